@@ -31,6 +31,8 @@ __all__ = [
     "Sink",
     "Source",
     "SourceBase",
+    "Transactional",
+    "Transactions",
     "Trouble",
     "Troubled",
     "beginning_of",
@@ -344,6 +346,33 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Flush and let go. May be called twice."""
+
+
+class Transactions(Protocol):
+    """The transactions of some sinks, one after the other."""
+
+    def begin_as(self, name: str) -> None:
+        """Be the only one that writes under a name, with nothing in the transaction.
+
+        What was begun under it, here or by another process, was committed or aborted when this
+        returns. The other process, if it lives, can commit nothing any more.
+
+        Raises `ConnectorError` if another one has become that meanwhile.
+        """
+
+
+@runtime_checkable
+class Transactional(Protocol):
+    """A sink that can write in transactions."""
+
+    def transact(self, source: Source, others: Sequence[Sink], seconds: float) -> Transactions:
+        """Write in transactions after `begin_as`, together with those of the others that can.
+
+        One is committed by `Sink.mark`; where the source is in a group, by `Source.commit`, with
+        the offsets. It is to be committed in so many seconds.
+
+        Raises `BadURL` for sinks and groups that cannot be in one transaction.
+        """
 
 
 class EventLog(Protocol):

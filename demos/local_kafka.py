@@ -383,6 +383,8 @@ class LocalKafka:
             "log.segment.bytes": str(64 << 20),
             # An event's own time may lie years back; it must not be too old for that.
             "log.retention.ms": "-1",
+            # A transaction whose producer is gone ends when its time is up, not 10 s later.
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
         }
         if self._users:
             login = "org.apache.kafka.common.security.plain.PlainLoginModule required"

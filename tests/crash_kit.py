@@ -25,7 +25,7 @@ from typing import Any, Self
 import pytest
 
 from connectors.base import Chunk, Output, Sink
-from connectors.kafka import KafkaSource
+from connectors.kafka import KafkaSink, KafkaSource
 from connectors.registry import open_sink
 from streamk.encoding import Schema
 from streamk.engine import Checkpoint, Engine, newest_checkpoint
@@ -60,7 +60,8 @@ class Job:
     strike : (str, int), optional
         The process kills itself the n-th time (from 1) that it comes to this point: before the
         operating system syncs a file ("fsync"), before or after a commit ("commit", "committed"),
-        or when a checkpoint asks the sink for its mark ("mark").
+        when a checkpoint asks the sink for its mark ("mark"), or when a transaction is about to be
+        committed ("end", after the offsets of a group) or has been ("ended").
     pause : float
         Seconds to rest after each batch: a slow model.
     features : int
@@ -199,12 +200,15 @@ def fill(
         producer.close()
 
 
-def read_all(address: str, topic: str) -> Iterator[Any]:
+def read_all(address: str, topic: str, isolation_level: str = "read_uncommitted") -> Iterator[Any]:
     """Every record of a topic."""
     from kafka import KafkaConsumer, TopicPartition
 
     consumer = KafkaConsumer(
-        bootstrap_servers=address, enable_auto_commit=False, fetch_max_bytes=64 << 20
+        bootstrap_servers=address,
+        enable_auto_commit=False,
+        fetch_max_bytes=64 << 20,
+        isolation_level=isolation_level,
     )
     try:
         every = [TopicPartition(topic, n) for n in sorted(consumer.partitions_for_topic(topic))]
@@ -220,10 +224,12 @@ def read_all(address: str, topic: str) -> Iterator[Any]:
         consumer.close()
 
 
-def outputs(address: str, topic: str) -> dict[Position, list[dict[str, Any]]]:
+def outputs(
+    address: str, topic: str, isolation_level: str = "read_uncommitted"
+) -> dict[Position, list[dict[str, Any]]]:
     """What an output topic says of each input, in the order of writing."""
     found: dict[Position, list[dict[str, Any]]] = defaultdict(list)
-    for record in read_all(address, topic):
+    for record in read_all(address, topic, isolation_level):
         headers = dict(record.headers)
         names = ("streamk-offset", "streamk-partition", "streamk-topic", "streamk-writer")
         assert tuple(sorted(headers)) == names
@@ -320,6 +326,8 @@ class _ToldSink:
         self._inner, self._pause, self._striker = inner, pause, striker
         self._written = 0
         self.flush, self.rewind, self.close = inner.flush, inner.rewind, inner.close
+        if isinstance(inner, KafkaSink):
+            self.address, self.transact = inner.address, inner.transact
 
     def write(self, outputs: Sequence[Output]) -> None:
         self._inner.write(outputs)
@@ -330,6 +338,21 @@ class _ToldSink:
     def mark(self) -> Any:
         self._striker("mark")
         return self._inner.mark()
+
+
+def _count_commits(striker: _Striker) -> None:
+    """Count the commits of transactions, whatever client makes them."""
+    from connectors.kafka.confluent.client import ConfluentProducer
+    from connectors.kafka.python_writer import PythonProducer
+
+    for producer in (ConfluentProducer, PythonProducer):
+
+        def counted(self: Any, commit: Callable[[Any], None] = producer.commit) -> None:
+            striker("end")
+            commit(self)
+            striker("ended")
+
+        producer.commit = counted  # type: ignore[method-assign]
 
 
 def _count_fsyncs(striker: _Striker) -> None:
@@ -350,6 +373,8 @@ def _open_sink(job: Job, url: str) -> Sink:
 def work(job: Job) -> None:
     striker = _Striker(job.strike)
     _count_fsyncs(striker)
+    if "transactions" in job.options:
+        _count_commits(striker)
     with contextlib.ExitStack() as stack:
         source = _Source(
             (job.address,),

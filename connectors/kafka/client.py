@@ -20,16 +20,20 @@ from connectors.errors import BadURL, Unavailable
 from connectors.kafka.cluster import Cluster, Fault
 
 __all__ = [
+    "ABORT_SECONDS",
     "CLIENTS",
     "REQUEST_TIMEOUT",
+    "STABLE_TIMEOUT",
     "Client",
     "Failures",
     "Gone",
     "Headers",
+    "Producer",
     "Reader",
     "Reading",
     "Records",
     "TooLarge",
+    "Transacting",
     "Writer",
     "Writing",
     "choose",
@@ -41,6 +45,12 @@ _T = TypeVar("_T")
 
 REQUEST_TIMEOUT = 30.0
 """Seconds that a single question to the cluster (an offset, a commit) may take."""
+
+STABLE_TIMEOUT = 240.0
+"""Seconds in which a group tells its offsets; those in an open transaction are waited for."""
+
+ABORT_SECONDS = 5.0
+"""Seconds that a transaction is given to be aborted; what is not, brokers abort in time."""
 
 _REST = 0.1
 """Seconds between two questions to brokers that are away."""
@@ -133,6 +143,25 @@ class Writing:
     delivery_timeout: float
 
 
+@dataclass(frozen=True)
+class Transacting:
+    """How a transactional producer is made.
+
+    Attributes
+    ----------
+    name : str
+        The transactional identifier.
+    timeout : float
+        Seconds after which brokers abort a transaction.
+    delivery_timeout : float
+        Seconds in which the brokers must have taken an output, and a commit.
+    """
+
+    name: str
+    timeout: float
+    delivery_timeout: float
+
+
 class Listener(Protocol):
     """The listener of rebalances. None of these raises; they may call the reader."""
 
@@ -194,6 +223,12 @@ class Reader(Protocol):
     def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         """Commit offsets and their metadata, and return when the group has them."""
 
+    def for_transaction(self, offsets: Mapping[int, tuple[int, str]]) -> tuple[Any, Any]:
+        """Return what `Producer.add_offsets` takes for a commit of these."""
+
+    def cluster_id(self) -> str | None:
+        """Return the identifier that the cluster gives itself."""
+
     def connected(self) -> bool:
         """Return whether some broker is connected; may be asked in another thread."""
 
@@ -229,6 +264,28 @@ class Writer(Protocol):
         """Close the connections, in five seconds at most."""
 
 
+class Producer(Protocol):
+    """A transactional producer. Every method may raise the errors of the client's library."""
+
+    def writer(self, writing: Writing) -> Writer:
+        """A writer to a topic within its transactions, which need not be closed."""
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+
+    def add_offsets(self, offsets: Any, group: Any) -> None:
+        """Add what `Reader.for_transaction` gave."""
+
+    def commit(self) -> None:
+        """Commit; where it raises it is not known whether it was committed."""
+
+    def abort(self) -> None:
+        """Abort."""
+
+    def close(self) -> None:
+        """Close the connections, in five seconds at most."""
+
+
 class Client(Protocol):
     """A library that speaks to Kafka.
 
@@ -248,6 +305,19 @@ class Client(Protocol):
 
     def writer(self, cluster: Cluster, writing: Writing) -> Writer:
         """A producer that has reached the cluster. Raises `Unavailable`."""
+
+    def producer(self, cluster: Cluster, transacting: Transacting) -> Producer:
+        """A transactional producer, the only one of its name from here on.
+
+        What another one has left open was ended when it returns. Raises `Unavailable`, and errors
+        of the library.
+        """
+
+    def is_fenced(self, error: Any) -> bool:
+        """Return whether an error of a transactional producer means that it is not to go on.
+
+        Another one has its name, or its transaction took too long.
+        """
 
 
 @contextlib.contextmanager
@@ -279,11 +349,14 @@ class Failures:
 
 
 def persist(
-    question: Callable[[float], _T], error: type[Exception], away: Callable[[Any], bool]
+    question: Callable[[float], _T],
+    error: type[Exception],
+    away: Callable[[Any], bool],
+    patience: float = REQUEST_TIMEOUT,
 ) -> _T:
     """Return the answer to a question, asked again while an `error` means that brokers are away.
 
-    It is called with the seconds that are left, `REQUEST_TIMEOUT` for all its tries.
+    It is called with the seconds that are left of the `patience` for all its tries.
 
     Clients ask again by themselves, but not in every moment of a broker's restart: each was seen to
     give up at once where it had just lost the group's coordinator.
@@ -292,7 +365,7 @@ def persist(
     >>> persist(lambda left: int(next(answers)), ValueError, lambda error: True)
     7
     """
-    deadline = time.monotonic() + REQUEST_TIMEOUT
+    deadline = time.monotonic() + patience
     while True:
         try:
             return question(max(_REST, deadline - time.monotonic()))
@@ -317,7 +390,7 @@ CLIENTS: Mapping[str, _Package] = {
         "confluent-kafka",
         (2, 15),
         "streamk[confluent]",
-        "connectors.kafka.confluent_client",
+        "connectors.kafka.confluent.client",
         "ConfluentClient",
     ),
     "kafka-python": _Package(

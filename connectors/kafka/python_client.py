@@ -22,16 +22,24 @@ from connectors.kafka.client import (
     MAX_REQUEST_BYTES,
     PARTITION_FETCH_BYTES,
     REQUEST_TIMEOUT,
+    STABLE_TIMEOUT,
     Gone,
     Listener,
     Reading,
     Records,
+    Transacting,
     Writing,
     persist,
 )
 from connectors.kafka.cluster import Cluster, Fault, LastWarning
 from connectors.kafka.python_workarounds import PollWorkarounds
-from connectors.kafka.python_writer import PythonWriter, _Partitioner, _Producer, is_connected
+from connectors.kafka.python_writer import (
+    PythonProducer,
+    PythonWriter,
+    _Partitioner,
+    _Producer,
+    is_connected,
+)
 from connectors.kafka.tls import context
 
 __all__ = ["PythonClient"]
@@ -64,6 +72,14 @@ class PythonClient:
         }
         return next((f for f, types in faults.items() if isinstance(error, types)), Fault.OTHER)
 
+    def is_fenced(self, error: Any) -> bool:
+        """Return whether a transactional producer is not to go on."""
+        # What comes after the first such error names it.
+        return any(
+            isinstance(one, (errors.ProducerFencedError, errors.InvalidProducerEpochError))
+            for one in (error, *error.args)
+        )
+
     def reader(self, cluster: Cluster, reading: Reading) -> PythonReader:
         """A KafkaConsumer that has reached the cluster."""
         consumer, net = _connect(cluster, KafkaConsumer, **_consumer_options(reading))
@@ -71,20 +87,20 @@ class PythonClient:
 
     def writer(self, cluster: Cluster, writing: Writing) -> PythonWriter:
         """A KafkaProducer that has reached the cluster."""
-        timeout = writing.delivery_timeout
+        options = _producer_options(cluster, writing.delivery_timeout)
+        producer, net = _connect(cluster, _Producer, **options)
+        return PythonWriter(producer, net, writing)
+
+    def producer(self, cluster: Cluster, transacting: Transacting) -> PythonProducer:
+        """A KafkaProducer with a transactional identifier that has begun with it."""
         producer, net = _connect(
             cluster,
             _Producer,
-            acks="all",
-            enable_idempotence=True,
-            batch_size=BATCH_BYTES,
-            delivery_timeout_ms=int(1000 * timeout),
-            request_timeout_ms=int(1000 * min(30.0, timeout)),
-            max_block_ms=int(1000 * cluster.connect_timeout),
-            max_request_size=MAX_REQUEST_BYTES,
-            partitioner=_Partitioner(),
+            transactional_id=transacting.name,
+            transaction_timeout_ms=int(1000 * transacting.timeout),
+            **_producer_options(cluster, transacting.delivery_timeout),
         )
-        return PythonWriter(producer, net, writing)
+        return PythonProducer(producer, net, transacting.delivery_timeout)
 
 
 def _connect(cluster: Cluster, client: Callable[..., Any], **options: Any) -> tuple[Any, Any]:
@@ -124,6 +140,19 @@ def _connect(cluster: Cluster, client: Callable[..., Any], **options: Any) -> tu
     return one, made[0]
 
 
+def _producer_options(cluster: Cluster, timeout: float) -> dict[str, Any]:
+    return {
+        "acks": "all",
+        "enable_idempotence": True,
+        "batch_size": BATCH_BYTES,
+        "delivery_timeout_ms": int(1000 * timeout),
+        "request_timeout_ms": int(1000 * min(30.0, timeout)),
+        "max_block_ms": int(1000 * cluster.connect_timeout),
+        "max_request_size": MAX_REQUEST_BYTES,
+        "partitioner": _Partitioner(),
+    }
+
+
 def _consumer_options(reading: Reading) -> dict[str, Any]:
     options: dict[str, Any] = {
         "group_id": reading.group,
@@ -148,7 +177,7 @@ class PythonReader:
     """The `Reader` on a KafkaConsumer."""
 
     def __init__(self, consumer: Any, net: Any, reading: Reading) -> None:
-        self._consumer = consumer
+        self._consumer, self._net = consumer, net
         self.connected = functools.partial(is_connected, net)
         self._topic, self._headers = reading.topic, reading.headers
         self._mends = PollWorkarounds(consumer)
@@ -269,23 +298,36 @@ class PythonReader:
         """Offset and metadata that the group has committed."""
         tp = self._one(number)
         found = _ask(
-            lambda left: self._consumer.committed(tp, metadata=True, timeout_ms=1000 * left)
+            lambda left: self._consumer.committed(tp, metadata=True, timeout_ms=1000 * left),
+            STABLE_TIMEOUT,
         )
         return None if found is None or found.offset < 0 else (found.offset, found.metadata)
 
     def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         """Commit offsets and their metadata, and return when the group has them."""
-        # -1: the leader epoch of the event before the offset is not kept.
-        wanted = {
-            self._one(number): OffsetAndMetadata(offset, metadata, -1)
-            for number, (offset, metadata) in offsets.items()
-        }
+        wanted = self._wanted(offsets)
         _ask(lambda left: self._consumer.commit(wanted, timeout_ms=1000 * left))
+
+    def for_transaction(self, offsets: Mapping[int, tuple[int, str]]) -> tuple[Any, Any]:
+        """Return what `PythonProducer.add_offsets` takes for a commit of these."""
+        return self._wanted(offsets), self._consumer.group_metadata()
+
+    def cluster_id(self) -> str | None:
+        """Return the identifier that the cluster gives itself."""
+        found: str | None = self._net.cluster.cluster_id
+        return found
 
     def close(self) -> None:
         """Leave the group."""
         self._closed = True
         self._consumer.close(autocommit=False, timeout_ms=5000)
+
+    def _wanted(self, offsets: Mapping[int, tuple[int, str]]) -> dict[Any, Any]:
+        # -1: the leader epoch of the event before the offset is not kept.
+        return {
+            self._one(number): OffsetAndMetadata(offset, metadata, -1)
+            for number, (offset, metadata) in offsets.items()
+        }
 
     def _one(self, number: int) -> Any:
         return TopicPartition(self._topic, number)
@@ -311,8 +353,8 @@ class PythonReader:
         await done
 
 
-def _ask(question: Callable[[float], _T]) -> _T:
-    return persist(question, errors.KafkaConnectionError, lambda _: True)
+def _ask(question: Callable[[float], _T], patience: float = REQUEST_TIMEOUT) -> _T:
+    return persist(question, errors.KafkaConnectionError, lambda _: True, patience)
 
 
 class _ListenerAdapter(AsyncConsumerRebalanceListener):  # type: ignore[misc]

@@ -1,7 +1,7 @@
-"""PollWorkarounds of kafka-python's consumer, which reach for names that are its own business.
+"""Workarounds for kafka-python, which reach for names that are its own business.
 
-Each is for a fault of the versions in `TESTED`, and all names are looked up once, when a consumer
-is made. A version that was not tested, or that lacks a name, goes on without the mends and a
+Each is for a fault of the versions in `TESTED`, and all names are looked up once, when a client is
+made. A version that was not tested, or that lacks a name, goes on without the mends and a
 warning says so: better the library's own faults than a mend that breaks what was repaired.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import Any
 
-__all__ = ["TESTED", "PollWorkarounds"]
+__all__ = ["TESTED", "PollWorkarounds", "keep_epoch"]
 
 TESTED = ("3.0.12",)
 """The versions of kafka-python of which the mends were tested; pyproject.toml bounds them too."""
@@ -25,6 +25,19 @@ _NAMES = (
 )
 
 _log = logging.getLogger("streamk.connectors")
+
+
+def keep_epoch(producer: Any) -> None:
+    """Have errors of its epoch or sequence be the end of a transactional producer.
+
+    kafka-python goes on under a new epoch, by which the brokers abort the transaction, and then
+    refuses to send or commit because of its state, without the error that was the cause. Where it
+    has other names than these it does so all the same: what is refused is refused.
+    """
+    manager = producer._transaction_manager
+    fatal: frozenset[Any] = getattr(manager, "_FATAL_ERRORS", frozenset())
+    manager._FATAL_ERRORS = fatal.union(getattr(manager, "_NEEDS_EPOCH_BUMP_ERRORS", ()))
+    manager._NEEDS_EPOCH_BUMP_ERRORS = frozenset()
 
 
 class PollWorkarounds:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections import deque
+import queue
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kafka import KafkaProducer, errors
@@ -11,11 +15,17 @@ from kafka.partitioner.abc import Partitioner
 from kafka.partitioner.default import murmur2
 
 from connectors.kafka.client import (
+    ABORT_SECONDS,
     MAX_UNFLUSHED,
     Failures,
     TooLarge,
     Writing,
+    persist,
 )
+from connectors.kafka.python_workarounds import keep_epoch
+
+_STAY = 1024
+"""Records after which another partition has its turn, and partitions are looked up again."""
 
 
 def is_connected(net: Any) -> bool:
@@ -75,11 +85,80 @@ class PythonWriter:
             self._failures.add(result.exception)
 
 
+class PythonProducer:
+    """The `Producer` of transactions on a KafkaProducer, which begins with its identifier here."""
+
+    def __init__(self, producer: Any, net: Any, timeout: float) -> None:
+        self._producer, self._net, self._timeout = producer, net, timeout
+        self.begin = producer.begin_transaction
+        keep_epoch(producer)
+        try:
+            persist(
+                lambda _: producer.init_transactions(),
+                errors.KafkaTimeoutError,
+                lambda _: True,
+                timeout,
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    def writer(self, writing: Writing) -> PythonWriter:
+        """A writer to a topic within its transactions."""
+        return PythonWriter(self._producer, self._net, writing)
+
+    def add_offsets(self, offsets: Any, group: Any) -> None:
+        """Add offsets of a group."""
+        _answered(lambda: self._producer.send_offsets_to_transaction(offsets, group), self._timeout)
+
+    def commit(self) -> None:
+        """Commit the transaction."""
+        _answered(self._producer.commit_transaction, self._timeout)
+
+    def abort(self) -> None:
+        """Abort the transaction."""
+        _answered(self._producer.abort_transaction, ABORT_SECONDS)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._producer.close(timeout=5)
+
+
+def _answered(request: Callable[[], object], timeout: float) -> None:
+    """Make a request of a transaction, which kafka-python would wait for without an end."""
+    outcomes: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            request()
+        except Exception as error:
+            outcomes.put(error)
+        else:
+            outcomes.put(None)
+
+    threading.Thread(target=run, name="streamk-transaction", daemon=True).start()
+    try:
+        outcome = outcomes.get(timeout=timeout)
+    except queue.Empty:
+        raise errors.KafkaTimeoutError(f"no answer in {timeout:g} s") from None
+    if outcome is not None:
+        raise outcome
+
+
 class _Producer(KafkaProducer):  # type: ignore[misc]
     """A producer whose name is not put together anew for every record, as KafkaProducer's is."""
 
     def __str__(self) -> str:
         return "<KafkaProducer of streamk>"
+
+
+@dataclass(slots=True)
+class _Turn:
+    """The partitions of a topic, the one whose turn it is, and for how many records."""
+
+    numbers: Sequence[int] = ()
+    chosen: int = -1
+    left: int = 0
 
 
 class _Partitioner(Partitioner):  # type: ignore[misc]
@@ -89,12 +168,8 @@ class _Partitioner(Partitioner):  # type: ignore[misc]
     for every batch, and once in `_STAY` records.
     """
 
-    _STAY = 1024
-
     def __init__(self) -> None:
-        self._numbers: list[int] = []
-        self._chosen = -1
-        self._left = 0
+        self._turns: defaultdict[str, _Turn] = defaultdict(_Turn)
 
     def partition(
         self,
@@ -106,19 +181,21 @@ class _Partitioner(Partitioner):  # type: ignore[misc]
         cluster: Any,
     ) -> int:
         """The partition for a record."""
-        self._left -= 1
-        if self._left < 0:
-            self.on_new_batch(topic, cluster, self._chosen)
+        turn = self._turns[topic]
+        turn.left -= 1
+        if turn.left < 0:
+            self.on_new_batch(topic, cluster, turn.chosen)
         if serialized_key is None:
-            return self._chosen
-        return self._numbers[_hash(serialized_key) % len(self._numbers)]
+            return turn.chosen
+        return turn.numbers[_hash(serialized_key) % len(turn.numbers)]
 
     def on_new_batch(self, topic: str, cluster: Any, prev_partition: int) -> None:
         """Go on to the next partition that has a leader."""
-        self._left = self._STAY
-        self._numbers = sorted(cluster.partitions_for_topic(topic))
-        there = sorted(cluster.available_partitions_for_topic(topic)) or self._numbers
-        self._chosen = next((number for number in there if number > prev_partition), there[0])
+        turn = self._turns[topic]
+        turn.left = _STAY
+        turn.numbers = sorted(cluster.partitions_for_topic(topic))
+        there = sorted(cluster.available_partitions_for_topic(topic)) or turn.numbers
+        turn.chosen = next((number for number in there if number > prev_partition), there[0])
 
 
 @functools.lru_cache(maxsize=1 << 14)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
 
-from connectors.base import Output, Trouble
+from connectors.base import Output, Sink, Source, Trouble
 from connectors.errors import BadRecord, ConnectorError, Unavailable
-from connectors.kafka.client import TooLarge, Writer, Writing, choose, errors
+from connectors.kafka.client import Producer, TooLarge, Writer, Writing, choose, errors
 from connectors.kafka.cluster import Cluster
 from connectors.kafka.security import Security
+from connectors.kafka.source import KafkaSource
 from connectors.kafka.tail import Tail, origin_of
+from connectors.kafka.transaction import Link, Transaction
 from connectors.standing import Standing
 
 __all__ = ["KafkaSink"]
@@ -37,6 +39,9 @@ class KafkaSink:
     writers, and more partitions than before. Where records of the sink were deleted from the topic
     meanwhile, they are written again, and those of their keys that came later. What the brokers
     take from a dead process after the topic was read, or have not replicated then, is not seen.
+
+    After `transact` it writes in transactions (`connectors.kafka.transaction`): what is open when a
+    process dies is aborted before the topic is read.
 
     Parameters
     ----------
@@ -85,9 +90,11 @@ class KafkaSink:
         self._closed = False
         self._connections = contextlib.ExitStack()
         self._client = choose(client)
-        self._writer: Writer = self._client.writer(self._cluster, Writing(topic, delivery_timeout))
+        self._writing = Writing(topic, delivery_timeout)
+        self._writer: Writer = self._client.writer(self._cluster, self._writing)
+        self._transaction: Transaction | None = None
         try:
-            self._connections.callback(self._writer.close)
+            self._connections.callback(self._close_writer)
             with errors(self._client, self._cluster, f"looking for topic {topic}"):
                 if not self._writer.find():
                     raise self._cluster.no_topic(topic, set())
@@ -107,10 +114,14 @@ class KafkaSink:
 
         Raises `BadRecord` for an output that is too large or that JSON cannot hold.
         """
+        if self._from is not None:
+            outputs = self._standing.without(outputs)
+        if self._transaction is not None and outputs:
+            self._transaction.begin()
         # What can be is done once for all outputs: this is the hot loop of a run that predicts.
         encode, send = self._encoder.encode, self._writer.send
         partition: str | None = None
-        for output in self._standing.without(outputs) if self._from is not None else outputs:
+        for output in outputs:
             if output.partition != partition:
                 partition = output.partition
                 origin = self._headers.get(partition) or self._origin(partition)
@@ -123,21 +134,26 @@ class KafkaSink:
             except TooLarge as error:
                 raise BadRecord(f"{_place(output)} is too large for Kafka: {error}") from None
             except self._client.error as error:
-                doing = f"writing {_place(output)} to {self._topic}"
-                raise self._cluster.explain(self._client.fault(error), error, doing) from None
-        with errors(self._client, self._cluster, f"writing to {self._topic}"):
+                raise self._explained(error, f"writing {_place(output)} to {self._topic}") from None
+        with self._errors():
             self._writer.settle()
 
     def flush(self) -> None:
         """Return when the brokers have everything written; raise if they did not take all of it.
 
+        What is written in a transaction is visible once that is committed.
+
         Raises `ConnectorError` with the number of failed outputs and the first reason. The sink
         is not to be written to after that: an idempotent producer keeps its order or stops.
         """
-        with errors(self._client, self._cluster, f"writing to {self._topic}"):
+        if self._transaction is not None and not self._transaction.is_open:
+            return
+        with self._errors():
             self._writer.flush()
         count, first = self._writer.failures()
-        if count:
+        if first is not None:
+            if self._transaction is not None and self._client.is_fenced(first):
+                raise self._transaction.explain(first, f"writing to {self._topic}")
             reason = self._cluster.security.redact(f"{type(first).__name__}: {first}")
             raise ConnectorError(
                 f"Kafka did not take {count} outputs for topic {self._topic!r}; the first "
@@ -151,8 +167,14 @@ class KafkaSink:
         return made
 
     def mark(self) -> dict[str, Any]:
-        """Flush, and return the name of the writer and the offset behind each partition."""
-        self.flush()
+        """Flush, and return the name of the writer and the offset behind each partition.
+
+        Where offsets of a group are not in it, the transaction is committed.
+        """
+        if self._transaction is None or self._transaction.with_offsets:
+            self.flush()
+        else:
+            self._transaction.commit()
         if self._from is not None and self._standing.is_over():
             self._from = None
         ends = self._known_ends() if self._from is None else self._from
@@ -179,22 +201,66 @@ class KafkaSink:
         if mark is None:
             return
         name, ends = _parsed(mark)
-        self.flush()
+        if self._transaction is None:
+            self.flush()
+        else:
+            self._transaction.drop()
         self._standing, self._from = self._tail.find(name, ends)
         self._name, self._ends = name, self._from
         self._headers.clear()
+
+    def transact(self, source: Source, others: Sequence[Sink], seconds: float) -> Transaction:
+        """Write in transactions from here on; see `connectors.base.Transactional`."""
+        sinks = [self, *(sink for sink in others if isinstance(sink, KafkaSink))]
+        return Transaction(
+            sinks,
+            source if isinstance(source, KafkaSource) and source.group is not None else None,
+            seconds=seconds,
+            delivery_timeout=max(sink._writing.delivery_timeout for sink in sinks),
+        )
+
+    def link(self) -> Link:
+        """Return how it reaches Kafka."""
+        return Link(self._client, self._cluster, self._tail.cluster_id())
+
+    def join(self, transaction: Transaction) -> None:
+        """Write in a transaction from here on; its producer comes by `write_by`."""
+        self._writer.close()
+        self._transaction = transaction
+
+    def write_by(self, producer: Producer) -> None:
+        """Write by a transactional producer from here on."""
+        self._writer = producer.writer(self._writing)
 
     def trouble(self) -> Trouble | None:
         """Tell of brokers that are gone."""
         return self._cluster.trouble(self._writer.connected())
 
     def close(self) -> None:
-        """Flush and let go of the connections. May be called twice."""
+        """Flush and let go of the connections; abort a transaction. May be called twice."""
         if self._closed:
             return
         self._closed = True
         with self._connections:
-            self.flush()
+            if self._transaction is None:
+                self.flush()
+
+    def _close_writer(self) -> None:
+        (self._transaction or self._writer).close()
+
+    def _explained(self, error: Exception, doing: str) -> ConnectorError:
+        """The error for what the client's library raised."""
+        if self._transaction is not None:
+            return self._transaction.explain(error, doing)
+        return self._cluster.explain(self._client.fault(error), error, doing)
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn the errors of the client's library into `ConnectorError`."""
+        try:
+            yield
+        except self._client.error as error:
+            raise self._explained(error, f"writing to {self._topic}") from None
 
     def __repr__(self) -> str:
         return f"KafkaSink({','.join(self._cluster.servers)!r}, {self._topic!r})"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 
 from connectors.base import AssignedCallback, Chunk, RevokedCallback, Trouble
-from connectors.errors import ConnectorError, Revoked
+from connectors.errors import BadURL, ConnectorError, Revoked
 from connectors.kafka.client import Gone, Reader, Reading, Records, choose, errors
 from connectors.kafka.cluster import (
     Cluster,
@@ -19,6 +19,7 @@ from connectors.kafka.cluster import (
 )
 from connectors.kafka.options import check_options, parse_start
 from connectors.kafka.security import Security
+from connectors.kafka.transaction import Link, Transaction
 from connectors.schemas.formats import SchemaFormat, open_format
 
 __all__ = ["KafkaSource"]
@@ -107,6 +108,7 @@ class KafkaSource:
         self._start = parse_start(start)
         self._topic = topic
         self._group = group
+        self._isolation_level = isolation_level
         self._cluster = Cluster(
             servers, Security.load() if security is None else security, connect_timeout
         )
@@ -116,6 +118,7 @@ class KafkaSource:
         self._on_assigned: AssignedCallback | None = None
         self._callback_error: BaseException | None = None
         self._lost = False
+        self._transaction: Transaction | None = None
         self._client = choose(client)
         self._reader: Reader = self._client.reader(
             self._cluster,
@@ -260,7 +263,24 @@ class KafkaSource:
             raise Revoked(f"group {self._group} has given {', '.join(offsets)} to another member")
         wanted = {self._owned(name): (offset, metadata[name]) for name, offset in offsets.items()}
         with self._errors(f"committing to group {self._group}"):
-            self._reader.commit(wanted)
+            if self._transaction is None:
+                self._reader.commit(wanted)
+            else:
+                self._transaction.commit(self._reader.for_transaction(wanted))
+
+    def link(self) -> Link:
+        """Return how it reaches Kafka."""
+        with self._errors("asking which cluster that is"):
+            return Link(self._client, self._cluster, self._reader.cluster_id())
+
+    def join(self, transaction: Transaction) -> None:
+        """Commit in a transaction from here on.
+
+        Raises `BadURL` where the group may tell offsets that are about to change.
+        """
+        if self._isolation_level != "read_committed":
+            raise BadURL("kafka: transactions need isolation_level=read_committed")
+        self._transaction = transaction
 
     def finished(self) -> bool:
         """False: a topic has no last event."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import Iterator, Mapping
@@ -52,6 +53,8 @@ def origin_of(partition: str, writer: str) -> list[tuple[str, bytes]]:
 class Tail:
     """The end of a topic, as far as it concerns one that writes to it.
 
+    Connects when it is first asked: many a sink never is.
+
     Parameters
     ----------
     client : Client
@@ -61,9 +64,15 @@ class Tail:
 
     def __init__(self, client: Client, cluster: Cluster, topic: str) -> None:
         self._client, self._cluster, self._topic = client, cluster, topic
-        # Where the next record will stand, whatever others do: their open transactions included.
-        question = Reading(topic, isolation_level="read_uncommitted", polled=False)
-        self._asking: Reader = client.reader(cluster, question)
+        self._connections = contextlib.ExitStack()
+
+    @functools.cached_property
+    def _asking(self) -> Reader:
+        """Tells where the next record will stand, whatever others do in open transactions."""
+        question = Reading(self._topic, isolation_level="read_uncommitted", polled=False)
+        reader = self._client.reader(self._cluster, question)
+        self._connections.callback(reader.close)
+        return reader
 
     def ends(self) -> dict[int, int]:
         """Return the offset behind the last record of each partition."""
@@ -121,9 +130,14 @@ class Tail:
                         self._topic,
                     )
 
+    def cluster_id(self) -> str | None:
+        """Return the identifier that the cluster gives itself."""
+        with errors(self._client, self._cluster, "asking which cluster that is"):
+            return self._asking.cluster_id()
+
     def close(self) -> None:
         """Close the connections. May be called twice."""
-        self._asking.close()
+        self._connections.close()
 
 
 def _collect(records: Records, writer: bytes, standing: Standing) -> None:

@@ -251,6 +251,15 @@ def add_running(parser: Parser, add: Callable[..., Any]) -> None:
         type=whole(0),
         help="events for which a run goes on where no checkpoint can be written (default 1000000)",
     )
+    add(
+        "--transactions",
+        metavar="SECONDS",
+        type=seconds,
+        nargs="?",
+        const=10.0,
+        help="write predictions, dead letters and the offsets of a group in transactions of Kafka,"
+        " one for each checkpoint, which is then at most SECONDS old (0.1 to 60, default 10)",
+    )
     add("--max-events", metavar="N", type=whole(0), help="stop after N events, restarts included")
     add(
         "--until-end",
@@ -322,6 +331,10 @@ def _check(options: dict[str, Any]) -> None:
 
 def check(options: dict[str, Any]) -> None:
     """Raise `UsageError` for options of any job that make no sense together."""
+    if "transactions" in options and "checkpoint" not in options:
+        raise UsageError(
+            "--transactions commits one with each checkpoint; it needs --checkpoint DIR"
+        )
     if options.get("on_error") == "dead-letter" and "dead_letters" not in options:
         raise UsageError("--on-error dead-letter needs --dead-letters SINK")
     if options.get("on_error") in ("raise", "skip") and "dead_letters" in options:

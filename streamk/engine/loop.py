@@ -41,6 +41,7 @@ from streamk.engine.order.feed import DataLoss, Feed
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.engine.progress import Pace, Snapshot
 from streamk.engine.recovery.coordinator import CheckpointCoordinator
+from streamk.engine.recovery.transactions import transactions_of
 from streamk.engine.report import Report, Stopped, report_of
 from streamk.engine.saving import Saving
 from streamk.engine.training.bad_events import OnError
@@ -119,6 +120,10 @@ class Engine:
     checkpoint_grace : int, default 1000000
         Where a checkpoint cannot be written, it is tried again each second while the run goes on,
         until so many events have come since the last one; 0 ends the run at once.
+    transactions : float, optional
+        Predictions, dead letters and, of a consumer group, the offsets are written in one
+        transaction for each checkpoint, which is then also written where one is so many seconds
+        old, between 0.1 and 60. For sinks of Kafka.
     keep : int, default 2
         Checkpoints that stay on disk, at least 2.
     idle_timeout : float, default 1.0
@@ -209,6 +214,7 @@ class Engine:
         state_key: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 100_000,
         checkpoint_grace: int = 1_000_000,
+        transactions: float | None = None,
         keep: int = 2,
         idle_timeout: float = 1.0,
         max_skew: float = 60.0,
@@ -254,6 +260,10 @@ class Engine:
             raise InvalidInput("state_key= needs checkpoint= or start_from=")
         self._checkpoint_every, self._keep = checkpoint_every, keep
         self._checkpoint_grace = checkpoint_grace
+        self._transaction_seconds = transactions
+        self._transactions = transactions_of(
+            source, self._sinks.values(), transactions, saved=checkpoint is not None
+        )
         self._max_events, self._until_end = max_events, until_end
         self._newer, self._looked = newer, time.monotonic()
         self._display = Display(on_progress, Pace(progress_interval))
@@ -347,12 +357,18 @@ class Engine:
                 until_end=self._until_end,
                 start_from=self._start_from,
                 key=self._key,
+                transactions=self._transactions,
             )
             stack.enter_context(self._health)
             coordinator.open()
             first = self._feed.sequencer.events
             self._display.begin(first)
-            saving = Saving(coordinator, self._checkpoint_every, self._checkpoint_grace)
+            saving = Saving(
+                coordinator,
+                self._checkpoint_every,
+                self._checkpoint_grace,
+                self._transaction_seconds,
+            )
             while True:
                 stopped = self._loop(coordinator, saving)
                 self._trainer.settle()
@@ -398,6 +414,8 @@ class Engine:
                 self._feed.poll(_POLL_SECONDS if trainer.settled else 0.0)
                 if not self._feed.sequencer.ready:
                     trainer.settle()
+            if saving.is_overdue:
+                saving.save(sequencer.events)
             if self._display.due:
                 self._show(coordinator, saving)
             if self._newer is not None and time.monotonic() - self._looked >= _NEWER_SECONDS:

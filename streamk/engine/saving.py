@@ -30,10 +30,19 @@ class Saving:
         Events between two checkpoints.
     grace : int
         Events since the last checkpoint after which a failure ends the run.
+    seconds : float, optional
+        Time between two checkpoints, where events were taken in it.
     """
 
-    def __init__(self, coordinator: CheckpointCoordinator, every: int, grace: int) -> None:
+    def __init__(
+        self,
+        coordinator: CheckpointCoordinator,
+        every: int,
+        grace: int,
+        seconds: float | None = None,
+    ) -> None:
         self._coordinator, self._every, self._grace = coordinator, every, grace
+        self._seconds, self._tried = seconds, time.monotonic()
         self._failed: float | None = None
 
     @property
@@ -46,6 +55,13 @@ class Saving:
         if events % self._every == 0:
             return True
         return self._failed is not None and time.monotonic() - self._failed >= _AGAIN
+
+    @property
+    def is_overdue(self) -> bool:
+        """Return whether a checkpoint is to be written because of the time since the last one."""
+        if self._seconds is None or time.monotonic() - self._tried < self._seconds:
+            return False
+        return not self._coordinator.is_current
 
     def save(self, events: int, *, last: bool = False) -> bool:
         """Write one after so many events; False if the group refused it and the run went back.
@@ -61,6 +77,7 @@ class Saving:
         EngineError, ConnectorError
             See `CheckpointCoordinator.save`.
         """
+        self._tried = time.monotonic()
         try:
             self._coordinator.save(last=last)
         except Revoked:

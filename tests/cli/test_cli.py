@@ -728,6 +728,7 @@ def test_a_configuration_file_holds_the_same_names_and_flags_win(home: Path) -> 
         ("label = ['a', 'b']", "job.toml: label: must be a word or a number, not a list"),
         ("label = ", "job.toml is not valid TOML"),
         ("set = 3", "job.toml: set: it is written NAME=VALUE"),
+        ("label = 'y'\ntransactions = true", "it needs --checkpoint DIR"),
     ],
 )
 def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path) -> None:
@@ -772,6 +773,9 @@ def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path
         ("run {} --max-bad-share 1.5", "1.5 must lie between 0 and 1"),
         ("run {} --on-error dead-letter", "needs --dead-letters SINK"),
         ("run {} --on-error skip --dead-letters file:d", "gets nothing with --on-error skip"),
+        ("run {} --transactions", "it needs --checkpoint DIR"),
+        ("run {} --checkpoint s --transactions 0", "between 0.1 and 60"),
+        ("run {} --checkpoint s --to file:o --transactions", "need a sink that can write in them"),
         ("run {} --data-loss early", "did you mean 'earliest'?"),
         ("run {} --schema opne", "did you mean 'open'?"),
         ("run {} --schema events.ndjson", "events.ndjson is not JSON"),

@@ -73,6 +73,23 @@ def test_each_output_is_there_once(
     assert offsets(kafka_address, topic) == list(range(320))
 
 
+def test_the_end_is_asked_for_when_it_is_needed(
+    kafka_address: str, kafka_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    with sink(kafka_address, kafka_topic()) as one:
+        reader = one._client.reader
+        monkeypatch.setattr(
+            one._client, "reader", lambda *reading: asked.append(reading) or reader(*reading)
+        )
+        one.write(outputs(0, 5))
+        one.flush()
+        assert not asked
+        one.mark()
+        one.mark()
+        assert len(asked) == 1
+
+
 def test_a_sink_goes_back_itself(kafka_address: str, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic(2)
     with sink(kafka_address, topic) as one:

@@ -104,8 +104,8 @@ HEAVY = (
     "sklearn",
 )
 MAY_LOAD = {
-    "connectors.kafka.confluent_client": "confluent_kafka",
-    "connectors.kafka.confluent_reader": "confluent_kafka",
+    "connectors.kafka.confluent.client": "confluent_kafka",
+    "connectors.kafka.confluent.reader": "confluent_kafka",
     "connectors.kafka.python_client": "kafka",
     "connectors.kafka.python_writer": "kafka",
     "streamk.adapters.river": "river",

@@ -136,6 +136,8 @@ def _converted(action: argparse.Action, value: Any) -> Any:
         if not isinstance(value, bool):
             raise TypeError(f"must be true or false, not {value!r}")
         return value
+    if value is True and action.nargs == "?" and action.const is not None:
+        return action.const
     read: Callable[[str], Any] = action.type if callable(action.type) else str
     if isinstance(action, argparse._AppendAction):
         if isinstance(value, dict):

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from connectors.base import Sink, Source, beginning_of
+from connectors.base import Sink, Source, Transactions, beginning_of
 from connectors.errors import ConnectorError, Revoked
 from streamk.engine.checkpoints.keys import Key
 from streamk.engine.checkpoints.object_path import Location
@@ -56,6 +56,8 @@ class CheckpointCoordinator:
         Place of another job's checkpoints, whose model this one begins with.
     key : Key, optional
         What those must be signed with.
+    transactions : Transactions, optional
+        Those in which sinks write and, where there is a group, offsets are committed.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class CheckpointCoordinator:
         until_end: bool,
         start_from: Location | None = None,
         key: Key | None = None,
+        transactions: Transactions | None = None,
     ) -> None:
         self.saved_events = 0
         """Events of the sequence that the last checkpoint covers."""
@@ -83,6 +86,7 @@ class CheckpointCoordinator:
         self._until_end = until_end
         self._start_from, self._key = start_from, key
         self._origin: list[str | int] = []
+        self._transactions = transactions
         self._group = Group(source, store, trainer.model.n_events)
         self._revisions = Revisions(source, self._group, trainer)
         self._unsure = False
@@ -153,11 +157,27 @@ class CheckpointCoordinator:
             return None
         while True:
             find = self._store.find if self._group.shared else self._store.open
-            found = find(self._group.agrees)
+            found = find(self._agrees)
             if found is not None:
                 self._job.check(found)
             if self._store.own():  # a job that does not fit must not stop one that runs
+                if found is not None:
+                    self._begin_transactions(str(found.body["lineage"]))
                 return found
+
+    def _agrees(self, found: Checkpoint) -> bool:
+        """Return whether a checkpoint of this member agrees with the group.
+
+        A transaction with offsets that is under way comes to its end before the group is asked.
+        """
+        if self._group.shared:
+            self._begin_transactions(str(found.body["lineage"]))
+        return self._group.agrees(found)
+
+    def _begin_transactions(self, lineage: str) -> None:
+        """Have an end of what this process, or another, has begun to write of a lineage."""
+        if self._transactions is not None:
+            self._transactions.begin_as(lineage)
 
     def _begin(self) -> None:
         """Take the model of the member, or else of the job, to begin with, if there is one."""
@@ -232,6 +252,7 @@ class CheckpointCoordinator:
         self._group.ask_again()
         if self._unsure:
             self._settle()
+        self._begin_transactions(self._group.lineage)
         same, unsaid = set(partitions) == set(self._places), False
         epoch, absorbed = self._at, len(self._group.absorbed)
         # A checkpoint has the partitions whose events came in the order of what follows it.
@@ -260,7 +281,10 @@ class CheckpointCoordinator:
         try:
             changed |= self._store is not None and not self._take_over(before)
             same &= len(self._group.absorbed) == absorbed
-            self._revisions.mark(owners, epoch, same=same)
+            for lineage in [*self._group.absorbed[absorbed:], self._group.lineage]:
+                self._begin_transactions(lineage)  # the dead ones' are ended before their time
+            visible = self._transactions is None  # what others wrote beyond their last commit
+            self._revisions.mark(owners if visible else {}, epoch, same=same)
             if changed:
                 self.save()
             else:
@@ -347,14 +371,14 @@ class CheckpointCoordinator:
         self._group.ask_again()
         self._unsure, self._at = True, None
         with suppress(ConnectorError):  # the group is asked again when it gives partitions
-            found = self._store.find(self._group.agrees)
+            found = self._store.find(self._agrees)
             if found is not None:
                 self._restore(found)
 
     def _settle(self) -> None:
         """Go on from the checkpoint that agrees with the group, now that no commit is under way."""
         assert self._store is not None
-        found = self._store.open(self._group.agrees)
+        found = self._store.open(self._agrees)
         if found is not None and found.epoch != self._at:
             self._feed.release()
             self._restore(renamed(found, self._source))

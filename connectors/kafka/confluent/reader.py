@@ -1,4 +1,4 @@
-"""Reading Kafka through confluent-kafka: `connectors.kafka.confluent_client` connects it."""
+"""Reading Kafka through confluent-kafka: `connectors.kafka.confluent.client` connects it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from confluent_kafka import (
 )
 
 from connectors.kafka.client import (
+    REQUEST_TIMEOUT,
+    STABLE_TIMEOUT,
     Gone,
     Listener,
     Reading,
     Records,
     persist,
 )
-from connectors.kafka.confluent_settings import Links
+from connectors.kafka.confluent.settings import Links
 
 __all__ = [
     "LOGGER",
@@ -268,21 +270,29 @@ class ConfluentReader:
     def committed(self, number: int) -> tuple[int, str] | None:
         """Offset and metadata that the group has committed."""
         asked = [self._one(number)]
-        (found,) = _ask(lambda left: self._consumer.committed(asked, timeout=left))
+        (found,) = _ask(
+            lambda left: self._consumer.committed(asked, timeout=left), patience=STABLE_TIMEOUT
+        )
         return None if found.offset < 0 else (found.offset, found.metadata or "")
 
     def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         """Commit offsets and their metadata, and return when the group has them."""
-        wanted = [
-            TopicPartition(self._topic, number, offset, metadata)
-            for number, (offset, metadata) in offsets.items()
-        ]
+        wanted = self._wanted(offsets)
         try:
             _ask(lambda _: self._consumer.commit(offsets=wanted, asynchronous=False))
         except KafkaException as error:
             if error.args[0].code() == KafkaError._FATAL:
                 raise _fenced(error.args[0]) from None
             raise
+
+    def for_transaction(self, offsets: Mapping[int, tuple[int, str]]) -> tuple[Any, Any]:
+        """Return what `ConfluentProducer.add_offsets` takes for a commit of these."""
+        return self._wanted(offsets), self._consumer.consumer_group_metadata()
+
+    def cluster_id(self) -> str | None:
+        """Return the identifier that the cluster gives itself."""
+        found: str | None = self._consumer.list_topics(timeout=self._patience).cluster_id
+        return found
 
     def close(self) -> None:
         """Leave the group."""
@@ -300,6 +310,12 @@ class ConfluentReader:
         found = _ask(lambda left: self._consumer.offsets_for_times(asked, timeout=left))
         return {one.partition: int(one.offset) for one in found}
 
+    def _wanted(self, offsets: Mapping[int, tuple[int, str]]) -> list[TopicPartition]:
+        return [
+            TopicPartition(self._topic, number, offset, metadata)
+            for number, (offset, metadata) in offsets.items()
+        ]
+
     def _one(self, number: int) -> TopicPartition:
         return TopicPartition(self._topic, number)
 
@@ -308,7 +324,9 @@ class ConfluentReader:
         return TopicPartition(self._topic, number, OFFSET_BEGINNING if offset is None else offset)
 
 
-def _ask(question: Callable[[float], Any]) -> list[TopicPartition]:
+def _ask(
+    question: Callable[[float], Any], patience: float = REQUEST_TIMEOUT
+) -> list[TopicPartition]:
     """Return the answer to a question about partitions; the error of one is that of all."""
 
     def ask(left: float) -> list[TopicPartition]:
@@ -318,7 +336,7 @@ def _ask(question: Callable[[float], Any]) -> list[TopicPartition]:
                 raise KafkaException(one.error)
         return found
 
-    return persist(ask, KafkaException, lambda error: error.args[0].code() in _AWAY)
+    return persist(ask, KafkaException, lambda error: error.args[0].code() in _AWAY, patience)
 
 
 def _by_partition(messages: list[Any]) -> dict[int, list[Any]]:

@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from typing import Any
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
 from connectors.kafka.client import (
+    ABORT_SECONDS,
     BATCH_BYTES,
     MAX_REQUEST_BYTES,
     MAX_UNFLUSHED,
     Failures,
     Reading,
     TooLarge,
+    Transacting,
     Writing,
 )
 from connectors.kafka.cluster import Cluster, Fault, LastWarning
-from connectors.kafka.confluent_reader import (
+from connectors.kafka.confluent.reader import (
     LOGGER,
     POLL_SECONDS,
     ConfluentReader,
     partition_numbers,
 )
-from connectors.kafka.confluent_settings import Links, consumer_settings
+from connectors.kafka.confluent.settings import Links, consumer_settings
 from connectors.kafka.tls import context
 
 __all__ = ["ConfluentClient"]
+
+_REQUEST_SECONDS = 1.0
+"""Longest wait inside librdkafka for a step of a transaction: signals are not seen meanwhile."""
+
+_PRODUCER_FENCED = (
+    KafkaError._FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.PRODUCER_FENCED,
+)
 
 _FAULTS = {
     Fault.SILENT: {
@@ -67,36 +82,73 @@ class ConfluentClient:
         consumer, links = _connect(cluster, Consumer, consumer_settings(reading), reading.topic)
         return ConfluentReader(consumer, links, reading, cluster.connect_timeout)
 
+    def is_fenced(self, error: Any) -> bool:
+        """Return whether a transactional producer is not to go on."""
+        return error.args[0].code() in _PRODUCER_FENCED
+
     def writer(self, cluster: Cluster, writing: Writing) -> ConfluentWriter:
         """A Producer that has reached the cluster."""
-        failures = Failures()
+        made = _made(cluster, writing.delivery_timeout, {}, writing.topic)
+        return ConfluentWriter(made, writing)
 
-        def report(error: KafkaError | None, _: Message) -> None:
-            if error is not None:
-                failures.add(KafkaException(error))
+    def producer(self, cluster: Cluster, transacting: Transacting) -> ConfluentProducer:
+        """A Producer with a transactional identifier that has begun with it."""
+        made = _made(
+            cluster,
+            transacting.delivery_timeout,
+            {
+                "transactional.id": transacting.name,
+                "transaction.timeout.ms": int(1000 * transacting.timeout),
+            },
+        )
+        return ConfluentProducer(made, transacting.delivery_timeout)
 
-        settings = {
-            "acks": "all",
-            "enable.idempotence": True,
-            "allow.auto.create.topics": True,
-            "delivery.timeout.ms": int(1000 * writing.delivery_timeout),
-            "request.timeout.ms": int(1000 * min(30.0, writing.delivery_timeout)),
-            "message.max.bytes": MAX_REQUEST_BYTES,
-            "batch.size": BATCH_BYTES,
-            # Long enough for batches while outputs come fast, short beside a request.
-            "linger.ms": 2,
-            "queue.buffering.max.messages": MAX_UNFLUSHED,
-            "queue.buffering.max.kbytes": 256 << 10,
-            "partitioner": "murmur2_random",  # by keys as all other clients do
-            "delivery.report.only.error": True,
-            "on_delivery": report,
-        }
-        producer, links = _connect(cluster, Producer, settings, writing.topic)
-        return ConfluentWriter(producer, links, failures, writing, cluster.connect_timeout)
+
+class _Made(NamedTuple):
+    """A Producer, its connections, and seconds to wait for metadata.
+
+    `failures` has what it did not deliver, by topic.
+    """
+
+    producer: Producer
+    links: Links
+    failures: Mapping[str, Failures]
+    patience: float
+
+
+def _made(
+    cluster: Cluster, timeout: float, more: Mapping[str, Any], topic: str | None = None
+) -> _Made:
+    """Make a Producer that has reached the cluster, with so many seconds for a delivery."""
+    failures: defaultdict[str, Failures] = defaultdict(Failures)
+
+    def report(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failures[message.topic() or ""].add(KafkaException(error))
+
+    settings = {
+        "acks": "all",
+        "enable.idempotence": True,
+        "allow.auto.create.topics": True,
+        "delivery.timeout.ms": int(1000 * timeout),
+        "request.timeout.ms": int(1000 * min(30.0, timeout)),
+        "message.max.bytes": MAX_REQUEST_BYTES,
+        "batch.size": BATCH_BYTES,
+        # Long enough for batches while outputs come fast, short beside a request.
+        "linger.ms": 2,
+        "queue.buffering.max.messages": MAX_UNFLUSHED,
+        "queue.buffering.max.kbytes": 256 << 10,
+        "partitioner": "murmur2_random",  # by keys as all other clients do
+        "delivery.report.only.error": True,
+        "on_delivery": report,
+        **more,
+    }
+    producer, links = _connect(cluster, Producer, settings, topic)
+    return _Made(producer, links, failures, cluster.connect_timeout)
 
 
 def _connect(
-    cluster: Cluster, client: Any, settings: dict[str, Any], topic: str
+    cluster: Cluster, client: Any, settings: dict[str, Any], topic: str | None = None
 ) -> tuple[Any, Links]:
     """Make a Consumer or Producer that has reached the cluster, and its connections.
 
@@ -132,21 +184,14 @@ def _connect(
 
 
 class ConfluentWriter:
-    """The `Writer` on a Producer, whose delivery reports are noted in `failures`."""
+    """The `Writer` on a Producer."""
 
-    def __init__(
-        self,
-        producer: Producer,
-        links: Links,
-        failures: Failures,
-        writing: Writing,
-        patience: float,
-    ) -> None:
-        self._producer = producer
-        self.connected = links.connected
-        self.failures = failures.take
+    def __init__(self, made: _Made, writing: Writing) -> None:
+        self._producer = made.producer
+        self.connected = made.links.connected
+        self.failures = made.failures[writing.topic].take
         self._topic = writing.topic
-        self._patience = patience
+        self._patience = made.patience
         self._timeout = writing.delivery_timeout
 
     def find(self) -> bool:
@@ -189,3 +234,53 @@ class ConfluentWriter:
         self._producer.purge()
         self._producer.flush(5)
         self._producer.close()
+
+
+class ConfluentProducer:
+    """The `Producer` of transactions, which begins with its identifier here."""
+
+    def __init__(self, made: _Made, timeout: float) -> None:
+        self._made, self._producer, self._timeout = made, made.producer, timeout
+        self.begin = self._producer.begin_transaction
+        try:
+            self._until_done(self._producer.init_transactions)
+        except BaseException:
+            self.close()
+            raise
+
+    def writer(self, writing: Writing) -> ConfluentWriter:
+        """A writer to a topic within its transactions."""
+        return ConfluentWriter(self._made, writing)
+
+    def add_offsets(self, offsets: Any, group: Any) -> None:
+        """Add offsets of a group."""
+        self._until_done(
+            lambda left: self._producer.send_offsets_to_transaction(offsets, group, left)
+        )
+
+    def commit(self) -> None:
+        """Commit the transaction."""
+        self._until_done(self._producer.commit_transaction)
+
+    def abort(self) -> None:
+        """Abort the transaction."""
+        self._producer.abort_transaction(ABORT_SECONDS)
+
+    def close(self) -> None:
+        """Close the connections; without a word of what cannot be aborted."""
+        with contextlib.suppress(KafkaException):
+            self._producer.purge()
+            self._producer.flush(5)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            self._producer.close()
+
+    def _until_done(self, request: Callable[[float], None]) -> None:
+        """Make a request; one that was cut short is taken up again by the same call."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                return request(_REQUEST_SECONDS)
+            except KafkaException as error:
+                if not error.args[0].retriable() or time.monotonic() > deadline:
+                    raise

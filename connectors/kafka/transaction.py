@@ -1,0 +1,238 @@
+"""One transaction of Kafka for several sinks and the offsets of a group."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from connectors.errors import BadURL, ConnectorError
+from connectors.kafka.client import Client, Producer, Transacting
+from connectors.kafka.cluster import Cluster
+
+__all__ = ["Link", "Member", "Transaction", "WritingMember", "transactional_id"]
+
+_MARGIN = 30.0
+"""Seconds that a transaction may take beyond the time in which it is to be committed and that in
+which brokers that were away must have taken its outputs."""
+_LONGEST = 900.0
+"""Seconds of a transaction that brokers admit by default."""
+_SURE = 1.0
+"""Seconds after which a commit may have been asked for twice."""
+
+
+def transactional_id(name: str) -> str:
+    """Return the transactional identifier for a name of `Transaction.begin_as`.
+
+    >>> transactional_id("0123456789abcdef")
+    'streamk-0123456789abcdef'
+    """
+    return f"streamk-{name}"
+
+
+class Link(NamedTuple):
+    """A client, a cluster, and the identifier that the cluster gives itself."""
+
+    client: Client
+    cluster: Cluster
+    identity: str | None
+
+
+class Member(Protocol):
+    """A source or sink that takes part."""
+
+    def link(self) -> Link:
+        """Return how it reaches Kafka."""
+
+    def join(self, transaction: Transaction) -> None:
+        """Take part from here on."""
+
+
+class WritingMember(Member, Protocol):
+    """A sink that takes part."""
+
+    def write_by(self, producer: Producer) -> None:
+        """Write by this producer from here on."""
+
+    def flush(self) -> None:
+        """Return when the brokers have everything written; raise if they did not take all of it."""
+
+
+class Transaction:
+    """Outputs of several sinks become visible at once, with the offsets of a group if any.
+
+    Without a group it is committed by the mark of any of the sinks, which comes before a
+    checkpoint: what a process that dies between the two has written stands behind the mark of the
+    checkpoint that the next one goes on from, and is not written again. With a group it is
+    committed by `commit`, with the offsets, after the checkpoint, which counts only if the group
+    has them.
+
+    A producer is used for one transaction after the other as long as each commit is answered
+    quickly, and for none after an error. The protocol does not tell a commit that was under way for
+    long from one of the producer's next transaction, which it would end half-way (KAFKA-17754, and
+    Jepsen's report on Bufstream 0.1.0); one of an earlier producer is refused.
+
+    Parameters
+    ----------
+    sinks : sequence of WritingMember
+    source : Member, optional
+        The source whose group's offsets are in it.
+    seconds : float
+        Time in which a transaction is to be committed.
+    delivery_timeout : float
+        Seconds in which the brokers must have taken an output, and a commit.
+
+    Raises
+    ------
+    BadURL
+        If the members are of several clusters, clients or users, or if a transaction may take
+        longer than brokers admit by default.
+
+    Attributes
+    ----------
+    with_offsets : bool
+        Whether it is committed with the offsets of a group.
+    is_open : bool
+        Whether something is in it; also where it is not known what became of it.
+    """
+
+    def __init__(
+        self,
+        sinks: Sequence[WritingMember],
+        source: Member | None,
+        *,
+        seconds: float,
+        delivery_timeout: float,
+    ) -> None:
+        self.with_offsets = source is not None
+        self.is_open = False
+        self._in_doubt = False
+        self._sinks = sinks
+        self._delivery_timeout = delivery_timeout
+        self._timeout = seconds + delivery_timeout + _MARGIN
+        if self._timeout > _LONGEST:
+            raise BadURL(
+                f"kafka: with delivery_timeout={delivery_timeout:g} a transaction of {seconds:g} s"
+                f" may take longer than the {_LONGEST:g} s that brokers admit; it must be at most"
+                f" {_LONGEST - _MARGIN - seconds:g}"
+            )
+        self._producer: Producer | None = None
+        self._name = ""
+        self._fenced: str | None = None
+        members: list[Member] = [*sinks, *(() if source is None else (source,))]
+        first = members[0].link()
+        self._client, self._cluster = first.client, first.cluster
+        for member in members[1:]:
+            _check_same(first, member.link())
+        for member in members:
+            member.join(self)
+
+    def begin_as(self, name: str) -> None:
+        """Be the only one that writes under a name, with nothing in the transaction.
+
+        What was begun under it, here or by another process, was committed or aborted when this
+        returns. The other process, if it lives, can commit nothing any more.
+
+        Raises `ConnectorError` if another one has become that meanwhile.
+        """
+        if self._producer is not None and self._name == name and not self.is_open:
+            return
+        self.close()
+        self._name = name
+        self._connect()
+
+    def begin(self) -> None:
+        """Begin, unless it has begun."""
+        if self.is_open:
+            return
+        if self._producer is None:
+            self._connect()
+        assert self._producer is not None
+        with self._errors("beginning a transaction"):
+            self._producer.begin()
+        self.is_open = True
+
+    def commit(self, offsets: Any = None) -> None:
+        """Commit what is in it, with offsets of a group as `Reader.for_transaction` gives them.
+
+        Where that fails it is not known whether it was committed; `begin_as` comes to an end.
+        """
+        if offsets is None and not self.is_open:
+            return
+        self.begin()
+        assert self._producer is not None
+        for sink in self._sinks:
+            sink.flush()
+        began = time.monotonic()
+        self._in_doubt = True
+        with self._errors("committing a transaction"):
+            if offsets is not None:
+                self._producer.add_offsets(*offsets)
+            self._producer.commit()
+        self.is_open = self._in_doubt = False
+        if time.monotonic() - began > _SURE:
+            self.close()
+
+    def drop(self) -> None:
+        """Abort what is in it."""
+        if self.is_open:
+            self.begin_as(self._name)
+
+    def close(self) -> None:
+        """Abort what is in it and let go of the connections. May be called twice."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            # What is not aborted here is aborted when the next one begins, or by the brokers.
+            with contextlib.suppress(self._client.error):
+                if self.is_open and not self._in_doubt:
+                    producer.abort()
+            producer.close()
+        self.is_open = self._in_doubt = False
+
+    def explain(self, error: Exception, doing: str) -> ConnectorError:
+        """The error for what a client's library raised."""
+        if not self._client.is_fenced(error):
+            return self._cluster.explain(self._client.fault(error), error, doing)
+        self._fenced = (
+            f"{doing}: another process has begun with the transactional identifier"
+            f" {transactional_id(self._name)}, as one does that goes on from the same checkpoint,"
+            f" or the transaction took longer than {self._timeout:g} s"
+            f" ({type(error).__name__}: {error}). Nothing of it is visible; a run that is started"
+            " again goes on from the last checkpoint"
+        )
+        return ConnectorError(self._fenced)
+
+    def _connect(self) -> None:
+        """Have a producer with the name, which ends what was begun under it."""
+        if self._fenced is not None:  # the other one goes on
+            raise ConnectorError(self._fenced)
+        wanted = Transacting(transactional_id(self._name), self._timeout, self._delivery_timeout)
+        with self._errors(f"beginning with the transactional identifier {wanted.name}"):
+            self._producer = self._client.producer(self._cluster, wanted)
+        for sink in self._sinks:
+            sink.write_by(self._producer)
+
+    @contextlib.contextmanager
+    def _errors(self, doing: str) -> Iterator[None]:
+        """Turn the errors of the client's library into `ConnectorError`."""
+        try:
+            yield
+        except self._client.error as error:
+            raise self.explain(error, doing) from None
+
+
+def _check_same(first: Link, other: Link) -> None:
+    """Raise `BadURL` where two members cannot be in one transaction."""
+    for what, mine, others in (
+        ("client", type(first.client).__name__, type(other.client).__name__),
+        ("cluster", first.identity, other.identity),
+        ("set of credentials", first.cluster.security, other.cluster.security),
+    ):
+        if mine != others:
+            raise BadURL(
+                f"a transaction is of one {what}, and predictions, dead letters and the offsets of"
+                f" a group are in one; those at {','.join(first.cluster.servers)} and"
+                f" {','.join(other.cluster.servers)} have several. Give them the same, or leave"
+                " transactions out"
+            )

@@ -1,0 +1,273 @@
+"""With transactions a reader of what was committed sees everything once, whatever dies when."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crash_kit import Job, Process, fill, newest, outputs, positions, stream
+
+from connectors.kafka import KafkaSource
+from connectors.memory import MemorySink, MemorySource
+from streamk.engine import Engine, saving
+from streamk.errors import InvalidInput
+from streamk.kernels import Gaussian
+from streamk.learners import DoublyStochastic
+
+MakeTopic = Callable[..., str]
+
+KEPT = {"retention.ms": "-1"}
+SHARES = (0.5, 0.3, 0.2)
+PATIENCE = 60.0
+
+
+def on_broker(test: Any) -> Any:
+    """Mark a test that takes a broker."""
+    for mark in (pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)):
+        test = mark(test)
+    return test
+
+
+# Of the first checkpoint come no outputs, and without a group no transaction.
+STRIKES = {
+    "alone": [("ended", 2), ("mark", 3), ("end", 2), ("fsync", 5), ("fsync", 8), ("fsync", 12)],
+    "in a group": [("end", 3), ("ended", 3), ("mark", 3), ("commit", 3), ("fsync", 9)],
+}
+
+
+def with_bad_ones(size: int, first: int = 0) -> Iterator[tuple[int, int, bytes]]:
+    """A stream of which one event in twenty cannot be used."""
+    for i, (partition, timestamp, value) in enumerate(
+        stream(size, SHARES, seed=first, first=first)
+    ):
+        yield partition, timestamp, b"{" if i % 20 == 7 else value
+
+
+def job_of(address: str, topics: Sequence[str], client: str, path: Path) -> Job:
+    """A job on a topic that writes predictions and dead letters to two others, in transactions."""
+    topic, output, dead = topics
+    return Job(
+        address,
+        topic,
+        str(path / "job"),
+        output=f"kafka://{address}/{output}",
+        dead_letters=f"kafka://{address}/{dead}",
+        client=client,
+        session_timeout=3.0,
+        options={"until_end": True, "idle_timeout": 0.1, "transactions": 30.0},
+    )
+
+
+@pytest.fixture
+def job(kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path) -> Job:
+    topics = kafka_topic(3, **KEPT), kafka_topic(3, **KEPT), kafka_topic(2, **KEPT)
+    return job_of(kafka_address, topics, kafka_client, tmp_path)
+
+
+def seen(job: Job) -> dict[Any, list[Any]]:
+    """The predictions and dead letters that a reader of what is committed sees, by their input."""
+    found: dict[Any, list[Any]] = {}
+    for sink in (job.output, job.dead_letters):
+        assert sink is not None
+        topic = sink.rpartition("/")[2]
+        for place, values in outputs(job.address, topic, "read_committed").items():
+            found.setdefault(place, []).extend(values)
+    return found
+
+
+def until_seen(job: Job, count: int) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while len(seen(job)) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def every(job: Job) -> list[Any]:
+    """Every position of the topic."""
+    source = KafkaSource((job.address,), job.topic)
+    try:
+        return positions({name: [[0, source.end(name)]] for name in source.partitions()})
+    finally:
+        source.close()
+
+
+def assert_once(job: Job) -> None:
+    """Check that everything is seen, once."""
+    until_seen(job, len(every(job)))
+    found = seen(job)
+    assert sorted(found) == every(job)
+    assert {len(values) for values in found.values()} == {1}
+    assert not any(value.get("revision") for (value,) in found.values())
+
+
+@on_broker
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("kind", STRIKES)
+@pytest.mark.parametrize(
+    ("size", "kills", "strikes"),
+    [(6_000, 2, 1), pytest.param(60_000, 10, 9, marks=pytest.mark.nightly)],
+)
+def test_killed_at_random_moments(
+    size: int, kills: int, strikes: int, kind: str, job: Job, tmp_path: Path
+) -> None:
+    fill(job.address, job.topic, with_bad_ones(size))
+    group = f"g-{job.topic}" if kind == "in a group" else None
+    options = {**job.options, "checkpoint_every": size // 20}
+    job = job.but(group=group, instance=group and "a", options=options, whim=0)
+    undisturbed = job.but(
+        directory=str(tmp_path / "undisturbed"),
+        output=f"file:{tmp_path / 'predictions.ndjson'}",
+        dead_letters=f"file:{tmp_path / 'dead.ndjson'}",
+        group=None,
+        instance=None,
+        options={name: one for name, one in options.items() if name != "transactions"},
+    )
+    expected = undisturbed.run()
+    rng = random.Random(3)
+    plan: list[tuple[str, int] | None] = [*STRIKES[kind][:strikes], *[None] * kills]
+    rng.shuffle(plan)
+    for whim, strike in enumerate(plan):
+        with job.but(whim=whim, strike=strike).start() as process:
+            if strike is None:
+                process.until_written(int(rng.uniform(0.0, 1.5) * size / len(plan)))
+                time.sleep(rng.uniform(0, 0.05))
+                process.kill()
+            assert process.wait() == -9, f"{strike}\n{process.log[-2000:]}"
+    report = job.but(whim=99).run()
+    assert 0 < report["events_now"] < size
+    for same in ("events", "counts", "n_events", "whole", "learned"):
+        assert report[same] == expected[same]
+    model = "model.safetensors"
+    a, b = newest(undisturbed.directory), newest(job.directory)
+    assert (a.path / model).read_bytes() == (b.path / model).read_bytes()
+
+    assert_once(job)
+    right = {}
+    for line in (tmp_path / "predictions.ndjson").read_text().splitlines():
+        value = json.loads(line)
+        right[value["partition"], value["offset"]] = value["prediction"], value["probabilities"]
+    assert right == {
+        place: (value["prediction"], value["probabilities"])
+        for place, (value,) in seen(job).items()
+        if "prediction" in value
+    }
+
+
+@on_broker
+def test_of_two_that_go_on_from_one_checkpoint_the_last_one_does(job: Job, tmp_path: Path) -> None:
+    """The directory was copied, to another machine say, where no lock tells of the other one."""
+    live = {"idle_timeout": 0.1, "transactions": 0.2}
+    job = job.but(options=live)
+    fill(job.address, job.topic, with_bad_ones(600))
+    with job.start() as first:
+        until_seen(job, 600)
+        copied = str(tmp_path / "copied")
+        shutil.copytree(job.directory, copied, ignore=shutil.ignore_patterns("lock"))
+        with job.but(directory=copied, options={**live, "max_events": 1200}).start() as second:
+            assert second.until(lambda p: len(p.owned) == 3)
+            fill(job.address, job.topic, with_bad_ones(600, first=600))
+            assert first.wait() == 1
+            assert "another process has begun with the transactional identifier" in first.log
+            assert second.report()["events"] == 1200
+    assert_once(job)
+
+
+@on_broker
+def test_a_dead_member_is_taken_over(job: Job) -> None:
+    """Nobody sees what it wrote after its last commit, and no prediction is revised."""
+
+    def owns(n: int) -> Callable[[Process], bool]:
+        return lambda process: len(process.owned) == n
+
+    options = {"idle_timeout": 0.1, "checkpoint_every": 200, "transactions": 1.0}
+    job = job.but(group=f"g-{job.topic}", options=options)
+    fill(job.address, job.topic, with_bad_ones(2000))
+    with job.start() as first:
+        assert first.until(owns(3))
+        with job.but(strike=("commit", 4)).start() as second:
+            assert second.until(lambda p: bool(p.owned))
+            assert first.until(lambda p: len(p.owned) < 3)
+            fill(job.address, job.topic, with_bad_ones(2000, first=2000))
+            assert second.wait() == -signal.SIGKILL
+        assert newest(job.directory, 1).epoch >= 3
+        assert first.until(owns(3))
+        # Its transaction does not keep readers back until the brokers end it.
+        until_seen(job, 4000)
+        first.signal(signal.SIGTERM)
+        assert not first.report()["lost"]
+    assert_once(job)
+
+
+@on_broker
+def test_a_broker_that_restarts_in_a_transaction(
+    local_kafka: Any, kafka_client: str, tmp_path: Path
+) -> None:
+    topics = [f"restarted-{kafka_client}-{name}" for name in ("events", "scores", "dead")]
+    for name, partitions in zip(topics, (3, 3, 2), strict=True):
+        local_kafka.create_topic(name, partitions)
+    options = {"idle_timeout": 0.1, "transactions": 0.5, "max_events": 4000}
+    job = job_of(local_kafka.address, topics, kafka_client, tmp_path)
+    job = job.but(options=options, pause=0.01)
+    fill(job.address, job.topic, with_bad_ones(2000))
+    with job.start() as process:
+        assert process.until_written(500)
+        local_kafka.kill()
+        local_kafka.start()
+        fill(job.address, job.topic, with_bad_ones(2000, first=2000))
+        assert process.report()["events"] == 4000
+    assert_once(job)
+
+
+class _Coordinator:
+    """What decides when a checkpoint is written."""
+
+    saved_events, is_current = 0, False
+
+    def __init__(self) -> None:
+        self.saves = 0
+
+    def save(self, *, last: bool) -> None:
+        self.saves += 1
+
+
+def test_a_checkpoint_is_written_when_the_last_one_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(saving.time, "monotonic", lambda: now[0])
+    coordinator: Any = _Coordinator()
+    one = saving.Saving(coordinator, every=1000, grace=0, seconds=5.0)
+    assert not one.is_overdue
+    now[0] += 5.0
+    assert one.is_overdue
+    coordinator.is_current = True
+    assert not one.is_overdue
+    coordinator.is_current = False
+    one.save(10)
+    assert not one.is_overdue
+    now[0] += 4.9
+    assert not one.is_overdue
+    now[0] += 0.2
+    assert one.is_overdue
+    assert not saving.Saving(coordinator, every=1000, grace=0).is_overdue
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"transactions": 10.0}, "needs checkpoint="),
+        ({"transactions": 10.0, "checkpoint": "x"}, "need a sink that can write in them"),
+        ({"transactions": 0.0, "checkpoint": "x"}, r"between 0\.1 and 60"),
+        ({"transactions": 61, "checkpoint": "x"}, r"between 0\.1 and 60"),
+        ({"transactions": True, "checkpoint": "x"}, r"between 0\.1 and 60"),
+    ],
+)
+def test_options_that_cannot_be_followed(options: dict[str, Any], text: str) -> None:
+    model = DoublyStochastic(Gaussian(bandwidth=1.0), seed=1, max_features=64)
+    with pytest.raises(InvalidInput, match=text):
+        Engine(MemorySource([{"x": 1.0}]), model, label="y", sink=MemorySink(), **options)
