@@ -19,12 +19,16 @@ from connectors.kafka.client import (
 )
 from connectors.kafka.cluster import Cluster, Fault, LastWarning
 from connectors.kafka.confluent_reader import (
-    LOGGER,
     POLL_SECONDS,
     ConfluentReader,
     partition_numbers,
 )
-from connectors.kafka.confluent_settings import Links, consumer_settings
+from connectors.kafka.confluent_settings import (
+    LOGGER,
+    Links,
+    TopicIdentity,
+    consumer_settings,
+)
 from connectors.kafka.tls import context
 
 __all__ = ["ConfluentClient"]
@@ -65,7 +69,8 @@ class ConfluentClient:
     def reader(self, cluster: Cluster, reading: Reading) -> ConfluentReader:
         """A Consumer that has reached the cluster."""
         consumer, links = _connect(cluster, Consumer, consumer_settings(reading), reading.topic)
-        return ConfluentReader(consumer, links, reading, cluster.connect_timeout)
+        identity = TopicIdentity(cluster, reading.topic)
+        return ConfluentReader(consumer, links, identity, reading, cluster.connect_timeout)
 
     def writer(self, cluster: Cluster, writing: Writing) -> ConfluentWriter:
         """A Producer that has reached the cluster."""

@@ -25,10 +25,9 @@ from connectors.kafka.client import (
     Records,
     persist,
 )
-from connectors.kafka.confluent_settings import Links
+from connectors.kafka.confluent_settings import LOGGER, Links, TopicIdentity
 
 __all__ = [
-    "LOGGER",
     "POLL_SECONDS",
     "ConfluentReader",
     "partition_numbers",
@@ -50,9 +49,6 @@ _AWAY = (
 )
 """Errors that mean that a broker is away, or just back."""
 
-LOGGER = "confluent_kafka"
-"""Name of the logger that librdkafka's messages go to."""
-
 # As kafka-python has it: a program that wants these messages says where to, and in others they do
 # not go to the terminal, several a second where a broker is gone.
 logging.getLogger(LOGGER).addHandler(logging.NullHandler())
@@ -69,9 +65,16 @@ class ConfluentReader:
     when the next records are read.
     """
 
-    def __init__(self, consumer: Consumer, links: Links, reading: Reading, patience: float) -> None:
+    def __init__(
+        self,
+        consumer: Consumer,
+        links: Links,
+        identity: TopicIdentity,
+        reading: Reading,
+        patience: float,
+    ) -> None:
         self._consumer = consumer
-        self.connected = links.connected
+        self.connected, self.identity = links.connected, identity.ask
         self._topic, self._headers = reading.topic, reading.headers
         self._in_group = reading.group is not None
         self._patience = patience

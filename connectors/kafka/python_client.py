@@ -96,6 +96,8 @@ def _connect(cluster: Cluster, client: Callable[..., Any], **options: Any) -> tu
 
     def make(**settings: Any) -> Any:
         made.append(KafkaNetClient(**settings))
+        # kafka-python takes this option and forgets it: a reader made a deleted topic anew.
+        made[0].cluster.config["allow_auto_create_topics"] = settings["allow_auto_create_topics"]
         return made[0]
 
     cluster.security.guard_logs()
@@ -149,6 +151,7 @@ class PythonReader:
 
     def __init__(self, consumer: Any, net: Any, reading: Reading) -> None:
         self._consumer = consumer
+        self._known = net.cluster
         self.connected = functools.partial(is_connected, net)
         self._topic, self._headers = reading.topic, reading.headers
         self._mends = PollWorkarounds(consumer)
@@ -281,6 +284,13 @@ class PythonReader:
             for number, (offset, metadata) in offsets.items()
         }
         _ask(lambda left: self._consumer.commit(wanted, timeout_ms=1000 * left))
+
+    def identity(self) -> str | None:
+        """The topic's identifier, as the last answer about topics has it."""
+        found = self._known.topic_id(self._topic)
+        if found is not None:
+            return str(found)
+        return "" if self._known.partitions_for_topic(self._topic) is None else None
 
     def close(self) -> None:
         """Leave the group."""

@@ -12,6 +12,7 @@ from connectors.errors import BadURL, ConnectorError, Revoked
 from connectors.kafka.client import Gone, Reader, Reading, Records, choose, errors
 from connectors.kafka.cluster import (
     Cluster,
+    TopicWatch,
     out_of_range,
     partition_name,
     split_partition,
@@ -111,6 +112,7 @@ class KafkaSource:
             self._cluster,
             Reading(topic, group, group_instance_id, isolation_level, session_timeout),
         )
+        self._watch = TopicWatch(topic, self._reader.identity)
         try:
             self._open()
         except BaseException:
@@ -127,8 +129,10 @@ class KafkaSource:
         A record without a value (a tombstone) has the value None. Rebalances happen in here: the
         callbacks are called, and an error that they raise is raised here.
 
-        Raises `OffsetOutOfRange` where the next position of a partition is gone.
+        Raises `OffsetOutOfRange` where the next position of a partition is gone, `ConnectorError`
+        where the topic is.
         """
+        self._watch.check()
         self._callback_error = None
         try:
             with self._errors(f"reading {self._topic}"):
@@ -178,6 +182,14 @@ class KafkaSource:
         number = self._known(partition)
         with self._errors(f"asking for the start of {partition}"):
             return self._reader.start(number)
+
+    def identity(self, partition: str) -> str | None:
+        """The topic's identifier, which one that is made anew under its name does not have.
+
+        None where brokers do not tell (before Kafka 2.8), or none answers.
+        """
+        self._known(partition)
+        return self._watch.identity()
 
     def beginning(self, partition: str) -> int:
         """The offset where a job begins that has no position of its own; see `start`."""
@@ -257,8 +269,11 @@ class KafkaSource:
         self._on_assigned = on_assigned
 
     def trouble(self) -> Trouble | None:
-        """Tell of brokers that are gone."""
-        return self._cluster.trouble(self._reader.connected())
+        """Tell of brokers that are gone; where they are there, see that the topic is."""
+        found = self._cluster.trouble(self._reader.connected())
+        if found is None:
+            self._watch.look()
+        return found
 
     def close(self) -> None:
         """Leave the group and let go of the connections; commits nothing. May be called twice.
@@ -293,6 +308,9 @@ class KafkaSource:
         return {number: partition_name(self._topic, number) for number in numbers}
 
     def _out_of_range(self, gone: Gone) -> ConnectorError:
+        # A client may take note of another topic by its shorter log.
+        self._watch.look()
+        self._watch.check()
         name = partition_name(self._topic, gone.number)
         try:
             return out_of_range(name, gone.offset, self.start(name), self.end(name))
