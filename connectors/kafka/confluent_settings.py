@@ -114,7 +114,7 @@ class TopicIdentity:
         return found if found.rstrip("=") != _NONE else None
 
     def _connect(self) -> AdminClient:
-        settings = {
+        settings: dict[str, Any] = {
             "bootstrap.servers": ",".join(self._cluster.servers),
             "client.id": "streamk",
             "reconnect.backoff.max.ms": 1000,

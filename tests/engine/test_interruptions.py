@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from crash_kit import BORN, Job, fill, newest, outputs, positions, stream
+from kafka_kit import delete_before
 
 from connectors.kafka import KafkaSource
 from streamk.engine.recovery.group import Owner
@@ -110,15 +112,30 @@ def test_a_signal_while_nothing_comes(job: Job) -> None:
 # --- the broker ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [pytest.param("stop", marks=pytest.mark.nightly), "kill"])
+@pytest.mark.parametrize(
+    ("how", "seconds"),
+    [
+        pytest.param("stop", 0.0, marks=pytest.mark.nightly),
+        pytest.param("kill", 0.0, marks=pytest.mark.nightly),
+        ("kill", 8.0),
+        pytest.param("kill", 60.0, marks=pytest.mark.nightly),
+    ],
+)
 def test_the_broker_restarts(
-    how: str, local_kafka: Any, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path
+    how: str,
+    seconds: float,
+    local_kafka: Any,
+    kafka_topic: MakeTopic,
+    kafka_client: str,
+    tmp_path: Path,
 ) -> None:
+    """It is away for a while, longer than the group waits for a member."""
     address = local_kafka.address
     job = make_job(address, kafka_topic, kafka_client, tmp_path).but(pause=0.02)
     with job.start() as process:
         assert process.until_written(2000)
         getattr(local_kafka, how)()
+        time.sleep(seconds)
         local_kafka.start()
         report = process.report()
     assert report["stopped"] == "end"
@@ -128,23 +145,12 @@ def test_the_broker_restarts(
 # --- lost data ----------------------------------------------------------------------------------
 
 
-def cut_off(job: Job, partition: int, offset: int) -> None:
-    """Let the broker forget what is before an offset."""
-    from kafka import KafkaAdminClient, TopicPartition
-
-    admin = KafkaAdminClient(bootstrap_servers=job.address)
-    try:
-        admin.delete_records({TopicPartition(job.topic, partition): offset})
-    finally:
-        admin.close()
-
-
 @pytest.mark.parametrize("policy", ["earliest", pytest.param("latest", marks=pytest.mark.nightly)])
 def test_what_is_next_is_gone(job: Job, policy: str) -> None:
     first = job.but(options={**job.options, "max_events": 1280}).run()
     name = f"{job.topic}:0"
     [[_, reached]] = first["learned"][name]
-    cut_off(job, 0, reached + 100)
+    delete_before(job.address, job.topic, 0, reached + 100)
 
     # Nothing is passed over silently.
     with job.start() as process:
