@@ -41,6 +41,7 @@ from benchmarks.river_battery import speed as battery_speed
 from benchmarks.river_battery import tables as battery
 from benchmarks.scale_out import __main__ as scale_out
 from benchmarks.serving import __main__ as serving
+from benchmarks.soak import __main__ as soak
 from benchmarks.speed import __main__ as speed
 from benchmarks.step import __main__ as step
 
@@ -77,6 +78,7 @@ PAGES: dict[Path, dict[str, Render]] = {
     TOPICS / "first_use.md": {first_use.NAME: first_use.render},
     TOPICS / "mutation.md": {mutation.NAME: mutation.render},
     TOPICS / "revisions.md": {revisions.NAME: revisions.render},
+    TOPICS / "soak.md": {soak.NAME: soak.render},
     GUIDE / "index.md": {"river_battery": front.render},
     GUIDE / "models.md": {
         "memory": lambda document: budget.render(document["results"]["budget"]),

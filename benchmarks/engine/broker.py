@@ -20,7 +20,7 @@ class Broker:
     address: str
     pid: int | None = None
 
-    def new_topic(self, partitions: int = 1) -> str:
+    def new_topic(self, partitions: int = 1, **configs: str) -> str:
         """Make a topic."""
         from kafka import KafkaAdminClient
         from kafka.admin import NewTopic
@@ -28,7 +28,7 @@ class Broker:
         name = f"benchmark-{secrets.token_hex(6)}"
         admin = KafkaAdminClient(bootstrap_servers=self.address)
         try:
-            admin.create_topics([NewTopic(name, partitions, 1)])
+            admin.create_topics([NewTopic(name, partitions, 1, topic_configs=configs)])
         finally:
             admin.close()
         return name

@@ -110,7 +110,7 @@ def test_leaders_change(two_brokers: tuple[Any, Any], kafka_client: str, tmp_pat
 
 # --- retention ------------------------------------------------------------------------------------
 
-MANY = 26_000
+MANY = 30_000
 NOTE = "x" * 1000
 
 
