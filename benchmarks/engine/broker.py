@@ -35,10 +35,13 @@ class Broker:
 
     def cpu_seconds(self) -> float | None:
         """Seconds of one core that the broker has used so far; None of one started elsewhere."""
-        if self.pid is None:
-            return None
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return None if self.pid is None else cpu_seconds(self.pid)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Seconds of one core that a process has used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager

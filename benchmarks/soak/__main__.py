@@ -21,10 +21,10 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks import common
-from benchmarks.engine.broker import Broker, broker
+from benchmarks.engine.broker import Broker, broker, cpu_seconds
 from benchmarks.soak import memory
 from benchmarks.soak.load import BAD, DELAY, LABELLED, Load, Topics
 
@@ -56,10 +56,30 @@ def run(argv: Sequence[str] | None = None) -> None:
     common.finish(NAME, options, settings, found, render)
 
 
+class Sample(NamedTuple):
+    """A look at the job: seconds since it began, bytes, and seconds of one core that it has used.
+
+    `ahead` are the events in the topic that are not predicted yet.
+    """
+
+    passed: float
+    used: int
+    cpu: float
+    predicted: int
+    ahead: int
+
+    @classmethod
+    def of(cls, pid: int, passed: float, load: Load) -> Sample:
+        """Look now."""
+        predicted = load.predicted()
+        ahead = load.written - predicted
+        return cls(passed, memory.resident(pid), cpu_seconds(pid), predicted, ahead)
+
+
 def soak(running: Broker, seconds: float, model: str) -> dict[str, Any]:
     """Samples of memory, what the job says at its end, and what stands in its topic."""
     topics = Topics.made(running)
-    samples: list[tuple[float, int, int]] = []
+    samples: list[Sample] = []
     with (
         tempfile.TemporaryDirectory() as home,
         Load.of(running.address, topics) as load,
@@ -73,7 +93,7 @@ def soak(running: Broker, seconds: float, model: str) -> dict[str, Any]:
             load.step()
             if passed >= len(samples) * seconds / max(60, min(1800, seconds)):
                 _alive(job, Path(home))
-                samples.append((round(passed, 2), memory.resident(job.pid), load.predicted()))
+                samples.append(Sample.of(job.pid, round(passed, 2), load))
                 if len(samples) % 60 == 0:
                     _note(samples)
         job.send_signal(signal.SIGTERM)
@@ -106,25 +126,33 @@ def _alive(job: subprocess.Popen[bytes], home: Path, status: int | None = None) 
         raise RuntimeError(f"status {job.returncode}; the log:\n{(home / 'log').read_text()}")
 
 
-def _note(samples: Sequence[tuple[float, int, int]]) -> None:
-    passed, used, predicted = samples[-1]
-    rate = predicted / passed
-    common.note(f"  {passed / 60:.1f} min: {used / _MIB:.0f} MiB, {rate:,.0f} events/s")
+def _note(samples: Sequence[Sample]) -> None:
+    last = samples[-1]
+    rate = last.predicted / last.passed
+    common.note(f"  {last.passed / 60:.1f} min: {last.used / _MIB:.0f} MiB, {rate:,.0f} events/s")
 
 
-def _figures(samples: Sequence[tuple[float, int, int]], seconds: float) -> dict[str, Any]:
+def _figures(samples: Sequence[Sample], seconds: float) -> dict[str, Any]:
     warm = min(_WARM_SECONDS, seconds / 3)
-    steady = [(passed, used) for passed, used, _ in samples if passed >= warm]
-    slope, error = memory.slope(*zip(*steady, strict=True))
-    (first, _, before), (last, _, after) = samples[0], samples[-1]
+    steady = [sample for sample in samples if sample.passed >= warm]
+    slope, error = memory.slope([one.passed for one in steady], [one.used for one in steady])
     per_hour = 3600 / 1e6
+    half = len(steady) // 2
     return {
-        "events_per_s": round((after - before) / (last - first), 1),
+        "events_per_s": _rate(samples, "passed"),
+        "events_per_cpu_s": [_rate(steady[: half + 1], "cpu"), _rate(steady[half:], "cpu")],
+        "ahead": min(one.ahead for one in steady),
         "mb_per_hour": float(f"{slope * per_hour:.4g}"),
         "mb_per_hour_error": float(f"{error * per_hour:.4g}"),
         "warm_seconds": warm,
-        "samples": [[passed, used, predicted] for passed, used, predicted in samples],
+        "samples": [list(one) for one in samples],
     }
+
+
+def _rate(samples: Sequence[Sample], by: str) -> float:
+    """Events by a unit of time, on the clock or of the processor."""
+    first, last = samples[0], samples[-1]
+    return round((last.predicted - first.predicted) / (getattr(last, by) - getattr(first, by)), 1)
 
 
 def _counts(report: Mapping[str, Any], dead: int, predictions: int) -> dict[str, Any]:
@@ -150,6 +178,11 @@ def render(document: Mapping[str, Any]) -> str:
     rows = [
         ["minutes", f"{settings['minutes']:g}"],
         ["events/s", f"{found['events_per_s']:,.0f}"],
+        [
+            "events a second of a core, first and second half",
+            " and ".join(f"{rate:,.0f}" for rate in found["events_per_cpu_s"]),
+        ],
+        ["events in the topic ahead of the job, at least", f"{found['ahead']:,}"],
         ["memory, MiB, least to most", f"{min(used):,.0f} to {max(used):,.0f}"],
         [
             "memory, MB/h, and its standard error",
