@@ -40,6 +40,7 @@ _offset, _number = cast("_Whole", Message.offset), cast("_Whole", Message.partit
 _AWAY = (
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TRANSPORT,
+    KafkaError._UNKNOWN_PARTITION,
     KafkaError._WAIT_COORD,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,

@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crash_kit import BORN, Job, fill, newest, outputs, positions, stream
+from crash_kit import (
+    BORN,
+    Job,
+    assert_as_undisturbed,
+    fill,
+    newest,
+    output_topic,
+    outputs,
+    positions,
+    stream,
+)
 from kafka_kit import delete_before
 
 from connectors.kafka import KafkaSource
@@ -42,26 +52,6 @@ def make_job(address: str, make_topic: MakeTopic, client: str, directory: Path) 
 @pytest.fixture
 def job(kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path) -> Job:
     return make_job(kafka_address, kafka_topic, kafka_client, tmp_path)
-
-
-def output_topic(job: Job) -> str:
-    assert job.output is not None
-    return job.output.rpartition("/")[2]
-
-
-def assert_as_undisturbed(job: Job, report: dict[str, Any]) -> None:
-    """The model, the counts and the predictions are those of a run without interruptions."""
-    plain = job.but(directory=job.directory + "-plain", output=None, group=None, pause=0.0)
-    expected = plain.run()
-    for same in ("events", "counts", "n_events", "whole", "learned", "lost"):
-        assert report[same] == expected[same]
-    a, b = newest(plain.directory), newest(job.directory)
-    assert a.model.header == b.model.header
-    model = "model.safetensors"
-    assert (a.path / model).read_bytes() == (b.path / model).read_bytes()
-    written = outputs(job.address, output_topic(job))
-    assert sorted(written) == positions(report["learned"])
-    assert all(value == found[0] for found in written.values() for value in found)
 
 
 # --- signals ------------------------------------------------------------------------------------

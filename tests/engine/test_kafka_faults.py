@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crash_kit import BORN, Job, fill, newest, outputs, positions, stream
+from crash_kit import BORN, Job, assert_as_undisturbed, fill, newest, stream
 from kafka_kit import delete_before, producer
 from local_kafka import LocalKafka, missing
 
@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
 MakeTopic = Callable[..., str]
 KEPT = {"retention.ms": "-1"}
 PATIENCE = 60.0
+
 
 # --- leaders --------------------------------------------------------------------------------------
 
@@ -96,15 +97,37 @@ def test_leaders_change(two_brokers: tuple[Any, Any], kafka_client: str, tmp_pat
         assert process.written < 7000
         report = process.report()
     topics.close()
-    plain = job.but(directory=job.directory + "-plain", output=None, pause=0.0)
-    expected = plain.run()
-    for same in ("events", "counts", "n_events", "whole", "learned", "lost"):
-        assert report[same] == expected[same]
-    a, b = newest(plain.directory), newest(job.directory)
-    model = "model.safetensors"
-    assert (a.path / model).read_bytes() == (b.path / model).read_bytes()
-    written = outputs(first.address, output)
-    assert sorted(written) == positions(report["learned"])
+    written = assert_as_undisturbed(job, report)
+    assert {len(found) for found in written.values()} == {1}
+
+
+# --- delivery -------------------------------------------------------------------------------------
+
+
+def test_outputs_that_are_given_up(
+    restarted: Any, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path
+) -> None:
+    """The broker is away for longer than outputs wait: the job ends; the next one writes them."""
+    topic, output = kafka_topic(2, **KEPT), kafka_topic(**KEPT)
+    fill(restarted.address, topic, stream(8000, (0.6, 0.4)))
+    job = Job(
+        restarted.address,
+        topic,
+        str(tmp_path / "checkpoints"),
+        output=f"kafka://{restarted.address}/{output}?delivery_timeout=3",
+        client=kafka_client,
+        pause=0.01,
+        options={"checkpoint_every": 640, "until_end": True},
+    )
+    with job.start() as process:
+        assert process.until_written(2000)
+        restarted.kill()
+        assert process.wait() == 1
+        assert restarted.address in process.log.splitlines()[-1] or output in process.log
+        assert "ConnectorError: " in process.log or "Unavailable: " in process.log
+    restarted.start()
+    report = job.but(pause=0.0).run()
+    written = assert_as_undisturbed(job, report)
     assert {len(found) for found in written.values()} == {1}
 
 

@@ -26,6 +26,7 @@ PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 UNITS = sorted(FILES.glob("*.service"))
 STARTS = re.compile(r"^ExecStart=/opt/streamk/bin/streamk (\w+) (.*)$", re.MULTILINE)
 
+
 def test_the_page_names_all_files() -> None:
     names = [path.name for path in FILES.iterdir()]
     assert len(names) == 5
