@@ -19,16 +19,13 @@ from connectors.kafka.client import (
 )
 from connectors.kafka.cluster import Cluster, Fault, LastWarning
 from connectors.kafka.confluent_reader import (
+    LOGGER,
     POLL_SECONDS,
     ConfluentReader,
+    TopicIdentity,
     partition_numbers,
 )
-from connectors.kafka.confluent_settings import (
-    LOGGER,
-    Links,
-    TopicIdentity,
-    consumer_settings,
-)
+from connectors.kafka.confluent_settings import Links, consumer_settings
 from connectors.kafka.tls import context
 
 __all__ = ["ConfluentClient"]

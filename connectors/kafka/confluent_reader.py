@@ -15,8 +15,10 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Message,
+    TopicCollection,
     TopicPartition,
 )
+from confluent_kafka.admin import AdminClient
 
 from connectors.kafka.client import (
     Gone,
@@ -25,11 +27,14 @@ from connectors.kafka.client import (
     Records,
     persist,
 )
-from connectors.kafka.confluent_settings import LOGGER, Links, TopicIdentity
+from connectors.kafka.cluster import Cluster
+from connectors.kafka.confluent_settings import Links
 
 __all__ = [
+    "LOGGER",
     "POLL_SECONDS",
     "ConfluentReader",
+    "TopicIdentity",
     "partition_numbers",
 ]
 
@@ -49,6 +54,14 @@ _AWAY = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
 )
 """Errors that mean that a broker is away, or just back."""
+
+LOGGER = "confluent_kafka"
+"""Name of the logger that librdkafka's messages go to."""
+
+_PATIENCE = 2.0
+"""Seconds that a broker has to tell a topic's identifier."""
+_NONE = "AAAAAAAAAAAAAAAAAAAAAA"
+"""The identifier that brokers older than Kafka 2.8 tell."""
 
 # As kafka-python has it: a program that wants these messages says where to, and in others they do
 # not go to the terminal, several a second where a broker is gone.
@@ -310,6 +323,45 @@ class ConfluentReader:
     def _at(self, number: int) -> TopicPartition:
         offset = self._positions[number]
         return TopicPartition(self._topic, number, OFFSET_BEGINNING if offset is None else offset)
+
+
+class TopicIdentity:
+    """The identifier of a topic, which librdkafka tells to an `AdminClient` alone.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    topic : str
+    """
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self._cluster, self._topic = cluster, topic
+        self._admin: AdminClient | None = None
+
+    def ask(self) -> str | None:
+        """Return it, "" where there is no such topic, None where no broker tells."""
+        if self._admin is None:
+            self._admin = self._connect()
+        self._admin.poll(0)  # hands over what was logged
+        asked = self._admin.describe_topics(
+            TopicCollection([self._topic]), request_timeout=_PATIENCE
+        )
+        try:
+            found = str(asked[self._topic].result().topic_id)
+        except KafkaException as error:
+            return "" if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART else None
+        return found if found.rstrip("=") != _NONE else None
+
+    def _connect(self) -> AdminClient:
+        settings: dict[str, Any] = {
+            "bootstrap.servers": ",".join(self._cluster.servers),
+            "client.id": "streamk",
+            "reconnect.backoff.max.ms": 1000,
+        }
+        # Secrets in plain text stay out of every variable, which a traceback might show.
+        return AdminClient(
+            settings | self._cluster.security.librdkafka(), logger=logging.getLogger(LOGGER)
+        )
 
 
 def _ask(question: Callable[[float], Any]) -> list[TopicPartition]:

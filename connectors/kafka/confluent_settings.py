@@ -1,30 +1,18 @@
-"""Settings of a consumer of confluent-kafka, and what it does not tell by itself."""
+"""Settings of a consumer of confluent-kafka, and which of its brokers are connected."""
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
 
 from connectors.kafka.client import (
     FETCH_MAX_BYTES,
     PARTITION_FETCH_BYTES,
     Reading,
 )
-from connectors.kafka.cluster import Cluster
 
-__all__ = ["LOGGER", "Links", "TopicIdentity", "consumer_settings"]
-
-LOGGER = "confluent_kafka"
-"""Name of the logger that librdkafka's messages go to."""
-
-_PATIENCE = 2.0
-"""Seconds that a broker has to tell a topic's identifier."""
-_NONE = "AAAAAAAAAAAAAAAAAAAAAA"
-"""The identifier that brokers older than Kafka 2.8 tell."""
+__all__ = ["Links", "consumer_settings"]
 
 
 def consumer_settings(reading: Reading) -> dict[str, Any]:
@@ -84,42 +72,3 @@ class Links:
     def connected(self) -> bool:
         """Return whether some broker was connected when the last statistics were made."""
         return self._up
-
-
-class TopicIdentity:
-    """The identifier of a topic, which librdkafka tells to an `AdminClient` alone.
-
-    Parameters
-    ----------
-    cluster : Cluster
-    topic : str
-    """
-
-    def __init__(self, cluster: Cluster, topic: str) -> None:
-        self._cluster, self._topic = cluster, topic
-        self._admin: AdminClient | None = None
-
-    def ask(self) -> str | None:
-        """Return it, "" where there is no such topic, None where no broker tells."""
-        if self._admin is None:
-            self._admin = self._connect()
-        self._admin.poll(0)  # hands over what was logged
-        asked = self._admin.describe_topics(
-            TopicCollection([self._topic]), request_timeout=_PATIENCE
-        )
-        try:
-            found = str(asked[self._topic].result().topic_id)
-        except KafkaException as error:
-            return "" if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART else None
-        return found if found.rstrip("=") != _NONE else None
-
-    def _connect(self) -> AdminClient:
-        settings: dict[str, Any] = {
-            "bootstrap.servers": ",".join(self._cluster.servers),
-            "client.id": "streamk",
-            "reconnect.backoff.max.ms": 1000,
-        }
-        # Secrets in plain text stay out of every variable, which a traceback might show.
-        return AdminClient(
-            settings | self._cluster.security.librdkafka(), logger=logging.getLogger(LOGGER)
-        )
