@@ -1,4 +1,4 @@
-"""Requests that nobody should send, to a real server: it refuses them and goes on as before."""
+"""Requests that nobody should send, to real servers: they refuse them and go on as before."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from engine_kit import events
@@ -42,12 +41,21 @@ class Raw(bytes):
 
 
 class Served:
-    """A server in a process of its own."""
+    """The command in a process of its own, which serves.
 
-    def __init__(self, state: Path) -> None:
-        command = [sys.executable, "-m", "streamk", "serve", str(state), "--http", ":0"]
-        command += ["--max-body", str(MOST)]
-        self._process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    Parameters
+    ----------
+    arguments : sequence of str
+    usual : sequence of (method, path, body)
+        Requests of the usual kind, to which the answers stay the same.
+    """
+
+    def __init__(
+        self, arguments: Sequence[str], usual: Sequence[tuple[bytes, bytes, bytes]]
+    ) -> None:
+        self._usual = usual
+        command = [sys.executable, "-m", "streamk", *arguments, "--http", ":0"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
         assert self._process.stderr is not None
         found = re.search(rb"http://127\.0\.0\.1:(\d+)", self._process.stderr.readline())
         assert found
@@ -74,14 +82,13 @@ class Served:
         lines.append(b"Content-Length: %d" % len(body))
         return self.send(b"\r\n".join([*lines, b"", body]))
 
-    def well_formed(self) -> dict[str, Any]:
+    def well_formed(self) -> list[bytes]:
         """What is answered to requests of the usual kind, but for ages."""
-        found = {}
-        for method, path, body in ((b"POST", b"/predict", ASKED), (b"GET", b"/model", b"")):
+        found = []
+        for method, path, body in self._usual:
             answer = self.ask(method, path, [b"Content-Type: application/json"], body)
             assert answer.startswith(b"HTTP/1.1 200 "), answer
-            found[path.decode()] = json.loads(answer.partition(b"\r\n\r\n")[2])
-        del found["/model"]["age"]
+            found.append(re.sub(rb'"age":[^,]*', b"", answer.partition(b"\r\n\r\n")[2]))
         return found
 
     def end(self) -> bytes:
@@ -96,14 +103,18 @@ class Served:
         self._process.communicate()
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    state = tmp_path_factory.mktemp("served") / "state"
+def server(home: Path) -> Served:
+    """A server of a model."""
+    state = home / "state"
     Engine(MemorySource(STREAM), MultiKernel(), label="y", ignore=("id",), checkpoint=state).run()
-    found = Served(state)
-    FUZZED[:] = [found]
-    yield found
-    found.kill()
+    usual = [(b"POST", b"/predict", ASKED), (b"GET", b"/model", b"")]
+    return Served(["serve", str(state), "--max-body", str(MOST)], usual)
+
+
+def page(_: Path) -> Served:
+    """The live page of a job to which nothing comes."""
+    usual = [(b"GET", b"/", b""), (b"GET", b"/healthz", b"")]
+    return Served(["run", "stdin:", "--label", "y", "--quiet"], usual)
 
 
 FUZZED: list[Served] = []
@@ -139,6 +150,8 @@ PATHS = st.one_of(
             *(b"/predict", b"/predict?interval=nan", b"/predict?interval=1e999&reasons=true"),
             *(b"/predict?interval=-1", b"/predict?reasons=%00", b"/predict?reasons=true&reasons=1"),
             *(b"/model", b"/metrics", b"/healthz", b"/readyz", b"/openapi.json", b"*"),
+            *(b"/", b"/?token=%E2%82%AC", b"/?token=%0d%0aa:b", b"/points", b"/page/../x"),
+            *(b"/page/page.js", b"/page/%00", b"/events?after=x", b"/events?after=" + b"9" * 5000),
             *(b"/../../etc/passwd", b"/%2e%2e/state", b"//predict", b"http://there/predict"),
             *(b"/predict?" + b"a" * 70_000, b"/predict?\xff=%ff"),
         ]
@@ -184,9 +197,15 @@ def _no_bytes_make_it_fail(request: bytes) -> None:
     check(FUZZED[0].send(request))
 
 
-def test_it_goes_on_as_before(served: Served) -> None:
-    _no_request_makes_it_fail()
-    _no_bytes_make_it_fail()
-    assert served.well_formed() == served.first
-    log = served.end()
+@pytest.mark.parametrize("make", [server, page])
+def test_it_goes_on_as_before(make: Callable[[Path], Served], tmp_path: Path) -> None:
+    served = make(tmp_path)
+    try:
+        FUZZED[:] = [served]
+        _no_request_makes_it_fail()
+        _no_bytes_make_it_fail()
+        assert served.well_formed() == served.first
+        log = served.end()
+    finally:
+        served.kill()
     assert b"Traceback" not in log, log[-4000:]
