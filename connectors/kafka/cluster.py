@@ -234,10 +234,9 @@ class TopicWatch:
         """Raise `ConnectorError` once another topic, or none, was seen."""
         if self._fault is not None:
             raise ConnectorError(
-                f"the topic {self._topic!r} {self._fault} while it was read; events that were"
-                " not read before are lost. For a new topic of the name begin a new job, with"
-                " another checkpoint (--checkpoint), which may have the model of this one"
-                " (--start-from)"
+                f"the topic {self._topic!r} {self._fault} while it was read; what was not read"
+                " of it is lost. To go on with a new topic of this name start again, and choose"
+                " where: earliest or latest"
             )
 
 

@@ -186,10 +186,10 @@ class KafkaSource:
     def identity(self, partition: str) -> str | None:
         """The topic's identifier, which one that is made anew under its name does not have.
 
-        None where brokers do not tell (before Kafka 2.8), or none answers.
+        None where brokers do not tell (before Kafka 2.8), none answers, or it is of another topic.
         """
-        self._known(partition)
-        return self._watch.identity()
+        parts = split_partition(partition)
+        return self._watch.identity() if parts is not None and parts[0] == self._topic else None
 
     def beginning(self, partition: str) -> int:
         """The offset where a job begins that has no position of its own; see `start`."""

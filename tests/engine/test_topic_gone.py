@@ -19,6 +19,7 @@ pytestmark = [
 
 MakeTopic = Callable[..., str]
 PATIENCE = 60.0
+GROUPS = pytest.mark.parametrize("group", [None, pytest.param("g", marks=pytest.mark.nightly)])
 
 
 def events(count: int) -> Iterator[tuple[int, int, bytes]]:
@@ -80,7 +81,7 @@ def last_line(process: Any) -> str:
     return line
 
 
-@pytest.mark.parametrize("group", [None, pytest.param("g", marks=pytest.mark.nightly)])
+@GROUPS
 def test_deleted_while_it_is_read(job: Job, topics: Topics, group: str | None) -> None:
     with job.but(group=group and f"g-{job.topic}").start() as process:
         assert process.until_written(100)
@@ -100,9 +101,10 @@ def test_made_anew_while_it_is_read(job: Job, topics: Topics) -> None:
         assert "was deleted" in last_line(process)
 
 
-def test_made_anew_between_two_runs(job: Job, topics: Topics) -> None:
+@GROUPS
+def test_made_anew_between_two_runs(job: Job, topics: Topics, group: str | None) -> None:
     """The place of the checkpoint is one of the new topic, too, but of another event."""
-    ending = job.but(options={**job.options, "until_end": True})
+    ending = job.but(options={**job.options, "until_end": True}, group=group and f"g-{job.topic}")
     assert ending.run()["n_events"] == 100
     topics.delete(job.topic)
     topics.make(job.topic)

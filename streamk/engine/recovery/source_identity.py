@@ -67,6 +67,8 @@ def identities(source: Source) -> dict[str, str]:
 
 
 def replaced(found: Checkpoint, source: Source) -> list[str]:
-    """Return the partitions of a source that are others than those a checkpoint has read."""
-    known, now = found.body.get("identities", {}), identities(source)
-    return [name for name, identity in now.items() if known.get(name, identity) != identity]
+    """Return the partitions of a checkpoint that are others in the source by now."""
+    if not isinstance(source, Identified):
+        return []
+    known = found.body.get("identities", {})  # of all partitions: those of a group come later
+    return [name for name, one in known.items() if source.identity(name) not in (None, one)]
