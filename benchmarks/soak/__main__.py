@@ -33,6 +33,8 @@ MINUTES = 30.0
 QUICK_SECONDS = 8.0
 _WARM_SECONDS = 120.0
 _MIB = 1 << 20
+_KEPT = 120
+"""Samples in the results; the figures are of all."""
 
 
 def run(argv: Sequence[str] | None = None) -> None:
@@ -72,8 +74,8 @@ class Sample(NamedTuple):
     def of(cls, pid: int, passed: float, load: Load) -> Sample:
         """Look now."""
         predicted = load.predicted()
-        ahead = load.written - predicted
-        return cls(passed, memory.resident(pid), cpu_seconds(pid), predicted, ahead)
+        used, cpu = memory.resident(pid), cpu_seconds(pid)
+        return cls(passed, used, cpu, predicted, load.ahead(predicted))
 
 
 def soak(running: Broker, seconds: float, model: str) -> dict[str, Any]:
@@ -144,8 +146,10 @@ def _figures(samples: Sequence[Sample], seconds: float) -> dict[str, Any]:
         "ahead": min(one.ahead for one in steady),
         "mb_per_hour": float(f"{slope * per_hour:.4g}"),
         "mb_per_hour_error": float(f"{error * per_hour:.4g}"),
+        "least_bytes": min(one.used for one in steady),
+        "most_bytes": max(one.used for one in steady),
         "warm_seconds": warm,
-        "samples": [list(one) for one in samples],
+        "samples": [list(one) for one in samples[:: max(1, len(samples) // _KEPT)]],
     }
 
 
@@ -173,7 +177,7 @@ def _counts(report: Mapping[str, Any], dead: int, predictions: int) -> dict[str,
 def render(document: Mapping[str, Any]) -> str:
     """The table."""
     found, settings = document["results"], document["settings"]
-    used = [sample[1] / _MIB for sample in found["samples"] if sample[0] >= found["warm_seconds"]]
+    least, most = found["least_bytes"] / _MIB, found["most_bytes"] / _MIB
     fates = found["fates"]
     rows = [
         ["minutes", f"{settings['minutes']:g}"],
@@ -183,7 +187,7 @@ def render(document: Mapping[str, Any]) -> str:
             " and ".join(f"{rate:,.0f}" for rate in found["events_per_cpu_s"]),
         ],
         ["events in the topic ahead of the job, at least", f"{found['ahead']:,}"],
-        ["memory, MiB, least to most", f"{min(used):,.0f} to {max(used):,.0f}"],
+        ["memory, MiB, least to most", f"{least:,.0f} to {most:,.0f}"],
         [
             "memory, MB/h, and its standard error",
             f"{found['mb_per_hour']:+,.1f} ± {found['mb_per_hour_error']:,.1f}",

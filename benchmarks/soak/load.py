@@ -71,9 +71,13 @@ class Load:
         """Predictions in their topic."""
         return self._predictions.end(f"{self._topics.predictions}:0") or 0
 
+    def ahead(self, predicted: int) -> int:
+        """Events in their topic that are to be predicted, after so many that are."""
+        return self.written - self.written // BAD - predicted
+
     def step(self) -> None:
         """Write some events and labels, or rest where there are enough."""
-        if self.written - self.predicted() > BACKLOG:
+        if self.ahead(self.predicted()) > BACKLOG:
             time.sleep(0.01)
             return
         for n in range(self.written, self.written + _AT_ONCE):
