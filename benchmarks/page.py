@@ -42,6 +42,7 @@ from benchmarks.river_battery import tables as battery
 from benchmarks.scale_out import __main__ as scale_out
 from benchmarks.serving import __main__ as serving
 from benchmarks.signals import __main__ as signals
+from benchmarks.soak import __main__ as soak
 from benchmarks.speed import __main__ as speed
 from benchmarks.step import __main__ as step
 
@@ -79,6 +80,7 @@ PAGES: dict[Path, dict[str, Render]] = {
     TOPICS / "first_use.md": {first_use.NAME: first_use.render},
     TOPICS / "mutation.md": {mutation.NAME: mutation.render},
     TOPICS / "revisions.md": {revisions.NAME: revisions.render},
+    TOPICS / "soak.md": {soak.NAME: soak.render},
     GUIDE / "index.md": {"river_battery": front.render},
     GUIDE / "models.md": {
         "memory": lambda document: budget.render(document["results"]["budget"]),

@@ -25,6 +25,7 @@ __all__ = [
     "Connector",
     "Delimited",
     "EventLog",
+    "Identified",
     "InGroup",
     "Output",
     "Rows",
@@ -271,6 +272,14 @@ class Troubled(Protocol):
         Asked about once a second, in another thread, also while a call of another method waits. May
         take two seconds.
         """
+
+
+@runtime_checkable
+class Identified(Protocol):
+    """A source whose partitions others of the same names may replace, as in a topic made anew."""
+
+    def identity(self, partition: str) -> str | None:
+        """Text that no later partition of this name has; None where there is none to be had."""
 
 
 @runtime_checkable

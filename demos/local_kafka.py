@@ -158,6 +158,9 @@ class LocalKafka:
         Java heap of the broker in MiB.
     start_timeout:
         Seconds to wait until the broker answers.
+    joins:
+        a running broker, whose cluster this one is to be a second node of: it keeps partitions, and
+        the first alone is controller.
 
     The data directory lives as long as the object: :meth:`stop` followed by :meth:`start`
     is a broker restart on the same ports with the same data, :meth:`close` (or leaving the
@@ -171,11 +174,13 @@ class LocalKafka:
         tls: Path | None = None,
         heap_mb: int = 512,
         start_timeout: float = 90.0,
+        joins: LocalKafka | None = None,
     ) -> None:
         self._users = dict(users or {})
         self._tls = tls
         self._heap_mb = heap_mb
         self._start_timeout = start_timeout
+        self._joins = joins
         self._process: subprocess.Popen[bytes] | None = None
         self._lib = install()
         self._port, self._controller_port, self._sasl_port, *self._tls_ports = free_ports(5)
@@ -328,10 +333,11 @@ class LocalKafka:
         properties.write_text(self._properties())
         properties.chmod(0o600)
         cluster = "c3RyZWFtay1sb2NhbC1rYQ"  # 16 bytes in base64, as StorageTool's random-uuid
+        controllers = "--standalone" if self._joins is None else "--no-initial-controllers"
         done = subprocess.run(
             self._java(
                 "kafka.tools.StorageTool",
-                *("format", "--standalone", "-t", cluster, "-c", str(properties)),
+                *("format", controllers, "-t", cluster, "-c", str(properties)),
             ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -350,15 +356,17 @@ class LocalKafka:
         if self._tls is not None:
             listeners["SSL"], listeners["MUTUAL"] = self._tls_ports
         advertised = ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items())
-        controller = f"CONTROLLER://127.0.0.1:{self._controller_port}"
+        first = self if self._joins is None else self._joins
+        controller = f"127.0.0.1:{first._controller_port}"
+        is_first = first is self
         settings = {
-            "process.roles": "broker,controller",
-            "node.id": "1",
+            "process.roles": "broker,controller" if is_first else "broker",
+            "node.id": "1" if is_first else "2",
             "log.dirs": str(self._home / "data"),
-            "listeners": f"{advertised},{controller}",
+            "listeners": f"{advertised},CONTROLLER://{controller}" if is_first else advertised,
             "advertised.listeners": advertised,
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.bootstrap.servers": f"127.0.0.1:{self._controller_port}",
+            "controller.quorum.bootstrap.servers": controller,
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,"
             "SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,MUTUAL:SSL",
             "inter.broker.listener.name": "PLAINTEXT",

@@ -228,6 +228,14 @@ def local_kafka(_started_brokers: list[Any], request: pytest.FixtureRequest) -> 
     return broker.start()
 
 
+@pytest.fixture
+def restarted(local_kafka: Any) -> Iterator[Any]:
+    """A broker that runs again afterwards, whatever became of the test."""
+    yield local_kafka
+    if local_kafka.pid is None:
+        local_kafka.start()
+
+
 @pytest.fixture(scope="session")
 def kafka_address(request: pytest.FixtureRequest) -> Iterator[str]:
     """``host:port`` of a Kafka broker: STREAMK_TEST_KAFKA, or Java and Maven, or Docker."""

@@ -238,11 +238,36 @@ def outputs(
     return dict(found)
 
 
+def output_topic(job: Job) -> str:
+    """The topic that a job writes to."""
+    assert job.output is not None
+    return job.output.rpartition("/")[2].partition("?")[0]
+
+
 def newest(directory: str | Path, member: int = 0) -> Checkpoint:
     """The checkpoint that a member would go on from."""
     found = newest_checkpoint(Path(directory) / f"member-{member}")
     assert found is not None
     return found
+
+
+def assert_as_undisturbed(job: Job, report: dict[str, Any]) -> dict[Position, list[dict[str, Any]]]:
+    """The model, the counts and the predictions are those of a run without interruptions.
+
+    Returns the predictions.
+    """
+    plain = job.but(directory=job.directory + "-plain", output=None, group=None, pause=0.0)
+    expected = plain.run()
+    for same in ("events", "counts", "n_events", "whole", "learned", "lost"):
+        assert report[same] == expected[same]
+    a, b = newest(plain.directory), newest(job.directory)
+    assert a.model.header == b.model.header
+    model = "model.safetensors"
+    assert (a.path / model).read_bytes() == (b.path / model).read_bytes()
+    written = outputs(job.address, output_topic(job))
+    assert sorted(written) == positions(report["learned"])
+    assert all(value == found[0] for found in written.values() for value in found)
+    return written
 
 
 def positions(learned: Mapping[str, Sequence[Sequence[int]]]) -> list[Position]:

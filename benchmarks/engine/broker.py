@@ -20,7 +20,7 @@ class Broker:
     address: str
     pid: int | None = None
 
-    def new_topic(self, partitions: int = 1) -> str:
+    def new_topic(self, partitions: int = 1, **configs: str) -> str:
         """Make a topic."""
         from kafka import KafkaAdminClient
         from kafka.admin import NewTopic
@@ -28,17 +28,20 @@ class Broker:
         name = f"benchmark-{secrets.token_hex(6)}"
         admin = KafkaAdminClient(bootstrap_servers=self.address)
         try:
-            admin.create_topics([NewTopic(name, partitions, 1)])
+            admin.create_topics([NewTopic(name, partitions, 1, topic_configs=configs)])
         finally:
             admin.close()
         return name
 
     def cpu_seconds(self) -> float | None:
         """Seconds of one core that the broker has used so far; None of one started elsewhere."""
-        if self.pid is None:
-            return None
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return None if self.pid is None else cpu_seconds(self.pid)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Seconds of one core that a process has used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager

@@ -232,6 +232,12 @@ class Reader(Protocol):
     def connected(self) -> bool:
         """Return whether some broker is connected; may be asked in another thread."""
 
+    def identity(self) -> str | None:
+        """The topic's identifier, which another one of its name does not have.
+
+        "" where there is no such topic, None where no broker tells. May be asked in another thread.
+        """
+
     def close(self) -> None:
         """Leave the group, without a word to the listener. May be called twice."""
 

@@ -7,6 +7,9 @@ import enum
 import logging
 import re
 import socket
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -19,6 +22,7 @@ __all__ = [
     "Cluster",
     "Fault",
     "LastWarning",
+    "TopicWatch",
     "out_of_range",
     "partition_name",
     "split_partition",
@@ -181,6 +185,59 @@ class Cluster:
             f"there is no topic {topic!r} at {','.join(self.servers)}{hint} "
             "(or this user may not describe it)"
         )
+
+
+_ABSENT = 5.0
+"""Seconds that a topic may be unknown to the brokers, as to one that has just started."""
+
+
+class TopicWatch:
+    """Notices where a topic is deleted, or made anew under its name while it is read.
+
+    The offsets of another topic are of other events, and clients go on at the same offset in it.
+
+    Parameters
+    ----------
+    topic : str
+    ask : function
+        `Reader.identity` of a reader of the topic.
+    """
+
+    def __init__(self, topic: str, ask: Callable[[], str | None]) -> None:
+        self._topic, self._ask = topic, ask
+        self._asking = threading.Lock()
+        self._first: str | None = None
+        self._absent_since: float | None = None
+        self._fault: str | None = None
+
+    def identity(self) -> str | None:
+        """Return the identifier that the topic had first; None while no broker tells."""
+        with self._asking:
+            if self._first is None:
+                self._first = self._ask() or None
+            return self._first
+
+    def look(self) -> None:
+        """Ask whether it is still the same topic; in any thread."""
+        first = self.identity()
+        found = None if first is None else self._ask()
+        if found != "":
+            self._absent_since = None
+        elif self._absent_since is None:
+            self._absent_since = time.monotonic()
+        if found and found != first:
+            self._fault = "was deleted and made anew"
+        elif self._absent_since and time.monotonic() - self._absent_since >= _ABSENT:
+            self._fault = "was deleted"
+
+    def check(self) -> None:
+        """Raise `ConnectorError` once another topic, or none, was seen."""
+        if self._fault is not None:
+            raise ConnectorError(
+                f"the topic {self._topic!r} {self._fault} while it was read; what was not read"
+                " of it is lost. To go on with a new topic of this name start again, and choose"
+                " where: earliest or latest"
+            )
 
 
 class LastWarning(logging.Handler):

@@ -112,6 +112,8 @@ def _connect(cluster: Cluster, client: Callable[..., Any], **options: Any) -> tu
 
     def make(**settings: Any) -> Any:
         made.append(KafkaNetClient(**settings))
+        # kafka-python takes this option and forgets it: a reader made a deleted topic anew.
+        made[0].cluster.config["allow_auto_create_topics"] = settings["allow_auto_create_topics"]
         return made[0]
 
     cluster.security.guard_logs()
@@ -177,7 +179,7 @@ class PythonReader:
     """The `Reader` on a KafkaConsumer."""
 
     def __init__(self, consumer: Any, net: Any, reading: Reading) -> None:
-        self._consumer, self._net = consumer, net
+        self._consumer, self._known = consumer, net.cluster
         self.connected = functools.partial(is_connected, net)
         self._topic, self._headers = reading.topic, reading.headers
         self._mends = PollWorkarounds(consumer)
@@ -314,8 +316,15 @@ class PythonReader:
 
     def cluster_id(self) -> str | None:
         """Return the identifier that the cluster gives itself."""
-        found: str | None = self._net.cluster.cluster_id
+        found: str | None = self._known.cluster_id
         return found
+
+    def identity(self) -> str | None:
+        """The topic's identifier, as the last answer about topics has it."""
+        found = self._known.topic_id(self._topic)
+        if found is not None:
+            return str(found)
+        return "" if self._known.partitions_for_topic(self._topic) is None else None
 
     def close(self) -> None:
         """Leave the group."""

@@ -13,6 +13,7 @@ from connectors.errors import BadURL, ConnectorError, Revoked
 from connectors.kafka.client import Gone, Reader, Reading, Records, choose, errors
 from connectors.kafka.cluster import (
     Cluster,
+    TopicWatch,
     out_of_range,
     partition_name,
     split_partition,
@@ -124,6 +125,7 @@ class KafkaSource:
             self._cluster,
             Reading(topic, group, group_instance_id, isolation_level, session_timeout),
         )
+        self._watch = TopicWatch(topic, self._reader.identity)
         try:
             self._open()
         except BaseException:
@@ -141,8 +143,10 @@ class KafkaSource:
         callbacks are called, and an error that they raise is raised here. Records whose schema
         cannot be fetched, because no registry answers, are read again later.
 
-        Raises `OffsetOutOfRange` where the next position of a partition is gone.
+        Raises `OffsetOutOfRange` where the next position of a partition is gone, `ConnectorError`
+        where the topic is.
         """
+        self._watch.check()
         if self._format is not None and self._format.rest > 0.0:
             time.sleep(min(timeout, self._format.rest))
             return []
@@ -203,6 +207,14 @@ class KafkaSource:
         number = self._known(partition)
         with self._errors(f"asking for the start of {partition}"):
             return self._reader.start(number)
+
+    def identity(self, partition: str) -> str | None:
+        """The topic's identifier, which one that is made anew under its name does not have.
+
+        None where brokers do not tell (before Kafka 2.8), none answers, or it is of another topic.
+        """
+        parts = split_partition(partition)
+        return self._watch.identity() if parts is not None and parts[0] == self._topic else None
 
     def beginning(self, partition: str) -> int:
         """The offset where a job begins that has no position of its own; see `start`."""
@@ -299,9 +311,13 @@ class KafkaSource:
         self._on_assigned = on_assigned
 
     def trouble(self) -> Trouble | None:
-        """Tell of brokers that are gone, or of a registry."""
-        gone = self._cluster.trouble(self._reader.connected())
-        return self._format.trouble() if gone is None and self._format is not None else gone
+        """Tell of brokers that are gone, or of a registry; else see that the topic is there."""
+        found = self._cluster.trouble(self._reader.connected())
+        if found is None and self._format is not None:
+            found = self._format.trouble()
+        if found is None:
+            self._watch.look()
+        return found
 
     def close(self) -> None:
         """Leave the group and let go of the connections; commits nothing. May be called twice.
@@ -336,6 +352,9 @@ class KafkaSource:
         return {number: partition_name(self._topic, number) for number in numbers}
 
     def _out_of_range(self, gone: Gone) -> ConnectorError:
+        # A client may take note of another topic by its shorter log.
+        self._watch.look()
+        self._watch.check()
         name = partition_name(self._topic, gone.number)
         try:
             return out_of_range(name, gone.offset, self.start(name), self.end(name))

@@ -92,7 +92,8 @@ class FieldReader:
             try:
                 found.append(self.one(value))
             except Rejected as rejection:
-                found.append(rejection)
+                rejection.__context__ = None
+                found.append(rejection.with_traceback(None))  # whose frames hold this list
         return found
 
 

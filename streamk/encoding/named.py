@@ -111,14 +111,15 @@ class NamedDecoder:
     def decode(self, values: Sequence[Any]) -> Decoded:
         """Decode events; columns come with those that are to be learned."""
         slow: dict[int, tuple[Event, Any]] = {}
-        bad: dict[int, Rejected] = {}
+        bad: dict[int, BadEvent] = {}
         growth: list[tuple[int, int]] = []
 
         def careful(i: int) -> None:
             try:
                 event, label, grown = self._careful(values[i])
             except Rejected as rejection:
-                bad[i] = rejection
+                # Not the exception, whose frames would hold what holds it.
+                bad[i] = BadEvent(i, rejection.column, rejection.reason)
                 return
             slow[i] = event, label
             if grown:
@@ -137,7 +138,7 @@ class NamedDecoder:
             for row in kept:
                 careful(rows.index[row])
             kept = []
-        rejected = [BadEvent(i, bad[i].column, bad[i].reason) for i in sorted(bad)]
+        rejected = [bad[i] for i in sorted(bad)]
         X, y, good = self._assembled(rows, numbers, kept, slow)
         places = np.searchsorted(good, [i for i, _ in growth]).tolist()
         grown = [(place, width) for place, (_, width) in zip(places, growth, strict=True)]

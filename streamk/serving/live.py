@@ -95,7 +95,7 @@ def live_page(history: History, *, token: str | None = None) -> Starlette:
 
     async def front(request: Request) -> Response:
         given = request.query_params.get("token")
-        if given is None:
+        if given is None or token is None:
             return await guarded_file(request)
         if not guard.accepts(given):
             raise HTTPException(401, "the token is another one")

@@ -71,14 +71,6 @@ class Running:
         return self.reports[0]
 
 
-@pytest.fixture
-def restarted(local_kafka: Any) -> Iterator[Any]:
-    """A broker that runs again afterwards, whatever became of the test."""
-    yield local_kafka
-    if local_kafka.pid is None:
-        local_kafka.start()
-
-
 def events(first: int, count: int) -> Iterator[bytes]:
     for i in range(first, first + count):
         yield json.dumps({"a": i % 7, "y": "up" if i % 2 else "down"}).encode()

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from crash_kit import BORN, Job, fill, newest, outputs, positions, stream
+from crash_kit import (
+    BORN,
+    Job,
+    assert_as_undisturbed,
+    fill,
+    newest,
+    output_topic,
+    outputs,
+    positions,
+    stream,
+)
+from kafka_kit import delete_before
 
 from connectors.kafka import KafkaSource
 from streamk.engine.recovery.group import Owner
@@ -40,26 +52,6 @@ def make_job(address: str, make_topic: MakeTopic, client: str, directory: Path) 
 @pytest.fixture
 def job(kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path) -> Job:
     return make_job(kafka_address, kafka_topic, kafka_client, tmp_path)
-
-
-def output_topic(job: Job) -> str:
-    assert job.output is not None
-    return job.output.rpartition("/")[2]
-
-
-def assert_as_undisturbed(job: Job, report: dict[str, Any]) -> None:
-    """The model, the counts and the predictions are those of a run without interruptions."""
-    plain = job.but(directory=job.directory + "-plain", output=None, group=None, pause=0.0)
-    expected = plain.run()
-    for same in ("events", "counts", "n_events", "whole", "learned", "lost"):
-        assert report[same] == expected[same]
-    a, b = newest(plain.directory), newest(job.directory)
-    assert a.model.header == b.model.header
-    model = "model.safetensors"
-    assert (a.path / model).read_bytes() == (b.path / model).read_bytes()
-    written = outputs(job.address, output_topic(job))
-    assert sorted(written) == positions(report["learned"])
-    assert all(value == found[0] for found in written.values() for value in found)
 
 
 # --- signals ------------------------------------------------------------------------------------
@@ -110,15 +102,30 @@ def test_a_signal_while_nothing_comes(job: Job) -> None:
 # --- the broker ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [pytest.param("stop", marks=pytest.mark.nightly), "kill"])
+@pytest.mark.parametrize(
+    ("how", "seconds"),
+    [
+        pytest.param("stop", 0.0, marks=pytest.mark.nightly),
+        pytest.param("kill", 0.0, marks=pytest.mark.nightly),
+        ("kill", 8.0),
+        pytest.param("kill", 60.0, marks=pytest.mark.nightly),
+    ],
+)
 def test_the_broker_restarts(
-    how: str, local_kafka: Any, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path
+    how: str,
+    seconds: float,
+    local_kafka: Any,
+    kafka_topic: MakeTopic,
+    kafka_client: str,
+    tmp_path: Path,
 ) -> None:
+    """It is away for a while, longer than the group waits for a member."""
     address = local_kafka.address
     job = make_job(address, kafka_topic, kafka_client, tmp_path).but(pause=0.02)
     with job.start() as process:
         assert process.until_written(2000)
         getattr(local_kafka, how)()
+        time.sleep(seconds)
         local_kafka.start()
         report = process.report()
     assert report["stopped"] == "end"
@@ -128,23 +135,12 @@ def test_the_broker_restarts(
 # --- lost data ----------------------------------------------------------------------------------
 
 
-def cut_off(job: Job, partition: int, offset: int) -> None:
-    """Let the broker forget what is before an offset."""
-    from kafka import KafkaAdminClient, TopicPartition
-
-    admin = KafkaAdminClient(bootstrap_servers=job.address)
-    try:
-        admin.delete_records({TopicPartition(job.topic, partition): offset})
-    finally:
-        admin.close()
-
-
 @pytest.mark.parametrize("policy", ["earliest", pytest.param("latest", marks=pytest.mark.nightly)])
 def test_what_is_next_is_gone(job: Job, policy: str) -> None:
     first = job.but(options={**job.options, "max_events": 1280}).run()
     name = f"{job.topic}:0"
     [[_, reached]] = first["learned"][name]
-    cut_off(job, 0, reached + 100)
+    delete_before(job.address, job.topic, 0, reached + 100)
 
     # Nothing is passed over silently.
     with job.start() as process:

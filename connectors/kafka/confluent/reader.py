@@ -15,8 +15,10 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Message,
+    TopicCollection,
     TopicPartition,
 )
+from confluent_kafka.admin import AdminClient
 
 from connectors.kafka.client import (
     REQUEST_TIMEOUT,
@@ -27,12 +29,14 @@ from connectors.kafka.client import (
     Records,
     persist,
 )
+from connectors.kafka.cluster import Cluster
 from connectors.kafka.confluent.settings import Links
 
 __all__ = [
     "LOGGER",
     "POLL_SECONDS",
     "ConfluentReader",
+    "TopicIdentity",
     "partition_numbers",
 ]
 
@@ -43,6 +47,7 @@ _offset, _number = cast("_Whole", Message.offset), cast("_Whole", Message.partit
 _AWAY = (
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TRANSPORT,
+    KafkaError._UNKNOWN_PARTITION,
     KafkaError._WAIT_COORD,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -54,6 +59,11 @@ _AWAY = (
 
 LOGGER = "confluent_kafka"
 """Name of the logger that librdkafka's messages go to."""
+
+_PATIENCE = 2.0
+"""Seconds that a broker has to tell a topic's identifier."""
+_NONE = "AAAAAAAAAAAAAAAAAAAAAA"
+"""The identifier that brokers older than Kafka 2.8 tell."""
 
 # As kafka-python has it: a program that wants these messages says where to, and in others they do
 # not go to the terminal, several a second where a broker is gone.
@@ -71,9 +81,16 @@ class ConfluentReader:
     when the next records are read.
     """
 
-    def __init__(self, consumer: Consumer, links: Links, reading: Reading, patience: float) -> None:
+    def __init__(
+        self,
+        consumer: Consumer,
+        links: Links,
+        identity: TopicIdentity,
+        reading: Reading,
+        patience: float,
+    ) -> None:
         self._consumer = consumer
-        self.connected = links.connected
+        self.connected, self.identity = links.connected, identity.ask
         self._topic, self._headers = reading.topic, reading.headers
         self._in_group = reading.group is not None
         self._patience = patience
@@ -322,6 +339,45 @@ class ConfluentReader:
     def _at(self, number: int) -> TopicPartition:
         offset = self._positions[number]
         return TopicPartition(self._topic, number, OFFSET_BEGINNING if offset is None else offset)
+
+
+class TopicIdentity:
+    """The identifier of a topic, which librdkafka tells to an `AdminClient` alone.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    topic : str
+    """
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self._cluster, self._topic = cluster, topic
+        self._admin: AdminClient | None = None
+
+    def ask(self) -> str | None:
+        """Return it, "" where there is no such topic, None where no broker tells."""
+        if self._admin is None:
+            self._admin = self._connect()
+        self._admin.poll(0)  # hands over what was logged
+        asked = self._admin.describe_topics(
+            TopicCollection([self._topic]), request_timeout=_PATIENCE
+        )
+        try:
+            found = str(asked[self._topic].result().topic_id)
+        except KafkaException as error:
+            return "" if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART else None
+        return found if found.rstrip("=") != _NONE else None
+
+    def _connect(self) -> AdminClient:
+        settings: dict[str, Any] = {
+            "bootstrap.servers": ",".join(self._cluster.servers),
+            "client.id": "streamk",
+            "reconnect.backoff.max.ms": 1000,
+        }
+        # Secrets in plain text stay out of every variable, which a traceback might show.
+        return AdminClient(
+            settings | self._cluster.security.librdkafka(), logger=logging.getLogger(LOGGER)
+        )
 
 
 def _ask(

@@ -12,6 +12,8 @@ from connectors.kafka.client import (
     Reading,
 )
 
+__all__ = ["Links", "consumer_settings"]
+
 
 def consumer_settings(reading: Reading) -> dict[str, Any]:
     """Return the settings of a Consumer."""

@@ -10,6 +10,7 @@ import numpy as np
 from connectors.base import (
     AssignedCallback,
     Chunk,
+    Identified,
     RevokedCallback,
     Source,
     Trouble,
@@ -179,6 +180,11 @@ class JoinedSource:
 
     def set_rebalance(self, on_revoked: RevokedCallback, on_assigned: AssignedCallback) -> None:
         """Do nothing: the partitions never change."""
+
+    def identity(self, partition: str) -> str | None:
+        """Return by what a partition is told from a later one of its name, if its source can."""
+        source, name = self._place(partition)
+        return source.identity(name) if isinstance(source, Identified) else None
 
     def trouble(self) -> Trouble | None:
         """Return what is wrong with one of them; None if nothing is."""

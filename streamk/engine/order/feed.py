@@ -229,9 +229,10 @@ class Feed:
             return
         first, end = self._source.start(partition), self._source.end(partition)
         if self._data_loss == "fail":
+            gone = f"{first - wanted:,} offsets are" if first > wanted else "the events between are"
             raise EngineError(
                 f"partition {partition} is to be read from offset {wanted}, but holds {first} to"
-                f" {'?' if end is None else end}: the events between are gone. To go on without"
+                f" {'?' if end is None else end}: {gone} gone. To go on without"
                 f' them choose data_loss="earliest" (--data-loss earliest), at offset {first},'
                 ' or "latest", at the end'
             ) from error
@@ -242,6 +243,35 @@ class Feed:
         if target < wanted:  # a log that was made anew
             self._note_range(partition, target)
 
+    def begin_anew(self, places: Mapping[str, Any], replaced: Collection[str]) -> None:
+        """Move the places of partitions that others of their names have replaced in the source.
+
+        Raises
+        ------
+        EngineError
+            If `data_loss` is "fail".
+        """
+        for partition in replaced:
+            if partition not in places:
+                continue
+            place = places[partition]
+            where = f"partition {partition}, read to offset {place['offset']} by the checkpoint,"
+            if self._data_loss == "fail":
+                raise EngineError(
+                    f"{where} is of another topic of this name: the former was deleted, and what"
+                    ' was not read of it is lost. To read the new one choose data_loss="earliest"'
+                    ' (--data-loss earliest), from its first event on, or "latest", from its end'
+                )
+            first, end = self._source.start(partition), self._source.end(partition)
+            target = first if self._data_loss == "earliest" or end is None else end
+            place |= {"offset": target, "end": None, "passes": []}
+            _log.warning(
+                "%s is of another topic of this name: going on at its offset %d; what was not read"
+                " of the former is lost",
+                where,
+                target,
+            )
+
     def record_lost(self, partition: str, start: int, stop: int, reason: str) -> None:
         """Put a range of offsets that this model will never hold on record."""
         if start < stop:
@@ -249,7 +279,12 @@ class Feed:
                 {"partition": partition, "start": start, "stop": stop, "reason": reason}
             )
             _log.warning(
-                "lost: offsets %d to %d of partition %s, %s", start, stop, partition, reason
+                "lost: %s offsets, %d to %d, of partition %s, %s",
+                f"{stop - start:,}",
+                start,
+                stop,
+                partition,
+                reason,
             )
 
     def add_lost_of(self, lost: Iterable[Lost]) -> None:

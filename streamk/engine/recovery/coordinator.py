@@ -18,12 +18,12 @@ from streamk.engine.evaluation.marks import Marks
 from streamk.engine.order.clocks import Clock
 from streamk.engine.order.feed import Feed
 from streamk.engine.order.sequence import IdleAdvance
-from streamk.engine.recovery.file_identity import fingerprint, renamed
 from streamk.engine.recovery.group import Group, Owner, places
 from streamk.engine.recovery.job import Job
 from streamk.engine.recovery.opening import Opening, tell_of_challengers
 from streamk.engine.recovery.peers import Peers
 from streamk.engine.recovery.revisions import Revisions
+from streamk.engine.recovery.source_identity import fingerprint, identities, renamed, replaced
 from streamk.engine.recovery.takeover import Takeover
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError
@@ -220,6 +220,7 @@ class CheckpointCoordinator:
         self._trainer.restore_held(found.held)
         self._origin = list(body.get("origin", []))
         self._places = self._feed.restore(body["feed"])
+        self._feed.begin_anew(self._places, replaced(found, self._source))
         self._group.restore(body)
         self._finished = body["finished"]
         self.saved_events = self._resumed = self._feed.sequencer.events
@@ -424,6 +425,7 @@ class CheckpointCoordinator:
             **self._group.to_json(),
             "origin": self._origin,
             "fingerprint": fingerprint(self._source, feed.sequencer.offsets),
+            "identities": identities(self._source),
             "finished": feed.sequencer.exhausted,
             "feed": feed.to_json(),
             "training": trainer.to_json(),

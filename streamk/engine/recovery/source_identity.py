@@ -1,4 +1,4 @@
-"""A source of a single file is known by its beginning, whatever its name."""
+"""A source is known by more than its name: a file by its beginning, a topic by its identifier."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
-from connectors.base import Source
+from connectors.base import Identified, Source
 from connectors.errors import ConnectorError
 from streamk.engine.checkpoints.reading import Checkpoint
 
-__all__ = ["fingerprint", "renamed"]
+__all__ = ["fingerprint", "identities", "renamed", "replaced"]
 
 _log = logging.getLogger("streamk.engine")
 
@@ -56,3 +56,19 @@ def fingerprint(source: Source, offsets: Mapping[str, int]) -> list[Any] | None:
     except (ConnectorError, OSError):  # it is gone, or being replaced
         return None
     return [length, digest] if length else None
+
+
+def identities(source: Source) -> dict[str, str]:
+    """Return by what each partition is told from a later one of its name, where the source can."""
+    if not isinstance(source, Identified):
+        return {}
+    found = {partition: source.identity(partition) for partition in source.partitions()}
+    return {partition: identity for partition, identity in found.items() if identity is not None}
+
+
+def replaced(found: Checkpoint, source: Source) -> list[str]:
+    """Return the partitions of a checkpoint that are others in the source by now."""
+    if not isinstance(source, Identified):
+        return []
+    known = found.body.get("identities", {})  # of all partitions: those of a group come later
+    return [name for name, one in known.items() if source.identity(name) not in (None, one)]

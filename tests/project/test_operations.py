@@ -1,0 +1,206 @@
+"""The files for operations are good: units, the job's options, the image's steps, the dashboard."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from cli_kit import ndjson, streamk
+from test_readme import ROOT, click_events
+
+from streamk.cli.run import _parser
+from streamk.cli.serve import _parser as serve_parser
+
+FILES = ROOT / "demos" / "operations"
+PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+UNITS = sorted(FILES.glob("*.service"))
+STARTS = re.compile(r"^ExecStart=/opt/streamk/bin/streamk (\w+) (.*)$", re.MULTILINE)
+
+
+def test_the_page_names_all_files() -> None:
+    names = [path.name for path in FILES.iterdir()]
+    assert len(names) == 5
+    assert [name for name in names if f"`{name}`" not in PAGE] == []
+
+
+# --- systemd --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_systemd_takes_the_units(unit: Path, tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("units are checked by systemd-analyze, which is not here")
+    here = tmp_path / unit.name
+    here.write_text(unit.read_text().replace("/opt/streamk/bin/streamk", sys.executable))
+    for other in UNITS:  # one is named by the other
+        if other != unit:
+            shutil.copy(other, tmp_path)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", here], capture_output=True, text=True
+    )
+    faults = [line for line in done.stderr.splitlines() if unit.name.partition("@")[0] in line]
+    assert not [line for line in faults if "/opt/streamk/bin" not in line]
+
+
+def test_the_units_start_what_there_is() -> None:
+    parsers = {"run": _parser(), "serve": serve_parser()}
+    for unit in UNITS:
+        ((command, arguments),) = STARTS.findall(unit.read_text())
+        given = parsers[command].parse(arguments.replace("%i", "clicks").split())
+        assert given
+        text = unit.read_text()
+        assert "MemoryDenyWriteExecute=yes" not in text
+        assert "Restart=on-failure" in text
+
+
+def test_the_job_is_read() -> None:
+    options = _parser().read_config(str(FILES / "clicks.toml"))
+    assert options["checkpoint"] == "/var/lib/streamk/clicks"
+    assert options["http"] == "127.0.0.1:8000"
+
+
+# --- the image ------------------------------------------------------------------------------------
+
+
+def steps() -> list[tuple[str, str]]:
+    """The instructions of the Containerfile and what they are given, lines joined."""
+    text = (FILES / "Containerfile").read_text()
+    lines = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    joined = re.sub(r"\\\n\s*", "", lines).splitlines()
+    return [(line.partition(" ")[0], line.partition(" ")[2]) for line in joined if line]
+
+
+def test_the_image_is_of_a_python_that_is_supported_and_runs_the_command() -> None:
+    found = steps()
+    names = [name for name, _ in found]
+    assert set(names) <= {
+        *("FROM", "RUN", "COPY", "ENV", "USER", "WORKDIR", "VOLUME", "EXPOSE"),
+        *("STOPSIGNAL", "ENTRYPOINT"),
+    }
+    given = dict(found)
+    assert re.search(r"python:3\.1[1-3]-slim$", given["FROM"])
+    assert json.loads(given["ENTRYPOINT"]) == ["streamk"]
+    assert given["STOPSIGNAL"] == "SIGTERM"
+    assert names.index("USER") > names.index("RUN")
+    assert given["USER"] != "root"
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1500)
+def test_the_image_is_built_from_wheels_without_a_network(tmp_path: Path) -> None:
+    """The step that installs, in an environment of its own that knows no index, and the command."""
+    (build,) = re.findall(r"^#   (pip wheel .*)$", (FILES / "Containerfile").read_text(), re.M)
+    wheels = tmp_path / "wheelhouse"
+    make = build.replace("wheelhouse", str(wheels))
+    run([*f"{sys.executable} -m".split(), *shlex.split(make)], cwd=ROOT)
+    home = tmp_path / "venv"
+    venv.create(home, with_pip=True)
+    (install,) = (text for name, text in steps() if name == "RUN" and "pip install" in text)
+    install = install.replace("/wheelhouse", str(wheels)).replace(
+        "python", str(home / "bin/python")
+    )
+    nowhere = {"PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_CONFIG_FILE": "/dev/null"}
+    run(["bash", "-euc", install], cwd=tmp_path, **nowhere)
+    assert not wheels.exists()
+    events = [json.dumps(event) for event in click_events()]
+    (tmp_path / "events.ndjson").write_text("\n".join(events) + "\n")
+    learn = "run file:events.ndjson --label clicked --checkpoint state --quiet"
+    run([str(home / "bin" / "streamk"), *learn.split()], cwd=tmp_path)
+    assert "events" in run([str(home / "bin" / "streamk"), "inspect", "state"], cwd=tmp_path)
+
+
+def run(command: list[str], cwd: Path, **environment: str) -> str:
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        command, cwd=cwd, env={**kept, **environment}, capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+# --- metrics --------------------------------------------------------------------------------------
+
+NAME = re.compile(r"\bstreamk_\w+\b")
+
+
+def exported() -> set[str]:
+    """Names of all that `/metrics` of a job and of a server have, without a histogram's endings."""
+    pytest.importorskip("prometheus_client", reason="pip install streamk[serve]")
+    from streamk.serving.monitoring import JobMonitoring, Monitoring
+
+    model: Any = SimpleNamespace(epoch=1, n_events=2, age=3.0)
+    text = Monitoring(model).text() + JobMonitoring(lambda: None).text()
+    found = re.findall(r"^# TYPE (\w+) (\w+)$", text.decode(), re.MULTILINE)
+    return {name for name, _ in found if not name.endswith("_created")}
+
+
+def named(text: str) -> set[str]:
+    return {re.sub(r"_(bucket|sum|count)$", "", name) for name in NAME.findall(text)}
+
+
+def test_the_dashboard_shows_all_metrics_and_no_others() -> None:
+    board = json.loads((FILES / "dashboard.json").read_text())
+    panels = [panel for panel in board["panels"] if panel["type"] != "row"]
+    shown = [target["expr"] for panel in panels for target in panel["targets"]]
+    assert named("\n".join(shown)) == exported()
+    chosen = [json.dumps(variable) for variable in board["templating"]["list"]]
+    assert named("\n".join(chosen)) <= exported()
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    for expression in shown:
+        assert expression.count("(") == expression.count(")")
+        assert expression.count("{") == expression.count("}") == len(NAME.findall(expression))
+
+
+def test_the_page_tells_what_to_look_at_of_all_metrics() -> None:
+    table = PAGE.partition("| of | metric | look when |")[2].partition("\n\n")[0]
+    assert named(table) == exported()
+
+
+# --- messages -------------------------------------------------------------------------------------
+
+
+def test_messages_on_the_page_are_those_of_the_code() -> None:
+    """Each symptom in code style is text of the package, but for what stands in place of it."""
+    table = PAGE.partition("| symptom | cause | do |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    symptoms = [row.split(" | ")[0] for row in table.splitlines()]
+    told = [text for cell in symptoms for text in re.findall(r"`([^`]+)`", cell)]
+    told = [text for text in told if " " in text]
+    assert len(told) >= 10
+    paths = [*(ROOT / "streamk").rglob("*.py"), *(ROOT / "connectors").rglob("*.py")]
+    code = "\n".join(path.read_text(encoding="utf-8") for path in paths)
+    code = re.sub(r'"\s*\n\s*f?"', "", code)  # texts that go on in the next line
+    pieces = [piece.strip() for text in told for piece in text.split("…") if piece.strip()]
+    assert [piece for piece in pieces if piece not in code] == []
+
+
+def test_a_copy_of_a_checkpoint_is_a_backup(tmp_path: Path) -> None:
+    """It can be looked at, and the job goes on from it as it did before."""
+    events = click_events()
+    (tmp_path / "events.ndjson").write_bytes(ndjson(events))
+    job = ("run", "file:events.ndjson", "--label", "clicked", "--checkpoint", "state", "--quiet")
+    job = (*job, "--model", "doubly-stochastic", "--to", "file:out.ndjson")
+    streamk(*job, "--max-events", str(len(events) // 2), cwd=tmp_path)
+    shutil.copytree(tmp_path / "state", tmp_path / "backup")
+    out, _ = streamk("inspect", "backup", cwd=tmp_path)
+    assert str(len(events) // 2) in out
+
+    def ending() -> tuple[bytes, bytes]:
+        streamk(*job, cwd=tmp_path)
+        newest = max((tmp_path / "state" / "member-0").glob("0*[0-9]"))
+        written = (tmp_path / "out.ndjson").read_bytes()
+        return (newest / "model.safetensors").read_bytes(), written
+
+    first = ending()
+    shutil.rmtree(tmp_path / "state")
+    shutil.copytree(tmp_path / "backup", tmp_path / "state")
+    assert ending() == first
