@@ -38,6 +38,13 @@ _AT_FIRST = Laplacian(bandwidth=1.0)
 """The kernel until the first metric takes over, where none was given."""
 
 
+_TOLERANCE = 1.05
+"""Ratio of errors up to which a new function takes over: over few events the errors of two metrics
+differ by chance, and that of more events is better in the long run."""
+_SEARCHES = 8
+"""Multiple of `first` from which on the family of functions is that of the one in use."""
+
+
 class FeatureMachine(Supervised):
     """A recursive feature machine on a stream: kernel ridge regression in a learned metric.
 
@@ -89,9 +96,9 @@ class FeatureMachine(Supervised):
     first : int, default 512
         Events after which the first metric is begun, at least 64. Others are begun after twice as
         many events as the one before, until that is later than `every` says.
-    every : int, default 4096
+    every : int, default 16384
         Events between two beginnings.
-    swap_delay : int, default 512
+    swap_delay : int, default 256
         Events by which a new function and the one in use are compared.
     seed : int, default 0
         Of the events held back, of the sample, and of blocks that are drawn.
@@ -156,8 +163,8 @@ class FeatureMachine(Supervised):
         buffer_size: int = 4096,
         reservoir_size: int = 4096,
         first: int = 512,
-        every: int = 4096,
-        swap_delay: int = 512,
+        every: int = 16_384,
+        swap_delay: int = 256,
         seed: int = 0,
         columns: Sequence[Column] | None = None,
         classes: Sequence[Label] = (),
@@ -248,7 +255,10 @@ class FeatureMachine(Supervised):
 
     def _due(self) -> int:
         """Return after which event a metric is begun."""
-        return self._began + min(self._began, self.every) if self._began else self.first
+        if not self._began:
+            return self.first
+        few = 2 * self._began < self._recipe.max_centers
+        return self._began + min(self._began if few else self.every, self.every)
 
     def _stop(self) -> int:
         """Return after which event something is to be done besides learning."""
@@ -272,13 +282,15 @@ class FeatureMachine(Supervised):
         targets = self._function.targets(y)
         now = Snapshot(X, y, targets, self.classes, self._task, seed)
         recipe = self._recipe
+        if self.n_events >= _SEARCHES * self.first:
+            recipe = replace(recipe, family=self._function.family)
         self._next = Replacement(self.n_events + self.swap_delay, lambda: now.solved(recipe))
 
     def _compare(self, new: Replacement[MetricRidge]) -> None:
         """Go on with the new function if it has predicted the events since better."""
         self._wait(new)
         self._next = None
-        if new.failure is None and new.result().missed < self._function.missed:
+        if new.failure is None and new.result().missed <= _TOLERANCE * self._function.missed:
             self._function = new.result()
             self.n_takeovers += 1
 

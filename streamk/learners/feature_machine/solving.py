@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
@@ -18,6 +17,7 @@ from streamk.learners.feature_machine.machine import BANDWIDTHS, families
 from streamk.learners.feature_machine.metric_ridge import EventMap, MetricRidge
 from streamk.learners.feature_machine.probabilities import inverse_temperature
 from streamk.learners.feature_machine.search import RIDGES, Family, Limits, Round, refine
+from streamk.learners.feature_machine.solved_part import SolvedPart, whole_blocks
 
 Numbers = NDArray[Any]
 
@@ -28,7 +28,7 @@ _HELD, _MOST_HELD = 0.2, 1_000
 """Part of the events that are held back to compare families and rounds, and at most so many."""
 _FEW, _EXPLORED = 1_000, 2
 """Events by which families are compared, and rounds after round 0."""
-_MORE = 3_000
+_MORE = 2_000
 """Events by which the metric of the best family is learned."""
 _NARROW = 0.1
 """Bandwidth of the part that goes on to learn, relative to that of the part that is solved for."""
@@ -45,8 +45,10 @@ class Recipe:
     metric : {"auto", "diagonal", "full"}
     rounds : int
     max_centers : int
-        Of the part that goes on to learn.
+        Of each part.
     max_classes : int
+    family : Family or None
+        Of the function before, if no others are to be compared with it.
     """
 
     kernel: Kernel | None
@@ -54,6 +56,7 @@ class Recipe:
     rounds: int
     max_centers: int
     max_classes: int
+    family: Family | None = None
 
     def families(self, d: int) -> list[Family]:
         """Return the families of functions that are compared, of d columns.
@@ -63,6 +66,8 @@ class Recipe:
         InvalidInput
             If kernel and metric do not fit each other.
         """
+        if self.family is not None:
+            return [self.family]
         made = [Matern(nu=0.5, bandwidth=s) for s in BANDWIDTHS]
         each = made if self.kernel is None else [self.kernel]
         return [family for one in each for family in families(one, None, self.metric, d)]
@@ -105,8 +110,8 @@ class Snapshot:
         """
         n, d = self.X.shape
         random = np.random.Generator(np.random.Philox(np.random.SeedSequence([self.seed])))
-        order, count = random.permutation(n), min(_MOST_HELD, max(1, int(_HELD * n)))
-        held, rest = order[:count], order[count:]
+        count = min(_MOST_HELD, max(1, int(_HELD * n)))
+        held, rest = np.arange(n - count, n), random.permutation(n - count)
         try:
             with np.errstate(all="ignore"):
                 family, kept = self._searched(recipe, rest, held, d)
@@ -143,14 +148,18 @@ class Snapshot:
         return min(found, key=lambda one: one.error)
 
     def _function(self, recipe: Recipe, family: Family, kept: Round, held: Numbers) -> MetricRidge:
-        """Solve for the coefficients of all events."""
+        """Solve for the coefficients of all events, but for those that fill no block."""
         made = EventMap(Columns.of(self.X, family.scale), kept.metric)
-        points, constant = made.points(self.X), self.targets.mean(axis=0)
-        M = family.kernel.pairwise(points.astype(np.float64))
-        M[np.diag_indices(len(M))] += kept.ridge
-        # NumPy's factorization lets go of the interpreter, which the thread that learns needs.
-        factor = np.linalg.cholesky(M), True
-        A = scipy.linalg.cho_solve(factor, self.targets - constant)
+        some = slice(len(self.X) - whole_blocks(len(self.X)), None)
+        points, constant = made.points(self.X[some]), self.targets.mean(axis=0)
+        part = SolvedPart(
+            family.kernel,
+            kept.ridge,
+            recipe.max_centers,
+            n_columns=points.shape[1],
+            n_outputs=len(constant),
+        )
+        part.add(points, self.y[some])
         narrow: Any = family.kernel
         function = MetricRidge(
             replace(narrow, bandwidth=_NARROW * narrow.bandwidth),
@@ -162,7 +171,7 @@ class Snapshot:
             max_classes=recipe.max_classes,
         )
         function.map = made
-        function.begin(family.kernel, points, self.y, A, constant)
+        function.begin(part, constant)
         if len(self.classes) > 1:
             labels = self.y[held]
             factor_of_margins = inverse_temperature(kept.margins, labels)
