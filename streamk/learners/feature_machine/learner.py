@@ -136,6 +136,7 @@ class FeatureMachine(Supervised):
     FORMAT = 1
     dtype: np.dtype[Any] = np.dtype(np.float64)
     """Of events."""
+    can_diverge = False
     OPTIONS: ClassVar[dict[str, Option]] = {
         "kernel": replace(
             OF_KERNEL_LEARNERS["kernel"],

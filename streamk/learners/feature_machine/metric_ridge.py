@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from streamk.declared import NON_NEGATIVE, Declared, Domain, number, taken
+from streamk.declared import NON_NEGATIVE, Declared, Domain, count, number, taken
 from streamk.errors import StateError
 from streamk.kernels import Linear
 from streamk.learners.common.supervised import Asked
@@ -19,7 +19,7 @@ from streamk.learners.feature_machine.columns import Columns
 from streamk.learners.feature_machine.metric import Metric
 from streamk.learners.feature_machine.search import Family
 from streamk.learners.feature_machine.solved_part import SolvedPart
-from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
+from streamk.learners.kernel_ridge.learner import BLOCK, OnlineKernelRidge
 from streamk.state import State
 
 Numbers = NDArray[Any]
@@ -29,6 +29,10 @@ _FURTHEST = 1e18
 _MOST = 1e300
 """Bound of sums of errors."""
 _WITHIN = Domain(-1e308, 1e308)
+_BLOCKS = BLOCK, 4 * BLOCK
+"""Events of a block, and those where the part that is solved for is large."""
+_LARGE = 2_048
+"""Events that make it large."""
 _DOT = Linear()
 """Its products are the same bits in whatever batch a row comes, unlike those of BLAS."""
 
@@ -115,12 +119,12 @@ class EventMap:
 class MetricRidge(OnlineKernelRidge):
     """Kernel ridge regression on points that events are mapped to, by parts.
 
-    The first part, which is there or not, is solved for exactly (`SolvedPart`), anew after each 64
-    events until it has as many as it may. From then on it stays as it is, and the second one learns
+    The first part, which is there or not, is solved for exactly (`SolvedPart`), anew after each block
+    of events until it has as many as it may. From then on it stays as it is, and the second one learns
     what events since then differ from it, as `OnlineKernelRidge` does, with a kernel of its own: to
     correct a function event by event takes a narrower one than to solve for it, as the blocks of
     coefficients that are solved for at a time must not depend on each other by much. By that kernel
-    an event is learned, too, until its block of 64 is complete.
+    an event is learned, too, until its block is complete.
 
     It also tells how well it has predicted the events that it has learned. Options are those of
     `OnlineKernelRidge`, its columns those of the points.
@@ -147,6 +151,20 @@ class MetricRidge(OnlineKernelRidge):
         self._base = part
         self._constant, self._settled = constant, 0
         self._solve()
+        self._fit_block()
+
+    def _close_block(self) -> None:
+        super()._close_block()
+        self._fit_block()
+
+    def _fit_block(self) -> None:
+        """Have larger blocks where it takes long to solve for all coefficients."""
+        base = self._base
+        large = base is not None and base.grows and len(base) >= _LARGE
+        block = _BLOCKS[large]
+        if block != self._block:
+            self._block = block
+            self._begin_block()
 
     def _solve(self) -> None:
         """Solve for the first part's coefficients."""
@@ -261,7 +279,7 @@ class MetricRidge(OnlineKernelRidge):
     def state(self) -> State:
         """Everything needed to go on exactly from here: a JSON header and arrays."""
         known, base = super().state(), self._base
-        header = {**known.header, "missed": self.missed, "base": None}
+        header = {**known.header, "missed": self.missed, "base": None, "block": self._block}
         arrays = {**known.arrays, **self.map.arrays()}
         if base is not None:
             header["base"] = base.header()
@@ -283,6 +301,16 @@ class MetricRidge(OnlineKernelRidge):
         learner.missed = number(state.header, "missed", owner, NON_NEGATIVE)
         if state.header.get("base") is not None:
             learner._restore_base(state)
+        return learner
+
+    @classmethod
+    def _from_header(cls, state: State, **more: Any) -> Self:
+        learner = super()._from_header(state, **more)
+        if count(state.header, "format", cls._owner()) > 1:
+            learner._block = count(state.header, "block", cls._owner())
+            if learner._block not in _BLOCKS:
+                raise StateError(f"'block' of {cls._owner()} must be one of {_BLOCKS}")
+            learner._begin_block()
         return learner
 
     def _restore_base(self, state: State) -> None:

@@ -24,8 +24,7 @@ _RIDGES = Domain(least=1e-12, most=1e12)
 class SolvedPart:
     """The function ``sum of a_j k(x, x_j)`` with ``(K + r I) a = y``, of up to `capacity` events.
 
-    Blocks of 64 events are added while there is room, and then the coefficients of all are solved
-    for. That takes as many multiplications as solving once for all events at the end, but for the
+    Events are added while there is room, and then the coefficients of all are solved for. That takes as many multiplications as solving once for all events at the end, but for the
     last substitution, since the Cholesky factor grows with the matrix.
 
     Parameters

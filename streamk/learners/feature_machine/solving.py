@@ -142,7 +142,7 @@ class Snapshot:
         columns = Columns.of(self.X[rows], family.scale)
         S, Q = columns.scaled(self.X[rows]), columns.scaled(self.X[held])
         error = "squared" if self.task == "classification" else "absolute"
-        limits = Limits(rounds, len(rows), "random", self.seed, error)
+        limits = Limits(rounds, len(rows), "random", self.seed, error, single=True)
         targets = self.targets
         found = refine(family, S, targets[rows], Q, targets[held], limits, _LADDER, first)
         return min(found, key=lambda one: one.error)
