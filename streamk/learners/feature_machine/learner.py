@@ -41,7 +41,9 @@ _AT_FIRST = Laplacian(bandwidth=1.0)
 _TOLERANCE = 1.05
 """Ratio of errors up to which a new function takes over: over few events the errors of two metrics
 differ by chance, and that of more events is better in the long run."""
-_SEARCHES = 8
+_FACTOR = 3
+"""Ratio of the events of two beginnings, while the later one has fewer than there is room for."""
+_SEARCHES = 9
 """Multiple of `first` from which on the family of functions is that of the one in use."""
 
 
@@ -258,8 +260,10 @@ class FeatureMachine(Supervised):
         """Return after which event a metric is begun."""
         if not self._began:
             return self.first
-        few = 2 * self._began < self._recipe.max_centers
-        return self._began + min(self._began if few else self.every, self.every)
+        soon = _FACTOR * self._began
+        return min(soon, self._began + self.every) if soon < self._recipe.max_centers else (
+            self._began + self.every
+        )
 
     def _stop(self) -> int:
         """Return after which event something is to be done besides learning."""
@@ -291,9 +295,14 @@ class FeatureMachine(Supervised):
         """Go on with the new function if it has predicted the events since better."""
         self._wait(new)
         self._next = None
-        if new.failure is None and new.result().missed <= _TOLERANCE * self._function.missed:
-            self._function = new.result()
+        if new.failure is not None:
+            return
+        made = new.result()
+        if made.missed <= _TOLERANCE * self._function.missed:
+            self._function = made
             self.n_takeovers += 1
+        elif not made.grows:
+            self._function.close()
 
     def _wait(self, new: Replacement[MetricRidge]) -> None:
         self.n_waits += new.late

@@ -160,7 +160,7 @@ class MetricRidge(OnlineKernelRidge):
     def _fit_block(self) -> None:
         """Have larger blocks where it takes long to solve for all coefficients."""
         base = self._base
-        large = base is not None and base.grows and len(base) >= _LARGE
+        large = base is not None and len(base) >= _LARGE and base.room >= _BLOCKS[1]
         block = _BLOCKS[large]
         if block != self._block:
             self._block = block
@@ -170,6 +170,11 @@ class MetricRidge(OnlineKernelRidge):
         """Solve for the first part's coefficients."""
         if self._base is not None:
             self._base.solve(self._targets(self._base.labels) - self._constant)
+
+    def close(self) -> None:
+        """Have the first part take no further events."""
+        if self._base is not None:
+            self._base.close()
 
     def calibrate(self, F: Numbers, labels: Numbers, factor: float) -> None:
         """Begin with an inverse temperature, that of outputs F (n, outputs) not learned from."""
@@ -191,6 +196,11 @@ class MetricRidge(OnlineKernelRidge):
             return None
         scale = "ranks" if self.map.columns.knots else "standard"
         return Family(scale, self._base.kernel, self.map.metric.is_diagonal)
+
+    @property
+    def grows(self) -> bool:
+        """Whether the first part takes further events."""
+        return self._base is not None and self._base.grows
 
     @property
     def n_features(self) -> int:

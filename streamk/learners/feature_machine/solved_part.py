@@ -30,11 +30,16 @@ class SolvedPart:
     Parameters
     ----------
     kernel : Kernel
-    ridge : float or None
-        r; None: no events can be added.
+    ridge : float
+        r.
     capacity : int
         Events at most.
     n_columns, n_outputs : int
+
+    Attributes
+    ----------
+    closed : bool
+        Whether it stays as it is although there is room.
 
     Examples
     --------
@@ -49,13 +54,13 @@ class SolvedPart:
     def __init__(
         self,
         kernel: Kernel,
-        ridge: float | None,
+        ridge: float,
         capacity: int,
         *,
         n_columns: int,
         n_outputs: int,
     ) -> None:
-        self.kernel, self.ridge = kernel, ridge
+        self.kernel, self.ridge, self.closed = kernel, ridge, False
         self._centers = Centers(kernel, capacity, n_columns=n_columns, n_outputs=n_outputs)
         self._factor: GrowingCholesky | None = None
         """None also where it is not made yet, as in a part out of a state."""
@@ -76,7 +81,16 @@ class SolvedPart:
     @property
     def grows(self) -> bool:
         """Whether another block can be added."""
-        return self.ridge is not None and len(self) + BLOCK <= self._centers.capacity
+        return self.room >= BLOCK
+
+    @property
+    def room(self) -> int:
+        """Events that can be added."""
+        return 0 if self.closed else self._centers.capacity - len(self)
+
+    def close(self) -> None:
+        """Take no further events."""
+        self.closed, self._factor = True, None
 
     def add(self, points: Numbers, labels: Numbers) -> None:
         """Add events (n, d), float32, with labels (n,), n being a multiple of 64.
@@ -90,19 +104,18 @@ class SolvedPart:
             If that is so of the first events.
         """
         first = len(self)
-        factor = self._known_factor()
-        self._append(points, labels)
+        if self._factor is None:  # by the same steps as before
+            self._factor = GrowingCholesky()
+            self._extend(self._factor, 0)
+        nothing = np.zeros((len(points), self._centers.n_outputs))
+        self._centers.append(points, labels, nothing)
         try:
-            if factor is not None:
-                self._extend(factor, first)
+            self._extend(self._factor, first)
         except np.linalg.LinAlgError:
             if not first:
                 raise
             self._centers = self._first(first)
-            self.ridge = self._factor = None
-
-    def _append(self, points: Numbers, labels: Numbers) -> None:
-        self._centers.append(points, labels, np.zeros((len(points), self._centers.n_outputs)))
+            self.close()
 
     def _first(self, count: int) -> Centers:
         """Return the first centers alone."""
@@ -116,24 +129,17 @@ class SolvedPart:
         kept.append(known.points[:count], known.labels[:count], known.coefficients(every))
         return kept
 
-    def _known_factor(self) -> GrowingCholesky | None:
-        """Return the factor of all events' matrix, made by the same steps if it is not there."""
-        if self._factor is None and self.ridge is not None:
-            self._factor = GrowingCholesky()
-            self._extend(self._factor, 0)
-        return self._factor
-
     def _extend(self, factor: GrowingCholesky, first: int) -> None:
         """Take the events from one on into the factor, block by block."""
         Z = self._centers.points
         for start in range(first, len(Z), BLOCK):
             stop = start + BLOCK
             K = self.kernel.pairwise(Z[start:stop], Z[:stop], dtype=np.float32)
-            K[np.arange(BLOCK), np.arange(start, stop)] = 1.0 + np.float32(self.ridge or 0.0)
+            K[np.arange(BLOCK), np.arange(start, stop)] = 1.0 + self.ridge
             factor.append(K)
 
     def solve(self, targets: Numbers) -> None:
-        """Solve for the coefficients, of targets (n, outputs)."""
+        """Solve for the coefficients, of targets (n, outputs), if events were added."""
         if self._factor is None:
             return
         A = self._factor.solved(np.asarray(targets, np.float32))
@@ -156,7 +162,7 @@ class SolvedPart:
 
     def header(self) -> dict[str, Any]:
         """What `of` takes beside the arrays, as JSON data."""
-        return {"kernel": self.kernel.to_json(), "ridge": self.ridge}
+        return {"kernel": self.kernel.to_json(), "ridge": self.ridge, "closed": self.closed}
 
     def arrays(self) -> dict[str, Numbers]:
         """The arrays to go on from, by name, copies."""
@@ -178,7 +184,7 @@ class SolvedPart:
         Parameters
         ----------
         header : JSON data
-            Of `header`, or that of a kernel alone, which does not grow.
+            Of `header`, or that of a kernel alone, whose part is closed.
         arrays : dict
         capacity : int
         sizes : dict of str to int
@@ -193,9 +199,10 @@ class SolvedPart:
             If they do not fit.
         """
         with reading(owner):
-            grows = "ridge" in header and header["ridge"] is not None
-            kernel = kernels.from_json(header["kernel"] if "ridge" in header else header)
-        ridge = number(header, "ridge", owner, _RIDGES) if grows else None
+            alone = "ridge" not in header
+            kernel = kernels.from_json(header if alone else header["kernel"])
+            closed = alone or bool(header["closed"])
+        ridge = 1.0 if alone else number(header, "ridge", owner, _RIDGES)
         declared = (
             Declared("points", "float32", ("base", "columns")),
             Declared("labels", "float64", ("base",), labels),
@@ -203,11 +210,12 @@ class SolvedPart:
         )
         found, known = taken(declared, arrays, sizes, owner)
         count = known["base"]
-        if not count or count > capacity or (grows and count % BLOCK):
+        if not count or count > capacity or not (closed or count % BLOCK == 0):
             raise StateError(f"{owner} has {count} points, where there can be up to {capacity}")
         part = cls(
             kernel, ridge, capacity, n_columns=known["columns"], n_outputs=known["outputs"]
         )
+        part.closed = closed
         part._centers.append(found["points"], found["labels"], found["coefficients"])
         return part
 

@@ -30,6 +30,11 @@ _FEW, _EXPLORED = 1_000, 2
 """Events by which families are compared, and rounds after round 0."""
 _MORE = 2_000
 """Events by which the metric of the best family is learned."""
+_FEWEST, _PAYS = 1.2, 0.99
+"""Events over `_FEW` from which on it is judged whether more events lower the error, and to which
+part of it they must."""
+_SMALL = 1_024
+"""Events that a function is made of where more do not pay."""
 _NARROW = 0.1
 """Bandwidth of the part that goes on to learn, relative to that of the part that is solved for."""
 
@@ -114,8 +119,8 @@ class Snapshot:
         held, rest = np.arange(n - count, n), random.permutation(n - count)
         try:
             with np.errstate(all="ignore"):
-                family, kept = self._searched(recipe, rest, held, d)
-                return self._function(recipe, family, kept, held)
+                family, kept, pays = self._searched(recipe, rest, held, d)
+                return self._function(recipe, family, kept, held, pays)
         except (np.linalg.LinAlgError, ValueError) as error:
             raise InvalidInput(
                 f"the function of {n} events cannot be solved for ({error}); scale columns and "
@@ -124,16 +129,22 @@ class Snapshot:
 
     def _searched(
         self, recipe: Recipe, rest: Numbers, held: Numbers, d: int
-    ) -> tuple[Family, Round]:
-        """Return the family of least error on few events, and its best round on more."""
-        chosen, middle = recipe.families(d), _LADDER[len(_LADDER) // 2]
-        best, first = chosen[0], middle
-        if len(chosen) > 1:
+    ) -> tuple[Family, Round, bool]:
+        """Return the family of least error on few events, and its best round on more.
+
+        And whether these have paid: where twice the events do not lower the error, as on streams
+        that change or are noise for the most part, still more would be of no use.
+        """
+        chosen, place = recipe.families(d), len(_LADDER) // 2
+        few = len(rest) >= _FEWEST * _FEW
+        best, first, least = chosen[0], _LADDER[place], np.inf
+        if few or len(chosen) > 1:
             turns = min(recipe.rounds, _EXPLORED)
-            found = [self._best(one, rest[:_FEW], held, turns, middle) for one in chosen]
+            found = [self._best(one, rest[:_FEW], held, turns, first) for one in chosen]
             place = int(np.argmin([one.error for one in found]))
-            best, first = chosen[place], found[place].ridge
-        return best, self._best(best, rest[:_MORE], held, recipe.rounds, first)
+            best, first, least = chosen[place], found[place].ridge, found[place].error
+        kept = self._best(best, rest[:_MORE], held, recipe.rounds, first)
+        return best, kept, not few or kept.error < _PAYS * least
 
     def _best(
         self, family: Family, rows: Numbers, held: Numbers, rounds: int, first: float
@@ -147,10 +158,13 @@ class Snapshot:
         found = refine(family, S, targets[rows], Q, targets[held], limits, _LADDER, first)
         return min(found, key=lambda one: one.error)
 
-    def _function(self, recipe: Recipe, family: Family, kept: Round, held: Numbers) -> MetricRidge:
-        """Solve for the coefficients of all events, but for those that fill no block."""
+    def _function(
+        self, recipe: Recipe, family: Family, kept: Round, held: Numbers, pays: bool
+    ) -> MetricRidge:
+        """Solve for the coefficients of the last events: of as many as pay, in whole blocks."""
         made = EventMap(Columns.of(self.X, family.scale), kept.metric)
-        some = slice(len(self.X) - whole_blocks(len(self.X)), None)
+        count = len(self.X) if pays else min(_SMALL, len(self.X))
+        some = slice(len(self.X) - whole_blocks(count), None)
         points, constant = made.points(self.X[some]), self.targets.mean(axis=0)
         part = SolvedPart(
             family.kernel,
@@ -172,6 +186,8 @@ class Snapshot:
         )
         function.map = made
         function.begin(part, constant)
+        if not pays:
+            function.close()
         if len(self.classes) > 1:
             labels = self.y[held]
             factor_of_margins = inverse_temperature(kept.margins, labels)
