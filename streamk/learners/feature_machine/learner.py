@@ -288,7 +288,8 @@ class FeatureMachine(Supervised):
         now = Snapshot(X, y, targets, self.classes, self._task, seed)
         recipe = self._recipe
         if self.n_events >= _SEARCHES * self.first:
-            recipe = replace(recipe, family=self._function.family)
+            known = self._function
+            recipe = replace(recipe, family=known.family, most=_FACTOR * known.n_solved)
         self._next = Replacement(self.n_events + self.swap_delay, lambda: now.solved(recipe))
 
     def _compare(self, new: Replacement[MetricRidge]) -> None:

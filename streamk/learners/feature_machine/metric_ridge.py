@@ -141,7 +141,7 @@ class MetricRidge(OnlineKernelRidge):
     FORMAT = 2
     """From 2 on with the regularization of the first part, without which that does not grow."""
     UNCALIBRATED = 0
-    WORK = 16_384
+    WORK = 4_096
     map = EventMap.identity(0)
     missed = 0.0
     _base: SolvedPart | None = None
@@ -185,17 +185,17 @@ class MetricRidge(OnlineKernelRidge):
     # What it is
 
     @property
-    def solved(self) -> SolvedPart | None:
-        """The first part."""
-        return self._base
-
-    @property
     def family(self) -> Family | None:
         """The family that the first part is of."""
         if self._base is None:
             return None
         scale = "ranks" if self.map.columns.knots else "standard"
         return Family(scale, self._base.kernel, self.map.metric.is_diagonal)
+
+    @property
+    def n_solved(self) -> int:
+        """Events of the first part."""
+        return 0 if self._base is None else len(self._base)
 
     @property
     def grows(self) -> bool:
@@ -205,7 +205,7 @@ class MetricRidge(OnlineKernelRidge):
     @property
     def n_features(self) -> int:
         """Centers of both parts."""
-        return super().n_features + (0 if self._base is None else len(self._base))
+        return super().n_features + self.n_solved
 
     @property
     def nbytes(self) -> int:

@@ -36,7 +36,7 @@ RIDGES = tuple(10.0 ** (-4.0 + 0.5 * i) for i in range(12))
 ERRORS: dict[str, Callable[[Numbers], Numbers]] = {"absolute": np.abs, "squared": np.square}
 """Errors of events held back, as rounds and families are compared."""
 _PATIENCE = 2
-"""Rounds without a smaller error after which there are no more."""
+"""Rounds without a smaller error after which there are no more, if nothing else is said."""
 _AT_MOST = 10_000
 """Events at which gradients are taken."""
 
@@ -225,6 +225,8 @@ class Limits:
     seed : int
     error : str
         One of `ERRORS`.
+    patience : int
+        Rounds without a smaller error after which there are no more.
     single : bool
         Whether all events are centers, and all is computed in single precision.
     """
@@ -234,6 +236,7 @@ class Limits:
     selection: str
     seed: int
     error: str
+    patience: int = _PATIENCE
     single: bool = False
 
     def solver(self, kernel: Kernel, P: Numbers, Y: Numbers) -> Solver:
@@ -301,7 +304,7 @@ def refine(
         own, F, A = trials.of(place)
         found.append(Round(len(found), metric, ridges[place], own, F + mean))
         best = min(found, key=lambda one: one.error)
-        if len(found) > limits.rounds or len(found) - 1 - best.number >= _PATIENCE:
+        if len(found) > limits.rounds or len(found) - 1 - best.number >= limits.patience:
             return found
         metric = normalized(family, next_metric(family, metric, P, equations.centers, A), S)
         del equations, trials, predict  # before the next ones take as much memory

@@ -26,10 +26,12 @@ _LADDER = RIDGES[2:]
 differences of numbers too large for it."""
 _HELD, _MOST_HELD = 0.2, 1_000
 """Part of the events that are held back to compare families and rounds, and at most so many."""
-_FEW, _EXPLORED = 1_000, 2
+_FEW, _EXPLORED = 800, 2
 """Events by which families are compared, and rounds after round 0."""
-_MORE = 2_000
+_MORE = 1_600
 """Events by which the metric of the best family is learned."""
+_FULL = 1.01
+"""Ratio of errors by which a diagonal metric may be worse than a full one, of many more numbers."""
 _FEWEST, _PAYS = 1.2, 0.99
 """Events over `_FEW` from which on it is judged whether more events lower the error, and to which
 part of it they must."""
@@ -54,6 +56,8 @@ class Recipe:
     max_classes : int
     family : Family or None
         Of the function before, if no others are to be compared with it.
+    most : int
+        Events that are solved for at once, and more only as they come.
     """
 
     kernel: Kernel | None
@@ -62,6 +66,7 @@ class Recipe:
     max_centers: int
     max_classes: int
     family: Family | None = None
+    most: int = 2**62
 
     def families(self, d: int) -> list[Family]:
         """Return the families of functions that are compared, of d columns.
@@ -141,7 +146,9 @@ class Snapshot:
         if few or len(chosen) > 1:
             turns = min(recipe.rounds, _EXPLORED)
             found = [self._best(one, rest[:_FEW], held, turns, first) for one in chosen]
-            place = int(np.argmin([one.error for one in found]))
+            handicaps = [1.0 if one.diagonal else _FULL for one in chosen]
+            errors = [factor * one.error for factor, one in zip(handicaps, found, strict=True)]
+            place = int(np.argmin(errors))
             best, first, least = chosen[place], found[place].ridge, found[place].error
         kept = self._best(best, rest[:_MORE], held, recipe.rounds, first)
         return best, kept, not few or kept.error < _PAYS * least
@@ -153,7 +160,7 @@ class Snapshot:
         columns = Columns.of(self.X[rows], family.scale)
         S, Q = columns.scaled(self.X[rows]), columns.scaled(self.X[held])
         error = "squared" if self.task == "classification" else "absolute"
-        limits = Limits(rounds, len(rows), "random", self.seed, error, single=True)
+        limits = Limits(rounds, len(rows), "random", self.seed, error, patience=1, single=True)
         targets = self.targets
         found = refine(family, S, targets[rows], Q, targets[held], limits, _LADDER, first)
         return min(found, key=lambda one: one.error)
@@ -163,7 +170,7 @@ class Snapshot:
     ) -> MetricRidge:
         """Solve for the coefficients of the last events: of as many as pay, in whole blocks."""
         made = EventMap(Columns.of(self.X, family.scale), kept.metric)
-        count = len(self.X) if pays else min(_SMALL, len(self.X))
+        count = min(len(self.X), max(_SMALL, recipe.most) if pays else _SMALL)
         some = slice(len(self.X) - whole_blocks(count), None)
         points, constant = made.points(self.X[some]), self.targets.mean(axis=0)
         part = SolvedPart(
