@@ -18,6 +18,7 @@ from streamk.learners.common.supervised import Asked
 from streamk.learners.feature_machine.columns import Columns
 from streamk.learners.feature_machine.metric import Metric
 from streamk.learners.feature_machine.metric_ridge import EventMap, MetricRidge
+from streamk.learners.feature_machine.solved_part import SolvedPart
 from streamk.learners.feature_machine.solving import Recipe, Snapshot
 from streamk.state import State
 
@@ -30,7 +31,7 @@ def stream(n: int, d: int = 6, *, seed: int = 0) -> tuple[NDArray[np.float64], l
     return X, np.where(X[:, 1] * X[:, 4] > 0, "same", "other").tolist()
 
 
-def snapshot(n: int = 120) -> Snapshot:
+def snapshot(n: int) -> Snapshot:
     rng = np.random.default_rng(4)
     X = rng.normal(size=(n, 4))
     y = np.sin(2.0 * X[:, 0]) + 0.02 * X[:, 2] + 0.02 * rng.normal(size=n)
@@ -49,16 +50,17 @@ def same(one: State, other: State) -> bool:
 
 @pytest.mark.parametrize("metric", ["diagonal", "full"])
 def test_a_new_function_is_ridge_regression_in_its_metric(metric: str) -> None:
-    now = snapshot()
-    made = now.solved(Recipe(Matern(nu=0.5, bandwidth=1.5), metric, 2, 128, 2))
-    P = made.map.metric.mapped(made.map.columns.scaled(now.X))
+    now = snapshot(150)
+    made = now.solved(Recipe(Matern(nu=0.5, bandwidth=1.5), metric, 2, 128, 2, most=128))
+    assert made.n_solved == 128
+    P = made.map.metric.mapped(made.map.columns.scaled(now.X[-128:]))
     new = np.random.default_rng(5).normal(size=(7, 4))
     Q = made.map.metric.mapped(made.map.columns.scaled(new))
     k = naive.Kernel("matern", 1.5, 0.5)
     K = np.array([[naive.kernel(k, p, q) for q in P] for p in P])
     errors = []
     for power in np.arange(-3.0, 2.0, 0.5):  # of the regularizations the one that was chosen
-        A = np.linalg.solve(K + 10.0**power * np.eye(len(P)), now.y - now.y.mean())
+        A = np.linalg.solve(K + 10.0**power * np.eye(len(P)), now.y[-128:] - now.y.mean())
         f = [sum(naive.kernel(k, q, p) * a for p, a in zip(P, A, strict=True)) for q in Q]
         errors.append(np.abs(made.decide(new)[:, 0] - now.y.mean() - f).max())
     assert min(errors) < 1e-4
@@ -66,11 +68,10 @@ def test_a_new_function_is_ridge_regression_in_its_metric(metric: str) -> None:
 
 def test_the_metric_is_the_gradients_outer_product() -> None:
     """One round of the paper's algorithm, from the identity, up to a factor."""
-    now = snapshot(60)
+    now = snapshot(64)
     made = now.solved(Recipe(Gaussian(bandwidth=1.5), "full", 1, 128, 2))
     assert not made.map.metric.is_diagonal
-    order = np.random.Generator(np.random.Philox(np.random.SeedSequence([2]))).permutation(60)
-    rows = order[12:]
+    rows = np.random.Generator(np.random.Philox(np.random.SeedSequence([2]))).permutation(52)
     k, found = naive.Kernel("gaussian", 1.5), []
     P = Columns.of(now.X[rows], "standard").scaled(now.X[rows])
     R = Columns.of(now.X[rows], "ranks").scaled(now.X[rows])
@@ -88,12 +89,15 @@ def test_the_metric_is_the_gradients_outer_product() -> None:
 def test_the_second_part_learns_what_labels_differ_from_the_first() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(200, 3)), rng.normal(size=200)
-    Z, A = rng.normal(size=(20, 3)).astype(np.float32), rng.normal(size=(20, 1))
+    Z, labels = rng.normal(size=(64, 3)).astype(np.float32), rng.normal(size=64)
     narrow, broad = Gaussian(bandwidth=0.5), Gaussian(bandwidth=2.0)
     both = MetricRidge(narrow, task="regression", max_centers=64, columns=range(3))
     both.map = EventMap.identity(3)
-    both.begin(broad, Z, np.zeros(20), A, np.array([0.3]))
-    first = broad.pairwise(X.astype(np.float32), Z) @ A.astype(np.float32)[:, 0] + 0.3
+    part = SolvedPart(broad, 1.0, 64, n_columns=3, n_outputs=1)
+    part.add(Z, labels)
+    both.begin(part, np.array([0.3]))
+    A = np.linalg.solve(broad.pairwise(Z) + np.eye(64), labels - 0.3)
+    first = broad.pairwise(X.astype(np.float32), Z) @ A + 0.3
     plain = OnlineKernelRidge(narrow, task="regression", max_centers=64, columns=range(3))
     plain._settled = 0  # its constant stays 0
     found: list[Any] = []
@@ -134,13 +138,13 @@ def test_the_columns_that_matter_are_found() -> None:
 
 def test_the_schedule_counts_events() -> None:
     X, y = stream(500)
-    model, began = FeatureMachine(**SMALL, every=100), []
+    model, began = FeatureMachine(**{**SMALL, "reservoir_size": 128}, every=100), []
     for x, label in zip(X, y, strict=True):
         before = model.is_solving
         model.learn_one(x, label)
         if model.is_solving and not before:
             began.append(model.n_events)
-    assert began == [64, 128, 228, 328, 428]
+    assert began == [64, 164, 264, 364, 464]
 
 
 @pytest.mark.parametrize("better", [True, False])

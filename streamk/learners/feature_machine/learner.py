@@ -261,8 +261,10 @@ class FeatureMachine(Supervised):
         if not self._began:
             return self.first
         soon = _FACTOR * self._began
-        return min(soon, self._began + self.every) if soon < self._recipe.max_centers else (
-            self._began + self.every
+        return (
+            min(soon, self._began + self.every)
+            if soon < self._recipe.max_centers
+            else (self._began + self.every)
         )
 
     def _stop(self) -> int:

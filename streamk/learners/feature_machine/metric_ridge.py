@@ -119,12 +119,12 @@ class EventMap:
 class MetricRidge(OnlineKernelRidge):
     """Kernel ridge regression on points that events are mapped to, by parts.
 
-    The first part, which is there or not, is solved for exactly (`SolvedPart`), anew after each block
-    of events until it has as many as it may. From then on it stays as it is, and the second one learns
-    what events since then differ from it, as `OnlineKernelRidge` does, with a kernel of its own: to
-    correct a function event by event takes a narrower one than to solve for it, as the blocks of
-    coefficients that are solved for at a time must not depend on each other by much. By that kernel
-    an event is learned, too, until its block is complete.
+    The first part, which is there or not, is solved for exactly (`SolvedPart`), anew after each
+    block of events until it has as many as it may. From then on it stays as it is, and the second
+    part learns what events since then differ from it, as `OnlineKernelRidge` does, with a kernel of
+    its own: to correct a function event by event takes a narrower one than to solve for it, as the
+    blocks of coefficients that are solved for at a time must not depend on each other by much. In
+    that kernel an event is learned, too, until its block is complete.
 
     It also tells how well it has predicted the events that it has learned. Options are those of
     `OnlineKernelRidge`, its columns those of the points.

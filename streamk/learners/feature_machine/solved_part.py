@@ -24,8 +24,9 @@ _RIDGES = Domain(least=1e-12, most=1e12)
 class SolvedPart:
     """The function ``sum of a_j k(x, x_j)`` with ``(K + r I) a = y``, of up to `capacity` events.
 
-    Events are added while there is room, and then the coefficients of all are solved for. That takes as many multiplications as solving once for all events at the end, but for the
-    last substitution, since the Cholesky factor grows with the matrix.
+    Events are added while there is room, and then the coefficients of all are solved for. That
+    takes as many multiplications as to solve once for all events at the end, but for the last
+    substitution, since the Cholesky factor grows with the matrix.
 
     Parameters
     ----------
@@ -212,9 +213,7 @@ class SolvedPart:
         count = known["base"]
         if not count or count > capacity or not (closed or count % BLOCK == 0):
             raise StateError(f"{owner} has {count} points, where there can be up to {capacity}")
-        part = cls(
-            kernel, ridge, capacity, n_columns=known["columns"], n_outputs=known["outputs"]
-        )
+        part = cls(kernel, ridge, capacity, n_columns=known["columns"], n_outputs=known["outputs"])
         part.closed = closed
         part._centers.append(found["points"], found["labels"], found["coefficients"])
         return part
