@@ -260,12 +260,8 @@ class FeatureMachine(Supervised):
         """Return after which event a metric is begun."""
         if not self._began:
             return self.first
-        soon = _FACTOR * self._began
-        return (
-            min(soon, self._began + self.every)
-            if soon < self._recipe.max_centers
-            else (self._began + self.every)
-        )
+        soon, later = _FACTOR * self._began, self._began + self.every
+        return min(soon, later) if soon < self._recipe.max_centers else later
 
     def _stop(self) -> int:
         """Return after which event something is to be done besides learning."""
