@@ -29,12 +29,12 @@ _HELD, _MOST_HELD = 0.2, 1_000
 _FEW, _EXPLORED = 800, 2
 """Events by which families are compared, and rounds after round 0."""
 _MORE = 1_600
-"""Events by which the metric of the best family is learned."""
+"""Events by which the metric of the best family is learned. From so many on it is judged whether
+they have paid."""
 _FULL = 1.01
 """Ratio of errors by which a diagonal metric may be worse than a full one, of many more numbers."""
-_FEWEST, _PAYS = 1.2, 0.99
-"""Events over `_FEW` from which on it is judged whether more events lower the error, and to which
-part of it they must."""
+_PAYS = 0.99
+"""Part of the error of few events below which more must bring it."""
 _SMALL = 1_024
 """Events that a function is made of where more do not pay."""
 _NARROW = 0.1
@@ -141,9 +141,9 @@ class Snapshot:
         that change or are noise for the most part, still more would be of no use.
         """
         chosen, place = recipe.families(d), len(_LADDER) // 2
-        few = len(rest) >= _FEWEST * _FEW
+        many = len(rest) >= _MORE
         best, first, least = chosen[0], _LADDER[place], np.inf
-        if few or len(chosen) > 1:
+        if many or len(chosen) > 1:
             turns = min(recipe.rounds, _EXPLORED)
             found = [self._best(one, rest[:_FEW], held, turns, first) for one in chosen]
             handicaps = [1.0 if one.diagonal else _FULL for one in chosen]
@@ -151,7 +151,7 @@ class Snapshot:
             place = int(np.argmin(errors))
             best, first, least = chosen[place], found[place].ridge, found[place].error
         kept = self._best(best, rest[:_MORE], held, recipe.rounds, first)
-        return best, kept, not few or kept.error < _PAYS * least
+        return best, kept, not many or kept.error < _PAYS * least
 
     def _best(
         self, family: Family, rows: Numbers, held: Numbers, rounds: int, first: float

@@ -193,19 +193,20 @@ class ExternalExperts:
         out = np.zeros((len(events), len(self), n_outputs), np.float32)
         for place, learner in enumerate(self._learners):
             F = learner.decide_checked(np.ascontiguousarray(Z, learner.dtype))
-            self._write_scores(learner, F, out[:, place])
+            out[:, place] = self._scores(learner, F, n_outputs)
         return out
 
-    def _write_scores(
-        self, learner: OfOneKernel, F: NDArray[np.float64], out: NDArray[np.float32]
-    ) -> None:
-        """Write the scores (n, outputs) of a learner's outputs F, as it is now."""
+    def _scores(
+        self, learner: OfOneKernel, F: NDArray[np.float64], n_outputs: int
+    ) -> NDArray[np.float64]:
+        """Return the scores (n, n_outputs) of a learner's outputs F, as it is now."""
         F = np.nan_to_num(F)
         if not self._is_classifier:
-            out[:] = np.clip(F * self._unit[0] + self._unit[1], -FURTHEST, FURTHEST)
-        elif len(self._classes) > 1:
-            L = np.log(np.maximum(learner.probabilities(F), _LEAST))
-            out[:] = L if out.shape[1] > 1 else L[:, 1:] - L[:, :1]
+            return np.clip(F * self._unit[0] + self._unit[1], -FURTHEST, FURTHEST)
+        if len(self._classes) < 2:
+            return np.zeros((len(F), n_outputs))
+        L = np.log(np.maximum(learner.probabilities(F), _LEAST))
+        return np.asarray(L) if n_outputs > 1 else L[:, 1:] - L[:, :1]
 
     def predict_then_learn(
         self, events: NDArray[np.float64], numbers: NDArray[np.float64], n_outputs: int
@@ -223,16 +224,27 @@ class ExternalExperts:
         Z, labels = self._scale.transform(events), self._labels_of(numbers)
         for place, learner in enumerate(self._learners):
             X = np.ascontiguousarray(Z, learner.dtype)
-            if learner.can_diverge:  # one that does begins anew with the next event
-                for n in range(len(X)):
-                    one, learner = slice(n, n + 1), self._learners[place]
-                    self._write_scores(learner, learner.decide_checked(X[one]), out[one, place])
-                    self._learn_by(place, X[one], labels[one])
-            else:
-                scores = _Writer(self, learner, out[:, place])
-                learner.learn_checked(X, labels, Asked(None, scores.add))
+            if not learner.can_diverge:
+                out[:, place] = self._followed(learner, X, labels, n_outputs)
+                continue
+            for row in range(len(X)):
+                some, one = slice(row, row + 1), self._learners[place]
+                out[some, place] = self._scores(one, one.decide_checked(X[some]), n_outputs)
+                self._learn_by(place, X[some], labels[some])
         self._keep_early(events, numbers)
         return out
+
+    def _followed(
+        self, learner: OfOneKernel, X: NDArray[Any], labels: NDArray[Any], n_outputs: int
+    ) -> NDArray[np.float64]:
+        """Have a learner learn events at once; return the scores of each before it was learned."""
+        parts: list[NDArray[np.float64]] = []
+
+        def note(F: NDArray[np.float64]) -> None:
+            parts.append(self._scores(learner, F, n_outputs))
+
+        learner.learn_checked(X, labels, Asked(None, note))
+        return np.concatenate(parts)
 
     def learn(self, events: NDArray[np.float64], number: float) -> None:
         """Learn from a raw event (1, d) whose label is in the pool's terms."""
@@ -399,20 +411,6 @@ class ExternalExperts:
             learner.merge(its, common_events=events)
         if ahead:
             self._scale, self._unit, self._born = scale, other._unit.copy(), other._born
-
-
-class _Writer:
-    """Writes the scores of a learner's outputs, which come piece by piece."""
-
-    def __init__(
-        self, experts: ExternalExperts, learner: OfOneKernel, out: NDArray[np.float32]
-    ) -> None:
-        self._experts, self._learner, self._left = experts, learner, out
-
-    def add(self, F: NDArray[np.float64]) -> None:
-        """Take the outputs of the next events, before any of them is learned."""
-        self._experts._write_scores(self._learner, F, self._left[: len(F)])
-        self._left = self._left[len(F) :]
 
 
 _OWNER = "external_experts"
