@@ -38,12 +38,12 @@ _AT_FIRST = Laplacian(bandwidth=1.0)
 """The kernel until the first metric takes over, where none was given."""
 
 
-_TOLERANCE = 1.05
+_TOLERANCE = 1.02
 """Ratio of errors up to which a new function takes over: over few events the errors of two metrics
 differ by chance, and that of more events is better in the long run."""
 _FACTOR = 3
 """Ratio of the events of two beginnings, while the later one has fewer than there is room for."""
-_SEARCHES = 9
+_SEARCHES = 27
 """Multiple of `first` from which on the family of functions is that of the one in use."""
 
 
@@ -60,8 +60,8 @@ class FeatureMachine(Supervised):
     identity: carried on from one time to the next it would concentrate on ever fewer directions.
     The last fifth of the events, 1,000 at most, is held back, and of the scales of the columns,
     bandwidths, kinds of metric, rounds and regularizations those are taken that have the least
-    error there: the families on 800 events, the rounds of the best on 1,600. Families are compared
-    the first two times; later ones keep that of the function in use.
+    error there: the families on the 800 events before, the rounds of the best on 1,600. Families
+    are compared the first three times; later functions are of that of the one in use.
 
     Then the coefficients of the events that are kept are solved for, and those of each block of 64
     or 256 later events with them, exactly, until there are ``buffer_size + reservoir_size``. Where
@@ -71,7 +71,7 @@ class FeatureMachine(Supervised):
     The new function learns the events since, as the one in use does, and exactly ``swap_delay``
     events after it was begun the two are compared by how they have predicted these before they
     learned them: by squared errors of margins, or absolute errors of numbers. The new one goes on
-    if its error is at most 5% above the other's. If it is late, learning waits, so what is learned
+    if its error is at most 2% above the other's. If it is late, learning waits, so what is learned
     depends on the events and their order alone.
 
     Between solutions, and from then on when there are no more, an event is learned at once: what
@@ -290,9 +290,9 @@ class FeatureMachine(Supervised):
         seed = int(np.random.SeedSequence([self.seed, self._began]).generate_state(1)[0])
         targets = self._function.targets(y)
         now = Snapshot(X, y, targets, self.classes, self._task, seed)
-        recipe = self._recipe
+        known = self._function
+        recipe = replace(self._recipe, errors=known.errors)
         if self.n_events >= _SEARCHES * self.first:
-            known = self._function
             recipe = replace(recipe, family=known.family, most=_FACTOR * known.n_solved)
         self._next = Replacement(self.n_events + self.swap_delay, lambda: now.solved(recipe))
 

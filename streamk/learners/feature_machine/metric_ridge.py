@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -146,9 +146,23 @@ class MetricRidge(OnlineKernelRidge):
     missed = 0.0
     _base: SolvedPart | None = None
 
-    def begin(self, part: SolvedPart, constant: Numbers) -> None:
-        """Begin with a part of some events and a constant (outputs,), before others are learned."""
+    def begin(
+        self, part: SolvedPart, constant: Numbers, errors: Sequence[float] | None = None
+    ) -> None:
+        """Begin with a part of some events, before others are learned.
+
+        Parameters
+        ----------
+        part : SolvedPart
+        constant : float64 array of shape (outputs,)
+        errors : sequence of float, optional
+            `errors` of the function before, by which the second part's regularization is chosen
+            until it has errors of its own. By default it is the largest one.
+        """
         self._base = part
+        if errors is None:
+            errors = np.arange(len(self._ridges), 0, -1) * 1e-9
+        self._errors = np.array(errors)
         self._constant, self._settled = constant, 0
         self._solve()
         self._fit_block()
@@ -191,6 +205,11 @@ class MetricRidge(OnlineKernelRidge):
             return None
         scale = "ranks" if self.map.columns.knots else "standard"
         return Family(scale, self._base.kernel, self.map.metric.is_diagonal)
+
+    @property
+    def errors(self) -> list[float] | None:
+        """Those of the second part's regularizations, where there is a first part."""
+        return None if self._base is None else self._errors.tolist()
 
     @property
     def n_solved(self) -> int:

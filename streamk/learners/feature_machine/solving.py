@@ -58,6 +58,8 @@ class Recipe:
         Of the function before, if no others are to be compared with it.
     most : int
         Events that are solved for at once, and more only as they come.
+    errors : sequence of float, optional
+        Of the function before, see `MetricRidge.begin`.
     """
 
     kernel: Kernel | None
@@ -67,6 +69,7 @@ class Recipe:
     max_classes: int
     family: Family | None = None
     most: int = 2**62
+    errors: Sequence[float] | None = None
 
     def families(self, d: int) -> list[Family]:
         """Return the families of functions that are compared, of d columns.
@@ -110,8 +113,8 @@ class Snapshot:
     def solved(self, recipe: Recipe) -> MetricRidge:
         """Return the function in the metric of the best family and round.
 
-        A fifth of the events is held back while these and the regularization are chosen; then the
-        coefficients are solved for with all of them.
+        The last fifth of the events is held back while these and the regularization are chosen by
+        those before; then the coefficients are solved for with all of them.
 
         Raises
         ------
@@ -119,9 +122,8 @@ class Snapshot:
             If numbers overflow.
         """
         n, d = self.X.shape
-        random = np.random.Generator(np.random.Philox(np.random.SeedSequence([self.seed])))
         count = min(_MOST_HELD, max(1, int(_HELD * n)))
-        held, rest = np.arange(n - count, n), random.permutation(n - count)
+        held, rest = np.arange(n - count, n), np.arange(n - count)[::-1]
         try:
             with np.errstate(all="ignore"):
                 family, kept, pays = self._searched(recipe, rest, held, d)
@@ -192,7 +194,7 @@ class Snapshot:
             max_classes=recipe.max_classes,
         )
         function.map = made
-        function.begin(part, constant)
+        function.begin(part, constant, recipe.errors)
         if not pays:
             function.close()
         if len(self.classes) > 1:
