@@ -160,9 +160,8 @@ class MetricRidge(OnlineKernelRidge):
             until it has errors of its own. By default it is the largest one.
         """
         self._base = part
-        if errors is None:
-            errors = np.arange(len(self._ridges), 0, -1) * 1e-9
-        self._errors = np.array(errors)
+        none_yet = 1e-9 * np.arange(len(self._ridges), 0, -1)
+        self._errors = none_yet if errors is None else np.array(errors)
         self._constant, self._settled = constant, 0
         self._solve()
         self._fit_block()

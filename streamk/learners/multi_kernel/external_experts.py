@@ -202,7 +202,8 @@ class ExternalExperts:
         """Return the scores (n, n_outputs) of a learner's outputs F, as it is now."""
         F = np.nan_to_num(F)
         if not self._is_classifier:
-            return np.clip(F * self._unit[0] + self._unit[1], -FURTHEST, FURTHEST)
+            F = F * self._unit[0] + self._unit[1]
+            return np.asarray(np.clip(F, -FURTHEST, FURTHEST))
         if len(self._classes) < 2:
             return np.zeros((len(F), n_outputs))
         L = np.log(np.maximum(learner.probabilities(F), _LEAST))
