@@ -96,6 +96,8 @@ def test_the_second_part_learns_what_labels_differ_from_the_first() -> None:
     part = SolvedPart(broad, 1.0, 64, n_columns=3, n_outputs=1)
     part.add(Z, labels)
     both.begin(part, np.array([0.3]))
+    assert both.chosen_regularization == 8.0, "until there are errors"
+    both.begin(part, np.array([0.3]), [0.0, 0.0, 0.0, 0.0])
     A = np.linalg.solve(broad.pairwise(Z) + np.eye(64), labels - 0.3)
     first = broad.pairwise(X.astype(np.float32), Z) @ A + 0.3
     plain = OnlineKernelRidge(narrow, task="regression", max_centers=64, columns=range(3))

@@ -160,8 +160,9 @@ class MetricRidge(OnlineKernelRidge):
             until it has errors of its own. By default it is the largest one.
         """
         self._base = part
-        none_yet = 1e-9 * np.arange(len(self._ridges), 0, -1)
-        self._errors = none_yet if errors is None else np.array(errors)
+        if errors is None:
+            errors = [1e-9 * place for place in range(len(self._ridges), 0, -1)]
+        self._errors = np.array(errors, np.float64)
         self._constant, self._settled = constant, 0
         self._solve()
         self._fit_block()
