@@ -15,6 +15,7 @@ from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Gaussian, Laplacian, Matern
 from streamk.learners import FeatureMachine, OnlineKernelRidge, create
 from streamk.learners.common.supervised import Asked
+from streamk.learners.feature_machine import metric_ridge, solving
 from streamk.learners.feature_machine.columns import Columns
 from streamk.learners.feature_machine.metric import Metric
 from streamk.learners.feature_machine.metric_ridge import EventMap, MetricRidge
@@ -71,7 +72,7 @@ def test_the_metric_is_the_gradients_outer_product() -> None:
     now = snapshot(64)
     made = now.solved(Recipe(Gaussian(bandwidth=1.5), "full", 1, 128, 2))
     assert not made.map.metric.is_diagonal
-    rows = np.random.Generator(np.random.Philox(np.random.SeedSequence([2]))).permutation(52)
+    rows = np.arange(52)  # the last fifth is held back
     k, found = naive.Kernel("gaussian", 1.5), []
     P = Columns.of(now.X[rows], "standard").scaled(now.X[rows])
     R = Columns.of(now.X[rows], "ranks").scaled(now.X[rows])
@@ -107,6 +108,66 @@ def test_the_second_part_learns_what_labels_differ_from_the_first() -> None:
     expected = plain.predict_then_learn_many(X.astype(np.float32), y - first).predictions
     assert np.concatenate(found)[:, 0] == pytest.approx(expected + first, abs=1e-4)
     assert both.missed == pytest.approx(np.abs(expected + first - y).sum(), rel=1e-4)
+
+
+def test_the_first_part_takes_blocks_until_it_is_full() -> None:
+    now = snapshot(150)
+    made = now.solved(Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 256, 2, most=128))
+    assert (made.n_solved, made.n_features) == (128, 128)
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(300, 4)), rng.normal(size=300)
+    made.learn(X[:100], y[:100])
+    assert (made.n_solved, made.n_features) == (192, 228)
+    made.learn(X[100:], y[100:])
+    assert (made.n_solved, made.n_features) == (256, 428)
+    assert not made.grows
+    part = made._base
+    assert part is not None
+    assert np.array_equal(part.labels[128:], y[:128])
+    made.close()
+    made.learn(X, y)
+    assert made.n_solved == 256
+
+
+def test_blocks_are_larger_where_the_first_part_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metric_ridge, "_LARGE", 128)
+    now = snapshot(150)
+    made = now.solved(Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 512, 2, most=128))
+    rng = np.random.default_rng(1)
+    X, y, sizes = rng.normal(size=(600, 4)), rng.normal(size=600), []
+    for n in range(600):
+        made.learn(X[n : n + 1], y[n : n + 1])
+        sizes.append(made.n_solved)
+    assert sorted(set(sizes)) == [128, 384, 448, 512]  # no room for another large one
+    again = MetricRidge.from_state(made.state())
+    assert same(again.state(), made.state())
+    with pytest.raises(StateError, match="'block'"):
+        MetricRidge.from_state(State({**made.state().header, "block": 100}, made.state().arrays))
+
+
+def test_more_events_that_do_not_pay_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in (("_FEW", 40), ("_MORE", 80), ("_SMALL", 64)):
+        monkeypatch.setattr(solving, name, size)
+    recipe = Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 256, 2)
+    learned = snapshot(150).solved(recipe)
+    assert (learned.n_solved, learned.grows) == (128, True)
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(150, 4)), rng.normal(size=150)
+    noise = Snapshot(X, y, y[:, None], (), "regression", seed=2).solved(recipe)
+    assert (noise.n_solved, noise.grows) == (64, False)
+
+
+def test_a_state_of_format_1_goes_on_without_growing() -> None:
+    made = snapshot(150).solved(Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 256, 2))
+    state = made.state()
+    header: Any = {**state.header, "format": 1}
+    header["base"] = header["base"]["kernel"]
+    del header["block"]
+    old = MetricRidge.from_state(State(header, state.arrays))
+    X = np.random.default_rng(1).normal(size=(100, 4))
+    assert np.array_equal(old.decide(X), made.decide(X))
+    old.learn(X, X[:, 0])
+    assert (old.n_solved, old.n_features) == (128, 228)
 
 
 def test_maps_grow_and_go_through_their_arrays() -> None:

@@ -109,7 +109,7 @@ class FeatureMachine(Supervised):
     swap_delay : int, default 256
         Events by which a new function and the one in use are compared.
     seed : int, default 0
-        Of the events held back, of the sample, and of blocks that are drawn.
+        Of the sample, and of blocks that are drawn.
     columns, classes, max_classes
         As of `streamk.learners.OnlineNystrom`.
 

@@ -105,12 +105,12 @@ class SolvedPart:
             If that is so of the first events.
         """
         first = len(self)
-        if self._factor is None:  # by the same steps as before
-            self._factor = GrowingCholesky()
-            self._extend(self._factor, 0)
-        nothing = np.zeros((len(points), self._centers.n_outputs))
-        self._centers.append(points, labels, nothing)
         try:
+            if self._factor is None:  # by the same steps as before
+                self._factor = GrowingCholesky()
+                self._extend(self._factor, 0)
+            nothing = np.zeros((len(points), self._centers.n_outputs))
+            self._centers.append(points, labels, nothing)
             self._extend(self._factor, first)
         except np.linalg.LinAlgError:
             if not first:
