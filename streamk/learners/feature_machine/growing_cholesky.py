@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 Numbers = NDArray[Any]
 
@@ -108,5 +108,6 @@ def nbytes_of(n: int) -> int:
 
 
 def _solved(L: Numbers, Y: Numbers, *, transposed: bool = False) -> Numbers:
-    found = solve_triangular(L, Y, lower=True, trans=int(transposed), check_finite=False)
-    return np.asarray(found)
+    return np.asarray(
+        scipy.linalg.solve_triangular(L, Y, lower=True, trans=int(transposed), check_finite=False)
+    )

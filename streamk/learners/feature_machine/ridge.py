@@ -67,7 +67,7 @@ class Direct:
 
 
 class DirectSingle:
-    """What `Direct` is, in single precision throughout: several times as fast.
+    """The coefficients of `Direct`, in single precision throughout: several times as fast.
 
     Parameters
     ----------

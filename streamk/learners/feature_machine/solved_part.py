@@ -162,7 +162,7 @@ class SolvedPart:
         self._centers.set_outputs(fitted(self._centers.coefficients(every)))
 
     def header(self) -> dict[str, Any]:
-        """What `of` takes beside the arrays, as JSON data."""
+        """The data that `of` takes beside the arrays, for JSON."""
         return {"kernel": self.kernel.to_json(), "ridge": self.ridge, "closed": self.closed}
 
     def arrays(self) -> dict[str, Numbers]:
