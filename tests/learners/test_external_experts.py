@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from streamk.adapters.river import KernelClassifier
 from streamk.errors import InvalidInput, StateError
-from streamk.kernels import Gaussian
+from streamk.kernels import Gaussian, Laplacian
 from streamk.learners import (
     DoublyStochastic,
+    FeatureMachine,
     MultiKernel,
+    OnlineKernelRidge,
     OnlineNystrom,
     Scaled,
     StreamingMeka,
@@ -66,6 +68,34 @@ def test_how_events_are_divided_changes_nothing(kind: str, sizes: tuple[int, ...
             at += size
     assert_same(one, some)
     assert_sound(one)
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("kind", KINDS)
+def test_learners_in_batches_are_the_same_as_event_by_event(kind: str) -> None:
+    """Those that cannot diverge learn many events at once, beside one that can."""
+    X, y = stream(kind, 700)
+    X[::9, 1] = np.nan
+    task = "regression" if kind == "numbers" else "classification"
+
+    def guests() -> list[Any]:
+        ridge = OnlineKernelRidge(Laplacian(bandwidth=1.0), task=task, max_centers=128)
+        machine = FeatureMachine(
+            task=task, first=64, swap_delay=40, buffer_size=128, reservoir_size=128
+        )
+        return [ridge, nystrom(kind), machine]
+
+    one, some = (make(kind, external_experts=guests()) for _ in range(2))
+    said = [
+        one.predict_then_learn_many(X[n : n + 1], y[n : n + 1]).predictions for n in range(len(X))
+    ]
+    parts = [
+        some.predict_then_learn_many(X[rows], y[rows]).predictions
+        for rows in np.split(np.arange(700), [5, 230, 600])
+    ]
+    assert np.array_equal(np.concatenate(said), np.concatenate(parts))
+    assert_same(one, some)
+    assert one._external._learners[2].n_takeovers > 0
 
 
 @pytest.mark.parametrize("kind", KINDS)

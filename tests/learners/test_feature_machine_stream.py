@@ -15,9 +15,11 @@ from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Gaussian, Laplacian, Matern
 from streamk.learners import FeatureMachine, OnlineKernelRidge, create
 from streamk.learners.common.supervised import Asked
+from streamk.learners.feature_machine import metric_ridge, solving
 from streamk.learners.feature_machine.columns import Columns
 from streamk.learners.feature_machine.metric import Metric
 from streamk.learners.feature_machine.metric_ridge import EventMap, MetricRidge
+from streamk.learners.feature_machine.solved_part import SolvedPart
 from streamk.learners.feature_machine.solving import Recipe, Snapshot
 from streamk.state import State
 
@@ -30,7 +32,7 @@ def stream(n: int, d: int = 6, *, seed: int = 0) -> tuple[NDArray[np.float64], l
     return X, np.where(X[:, 1] * X[:, 4] > 0, "same", "other").tolist()
 
 
-def snapshot(n: int = 120) -> Snapshot:
+def snapshot(n: int) -> Snapshot:
     rng = np.random.default_rng(4)
     X = rng.normal(size=(n, 4))
     y = np.sin(2.0 * X[:, 0]) + 0.02 * X[:, 2] + 0.02 * rng.normal(size=n)
@@ -49,16 +51,17 @@ def same(one: State, other: State) -> bool:
 
 @pytest.mark.parametrize("metric", ["diagonal", "full"])
 def test_a_new_function_is_ridge_regression_in_its_metric(metric: str) -> None:
-    now = snapshot()
-    made = now.solved(Recipe(Matern(nu=0.5, bandwidth=1.5), metric, 2, 128, 2))
-    P = made.map.metric.mapped(made.map.columns.scaled(now.X))
+    now = snapshot(150)
+    made = now.solved(Recipe(Matern(nu=0.5, bandwidth=1.5), metric, 2, 128, 2, most=128))
+    assert made.n_solved == 128
+    P = made.map.metric.mapped(made.map.columns.scaled(now.X[-128:]))
     new = np.random.default_rng(5).normal(size=(7, 4))
     Q = made.map.metric.mapped(made.map.columns.scaled(new))
     k = naive.Kernel("matern", 1.5, 0.5)
     K = np.array([[naive.kernel(k, p, q) for q in P] for p in P])
     errors = []
     for power in np.arange(-3.0, 2.0, 0.5):  # of the regularizations the one that was chosen
-        A = np.linalg.solve(K + 10.0**power * np.eye(len(P)), now.y - now.y.mean())
+        A = np.linalg.solve(K + 10.0**power * np.eye(len(P)), now.y[-128:] - now.y.mean())
         f = [sum(naive.kernel(k, q, p) * a for p, a in zip(P, A, strict=True)) for q in Q]
         errors.append(np.abs(made.decide(new)[:, 0] - now.y.mean() - f).max())
     assert min(errors) < 1e-4
@@ -66,11 +69,10 @@ def test_a_new_function_is_ridge_regression_in_its_metric(metric: str) -> None:
 
 def test_the_metric_is_the_gradients_outer_product() -> None:
     """One round of the paper's algorithm, from the identity, up to a factor."""
-    now = snapshot(60)
+    now = snapshot(64)
     made = now.solved(Recipe(Gaussian(bandwidth=1.5), "full", 1, 128, 2))
     assert not made.map.metric.is_diagonal
-    order = np.random.Generator(np.random.Philox(np.random.SeedSequence([2]))).permutation(60)
-    rows = order[12:]
+    rows = np.arange(52)  # the last fifth is held back
     k, found = naive.Kernel("gaussian", 1.5), []
     P = Columns.of(now.X[rows], "standard").scaled(now.X[rows])
     R = Columns.of(now.X[rows], "ranks").scaled(now.X[rows])
@@ -88,12 +90,17 @@ def test_the_metric_is_the_gradients_outer_product() -> None:
 def test_the_second_part_learns_what_labels_differ_from_the_first() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(200, 3)), rng.normal(size=200)
-    Z, A = rng.normal(size=(20, 3)).astype(np.float32), rng.normal(size=(20, 1))
+    Z, labels = rng.normal(size=(64, 3)).astype(np.float32), rng.normal(size=64)
     narrow, broad = Gaussian(bandwidth=0.5), Gaussian(bandwidth=2.0)
     both = MetricRidge(narrow, task="regression", max_centers=64, columns=range(3))
     both.map = EventMap.identity(3)
-    both.begin(broad, Z, np.zeros(20), A, np.array([0.3]))
-    first = broad.pairwise(X.astype(np.float32), Z) @ A.astype(np.float32)[:, 0] + 0.3
+    part = SolvedPart(broad, 1.0, 64, n_columns=3, n_outputs=1)
+    part.add(Z, labels)
+    both.begin(part, np.array([0.3]))
+    assert both.chosen_regularization == 8.0, "until there are errors"
+    both.begin(part, np.array([0.3]), [0.0, 0.0, 0.0, 0.0])
+    A = np.linalg.solve(broad.pairwise(Z) + np.eye(64), labels - 0.3)
+    first = broad.pairwise(X.astype(np.float32), Z) @ A + 0.3
     plain = OnlineKernelRidge(narrow, task="regression", max_centers=64, columns=range(3))
     plain._settled = 0  # its constant stays 0
     found: list[Any] = []
@@ -101,6 +108,66 @@ def test_the_second_part_learns_what_labels_differ_from_the_first() -> None:
     expected = plain.predict_then_learn_many(X.astype(np.float32), y - first).predictions
     assert np.concatenate(found)[:, 0] == pytest.approx(expected + first, abs=1e-4)
     assert both.missed == pytest.approx(np.abs(expected + first - y).sum(), rel=1e-4)
+
+
+def test_the_first_part_takes_blocks_until_it_is_full() -> None:
+    now = snapshot(150)
+    made = now.solved(Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 256, 2, most=128))
+    assert (made.n_solved, made.n_features) == (128, 128)
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(300, 4)), rng.normal(size=300)
+    made.learn(X[:100], y[:100])
+    assert (made.n_solved, made.n_features) == (192, 228)
+    made.learn(X[100:], y[100:])
+    assert (made.n_solved, made.n_features) == (256, 428)
+    assert not made.grows
+    part = made._base
+    assert part is not None
+    assert np.array_equal(part.labels[128:], y[:128])
+    made.close()
+    made.learn(X, y)
+    assert made.n_solved == 256
+
+
+def test_blocks_are_larger_where_the_first_part_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metric_ridge, "_LARGE", 128)
+    now = snapshot(150)
+    made = now.solved(Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 512, 2, most=128))
+    rng = np.random.default_rng(1)
+    X, y, sizes = rng.normal(size=(600, 4)), rng.normal(size=600), []
+    for n in range(600):
+        made.learn(X[n : n + 1], y[n : n + 1])
+        sizes.append(made.n_solved)
+    assert sorted(set(sizes)) == [128, 384, 448, 512]  # no room for another large one
+    again = MetricRidge.from_state(made.state())
+    assert same(again.state(), made.state())
+    with pytest.raises(StateError, match="'block'"):
+        MetricRidge.from_state(State({**made.state().header, "block": 100}, made.state().arrays))
+
+
+def test_more_events_that_do_not_pay_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in (("_FEW", 40), ("_MORE", 80), ("_SMALL", 64)):
+        monkeypatch.setattr(solving, name, size)
+    recipe = Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 256, 2)
+    learned = snapshot(150).solved(recipe)
+    assert (learned.n_solved, learned.grows) == (128, True)
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(150, 4)), rng.normal(size=150)
+    noise = Snapshot(X, y, y[:, None], (), "regression", seed=2).solved(recipe)
+    assert (noise.n_solved, noise.grows) == (64, False)
+
+
+def test_a_state_of_format_1_goes_on_without_growing() -> None:
+    made = snapshot(150).solved(Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 256, 2))
+    state = made.state()
+    header: Any = {**state.header, "format": 1}
+    header["base"] = header["base"]["kernel"]
+    del header["block"]
+    old = MetricRidge.from_state(State(header, state.arrays))
+    X = np.random.default_rng(1).normal(size=(100, 4))
+    assert np.array_equal(old.decide(X), made.decide(X))
+    old.learn(X, X[:, 0])
+    assert (old.n_solved, old.n_features) == (128, 228)
 
 
 def test_maps_grow_and_go_through_their_arrays() -> None:
@@ -134,13 +201,13 @@ def test_the_columns_that_matter_are_found() -> None:
 
 def test_the_schedule_counts_events() -> None:
     X, y = stream(500)
-    model, began = FeatureMachine(**SMALL, every=100), []
+    model, began = FeatureMachine(**{**SMALL, "reservoir_size": 128}, every=100), []
     for x, label in zip(X, y, strict=True):
         before = model.is_solving
         model.learn_one(x, label)
         if model.is_solving and not before:
             began.append(model.n_events)
-    assert began == [64, 128, 228, 328, 428]
+    assert began == [64, 164, 264, 364, 464]
 
 
 @pytest.mark.parametrize("better", [True, False])

@@ -14,7 +14,7 @@ from streamk.backends.incremental import KernelNumbers
 from streamk.backends.numpy_backend import centers as readable
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import OnlineKernelRidge, create, from_state
-from streamk.learners.kernel_ridge import learner as module
+from streamk.learners.kernel_ridge.on_centers import RIDGES
 from streamk.state import State
 
 NTK = kernels.NTK(depth=2, bandwidth=1.5)
@@ -55,7 +55,7 @@ def test_outputs_are_the_oracle_s(
     task: str, capacity: int, kernel: kernels.Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corrections = {64: 1, 150: 2, 1000: 3}[capacity]
-    monkeypatch.setattr(module, "WORK", 300)
+    monkeypatch.setattr(OnlineKernelRidge, "WORK", 300)
     X, y = stream(task, 400)
     model = learner(
         task, kernel, regularization=0.5, max_centers=capacity, corrections=corrections, seed=4
@@ -83,14 +83,14 @@ def test_each_ridge_is_the_function_that_it_would_be_alone() -> None:
     X, y = stream("three", 300)
     model = learner("three")  # the events that go are chosen for all together
     model.learn_many(X, y)
-    F = model._answers(X[:20], 0).reshape(20, len(module.RIDGES), 3)
-    for place, ridge in enumerate(module.RIDGES):
+    F = model._answers(X[:20], 0).reshape(20, len(RIDGES), 3)
+    for place, ridge in enumerate(RIDGES):
         alone = learner("three", regularization=ridge)
         alone.learn_many(X, y)
         np.testing.assert_allclose(
             F[:, place] + model._constant, alone.decision_many(X[:20]), atol=2e-5
         )
-    assert model.chosen_regularization == module.RIDGES[np.argmin(model._errors)]
+    assert model.chosen_regularization == RIDGES[np.argmin(model._errors)]
 
 
 @pytest.mark.parametrize(("noise", "ridges"), [(0.01, {0.1}), (3.0, {8.0})])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,6 +48,8 @@ class Supervised(OneAtATime, Decider):
 
     loss: Loss
     dtype: np.dtype[Any]
+    can_diverge: ClassVar[bool] = True
+    """Whether learning may raise InvalidInput because predictions overflow."""
 
     @property
     def columns(self) -> tuple[Column, ...] | None:

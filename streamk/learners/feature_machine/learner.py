@@ -38,6 +38,15 @@ _AT_FIRST = Laplacian(bandwidth=1.0)
 """The kernel until the first metric takes over, where none was given."""
 
 
+_TOLERANCE = 1.02
+"""Ratio of errors up to which a new function takes over: over few events the errors of two metrics
+differ by chance, and that of more events is better in the long run."""
+_FACTOR = 3
+"""Ratio of the events of two beginnings, while the later one has fewer than there is room for."""
+_SEARCHES = 27
+"""Multiple of `first` from which on the family of functions is that of the one in use."""
+
+
 class FeatureMachine(Supervised):
     """A recursive feature machine on a stream: kernel ridge regression in a learned metric.
 
@@ -48,25 +57,31 @@ class FeatureMachine(Supervised):
 
     Here the last events are kept, and a uniform sample of older ones. From time to time a new
     function is made of these, in a background thread. Each time the metric begins with the
-    identity: carried on from one time to the next it would concentrate on ever fewer directions. A
-    fifth of the events, 1,000 at most, is held back, and of the scales of the columns, bandwidths,
-    kinds of metric, rounds and regularizations those are taken that have the least error there:
-    the families on 1,000 events, the rounds of the best on 3,000. Then the coefficients of all
-    events that are kept are solved for.
+    identity: carried on from one time to the next it would concentrate on ever fewer directions.
+    The last fifth of the events, 1,000 at most, is held back, and of the scales of the columns,
+    bandwidths, kinds of metric, rounds and regularizations those are taken that have the least
+    error there: the families on the 800 events before, the rounds of the best on 1,600. Families
+    are compared the first three times; later functions are of that of the one in use.
+
+    Then the coefficients of the events that are kept are solved for, and those of each block of 64
+    or 256 later events with them, exactly, until there are ``buffer_size + reservoir_size``. Where
+    1,600 events have lowered the error of 800 by less than 1%, still more would not pay: the
+    function is then made of 1,024, and takes no more.
 
     The new function learns the events since, as the one in use does, and exactly ``swap_delay``
     events after it was begun the two are compared by how they have predicted these before they
-    learned them: by squared errors of margins, or absolute errors of numbers. The better one goes
-    on. If the new one is late, learning waits, so what is learned depends on the events and their
-    order alone.
+    learned them: by squared errors of margins, or absolute errors of numbers. The new one goes on
+    if its error is at most 2% above the other's. If it is late, learning waits, so what is learned
+    depends on the events and their order alone.
 
-    Between takeovers an event is learned at once: what labels differ from the function is learned
-    as `streamk.learners.OnlineKernelRidge` does, by exact solutions of blocks of its equations, in
-    the same metric with a tenth of the bandwidth. Until the first takeover there is this part
-    alone, on columns as they come.
+    Between solutions, and from then on when there are no more, an event is learned at once: what
+    labels differ from the function is learned as `streamk.learners.OnlineKernelRidge` does, by
+    exact solutions of blocks of its equations, in the same metric with a tenth of the bandwidth.
+    Until the first takeover there is this part alone, on columns as they come.
 
-    With n events kept, a new function takes about ``n^3 / 3`` multiplications beside those for its
-    metric, and ``20 n^2`` bytes while it is made.
+    To solve for n events takes about ``n^3 / 3`` multiplications in single precision, however they
+    come, and ``2 n^2`` bytes while they come; after a restart the factor is made again when the
+    next block is learned.
 
     Parameters
     ----------
@@ -80,28 +95,28 @@ class FeatureMachine(Supervised):
         A factor for each column, or a matrix. "laplacian" and "cauchy" have diagonal ones only.
         "auto" compares both up to 128 columns.
     rounds : int, default 4
-        Metrics that are learned one after the other, at most; two without a smaller error are the
-        last ones.
+        Metrics that are learned one after the other, at most; one without a smaller error is the
+        last one.
     buffer_size : int, default 4096
         Last events that are kept, at least 64.
     reservoir_size : int, default 4096
         Sample of all events, of which those count that the buffer no longer has.
     first : int, default 512
-        Events after which the first metric is begun, at least 64. Others are begun after twice as
-        many events as the one before, until that is later than `every` says.
-    every : int, default 4096
-        Events between two beginnings.
-    swap_delay : int, default 512
+        Events after which the first metric is begun, at least 64. Others are begun after three
+        times as many events as the one before, while that is less than what is kept.
+    every : int, default 16384
+        Events between two beginnings, at most, and later on.
+    swap_delay : int, default 256
         Events by which a new function and the one in use are compared.
     seed : int, default 0
-        Of the events held back, of the sample, and of blocks that are drawn.
+        Of the sample, and of blocks that are drawn.
     columns, classes, max_classes
         As of `streamk.learners.OnlineNystrom`.
 
     Attributes
     ----------
     n_takeovers : int
-        New functions that were better.
+        New functions that went on.
     n_waits : int
         How often learning, or `state`, had to wait for one. It depends on timing, and is no part
         of the state; and so is `seconds_waited`.
@@ -129,6 +144,7 @@ class FeatureMachine(Supervised):
     FORMAT = 1
     dtype: np.dtype[Any] = np.dtype(np.float64)
     """Of events."""
+    can_diverge = False
     OPTIONS: ClassVar[dict[str, Option]] = {
         "kernel": replace(
             OF_KERNEL_LEARNERS["kernel"],
@@ -156,8 +172,8 @@ class FeatureMachine(Supervised):
         buffer_size: int = 4096,
         reservoir_size: int = 4096,
         first: int = 512,
-        every: int = 4096,
-        swap_delay: int = 512,
+        every: int = 16_384,
+        swap_delay: int = 256,
         seed: int = 0,
         columns: Sequence[Column] | None = None,
         classes: Sequence[Label] = (),
@@ -248,7 +264,10 @@ class FeatureMachine(Supervised):
 
     def _due(self) -> int:
         """Return after which event a metric is begun."""
-        return self._began + min(self._began, self.every) if self._began else self.first
+        if not self._began:
+            return self.first
+        soon, later = _FACTOR * self._began, self._began + self.every
+        return min(soon, later) if soon < self._recipe.max_centers else later
 
     def _stop(self) -> int:
         """Return after which event something is to be done besides learning."""
@@ -271,16 +290,24 @@ class FeatureMachine(Supervised):
         seed = int(np.random.SeedSequence([self.seed, self._began]).generate_state(1)[0])
         targets = self._function.targets(y)
         now = Snapshot(X, y, targets, self.classes, self._task, seed)
-        recipe = self._recipe
+        known = self._function
+        recipe = replace(self._recipe, errors=known.errors)
+        if self.n_events >= _SEARCHES * self.first:
+            recipe = replace(recipe, family=known.family, most=_FACTOR * known.n_solved)
         self._next = Replacement(self.n_events + self.swap_delay, lambda: now.solved(recipe))
 
     def _compare(self, new: Replacement[MetricRidge]) -> None:
-        """Go on with the new function if it has predicted the events since better."""
+        """Go on with the new function if it has predicted the events since about as well."""
         self._wait(new)
         self._next = None
-        if new.failure is None and new.result().missed < self._function.missed:
-            self._function = new.result()
+        if new.failure is not None:
+            return
+        made = new.result()
+        if made.missed <= _TOLERANCE * self._function.missed:
+            self._function = made
             self.n_takeovers += 1
+        elif not made.grows:
+            self._function.close()
 
     def _wait(self, new: Replacement[MetricRidge]) -> None:
         self.n_waits += new.late

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from streamk import kernels
-from streamk.declared import NON_NEGATIVE, Declared, Domain, number, reading, taken
+from streamk.declared import NON_NEGATIVE, Declared, Domain, count, number, taken
 from streamk.errors import StateError
-from streamk.kernels import Kernel, Linear
+from streamk.kernels import Linear
 from streamk.learners.common.supervised import Asked
 from streamk.learners.feature_machine.columns import Columns
 from streamk.learners.feature_machine.metric import Metric
-from streamk.learners.kernel_ridge.centers import Centers
-from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
+from streamk.learners.feature_machine.search import Family
+from streamk.learners.feature_machine.solved_part import SolvedPart
+from streamk.learners.kernel_ridge.learner import BLOCK, OnlineKernelRidge
 from streamk.state import State
 
 Numbers = NDArray[Any]
@@ -28,6 +29,10 @@ _FURTHEST = 1e18
 _MOST = 1e300
 """Bound of sums of errors."""
 _WITHIN = Domain(-1e308, 1e308)
+_BLOCKS = BLOCK, 4 * BLOCK
+"""Events of a block, and those where the part that is solved for is large."""
+_LARGE = 2_048
+"""Events that make it large."""
 _DOT = Linear()
 """Its products are the same bits in whatever batch a row comes, unlike those of BLAS."""
 
@@ -114,10 +119,12 @@ class EventMap:
 class MetricRidge(OnlineKernelRidge):
     """Kernel ridge regression on points that events are mapped to, by parts.
 
-    The first part, which is there or not, was solved for and stays as it is. The second learns what
-    events since then differ from it, as `OnlineKernelRidge` does, with a kernel of its own: to
-    correct a function event by event takes a narrower one than to solve for it, as the blocks of
-    coefficients that are solved for at a time must not depend on each other by much.
+    The first part, which is there or not, is solved for exactly (`SolvedPart`), anew after each
+    block of events until it has as many as it may. From then on it stays as it is, and the second
+    part learns what events since then differ from it, as `OnlineKernelRidge` does, with a kernel of
+    its own: to correct a function event by event takes a narrower one than to solve for it, as the
+    blocks of coefficients that are solved for at a time must not depend on each other by much. In
+    that kernel an event is learned, too, until its block is complete.
 
     It also tells how well it has predicted the events that it has learned. Options are those of
     `OnlineKernelRidge`, its columns those of the points.
@@ -131,35 +138,57 @@ class MetricRidge(OnlineKernelRidge):
     """
 
     TYPE = "metric-ridge"
-    FORMAT = 1
+    FORMAT = 2
+    """From 2 on with the regularization of the first part, without which that does not grow."""
     UNCALIBRATED = 0
+    WORK = 4_096
     map = EventMap.identity(0)
     missed = 0.0
-    _base: Centers | None = None
-    _base_kernel: Kernel | None = None
+    _base: SolvedPart | None = None
 
     def begin(
-        self, kernel: Kernel, points: Numbers, labels: Numbers, A: Numbers, constant: Numbers
+        self, part: SolvedPart, constant: Numbers, errors: Sequence[float] | None = None
     ) -> None:
-        """Begin with a part that was solved for, before anything was learned.
+        """Begin with a part of some events, before others are learned.
 
         Parameters
         ----------
-        kernel : Kernel
-            Of that part.
-        points : float32 array of shape (n, d)
-        labels : float64 array of shape (n,)
-        A : float64 array of shape (n, outputs)
-            Coefficients of the points.
+        part : SolvedPart
         constant : float64 array of shape (outputs,)
+        errors : sequence of float, optional
+            `errors` of the function before, by which the second part's regularization is chosen
+            until it has errors of its own. By default it is the largest one.
         """
-        n, d = points.shape
-        self._base_kernel = kernel
-        self._base = Centers(kernel, n, n_columns=d, n_outputs=len(constant))
-        self._base.append(points, labels, A)
+        self._base = part
+        if errors is None:
+            errors = [1e-9 * place for place in range(len(self._ridges), 0, -1)]
+        self._errors = np.array(errors, np.float64)
         self._constant, self._settled = constant, 0
-        self._solved = np.zeros((self.max_centers, len(constant)))
-        """Outputs of the first part at the centers of the second, by their slots."""
+        self._solve()
+        self._fit_block()
+
+    def _close_block(self) -> None:
+        super()._close_block()
+        self._fit_block()
+
+    def _fit_block(self) -> None:
+        """Have larger blocks where it takes long to solve for all coefficients."""
+        base = self._base
+        large = base is not None and len(base) >= _LARGE and base.room >= _BLOCKS[1]
+        block = _BLOCKS[large]
+        if block != self._block:
+            self._block = block
+            self._begin_block()
+
+    def _solve(self) -> None:
+        """Solve for the first part's coefficients."""
+        if self._base is not None:
+            self._base.solve(self._targets(self._base.labels) - self._constant)
+
+    def close(self) -> None:
+        """Have the first part take no further events."""
+        if self._base is not None:
+            self._base.close()
 
     def calibrate(self, F: Numbers, labels: Numbers, factor: float) -> None:
         """Begin with an inverse temperature, that of outputs F (n, outputs) not learned from."""
@@ -170,15 +199,37 @@ class MetricRidge(OnlineKernelRidge):
     # What it is
 
     @property
+    def family(self) -> Family | None:
+        """The family that the first part is of."""
+        if self._base is None:
+            return None
+        scale = "ranks" if self.map.columns.knots else "standard"
+        return Family(scale, self._base.kernel, self.map.metric.is_diagonal)
+
+    @property
+    def errors(self) -> list[float] | None:
+        """Those of the second part's regularizations, where there is a first part."""
+        return None if self._base is None else self._errors.tolist()
+
+    @property
+    def n_solved(self) -> int:
+        """Events of the first part."""
+        return 0 if self._base is None else len(self._base)
+
+    @property
+    def grows(self) -> bool:
+        """Whether the first part takes further events."""
+        return self._base is not None and self._base.grows
+
+    @property
     def n_features(self) -> int:
         """Centers of both parts."""
-        return super().n_features + (0 if self._base is None else len(self._base))
+        return super().n_features + self.n_solved
 
     @property
     def nbytes(self) -> int:
-        """Memory of centers and coefficients, in bytes."""
-        more = 0 if self._base is None else self._base.nbytes + self._solved.nbytes
-        return super().nbytes + more
+        """Memory of centers, coefficients and the first part's factor, in bytes."""
+        return super().nbytes + (0 if self._base is None else self._base.nbytes)
 
     # Learning and predicting
 
@@ -214,13 +265,26 @@ class MetricRidge(OnlineKernelRidge):
         F = super()._outputs_at(slots)
         return F if self._base is None else F + self._for_each(self._solved[slots])
 
+    @cached_property
+    def _solved(self) -> Numbers:
+        """Outputs of the first part at the centers of the second, by their slots."""
+        assert self._base is not None
+        found = np.zeros((self.max_centers, self._n_outputs()))
+        found[: len(self._centers)] = self._base.outputs(self._centers.points)
+        return found
+
     def _for_each(self, F: Numbers) -> Numbers:
         """Return outputs (n, outputs) once for each function that is learned."""
         return np.tile(F, len(self._ridges))
 
     def _take_block(self, X: Numbers, y: Numbers, A: Numbers) -> None:
-        if self._base is not None:
-            self._solved[self._centers.next_slots(len(X))] = self._base.outputs(X)
+        base = self._base
+        if base is not None and base.grows:
+            base.add(X, y)
+            self._solve()
+            return
+        if base is not None:
+            self._solved[self._centers.next_slots(len(X))] = base.outputs(X)
         super()._take_block(X, y, A)
 
     # Columns and outputs
@@ -236,24 +300,18 @@ class MetricRidge(OnlineKernelRidge):
     def _fit_centers(self, fitted: Callable[[Numbers], Numbers]) -> None:
         super()._fit_centers(fitted)
         if self._base is not None:
-            self._base.set_outputs(fitted(self._base.coefficients(np.arange(len(self._base)))))
-            self._solve_at_centers()
-
-    def _solve_at_centers(self) -> None:
-        """Note anew what the first part gives at the centers of the second."""
-        assert self._base is not None
-        self._solved = np.zeros((self.max_centers, self._base.n_outputs))
-        self._solved[: len(self._centers)] = self._base.outputs(self._centers.points)
+            self._base.fit_outputs(fitted)
+            self.__dict__.pop("_solved", None)
 
     # State
 
     def state(self) -> State:
         """Everything needed to go on exactly from here: a JSON header and arrays."""
         known, base = super().state(), self._base
-        header = {**known.header, "missed": self.missed, "base": None}
+        header = {**known.header, "missed": self.missed, "base": None, "block": self._block}
         arrays = {**known.arrays, **self.map.arrays()}
-        if base is not None and self._base_kernel is not None:
-            header["base"] = self._base_kernel.to_json()
+        if base is not None:
+            header["base"] = base.header()
             arrays |= {f"base_{name}": array for name, array in base.arrays().items()}
         return State(header, arrays)
 
@@ -274,24 +332,29 @@ class MetricRidge(OnlineKernelRidge):
             learner._restore_base(state)
         return learner
 
+    @classmethod
+    def _from_header(cls, state: State, **more: Any) -> Self:
+        learner = super()._from_header(state, **more)
+        if count(state.header, "format", cls._owner()) > 1:
+            learner._block = count(state.header, "block", cls._owner())
+            if learner._block not in _BLOCKS:
+                raise StateError(f"'block' of {cls._owner()} must be one of {_BLOCKS}")
+            learner._begin_block()
+        return learner
+
     def _restore_base(self, state: State) -> None:
         """Take the part that was solved for."""
-        owner, named = self._owner(), dict[str, Numbers]()
-        for name, array in state.arrays.items():
-            if name.startswith("base_"):
-                named[name.removeprefix("base_")] = array
-        declared = (
-            Declared("points", "float32", ("base", "columns")),
-            Declared("labels", "float64", ("base",), self._label_domain),
-            Declared("coefficients", "float32", ("base", "outputs")),
+        named = {
+            name.removeprefix("base_"): array
+            for name, array in state.arrays.items()
+            if name.startswith("base_")
+        }
+        self._base = SolvedPart.of(
+            state.header["base"],
+            named,
+            capacity=self.max_centers,
+            sizes=self._sizes(),
+            labels=self._label_domain,
+            owner=f"'base' of {self._owner()}",
         )
-        saved: Any = state.header["base"]
-        with reading(owner):
-            kernel = kernels.from_json(saved)
-        constant = self._constant
-        found, sizes = taken(declared, named, self._sizes(), f"'base' of {owner}")
-        if not sizes["base"]:
-            raise StateError(f"'base' of {owner} has no points")
-        points, labels, A = (found[each.name] for each in declared)
-        self.begin(kernel, points, labels, A, constant)
-        self._solve_at_centers()
+        self._settled = 0

@@ -14,6 +14,7 @@ from streamk.kernels import Kernel
 from streamk.landmarks.oasis import oasis
 from streamk.landmarks.rpcholesky import block_rpcholesky
 from streamk.learners.eigenpro.normal_equations import NormalEquations
+from streamk.learners.feature_machine.growing_cholesky import GrowingCholesky
 
 Numbers = NDArray[Any]
 
@@ -63,6 +64,28 @@ class Direct:
         M[np.diag_indices(len(M))] += ridge
         factor = scipy.linalg.cholesky(M, lower=True, overwrite_a=True, check_finite=False)
         return _solved(factor, self._Y)
+
+
+class DirectSingle:
+    """The coefficients of `Direct`, in single precision throughout: several times as fast.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    P : float64 array of shape (n, d)
+        Mapped events.
+    Y : float64 array of shape (n, outputs)
+        Their targets.
+    """
+
+    def __init__(self, kernel: Kernel, P: Numbers, Y: Numbers) -> None:
+        self.centers, self._Y = P, Y.astype(np.float32)
+        self._K = kernel.pairwise(P, dtype=np.float32)
+
+    def solve(self, ridge: float) -> Numbers:
+        """Return the coefficients for a regularization, float32 (n, outputs)."""
+        np.fill_diagonal(self._K, np.float32(1.0 + ridge))
+        return GrowingCholesky.of(self._K).solved(self._Y)
 
 
 class OnCenters:

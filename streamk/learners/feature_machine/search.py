@@ -20,7 +20,13 @@ from streamk.kernels import Kernel, Laplacian
 from streamk.learners.feature_machine.columns import Columns
 from streamk.learners.feature_machine.gradients import outer_products
 from streamk.learners.feature_machine.metric import Metric, rescaled
-from streamk.learners.feature_machine.ridge import Solver, by_eigenvalues, predicted, solver
+from streamk.learners.feature_machine.ridge import (
+    DirectSingle,
+    Solver,
+    by_eigenvalues,
+    predicted,
+    solver,
+)
 
 Numbers = NDArray[Any]
 Indices = NDArray[np.intp]
@@ -30,7 +36,7 @@ RIDGES = tuple(10.0 ** (-4.0 + 0.5 * i) for i in range(12))
 ERRORS: dict[str, Callable[[Numbers], Numbers]] = {"absolute": np.abs, "squared": np.square}
 """Errors of events held back, as rounds and families are compared."""
 _PATIENCE = 2
-"""Rounds without a smaller error after which there are no more."""
+"""Rounds without a smaller error after which there are no more, if nothing else is said."""
 _AT_MOST = 10_000
 """Events at which gradients are taken."""
 
@@ -219,6 +225,10 @@ class Limits:
     seed : int
     error : str
         One of `ERRORS`.
+    patience : int
+        Rounds without a smaller error after which there are no more.
+    single : bool
+        Whether all events are centers, and all is computed in single precision.
     """
 
     rounds: int
@@ -226,12 +236,23 @@ class Limits:
     selection: str
     seed: int
     error: str
+    patience: int = _PATIENCE
+    single: bool = False
 
     def solver(self, kernel: Kernel, P: Numbers, Y: Numbers) -> Solver:
         """Return the solver for mapped events P (n, d) and targets Y (n, outputs)."""
+        if self.single:
+            return DirectSingle(kernel, P, Y)
         return solver(
             kernel, P, Y, n_centers=self.n_centers, selection=self.selection, seed=self.seed
         )
+
+    def predictor(self, kernel: Kernel, Q: Numbers, Z: Numbers) -> Callable[[Numbers], Numbers]:
+        """Return what gives ``k(Q, Z) A`` of coefficients A, of mapped points and centers."""
+        if self.single:
+            K = kernel.pairwise(Q, Z, dtype=np.float32)
+            return lambda A: K @ A
+        return lambda A: predicted(kernel, Q, Z, A)
 
 
 def refine(
@@ -277,16 +298,16 @@ def refine(
     while True:
         P = metric.mapped(S)
         equations = limits.solver(family.kernel, P, Y - mean)
-        held_back = (metric.mapped(held), labels - mean)
-        trials = _Trials(family.kernel, equations, ridges, held_back, ERRORS[limits.error])
+        predict = limits.predictor(family.kernel, metric.mapped(held), equations.centers)
+        trials = _Trials(predict, equations, ridges, labels - mean, ERRORS[limits.error])
         place = descended(trials.error, place, len(ridges))
         own, F, A = trials.of(place)
         found.append(Round(len(found), metric, ridges[place], own, F + mean))
         best = min(found, key=lambda one: one.error)
-        if len(found) > limits.rounds or len(found) - 1 - best.number >= _PATIENCE:
+        if len(found) > limits.rounds or len(found) - 1 - best.number >= limits.patience:
             return found
         metric = normalized(family, next_metric(family, metric, P, equations.centers, A), S)
-        del equations, trials  # before the next ones take as much memory
+        del equations, trials, predict  # before the next ones take as much memory
 
 
 class _Trials:
@@ -294,14 +315,14 @@ class _Trials:
 
     def __init__(
         self,
-        kernel: Kernel,
+        predict: Callable[[Numbers], Numbers],
         equations: Solver,
         ridges: Sequence[float],
-        held_back: tuple[Numbers, Numbers],
+        targets: Numbers,
         of: Callable[[Numbers], Numbers],
     ) -> None:
-        self._kernel, self._equations, self._ridges = kernel, equations, ridges
-        self._held, self._targets = held_back
+        self._predict, self._equations, self._ridges = predict, equations, ridges
+        self._targets = targets
         self._error_of = of
         self._known: dict[int, tuple[float, Numbers, Numbers]] = {}
 
@@ -309,7 +330,7 @@ class _Trials:
         """Return the error of one, its predictions (held, outputs) and coefficients."""
         if place not in self._known:
             A = self._equations.solve(self._ridges[place])
-            F = predicted(self._kernel, self._held, self._equations.centers, A)
+            F = self._predict(A)
             error = float(self._error_of(F - self._targets).sum() / len(F))
             self._known[place] = (error, F, A)
         return self._known[place]

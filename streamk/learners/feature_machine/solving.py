@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
@@ -18,6 +17,7 @@ from streamk.learners.feature_machine.machine import BANDWIDTHS, families
 from streamk.learners.feature_machine.metric_ridge import EventMap, MetricRidge
 from streamk.learners.feature_machine.probabilities import inverse_temperature
 from streamk.learners.feature_machine.search import RIDGES, Family, Limits, Round, refine
+from streamk.learners.feature_machine.solved_part import SolvedPart, whole_blocks
 
 Numbers = NDArray[Any]
 
@@ -26,10 +26,17 @@ _LADDER = RIDGES[2:]
 differences of numbers too large for it."""
 _HELD, _MOST_HELD = 0.2, 1_000
 """Part of the events that are held back to compare families and rounds, and at most so many."""
-_FEW, _EXPLORED = 1_000, 2
+_FEW, _EXPLORED = 800, 2
 """Events by which families are compared, and rounds after round 0."""
-_MORE = 3_000
-"""Events by which the metric of the best family is learned."""
+_MORE = 1_600
+"""Events by which the metric of the best family is learned. From so many on it is judged whether
+they have paid."""
+_FULL = 1.01
+"""Ratio of errors by which a diagonal metric may be worse than a full one, of many more numbers."""
+_PAYS = 0.99
+"""Part of the error of few events below which more must bring it."""
+_SMALL = 1_024
+"""Events that a function is made of where more do not pay."""
 _NARROW = 0.1
 """Bandwidth of the part that goes on to learn, relative to that of the part that is solved for."""
 
@@ -45,8 +52,14 @@ class Recipe:
     metric : {"auto", "diagonal", "full"}
     rounds : int
     max_centers : int
-        Of the part that goes on to learn.
+        Of each part.
     max_classes : int
+    family : Family or None
+        Of the function before, if no others are to be compared with it.
+    most : int
+        Events that are solved for at once, and more only as they come.
+    errors : sequence of float, optional
+        Of the function before, see `MetricRidge.begin`.
     """
 
     kernel: Kernel | None
@@ -54,6 +67,9 @@ class Recipe:
     rounds: int
     max_centers: int
     max_classes: int
+    family: Family | None = None
+    most: int = 2**62
+    errors: Sequence[float] | None = None
 
     def families(self, d: int) -> list[Family]:
         """Return the families of functions that are compared, of d columns.
@@ -63,6 +79,8 @@ class Recipe:
         InvalidInput
             If kernel and metric do not fit each other.
         """
+        if self.family is not None:
+            return [self.family]
         made = [Matern(nu=0.5, bandwidth=s) for s in BANDWIDTHS]
         each = made if self.kernel is None else [self.kernel]
         return [family for one in each for family in families(one, None, self.metric, d)]
@@ -95,8 +113,8 @@ class Snapshot:
     def solved(self, recipe: Recipe) -> MetricRidge:
         """Return the function in the metric of the best family and round.
 
-        A fifth of the events is held back while these and the regularization are chosen; then the
-        coefficients are solved for with all of them.
+        The last fifth of the events is held back while these and the regularization are chosen by
+        those before; then the coefficients are solved for with all of them.
 
         Raises
         ------
@@ -104,13 +122,12 @@ class Snapshot:
             If numbers overflow.
         """
         n, d = self.X.shape
-        random = np.random.Generator(np.random.Philox(np.random.SeedSequence([self.seed])))
-        order, count = random.permutation(n), min(_MOST_HELD, max(1, int(_HELD * n)))
-        held, rest = order[:count], order[count:]
+        count = min(_MOST_HELD, max(1, int(_HELD * n)))
+        held, rest = np.arange(n - count, n), np.arange(n - count)[::-1]
         try:
             with np.errstate(all="ignore"):
-                family, kept = self._searched(recipe, rest, held, d)
-                return self._function(recipe, family, kept, held)
+                family, kept, pays = self._searched(recipe, rest, held, d)
+                return self._function(recipe, family, kept, held, pays)
         except (np.linalg.LinAlgError, ValueError) as error:
             raise InvalidInput(
                 f"the function of {n} events cannot be solved for ({error}); scale columns and "
@@ -119,16 +136,24 @@ class Snapshot:
 
     def _searched(
         self, recipe: Recipe, rest: Numbers, held: Numbers, d: int
-    ) -> tuple[Family, Round]:
-        """Return the family of least error on few events, and its best round on more."""
-        chosen, middle = recipe.families(d), _LADDER[len(_LADDER) // 2]
-        best, first = chosen[0], middle
-        if len(chosen) > 1:
+    ) -> tuple[Family, Round, bool]:
+        """Return the family of least error on few events, and its best round on more.
+
+        And whether these have paid: where twice the events do not lower the error, as on streams
+        that change or are noise for the most part, still more would be of no use.
+        """
+        chosen, place = recipe.families(d), len(_LADDER) // 2
+        many = len(rest) >= _MORE
+        best, first, least = chosen[0], _LADDER[place], np.inf
+        if many or len(chosen) > 1:
             turns = min(recipe.rounds, _EXPLORED)
-            found = [self._best(one, rest[:_FEW], held, turns, middle) for one in chosen]
-            place = int(np.argmin([one.error for one in found]))
-            best, first = chosen[place], found[place].ridge
-        return best, self._best(best, rest[:_MORE], held, recipe.rounds, first)
+            found = [self._best(one, rest[:_FEW], held, turns, first) for one in chosen]
+            handicaps = [1.0 if one.diagonal else _FULL for one in chosen]
+            errors = [factor * one.error for factor, one in zip(handicaps, found, strict=True)]
+            place = int(np.argmin(errors))
+            best, first, least = chosen[place], found[place].ridge, found[place].error
+        kept = self._best(best, rest[:_MORE], held, recipe.rounds, first)
+        return best, kept, not many or kept.error < _PAYS * least
 
     def _best(
         self, family: Family, rows: Numbers, held: Numbers, rounds: int, first: float
@@ -137,20 +162,27 @@ class Snapshot:
         columns = Columns.of(self.X[rows], family.scale)
         S, Q = columns.scaled(self.X[rows]), columns.scaled(self.X[held])
         error = "squared" if self.task == "classification" else "absolute"
-        limits = Limits(rounds, len(rows), "random", self.seed, error)
+        limits = Limits(rounds, len(rows), "random", self.seed, error, patience=1, single=True)
         targets = self.targets
         found = refine(family, S, targets[rows], Q, targets[held], limits, _LADDER, first)
         return min(found, key=lambda one: one.error)
 
-    def _function(self, recipe: Recipe, family: Family, kept: Round, held: Numbers) -> MetricRidge:
-        """Solve for the coefficients of all events."""
+    def _function(
+        self, recipe: Recipe, family: Family, kept: Round, held: Numbers, pays: bool
+    ) -> MetricRidge:
+        """Solve for the coefficients of the last events: of as many as pay, in whole blocks."""
         made = EventMap(Columns.of(self.X, family.scale), kept.metric)
-        points, constant = made.points(self.X), self.targets.mean(axis=0)
-        M = family.kernel.pairwise(points.astype(np.float64))
-        M[np.diag_indices(len(M))] += kept.ridge
-        # NumPy's factorization lets go of the interpreter, which the thread that learns needs.
-        factor = np.linalg.cholesky(M), True
-        A = scipy.linalg.cho_solve(factor, self.targets - constant)
+        count = min(len(self.X), max(_SMALL, recipe.most) if pays else _SMALL)
+        some = slice(len(self.X) - whole_blocks(count), None)
+        points, constant = made.points(self.X[some]), self.targets.mean(axis=0)
+        part = SolvedPart(
+            family.kernel,
+            kept.ridge,
+            recipe.max_centers,
+            n_columns=points.shape[1],
+            n_outputs=len(constant),
+        )
+        part.add(points, self.y[some])
         narrow: Any = family.kernel
         function = MetricRidge(
             replace(narrow, bandwidth=_NARROW * narrow.bandwidth),
@@ -162,7 +194,9 @@ class Snapshot:
             max_classes=recipe.max_classes,
         )
         function.map = made
-        function.begin(family.kernel, points, self.y, A, constant)
+        function.begin(part, constant, recipe.errors)
+        if not pays:
+            function.close()
         if len(self.classes) > 1:
             labels = self.y[held]
             factor_of_margins = inverse_temperature(kept.margins, labels)

@@ -25,8 +25,6 @@ Numbers = NDArray[Any]
 
 BLOCK = 64
 """Events after which older coefficients are corrected, and how many of them are together."""
-WORK = 65_536
-"""Rows of the kernel matrix times centers, over BLOCK, that are computed after each block."""
 
 
 class OnlineKernelRidge(OnCenters):
@@ -94,6 +92,8 @@ class OnlineKernelRidge(OnCenters):
     TYPE = "kernel-ridge"
     FORMAT = 2
     UNCALIBRATED = 1
+    WORK: ClassVar[int] = 65_536
+    """Rows of the kernel matrix times centers, over BLOCK, that are computed after each block."""
     OPTIONS: ClassVar[dict[str, Option]] = {
         "kernel": replace(
             OF_KERNEL_LEARNERS["kernel"], about="one of the kernels below but linear (laplacian)"
@@ -171,7 +171,7 @@ class OnlineKernelRidge(OnCenters):
         n = len(centers)
         random = np.random.Generator(np.random.Philox(np.random.SeedSequence([self.seed, blocks])))
         order = random.permutation(n)
-        for turn in range(max(1, min(n // BLOCK, self.corrections * WORK // n))):
+        for turn in range(max(1, min(n // BLOCK, self.corrections * self.WORK // n))):
             self._correct(order[turn * BLOCK : (turn + 1) * BLOCK])
 
     def _correct(self, slots: Numbers) -> None:

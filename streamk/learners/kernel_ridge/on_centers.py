@@ -53,6 +53,7 @@ class OnCenters(Supervised):
 
     dtype: np.dtype[Any] = np.dtype(np.float32)
     """Of events and centers."""
+    can_diverge = False
     n_events: int
     TYPE: ClassVar[str]
     FORMAT: ClassVar[int]

@@ -14,6 +14,7 @@ from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.learners.common.classes import Label
 from streamk.learners.common.merging import check_mergeable
+from streamk.learners.common.supervised import Asked
 from streamk.learners.experts.expert_pool import FURTHEST
 from streamk.learners.scaled.learner import TYPES, OfOneKernel, restored
 from streamk.scaling.hysteresis import HysteresisScaler
@@ -191,36 +192,94 @@ class ExternalExperts:
         Z = self._scale.transform(events)
         out = np.zeros((len(events), len(self), n_outputs), np.float32)
         for place, learner in enumerate(self._learners):
-            F = np.nan_to_num(learner.decide_checked(np.ascontiguousarray(Z, learner.dtype)))
-            if not self._is_classifier:
-                out[:, place] = np.clip(F * self._unit[0] + self._unit[1], -FURTHEST, FURTHEST)
-            elif len(self._classes) > 1:
-                L = np.log(np.maximum(learner.probabilities(F), _LEAST))
-                out[:, place] = L if n_outputs > 1 else L[:, 1:] - L[:, :1]
+            F = learner.decide_checked(np.ascontiguousarray(Z, learner.dtype))
+            out[:, place] = self._scores(learner, F, n_outputs)
         return out
+
+    def _scores(
+        self, learner: OfOneKernel, F: NDArray[np.float64], n_outputs: int
+    ) -> NDArray[np.float64]:
+        """Return the scores (n, n_outputs) of a learner's outputs F, as it is now."""
+        F = np.nan_to_num(F)
+        if not self._is_classifier:
+            F = F * self._unit[0] + self._unit[1]
+            return np.asarray(np.clip(F, -FURTHEST, FURTHEST))
+        if len(self._classes) < 2:
+            return np.zeros((len(F), n_outputs))
+        L = np.log(np.maximum(learner.probabilities(F), _LEAST))
+        return np.asarray(L) if n_outputs > 1 else L[:, 1:] - L[:, :1]
+
+    def predict_then_learn(
+        self, events: NDArray[np.float64], numbers: NDArray[np.float64], n_outputs: int
+    ) -> NDArray[np.float32]:
+        """Learn raw events (n, d) with labels in the pool's terms (n,), each predicted before.
+
+        Returns
+        -------
+        float32 array of shape (n, external experts, n_outputs)
+            The scores, bit for bit those of events that come alone.
+        """
+        out = np.zeros((len(events), len(self), n_outputs), np.float32)
+        if not len(self):
+            return out
+        Z, labels = self._scale.transform(events), self._labels_of(numbers)
+        for place, learner in enumerate(self._learners):
+            X = np.ascontiguousarray(Z, learner.dtype)
+            if not learner.can_diverge:
+                out[:, place] = self._followed(learner, X, labels, n_outputs)
+                continue
+            for row in range(len(X)):
+                some, one = slice(row, row + 1), self._learners[place]
+                out[some, place] = self._scores(one, one.decide_checked(X[some]), n_outputs)
+                self._learn_by(place, X[some], labels[some])
+        self._keep_early(events, numbers)
+        return out
+
+    def _followed(
+        self, learner: OfOneKernel, X: NDArray[Any], labels: NDArray[Any], n_outputs: int
+    ) -> NDArray[np.float64]:
+        """Have a learner learn events at once; return the scores of each before it was learned."""
+        parts: list[NDArray[np.float64]] = []
+
+        def note(F: NDArray[np.float64]) -> None:
+            parts.append(self._scores(learner, F, n_outputs))
+
+        learner.learn_checked(X, labels, Asked(None, note))
+        return np.concatenate(parts)
 
     def learn(self, events: NDArray[np.float64], number: float) -> None:
         """Learn from a raw event (1, d) whose label is in the pool's terms."""
         numbers = np.array([number])
         self._learn_scaled(events, numbers)
+        self._keep_early(events, numbers)
+
+    def _keep_early(self, events: NDArray[np.float64], numbers: NDArray[np.float64]) -> None:
+        """Keep events while they are among the first."""
         if self._early:
-            self._events = np.vstack([self._events, events])
-            self._numbers = np.append(self._numbers, numbers)
+            room = _EARLY - len(self._numbers)
+            self._events = np.vstack([self._events, events[:room]])
+            self._numbers = np.append(self._numbers, numbers[:room])
             if len(self._numbers) == _EARLY:
                 self._end_early_phase()
 
+    def _labels_of(self, numbers: NDArray[np.float64]) -> NDArray[Any]:
+        """Return labels as the learners take them."""
+        if not self._is_classifier:
+            return np.asarray((numbers - self._unit[1]) / self._unit[0])
+        labels = np.empty(len(numbers), dtype=object)
+        labels[:] = [self._classes[int(number)] for number in numbers]
+        return labels
+
     def _learn_scaled(self, events: NDArray[np.float64], numbers: NDArray[np.float64]) -> None:
-        Z = self._scale.transform(events)
-        if self._is_classifier:
-            labels = np.empty(len(numbers), dtype=object)
-            labels[:] = [self._classes[int(number)] for number in numbers]
-        else:
-            labels = (numbers - self._unit[1]) / self._unit[0]
+        Z, labels = self._scale.transform(events), self._labels_of(numbers)
         for place, learner in enumerate(self._learners):
-            try:
-                learner.learn_checked(np.ascontiguousarray(Z, learner.dtype), labels)
-            except InvalidInput:  # its steps are too long: the others go on
-                self._learners[place] = self._new(place)
+            self._learn_by(place, np.ascontiguousarray(Z, learner.dtype), labels)
+
+    def _learn_by(self, place: int, X: NDArray[Any], labels: NDArray[Any]) -> None:
+        try:
+            self._learners[place].learn_checked(X, labels)
+        except InvalidInput:  # its steps are too long: the others go on
+            self._learners[place] = self._new(place)
 
     def _end_early_phase(self) -> None:
         """Learn nothing anew from now on."""

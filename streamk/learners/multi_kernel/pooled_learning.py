@@ -17,7 +17,7 @@ from streamk.learners.multi_kernel.pooled import Pooled
 from streamk.learners.multi_kernel.rescaling import unit_change
 from streamk.learners.multi_kernel.upkeep import PERIOD
 
-_AT_ONCE = 256
+_AT_ONCE = 128
 """Events that are learned before another thread that wants to predict gets its turn."""
 
 
@@ -48,8 +48,7 @@ class PooledLearning(Pooled):
                 self._learn(events[:1], labels[:1], None)
                 first = 1
         while first < len(events):
-            most = PERIOD if self._external else _AT_ONCE  # external experts take long
-            most = min(most, self._scale.until_change(), tables.until_more(self.n_events))
+            most = min(_AT_ONCE, self._scale.until_change(), tables.until_more(self.n_events))
             stop = min(len(events), first + most)
             if self.is_classifier:
                 stop = first + self._until_new(labels[first:stop])
@@ -163,7 +162,7 @@ class PooledLearning(Pooled):
             Whether it has the prediction of the first one.
         """
         alone = len(events)
-        if alone > 1 and not self._external:  # which predict before they learn
+        if alone > 1:
             alone = int(predicted or events[0].tobytes() == self._fresh)
         for n in range(alone):
             if recorder is not None and not (n == 0 and predicted):
@@ -182,6 +181,7 @@ class PooledLearning(Pooled):
         pool, upkeep = self._pool, self._upkeep
         self._settle()
         seen, places = self._stored_predictions(events, asked=recorder is None)
+        external = self._external.predict_then_learn(events, numbers, pool.outputs)
         out = np.empty((len(events), pool.outputs))
         errors = None if self._errors is None else self._errors.table
         rows, first = self._padded(events), 0
@@ -191,6 +191,7 @@ class PooledLearning(Pooled):
                 pool.table,
                 rows[rest],
                 numbers[rest],
+                external[rest],
                 seen,
                 places[rest],
                 errors,

@@ -139,7 +139,15 @@ def update(table: Any, seen: Any, y: Any) -> None:
 
 @called
 def learn(
-    table: Any, X: Any, y: Any, seen: Any, places: Any, errors: Any, out: Any, upkeep: Any
+    table: Any,
+    X: Any,
+    y: Any,
+    external: Any,
+    seen: Any,
+    places: Any,
+    errors: Any,
+    out: Any,
+    upkeep: Any,
 ) -> Any:
     """Forecast and learn events X float64 (n, d) with labels y float64 (n,), one by one.
 
@@ -147,8 +155,8 @@ def learn(
     place in `seen` (m, E + X + 1, K), or, where `places` int64 (n,) has -1, what is said now. The
     predictions of now, each before its event is learned, are written to `out` float64 (n, K).
 
-    `errors` is the table of the running quantiles of errors, None if labels are classes. There are
-    no external_experts: what they say depends on the events before.
+    `external` float32 (n, experts, K) is what each external expert says of an event before it.
+    `errors` is the table of the running quantiles of errors, None if labels are classes.
 
     `upkeep` is a tuple: the events since the last review, the events between two of them, then the
     arguments of `reviews.review`.
@@ -162,7 +170,11 @@ def learn(
     e, k = table[slot.EXPERTS], table[slot.OUTPUTS]
     now, predicted, shares = view.kept(table), view.out(table), view.shares(table)
     since, period, drift, trials, limits = upkeep
+    F, own = view.f(table), e - table[slot.EXTERNAL]
     for i in range(len(X)):
+        for learner in range(external.shape[1]):
+            for c in range(k):
+                F[own + learner, c] = external[i, learner, c]
         forecast_one(table, X[i])
         for c in range(k):
             out[i, c] = predicted[c]
@@ -185,7 +197,7 @@ def _arguments(errors: Any) -> tuple[Any, ...]:
     row, rows = types.float64[::1], types.float64[:, ::1]
     upkeep = _tuple((types.int64, types.int64, row, rows, _tuple((types.float64,) * 3)))
     kept, places = types.float32[:, :, ::1], types.int64[::1]
-    return types.int64[::1], rows, row, kept, places, errors, rows, upkeep
+    return types.int64[::1], rows, row, kept, kept, places, errors, rows, upkeep
 
 
 LOOPS: dict[str, list[Compilable]] = {

@@ -1,0 +1,156 @@
+"""Kernel ridge regression that is solved for exactly as events come, and its factor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from streamk.declared import FINITE
+from streamk.errors import StateError
+from streamk.kernels import Gaussian, Matern
+from streamk.learners.feature_machine.growing_cholesky import GrowingCholesky, nbytes_of
+from streamk.learners.feature_machine.ridge import Direct, DirectSingle
+from streamk.learners.feature_machine.solved_part import SolvedPart
+
+KERNEL = Matern(nu=0.5, bandwidth=1.5)
+
+
+def points(n: int, seed: int = 0) -> NDArray[np.float32]:
+    return np.random.default_rng(seed).normal(size=(n, 3)).astype(np.float32)
+
+
+def part(capacity: int = 512, outputs: int = 2) -> SolvedPart:
+    return SolvedPart(KERNEL, 0.1, capacity, n_columns=3, n_outputs=outputs)
+
+
+def targets_of(one: SolvedPart) -> NDArray[np.float64]:
+    return np.stack([one.labels, np.sin(one.labels)], axis=1)
+
+
+@pytest.mark.parametrize("sizes", [(600,), (64,) * 9, (256, 256, 88), (64, 192, 256, 64)])
+def test_a_factor_is_that_of_the_whole_matrix(sizes: tuple[int, ...]) -> None:
+    n = sum(sizes)
+    K = KERNEL.pairwise(points(n)) + 0.1 * np.eye(n)
+    Y = np.random.default_rng(1).normal(size=(n, 3))
+    whole, grown, at = K.astype(np.float32), GrowingCholesky(), 0
+    if len(sizes) == 1:
+        grown = GrowingCholesky.of(whole)
+    else:
+        for size in sizes:
+            grown.append(whole[at : at + size, : at + size])
+            at += size
+    assert len(grown) == n
+    assert sum(panel.nbytes for panel in grown._panels) == nbytes_of(n)
+    found = grown.solved(Y.astype(np.float32))
+    assert found.dtype == np.float32
+    assert found == pytest.approx(np.linalg.solve(K, Y), abs=1e-3)
+
+
+def test_a_factor_stays_as_it_was_where_a_matrix_is_not_definite() -> None:
+    factor = GrowingCholesky()
+    factor.append(np.eye(2, dtype=np.float32))
+    with pytest.raises(np.linalg.LinAlgError):
+        factor.append(np.array([[1.0, 1.0, 1.0]], np.float32))
+    assert len(factor) == 2
+    factor.append(np.array([[0.5, 0.0, 1.0]], np.float32))
+    assert factor.solved(np.ones((3, 1), np.float32))[:, 0] == pytest.approx([2 / 3, 1, 2 / 3])
+
+
+def test_coefficients_in_single_precision_are_near_the_exact_ones() -> None:
+    P, Y = points(300).astype(np.float64), np.random.default_rng(2).normal(size=(300, 2))
+    single = DirectSingle(KERNEL, P, Y)
+    for ridge in (0.01, 1.0):  # each from the matrix, not from what the last one left of it
+        exact = Direct(KERNEL, P, Y).solve(ridge)
+        assert single.solve(ridge) == pytest.approx(exact, rel=1e-3, abs=1e-3 / ridge**0.5)
+
+
+@pytest.mark.parametrize("sizes", [(64, 64, 64, 64), (192, 64), (256,)])
+def test_what_is_added_is_solved_for_exactly(sizes: tuple[int, ...]) -> None:
+    one, at = part(), 0
+    Z, labels, X = points(256), np.linspace(-1.0, 1.0, 256), points(9, seed=3)
+    for size in sizes:
+        one.add(Z[at : at + size], labels[at : at + size])
+        at += size
+        one.solve(targets_of(one))
+        Q = Z[:at].astype(np.float64)
+        A = np.linalg.solve(KERNEL.pairwise(Q) + 0.1 * np.eye(at), targets_of(one))
+        expected = KERNEL.pairwise(X.astype(np.float64), Q) @ A
+        assert one.outputs(X) == pytest.approx(expected, abs=1e-4)
+
+
+def test_how_events_are_added_changes_no_bit() -> None:
+    Z, labels = points(320), np.linspace(-1.0, 1.0, 320)
+    one, other = part(), part()
+    one.add(Z[:128], labels[:128])
+    one.solve(targets_of(one))
+    arrays = one.arrays()
+    sizes = {"columns": 3, "outputs": 2}
+    again = SolvedPart.of(
+        one.header(), arrays, capacity=512, sizes=sizes, labels=FINITE, owner="this"
+    )
+    assert again.nbytes == one.nbytes
+    for each in (one, again):
+        each.add(Z[128:], labels[128:])
+    other.add(Z, labels)
+    for each in (one, again, other):
+        each.solve(targets_of(each))
+        for name, array in each.arrays().items():
+            assert np.array_equal(array, one.arrays()[name]), name
+
+
+def test_a_part_is_full_or_closed() -> None:
+    one = part(capacity=150)
+    assert (one.grows, one.room) == (True, 150)
+    one.add(points(128), np.zeros(128))
+    one.solve(targets_of(one))
+    assert (one.grows, one.room) == (False, 22)
+    other = part()
+    other.add(points(64), np.ones(64))
+    other.solve(targets_of(other))
+    said = other.outputs(points(5))
+    other.close()
+    other.solve(0.0 * targets_of(other))
+    assert (other.grows, other.room) == (False, 0)
+    assert np.array_equal(other.outputs(points(5)), said)
+
+
+def test_rounding_closes_a_part_with_the_events_that_it_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = part()
+    one.add(points(64), np.ones(64))
+    one.solve(targets_of(one))
+    said = one.outputs(points(5))
+
+    def fails(*_: Any) -> None:
+        raise np.linalg.LinAlgError
+
+    monkeypatch.setattr(GrowingCholesky, "append", fails)
+    one.add(points(64, seed=1), np.zeros(64))
+    one.solve(targets_of(one))
+    assert (len(one), one.grows) == (64, False)
+    assert np.array_equal(one.outputs(points(5)), said)
+    with pytest.raises(np.linalg.LinAlgError):
+        part().add(points(64), np.ones(64))
+
+
+def test_states_are_checked() -> None:
+    one = part()
+    one.add(points(64), np.ones(64))
+    options: Any = {"capacity": 512, "sizes": {"columns": 3, "outputs": 2}, "labels": FINITE}
+
+    def read(header: Any, arrays: Any, **more: Any) -> SolvedPart:
+        return SolvedPart.of(header, arrays, **{**options, "owner": "this", **more})
+
+    with pytest.raises(StateError, match="ridge"):
+        read({**one.header(), "ridge": -1.0}, one.arrays())
+    with pytest.raises(StateError, match="64 points"):
+        read(one.header(), one.arrays(), capacity=32)
+    few = {name: array[:40] for name, array in one.arrays().items()}
+    with pytest.raises(StateError, match="40 points"):
+        read(one.header(), few)
+    assert not read({**one.header(), "closed": True}, few).grows
+    assert not read(Gaussian().to_json(), few).grows  # as the state of format 1 has it
