@@ -60,13 +60,17 @@ def clusters(events: int) -> Dataset:
 
 
 def render(found: Mapping[str, Any]) -> str:
-    """A line for each stream and model."""
-    rows = []
+    """A line for each model, under the name of its stream."""
+    rows: list[list[str]] = []
+    streams: list[str] = []
     for name, row in found.items():
+        stream, _, model = name.partition(": ")
+        if stream not in streams:
+            streams.append(stream)
+            rows.append([stream.removesuffix("_subset93k"), *[""] * (1 + len(SHARDS))])
         cells = [
             f"{row[str(s)]['points']:+.2f} ({row[str(s)]['rounds']})" if str(s) in row else ""
             for s in SHARDS
         ]
-        rows.append([name.replace("_subset93k", ""), f"{row['one']:.2f}", *cells])
-    head = ["shards, points (rounds)", "one", *(f"V = {s}" for s in SHARDS)]
-    return common.table(head, rows)
+        rows.append([f"  {model}", f"{row['one']:.2f}", *cells])
+    return common.table(["points (rounds)", "one", *(f"V = {s}" for s in SHARDS)], rows)
