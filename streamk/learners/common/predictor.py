@@ -254,6 +254,11 @@ class OwnClasses(Wrapper):
     _classes: list[Label]
 
     @property
+    def takes_missing(self) -> bool:  # type: ignore[override]
+        """Whether a value may be missing (NaN)."""
+        return bool(self.learner.takes_missing)
+
+    @property
     def classes(self) -> tuple[Label, ...]:
         """The labels seen so far, in the order of the probabilities; () for regression."""
         return tuple(self._classes)

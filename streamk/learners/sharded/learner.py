@@ -157,11 +157,6 @@ class Sharded(OwnClasses):
     # What it is
 
     @property
-    def takes_missing(self) -> bool:  # type: ignore[override]
-        """Whether a value may be missing (NaN)."""
-        return bool(self.learner.takes_missing)
-
-    @property
     def n_events(self) -> int:
         """Events learned by all shards."""
         now = self._round
