@@ -97,8 +97,8 @@ def test_nine_in_ten_are_held_by_those_of_every_learner(name: str, task: str, la
     if late:  # the labels of the last events come, too
         assert report.counts.learned == len(stream)
     assert abs(np.mean(found) - 0.9) < 0.015
-    # Sets of before the first label, of all classes that are known, do not count there.
-    assert report.whole["coverage"] == pytest.approx(np.mean(found), abs=0.001)
+    # Sets of before any set was scored, of all classes that are known, do not count there.
+    assert report.whole["coverage"] == pytest.approx(np.mean(found), abs=0.004)
     size = report.whole["mean_set_size" if task == "classification" else "mean_width"]
     assert 0 < size < 10
 
