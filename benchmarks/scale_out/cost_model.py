@@ -20,10 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.learners.sharded.learner import ROUND_EVENTS
-
-_BEFORE, _LEAST = 8, 256
-"""The rule of `streamk.learners.Sharded`: a round has an eighth of the events before it, at most,
-and there is none until that is 256 for each shard."""
+from streamk.learners.sharded.round import plan
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ def first_events(shards: int) -> int:
     >>> first_events(4), first_events(1024)
     (8192, 2097152)
     """
-    return _BEFORE * _LEAST * shards
+    return plan(0, shards, ROUND_EVENTS)[0]
 
 
 def lengths(events: int, shards: int, most: int = ROUND_EVENTS) -> Iterator[int]:
@@ -101,7 +98,7 @@ def lengths(events: int, shards: int, most: int = ROUND_EVENTS) -> Iterator[int]
     """
     before = first_events(shards)
     while True:
-        each = min(most, before // (_BEFORE * shards))
+        each, _ = plan(before, shards, most)
         before += shards * each
         if before > events:
             return
