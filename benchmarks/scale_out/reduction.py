@@ -77,7 +77,8 @@ def _stages(model: Learner, states: list[State]) -> dict[str, float]:
         for header, text in packed
     ]
     times.append(time.process_time())
-    reduced((0, len(opened)), lambda _: None, opened.__getitem__, merging(model))
+    merge = merging(model.n_events, lambda: model)
+    reduced((0, len(opened)), lambda _: None, opened.__getitem__, merge)
     times.append(time.process_time())
     return {stage: times[n + 1] - times[n] for n, stage in enumerate(STAGES)}
 

@@ -14,7 +14,7 @@ from streamk.errors import InvalidInput
 from streamk.learners.sharded.replicas import Outcome, Task
 
 
-class Workers(Protocol):
+class MessageWorkers(Protocol):
     """Workers that each do a part of a task."""
 
     def __len__(self) -> int: ...
@@ -36,12 +36,12 @@ class TaskDivision(Closing):
 
     Parameters
     ----------
-    workers : Workers
+    workers : MessageWorkers
         Such as `streamk.distributed.Processes` or `streamk.distributed.RayWorkers`; they are closed
         with this object.
     """
 
-    def __init__(self, workers: Workers) -> None:
+    def __init__(self, workers: MessageWorkers) -> None:
         self._workers, self._is_closed = workers, False
         # One thread for each: who is done with its part of a task begins with the next one's.
         self._threads = [ThreadPoolExecutor(1) for _ in range(len(workers))]

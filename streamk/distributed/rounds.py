@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.distributed.actors import Closing
-from streamk.distributed.division import TaskDivision, Workers
+from streamk.distributed.division import MessageWorkers, TaskDivision
 from streamk.distributed.processes import Processes
 from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
@@ -48,7 +48,7 @@ class Rounds(Closing):
         It stays as it is.
     shards : int, default 16
         Up to 4096.
-    workers : int or Workers, default 1
+    workers : int or MessageWorkers, default 1
         1 for this process alone, more for so many processes of this machine; or workers of another
         kind, which are closed with this object.
 
@@ -77,7 +77,7 @@ class Rounds(Closing):
     """
 
     def __init__(
-        self, model: Learner | State, *, shards: int = 16, workers: int | Workers = 1
+        self, model: Learner | State, *, shards: int = 16, workers: int | MessageWorkers = 1
     ) -> None:
         self._shards = _count("shards", shards, MOST_SHARDS)
         self._placing: dict[str, Any] = {}
@@ -141,7 +141,8 @@ class Rounds(Closing):
         task = Task(self._state, self._placing, self._shards, (0, self._shards), given)
         found = work(task, from_state) if self._workers is None else self._workers.work(task)
         spans = {span: from_state(state, **self._placing) for span, state in found.states.items()}
-        merged = reduced((0, self._shards), spans.get, _nothing, merging(self._model))
+        merge = merging(self._model.n_events, lambda: self._model)
+        merged = reduced((0, self._shards), spans.get, _nothing, merge)
         if merged is not None:
             self._state = merged.state()
             self._model = from_state(self._state, **self._placing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self
@@ -349,7 +350,8 @@ class Sharded(OwnClasses):
         """Return what the replicas and the rounds before them come to, with these columns."""
         now = self._round
         assert now.base is not None
-        base = self._opened(now.base.state)
+        common = now.base
+        base = functools.cache(lambda: self._opened(common.state))
 
         def known(span: Span) -> Any:
             return self._opened(states[span]) if span in states else None
@@ -358,11 +360,11 @@ class Sharded(OwnClasses):
             there = shard < len(now.done) and now.learned[shard] > 0
             return self._opened(now.done[shard]) if there else None
 
-        merge = merging(base)
+        merge = merging(common.n_events, base)
         found = reduced((0, now.count), known, leaf, merge)
         before = self._results[-1]
         if before is now.base:
-            merged = base if found is None else found
+            merged = base() if found is None else found
         else:
             merged = self._opened(before.state)
             if found is not None:

@@ -124,7 +124,7 @@ def work(task: Task, opener: Opener) -> Outcome:
     outcome = Outcome()
     common = opener(task.state, **task.placing)
     before = int(common.n_events)
-    merged = merging(common)
+    merged = merging(before, lambda: common)
     first, stop = task.within
 
     def leaf(shard: int) -> Any:
@@ -151,16 +151,22 @@ def work(task: Task, opener: Opener) -> Outcome:
     return outcome
 
 
-def merging(common: Any) -> Callable[[Any, Any], Any]:
+def merging(n_events: int, common: Callable[[], Any]) -> Callable[[Any, Any], Any]:
     """Return a function that merges two learners which began as a common one into the first.
 
     It merges by `merge_replica`, where a learner has it, see `MultiKernel.merge_replica`.
+
+    Parameters
+    ----------
+    n_events : int
+        Those that the common one had learned.
+    common : callable
+        Returns the common one, which is not asked for where its number of events is enough.
     """
-    n_events = int(common.n_events)
 
     def merged(one: Any, two: Any) -> Any:
         if hasattr(one, "merge_replica"):
-            one.merge_replica(two, common)
+            one.merge_replica(two, common())
         else:
             one.merge(two, common_events=n_events)
         return one
