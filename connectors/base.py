@@ -24,6 +24,7 @@ __all__ = [
     "Chunk",
     "Connector",
     "Delimited",
+    "EventLog",
     "Identified",
     "InGroup",
     "Output",
@@ -353,6 +354,24 @@ class Sink(Protocol):
         """Flush and let go. May be called twice."""
 
 
+class EventLog(Protocol):
+    """A log that events are added to, which a source of the same address reads."""
+
+    def append(self, events: Sequence[bytes]) -> None:
+        """Add events, each one object of JSON in one line; durable when it returns.
+
+        Raises
+        ------
+        BadRecord
+            If one of them can never be added.
+        ConnectorError
+            If they cannot be added now.
+        """
+
+    def close(self) -> None:
+        """Close it."""
+
+
 @dataclass(frozen=True, slots=True)
 class URL:
     """An address taken apart: `scheme:path?option=value&...` or `scheme://host/path?...`.
@@ -378,7 +397,7 @@ class URL:
 class Connector:
     """The object of an entry point of the group `streamk.connectors`; its name is the scheme.
 
-    `source` and `sink` are called with the `URL` and options by keyword. Options are the
+    `source`, `sink` and `log` are called with the `URL` and options by keyword. Options are the
     keyword-only parameters of the function: `bool`, `int`, `float`, `str` and `tuple[str, ...]`
     (separated by commas) are converted from the text in the address by their annotation; an
     option that the function does not have is refused before it is called, unless it takes
@@ -387,13 +406,19 @@ class Connector:
 
     source: Callable[..., Source] | None = None
     sink: Callable[..., Sink] | None = None
+    log: Callable[..., EventLog] | None = None
 
     def pick(self, url: URL, what: str) -> Callable[..., Any]:
-        """The function that opens a "source" or a "sink". Raises `BadURL` if there is none."""
-        chosen = self.source if what == "source" else self.sink
+        """The function that opens a source, sink or log. Raises `BadURL` if there is none."""
+        there: dict[str, Callable[..., Any] | None] = {
+            "source": self.source,
+            "sink": self.sink,
+            "log": self.log,
+        }
+        chosen = there[what]
         if chosen is None:
-            other = "sink" if what == "source" else "source"
-            raise BadURL(f"{url.scheme}: can only be a {other}, not a {what} ({url.text})")
+            others = " or ".join(f"a {name}" for name, opener in there.items() if opener)
+            raise BadURL(f"{url.scheme}: can only be {others}, not a {what} ({url.text})")
         return chosen
 
 

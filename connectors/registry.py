@@ -16,10 +16,10 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from connectors.base import URL, Connector, Sink, Source
+from connectors.base import URL, Connector, EventLog, Sink, Source
 from connectors.errors import BadURL
 
-__all__ = ["GROUP", "open_sink", "open_source", "parse_url", "schemes"]
+__all__ = ["GROUP", "open_log", "open_sink", "open_source", "parse_url", "schemes"]
 
 GROUP = "streamk.connectors"
 
@@ -61,6 +61,12 @@ def open_source(url: str, **options: Any) -> Source:
 def open_sink(url: str, **options: Any) -> Sink:
     """The sink at an address; see `open_source`."""
     opened: Sink = _open("sink", url, options)
+    return opened
+
+
+def open_log(url: str, **options: Any) -> EventLog:
+    """The log of events at an address, to add to; see `open_source`."""
+    opened: EventLog = _open("log", url, options)
     return opened
 
 

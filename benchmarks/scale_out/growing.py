@@ -23,9 +23,13 @@ from streamk.distributed import Processes, TaskDivision
 from streamk.learners import Sharded, create
 
 MODELS = "multi-kernel", "doubly-stochastic"
+TIMES = {"no shards": (0, 0), "1": (1, 0), "2": (2, 0), "2, stale 1": (2, 1)}
+"""Workers and staleness, by what the page calls them."""
 SLOW: dict[str, Any] = {"max_features": 1 << 14, "block_size": 1 << 14}
 """Random features of the model whose seconds are measured, all moved by each event."""
 TIMED, ROUNDS = "covtype_subset93k", 3
+STALE, STALE_SHARDS = (1, 3), 4
+"""Rounds that the replicas of a round do not know, and the shards of such rounds."""
 
 
 def measure(data: Directory, *, quick: bool) -> dict[str, Any]:
@@ -37,12 +41,20 @@ def measure(data: Directory, *, quick: bool) -> dict[str, Any]:
             one, _ = _accuracy(create(name, task=stream.task, seed=1), stream)
             row: dict[str, Any] = {"events": len(stream), "one": one}
             for shards in SHARDS[:1] if quick else SHARDS:
-                model = Sharded(create(name, task=stream.task, seed=1), shards=shards)
-                right, rounds = _accuracy(model, stream)
-                row[str(shards)] = {"points": right - one, "rounds": rounds}
+                row[str(shards)] = _points(name, stream, one, shards=shards)
+            for staleness in STALE[:1] if quick else STALE:
+                options = {"shards": STALE_SHARDS, "staleness": staleness}
+                row[f"stale {staleness}"] = _points(name, stream, one, **options)
             common.note(f"  {label}, {name}: {row}")
             found[f"{label}: {name}"] = row
     return {"streams": found, "seconds": _seconds(load(TIMED, data, quick=quick), quick)}
+
+
+def _points(name: str, stream: Dataset, one: float, **options: int) -> dict[str, Any]:
+    """Return points gained by shards, and the rounds that it took."""
+    model = Sharded(create(name, task=stream.task, seed=1), **options)
+    right, rounds = _accuracy(model, stream)
+    return {"points": right - one, "rounds": rounds}
 
 
 def _accuracy(model: Any, stream: Dataset) -> tuple[float, int]:
@@ -66,14 +78,16 @@ def _seconds(stream: Dataset, quick: bool) -> dict[str, Any]:
     def plain() -> Any:
         return create("doubly-stochastic", task=stream.task, seed=1, threads=1, **sizes)
 
-    found: dict[str, list[float]] = {"no shards": [], "1": [], "2": []}
+    found: dict[str, list[float]] = {name: [] for name in TIMES}
     for _ in range(1 if quick else ROUNDS):
         found["no shards"].append(_timed(plain(), stream))
-        for count in (1, 2):
+        for name, (count, staleness) in TIMES.items():
+            if not count:
+                continue
             with TaskDivision(Processes(count)) as workers:
-                model = Sharded(plain(), workers=workers)
-                _timed(Sharded(plain(), workers=workers), stream.first(12_000))  # they start
-                found[str(count)].append(_timed(model, stream))
+                options: dict[str, Any] = {"workers": workers, "staleness": staleness}
+                _timed(Sharded(plain(), **options), stream.first(12_000))  # they start
+                found[name].append(_timed(Sharded(plain(), **options), stream))
     return {"events": len(stream), **sizes, **found}
 
 
@@ -95,14 +109,15 @@ def render(found: Mapping[str, Any]) -> str:
     for name, row in found["streams"].items():
         cells = [
             f"{row[str(s)]['points']:+.2f} ({row[str(s)]['rounds']})" if str(s) in row else ""
-            for s in SHARDS
+            for s in (*SHARDS, *(f"stale {s}" for s in STALE))
         ]
         rows.append([name, f"{row['events']:,}", f"{row['one']:.2f}", *cells])
     header = ["Sharded, points (rounds)", "events", "one", *(f"V = {s}" for s in SHARDS)]
+    header += [f"V = {STALE_SHARDS}, stale {s}" for s in STALE]
     seconds = found["seconds"]
     base = seconds["no shards"]
     times = []
-    for name in ("no shards", "1", "2"):
+    for name in TIMES:
         ratio = mean([a / b for a, b in zip(base, seconds[name], strict=True)])
         label = name if name == "no shards" else f"4 shards, workers: {name}"
         times.append([label, f"{np.mean(seconds[name]):.1f}", f"{ratio['mean']:.2f}"])

@@ -130,7 +130,7 @@ class _FileSink:
         self._file.truncate(mark)
         self.flush()
 
-    def _check_complete(self) -> None:
+    def check_complete(self) -> None:
         """Raises `ConnectorError` if what is there does not end with a whole line."""
         size = self._size()
         if not size:
@@ -166,7 +166,7 @@ class NDJSONSink(_FileSink):
         """Append one line an output. Raises `BadRecord` for what JSON cannot hold."""
         lines = b"".join(map(as_json_line, outputs))
         if not self._checked:
-            self._check_complete()
+            self.check_complete()
             self._checked = True
         self._append(lines)
 
@@ -219,7 +219,7 @@ class CSVSink(_FileSink):
         if self._size() == 0:
             writer.writerow(fields)
             return fields
-        self._check_complete()
+        self.check_complete()
         self._file.seek(0)
         lines = (line.decode() for line in self._file)
         header = next(csv.reader(lines, delimiter=self._delimiter))

@@ -22,6 +22,7 @@ from connectors.base import (
     URL,
     Chunk,
     Connector,
+    EventLog,
     Sink,
     Source,
     SourceBase,
@@ -32,6 +33,7 @@ from connectors.errors import BadRecord, BadURL, ConnectorError, OffsetOutOfRang
 from connectors.files.compression import BROKEN, compression_of, opened, plain_suffix
 from connectors.files.json_array import JSONSplitter
 from connectors.files.lines import Splitter, without_bom
+from connectors.files.log import LineLog
 from connectors.files.sinks import CSVSink, NDJSONSink
 from connectors.files.text import TextFile, encoding_named
 
@@ -354,5 +356,9 @@ def _csv_sink(url: URL) -> Sink:
     return CSVSink(path, delimiter=_delimiter_of(path) or ",")
 
 
-NDJSON = Connector(source=_ndjson_source, sink=_ndjson_sink)
+def _ndjson_log(url: URL) -> EventLog:
+    return LineLog(_check_suffix(url, path_of(url)))
+
+
+NDJSON = Connector(source=_ndjson_source, sink=_ndjson_sink, log=_ndjson_log)
 CSV = Connector(source=_csv_source, sink=_csv_sink)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from connectors.base import URL, Connector
 from connectors.kafka.cluster import Cluster
+from connectors.kafka.log import TopicLog
 from connectors.kafka.security import Security
 from connectors.kafka.sink import KafkaSink
 from connectors.kafka.source import KafkaSource
@@ -68,4 +69,24 @@ def open_sink(
     )
 
 
-CONNECTOR = Connector(source=open_source, sink=open_sink)
+def open_log(
+    url: URL,
+    *,
+    connect_timeout: float = 10.0,
+    delivery_timeout: float = 10.0,
+    security_file: str = "",
+    client: str = "",
+) -> TopicLog:
+    """Open ``kafka://HOST:PORT/TOPIC`` to add events; the options are those of `TopicLog`."""
+    servers, topic = Cluster.parse(url)
+    return TopicLog(
+        servers,
+        topic,
+        connect_timeout=connect_timeout,
+        delivery_timeout=delivery_timeout,
+        security=Security.load(security_file or None),
+        client=client or None,
+    )
+
+
+CONNECTOR = Connector(source=open_source, sink=open_sink, log=open_log)

@@ -154,6 +154,7 @@ def _rounds(model: Any) -> dict[str, int] | None:
         "count": model.rounds,
         "shards": model.shards,
         "round_events": model.round_events,
+        "staleness": model.staleness,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import ssl
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from connectors.registry import open_log
 from streamk.cli.parsing.arguments import (
     Parser,
     UsageError,
@@ -25,15 +27,18 @@ __all__ = ["add_address", "main", "needed", "token_file"]
 
 DESCRIPTION = """\
 Answer requests over HTTP by the newest model of a checkpoint, which `streamk
-run` has learned or is still learning, here or on another machine. Nothing is
-learned. Each newer model that the job saves takes the place of the one before,
-while requests are answered; where none can be read the one before stays.
+run` has learned or is still learning, here or on another machine. Each newer
+model that the job saves takes the place of the one before, while requests are
+answered; where none can be read the one before stays. The server learns
+nothing itself: with --learn it adds events to what the job reads.
 """
 
 EPILOG = """\
 paths:
   POST /predict       an event, an object of JSON, or an array of them;
                       ?reasons=true and ?interval=0.9 ask for more
+  POST /learn         with --learn: the same with labels, added to what the job
+                      learns from
   GET /model          task, label, classes, columns, events learned
   GET /metrics        figures for Prometheus
   GET /healthz        200 while the process answers
@@ -44,6 +49,7 @@ paths:
 examples:
   streamk serve state
   streamk serve s3://models/clicks --max-age 600
+  streamk serve state --learn kafka://localhost:9092/clicks
   streamk serve state --http 0.0.0.0:8000 --token-file token \\
       --tls-cert server.pem --tls-key server.key
   curl -d '{"age": 31, "device": "phone"}' \\
@@ -70,19 +76,25 @@ def main(arguments: Sequence[str]) -> int:
     directory = checkpoint_place(options["model"])
     model = load(directory, key=state_key(options))
     limits = {"body": options.get("max_body"), "events": options.get("max_events")}
-    app = application(
-        model,
-        token=token,
-        limits=Limits(**{name: value for name, value in limits.items() if value is not None}),
-        refresh=options.get("refresh", 1.0),
-        max_age=options.get("max_age"),
-    )
-    try:
-        server = Server(app, connections=options.get("max_connections", 1000), **tls)
-    except ssl.SSLError as error:
-        given = f"{options['tls_cert']} and {options['tls_key']}"
-        raise UsageError(f"{given} are no certificate and its key: {error}") from None
-    with listening(host, port) as listener, preparing(model.learner):
+    with contextlib.ExitStack() as stack:
+        log = None
+        if "learn" in options:
+            log = stack.enter_context(contextlib.closing(open_log(options["learn"])))
+        app = application(
+            model,
+            token=token,
+            limits=Limits(**{name: value for name, value in limits.items() if value is not None}),
+            refresh=options.get("refresh", 1.0),
+            max_age=options.get("max_age"),
+            log=log,
+        )
+        try:
+            server = Server(app, connections=options.get("max_connections", 1000), **tls)
+        except ssl.SSLError as error:
+            given = f"{options['tls_cert']} and {options['tls_key']}"
+            raise UsageError(f"{given} are no certificate and its key: {error}") from None
+        listener = stack.enter_context(listening(host, port))
+        stack.enter_context(preparing(model.learner))
         print(f"streamk serve: {model!r} at {server.url(listener)}", file=sys.stderr, flush=True)
         _log_to_stderr()
         server.run(listener)
@@ -121,6 +133,12 @@ def _parser() -> Parser:
         help="directory or address of checkpoints, or one of them",
     )
     parser.add_key(add)
+    add(
+        "--learn",
+        metavar="ADDRESS",
+        help="file:PATH or kafka://HOST:PORT/TOPIC, which the job reads; events that are posted to"
+        " /learn are added to it",
+    )
     add(
         "--refresh",
         metavar="SECONDS",

@@ -109,6 +109,17 @@ class Actors(Closing):
         refs = [getattr(worker, method).remote(*call) for worker, call in pairs]
         return [self._get(s, ref, method, each[s]) for s, ref in enumerate(refs)]
 
+    def ask_one(self, s: int, method: str, arguments: tuple[Any, ...]) -> Any:
+        """Call a method of one worker.
+
+        Raises
+        ------
+        WorkerLost
+            If the worker dies more often than `max_restarts`.
+        """
+        ref = getattr(self._workers[s], method).remote(*arguments)
+        return self._get(s, ref, method, arguments)
+
     def close(self) -> None:
         """Dismiss the workers and free what they hold."""
         for worker in self._workers:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Protocol
 
 from streamk.distributed.actors import Closing
 from streamk.distributed.messages import outcome, task_message
+from streamk.errors import InvalidInput
 from streamk.learners.sharded.replicas import Outcome, Task
 
 
@@ -17,8 +19,11 @@ class Workers(Protocol):
 
     def __len__(self) -> int: ...
 
-    def answer(self, messages: Sequence[bytes]) -> list[bytes]:
-        """Return `streamk.distributed.messages.answered` of each message, one a worker."""
+    def answer(self, place: int, message: bytes) -> bytes:
+        """Have one worker make `streamk.distributed.messages.answered` of a message.
+
+        Another thread may wait for another worker meanwhile.
+        """
         ...
 
     def close(self) -> None:
@@ -37,35 +42,63 @@ class TaskDivision(Closing):
     """
 
     def __init__(self, workers: Workers) -> None:
-        self._workers = workers
+        self._workers, self._is_closed = workers, False
+        # One thread for each: who is done with its part of a task begins with the next one's.
+        self._threads = [ThreadPoolExecutor(1) for _ in range(len(workers))]
 
     def __len__(self) -> int:
         return len(self._workers)
 
-    def work(self, task: Task) -> Outcome:
-        """Do what `streamk.learners.sharded.replicas.work` does.
+    def begin(self, task: Task) -> Callable[[], Outcome]:
+        """Have the workers begin a task, after those that were begun before.
+
+        Returns
+        -------
+        callable
+            It waits for the task and returns what `streamk.learners.sharded.replicas.work` does.
 
         Raises
         ------
-        WorkerLost
-            If a worker dies too often.
         InvalidInput
-            If the events of a shard cannot be used, naming the shard.
+            If the workers are closed; from the callable, if the events of a shard cannot be used,
+            naming the shard.
+        WorkerLost
+            From the callable, if a worker dies too often.
         """
+        if self._is_closed:
+            raise InvalidInput("the workers are closed; start others")
         first, stop = task.within
         count = len(self._workers)
         bounds = [first + (stop - first) * n // count for n in range(count + 1)]
         parts = [_part(task, *bound) for bound in itertools.pairwise(bounds)]
-        found = Outcome()
-        for message in self._workers.answer([task_message(part) for part in parts]):
-            one = outcome(message)
-            found.answers.update(one.answers)
-            found.states.update(one.states)
-        return found
+        waiting = [
+            thread.submit(self._done, place, part)
+            for place, (thread, part) in enumerate(zip(self._threads, parts, strict=True))
+        ]
+
+        def whole() -> Outcome:
+            wait(waiting)  # so that after an error no worker is at this task any more
+            found = Outcome()
+            for one in waiting:
+                found.answers.update(one.result().answers)
+                found.states.update(one.result().states)
+            return found
+
+        return whole
+
+    def work(self, task: Task) -> Outcome:
+        """Do a task: begin it and wait."""
+        return self.begin(task)()
 
     def close(self) -> None:
         """Free the workers."""
+        self._is_closed = True
         self._workers.close()
+        for thread in self._threads:
+            thread.shutdown(cancel_futures=True)
+
+    def _done(self, place: int, part: Task) -> Outcome:
+        return outcome(self._workers.answer(place, task_message(part)))
 
 
 def _part(task: Task, first: int, stop: int) -> Task:

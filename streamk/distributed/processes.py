@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import signal
-from collections.abc import Sequence
+import threading
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -49,6 +49,7 @@ class Processes(Closing):
         self._context = multiprocessing.get_context("spawn")
         self._max_restarts = max_restarts
         self._left = [max_restarts] * count
+        self._lock, self._is_closed = threading.Lock(), False
         self._workers: list[tuple[Any, Connection]] = []
         try:
             for _ in range(count):
@@ -70,33 +71,34 @@ class Processes(Closing):
         """Processes that were replaced so far."""
         return sum(self._max_restarts - left for left in self._left)
 
-    def answer(self, messages: Sequence[bytes]) -> list[bytes]:
-        """Return what each process, one for each message, makes of its own.
+    def answer(self, place: int, message: bytes) -> bytes:
+        """Return what a process makes of a message; threads may wait for several at once.
 
         Raises
         ------
         WorkerLost
-            If a process dies more often than `max_restarts`.
+            If the process dies more often than `max_restarts`.
         InvalidInput
             If the processes are closed.
         """
-        if not self._workers:
-            raise InvalidInput("the processes are closed; start others")
-        sent = [self._send(place, message) for place, message in enumerate(messages)]
-        return [
-            self._receive(place, message, waits)
-            for place, (message, waits) in enumerate(zip(messages, sent, strict=True))
-        ]
+        while True:
+            if self._is_closed:
+                raise InvalidInput("the processes are closed; start others")
+            connection = self._workers[place][1]
+            with contextlib.suppress(EOFError, OSError):
+                connection.send_bytes(message)
+                return connection.recv_bytes()
+            self._replace(place)
 
     def close(self) -> None:
         """End the processes."""
-        for _, connection in self._workers:
-            connection.close()  # by which a process that waits for a task sees its end
-        for process, _ in self._workers:
-            process.kill()
-            process.join()
-            process.close()
-        self._workers = []
+        with self._lock:
+            self._is_closed = True
+            for process, _ in self._workers:
+                process.kill()
+                process.join()
+                process.close()
+            self._workers = []  # a connection is closed when no thread waits for it any more
 
     def _start(self) -> tuple[Any, Connection]:
         here, there = self._context.Pipe()
@@ -105,37 +107,25 @@ class Processes(Closing):
         there.close()  # else its end would not be seen here
         return process, here
 
-    def _send(self, place: int, message: bytes) -> bool:
-        """Send a task; return whether the process is there to take it."""
-        try:
-            self._workers[place][1].send_bytes(message)
-        except OSError:
-            return False
-        return True
-
-    def _receive(self, place: int, message: bytes, waits: bool) -> bytes:
-        """Wait for an answer; where the process died before it came, ask its successor."""
-        while True:
-            if waits:
-                with contextlib.suppress(EOFError, OSError):
-                    return self._workers[place][1].recv_bytes()
-            self._replace(place)
-            waits = self._send(place, message)
-
     def _replace(self, place: int) -> None:
-        process, connection = self._workers[place]
-        connection.close()
-        process.kill()
-        process.join()
-        status = process.exitcode
-        if not self._left[place]:
-            raise WorkerLost(
-                f"process {place} of {len(self)} died and was replaced {self._max_restarts} times, "
-                f"as often as max_restarts allows; the last time with exit status {status}"
-            )
-        self._left[place] -= 1
-        process.close()
-        self._workers[place] = self._start()
+        """Start another process in place of one that died."""
+        with self._lock:
+            if self._is_closed:
+                return
+            process, connection = self._workers[place]
+            connection.close()
+            process.kill()
+            process.join()
+            status = process.exitcode
+            if not self._left[place]:
+                raise WorkerLost(
+                    f"process {place} of {len(self)} died and was replaced {self._max_restarts} "
+                    f"times, as often as max_restarts allows; the last time with exit status "
+                    f"{status}"
+                )
+            self._left[place] -= 1
+            process.close()
+            self._workers[place] = self._start()
 
 
 def _serve(connection: Connection) -> None:

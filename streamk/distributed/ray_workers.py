@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from streamk.distributed.actors import Actors
@@ -43,19 +43,20 @@ class RayWorkers(Actors):
         chosen = {"num_cpus": 1} if options is None else options
         super().__init__(_Worker, [()] * count, options=chosen, max_restarts=max_restarts)
 
-    def answer(self, messages: Sequence[bytes]) -> list[bytes]:
-        """Return what each actor, one for each message, makes of its own.
+    def answer(self, place: int, message: bytes) -> bytes:
+        """Return what an actor makes of a message; threads may wait for several at once.
 
         Raises
         ------
         WorkerLost
-            If an actor dies more often than `max_restarts`.
+            If the actor dies more often than `max_restarts`.
         InvalidInput
             If the actors are closed.
         """
         if not self._workers:
             raise InvalidInput("the actors are closed; start others")
-        return self.ask("answer", [(message,) for message in messages])
+        found: bytes = self.ask_one(place, "answer", (message,))
+        return found
 
     def _restore(self, s: int, worker: Any) -> None:
         """Tell a new worker nothing: a task has all that it needs."""

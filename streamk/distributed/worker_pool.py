@@ -95,7 +95,7 @@ class WorkerPool(Actors):
                 f"the {method} of shard {s} is gone with its worker; fetch it before close(), or "
                 "inside the with statement"
             )
-        return self._get(s, getattr(self._workers[s], method).remote(), method, ())
+        return self.ask_one(s, method, ())
 
     def _restore(self, s: int, worker: Any) -> None:
         """Have a worker read the shard again, and tell it all landmarks."""

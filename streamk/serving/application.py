@@ -16,6 +16,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from connectors.base import EventLog
+from connectors.errors import BadRecord, ConnectorError
 from streamk import __version__
 from streamk.engine.training.details import Details
 from streamk.errors import InvalidInput
@@ -24,6 +26,7 @@ from streamk.serving.answers import Answers, split
 from streamk.serving.description import description
 from streamk.serving.following import Following
 from streamk.serving.guard import JSON, Guard, as_json, healthz, refused
+from streamk.serving.intake import Intake
 from streamk.serving.monitoring import CONTENT_TYPE, Monitoring
 from streamk.serving.trained import TrainedModel
 
@@ -57,6 +60,7 @@ def application(
     limits: Limits | None = None,
     refresh: float = 1.0,
     max_age: float | None = None,
+    log: EventLog | None = None,
 ) -> Starlette:
     """Return an application that answers requests by a model.
 
@@ -70,6 +74,8 @@ def application(
         Seconds between two looks for a newer checkpoint.
     max_age : float, optional
         Seconds since the checkpoint was written, beyond which ``/readyz`` says 503.
+    log : EventLog, optional
+        Takes the events that are posted to ``/learn``; without it there is no such path.
     """
     monitoring = Monitoring(model)
     server = _Server(
@@ -79,6 +85,7 @@ def application(
         refresh=refresh,
         max_age=max_age,
         with_token=token is not None,
+        intake=None if log is None else Intake(model, log),
     )
     guard = Guard(token, monitoring.answered)
     routes = [
@@ -90,6 +97,8 @@ def application(
         Route("/healthz", guard.of(healthz, is_open=True), methods=["GET"]),
         Route("/readyz", guard.of(server.readyz, is_open=True), methods=["GET"]),
     ]
+    if log is not None:
+        routes.append(Route("/learn", guard.of(server.learn), methods=["POST"]))
     handlers: dict[Any, Any] = {HTTPException: refused}
     return Starlette(routes=routes, lifespan=server.following, exception_handlers=handlers)
 
@@ -104,10 +113,11 @@ class _Server:
         refresh: float,
         max_age: float | None,
         with_token: bool,
+        intake: Intake | None,
     ) -> None:
         self._model, self._monitoring = model, monitoring
         self._limits, self._refresh, self._max_age = limits, refresh, max_age
-        self._with_token = with_token
+        self._with_token, self._intake = with_token, intake
         self._answers = Answers(model)
 
     # --- the paths --------------------------------------------------------------------------------
@@ -115,14 +125,9 @@ class _Server:
     async def predict(self, request: Request) -> Response:
         """Predict the events of a body."""
         details = _details(request)
-        _check_kind(request)
         body = await self._body(request)
         began = time.perf_counter()
-        events, several = split(body)
-        if len(events) > self._limits.events:
-            raise HTTPException(
-                413, f"{len(events)} events in a request, at most {self._limits.events} are taken"
-            )
+        events, several = self._events(body)
         if len(events) <= _FEW and details is None:
             found = self._answers.of(events)
         else:
@@ -131,7 +136,34 @@ class _Server:
         self._monitoring.predicted(len(events), time.perf_counter() - began)
         return response
 
+    async def learn(self, request: Request) -> Response:
+        """Add the events of a body to the log that a job learns from."""
+        assert self._intake is not None
+        if request.query_params:
+            raise InvalidInput("/learn has no parameters")
+        events, _ = self._events(await self._body(request))
+        try:
+            # Not cancelled with the request: what was begun is added or refused as a whole.
+            await asyncio.shield(asyncio.to_thread(self._intake.append, events))
+        except BadRecord as error:
+            raise HTTPException(413, str(error)) from None
+        except ConnectorError as error:
+            _log.error("events were not taken: %s", error)
+            raise HTTPException(503, f"the events were not taken: {error}") from None
+        self._monitoring.taken(len(events))
+        return as_json({"taken": len(events)}, 202)
+
+    def _events(self, body: bytes) -> tuple[list[bytes], bool]:
+        """Return the events of a body, and whether they are a list."""
+        events, several = split(body)
+        if len(events) > self._limits.events:
+            raise HTTPException(
+                413, f"{len(events)} events in a request, at most {self._limits.events} are taken"
+            )
+        return events, several
+
     async def _body(self, request: Request) -> bytes:
+        _check_kind(request)
         most, found = self._limits.body, bytearray()
         async for chunk in request.stream():
             found += chunk
@@ -162,7 +194,11 @@ class _Server:
 
     async def openapi(self, _: Request) -> Response:
         """Describe the paths."""
-        return as_json(description(self._limits.body, self._limits.events, self._with_token))
+        return as_json(
+            description(
+                self._limits.body, self._limits.events, self._with_token, self._intake is not None
+            )
+        )
 
     async def readyz(self, _: Request) -> Response:
         """Tell whether there is anything to predict from, and new enough."""

@@ -61,7 +61,7 @@ _ERROR = {
 }
 
 
-def description(body: int, events: int, with_token: bool) -> dict[str, Any]:
+def description(body: int, events: int, with_token: bool, learns: bool) -> dict[str, Any]:
     """Return the description.
 
     Parameters
@@ -70,6 +70,8 @@ def description(body: int, events: int, with_token: bool) -> dict[str, Any]:
         Bytes and events that a request may have.
     with_token : bool
         Whether a token is asked for.
+    learns : bool
+        Whether events may be posted to be learned.
     """
     one, many = _ref("Prediction"), {"type": "array", "items": _ref("Prediction")}
     predict = {
@@ -78,23 +80,26 @@ def description(body: int, events: int, with_token: bool) -> dict[str, Any]:
             _parameter("interval", "With numbers an interval of this probability.", "number"),
             _parameter("reasons", "With each prediction its reasons.", "boolean"),
         ],
-        "requestBody": {
-            "required": True,
-            "description": f"At most {body} bytes and {events} events.",
-            "content": _content(
-                {"oneOf": [_ref("Event"), {"type": "array", "items": _ref("Event")}]}
-            ),
-        },
+        "requestBody": _body(body, events),
         "responses": {
             "200": _response("In the order of the events.", {"oneOf": [one, many]}),
-            "400": _response("The body or a parameter is of no use.", _ref("Error")),
-            "413": _response("The request is too large.", _ref("Error")),
-            "415": _response("The body is no JSON.", _ref("Error")),
             "422": _response("Some events are of no use; none is predicted.", _ref("Error")),
+            **_REFUSALS,
+        },
+    }
+    learn = {
+        "summary": "Add one event with its label, or several, to what the job learns from",
+        "requestBody": _body(body, events),
+        "responses": {
+            "202": _response("The events are in the log.", _TAKEN),
+            "422": _response("Some events are of no use; none is taken.", _ref("Error")),
+            "503": _response("The log does not take them now.", _ref("Error")),
+            **_REFUSALS,
         },
     }
     paths: dict[str, Any] = {
         "/predict": {"post": predict},
+        **({"/learn": {"post": learn}} if learns else {}),
         "/model": _get("The model: task, classes, columns, events learned, age in seconds"),
         "/metrics": _get("Figures for Prometheus"),
         "/healthz": _get("Whether the process answers"),
@@ -108,10 +113,16 @@ def description(body: int, events: int, with_token: bool) -> dict[str, Any]:
     }
     if with_token:
         found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        for path in ("/predict", "/model", "/metrics"):
+        for path in paths.keys() - {"/healthz", "/readyz"}:
             for operation in paths[path].values():
                 operation["security"] = [{"token": []}]
     return found
+
+
+def _body(most: int, events: int) -> dict[str, Any]:
+    schema = {"oneOf": [_ref("Event"), {"type": "array", "items": _ref("Event")}]}
+    about = f"At most {most} bytes and {events} events."
+    return {"required": True, "description": about, "content": _content(schema)}
 
 
 def _ref(name: str) -> dict[str, Any]:
@@ -132,3 +143,11 @@ def _parameter(name: str, about: str, kind: str) -> dict[str, Any]:
 
 def _get(about: str) -> dict[str, Any]:
     return {"get": {"summary": about, "responses": {"200": {"description": about}}}}
+
+
+_TAKEN = {"type": "object", "properties": {"taken": {"type": "integer"}}}
+_REFUSALS = {
+    "400": _response("The body or a parameter is of no use.", _ref("Error")),
+    "413": _response("The request is too large.", _ref("Error")),
+    "415": _response("The body is no JSON.", _ref("Error")),
+}

@@ -57,6 +57,9 @@ class Monitoring(_Requests):
         super().__init__()
         registry = self._registry
         self._events = Counter("streamk_events_predicted", "Events predicted.", registry=registry)
+        self._taken = Counter(
+            "streamk_events_taken", "Events posted to be learned, and taken.", registry=registry
+        )
         self._seconds = Histogram(
             "streamk_predict_seconds",
             "Time from the body of a request to its answer.",
@@ -81,6 +84,10 @@ class Monitoring(_Requests):
         """Count the events of a request, and note how long it took."""
         self._events.inc(events)
         self._seconds.observe(seconds)
+
+    def taken(self, events: int) -> None:
+        """Count events that were posted to be learned."""
+        self._taken.inc(events)
 
     def failed(self) -> None:
         """Count a checkpoint that could not be read."""

@@ -89,6 +89,7 @@ def test_defaults_in_the_help_are_those_of_the_engine() -> None:
     assert shown.pop("seed") == 0
     assert shown.pop("serve_tolerance") == TOLERANCE
     assert shown.pop("round_events") == ROUND_EVENTS
+    assert shown.pop("staleness") == 0
     assert {"checkpoint_every", "idle_timeout", "window"} <= shown.keys()
     assert shown == {name: defaults[name].default for name in shown}
 

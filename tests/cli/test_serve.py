@@ -200,3 +200,37 @@ def test_a_package_that_is_missing_is_named(home: Path, tmp_path: Path) -> None:
     environment = {"PYTHONPATH": path}
     _, err = streamk("serve", "state", cwd=home, status=2, environment=environment)
     assert "serving needs the package uvicorn: pip install 'streamk[serve]'" in err
+
+
+def test_what_is_posted_is_learned_by_the_job(home: Path, tmp_path: Path) -> None:
+    events = tmp_path / "posted.ndjson"
+    with serving(home, "--learn", f"file:{events}") as (_, address):
+        posted(address, EVENTS[:40])
+        job = ("run", f"file:{events}?follow=true", "--label", "clicked", "--max-events", "60")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "streamk", *job, "--quiet", "--checkpoint", "state"],
+            cwd=tmp_path,
+        )
+        posted(address, EVENTS[40:60])
+        assert process.wait(timeout=120) == 0
+    shown = json.loads(streamk("inspect", "state", "--json", cwd=tmp_path)[0])
+    assert shown["checkpoints"][-1]["model"]["events"] == 60
+
+
+@pytest.mark.kafka
+def test_what_is_posted_goes_to_a_topic(home: Path, tmp_path: Path, kafka_address: str) -> None:
+    topic = f"kafka://{kafka_address}/posted"
+    with serving(home, "--learn", topic) as (_, address):
+        posted(address, EVENTS[:25])
+    job = ("run", topic, "--label", "clicked", "--until-end", "--quiet", "--checkpoint", "state")
+    streamk(*job, cwd=tmp_path)
+    shown = json.loads(streamk("inspect", "state", "--json", cwd=tmp_path)[0])
+    assert shown["checkpoints"][-1]["model"]["events"] == 25
+
+
+def posted(address: str, events: Any) -> None:
+    request = urllib.request.Request(f"{address}/learn", json.dumps(events).encode())
+    request.add_header("Content-Type", "application/json")
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        assert answer.status == 202
+        assert json.load(answer) == {"taken": len(events)}

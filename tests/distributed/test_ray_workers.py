@@ -50,7 +50,7 @@ def test_actors_that_die_do_their_shards_again(fake: Fake) -> None:
     assert [options["num_cpus"] for options, _ in ray.hired] == [1] * 4
     workers.close()
     with pytest.raises(InvalidInput, match="closed"):
-        workers.answer([b""])
+        workers.answer(0, b"")
 
 
 def test_an_actor_that_dies_too_often(fake: Fake) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,9 @@ class Here:
     def __len__(self) -> int:
         return self.count
 
-    def answer(self, messages: Sequence[bytes]) -> list[bytes]:
-        assert len(messages) == self.count
-        return [answered(message) for message in messages]
+    def answer(self, place: int, message: bytes) -> bytes:
+        assert 0 <= place < self.count
+        return answered(message)
 
     def close(self) -> None:
         pass
@@ -186,7 +186,7 @@ def test_processes_end_with_the_rounds() -> None:
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
-    with pytest.raises(InvalidInput, match="the processes are closed"):
+    with pytest.raises(InvalidInput, match="the workers are closed"):
         rounds.round([([[1.0]], ["a"]), None])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from streamk.errors import InvalidInput, StateError, WorkerLost
 from streamk.learners import LiveCompiled, MultiKernel, Sharded, create
 from streamk.learners.experts import cells
 from streamk.learners.registry import from_state
+from streamk.learners.sharded.replicas import Outcome, Task
 from streamk.packing import fingerprint
 from streamk.state import State
 from tests.rounds_kit import MODELS, TASKS, events, model
@@ -51,18 +52,30 @@ def followed(sharded: Sharded, task: str, cut: int) -> tuple[str, list[Any]]:
     return fingerprint(sharded.state()), said
 
 
+@pytest.mark.parametrize(
+    ("name", "staleness"),
+    [*((name, 0) for name in MODELS), ("multi-kernel", 1), ("doubly-stochastic", 2)],
+)
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("name", MODELS)
-def test_batches_and_workers_change_nothing(name: str, task: str, two: TaskDivision) -> None:
-    expected = followed(made(name, task), task, N)
-    assert followed(made(name, task), task, 1) == expected
-    assert followed(made(name, task, workers=two), task, N) == expected
-    assert followed(made(name, task, workers=two), task, 37) == expected
+def test_batches_and_workers_change_nothing(
+    name: str, task: str, staleness: int, two: TaskDivision
+) -> None:
+    expected = followed(made(name, task, staleness=staleness), task, N)
+    assert followed(made(name, task, staleness=staleness), task, 1) == expected
+    assert followed(made(name, task, staleness=staleness, workers=two), task, N) == expected
+    assert followed(made(name, task, staleness=staleness, workers=two), task, 37) == expected
 
 
-def naive(learner: Any, X: Any, y: list[Any]) -> tuple[Any, list[Any]]:
-    """Return the learner after all rounds that end within the events, and all predictions."""
+def naive(learner: Any, X: Any, y: list[Any], staleness: int = 0) -> tuple[Any, list[Any]]:
+    """Return what the next round begins with after those within the events, and predictions."""
     said: list[Any] = []
+
+    def merge(one: Any, two: Any, began: State) -> None:
+        common = from_state(began)
+        if isinstance(one, MultiKernel):
+            one.merge_replica(two, common)
+        else:
+            one.merge(two, common_events=common.n_events)
 
     def follow(one: Any, first: int, last: int) -> int:
         for row in range(first, last):
@@ -73,36 +86,39 @@ def naive(learner: Any, X: Any, y: list[Any]) -> tuple[Any, list[Any]]:
     at = 0
     while learner.n_events < FIRST:  # events without a label do not count
         at = follow(learner, at, at + FIRST - learner.n_events)
+    results = [learner.state()] * (staleness + 1)
     while at + SHARDS * LENGTH <= len(X):
-        state, replicas = learner.state(), []
+        base, replicas = results[0], []
         for _ in range(SHARDS):
-            replica = from_state(state)
+            replica = from_state(base)
             at = follow(replica, at, at + LENGTH)
             replicas.append(replica)
         one, two, three = replicas
-        for other, joins in ((two, one), (three, one)):
-            if isinstance(joins, MultiKernel):
-                joins.merge_replica(other, from_state(state))
-            else:
-                joins.merge(other, common_events=learner.n_events)
-        learner = one
-    return learner, said
+        merge(one, two, base)
+        merge(one, three, base)
+        if results[-1] is not base:
+            newest = from_state(results[-1])
+            merge(newest, one, base)
+            one = newest
+        results = [*results[1:], one.state()]
+    return from_state(results[0]), said
 
 
+@pytest.mark.parametrize("staleness", [0, 1, 3])
 @pytest.mark.parametrize("name", ["doubly-stochastic", "multi-kernel"])
 @pytest.mark.parametrize("task", TASKS)
-def test_plain_replicas_give_the_same(name: str, task: str) -> None:
+def test_plain_replicas_give_the_same(name: str, task: str, staleness: int) -> None:
     X, y = events(N, task)
     y[7] = y[98] = None
     plain = model(name, task)
     plain.add_columns(range(4))
-    common, said = naive(plain, X, y)
-    sharded = made(name, task)
+    common, said = naive(plain, X, y, staleness)
+    sharded = made(name, task, staleness=staleness)
     sharded.add_columns(range(4))
     found = sharded.predict_then_learn_many(X[: len(said)], y[: len(said)])
     assert found.predictions.tolist() == said
     assert fingerprint(sharded.state().child("learner")) == fingerprint(common.state())
-    assert sharded.n_events == common.n_events
+    assert sharded.n_events == len(said) - 2
     assert sharded.rounds == (len(said) - FIRST - 1) // (SHARDS * LENGTH)
 
 
@@ -121,10 +137,14 @@ def test_rounds_grow_with_the_events_before() -> None:
     assert sharded.events_at_once == 100
 
 
-def test_resumes_in_the_midst_of_a_round_with_other_workers(two: TaskDivision) -> None:
+@pytest.mark.parametrize("staleness", [0, 2])
+def test_resumes_in_the_midst_of_a_round_with_other_workers(
+    staleness: int, two: TaskDivision
+) -> None:
     task = "classification"
     X, y = stream(task)
-    whole, part = made("multi-kernel", task), made("multi-kernel", task)
+    whole = made("multi-kernel", task, staleness=staleness)
+    part = made("multi-kernel", task, staleness=staleness)
     whole.predict_then_learn_many(X, y)
     part.predict_then_learn_many(X[:110], y[:110])
     resumed = Sharded.from_state(part.state(), workers=two)
@@ -153,21 +173,49 @@ def test_a_class_of_one_shard_has_probabilities_in_all() -> None:
     assert set(sharded.learner.classes) == set(sharded.classes)
 
 
-def test_a_killed_process_does_its_shard_again() -> None:
+@pytest.mark.parametrize("staleness", [0, 1])
+def test_a_killed_process_does_its_shard_again(staleness: int) -> None:
     task = "regression"
-    expected = followed(made("doubly-stochastic", task), task, N)
+    expected = followed(made("doubly-stochastic", task, staleness=staleness), task, N)
     with Processes(2) as processes:
         os.kill(processes.pids[0], signal.SIGKILL)
-        workers = TaskDivision(processes)
-        assert followed(made("doubly-stochastic", task, workers=workers), task, N) == expected
+        learner = made("doubly-stochastic", task, staleness=staleness)
+        learner.workers = TaskDivision(processes)
+        assert followed(learner, task, N) == expected
         assert processes.restarts == 1
 
 
-def test_a_worker_that_dies_too_often_leaves_the_rounds_before() -> None:
+def test_stale_rounds_are_begun_before_those_before_them_are_merged(two: TaskDivision) -> None:
+    X, y = events(N, "regression")
+    told: list[str] = []
+
+    class Told:
+        """Workers whose answers are waited for by name."""
+
+        def begin(self, task: Task) -> Callable[[], Outcome]:
+            number = sum(word.startswith("begin") for word in told)
+            told.append(f"begin {number}")
+            outcome = two.begin(task)
+
+            def waited() -> Outcome:
+                told.append(f"wait {number}")
+                return outcome()
+
+            return waited
+
+    sharded = made("doubly-stochastic", "regression", staleness=1, workers=Told())
+    sharded.learn_many(X[: FIRST + 4 * SHARDS * LENGTH], y[: FIRST + 4 * SHARDS * LENGTH])
+    assert ",".join(told) == "begin 0,begin 1,wait 0,begin 2,wait 1,begin 3,wait 2,wait 3"
+    assert sharded.rounds == 4
+    assert sharded.events_at_once == 4 * SHARDS * LENGTH
+
+
+@pytest.mark.parametrize("staleness", [0, 1])
+def test_a_worker_that_dies_too_often_leaves_the_rounds_before(staleness: int) -> None:
     task = "regression"
     X, y = events(N, task)
     whole = followed(made("doubly-stochastic", task), task, N)
-    sharded = made("doubly-stochastic", task)
+    sharded = made("doubly-stochastic", task, staleness=staleness)
     sharded.add_columns(range(4))
     sharded.predict_then_learn_many(X[:FIRST], y[:FIRST])
     before = fingerprint(sharded.state())
@@ -224,6 +272,8 @@ def test_refused() -> None:
         Sharded(learner, shards=0)
     with pytest.raises(InvalidInput, match="round_events"):
         Sharded(learner, round_events=0)
+    with pytest.raises(InvalidInput, match="staleness"):
+        Sharded(learner, staleness=17)
     with pytest.raises(InvalidInput, match="cannot learn in shards"):
         Sharded(LiveCompiled(MultiKernel(task=task)))
     one, two = made("doubly-stochastic", task), Sharded(learner, shards=2)
@@ -238,6 +288,8 @@ def test_refused() -> None:
         ("learned", [3, 4, 4]),
         ("before", 3),
         ("shards", 0),
+        ("results", [96, 96]),
+        ("staleness", -1),
         ("classes", None),
     ):
         with pytest.raises(StateError):

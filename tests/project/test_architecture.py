@@ -36,8 +36,8 @@ FLOORS = (
 GROUND = FLOORS[0]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
-# The engine knows sources and sinks by their protocols and opens them by URL; encoding knows the
-# forms in which they give events.
+# The engine knows sources and sinks by their protocols and opens them by URL, serving the logs that
+# events are added to; encoding knows the forms in which sources give events.
 CONNECTORS_BELOW = {
     "connectors",
     "connectors.base",
@@ -170,9 +170,9 @@ def arrow_fault(importer: str, imported: str) -> str | None:
         if below(imported, "streamk"):
             return "connectors knows nothing of streamk"
     elif below(imported, "connectors"):
-        if room(importer) not in ("encoding", "engine", "distributed", "cli"):
-            return "only encoding, engine, distributed and cli know where events come from"
-        if room(importer) in ("encoding", "engine") and imported not in CONNECTORS_BELOW:
+        if room(importer) not in ("encoding", "engine", "distributed", "serving", "cli"):
+            return "only encoding, engine, distributed, serving and cli know where events come from"
+        if room(importer) in ("encoding", "engine", "serving") and imported not in CONNECTORS_BELOW:
             return "encoding and engine know only the protocols Source and Sink, no connector"
     elif below(imported, "streamk") and (importer, imported) not in FRONT_DOOR:
         source, target = room(importer), room(imported)

@@ -15,6 +15,7 @@ from .broker import Broker
 from .learner import CountingLearner
 from .sinks import FileSink, TopicSink
 from .source import GroupSource, LoneSource
+from .workers import Mortal, in_shards
 from .world import Process, simulated
 
 __all__ = ["Failure", "Job", "Worker", "real_learner"]
@@ -24,8 +25,9 @@ class Failure(Exception):
     """A program ended in an error that is not of the world's making."""
 
 
-def real_learner() -> DoublyStochastic:
-    return DoublyStochastic(
+def real_learner(staleness: int | None = None, workers: Mortal | None = None) -> Any:
+    """A learner; in shards where a staleness is given."""
+    learner = DoublyStochastic(
         Gaussian(bandwidth=1.0),
         loss="logistic",
         max_features=64,
@@ -33,6 +35,7 @@ def real_learner() -> DoublyStochastic:
         seed=3,
         batch_size=8,
     )
+    return learner if staleness is None else in_shards(learner, staleness, workers)
 
 
 @dataclass
@@ -44,6 +47,8 @@ class Job:
     grouped : bool
     real : bool
         Learn with a real learner; else with one that counts.
+    staleness : int, optional
+        Of a real learner in shards.
     sink : "file", "topic" or None
     options : dict
         Of the engine.
@@ -53,6 +58,7 @@ class Job:
     root: Path
     grouped: bool = False
     real: bool = False
+    staleness: int | None = None
     sink: str | None = None
     most: int = 60
     options: dict[str, Any] = field(default_factory=dict)
@@ -67,7 +73,7 @@ class Job:
             sink = TopicSink(self.broker, name)
         return Engine(
             kind(self.broker, name, most=self.most, real=self.real),
-            real_learner() if self.real else CountingLearner(),
+            self._learner(),
             **{
                 "label": "y",
                 "ignore": ("id",) if self.real else (),
@@ -77,6 +83,14 @@ class Job:
                 **more,
             },
         )
+
+    def _learner(self) -> Any:
+        if not self.real:
+            return CountingLearner()
+        if self.staleness is None:
+            return real_learner()
+        world = self.broker.world
+        return real_learner(self.staleness, Mortal(world.seed, world.happened))
 
 
 @dataclass

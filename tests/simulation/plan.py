@@ -29,6 +29,8 @@ class Plan:
         Old events are deleted at times.
     real : bool
         A real learner, where there is no group.
+    staleness : int or None
+        Of a real learner in shards; None where it has none.
     sink : "file", "topic" or None
     return_all : bool
         At the end all workers of a group come back once more before the last one drains the log.
@@ -56,6 +58,7 @@ class Plan:
     options: dict[str, Any]
     rates: dict[str, float]
     budget: int
+    staleness: int | None
 
     @classmethod
     def of(cls, seed: int) -> Plan:
@@ -93,6 +96,7 @@ class Plan:
             },
             rates=_rates(rng, single=single),
             budget=rng.randint(1, 12),
+            staleness=random.Random(f"shards {seed}").choice((None, 0, 1, 2)),
         )
 
     @property
@@ -101,6 +105,7 @@ class Plan:
         words: list[str] = [self.kind]
         if self.kind == "group":
             words.append("one directory" if self.shared else "separate directories")
+        words += ["shards"] * (self.real and self.staleness is not None)
         words += ["retention"] * self.retention + ["names as POSIX has them"] * (not self.ordered)
         return ", ".join(words)
 

@@ -107,6 +107,7 @@ class Run:
             root,
             grouped=plan.kind == "group",
             real=plan.real,
+            staleness=plan.staleness,
             sink=plan.sink,
             most=plan.most,
             options=dict(plan.options),

@@ -50,7 +50,7 @@ def judge_single(run: Run, worker: Worker) -> list[Problem]:
         return problems
     if not lost and run.plan.until_end and learned != merge_order(logs):
         problems.append(Problem("sequence", "not in the order of clocks, names and offsets"))
-    model, outputs = replay(learned, real=run.plan.real)
+    model, outputs = replay(learned, real=run.plan.real, staleness=run.plan.staleness)
     if run.plan.real and fingerprint(model.state()) != fingerprint(report.model.state()):
         problems.append(Problem("model", "it is not the one that learned the same sequence"))
     if report.counts.learned != len(learned):
@@ -76,7 +76,9 @@ def judge_single(run: Run, worker: Worker) -> list[Problem]:
     return problems
 
 
-def replay(learned: list[int], *, real: bool) -> tuple[Any, list[dict[str, Any]]]:
+def replay(
+    learned: list[int], *, real: bool, staleness: int | None = None
+) -> tuple[Any, list[dict[str, Any]]]:
     """Learn a sequence without any disturbance; returns the model and what it predicted."""
     if not real:
         model = CountingLearner()
@@ -88,7 +90,7 @@ def replay(learned: list[int], *, real: bool) -> tuple[Any, list[dict[str, Any]]
         return model, found
     sink = MemorySink()
     source = MemorySource([event_of(number) for number in learned])
-    report = Engine(source, real_learner(), label="y", ignore=("id",), sink=sink).run()
+    report = Engine(source, real_learner(staleness), label="y", ignore=("id",), sink=sink).run()
     return report.model, [output.value for output in sink.outputs]
 
 

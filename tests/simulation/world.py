@@ -133,7 +133,7 @@ class World:
     def __init__(
         self, seed: int, faults: Faults | None = None, trace: Callable[[str], None] | None = None
     ) -> None:
-        self.random = random.Random(seed)
+        self.seed, self.random = seed, random.Random(seed)
         self.now = 1000.0
         self.turn = threading.Lock()
         self.turn.acquire()

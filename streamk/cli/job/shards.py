@@ -35,6 +35,13 @@ def add_sharding(parser: Parser) -> None:
         help="events of a shard in a round, at most (default 4096); given at the first start",
     )
     add(
+        "--staleness",
+        metavar="N",
+        type=whole(0),
+        help="rounds before it that the replicas of a round do not know, so that no worker waits"
+        " for a merge or for a slower one (default 0); given at the first start",
+    )
+    add(
         "--ray",
         metavar="ADDRESS",
         help="run the workers on the Ray cluster there: auto for one that runs on this machine,"
@@ -55,7 +62,7 @@ def sharded(
 
     workers, was = options.get("workers", 1), kept is not None and kept["type"] == Sharded.TYPE
     if not (was or "shards" in options or "workers" in options):
-        for name in ("round_events", "ray"):
+        for name in ("round_events", "staleness", "ray"):
             if name in options:
                 raise UsageError(f"--{name.replace('_', '-')} needs --workers or --shards")
         return model
@@ -68,7 +75,7 @@ def sharded(
             "this job has a model that was learned without shards; leave --workers and --shards"
             " out, or begin without that model in another directory"
         )
-    defaults = {"shards": max(SHARDS, workers), "round_events": ROUND_EVENTS}
+    defaults = {"shards": max(SHARDS, workers), "round_events": ROUND_EVENTS, "staleness": 0}
     chosen = {}
     for name, default in defaults.items():
         chosen[name] = options.get(name, default) if kept is None else kept[name]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Protocol, Self
+import contextlib
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,25 +15,23 @@ from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
 from streamk.learners.common.classes import Label, check_most
-from streamk.learners.common.predictor import Wrapper, aside, one_row
+from streamk.learners.common.predictor import one_row
 from streamk.learners.common.prequential import Prequential, labels_or_none, with_gaps
-from streamk.learners.sharded.predictions import Followed, joined
+from streamk.learners.sharded.predictions import ByReplica, Followed, joined
 from streamk.learners.sharded.reduction import Span, reduced
 from streamk.learners.sharded.replicas import Batch, Outcome, Task, give_columns, merging
+from streamk.learners.sharded.round import Common, Round, plan
 from streamk.options import Whole
 from streamk.state import JSON, State
 
-__all__ = ["MOST_SHARDS", "ROUND_EVENTS", "SHARDS", "Sharded", "Workers"]
+__all__ = ["MOST_SHARDS", "MOST_STALE", "ROUND_EVENTS", "SHARDS", "Sharded", "Workers"]
 
 SHARDS = 4
 """Default of the shards of a round."""
 ROUND_EVENTS = 4096
 """Default of the events of a shard in a round, at most."""
 MOST_SHARDS = 4096
-_LEAST = 256
-"""Events of a shard in a round at least, where `round_events` is not less."""
-_BEFORE = 8
-"""How many times the events of a round must have been learned before it."""
+MOST_STALE = 16
 _OWNER = "a sharded learner"
 _FLOAT64 = np.dtype(np.float64)
 
@@ -40,12 +39,19 @@ _FLOAT64 = np.dtype(np.float64)
 class Workers(Protocol):
     """Workers that learn shards of a round at once, see `streamk.distributed.TaskDivision`."""
 
-    def work(self, task: Task) -> Outcome:
-        """Do what `streamk.learners.sharded.replicas.work` does."""
+    def begin(self, task: Task) -> Callable[[], Outcome]:
+        """Begin what `streamk.learners.sharded.replicas.work` does; return what waits for it."""
         ...
 
 
-class Sharded(Wrapper):
+class _Begun(NamedTuple):
+    """A whole round that the workers do."""
+
+    round: Round
+    outcome: Callable[[], Outcome]
+
+
+class Sharded(ByReplica):
     """A learner that learns in rounds, each of several shards of consecutive events.
 
     Every shard of a round begins with a replica of the learner as it was at the beginning of the
@@ -58,6 +64,10 @@ class Sharded(Wrapper):
     shard, so that little is new to the learner in it. Until that is 256 events for each shard, the
     learner learns as it would without shards.
 
+    With `staleness` s a round begins with the result of the round s + 1 before it, so that up to
+    s + 1 rounds are learned at once, and no worker waits for a merge or for a slower one. The
+    result of a round is merged with that of the round before it, as two replicas are.
+
     Predictions and states are the same bits whatever the batches and the workers. Predictions that
     wait for their labels are dropped at the end of a shard.
 
@@ -68,6 +78,8 @@ class Sharded(Wrapper):
         Shards of a round, up to 4096.
     round_events : int, default 4096
         Events of a shard in a round, at most.
+    staleness : int, default 0
+        Rounds before it that the replicas of a round do not know, up to 16.
     workers : Workers, optional
         They learn several shards at once where their events come in one call. Not part of the
         state.
@@ -90,7 +102,7 @@ class Sharded(Wrapper):
     """
 
     TYPE = "sharded"
-    FORMAT = 1
+    FORMAT = 2
 
     def __init__(
         self,
@@ -98,69 +110,75 @@ class Sharded(Wrapper):
         *,
         shards: int = SHARDS,
         round_events: int = ROUND_EVENTS,
+        staleness: int = 0,
         workers: Workers | None = None,
     ) -> None:
         Whole(least=1, most=MOST_SHARDS).check("shards", shards)
         Whole(least=1).check("round_events", round_events)
+        Whole(least=0, most=MOST_STALE).check("staleness", staleness)
         if getattr(learner, "TYPE", None) not in self.INNER:
             raise InvalidInput(
                 f"{learner!r} cannot learn in shards; give one of the learners of streamk, such as "
                 "MultiKernel()"
             )
         self.learner: Any = learner
-        self.shards, self.round_events, self.workers = shards, round_events, workers
+        self.shards, self.round_events, self.staleness = shards, round_events, staleness
+        self.workers = workers
         self.rounds = 0
+        self._classes: list[Label] = list(learner.classes)
         self._restart()
 
     def _restart(self) -> None:
-        """Begin a round with the open replica."""
-        self._before, self._position = int(self.learner.n_events), 0
-        self._length, self._count = self._plan(self._before)
-        self._common = self.learner.state() if self._count > 1 else None
-        self._done, self._learned = list[State](), list[int]()
-        self._classes: list[Label] = list(self.learner.classes)
+        """Begin a round with the open replica, which nothing goes beyond."""
+        before, space = int(self.learner.n_events), self.staleness + 1
+        length, count = plan(before, self.shards, self.round_events)
+        self._results: deque[Common] = deque(maxlen=space)
+        """Those of the last rounds, the newest last; none where there are no rounds yet."""
+        if count == 1:
+            self._round = Round(None, before, length, count)
+        else:
+            self._results.extend([Common(self.learner.state(), before)] * space)
+            self._round = self._planned(0)
 
-    def _plan(self, n_events: int) -> tuple[int, int]:
-        """Return the events of a shard and the shards of a round that begins after `n_events`."""
-        each = _BEFORE * self.shards
-        first = each * min(_LEAST, self.round_events)
-        if self.shards == 1 or n_events < first:
-            return max(1, first - n_events), 1
-        return min(self.round_events, n_events // each), self.shards
+    def _planned(self, begun: int) -> Round:
+        """Return the next round, where some are begun already."""
+        base = self._results[begun]
+        length, count = plan(base.n_events, self.shards, self.round_events)
+        return Round(base, base.n_events, length, count)
 
     # What it is
 
     @property
-    def takes_missing(self) -> bool:  # type: ignore[override]
-        """Whether a value may be missing (NaN)."""
-        return bool(self.learner.takes_missing)
-
-    @property
-    def classes(self) -> tuple[Label, ...]:
-        """The labels seen so far, in the order of the probabilities; () for regression."""
-        return tuple(self._classes)
-
-    @property
     def n_events(self) -> int:
         """Events learned by all shards."""
-        return int(sum(self._learned) + self.learner.n_events)
+        now = self._round
+        before = self._results[-1].n_events if self._results else now.before
+        return before + sum(now.learned) + int(self.learner.n_events) - now.before
 
     @property
     def nbytes(self) -> int:
         """Memory of the open replica and of the states of the others, in bytes."""
-        held = sum(state.nbytes for state in self._done)
-        common = 0 if self._common is None else self._common.nbytes
-        return int(self.learner.nbytes) + held + common
+        held = [*self._round.done, *(common.state for common in self._distinct())]
+        return int(self.learner.nbytes) + sum(state.nbytes for state in held)
 
     @property
     def events_at_once(self) -> int:
-        """Events of the largest round: with so many in a call, workers have enough to do."""
-        return self.shards * self.round_events
+        """Events with which workers have enough to do in a call: of one round, or of several."""
+        return self.shards * self.round_events * self._rounds_at_once
 
     @property
     def events_left(self) -> int:
-        """Events until the end of this round."""
-        return self._length * (self._count - len(self._done)) - self._position
+        """Events until the end of this round, or of the last one that is best in the same call."""
+        return self._round.left + self._round.events * (self._rounds_at_once - 1)
+
+    @property
+    def _rounds_at_once(self) -> int:
+        """Rounds of a call: twice as many as may be learned at once, since its end waits."""
+        return 2 * (self.staleness + 1) if self.staleness and self._results else 1
+
+    def _distinct(self) -> list[Common]:
+        """Return the results that are held, each once."""
+        return list({id(common): common for common in self._results}.values())
 
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns; in all events so far they were zero."""
@@ -195,109 +213,166 @@ class Sharded(Wrapper):
         found: list[Followed] = []
         first = 0
         while first < len(events):
-            ends = self._ends(len(events) - first)
+            ends = self._round.ends(len(events) - first)
             if self.workers is None or len(ends) == 1:
-                ends = ends[:1]
-            part = slice(first, first + ends[-1])
-            if len(ends) > 1:
-                found += self._follow_together(events[part], labels[part], ends)
+                found.append(
+                    self._follow(events[first : first + ends[0]], labels[first:][: ends[0]])
+                )
+                first += ends[0]
+            elif self._round.is_new and ends[-1] == self._round.events:
+                first += self._follow_rounds(events[first:], labels[first:], found)
             else:
-                found.append(self._follow(events[part], labels[part]))
-            first = part.stop
+                part = slice(first, first + ends[-1])
+                found += self._follow_together(events[part], labels[part], ends)
+                first = part.stop
         return joined(found, self._classes if self.is_classifier else None)
-
-    def _ends(self, n: int) -> list[int]:
-        """Return where shards of this round end among the next n events; the last one may go on."""
-        ends = [min(n, self._length - self._position)]
-        for _ in range(self._count - len(self._done) - 1):
-            if ends[-1] == n:
-                break
-            ends.append(min(n, ends[-1] + self._length))
-        return ends
 
     def _follow(self, X: NDArray[Any], y: list[Any]) -> Followed:
         """Have the open replica follow events of its shard."""
         found = self.learner.predict_then_learn_many(X, y)
-        self._position += len(X)
+        self._round.position += len(X)
         followed = Followed(found, self._met(self.learner.classes))
-        if self._position == self._length:
-            if self._count == 1:
+        if self._round.position == self._round.length:
+            if self._round.base is None:
                 self._restart()
             else:
-                self._end_shard(self.learner.state(), int(self.learner.n_events))
+                self._round.end_shard(self.learner.state(), int(self.learner.n_events))
                 self._go_on(self.columns)
         return followed
 
     def _follow_together(self, X: NDArray[Any], y: list[Any], ends: list[int]) -> list[Followed]:
-        """Have the workers follow the events of several shards."""
+        """Have the workers follow the events of several shards of the open round."""
         assert self.workers is not None
-        assert self._common is not None
-        columns, first = self.columns, len(self._done)
-        left = self._length - (ends[-1] - ends[-2])  # of the last shard, in later calls
-        is_last = first + len(ends) == self._count and not left
-        starts = [0, *ends[:-1]]
-        batches = {
-            first + n: Batch(X[start:end], y[start:end], columns)
-            for n, (start, end) in enumerate(zip(starts, ends, strict=True))
-        }
-        begun = {first: self.learner.state()} if self._position else {}
-        within = first, first + len(ends)
-        placing = self.learner.placing
-        task = Task(self._common, placing, self._count, within, batches, begun, merges=is_last)
-        outcome = self.workers.work(task)
-        answers = [outcome.answers[shard] for shard in range(*within)]
-        followed = [Followed(found, self._met(classes)) for found, classes, _ in answers]
-        if is_last:
+        columns, now = self.columns, self._round
+        begun = {len(now.done): self.learner.state()} if now.position else {}
+        task = self._task(now, X, y, ends, begun)
+        left = now.length - (ends[-1] - ends[-2])  # of the last shard, in later calls
+        outcome = self.workers.begin(task)()
+        first, stop = task.within
+        answers = [outcome.answers[shard] for shard in range(first, stop)]
+        if task.merges:
             self._end_round(outcome.states, columns)
-            return followed
-        states = [outcome.states[shard, shard + 1] for shard in range(*within)]
-        whole = len(states) - 1 if left else len(states)
-        for state, answer in zip(states[:whole], answers, strict=False):
-            self._end_shard(state, answer.n_events)
-        if left:
-            self.learner, self._position = self._opened(states[-1]), self._length - left
         else:
-            self._go_on(columns)
-        return followed
+            states = [outcome.states[shard, shard + 1] for shard in range(first, stop)]
+            whole = len(states) - 1 if left else len(states)
+            for state, answer in zip(states[:whole], answers, strict=False):
+                now.end_shard(state, answer.n_events)
+            if left:
+                self.learner, now.position = self._opened(states[-1]), now.length - left
+            else:
+                self._go_on(columns)
+        return [Followed(found, self._met(classes)) for found, classes, _ in answers]
+
+    def _follow_rounds(self, X: NDArray[Any], y: list[Any], found: list[Followed]) -> int:
+        """Have the workers follow whole rounds, several at once where they may be stale.
+
+        Append what they predict to `found`, and return the number of their events.
+        """
+        assert self.workers is not None
+        begun: deque[_Begun] = deque()
+        first = 0
+        try:
+            while True:
+                now = self._planned(len(begun))
+                if first + now.events > len(X):
+                    break
+                part = slice(first, first + now.events)
+                task = self._task(now, X[part], y[part], now.ends(now.events), {})
+                begun.append(_Begun(now, self.workers.begin(task)))
+                first = part.stop
+                if len(begun) > self.staleness:
+                    found += self._take(begun.popleft())
+            while begun:
+                found += self._take(begun.popleft())
+        finally:
+            for one in begun:  # after an error: they are learned by nobody
+                with contextlib.suppress(Exception):
+                    one.outcome()
+            self._open_round(self.columns)
+        return first
+
+    def _take(self, begun: _Begun) -> list[Followed]:
+        """Wait for a round of the workers, and merge its result with that of the round before."""
+        outcome = begun.outcome()
+        self._round = begun.round
+        self._add_result(self._merged(outcome.states, self.columns))
+        answers = [outcome.answers[shard] for shard in range(begun.round.count)]
+        return [Followed(found, self._met(classes)) for found, classes, _ in answers]
+
+    def _task(
+        self,
+        now: Round,
+        X: NDArray[Any],
+        y: list[Any],
+        ends: list[int],
+        begun: Mapping[int, State],
+    ) -> Task:
+        """Return the task to follow events of the next shards of a round, which end there."""
+        assert now.base is not None
+        first = len(now.done)
+        within = first, first + len(ends)
+        batches = {
+            first + n: Batch(X[start:end], y[start:end], self.columns)
+            for n, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True))
+        }
+        is_last = now.left == ends[-1]
+        placing = self.learner.placing
+        return Task(now.base.state, placing, now.count, within, batches, begun, merges=is_last)
 
     def _met(self, classes: Sequence[Label]) -> tuple[Label, ...]:
         """Add classes to those that are known; return them."""
         self._classes += [label for label in classes if label not in self._classes]
         return tuple(classes)
 
-    def _end_shard(self, state: State, n_events: int) -> None:
-        self._done.append(state)
-        self._learned.append(n_events - self._before)
-
     def _go_on(self, columns: Sequence[Column] | None) -> None:
         """Open the replica of the next shard, of the next round after the last one."""
-        if len(self._done) == self._count:
+        now = self._round
+        if len(now.done) == now.count:
             self._end_round({}, columns)
             return
-        assert self._common is not None
-        self.learner, self._position = self._opened(self._common), 0
+        assert now.base is not None
+        self.learner = self._opened(now.base.state)
         give_columns(self.learner, columns)
 
     def _end_round(self, states: Mapping[Span, State], columns: Sequence[Column] | None) -> None:
         """Merge all shards, of which some subtrees may be merged already."""
-        self.learner = self._merged(states, columns)
+        self._add_result(self._merged(states, columns))
+        self._open_round(columns)
+
+    def _add_result(self, merged: Any) -> None:
+        self.learner = merged
+        self._results.append(Common(merged.state(), int(merged.n_events)))
         self.rounds += 1
-        self._restart()
+
+    def _open_round(self, columns: Sequence[Column] | None) -> None:
+        """Begin the next round."""
+        self._round = self._planned(0)
+        if self.staleness:
+            self.learner = self._opened(self._results[0].state)
+            give_columns(self.learner, columns)
 
     def _merged(self, states: Mapping[Span, State], columns: Sequence[Column] | None) -> Any:
-        """Return what the replicas come to, with these columns: the common one, if nothing."""
-        assert self._common is not None
-        common = self._opened(self._common)
+        """Return what the replicas and the rounds before them come to, with these columns."""
+        now = self._round
+        assert now.base is not None
+        base = self._opened(now.base.state)
 
         def known(span: Span) -> Any:
             return self._opened(states[span]) if span in states else None
 
         def leaf(shard: int) -> Any:
-            there = shard < len(self._done) and self._learned[shard] > 0
-            return self._opened(self._done[shard]) if there else None
+            there = shard < len(now.done) and now.learned[shard] > 0
+            return self._opened(now.done[shard]) if there else None
 
-        found = reduced((0, self._count), known, leaf, merging(common))
-        merged = common if found is None else found
+        merge = merging(base)
+        found = reduced((0, now.count), known, leaf, merge)
+        before = self._results[-1]
+        if before is now.base:
+            merged = base if found is None else found
+        else:
+            merged = self._opened(before.state)
+            if found is not None:
+                merge(merged, found)
         give_columns(merged, columns)
         return merged
 
@@ -312,7 +387,7 @@ class Sharded(Wrapper):
         InvalidInput
             If the two differ in an option, naming it.
         """
-        for name in ("shards", "round_events"):
+        for name in ("shards", "round_events", "staleness"):
             if getattr(self, name) != getattr(other, name):
                 raise InvalidInput(f"learners that merge must have the same {name}")
         mine = self._ended()
@@ -322,58 +397,12 @@ class Sharded(Wrapper):
 
     def _ended(self) -> Any:
         """Return what the shards come to so far."""
-        if self._common is None:
+        now = self._round
+        if now.base is None:
             return self.learner
-        if self._position:
-            self._end_shard(self.learner.state(), int(self.learner.n_events))
-            self._position = 0
+        if now.position:
+            now.end_shard(self.learner.state(), int(self.learner.n_events))
         return self._merged({}, self.columns)
-
-    # Predicting, by the open replica
-
-    def aside(self) -> AbstractContextManager[None]:
-        """Predict without a trace, see `MultiKernel.aside`."""
-        return aside(self.learner)
-
-    def predict_many(self, X: ArrayLike) -> NDArray[Any]:
-        """Return labels (object) or numbers (float64), shape (n,)."""
-        return np.asarray(self.learner.predict_many(X))
-
-    def predict_one(self, x: ArrayLike) -> Any:
-        """Return the label or number of one event x (d,)."""
-        return self.learner.predict_one(x)
-
-    def predict_proba_many(self, X: ArrayLike) -> NDArray[Any]:
-        """Return probabilities (n, classes), float64, rows summing to 1."""
-        P = np.asarray(self.learner.predict_proba_many(X))
-        if tuple(self.learner.classes) == self.classes:
-            return P
-        spread = np.zeros((len(P), len(self._classes)))
-        spread[:, self._places()] = P
-        return spread
-
-    def predict_proba_one(self, x: ArrayLike) -> dict[Label, float]:
-        """Return the probability of each class for one event x (d,)."""
-        row = self.predict_proba_many(one_row(x))[0].tolist()
-        return dict(zip(self.classes, row, strict=True))
-
-    def choices(self, P: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the numbers of the predicted classes where `predict_proba_many` gave P."""
-        places = np.array(self._places(), np.intp)
-        found: NDArray[np.intp] = places[self.learner.choices(np.asarray(P)[:, places])]
-        return found
-
-    def _places(self) -> list[int]:
-        """Return the numbers of the classes that the open replica knows."""
-        return [self._classes.index(label) for label in self.learner.classes]
-
-    def decision_many(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the open replica's outputs before any decision, float64 (n, outputs)."""
-        return np.asarray(self.learner.decision_many(X))
-
-    def decision_one(self, x: ArrayLike) -> NDArray[Any]:
-        """Return the outputs of one event x (d,) before any decision, float64 (outputs,)."""
-        return np.asarray(self.learner.decision_one(x))
 
     def __repr__(self) -> str:
         return f"Sharded({self.learner!r}, shards={self.shards}, round_events={self.round_events})"
@@ -382,21 +411,23 @@ class Sharded(Wrapper):
 
     def state(self) -> State:
         """Return everything needed to go on exactly from here, in the midst of a round too."""
+        now, held = self._round, self._distinct()
         header: dict[str, JSON] = {
             "type": self.TYPE,
             "format": self.FORMAT,
             "shards": self.shards,
             "round_events": self.round_events,
+            "staleness": self.staleness,
             "rounds": self.rounds,
-            "before": self._before,
-            "position": self._position,
-            "learned": list[JSON](self._learned),
+            "before": now.before,
+            "position": now.position,
+            "learned": list[JSON](now.learned),
+            "results": [common.n_events for common in held],
             "classes": list[JSON](self._classes),
         }
         parts = {"learner": self.learner.state()}
-        if self._common is not None:
-            parts["common"] = self._common
-        parts |= {f"shard{n}": state for n, state in enumerate(self._done)}
+        parts |= {f"result{n}": common.state for n, common in enumerate(held)}
+        parts |= {f"shard{n}": state for n, state in enumerate(now.done)}
         return State.nest(parts, header)
 
     @property
@@ -433,32 +464,49 @@ class Sharded(Wrapper):
         model.workers = workers
         model.shards = count(header, "shards", _OWNER, least=1)
         model.round_events = count(header, "round_events", _OWNER, least=1)
+        model.staleness = count(header, "staleness", _OWNER)
         model.rounds = count(header, "rounds", _OWNER)
-        model._before = count(header, "before", _OWNER)
-        model._position = count(header, "position", _OWNER)
         model._classes = listed(header, "classes", _OWNER)
-        model._learned = listed(header, "learned", _OWNER)
-        model._length, model._count = model._plan(model._before)
-        there = model._count > 1
-        model._common = state.child("common") if there else None
-        model._done = [state.child(f"shard{n}") for n in range(len(model._learned))]
-        model._check()
+        held = [
+            Common(state.child(f"result{n}"), n_events)
+            for n, n_events in enumerate(listed(header, "results", _OWNER))
+        ]
+        before, space = count(header, "before", _OWNER), model.staleness + 1
+        if model.staleness > MOST_STALE or len(held) > space:
+            raise _misfit()
+        model._results = deque(held[:1] * (space - len(held)) + held, space)
+        if held:
+            model._round = model._planned(0)
+        else:
+            length, _ = plan(before, model.shards, model.round_events)
+            model._round = Round(None, before, length, 1)
+        model._round.position = count(header, "position", _OWNER)
+        model._round.learned = listed(header, "learned", _OWNER)
+        model._round.done = [state.child(f"shard{n}") for n in range(len(model._round.learned))]
+        model._check(before)
         return model
 
-    def _check(self) -> None:
+    def _check(self, before: int) -> None:
         """Raise StateError unless the parts of a state fit together."""
+        now, held = self._round, self._distinct()
         fits = (
             self.shards <= MOST_SHARDS
-            and len(self._done) < self._count
-            and self._position < self._length
+            and len(now.done) < now.count
+            and now.position < now.length
+            and now.before == before
             and set(self.learner.classes) <= set(self._classes)
         )
         begun = int(self.learner.n_events)
-        fits = fits and self._before <= begun <= self._before + self._position
-        parts = [] if self._common is None else [(self._common, 0)]
-        for part, learned in (*parts, *zip(self._done, self._learned, strict=True)):
+        fits = fits and now.before <= begun <= now.before + now.position
+        parts = [(common.state, common.n_events) for common in held]
+        done = zip(now.done, now.learned, strict=True)
+        for part, n_events in (*parts, *((part, now.before + n) for part, n in done)):
             replica = self._opened(part)  # which refuses a damaged one now
-            fits = fits and replica.n_events == self._before + learned
+            fits = fits and replica.n_events == n_events
             fits = fits and set(replica.classes) <= set(self._classes)
         if not fits:
-            raise StateError(f"the parts of {_OWNER} do not fit together; take another checkpoint")
+            raise _misfit()
+
+
+def _misfit() -> StateError:
+    return StateError(f"the parts of {_OWNER} do not fit together; take another checkpoint")
