@@ -42,7 +42,7 @@ MAX_CLASSES = Whole(
 THREADS = Whole(
     optional=True,
     saved=False,
-    about="OMP_NUM_THREADS, or all cores, by default; results are the same",
+    about="OMP_NUM_THREADS or all cores by default; results are the same",
 )
 
 
