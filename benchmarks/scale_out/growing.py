@@ -117,7 +117,7 @@ def render(found: Mapping[str, Any]) -> str:
         ]
         rows.append([name, f"{row['events']:,}", f"{row['one']:.2f}", *cells])
     header = ["Sharded, points (rounds)", "events", "one", *(f"V = {s}" for s in SHARDS)]
-    header += [f"V = {STALE_SHARDS}, stale {s}" for s in STALE]
+    header += [f"stale {s}" for s in STALE]
     seconds = found["seconds"]
     base = seconds["no shards"]
     times = []

@@ -326,6 +326,6 @@ def test_details_are_the_champions() -> None:
     on(stream, Contest({"a": numbers(), "b": numbers()}), sink=sink, **options)
     on(stream, numbers(), sink=said, **options)
     assert values(sink) == values(said)
-    other = create("online-nystrom", task="regression")
-    with pytest.raises(InvalidInput, match="intervals are for numbers predicted by"):
+    other = create("doubly-stochastic", task="regression").learner
+    with pytest.raises(InvalidInput, match="reasons are for models that take missing"):
         on(stream, Contest({"a": numbers(), "b": other}), **options)

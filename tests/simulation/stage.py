@@ -56,6 +56,7 @@ class Stage(Run):
             },
             rates={},
             budget=0,
+            staleness=None,
         )
         super().__init__(plan, root)
         self.a, self.b = self.workers
