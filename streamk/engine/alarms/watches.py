@@ -61,7 +61,7 @@ class Rise:
     >>> watch = Rise()
     >>> found = [watch.update(float(n >= 200), 0.0, 0.0) for n in range(300)]
     >>> [(n, signal.before < 0.1, signal.now) for n, signal in enumerate(found) if signal]
-    [(202, True, 0.03)]
+    [(204, True, 0.05)]
     """
 
     def __init__(self) -> None:
