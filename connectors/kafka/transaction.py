@@ -231,8 +231,8 @@ def _check_same(first: Link, other: Link) -> None:
     ):
         if mine != others:
             raise BadURL(
-                f"a transaction is of one {what}, and predictions, dead letters and the offsets of"
-                f" a group are in one; those at {','.join(first.cluster.servers)} and"
+                f"a transaction is of one {what}, and predictions, dead letters, alarms and the"
+                f" offsets of a group are in one; those at {','.join(first.cluster.servers)} and"
                 f" {','.join(other.cluster.servers)} have several. Give them the same, or leave"
                 " transactions out"
             )

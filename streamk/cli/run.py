@@ -89,7 +89,7 @@ _NOT_FOR_THE_ENGINE = (
     *("source", "to", "json", "quiet", "http", "token_file"),
     *("labels", "key", "time", "label_timeout", "label_default", "held_events"),
     *("model", "task", "seed", "set", "expert", "serve_compiled", "serve_tolerance"),
-    *("workers", "shards", "round_events", "ray", "challenger", "promote_after"),
+    *("workers", "shards", "round_events", "staleness", "ray", "challenger", "promote_after"),
 )
 
 
@@ -257,8 +257,9 @@ def add_running(parser: Parser, add: Callable[..., Any]) -> None:
         type=seconds,
         nargs="?",
         const=10.0,
-        help="write predictions, dead letters and the offsets of a group in transactions of Kafka,"
-        " one for each checkpoint, which is then at most SECONDS old (0.1 to 60, default 10)",
+        help="write predictions, dead letters, alarms and the offsets of a group in transactions of"
+        " Kafka, one for each checkpoint, which is then at most SECONDS old (0.1 to 60, default"
+        " 10)",
     )
     add("--max-events", metavar="N", type=whole(0), help="stop after N events, restarts included")
     add(

@@ -30,12 +30,14 @@ class AdaptiveQuantile:
     It is the quantile of the last 1,000 scores at a level that follows what was missed: each score
     beyond its threshold raises the level by a step times `level`, each other one lowers it by a
     step times 1 - `level` (adaptive conformal inference, Gibbs and Candès 2021, equation 2). So the
-    share of scores beyond tends to 1 - `level` for any sequence, also one that drifts: after T
-    scores it is off by less than the range of the level over T times the step (their proposition
-    4.1). Steps decay with the root of the number of scores (Angelopoulos, Barber and Bates 2024,
-    "Online conformal prediction with decaying step sizes") down to 0.01, so that it starts fast and
-    never ceases to follow. A score that comes d scores late moves the level by 1 / (d + 1) at most:
-    what has been said meanwhile does not know of it, and larger steps would swing.
+    share of scores beyond comes to 1 - `level` for any sequence in which the level stays bounded,
+    also one that drifts: after T scores it is larger by less than the range of the level over T
+    times the step (their proposition 4.1, whose infinite thresholds are finite here, a multiple of
+    the largest score). Steps decay with the root of the number of scores (Angelopoulos, Barber and
+    Bates 2024, "Online conformal prediction with decaying step sizes") down to 0.01, so that it
+    starts fast and never ceases to follow. A score that comes d scores late moves the level by
+    1 / (d + 1) at most: what has been said meanwhile does not know of it, and larger steps would
+    swing.
 
     Parameters
     ----------
@@ -100,13 +102,20 @@ class AdaptiveQuantile:
         Parameters
         ----------
         score : float
-            At least 0.
+            At least 0, and finite.
         threshold : float
             What `threshold` gave for it. Where that is infinite or NaN the score is of a prediction
             made before any label, which counts only until there are ten others.
         delay : int, default 0
             Thresholds that were given between that and now.
+
+        Raises
+        ------
+        InvalidInput
+            If the score is out of its domain.
         """
+        if not 0.0 <= score < math.inf:
+            raise InvalidInput(f"score={score!r} must be a finite number, at least 0")
         if math.isfinite(threshold):
             self._n += 1
             step = min(max(_STEP, _FIRST / math.sqrt(self._n)), 1.0 / (delay + 1))

@@ -17,6 +17,11 @@ __all__ = ["RankTest"]
 _POWERS = (0.3, 0.5, 0.7, 0.9)
 _FIRST = 50
 """Numbers that only fill the reference sample."""
+_FEW = 10
+"""Equal numbers in the sample, or others, below which ties are broken at random. A mean over the
+ties is fair in itself, but says how many there are. Where these few are fewer than their share of
+the stream, each further one wins again and again: of errors in 0.1% of all events there would be an
+alarm after 15,000 instead of 100,000."""
 
 
 class RankTest:
@@ -24,11 +29,16 @@ class RankTest:
 
     Each number is ranked in a sample of earlier ones. A bet on high ranks multiplies its stake by a
     factor whose mean is 1 as long as the numbers are exchangeable, whatever their law (conformal
-    martingales, Vovk et al. 2005, section 7.1; the factor is the power bet, averaged over ties). A
-    stake of 1 is laid after every number, so that a change is found whenever it comes
-    (Shiryaev-Roberts, as Shin, Ramdas and Rinaldo 2023 have it). The sum of all stakes is the
-    evidence; where nothing changes, it takes `run_length` numbers in the mean, at least, to exceed
-    `run_length`. After that the next number begins a new run, which has forgotten all before.
+    martingales, Vovk et al. 2005, section 7.1; the factor is the power bet). A stake of 1 is laid
+    after every number, so that a change is found whenever it comes (Shiryaev-Roberts, as Shin,
+    Ramdas and Rinaldo 2023 have it). The sum of all stakes is the evidence. Where nothing changes
+    and numbers are independent, it takes `run_length` numbers in the mean, at least, to reach
+    `run_length`: that is proven where no two numbers are equal, since their ranks are independent.
+    After that the next number begins a new run, which has forgotten all before.
+
+    Of equal numbers the factor is the mean over their ranks, or that of a rank drawn at random
+    where the sample has fewer than 10 of them, or fewer than 10 others. That is measured, not
+    proven: errors with rates between 0.05% and 50% took between 1.1 and 1.9 times `run_length`.
 
     A number then enters the sample, and one of all, drawn at random, leaves it, as in
     `StreamingMMD`. A change that takes longer than `reference` numbers is not found; numbers that
@@ -41,7 +51,7 @@ class RankTest:
     reference : int, default 1000
         Most numbers in the sample, 64 to 65536.
     seed : int, default 0
-        0 to 2^64 - 1, of the numbers that leave the sample.
+        0 to 2^64 - 1, of the numbers that leave the sample, and of ties.
 
     Attributes
     ----------
@@ -118,8 +128,7 @@ class RankTest:
             self._begin()
         n = len(self._sample)
         if n >= _FIRST:
-            above, upto = n - bisect_right(self._sorted, x), n - bisect_left(self._sorted, x)
-            low, high = above / (n + 1), (upto + 1) / (n + 1)
+            low, high = self._ranks(x)
             self._stakes = [
                 (stake + 1.0) * (high**power - low**power) / (high - low)
                 for stake, power in zip(self._stakes, _POWERS, strict=True)
@@ -127,6 +136,15 @@ class RankTest:
         self._enter(x)
         self.n += 1
         return self.evidence >= self.run_length
+
+    def _ranks(self, x: float) -> tuple[float, float]:
+        """Return between which shares of the sample and x itself this one stands, from above."""
+        n = len(self._sample)
+        above, upto = n - bisect_right(self._sorted, x), n - bisect_left(self._sorted, x)
+        ties = upto - above
+        if ties and min(ties, n - ties) < _FEW:
+            above = upto = above + int(self._draws.take(self.n, 1)[0, 2] * (ties + 1))
+        return above / (n + 1), (upto + 1) / (n + 1)
 
     def _enter(self, x: float) -> None:
         n = len(self._sample)

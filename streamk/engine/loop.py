@@ -121,7 +121,7 @@ class Engine:
         Where a checkpoint cannot be written, it is tried again each second while the run goes on,
         until so many events have come since the last one; 0 ends the run at once.
     transactions : float, optional
-        Predictions, dead letters and, of a consumer group, the offsets are written in one
+        Predictions, dead letters, alarms and, of a consumer group, the offsets are written in one
         transaction for each checkpoint, which is then also written where one is so many seconds
         old, between 0.1 and 60. For sinks of Kafka.
     keep : int, default 2

@@ -9,10 +9,14 @@ import msgspec
 
 from connectors.base import EventLog
 from streamk.encoding import BadEvent, Schema, decoder
+from streamk.errors import InvalidInput
 from streamk.serving.answers import RefusedEvents
 from streamk.serving.trained import TrainedModel
 
 __all__ = ["Intake"]
+
+_ENCODINGS = ("json", "dict")
+"""Of jobs that read what is posted; dicts in memory stand for JSON."""
 
 
 class Intake:
@@ -23,9 +27,26 @@ class Intake:
     model : TrainedModel
         By whose columns and label the events are checked.
     log : EventLog
+
+    Raises
+    ------
+    InvalidInput
+        If the job of the model could not learn them: its events are no plain JSON, or its labels
+        come from a source of their own.
     """
 
     def __init__(self, model: TrainedModel, log: EventLog) -> None:
+        if model.encoding not in _ENCODINGS:
+            raise InvalidInput(
+                f"the job of this model reads events of encoding {model.encoding!r}, and those that"
+                " are posted to be learned are JSON; post them to a job that reads JSON"
+            )
+        if model.late_labels:
+            raise InvalidInput(
+                "the job of this model takes its labels from a source of their own, so that a label"
+                " in an event that is posted would not be read; add events and labels to the two"
+                " sources of the job"
+            )
         self._model, self._log = model, log
         self._lock = threading.Lock()
         """Of the decoder, and so that requests stay in one piece in the log."""

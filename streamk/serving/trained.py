@@ -117,6 +117,10 @@ class TrainedModel:
         The name of the model, where challengers learn beside it.
     challengers : tuple of str
         Their names.
+    encoding : str
+        That of the events of the job (`connectors.base.ENCODINGS`).
+    late_labels : bool
+        Whether their labels come from a source of their own.
     """
 
     def __init__(
@@ -144,8 +148,10 @@ class TrainedModel:
         models = list(initials(found.model))
         self.champion = str(found.model.header["champion"]) if models else None
         self.challengers = tuple(name for name in models if name != self.champion)
+        config = found.body["config"]
+        self.encoding, self.late_labels = str(config["encoding"]), config.get("labels") is not None
         data = found.body["training"]["schema"]
-        saved = Schema(label=found.body["config"]["label"])
+        saved = Schema(label=config["label"])
         if data is not None:
             saved = Schema.from_json(data)
         self.schema = replace(saved, columns=learner.columns or (), mode="fixed")

@@ -17,7 +17,7 @@ import pytest
 from cli_kit import N_EVENTS, click_events, ndjson, streamk
 
 from streamk import backends, cli
-from streamk.cli import dispatch, models
+from streamk.cli import dispatch, models, predict, run
 from streamk.cli.model_options import build, options_of, task_of
 from streamk.cli.parsing.arguments import UsageError
 from streamk.cli.run import MODEL, _parser
@@ -92,6 +92,13 @@ def test_defaults_in_the_help_are_those_of_the_engine() -> None:
     assert shown.pop("staleness") == 0
     assert {"checkpoint_every", "idle_timeout", "window"} <= shown.keys()
     assert shown == {name: defaults[name].default for name in shown}
+
+
+@pytest.mark.parametrize("module", [run, predict])
+def test_options_are_those_of_the_engine_or_taken_out_before(module: Any) -> None:
+    engine = inspect.signature(Engine).parameters.keys()
+    options = {action.dest for action in module._parser()._actions}
+    assert options - {"help", "config", "debug"} <= engine | set(module._NOT_FOR_THE_ENGINE)
 
 
 def test_version_and_no_command(tmp_path: Path) -> None:

@@ -78,6 +78,18 @@ def test_any_number_of_workers_gives_the_same(alone: tuple[Path, bytes, str]) ->
     assert " of 2 shards" in streamk("inspect", "two", cwd=folder)[0]
 
 
+def test_rounds_may_begin_before_those_before_them_are_merged(
+    alone: tuple[Path, bytes, str],
+) -> None:
+    folder, _, model = alone
+    found = run(folder, "stale", "--staleness", "1")
+    assert found[1] != model
+    assert run(folder, "stale-two", "--staleness", "1", "--workers", "2") == found
+    assert run(folder, "stale") == found
+    _, err = streamk(*arguments("stale"), "--staleness", "2", cwd=folder, status=2)
+    assert "--staleness 2: this job's model has 1" in err
+
+
 @pytest.mark.slow
 def test_a_killed_job_goes_on_with_other_workers(alone: tuple[Path, bytes, str]) -> None:
     folder, said, model = alone

@@ -144,6 +144,19 @@ def test_at_another_level_the_scores_stay() -> None:
     assert wider.thresholds(1) > intervals.thresholds(1)
 
 
+@pytest.mark.parametrize("score", [math.inf, math.nan, -1.0])
+def test_scores_of_no_use_are_refused(score: float) -> None:
+    """An infinite one would be the threshold of all that follow, and no region ever learned."""
+    quantile = AdaptiveQuantile(0.9)
+    quantile.learn(1.0, math.inf)
+    before = quantile.to_json()
+    with pytest.raises(InvalidInput, match="finite"):
+        quantile.learn(score, quantile.threshold())
+    assert quantile.to_json() == before
+    with pytest.raises(InvalidInput, match="finite"):
+        AdaptiveIntervals(0.9).follow(Said(np.zeros(2)), [1.0, math.inf])
+
+
 @pytest.mark.parametrize("level", [0.0, 1.0, -0.5, math.nan, True, "0.9"])
 def test_levels_of_no_use_are_refused(level: Any) -> None:
     with pytest.raises(InvalidInput, match=r"between 0 and 0\.99"):

@@ -183,6 +183,16 @@ def test_by_the_command(tmp_path: Path) -> None:
     assert "SOURCE and --alarms are both" in err
 
 
+@pytest.mark.parametrize("share", [1e-5, 5e-5, 1e-2])
+def test_errors_as_rare_as_expected_are_within_the_bounds(share: float) -> None:
+    right = np.random.default_rng(3).random(120_000) >= share
+    watch = Bounds()
+    found = [watch.update(float(one), 1 - share, share * (1 - share)) for one in right.tolist()]
+    assert not any(found)
+    later = [watch.update(float(n % 50 > 0), 1 - share, share * (1 - share)) for n in range(1000)]
+    assert any(later) == (share < 1e-2)
+
+
 @pytest.mark.parametrize("watch", [Rise(), Bounds()])
 def test_damaged_watches_are_refused(watch: Any) -> None:
     for number in range(100):

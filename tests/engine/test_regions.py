@@ -199,6 +199,31 @@ def test_a_job_may_take_them_up_or_change_the_level(tmp_path: Path) -> None:
     assert kept.body["training"]["regions"] is None
 
 
+@pytest.mark.parametrize("between", [0.5, None])
+def test_regions_of_another_level_do_not_count(between: float | None, tmp_path: Path) -> None:
+    """Those of events that waited for labels when the level became another."""
+    sink = MemorySink()
+
+    def coverage(n: int, level: float | None) -> tuple[float | None, Any]:
+        model = create("doubly-stochastic", task="regression")
+        options: dict[str, Any] = {} if level is None else {"interval": level}
+        options |= {"checkpoint": tmp_path, "max_events": n}
+        report = job(numbers(600), model, sink, late=True, **options).run()
+        kept = newest_checkpoint(tmp_path / "member-0")
+        assert kept is not None
+        return report.whole.get("coverage"), kept.body["training"]["regions"]
+
+    before, regions = coverage(700, 0.5)
+    if between is None:
+        coverage(704, None)
+        assert coverage(780, 0.9)[0] is None
+    else:
+        after, later = coverage(780, 0.9)
+        assert after == before
+        assert later["n"] == regions["n"]
+        assert coverage(900, 0.9)[0] != before
+
+
 def test_those_of_another_job_come_with_its_model(tmp_path: Path) -> None:
     stream = numbers(300)
     model = create("multi-kernel", task="regression")

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 from cli_kit import ndjson, streamk
 from engine_kit import Crash, CrashingSink, WhimsicalSource
+from schema_kit import avro_record, record_schema
 
 from connectors.base import Rows
 from connectors.memory import MemorySink, MemorySource
+from connectors.records import framed
+from connectors.schemas import AvroSchema, SchemaFormat, StoredSchema
 from streamk.engine import Engine, LateLabels
 from streamk.engine.evaluation.slices import MISSING, MOST, OTHERS, Slices
 from streamk.errors import InvalidInput, StateError
@@ -143,3 +146,33 @@ def test_by_the_command(tmp_path: Path) -> None:
     assert "t0" in out
     found = json.loads(streamk(*command, "--json", "--quiet", cwd=tmp_path)[0])["slices"]
     assert found["t0"]["accuracy"] > found["t1"]["accuracy"]
+
+
+def test_framed_records_have_slices() -> None:
+    """Those of Avro, which are read by their schemas, and of JSON behind a frame."""
+    plain = [{"x": n % 5, "y": n % 5 > 1, "at": {"town": f"t{n % 3}"}} for n in range(90)]
+    town = record_schema(("town", "string"), name="Town")
+    schema = record_schema(("x", "long"), ("y", "boolean"), ("at", town))
+
+    class Framed(MemorySource):
+        record_format: Any = None
+
+    class Stored:
+        def fetch(self, number: int) -> StoredSchema:
+            return StoredSchema(json.dumps(schema))
+
+    found = {}
+    for encoding in ("json", "json-schema", "avro"):
+        values = [json.dumps(event).encode() for event in plain]
+        if encoding == "json-schema":
+            values = [framed(1, value) for value in values]
+        elif encoding == "avro":
+            values = [avro_record(1, schema, event) for event in plain]
+        source = Framed(values, encoding=encoding)
+        if encoding == "avro":
+            source.record_format = SchemaFormat(Stored(), lambda schema: AvroSchema(schema.text))
+            assert source.record_format.ready(values) == len(values)
+        model = create("doubly-stochastic", task="classification", seed=1)
+        found[encoding] = Engine(source, model, label="y", slice="at.town").run().slices
+    assert set(found["json"]) == {"t0", "t1", "t2"}
+    assert found["avro"] == found["json-schema"] == found["json"]

@@ -21,7 +21,8 @@ import streamk
 from connectors.errors import BadRecord, BadURL, ConnectorError, Unavailable
 from connectors.memory import MemorySource
 from connectors.registry import open_log, open_source
-from streamk.engine import Engine
+from streamk.engine import Engine, LateLabels
+from streamk.errors import InvalidInput
 from streamk.learners import MultiKernel
 from streamk.packing import fingerprint
 from streamk.serving.application import Limits, application
@@ -43,6 +44,25 @@ def served(state: Path, tmp_path: Path) -> Iterator[tuple[TestClient, Path]]:
     log = open_log(f"file:{path}")
     with TestClient(application(streamk.load(state), log=log, limits=Limits(events=200))) as client:
         yield client, path
+    log.close()
+
+
+def test_a_job_that_could_not_learn_them_takes_none(tmp_path: Path) -> None:
+    log = open_log(f"file:{tmp_path / 'events.ndjson'}")
+    table = b"x,y\n" + b"".join(b"%d,%d\n" % (n, n % 2) for n in range(20))
+    (tmp_path / "events.csv").write_bytes(table)
+    source = open_source(f"csv:{tmp_path / 'events.csv'}")
+    Engine(source, MultiKernel(), label="y", checkpoint=tmp_path / "csv").run()
+    late = LateLabels(
+        MemorySource([{"id": event["id"], "y": event["y"]} for event in STREAM]), "id"
+    )
+    stream = [{name: one for name, one in event.items() if name != "y"} for event in STREAM]
+    source = MemorySource(stream)
+    Engine(source, MultiKernel(), label="y", labels=late, checkpoint=tmp_path / "late").run()
+    for directory, what in (("csv", "encoding 'csv'"), ("late", "a source of their own")):
+        with pytest.raises(InvalidInput, match=what):
+            application(streamk.load(tmp_path / directory), log=log)
+        assert application(streamk.load(tmp_path / directory))
     log.close()
 
 

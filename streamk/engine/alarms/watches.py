@@ -18,6 +18,8 @@ _LOOK = 20
 """Numbers between two looks at a mean, each of which takes a sum over its window."""
 _DEVIATIONS = 4.0
 """Standard deviations of the mean of independent numbers at which a bound lies."""
+_LEAST = 1.0
+"""Added to the variance of their sum: that of rare events is far from normal."""
 
 
 class Signal(NamedTuple):
@@ -61,7 +63,7 @@ class Rise:
     >>> watch = Rise()
     >>> found = [watch.update(float(n >= 200), 0.0, 0.0) for n in range(300)]
     >>> [(n, signal.before < 0.1, signal.now) for n, signal in enumerate(found) if signal]
-    [(202, True, 0.03)]
+    [(204, True, 0.05)]
     """
 
     def __init__(self) -> None:
@@ -94,9 +96,10 @@ class Rise:
 class Bounds:
     """A mean of the last numbers that is further from what was expected than chance explains.
 
-    The bound is four standard deviations of the mean, were the numbers independent. Every 20
-    numbers it is looked whether the mean is beyond it; that is one alarm, and the next one comes
-    when the mean has come back to half of it meanwhile.
+    The bound is four standard deviations of the mean, were the numbers independent, of a variance
+    that is larger by 1 over the window: where next to no number is expected to be 0, or 1, a single
+    one that is must not be beyond it. Every 20 numbers it is looked whether the mean is beyond it;
+    that is one alarm, and the next one comes when the mean has come back to half of it meanwhile.
 
     Parameters
     ----------
@@ -131,7 +134,7 @@ class Bounds:
         # Summed anew each time: figures must not depend on what has left the window.
         now, before, spread = (math.fsum(column) for column in zip(*self._rows, strict=True))
         off = (before - now) / n if self._below else abs(now - before) / n
-        bound = _DEVIATIONS * math.sqrt(spread) / n
+        bound = _DEVIATIONS * math.sqrt(spread + _LEAST) / n
         was_out, self._out = self._out, off > (bound / 2.0 if self._out else bound)
         if was_out or not self._out:
             return None

@@ -88,6 +88,11 @@ class LateTrainer(Trainer):
         return LateWork(self.model, join, held, number, label, details, regions)
 
     @property
+    def _level(self) -> float | None:
+        """Level of the regions, where there are any."""
+        return None if self._regions is None else self._regions.level
+
+    @property
     def fates(self) -> Fates:
         """The counts of the fates of events and labels."""
         return self._work.join.count()
@@ -228,6 +233,7 @@ class LateTrainer(Trainer):
             "labels_bad": self._labels_bad,
             "schema": self._decoder.schema.to_json(),
             "slice": None if self._slices is None else self._slices.name,
+            "level": self._level,
         }
         return State(header, arrays)
 
@@ -268,6 +274,8 @@ class LateTrainer(Trainer):
             work.held.slice[:] = np.nan
         elif not slices.fits(work.held.slice):
             raise _unreadable("their slices are none of the names")
+        if self._level is None or header.get("level") != self._level:
+            work.held.threshold[:] = np.nan  # regions of another level say nothing of these
         if isinstance(model, HoldsPredictions):
             sizes: dict[str, int] = {}
             found, _ = taken(_SAID, held.arrays, sizes, owner)

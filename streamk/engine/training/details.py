@@ -89,7 +89,7 @@ class Details:
         flag = f"--{wanted.NAME.replace('_', '-')}"
         if kept is None:
             raise InvalidInput(
-                f"the job of this model keeps none of the errors that a {wanted.NAME} needs; run it"
+                f"the job of this model runs without {flag}, which learns from its errors; run it"
                 f" with {flag} {wanted.level:g}"
             )
         raise InvalidInput(

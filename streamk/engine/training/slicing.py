@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from connectors.base import Source, delimiter_of
+from connectors.base import Source
 from connectors.errors import BadRecord
+from connectors.records import FRAMED
 from streamk.encoding import FieldReader, Rejected
 from streamk.engine.evaluation.coverage import Coverage
 from streamk.engine.evaluation.slices import Slices
@@ -38,14 +39,12 @@ class SliceReader:
 
     def __init__(self, source: Source, name: str | int) -> None:
         self.name = name
-        if source.encoding not in ("json", "csv", "dict"):
+        if source.encoding not in ("json", "csv", "dict", *FRAMED):
             raise InvalidInput(
                 f"slice={name!r} needs events with named fields, and the source has plain numbers"
             )
         try:
-            self._read = FieldReader(
-                source.encoding, (name,), fields=source.fields, delimiter=delimiter_of(source)
-            )
+            self._read = FieldReader.of_source(source, (name,))
         except BadRecord as error:
             raise InvalidInput(f"slice={name!r} cannot be read: {error}") from error
 
