@@ -245,6 +245,23 @@ def test_a_restored_learner_goes_on_exactly(kind: str, n: int) -> None:
     np.testing.assert_array_equal(model.decision_many(X), again.decision_many(X))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_restored_learner_of_few_columns_takes_new_ones_exactly(kind: str) -> None:
+    """Its tables have all the cells that two columns can have, though not yet the most."""
+    X, y = stream(kind, 120, d=4)
+    model = make(kind, threads=1)
+    model.learn_many(X[:100, :2], y[:100])
+    again, one_by_one = from_state(model.state()), from_state(model.state())
+    for one in (model, again, one_by_one):
+        one.add_columns(["c", "d"])
+    model.learn_many(X[100:], y[100:])
+    again.learn_many(X[100:], y[100:])
+    for x, label in zip(X[100:], y[100:], strict=True):
+        one_by_one.learn_one(x, label)
+    assert_same(model, again)
+    assert_same(model, one_by_one)
+
+
 def test_a_state_is_a_copy() -> None:
     model = learned("four", 100)
     state = model.state()

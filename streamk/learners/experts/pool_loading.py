@@ -36,6 +36,7 @@ def load(
     seed: int,
     loss: Loss | None,
     external_experts: tuple[str, ...],
+    n_events: int,
 ) -> ExpertPool:
     """Return the pool whose state this is.
 
@@ -49,6 +50,8 @@ def load(
         How many classes there are, 2 at least; None of a regression.
     seed, loss, external experts
         As of `ExpertPool`.
+    n_events : int
+        Events that it has learned.
 
     Raises
     ------
@@ -70,7 +73,8 @@ def load(
     del sizes["SLOTS"]  # which are fewer, as long as there were few events
     declared = pool_arrays.stored(kind_of(loss), task, found)
     arrays, sizes = taken(declared, state.arrays, sizes, OWNER)
-    most = _most_cells(expert_pool.cells_of(len(keys), outputs), sizes["SLOTS"])
+    cells_of = expert_pool.cells_of(len(keys), outputs)
+    most = _most_cells(cells_of, sizes["SLOTS"], n_events)
     _check_together(arrays, sizes)
     window = _window(header.get("window"), sizes["WINDOW"])
     pool = ExpertPool(
@@ -101,8 +105,13 @@ def state_of(pool: ExpertPool, more: Mapping[str, NDArray[Any]]) -> State:
     )
 
 
-def _most_cells(cells_of: NDArray[np.int64], slots: int) -> int:
+def _most_cells(cells_of: NDArray[np.int64], slots: int, n_events: int) -> int:
     """Return how many cells a table has at most that has so many cells in all."""
+    # Tables of few columns may have all their cells before they have the most; with columns that
+    # come later they have more.
+    usual = tables.most_after(n_events)
+    if int(tables.starts_of(cells_of, usual)[-1]) == slots:
+        return usual
     most, possible = tables.most_after(0), []
     while most <= tables.LARGEST:
         possible.append(int(tables.starts_of(cells_of, most)[-1]))

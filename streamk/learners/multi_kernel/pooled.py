@@ -341,6 +341,7 @@ class Pooled(OneAtATime, Decider):
             seed=self.seed,
             loss=self.loss,
             external_experts=self._external.names,
+            n_events=self.n_events,
         )
         self._upkeep.restore(state.arrays)
 
