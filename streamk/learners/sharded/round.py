@@ -27,11 +27,15 @@ def plan(n_events: int, shards: int, round_events: int) -> tuple[int, int]:
     --------
     >>> plan(0, 4, 4096), plan(8192, 4, 4096), plan(80_000, 4, 4096), plan(10**6, 4, 4096)
     ((8192, 1), (256, 4), (2500, 4), (4096, 4))
+    >>> plan(10**6, 1, 4096)
+    (4096, 1)
     """
     each = _BEFORE * shards
     first = each * min(_LEAST, round_events)
-    if shards == 1 or n_events < first:
-        return max(1, first - n_events), 1
+    if n_events < first:
+        return first - n_events, 1
+    if shards == 1:  # nothing is merged at its end
+        return round_events, 1
     return min(round_events, n_events // each), shards
 
 
