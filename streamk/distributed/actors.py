@@ -86,7 +86,7 @@ class Actors(Closing):
         self._kinds = [actor.options(**{**some, "max_restarts": 0}) for some in each]
         self._arguments = arguments
         self._left = [max_restarts] * len(arguments)
-        self._max_restarts = max_restarts
+        self._max_restarts, self._is_closed = max_restarts, False
         self._workers = [self._start_worker(s) for s in range(len(arguments))]
 
     def __len__(self) -> int:
@@ -121,7 +121,8 @@ class Actors(Closing):
         return self._get(s, ref, method, arguments)
 
     def close(self) -> None:
-        """Dismiss the workers and free what they hold."""
+        """Dismiss the workers and free what they hold; calls that wait for them end with errors."""
+        self._is_closed = True  # before a thread that waits for one finds it dead
         for worker in self._workers:
             self._stop_worker(worker)
         self._workers = []
@@ -149,6 +150,8 @@ class Actors(Closing):
                     ref = getattr(self._workers[s], method).remote(*arguments)
                 return self._ray.get(ref)
             except lost as error:
+                if self._is_closed:
+                    raise InvalidInput("the actors are closed; start others") from None
                 if not self._left[s]:
                     raise WorkerLost(
                         f"the worker of shard {s} died and was replaced {self._max_restarts} "

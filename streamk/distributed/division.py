@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -42,7 +43,8 @@ class TaskDivision(Closing):
     """
 
     def __init__(self, workers: MessageWorkers) -> None:
-        self._workers, self._is_closed = workers, False
+        self._workers = workers
+        self._lock, self._is_closed = threading.Lock(), False
         # One thread for each: who is done with its part of a task begins with the next one's.
         self._threads = [ThreadPoolExecutor(1) for _ in range(len(workers))]
 
@@ -60,21 +62,21 @@ class TaskDivision(Closing):
         Raises
         ------
         InvalidInput
-            If the workers are closed; from the callable, if the events of a shard cannot be used,
-            naming the shard.
+            If the workers are closed; from the callable, if they are closed before the task is
+            done, or if the events of a shard cannot be used, naming the shard.
         WorkerLost
             From the callable, if a worker dies too often.
         """
-        if self._is_closed:
-            raise InvalidInput("the workers are closed; start others")
         first, stop = task.within
         count = len(self._workers)
         bounds = [first + (stop - first) * n // count for n in range(count + 1)]
         parts = [_part(task, *bound) for bound in itertools.pairwise(bounds)]
-        waiting = [
-            thread.submit(self._done, place, part)
-            for place, (thread, part) in enumerate(zip(self._threads, parts, strict=True))
-        ]
+        with self._lock:  # all parts are begun, or none
+            self._check_open()
+            waiting = [
+                thread.submit(self._done, place, part)
+                for place, (thread, part) in enumerate(zip(self._threads, parts, strict=True))
+            ]
 
         def whole() -> Outcome:
             wait(waiting)  # so that after an error no worker is at this task any more
@@ -91,13 +93,19 @@ class TaskDivision(Closing):
         return self.begin(task)()
 
     def close(self) -> None:
-        """Free the workers."""
-        self._is_closed = True
+        """Free the workers; tasks that are not done end with an error."""
+        with self._lock:
+            self._is_closed = True
         self._workers.close()
         for thread in self._threads:
-            thread.shutdown(cancel_futures=True)
+            thread.shutdown()  # `wait` would wait forever for what is cancelled in a queue
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise InvalidInput("the workers are closed; start others")
 
     def _done(self, place: int, part: Task) -> Outcome:
+        self._check_open()
         return outcome(self._workers.answer(place, task_message(part)))
 
 

@@ -89,9 +89,10 @@ class Processes(Closing):
             If the processes are closed.
         """
         while True:
-            if self._is_closed:
-                raise InvalidInput("the processes are closed; start others")
-            connection = self._workers[place][1]
+            with self._lock:
+                if self._is_closed:
+                    raise InvalidInput("the processes are closed; start others")
+                connection = self._workers[place][1]
             with contextlib.suppress(EOFError, OSError):
                 _send(connection, message)
                 return _received(connection)

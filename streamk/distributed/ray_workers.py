@@ -61,7 +61,7 @@ class RayWorkers(Actors):
         InvalidInput
             If the actors are closed.
         """
-        if not self._workers:
+        if self._is_closed:
             raise InvalidInput("the actors are closed; start others")
         found: bytes = self.ask_one(place, "answer", (message,))
         return found
