@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from streamk.errors import InvalidInput, StateError, WorkerLost
 from streamk.learners import LiveCompiled, MultiKernel, Sharded, create
 from streamk.learners.experts import cells
 from streamk.learners.registry import from_state
-from streamk.learners.sharded.replicas import Outcome, Task
+from streamk.learners.sharded.replicas import Batch, Outcome, Task, work
 from streamk.packing import fingerprint
 from streamk.state import State
 from tests.rounds_kit import MODELS, TASKS, events, model
@@ -66,6 +68,45 @@ def test_batches_and_workers_change_nothing(
     assert followed(made(name, task, staleness=staleness), task, 1) == expected
     assert followed(made(name, task, staleness=staleness, workers=two), task, N) == expected
     assert followed(made(name, task, staleness=staleness, workers=two), task, 37) == expected
+
+
+class Here:
+    """Workers in this process."""
+
+    def begin(self, task: Task) -> Callable[[], Outcome]:
+        return partial(work, task, from_state)
+
+
+@pytest.mark.parametrize("staleness", [0, 1])
+@pytest.mark.parametrize("name", MODELS)
+def test_columns_classes_and_rounds_without_labels_are_the_same_in_any_batches(
+    name: str, staleness: int
+) -> None:
+    """What a round begins with lacks the columns and classes of those before it, if it is stale."""
+    grown = FIRST + SHARDS * LENGTH
+    X, y = events(N + 48, "classification")
+    for row in (*range(FIRST + 24, FIRST + 36), *range(FIRST + 60, FIRST + 84)):
+        y[row] = None
+    y[FIRST + 37], y[FIRST + 46], y[FIRST + 50] = "first", "second", "first"
+
+    def learned(cut: int, workers: Any) -> tuple[str, list[Any]]:
+        sharded = made(name, "classification", staleness=staleness, workers=workers)
+        sharded.add_columns(["a", "b"])
+        said: list[Any] = []
+        for start, stop, columns in ((0, grown, 2), (grown, len(X), 4)):
+            sharded.add_columns(["c", "d"][: columns - 2])
+            for at in range(start, stop, cut):
+                part = slice(at, min(stop, at + cut))
+                found = sharded.predict_then_learn_many(X[part, :columns], y[part])
+                said += found.predictions.tolist()
+        assert {"first", "second"} <= set(sharded.classes)
+        assert sharded.n_events == len(y) - y.count(None)
+        return fingerprint(sharded.state()), said
+
+    expected = learned(len(X), None)
+    assert learned(5, None) == expected
+    assert learned(len(X), Here()) == expected
+    assert learned(37, Here()) == expected
 
 
 def naive(learner: Any, X: Any, y: list[Any], staleness: int = 0) -> tuple[Any, list[Any]]:
@@ -286,6 +327,101 @@ def test_learners_in_shards_merge_at_the_end_of_their_rounds() -> None:
     assert one.events_left == SHARDS * LENGTH
 
 
+def test_learners_in_shards_that_merge_have_the_classes_of_both() -> None:
+    X, y = events(N, "classification")
+    one = made("doubly-stochastic", "classification")
+    one.learn_many(X[:110], y[:110])
+    two = Sharded.from_state(one.state())
+    two.learn_many(X[110:120], ["new"] * 10)
+    one.merge(two, common_events=110)
+    assert one.classes == one.learner.classes
+    assert "new" in one.classes
+    assert one.predict_proba_many(X[:2]).shape == (2, len(one.classes))
+    assert Sharded.from_state(one.state()).classes == one.classes
+
+
+@pytest.mark.parametrize("staleness", [0, 1])
+def test_one_shard_is_the_learner_alone_in_calls_of_many_events(staleness: int) -> None:
+    task = "classification"
+    X, y = events(N, task)
+    plain = model("doubly-stochastic", task)
+    one = Sharded(model("doubly-stochastic", task), shards=1, round_events=20, staleness=staleness)
+    expected = plain.predict_then_learn_many(X[:130], y[:130]).predictions.tolist()
+    said = one.predict_then_learn_many(X[:70], y[:70]).predictions.tolist()
+    said += one.predict_then_learn_many(X[70:130], y[70:130]).predictions.tolist()
+    assert said == expected
+    assert fingerprint(one.state().child("learner")) == fingerprint(plain.state())
+    one.learn_many(X[130:], y[130:])
+    assert (one.n_events, one.rounds, one.round_events) == (N, 0, 20)
+    assert 0 < one.events_left < 160
+    assert Sharded.from_state(one.state()).events_left == one.events_left
+    beyond = Sharded(plain, shards=1, round_events=16)
+    assert beyond.events_left == 16  # not one by one
+
+
+def test_workers_that_are_closed_leave_nobody_waiting() -> None:
+    """One task is under way, and another one waits for it."""
+    under_way, closed = threading.Event(), threading.Event()
+
+    class Stuck:
+        def __len__(self) -> int:
+            return 1
+
+        def answer(self, place: int, message: bytes) -> bytes:
+            under_way.set()
+            assert closed.wait(60)
+            raise InvalidInput("the processes are closed; start others")
+
+        def close(self) -> None:
+            closed.set()
+
+    division = TaskDivision(Stuck())
+    X, y = events(8, "regression")
+    state = model("kernel-ridge", "regression").state()
+    batches = {0: Batch(X, y, range(4))}
+    first, second = (division.begin(Task(state, {}, 1, (0, 1), batches)) for _ in range(2))
+    found = list[Exception]()
+
+    def waited() -> None:
+        for outcome in (first, second):
+            try:
+                outcome()
+            except InvalidInput as error:
+                found.append(error)
+
+    waiting = threading.Thread(target=waited, daemon=True)
+    waiting.start()
+    assert under_way.wait(60)
+    division.close()
+    waiting.join(60)
+    assert len(found) == 2
+    with pytest.raises(InvalidInput, match="closed"):
+        division.begin(Task(state, {}, 1, (0, 1), batches))
+
+
+def test_a_process_that_dies_in_stale_rounds_does_its_shards_of_each_again() -> None:
+    """It dies while one round is under way and the next one waits."""
+    task = "regression"
+    expected = followed(made("doubly-stochastic", task, staleness=1), task, N)
+    with Processes(2) as processes, TaskDivision(processes) as division:
+
+        class Killing:
+            begun = 0
+
+            def begin(self, task: Task) -> Callable[[], Outcome]:
+                self.begun += 1
+                if self.begun == 2:
+                    os.kill(processes.pids[1], signal.SIGSTOP)
+                outcome = division.begin(task)
+                if self.begun == 2:
+                    os.kill(processes.pids[1], signal.SIGKILL)
+                return outcome
+
+        learner = made("doubly-stochastic", task, staleness=1, workers=Killing())
+        assert followed(learner, task, N) == expected
+        assert processes.restarts == 1
+
+
 def test_cells_have_the_means_of_those_that_met_them() -> None:
     rules, outputs = 4, 2
     rng = np.random.default_rng(0)
@@ -335,6 +471,11 @@ def test_refused() -> None:
         ("results", [96, 96]),
         ("staleness", -1),
         ("classes", None),
+        ("classes", [[1]]),
+        ("results", ["96"]),
+        ("results", [None]),
+        ("learned", ["4", "4"]),
+        ("learned", [True]),
     ):
         with pytest.raises(StateError):
             Sharded.from_state(damaged(state, **{name: value}))

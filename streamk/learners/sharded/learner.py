@@ -389,6 +389,7 @@ class Sharded(OwnClasses):
         mine = self.merged()
         mine.merge(other.merged(), common_events=common_events)
         self.learner = mine
+        self._met(mine.classes)
         self._restart()
 
     def merged(self) -> Any:
@@ -463,9 +464,11 @@ class Sharded(OwnClasses):
         model.staleness = count(header, "staleness", _OWNER)
         model.rounds = count(header, "rounds", _OWNER)
         model._classes = listed(header, "classes", _OWNER)
+        if not all(isinstance(label, str | int | float) for label in model._classes):
+            raise _misfit()
         held = [
             Common(state.child(f"result{n}"), n_events)
-            for n, n_events in enumerate(listed(header, "results", _OWNER))
+            for n, n_events in enumerate(_counts(header, "results"))
         ]
         before, space = count(header, "before", _OWNER), model.staleness + 1
         if model.staleness > MOST_STALE or len(held) > space:
@@ -477,7 +480,7 @@ class Sharded(OwnClasses):
             length, _ = plan(before, model.shards, model.round_events)
             model._round = Round(None, before, length, 1)
         model._round.position = count(header, "position", _OWNER)
-        model._round.learned = listed(header, "learned", _OWNER)
+        model._round.learned = _counts(header, "learned")
         model._round.done = [state.child(f"shard{n}") for n in range(len(model._round.learned))]
         model._check(before)
         return model
@@ -502,6 +505,14 @@ class Sharded(OwnClasses):
             fits = fits and set(replica.classes) <= set(self._classes)
         if not fits:
             raise _misfit()
+
+
+def _counts(header: Mapping[str, Any], name: str) -> list[int]:
+    """Return a list of counts of a header; raise StateError unless it is one."""
+    found = listed(header, name, _OWNER)
+    if not all(type(n) is int and n >= 0 for n in found):
+        raise StateError(f"{name!r} of {_OWNER} must be counts, not {found!r}")
+    return found
 
 
 def _misfit() -> StateError:
