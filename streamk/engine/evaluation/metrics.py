@@ -192,7 +192,8 @@ class Metrics:
         for one in self._named:
             one.add(self._named_columns(rows))
         self._further.add(self._named_columns(rows))
-        rows = np.concatenate([self._last, rows], axis=1)
+        # Laid out alike in all calls: columns of one event would be summed in another order.
+        rows = np.ascontiguousarray(np.concatenate([self._last, rows], axis=1))
         offset = self.scored - rows.shape[1]
         point = (before // self._stride + 1) * self._stride
         while point <= self.scored:

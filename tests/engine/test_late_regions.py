@@ -1,0 +1,83 @@
+"""Late labels and regions beside a model that keeps nothing of its predictions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from connectors.memory import MemorySink, MemorySource
+from streamk.conformal import AdaptiveIntervals, AdaptiveSets, Regions, Said
+from streamk.engine import Engine, LateLabels, loop
+from streamk.learners import Sharded, create
+from streamk.packing import fingerprint
+
+N = 400
+
+
+def streams(task: str) -> tuple[list[Any], list[Any]]:
+    """Events and labels as (time, value); the labels in an order of their own.
+
+    A field and a class come late, some labels before their events, some events twice, and some
+    labels never.
+    """
+    rng = np.random.default_rng(3)
+    events, labels = [], []
+    for n in range(N):
+        x = {"id": str(n), "a": float(rng.normal()), "b": float(rng.normal())}
+        if n >= N // 2:
+            x["c"] = float(rng.normal())
+        x["part"] = "uv"[n % 2]
+        events.append((10 * n, x))
+        if n % 37 == 5:
+            events.append((10 * n + 1, x))
+        y: Any = np.sin(2.0 * x["a"]) + 0.3 * rng.normal()
+        if task == "classification":
+            y = "high" if y > 0.5 else "low" if y < -0.3 or n < 120 else "between"
+        if n % 29:
+            late = int(rng.integers(0, 300)) if n % 11 else -5
+            labels.append((10 * n + late, {"id": str(n), "y": y}))
+    return events, sorted(labels, key=lambda one: one[0])
+
+
+def model(task: str, shards: bool) -> Any:
+    made = create("doubly-stochastic", task=task, max_features=64, block_size=64)
+    return Sharded(made, shards=2, round_events=8) if shards else made
+
+
+def outcome(
+    task: str, most: int, monkeypatch: pytest.MonkeyPatch, *, shards: bool = False, **late: Any
+) -> tuple[Any, ...]:
+    monkeypatch.setattr(loop, "_MOST", most)
+    sources = [
+        MemorySource({"p": [value for _, value in some]}, timestamps={"p": [at for at, _ in some]})
+        for some in streams(task)
+    ]
+    sink = MemorySink()
+    option = {"prediction_set" if task == "classification" else "interval": 0.8}
+    late = {"key": "id", **late}
+    report = Engine(
+        sources[0],
+        model(task, shards),
+        label="y",
+        labels=LateLabels(sources[1], **late),
+        sink=sink,
+        max_skew=float("inf"),
+        slice="part",
+        **option,
+    ).run()
+    said = [output.value for output in sink.outputs]
+    scores = report.whole, report.window, report.history, report.slices
+    return said, fingerprint(report.model.state()), scores
+
+
+@pytest.mark.parametrize("late", [{}, {"held_events": 9}, {"timeout": 0.1}])
+@pytest.mark.parametrize("shards", [False, True])
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_batches_change_nothing(
+    task: str, shards: bool, late: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = outcome(task, 1, monkeypatch, shards=shards, **late)
+    assert outcome(task, 7, monkeypatch, shards=shards, **late) == expected
+    assert outcome(task, 1000, monkeypatch, shards=shards, **late) == expected
