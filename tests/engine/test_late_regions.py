@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from naive_conformal import NaiveQuantile
+from naive_late import NaiveJoin, in_order
 
 from connectors.memory import MemorySink, MemorySource
-from streamk.conformal import AdaptiveIntervals, AdaptiveSets, Regions, Said
 from streamk.engine import Engine, LateLabels, loop
 from streamk.learners import Sharded, create
+from streamk.learners.registry import from_state
+from streamk.learners.sharded.replicas import Outcome, Task, work
 from streamk.packing import fingerprint
 
 N = 400
@@ -25,7 +30,7 @@ def streams(task: str) -> tuple[list[Any], list[Any]]:
     rng = np.random.default_rng(3)
     events, labels = [], []
     for n in range(N):
-        x = {"id": str(n), "a": float(rng.normal()), "b": float(rng.normal())}
+        x: dict[str, Any] = {"id": str(n), "a": float(rng.normal()), "b": float(rng.normal())}
         if n >= N // 2:
             x["c"] = float(rng.normal())
         x["part"] = "uv"[n % 2]
@@ -41,13 +46,19 @@ def streams(task: str) -> tuple[list[Any], list[Any]]:
     return events, sorted(labels, key=lambda one: one[0])
 
 
-def model(task: str, shards: bool) -> Any:
+def model(task: str, shards: bool, workers: Any = None) -> Any:
     made = create("doubly-stochastic", task=task, max_features=64, block_size=64)
-    return Sharded(made, shards=2, round_events=8) if shards else made
+    return Sharded(made, shards=2, round_events=8, workers=workers) if shards else made
 
 
 def outcome(
-    task: str, most: int, monkeypatch: pytest.MonkeyPatch, *, shards: bool = False, **late: Any
+    task: str,
+    most: int,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    shards: bool = False,
+    workers: Any = None,
+    **late: Any,
 ) -> tuple[Any, ...]:
     monkeypatch.setattr(loop, "_MOST", most)
     sources = [
@@ -55,11 +66,11 @@ def outcome(
         for some in streams(task)
     ]
     sink = MemorySink()
-    option = {"prediction_set" if task == "classification" else "interval": 0.8}
+    option: dict[str, Any] = {"prediction_set" if task == "classification" else "interval": 0.8}
     late = {"key": "id", **late}
     report = Engine(
         sources[0],
-        model(task, shards),
+        model(task, shards, workers),
         label="y",
         labels=LateLabels(sources[1], **late),
         sink=sink,
@@ -81,3 +92,63 @@ def test_batches_change_nothing(
     expected = outcome(task, 1, monkeypatch, shards=shards, **late)
     assert outcome(task, 7, monkeypatch, shards=shards, **late) == expected
     assert outcome(task, 1000, monkeypatch, shards=shards, **late) == expected
+
+
+class Counting:
+    """Workers in this process, which count the shards that they are given at once."""
+
+    def __init__(self) -> None:
+        self.shards = list[int]()
+
+    def begin(self, task: Task) -> Callable[[], Outcome]:
+        self.shards.append(len(task.batches))
+        return partial(work, task, from_state)
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_workers_are_sent_many_shards_and_change_nothing(
+    task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers = Counting()
+    expected = outcome(task, 1000, monkeypatch, shards=True)
+    assert outcome(task, 1000, monkeypatch, shards=True, workers=workers) == expected
+    assert workers.shards.count(2) > 20
+
+
+@pytest.mark.parametrize("shards", [False, True])
+def test_intervals_are_those_of_the_plain_join(
+    shards: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A label comes with the threshold of its event and the events that were held since."""
+    said, *_ = outcome("regression", 1000, monkeypatch, shards=shards)
+    events, labels = streams("regression")
+    naive = NaiveJoin(None, 10**6, None)
+    merged = in_order({"labels/p": labels, "stream/p": events})
+    for place, one in enumerate(merged):
+        key = one.value["id"]
+        if one.partition.startswith("labels/"):
+            naive.label(key, one.value["y"], one.clock)
+        else:
+            naive.event(key, place, one.clock)
+    quantile, answers = NaiveQuantile(0.8), iter(said)
+    held: dict[int, tuple[int, float, Any]] = {}
+    keys = set[str]()
+    for what, place, label in naive.steps:
+        if what == "predict":
+            answer, threshold = next(answers), quantile.threshold()
+            if np.isinf(threshold):
+                assert answer["interval"] is None
+            else:
+                low, high = answer["interval"]
+                assert (low, high) == pytest.approx(
+                    (answer["prediction"] - threshold, answer["prediction"] + threshold)
+                )
+            if merged[place].value["id"] not in keys:
+                keys.add(merged[place].value["id"])
+                held[place] = len(held), threshold, answer["prediction"]
+        else:
+            number, threshold, prediction = held[place]
+            if prediction is not None and not np.isnan(prediction):
+                delay = len(held) - 1 - number
+                quantile.learn(abs(prediction - label), threshold, delay)
+    assert next(answers, None) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -231,13 +232,14 @@ class LateWork:
         delays: list[int] = (self.number - 1 - self.held.number[slots]).tolist()
         return delays
 
-    def measures(self, slots: list[int], said: Prequential, labels: Sequence[Any]) -> Floats | None:
+    def measures(
+        self, said: Prequential, labels: Sequence[Any], thresholds: Floats, delays: Sequence[int]
+    ) -> Floats | None:
         """Learn the labels of held events for the regions of others; return how theirs did."""
         if self._regions is None:
             return None
-        delays = self.delays(slots)
-        thresholds = self.held.threshold[slots]
-        return regions.learn(self._regions, said, self.model.classes, labels, thresholds, delays)
+        classes = self.model.classes
+        return regions.learn(self._regions, said, classes, labels, thresholds, delays)
 
 
 class _Steps:
@@ -265,10 +267,16 @@ class _Steps:
         self._at.append(row)
         self._labels.append(label)
 
-    def _score(self, slots: list[int], labels: Sequence[Any], said: Prequential) -> None:
-        """Score what was said of events, which are still in their slots where regions are given."""
+    def _score(
+        self,
+        said: Prequential,
+        labels: Sequence[Any],
+        thresholds: Floats,
+        delays: Sequence[int],
+    ) -> None:
+        """Score what was said of events, and have regions learn their labels."""
         self._scored.append(said)
-        measured = self._work.measures(slots, said, labels)
+        measured = self._work.measures(said, labels, thresholds, delays)
         if measured is not None:
             self._measured.append(measured)
 
@@ -345,9 +353,10 @@ class _ByNumber(_Steps):
             self._details += details
         if self._learns[0]:
             (slots, labels), self._learns = self._learns, ([], [])
-            self._delays += work.delays(slots)
+            delays = work.delays(slots)
+            self._delays += delays
             self._slices += work.held.slice[slots].tolist()
-            self._score(slots, labels, work.scores(slots))
+            self._score(work.scores(slots), labels, work.held.threshold[slots], delays)
             work.learn(slots, labels)
 
 
@@ -395,8 +404,7 @@ class _InTurn(_Steps):
 
     def predict(self, row: int, slot: int) -> None:
         work, values = self._work, self._taken.rows[row]
-        # Details are of the model that predicts this event; a region follows the labels before it.
-        if work.has_details or (work.has_regions and (self._early[0] or self._anew[0])):
+        if work.has_details:  # which are of the model that predicts this event
             self.flush()
         self._told += work.details(self._taken.X[[values]])
         place = len(self._y)
@@ -415,9 +423,6 @@ class _InTurn(_Steps):
         if work.lacks(width):
             self.flush()
             work.grow(width, taken.columns)
-            fresh = None
-        elif work.has_regions and self._asked[0]:
-            self.flush()
             fresh = None
         places, sources = self._early if fresh is None else self._anew
         places.append(len(self._y))
@@ -444,37 +449,69 @@ class _InTurn(_Steps):
             X[early] = work.held.rows(slots, X.shape[1])
             X[anew] = X[sources]
             found = model.predict_then_learn_many(X, self._y)
-        said = _some(found, asked)
-        self._pieces.append(said)
-        details, thresholds = work.with_regions(said, self._told)
-        self._details += details
-        if early or anew:
-            learned = joined([work.scores(slots), _some(found, sources)], model)
-            order = np.argsort([*early, *anew])
-            labels = [self._y[place] for place in sorted([*early, *anew])]
-            self._score(slots, labels, _some(learned, order))
+        self._pieces.append(_some(found, asked))
+        thresholds = np.full(n, np.nan)
+        thresholds[early] = work.held.threshold[slots]
+        learned = joined([work.scores(slots), _some(found, sources)], model)
+        learned = _some(learned, np.argsort([*early, *anew]))
+        self._follow_regions(found, learned, thresholds)
         self._hold(found, thresholds)
         self._restart()
 
-    def _hold(self, found: Prequential, thresholds: Floats | float) -> None:
+    def _follow_regions(self, found: Prequential, learned: Prequential, thresholds: Floats) -> None:
+        """Give regions and learn labels for them, run by run in the order of the call.
+
+        The model goes by no region, so that all its steps come first.
+
+        Parameters
+        ----------
+        found : Prequential
+            Of all places of the call.
+        learned : Prequential
+            Earlier predictions of the events to learn, in their order.
+        thresholds : float64 array
+            By the places; those of events to predict are written.
+        """
+        if not self._work.has_regions:
+            self._details += self._told
+            self._scored.append(learned)
+            return
+        sources = dict(zip(*self._anew, strict=True))
+        delays = self._delays[len(self._delays) - len(learned.predictions) :]
+        told = done = 0
+        for is_asked, run in groupby(range(len(self._y)), lambda place: self._y[place] is None):
+            places = list(run)
+            if is_asked:
+                some = self._told[told : told + len(places)]
+                details, thresholds[places] = self._work.with_regions(_some(found, places), some)
+                self._details += details
+                told += len(places)
+                continue
+            for place in places:
+                if place in sources:
+                    thresholds[place] = thresholds[sources[place]]
+            part = slice(done, done + len(places))
+            labels = [self._y[place] for place in places]
+            self._score(_some(learned, part), labels, thresholds[places], delays[part])
+            done = part.stop
+
+    def _hold(self, found: Prequential, thresholds: Floats) -> None:
         """Put the events that were predicted into their slots."""
         if not self._fresh:
             return
         fresh = list(self._fresh.values())
         places = [one.place for one in fresh]
-        if isinstance(thresholds, np.ndarray):
-            thresholds = thresholds[np.searchsorted(self._asked[0], places)]
         self._work.hold(
             self._taken,
             [one.row for one in fresh],
             list(self._fresh),
             _some(found, places),
             [one.number for one in fresh],
-            thresholds,
+            thresholds[places],
         )
 
 
-def _some(found: Prequential, places: list[int] | NDArray[np.intp]) -> Prequential:
+def _some(found: Prequential, places: list[int] | NDArray[np.intp] | slice) -> Prequential:
     """Return the predictions at some places."""
     P = found.probabilities
     return Prequential(found.predictions[places], None if P is None else P[places])
