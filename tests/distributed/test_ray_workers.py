@@ -63,6 +63,19 @@ def test_an_actor_that_dies_too_often(fake: Fake) -> None:
         learned(TaskDivision(RayWorkers(2)))
 
 
+def test_actors_that_are_closed_at_work_are_not_replaced(fake: Fake) -> None:
+    def closing(*_: Any) -> str:
+        workers.close()
+        return "before"
+
+    ray = fake(closing)
+    workers = RayWorkers(2)
+    with pytest.raises(InvalidInput, match="closed"):
+        learned(TaskDivision(workers))
+    assert len(ray.hired) == 2
+    assert workers.restarts == 0
+
+
 def test_there_is_an_actor_at_least(fake: Fake) -> None:
     fake()
     with pytest.raises(InvalidInput, match="count=0"):

@@ -18,7 +18,7 @@ from streamk.cli import main
 from streamk.engine import Engine, Report
 from streamk.engine.checkpoints.reading import newest_of_all
 from streamk.errors import EngineError, InvalidInput, StateError
-from streamk.learners import Sharded
+from streamk.learners import Contest, Sharded
 
 HISTORY, LIVE = events(120, seed=1), events(80, seed=2, first=120)
 
@@ -91,6 +91,19 @@ def test_shards_may_begin_and_end_from_one_job_to_the_next(tmp_path: Path) -> No
     plain = run(LIVE, start_from=tmp_path / "shards")
     assert type(plain.model) is type(learner())
     assert plain.model.n_events == 200
+
+
+@pytest.mark.parametrize("shards", [2, 3])
+def test_shards_may_begin_with_the_champion_of_another_job(shards: int, tmp_path: Path) -> None:
+    models = {"own": learner(), "other": learner(regularization=0.5)}
+    run(HISTORY, checkpoint=tmp_path, model=Contest(models))
+    sharded = {"shards": shards, "round_events": 4}
+    found = run(LIVE, start_from=tmp_path, model=Sharded(learner(), **sharded))
+    expected = run(LIVE, start_from=tmp_path)
+    assert found.model.n_events == expected.model.n_events == 200
+    assert found.model.rounds > 0
+    with pytest.raises(StateError, match="the champion of the checkpoint is 'own'"):
+        run(LIVE, start_from=tmp_path, model=Sharded(learner(regularization=0.5), **sharded))
 
 
 def test_figures_sinks_and_threads_may_change_between_runs(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ before it learned anything, challengers by that and their names:
 - A challenger that the checkpoint lacks begins with the next event.
 - One that the run does not name is dropped, and so is a former champion.
 - The champion stays, so the run must have it: as its own model or as one of its challengers.
-- A run without challengers goes on with the champion alone.
+- A run without challengers goes on with the champion alone, in shards if its model is in shards.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from streamk.declared import listed, reading
 from streamk.errors import InvalidInput, StateError
-from streamk.learners import Contest
+from streamk.learners import Contest, Sharded
 from streamk.learners.base import Learner
 from streamk.learners.sharded.reopening import reopened
 from streamk.packing import fingerprint
@@ -62,7 +62,8 @@ class Opening:
         self.initial = self._fresh
         if isinstance(model, Contest):
             self._own, self.initial = model.champion, self._fresh.child("learner")
-        self._digest = initials(self._fresh).get(self._own) or fingerprint(self.initial)
+        alone = self.initial.child("learner") if isinstance(model, Sharded) else self.initial
+        self._digest = initials(self._fresh).get(self._own) or fingerprint(alone)
 
     def open(self, state: State) -> Learner:
         """Return the model whose state this is, with the challengers of this run.

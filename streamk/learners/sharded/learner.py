@@ -69,8 +69,9 @@ class Sharded(OwnClasses):
     the result.
 
     A round has an eighth as many events as were learned before it, up to `round_events` for each
-    shard, so that little is new to the learner in it. Until that is 256 events for each shard, the
-    learner learns as it would without shards.
+    shard, so that little is new to the learner in it. Until that is 256 events for each shard, or
+    `round_events` if these are fewer, the learner learns as it would without shards. With one shard
+    it always does.
 
     With `staleness` s a round begins with the result of the round s + 1 before it, so that up to
     s + 1 rounds are learned at once, and no worker waits for a merge or for a slower one. The
