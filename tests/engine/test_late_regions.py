@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,14 +59,16 @@ def outcome(
     *,
     shards: bool = False,
     workers: Any = None,
+    sink: MemorySink | None = None,
+    engine: dict[str, Any] | None = None,
     **late: Any,
 ) -> tuple[Any, ...]:
     monkeypatch.setattr(loop, "_MOST", most)
+    sink = sink or MemorySink()
     sources = [
         MemorySource({"p": [value for _, value in some]}, timestamps={"p": [at for at, _ in some]})
         for some in streams(task)
     ]
-    sink = MemorySink()
     option: dict[str, Any] = {"prediction_set" if task == "classification" else "interval": 0.8}
     late = {"key": "id", **late}
     report = Engine(
@@ -77,6 +80,7 @@ def outcome(
         max_skew=float("inf"),
         slice="part",
         **option,
+        **(engine or {}),
     ).run()
     said = [output.value for output in sink.outputs]
     scores = report.whole, report.window, report.history, report.slices
@@ -92,6 +96,24 @@ def test_batches_change_nothing(
     expected = outcome(task, 1, monkeypatch, shards=shards, **late)
     assert outcome(task, 7, monkeypatch, shards=shards, **late) == expected
     assert outcome(task, 1000, monkeypatch, shards=shards, **late) == expected
+
+
+@pytest.mark.parametrize("shards", [False, True])
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_stops_and_reasons_change_nothing(
+    task: str, shards: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    said, state, scores = outcome(task, 1000, monkeypatch, shards=shards)
+    sink, engine = MemorySink(), {"checkpoint": tmp_path}
+    for stop in (207, 155):
+        one = {**engine, "max_events": stop}
+        outcome(task, 50, monkeypatch, shards=shards, sink=sink, engine=one)
+    found = outcome(task, 50, monkeypatch, shards=shards, sink=sink, engine=engine)
+    assert found == (said, state, scores)
+    explained, *same = outcome(task, 1000, monkeypatch, shards=shards, engine={"explain": True})
+    for one in explained:
+        del one["reasons"]
+    assert (explained, *same) == (said, state, scores)
 
 
 class Counting:
