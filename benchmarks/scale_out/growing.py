@@ -113,8 +113,10 @@ def render(found: Mapping[str, Any]) -> str:
     for name, row in found["streams"].items():
         cells = [
             f"{row[str(s)]['points']:+.2f} ({row[str(s)]['rounds']})" if str(s) in row else ""
-            for s in (*SHARDS, *(f"stale {s}" for s in STALE))
+            for s in SHARDS
         ]
+        stale = [row.get(f"stale {s}") for s in STALE]
+        cells += ["" if one is None else f"{one['points']:+.2f}" for one in stale]
         rows.append([name, f"{row['events']:,}", f"{row['one']:.2f}", *cells])
     header = ["Sharded, points (rounds)", "events", "one", *(f"V = {s}" for s in SHARDS)]
     header += [f"stale {s}" for s in STALE]
