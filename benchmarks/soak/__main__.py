@@ -91,7 +91,10 @@ def soak(running: Broker, seconds: float, model: str) -> dict[str, Any]:
             _alive(job, Path(home))
             load.step()
         began = time.monotonic()
-        while (passed := time.monotonic() - began) < seconds:
+        # A machine that is slow beyond measure goes on until there is something to fit.
+        while (passed := time.monotonic() - began) < seconds or (
+            len(_steady(samples, seconds)) < memory.BLOCKS
+        ):
             load.step()
             if passed >= len(samples) * seconds / max(60, min(1800, seconds)):
                 _alive(job, Path(home))
@@ -134,9 +137,18 @@ def _note(samples: Sequence[Sample]) -> None:
     common.note(f"  {last.passed / 60:.1f} min: {last.used / _MIB:.0f} MiB, {rate:,.0f} events/s")
 
 
+def _warm_seconds(seconds: float) -> float:
+    return min(_WARM_SECONDS, seconds / 3)
+
+
+def _steady(samples: Sequence[Sample], seconds: float) -> list[Sample]:
+    """Samples of after the beginning."""
+    warm = _warm_seconds(seconds)
+    return [sample for sample in samples if sample.passed >= warm]
+
+
 def _figures(samples: Sequence[Sample], seconds: float) -> dict[str, Any]:
-    warm = min(_WARM_SECONDS, seconds / 3)
-    steady = [sample for sample in samples if sample.passed >= warm]
+    steady = _steady(samples, seconds)
     slope, error = memory.slope([one.passed for one in steady], [one.used for one in steady])
     per_hour = 3600 / 1e6
     half = len(steady) // 2
@@ -148,7 +160,7 @@ def _figures(samples: Sequence[Sample], seconds: float) -> dict[str, Any]:
         "mb_per_hour_error": float(f"{error * per_hour:.4g}"),
         "least_bytes": min(one.used for one in steady),
         "most_bytes": max(one.used for one in steady),
-        "warm_seconds": warm,
+        "warm_seconds": _warm_seconds(seconds),
         "samples": [list(one) for one in samples[:: max(1, len(samples) // _KEPT)]],
     }
 
