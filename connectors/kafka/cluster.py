@@ -177,6 +177,13 @@ class Cluster:
             )
         return ConnectorError(f"Kafka at {where}, {doing}: {text}")
 
+    def not_taken(self, count: int, what: str, topic: str, first: Exception) -> ConnectorError:
+        """The error for records that the brokers did not take, with the first reason."""
+        reason = self.security.redact(f"{type(first).__name__}: {first}")
+        return ConnectorError(
+            f"Kafka did not take {count} {what} for topic {topic!r}; the first because of {reason}"
+        )
+
     def no_topic(self, topic: str, topics: set[str]) -> Unavailable:
         """The error for a topic that is not there, with the nearest name that is."""
         near = difflib.get_close_matches(topic, sorted(topics), n=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from connectors.errors import BadRecord, ConnectorError
+from connectors.errors import BadRecord
 from connectors.kafka.client import TooLarge, Writer, Writing, choose, errors
 from connectors.kafka.cluster import Cluster
 from connectors.kafka.security import Security
@@ -78,12 +78,8 @@ class TopicLog:
             finally:
                 self._writer.flush()
         count, first = self._writer.failures()
-        if count:
-            reason = self._cluster.security.redact(f"{type(first).__name__}: {first}")
-            raise ConnectorError(
-                f"Kafka did not take {count} events for topic {self._topic!r}; the first because"
-                f" of {reason}"
-            )
+        if first is not None:
+            raise self._cluster.not_taken(count, "events", self._topic, first)
 
     def close(self) -> None:
         """Close the connections."""

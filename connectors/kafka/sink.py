@@ -154,11 +154,7 @@ class KafkaSink:
         if first is not None:
             if self._transaction is not None and self._client.is_fenced(first):
                 raise self._transaction.explain(first, f"writing to {self._topic}")
-            reason = self._cluster.security.redact(f"{type(first).__name__}: {first}")
-            raise ConnectorError(
-                f"Kafka did not take {count} outputs for topic {self._topic!r}; the first "
-                f"because of {reason}"
-            )
+            raise self._cluster.not_taken(count, "outputs", self._topic, first)
 
     def _origin(self, partition: str) -> list[tuple[str, bytes]]:
         if len(self._headers) >= _MOST_PARTITIONS:

@@ -16,6 +16,7 @@ from streamk.engine.late.join import Join, Predict
 from streamk.engine.late.reading import Taken
 from streamk.engine.training import regions
 from streamk.engine.training.details import Details
+from streamk.engine.training.learning import cut
 from streamk.learners.base import HoldsPredictions, Learner
 from streamk.learners.common.classes import Label, beyond
 from streamk.learners.common.predictor import aside
@@ -132,7 +133,7 @@ class LateWork:
         model, X = self.model, taken.X[rows]
         details = self.details(X)
         known = 0 if model.columns is None else len(model.columns)
-        seen, holds = _cut(X, known), slots[0] >= 0
+        seen, holds = cut(X, known), slots[0] >= 0
         numbers = range(self.number, self.number + len(X))
         if model.columns is None:
             found = nothing(model, len(X))
@@ -192,7 +193,7 @@ class LateWork:
         if self._details is None:
             return []
         known = len(self.model.columns or ())
-        return [self._details.of(self.model, x) for x in _cut(X, known)]
+        return [self._details.of(self.model, x) for x in cut(X, known)]
 
     def _coded(self, found: Prequential) -> Floats:
         """Return predicted numbers, or the numbers of predicted classes, -1 for none."""
@@ -445,7 +446,7 @@ class _InTurn(_Steps):
             found = nothing(model, n)
         else:
             X = np.empty((n, len(model.columns)))
-            X[asked] = _cut(taken.X[values], X.shape[1])
+            X[asked] = cut(taken.X[values], X.shape[1])
             X[early] = work.held.rows(slots, X.shape[1])
             X[anew] = X[sources]
             found = model.predict_then_learn_many(X, self._y)
@@ -515,8 +516,3 @@ def _some(found: Prequential, places: list[int] | NDArray[np.intp] | slice) -> P
     """Return the predictions at some places."""
     P = found.probabilities
     return Prequential(found.predictions[places], None if P is None else P[places])
-
-
-def _cut(X: Floats, width: int) -> Floats:
-    """Return events without the columns that come later."""
-    return X if X.shape[1] == width else np.ascontiguousarray(X[:, :width])

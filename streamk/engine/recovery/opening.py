@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Set
-from typing import Any
 
 from streamk.declared import listed, reading
 from streamk.errors import InvalidInput, StateError
@@ -65,8 +64,14 @@ class Opening:
         alone = self.initial.child("learner") if isinstance(model, Sharded) else self.initial
         self._digest = initials(self._fresh).get(self._own) or fingerprint(alone)
 
-    def open(self, state: State) -> Learner:
+    def open(self, state: State, like: Learner) -> Learner:
         """Return the model whose state this is, with the challengers of this run.
+
+        Parameters
+        ----------
+        state : State
+        like : Learner
+            The run's model as it is, for the shards and the place of one without challengers.
 
         Raises
         ------
@@ -74,22 +79,13 @@ class Opening:
             If it cannot be opened, or the champion is no model of this run.
         """
         if self._model is not Contest:
-            return self._like(self._champion_of(state), self._opened(self._fresh, self._placing))
+            opened: Learner = reopened(self._champion_of(state), like)
+            return opened
         if state.type != Contest.TYPE:
-            contest: Any = self._opened(self._fresh, self._placing)
-            own = contest.learner
-            contest.go_on_with(self._like(state, own))
-            return contest  # type: ignore[no-any-return]
+            contest = Contest.from_state(self._fresh, **self._placing)
+            contest.go_on_with(reopened(state, contest.learner))
+            return contest
         return self._with_challengers(state)
-
-    def _opened(self, state: State, placing: Mapping[str, Any]) -> Learner:
-        opened: Learner = self._model.from_state(state, **placing)
-        return opened
-
-    def _like(self, state: State, model: Learner) -> Learner:
-        """Return the model whose state this is, in shards as another one is or in none."""
-        opened: Learner = reopened(state, model)
-        return opened
 
     def _champion_of(self, state: State) -> State:
         """Return the state of a model alone, which must be the run's."""

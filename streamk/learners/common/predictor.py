@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk.errors import InvalidInput, NotLearned, StateError
 from streamk.features.columns import Column
+from streamk.features.random_features import check_events
 from streamk.learners.common.class_weights import ClassWeights
-from streamk.learners.common.classes import Classes, Label
+from streamk.learners.common.classes import Classes, Label, check_most
 from streamk.learners.common.locking import OneAtATime
-from streamk.learners.common.prequential import Prequential
+from streamk.learners.common.prequential import Prequential, labels_or_none, with_gaps
 from streamk.state import State
 
 
@@ -267,6 +268,21 @@ class OwnClasses(Wrapper):
         """Add classes to those that are known; return them."""
         self._classes += [label for label in classes if label not in self._classes]
         return tuple(classes)
+
+    def _checked(
+        self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]
+    ) -> tuple[NDArray[Any], list[Any], NDArray[np.bool_]]:
+        """Return events, plain labels with None where one is not known, and which are known.
+
+        Raises `InvalidInput`, also for more classes than there may be.
+        """
+        dtype = np.dtype(np.float64)
+        events = check_events(X, dtype, self.columns, missing=self.takes_missing)
+        checked, known = labels_or_none(self, y, len(events))
+        labels = with_gaps(checked, known)
+        if self.is_classifier:
+            check_most(set(self._classes), labels, self.max_classes)
+        return events, labels, known
 
     def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
         """Predict each event of X (n, d) in turn, then learn it if its label in y is not None."""

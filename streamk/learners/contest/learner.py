@@ -12,15 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from streamk.declared import count, listed, reading
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
-from streamk.features.random_features import check_events
-from streamk.learners.common.classes import check_most
 from streamk.learners.common.predictor import OwnClasses
 from streamk.learners.common.prequential import (
     Followed,
     Prequential,
     joined_by_class,
-    labels_or_none,
-    with_gaps,
 )
 from streamk.learners.contest.entries import Entry, check_beside, check_name, new_entry, scored
 from streamk.learners.contest.promotions import Cause, Promotion, Promotions
@@ -32,7 +28,6 @@ __all__ = ["Contest"]
 
 _OWNER = "a contest"
 _log = logging.getLogger("streamk.contest")
-_FLOAT64 = np.dtype(np.float64)
 WINDOW = 1000
 """Default of the events that windowed figures are about."""
 
@@ -239,11 +234,7 @@ class Contest(OwnClasses):
         InvalidInput
             If events or labels cannot be used, naming the model that refuses them.
         """
-        events = check_events(X, _FLOAT64, self.columns, missing=self.takes_missing)
-        checked, known = labels_or_none(self, y, len(events))
-        labels = with_gaps(checked, known)
-        if self.is_classifier:
-            check_most(set(self._classes), labels, self.max_classes)
+        events, labels, known = self._checked(X, y)
         found: list[Followed] = []
         first = 0
         while first < len(events):

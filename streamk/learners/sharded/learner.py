@@ -8,21 +8,16 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.declared import count, listed
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
-from streamk.features.random_features import check_events
-from streamk.learners.common.classes import check_most
 from streamk.learners.common.predictor import OwnClasses
 from streamk.learners.common.prequential import (
     Followed,
     Prequential,
     joined_by_class,
-    labels_or_none,
-    with_gaps,
 )
 from streamk.learners.sharded.reduction import Span, reduced
 from streamk.learners.sharded.replicas import Batch, Outcome, Task, give_columns, merging
@@ -41,7 +36,6 @@ MOST_STALE = 16
 OPTIONS = "shards", "round_events", "staleness"
 """Names of the attributes that say how a stream is cut, and how old a result may be."""
 _OWNER = "a sharded learner"
-_FLOAT64 = np.dtype(np.float64)
 
 
 class Workers(Protocol):
@@ -206,11 +200,7 @@ class Sharded(OwnClasses):
         WorkerLost
             If workers die too often. Rounds that ended before are learned.
         """
-        events = check_events(X, _FLOAT64, self.columns, missing=self.takes_missing)
-        checked, known = labels_or_none(self, y, len(events))
-        labels = with_gaps(checked, known)
-        if self.is_classifier:
-            check_most(set(self._classes), labels, self.max_classes)
+        events, labels, _ = self._checked(X, y)
         found: list[Followed] = []
         first = 0
         while first < len(events):
