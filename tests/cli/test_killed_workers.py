@@ -144,6 +144,9 @@ def elec2() -> Iterable[dict[str, Any]]:
         yield {**{name: float(value) for name, value in x.items()}, "y": bool(y)}
 
 
+@pytest.mark.skipif(
+    "STREAMK_DATA" not in os.environ, reason="learns elec2: set STREAMK_DATA, see docs/data.md"
+)
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("on_ray", [False, True])
