@@ -18,7 +18,9 @@ from streamk.engine.late.held import HeldEvents
 from streamk.engine.late.join import Join
 from streamk.engine.late.options import LateLabels
 from streamk.engine.late.reading import LateReader, Taken
-from streamk.engine.late.work import Followed, LateWork
+from streamk.engine.late.steps.holding import HoldingModel
+from streamk.engine.late.steps.steps import Followed
+from streamk.engine.late.work import LateWork
 from streamk.engine.order.batch import Batch
 from streamk.engine.training.bad_events import complaint
 from streamk.engine.training.details import Details
@@ -85,7 +87,7 @@ class LateTrainer(Trainer):
         held = HeldEvents(blank if self.model.takes_missing else 0.0)
         label = self._job_schema.label
         details, regions = self._details, self._regions
-        return LateWork(self.model, join, held, number, label, details, regions)
+        return LateWork(HoldingModel(self.model, held, number, label, details, regions), join)
 
     @property
     def _level(self) -> float | None:
@@ -219,7 +221,7 @@ class LateTrainer(Trainer):
     def held_state(self) -> State | None:
         """Return what is held of events until their labels come, and what their fates were."""
         work = self._work
-        held = work.held.arrays(work.join.slots)
+        held = work.holding.held.arrays(work.join.slots)
         arrays: dict[str, Any] = {**work.join.arrays(), **held}
         if isinstance(self.model, HoldsPredictions):
             arrays["said_of"], arrays["said_by_parts"] = self.model.held_predictions()
@@ -227,7 +229,7 @@ class LateTrainer(Trainer):
             "type": _TYPE,
             "format": _FORMAT,
             "fates": work.join.to_json(),
-            "number": work.number,
+            "number": work.holding.number,
             "records": self._records,
             "labels_read": self._labels_read,
             "labels_bad": self._labels_bad,
@@ -268,14 +270,16 @@ class LateTrainer(Trainer):
         arrays = held.arrays
         if header["format"] == 1:  # of before there were regions and slices
             arrays = {**arrays, **dict.fromkeys(("threshold", "slice"), np.full(n, np.nan))}
-        work.held.restore(n, arrays, columns=len(columns), classes=classes, numbers=work.number)
+        work.holding.held.restore(
+            n, arrays, columns=len(columns), classes=classes, numbers=work.holding.number
+        )
         slices = self.metrics.slices
         if slices is None or header.get("slice") != slices.column:
-            work.held.slice[:] = np.nan
-        elif not slices.fits(work.held.slice):
+            work.holding.held.slice[:] = np.nan
+        elif not slices.fits(work.holding.held.slice):
             raise _unreadable("their slices are none of the names")
         if self._level is None or header.get("level") != self._level:
-            work.held.threshold[:] = np.nan  # regions of another level say nothing of these
+            work.holding.held.threshold[:] = np.nan  # regions of another level say nothing of these
         if isinstance(model, HoldsPredictions):
             sizes: dict[str, int] = {}
             found, _ = taken(_SAID, held.arrays, sizes, owner)
