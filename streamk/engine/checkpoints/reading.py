@@ -29,6 +29,7 @@ __all__ = [
     "newest_checkpoint",
     "newest_of_all",
     "read_checkpoint",
+    "segments_of",
 ]
 
 MODEL = "model.safetensors"
@@ -67,6 +68,20 @@ class Checkpoint:
     signed: bool = False
     held: State | None = None
     written: float = 0.0
+
+    @property
+    def segments(self) -> frozenset[str]:
+        """Names of the files that it shares with other checkpoints, see `SegmentFiles`."""
+        return frozenset() if self.held is None else segments_of(self.held.header)
+
+
+def segments_of(held: Any) -> frozenset[str]:
+    """Return the names of shared files in the header of held events; none where it is no header."""
+    match held:
+        case {"segments": dict(queues)}:
+            names = [name for some in queues.values() if isinstance(some, list) for name in some]
+            return frozenset(name for name in names if isinstance(name, str))
+    return frozenset()
 
 
 class NotACheckpoint(StateError):

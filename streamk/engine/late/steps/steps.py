@@ -47,6 +47,8 @@ class Followed(NamedTuple):
         Events between each of these and its label.
     slices : list of float
         The slice of each, NaN where it has none.
+    again : int
+        How many of these were learned before, with another label.
     """
 
     rows: NDArray[np.int64]
@@ -61,6 +63,7 @@ class Followed(NamedTuple):
     measured: Floats | None
     delays: list[int]
     slices: list[float]
+    again: int
 
 
 class Steps(ABC):
@@ -78,6 +81,7 @@ class Steps(ABC):
         self._slices: list[float] = []
         self._details: list[dict[str, Any]] = []
         self._bad: list[BadEvent] = []
+        self.again = 0
 
     def predict(self, row: int, slot: int) -> None:
         """Have an event predicted after all that is to be learned so far."""
@@ -128,6 +132,7 @@ class Steps(ABC):
             np.concatenate(self._measured) if self._measured else None,
             self._delays,
             self._slices,
+            self.again,
         )
 
 

@@ -1,0 +1,1 @@
+"""What waits for long, on the disk: files of many rows each, found by their keys."""
