@@ -199,7 +199,7 @@ class HeldEvents:
             If they do not fit.
         """
         found = limits.check(n, arrays)
-        self.slots = Slots(n)
+        self.slots.begin(n)
         self._allocate(_FIRST, 0, 0)
         self._make_room(n, found["X"].shape[1], found["P"].shape[1])
         for name, array in found.items():

@@ -24,7 +24,11 @@ class Slots:
     [2, 3]
     """
 
-    def __init__(self, used: int = 0) -> None:
+    def __init__(self) -> None:
+        self.begin(0)
+
+    def begin(self, used: int) -> None:
+        """Begin anew, with so many that are taken."""
         self._used = used
         """Slots that were ever taken, and free ones below them."""
         self._free: list[int] = []
