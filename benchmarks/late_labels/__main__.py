@@ -1,6 +1,7 @@
 """The cost of holding events until their labels come.
 
-rates      records a second, memory and bytes in a checkpoint, by how many are held
+rates      records a second, memory and checkpoints, by how many are held
+kills      a job that is killed again and again, beside one that is not
 
 How each figure is taken is at the top of the modules in late_labels/.
 """
@@ -12,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks import common, parts
-from benchmarks.late_labels import rates
+from benchmarks.late_labels import kills, rates
 
 NAME = "late_labels"
-PARTS: dict[str, parts.Render] = {"rates": rates.render}
+PARTS: dict[str, parts.Render] = {"rates": rates.render, "kills": kills.render}
 
 
 def render(document: Mapping[str, Any]) -> str:
@@ -24,7 +25,7 @@ def render(document: Mapping[str, Any]) -> str:
 
 
 def run(argv: Sequence[str] | None = None) -> None:
-    parts.run(NAME, __doc__, {"rates": rates.measure}, render, argv)
+    parts.run(NAME, __doc__, {"rates": rates.measure, "kills": kills.measure}, render, argv)
 
 
 if __name__ == "__main__":

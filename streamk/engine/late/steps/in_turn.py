@@ -66,7 +66,7 @@ class InTurn(Steps):
         work, values = self._work, self._taken.rows[row]
         if work.has_details:  # which are of the model that predicts this event
             self.flush()
-        self._told += work.details(self._taken.X[[values]])
+            self._told += work.details(self._taken.X[[values]])
         place = len(self._y)
         self._asked[0].append(place)
         self._asked[1].append(values)
