@@ -33,7 +33,12 @@ from streamk.engine.checkpoints.keys import Key
 from streamk.engine.checkpoints.manifests import MANIFEST, read_manifest, sealed
 from streamk.engine.checkpoints.object_path import ObjectPath
 from streamk.engine.checkpoints.reading import MODEL, Checkpoint, epochs
-from streamk.engine.checkpoints.segment_files import SEGMENTS, SUFFIX, SegmentFiles
+from streamk.engine.checkpoints.segment_files import (
+    SEGMENTS,
+    SUFFIX,
+    SegmentFiles,
+    read_segment,
+)
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import EngineError, StateError
@@ -98,13 +103,7 @@ class ObjectStore(Store):
 
     def _have(self, name: str) -> None:
         """Copy a shared file to this machine, where its rows are read one by one."""
-        where = self._segment(name)
-        try:
-            data = where.read()
-        except FileNotFoundError:
-            raise StateError(f"{where}: is missing") from None
-        if self.segments.write(data) != name:
-            raise StateError(f"{where}: is damaged, its SHA-256 is not its name")
+        self.segments.write(read_segment(self._segment(name), name))
         self._shared.add(name)
 
     def _segment(self, name: str) -> ObjectPath:

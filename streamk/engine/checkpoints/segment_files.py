@@ -9,9 +9,10 @@ from collections.abc import Collection
 from pathlib import Path
 
 from streamk.engine.checkpoints.files import reading, sync_directory, write_file, writing
+from streamk.engine.checkpoints.object_path import Location
 from streamk.errors import StateError
 
-__all__ = ["SEGMENTS", "SUFFIX", "SegmentFiles"]
+__all__ = ["SEGMENTS", "SUFFIX", "SegmentFiles", "read_segment"]
 
 SEGMENTS = "held"
 """The directory of them beside the checkpoints, and what their names in an object store begin
@@ -77,19 +78,8 @@ class SegmentFiles:
         return self._made() / f"{name}{SUFFIX}"
 
     def read(self, name: str) -> bytes:
-        """Return what a file holds.
-
-        Raises
-        ------
-        StateError
-            If it is not there, or is not what its name says.
-        """
-        path = self.place(name)
-        with reading(path) as (file, size):
-            data = file.read(size)
-        if hashlib.sha256(data).hexdigest() != name:
-            raise StateError(f"{path}: is damaged, its SHA-256 is not its name")
-        return data
+        """Return what a file holds. Raises `StateError` as `read_segment`."""
+        return read_segment(self.place(name), name)
 
     def drop(self, name: str) -> None:
         """Remove a file that is not needed here; checkpoints, if there are any, keep theirs."""
@@ -109,3 +99,26 @@ class SegmentFiles:
         if self._is_temporary and self._path is not None:
             shutil.rmtree(self._path, ignore_errors=True)
             self._path = None
+
+
+def read_segment(path: Location, name: str) -> bytes:
+    """Return what a shared file holds.
+
+    Parameters
+    ----------
+    path : Path or ObjectPath
+    name : str
+        Its name in checkpoints.
+
+    Raises
+    ------
+    StateError
+        If it is not there, or is not what its name says.
+    OSError
+        If an object store is away.
+    """
+    with reading(path) as (file, size):
+        data = file.read(size)
+    if hashlib.sha256(data).hexdigest() != name:
+        raise StateError(f"{path}: is damaged, its SHA-256 is not its name")
+    return data

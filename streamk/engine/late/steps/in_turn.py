@@ -80,7 +80,7 @@ class InTurn(Steps):
         """Have an event learned in the next call."""
         work, taken = self._work, self._taken
         fresh = self._fresh.get(slot)
-        width = int(work.held.width[slot] if fresh is None else taken.width[fresh.row])
+        width = work.held.width.item(slot) if fresh is None else taken.width.item(fresh.row)
         if work.lacks(width):
             self.flush()
             work.grow(width, taken.columns)
@@ -90,8 +90,8 @@ class InTurn(Steps):
         sources.append(slot if fresh is None else fresh.place)
         self._y.append(label)
         if fresh is None:
-            self._delays += work.delays([slot])
-            self._slices.append(float(work.held.slice[slot]))
+            self._delays.append(work.number - 1 - work.held.number.item(slot))
+            self._slices.append(work.held.slice.item(slot))
         else:
             self._delays.append(work.number - 1 - fresh.number)
             self._slices.append(np.nan if taken.slices is None else float(taken.slices[fresh.row]))
