@@ -12,6 +12,7 @@ from streamk.cli.inspect import main as inspect
 from streamk.cli.job.late import duration
 from streamk.cli.parsing.arguments import UsageError
 from streamk.cli.run import _options, main
+from streamk.errors import StateError
 
 BASE = ["file:events.ndjson", "--label", "y"]
 
@@ -108,8 +109,8 @@ def test_revised_labels_and_a_damaged_segment(
     assert (fates["learn"]["revised"], fates["learn"]["duplicates"]) == (late, 40 - late)
     assert found["learn"]["learned"] == found["ignore"]["learned"] + late
     assert found["learn"]["unlabelled"] == found["ignore"]["unlabelled"]
-    assert main([*job, "--label-revisions", "ignore", "--checkpoint", "learn"]) == 1
-    assert "labels=" in capsys.readouterr().err
+    with pytest.raises(StateError, match="made with labels="):
+        main([*job, "--label-revisions", "ignore", "--checkpoint", "learn"])
     assert inspect(["learn"]) == 0
     for path in (tmp_path / "learn" / "member-0" / "held").iterdir():
         path.write_bytes(path.read_bytes()[:-1])
