@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.engine.checkpoints.segment_files import SegmentFiles
-from streamk.engine.late.held import HeldEvents, Records
-from streamk.engine.late.queue import Entry, WaitingQueue
+from streamk.engine.late.waiting.held import HeldEvents, Records
+from streamk.engine.late.waiting.queue import Entry, WaitingQueue
 from streamk.engine.training.fates import Fates, Revisions
 from streamk.errors import StateError
 

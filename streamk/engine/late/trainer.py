@@ -15,13 +15,14 @@ from streamk.declared import count
 from streamk.encoding import BadEvent, Schema
 from streamk.engine.alarms.alarms import Scored
 from streamk.engine.checkpoints.segment_files import SegmentFiles
-from streamk.engine.late.held import HeldEvents
 from streamk.engine.late.held_state import FORMAT, TYPE, restore_work, unreadable, work_state
 from streamk.engine.late.join import Join
 from streamk.engine.late.options import LateLabels
-from streamk.engine.late.reading import LateReader, Taken
+from streamk.engine.late.reading import LateReader
 from streamk.engine.late.steps.holding import HoldingModel
 from streamk.engine.late.steps.steps import Followed
+from streamk.engine.late.steps.taken import Taken
+from streamk.engine.late.waiting.held import HeldEvents
 from streamk.engine.late.work import LateWork
 from streamk.engine.order.batch import Batch
 from streamk.engine.training.bad_events import complaint

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from streamk.engine.late.join import Join, Predict, Step
-from streamk.engine.late.reading import Taken
 from streamk.engine.late.steps.by_number import ByNumber
 from streamk.engine.late.steps.holding import HoldingModel
 from streamk.engine.late.steps.in_turn import InTurn
 from streamk.engine.late.steps.steps import Followed, Steps
+from streamk.engine.late.steps.taken import Taken
 from streamk.learners.base import HoldsPredictions
 from streamk.learners.common.classes import Label, beyond
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamk.engine.late.reading import Taken
 from streamk.engine.late.steps.holding import HoldingModel
 from streamk.engine.late.steps.steps import Steps
+from streamk.engine.late.steps.taken import Taken
 
 __all__ = ["ByNumber"]
 

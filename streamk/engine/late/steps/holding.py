@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from streamk.conformal import Regions
 from streamk.encoding import Name
-from streamk.engine.late.held import HeldEvents
-from streamk.engine.late.reading import Taken
+from streamk.engine.late.steps.taken import Taken
+from streamk.engine.late.waiting.held import HeldEvents
 from streamk.engine.training import regions
 from streamk.engine.training.details import Details
 from streamk.engine.training.learning import cut

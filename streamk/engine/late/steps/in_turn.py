@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.engine.late.reading import Taken
 from streamk.engine.late.steps.holding import HoldingModel
 from streamk.engine.late.steps.steps import Steps, some
+from streamk.engine.late.steps.taken import Taken
 from streamk.engine.training.learning import cut
 from streamk.learners.common.prequential import Prequential, joined, nothing
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.encoding import BadEvent
-from streamk.engine.late.reading import Taken
 from streamk.engine.late.steps.holding import HoldingModel
+from streamk.engine.late.steps.taken import Taken
 from streamk.learners.common.prequential import Prequential, joined
 
 __all__ = ["Followed", "Steps", "some"]
