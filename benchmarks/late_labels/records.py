@@ -19,6 +19,8 @@ COLUMNS = tuple("abcdefgh")
 """Of each event, numbers."""
 BATCH = 1024
 NAMES = ("labels/0", "stream/0")
+_NUMBERS = [f"{i / 997:.4f}" for i in range(997)]
+_EVENT = '{"id": %d, ' + ", ".join(f'"{name}": %s' for name in COLUMNS) + "}"
 
 
 def trainer(model: Learner, held: int) -> LateTrainer:
@@ -41,10 +43,7 @@ def trainer(model: Learner, held: int) -> LateTrainer:
 
 def event(n: int) -> bytes:
     """The JSON of event n."""
-    values = ", ".join(
-        f'"{name}": {(n * (i + 3)) % 997 / 997:.4f}' for i, name in enumerate(COLUMNS)
-    )
-    return f'{{"id": {n}, {values}}}'.encode()
+    return (_EVENT % (n, *(_NUMBERS[n * (i + 3) % 997] for i in range(len(COLUMNS))))).encode()
 
 
 def label(n: int) -> bytes:

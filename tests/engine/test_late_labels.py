@@ -394,6 +394,7 @@ def test_times_come_from_a_field() -> None:
         ({"key": "id", "default": True}, "give timeout="),
         ({"key": "id", "timeout": -1.0}, "at least 0"),
         ({"key": "id", "held_events": 0}, "held_events"),
+        ({"key": "id", "revisions": "forget"}, "revisions"),
     ],
 )
 def test_options_that_make_no_sense(late: dict[str, Any], words: str) -> None:

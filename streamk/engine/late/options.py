@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from connectors.base import InGroup, Source, delimiter_of
 from connectors.records import FRAMED
 from streamk.encoding import Name
-from streamk.engine.checks import check_choice
 from streamk.engine.training.fates import Revisions
 from streamk.errors import InvalidInput
-from streamk.options import Whole
+from streamk.options import Choice, Whole
 
 __all__ = ["LateLabels"]
 
@@ -68,7 +67,7 @@ class LateLabels:
     def check(self, events: Source, label: Name | None) -> None:
         """Raise `InvalidInput` if the events cannot have late labels, or an option is wrong."""
         Whole(least=1).check("held_events", self.held_events)
-        check_choice("revisions", self.revisions, Revisions)
+        Choice(choices=get_args(Revisions)).check("revisions", self.revisions)
         if label is None:
             raise InvalidInput("late labels need label=, the field of the label in their records")
         if self.key == label:
