@@ -181,16 +181,19 @@ def test_predictions_and_model_are_those_of_the_plain_join(data: Any, make: Any)
     timeout = data.draw(st.sampled_from([None, 5, 20]))
     default = None if timeout is None else data.draw(st.sampled_from([None, False]))
     most = data.draw(st.sampled_from([1, 3, 100]))
-    report, sink = run(
-        events,
-        labels,
-        make(columns=("a", "b")),
-        whim=data.draw(st.integers(0, 100)),
-        timeout=None if timeout is None else timeout / 1000,
-        default=default,
-        held_events=most,
-    )
-    naive, model = NaiveJoin(timeout, most, default), make(columns=("a", "b"))
+    revisions = data.draw(st.sampled_from(["ignore", "learn"]))
+    with small_segments(data.draw(st.sampled_from([1 << 15, 2]))):
+        report, sink = run(
+            events,
+            labels,
+            make(columns=("a", "b")),
+            whim=data.draw(st.integers(0, 100)),
+            timeout=None if timeout is None else timeout / 1000,
+            default=default,
+            held_events=most,
+            revisions=revisions,
+        )
+    naive, model = NaiveJoin(timeout, most, default, revisions), make(columns=("a", "b"))
     merged = in_order(
         {f"labels/{name}": of for name, of in labels.items()}
         | {f"stream/{name}": of for name, of in events.items()}
@@ -261,6 +264,28 @@ def test_many_kernels_learn_by_what_they_said_at_the_time(kind: str) -> None:
     assert same_model(report.model, model)
     assert same_model(report.model, plain)
     assert report.fates.joined == report.counts.learned == 400
+
+
+@pytest.mark.parametrize("revisions", ["ignore", "learn"])
+@pytest.mark.parametrize("kind", ["three", "numbers"])
+def test_many_kernels_learn_the_same_from_the_disk(kind: str, revisions: str) -> None:
+    """With labels by default, some of which are revised, and columns that come later."""
+    events, labels = stream(300, delay=200, kind=kind)
+    events = [(time, {**x, "c": 1.0} if i > 150 else x) for i, (time, x) in enumerate(events)]
+    task = "regression" if kind == "numbers" else "classification"
+    default = "far" if kind == "three" else 0.0
+    options = {"timeout": 0.35, "default": default, "revisions": revisions}
+    found = []
+    for rows in (1 << 15, 3):
+        with small_segments(rows):
+            model = MultiKernel(seed=1, task=task)
+            found.append(run({"0": events}, {"0": labels}, model, whim=rows % 7, **options))
+    (plain, said), (report, again) = found
+    assert [one.value for one in again.outputs] == [one.value for one in said.outputs]
+    assert same_model(report.model, plain.model)
+    assert (report.fates, report.whole, report.counts) == (plain.fates, plain.whole, plain.counts)
+    assert min(plain.fates.joined, plain.fates.defaulted) > 30
+    assert (plain.fates.revised > 30) == (revisions == "learn")
 
 
 class Counting:
