@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import late_job
 import numpy as np
 import pytest
-from late_kit import small_segments
+from late_kit import small_segments, waiting
 
 from connectors.memory import MemorySink
 from streamk.engine import Checkpoint, newest_checkpoint
@@ -283,3 +285,22 @@ def test_an_object_store_holds_them_too(streams: Path, tmp_path: Path) -> None:
         path.write(b"something else")
     with small_segments(4), pytest.raises(StateError, match="is damaged"):
         late_job.engine(streams, sink, checkpoint=place).run()
+
+
+@pytest.mark.usefixtures("small")
+def test_regions_of_another_level_are_forgotten_in_files_too(streams: Path, tmp_path: Path) -> None:
+    job = late_job.engine(streams, MemorySink(), checkpoint=tmp_path, max_events=400)
+    job.run()
+    found, trainer = checkpoints(tmp_path)[-1], job._trainer
+    assert found.held is not None
+    assert found.segments
+    for level, forgotten in ((0.9, False), (0.5, True)):
+        trainer.restore_held(replace(found.held, header={**found.held.header, "level": level}))
+        again = trainer.held_state()
+        assert again is not None
+        thresholds = [
+            json.loads(event.replace("nan", "NaN"))[2][3]
+            for event in waiting(replace(found, held=again))["events"]
+        ]
+        assert np.isnan(thresholds).all() == forgotten
+        assert (replace(found, held=again).segments == found.segments) != forgotten
