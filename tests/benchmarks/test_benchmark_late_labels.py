@@ -24,7 +24,7 @@ def test_one_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(capsys.readouterr().out)
     assert 0 < found["second_bytes"] < found["first_bytes"]
     assert found["first_bytes"] > 1024 * 8 * len(records.COLUMNS)
-    assert min(found["filling_per_s"], found["steady_per_s"], found["peak_mib"]) > 0
+    assert min(found["filling_per_core_s"], found["steady_per_s"], found["peak_mib"]) > 0
     document = {"results": {"rates": {f"{name}/1024/64/random": found}}, **ORIGIN}
     assert "1,024 held" in late_labels.render(document)
 
