@@ -25,7 +25,6 @@ from streamk.learners import MultiKernel
 from streamk.learners.common.prequential import Prequential
 from streamk.state import State
 
-
 _AT_ONCE = 32
 """Batches that are made before they are taken."""
 

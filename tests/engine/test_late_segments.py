@@ -36,7 +36,7 @@ ENTRY = tuple[str, int]
 def test_the_table_finds_what_a_dict_does(bits: int) -> None:
     """Rows come, go and are found, through several tables; of 6 bits most hashes are several's."""
     rng = np.random.default_rng(0)
-    live = np.full(40_000, True)
+    live = np.full(12_000, True)
     table = KeyTable(lambda rows: live[rows])
     spread = np.uint64(64 - bits)
     hashes = rng.integers(0, 1 << 63, len(live), np.uint64) >> spread << spread
@@ -45,7 +45,7 @@ def test_the_table_finds_what_a_dict_does(bits: int) -> None:
         rows = np.arange(first, min(n, first + step))
         table.add(hashes[rows], rows)
         live[rng.integers(0, first + 1, step // 2)] = False
-        asked = rng.integers(0, n, 50)
+        asked = rng.integers(0, n, 20)
         found: list[set[int]] = [set() for _ in asked]
         for place, row in zip(*(some.tolist() for some in table.find(hashes[asked])), strict=True):
             if live[row]:
@@ -195,7 +195,7 @@ def checkpoints(path: Path) -> list[Checkpoint]:
 def test_checkpoints_share_files(streams: Path, tmp_path: Path) -> None:
     """One writes what is new, and what none needs is removed."""
     seen, shared, sink = dict[str, int](), 0, MemorySink()
-    for most in range(100, 500, 25):
+    for most in range(100, 500, 50):
         late_job.engine(streams, sink, checkpoint=tmp_path, max_events=most).run()
         held = (tmp_path / "member-0" / "held").iterdir()
         there = {path.name: path.stat().st_ino for path in held}
@@ -205,7 +205,7 @@ def test_checkpoints_share_files(streams: Path, tmp_path: Path) -> None:
         assert {f"{name}.safetensors" for one in kept for name in one.segments} == set(there)
         shared += len(kept[0].segments & kept[1].segments)
         seen = there
-    assert shared > 20
+    assert shared > 10
 
 
 @pytest.mark.usefixtures("small")
@@ -265,7 +265,7 @@ def test_an_object_store_holds_them_too(streams: Path, tmp_path: Path) -> None:
     expected, sink, counts = MemorySink(), MemorySink(), list[int]()
     late_job.engine(streams, expected, checkpoint=whole, max_events=500).run()
     with small_segments(4):
-        for most in (100, 200, 300, 400, 500):
+        for most in (200, 400, 500):
             options: Any = {"checkpoint": place, "checkpoint_every": 50, "max_events": most}
             job = late_job.engine(streams, sink, **options)
             job.run()

@@ -1,4 +1,4 @@
-"""What waits for labels as a state: what is in memory, and the names of the files with the rest."""
+"""The state of held events: those in memory, and the names of the files with the others."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 __all__ = ["Fates", "Revisions"]
 
 Revisions: TypeAlias = Literal["ignore", "learn"]
-"""What becomes of a label that says otherwise than the one before."""
+"""The fate of a label that says otherwise than the one before."""
 
 
 @dataclass

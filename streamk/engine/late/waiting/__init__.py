@@ -1,1 +1,1 @@
-"""What waits: in memory in slots, and on the disk in files of many rows, found by their keys."""
+"""Events and labels that wait: in memory, and on the disk in files, found by their keys."""

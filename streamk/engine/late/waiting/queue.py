@@ -1,4 +1,4 @@
-"""What waits, by its key, the oldest first: the young in memory, those before them on the disk."""
+"""Entries by their keys, the oldest first: the young in memory, those before them on the disk."""
 
 from __future__ import annotations
 
