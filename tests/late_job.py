@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from late_kit import small_segments
+
 from connectors.base import Output
 from connectors.files.sinks import NDJSONSink
 from connectors.registry import open_source
@@ -75,11 +77,13 @@ def engine(directory: Path, sink: Any, *, model: Any = None, **options: Any) -> 
     )
 
 
-def main(directory: str) -> None:
+def main(directory: str, rows: str = str(1 << 15)) -> None:
+    """Run the job; events beyond so many rows go to segments of as many."""
     path = Path(directory)
     sink = SlowSink(path / "predictions.ndjson")
-    engine(path, sink, checkpoint=path / "checkpoint", checkpoint_every=200).run()
+    with small_segments(int(rows)):
+        engine(path, sink, checkpoint=path / "checkpoint", checkpoint_every=200).run()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -31,6 +31,8 @@ class Over:
     answered: bool
     label: Any
     clock: int
+    place: Any = None
+    """Of an event that was learned."""
 
 
 def in_order(partitions: dict[str, Sequence[tuple[int, Any]]]) -> list[Arrived]:
@@ -47,8 +49,11 @@ def in_order(partitions: dict[str, Sequence[tuple[int, Any]]]) -> list[Arrived]:
 class NaiveJoin:
     """Steps are ("predict", place, held) and ("learn", place, label), fates are counted by name."""
 
-    def __init__(self, timeout: int | None, most: int, default: Any) -> None:
+    def __init__(
+        self, timeout: int | None, most: int, default: Any, revisions: str = "ignore"
+    ) -> None:
         self.timeout, self.most, self.default = timeout, most, default
+        self.learns_again = revisions == "learn"
         self.held: list[Waiting] = []
         self.early: list[Waiting] = []
         self.over: list[Over] = []
@@ -58,10 +63,10 @@ class NaiveJoin:
     def count(self, fate: str) -> None:
         self.fates[fate] = self.fates.get(fate, 0) + 1
 
-    def close(self, key: Any, answered: bool, label: Any, clock: int) -> None:
+    def close(self, key: Any, answered: bool, label: Any, clock: int, place: Any = None) -> None:
         if len(self.over) == self.most:
             self.over.pop(0)
-        self.over.append(Over(key, answered, label, clock))
+        self.over.append(Over(key, answered, label, clock, place))
 
     def expire(self, clock: int) -> None:
         if self.timeout is None:
@@ -69,7 +74,10 @@ class NaiveJoin:
         for event in list(self.held):
             if clock - event.clock > self.timeout:
                 self.held.remove(event)
-                self.close(event.key, False, None, clock)
+                if self.learns_again and self.default is not None:
+                    self.close(event.key, True, self.default, clock, event.value)
+                else:
+                    self.close(event.key, False, None, clock)
                 self.count("missing" if self.default is None else "defaulted")
                 if self.default is not None:
                     self.steps.append(("learn", event.value, self.default))
@@ -109,7 +117,16 @@ class NaiveJoin:
         if any(one.key == key and not one.answered for one in self.over):
             self.count("too_late")
         elif known:
-            self.count("duplicates" if known == [label] else "conflicts")
+            again = [one for one in self.over if one.key == key and self.learns_again]
+            if known == [label]:
+                self.count("duplicates")
+            elif again:
+                self.count("revised")
+                self.over.remove(again[0])
+                self.close(key, True, label, clock, again[0].place)
+                self.steps.append(("learn", again[0].place, label))
+            else:
+                self.count("conflicts")
         else:
             if len(self.early) == self.most:
                 self.early.pop(0)
@@ -118,5 +135,5 @@ class NaiveJoin:
 
     def answer(self, event: Waiting, label: Any, clock: int) -> None:
         self.count("joined")
-        self.close(event.key, True, label, clock)
+        self.close(event.key, True, label, clock, event.value)
         self.steps.append(("learn", event.value, label))

@@ -1,24 +1,32 @@
 """One run of `benchmarks.late_labels.rates`, whose memory is that of its process.
 
-python -m benchmarks.late_labels.one_run MODEL HELD RUN EVENTS
+python -m benchmarks.late_labels.one_run MODEL HELD RUN ORDER EVENTS
 """
 
 from __future__ import annotations
 
 import json
+import resource
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.late_labels import records
+from streamk.engine.checkpoints.directory_store import DirectoryStore
+from streamk.engine.order.batch import Batch
 from streamk.learners import MultiKernel
 from streamk.learners.common.prequential import Prequential
-from streamk.packing import pack
 from streamk.state import State
+
+_AT_ONCE = 32
+"""Batches that are made before they are taken."""
 
 
 class Same:
@@ -43,56 +51,82 @@ class Same:
         del y
         self.n_events += len(X)
 
+    def state(self) -> State:
+        return State({"type": "same", "format": 1}, {})
+
 
 def resident() -> int:
     """Bytes of memory of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * 4096
+    return pages * resource.getpagesize()
 
 
 def main(argv: Sequence[str]) -> None:
-    name, held, run, events = argv[0], int(argv[1]), int(argv[2]), int(argv[3])
+    name, order = argv[0], argv[3]
+    held, run, events = (int(argv[n]) for n in (1, 2, 4))
     model: Any = Same() if name == "join alone" else MultiKernel(seed=0, threads=1)
     trainer = records.trainer(model, held)
     for batch in (*records.filling(records.BATCH), *records.steady(records.BATCH, 512, run)):
         trainer.take(batch)  # what is compiled or made at first
     trainer.settle()
-    trainer = records.trainer(Same() if name == "join alone" else model, held)
-    before = resident()
-    filling = _seconds(trainer, records.filling(held))
-    gained = resident() - before
-    steady = _seconds(trainer, records.steady(held, events, run))
-    state = trainer.held_state()
-    assert state is not None
-    began = time.perf_counter()
-    data = pack(trainer.held_state().arrays)  # type: ignore[union-attr]
-    packed = time.perf_counter()
-    trainer.restore_held(State(state.header, state.arrays))
-    opened = time.perf_counter()
-    print(
-        json.dumps(
-            {
-                "filling_per_s": held / filling,
-                "steady_per_s": 2 * events / steady,
-                "bytes_in_memory": gained / held,
-                "bytes_on_disk": len(data) / trainer.fates.held,
-                "seconds_to_save": packed - began,
-                "seconds_to_open": opened - packed,
-            }
+    with tempfile.TemporaryDirectory() as directory:
+        store = DirectoryStore(directory, alone=True)
+        trainer = records.trainer(Same() if name == "join alone" else model, held)
+        trainer.hold_in(store.segments)
+        before = resident()
+        seconds, cores = _seconds(trainer, records.filling(held))
+        figures: dict[str, Any] = {
+            "filling_per_s": held / seconds,
+            "filling_per_core_s": held / cores,
+            "bytes_in_memory": (resident() - before) / held,
+            "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        }
+        figures |= _saved(store, trainer, "first")
+        batches = records.steady(held, events, run, shuffled=order == "random")
+        seconds, cores = _seconds(trainer, batches)
+        figures["steady_per_s"], figures["steady_per_core_s"] = (
+            2 * events / spent for spent in (seconds, cores)
         )
-    )
-
-
-def _seconds(trainer: Any, batches: Any) -> float:
-    """Seconds that batches take, without making them."""
-    total = 0.0
-    for batch in batches:
+        figures |= _saved(store, trainer, "second")
         began = time.perf_counter()
-        trainer.take(batch)
-        total += time.perf_counter() - began
+        found = store.find()
+        assert found is not None
+        trainer.restore_held(found.held)
+        figures["seconds_to_open"] = time.perf_counter() - began
+        store.close()
+    print(json.dumps(figures))
+
+
+def _saved(store: DirectoryStore, trainer: Any, which: str) -> dict[str, float]:
+    """Write a checkpoint; the seconds, and the bytes of files that were not in the one before."""
+    before = _files(store.path)
     began = time.perf_counter()
-    trainer.settle()
-    return total + time.perf_counter() - began
+    store.save({}, trainer.model.state(), trainer.held_state())
+    seconds = time.perf_counter() - began
+    written = sum(size for path, size in _files(store.path).items() if path not in before)
+    if which == "first":
+        written += sum(before.values())  # segments, as they became full
+    return {f"{which}_seconds": seconds, f"{which}_bytes": written}
+
+
+def _files(path: Path) -> dict[Path, int]:
+    return {one: one.stat().st_size for one in path.rglob("*") if one.is_file()}
+
+
+def _seconds(trainer: Any, batches: Iterable[Batch]) -> tuple[float, float]:
+    """Seconds, and seconds of a core, that batches take, without making them."""
+    spent, left = np.zeros(2), iter(batches)
+    while some := list(islice(left, _AT_ONCE)):
+        began = _now()
+        for batch in some:
+            trainer.take(batch)
+        trainer.settle()  # so that nothing goes on while the next ones are made
+        spent += _now() - began
+    return float(spent[0]), float(spent[1])
+
+
+def _now() -> NDArray[np.float64]:
+    return np.array([time.perf_counter(), time.process_time()])
 
 
 if __name__ == "__main__":

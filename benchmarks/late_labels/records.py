@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 import numpy as np
@@ -18,6 +19,8 @@ COLUMNS = tuple("abcdefgh")
 """Of each event, numbers."""
 BATCH = 1024
 NAMES = ("labels/0", "stream/0")
+_NUMBERS = [f"{i / 997:.4f}" for i in range(997)]
+_EVENT = '{"id": %d, ' + ", ".join(f'"{name}": %s' for name in COLUMNS) + "}"
 
 
 def trainer(model: Learner, held: int) -> LateTrainer:
@@ -40,10 +43,7 @@ def trainer(model: Learner, held: int) -> LateTrainer:
 
 def event(n: int) -> bytes:
     """The JSON of event n."""
-    values = ", ".join(
-        f'"{name}": {(n * (i + 3)) % 997 / 997:.4f}' for i, name in enumerate(COLUMNS)
-    )
-    return f'{{"id": {n}, {values}}}'.encode()
+    return (_EVENT % (n, *(_NUMBERS[n * (i + 3) % 997] for i in range(len(COLUMNS))))).encode()
 
 
 def label(n: int) -> bytes:
@@ -57,13 +57,18 @@ def filling(held: int) -> Iterator[Batch]:
         yield _batch([(1, n) for n in range(first, min(held, first + BATCH))])
 
 
-def steady(held: int, events: int, run: int) -> Iterator[Batch]:
-    """Events and as many labels of those that came `held` events before, in runs of so many."""
+def steady(held: int, events: int, run: int, *, shuffled: bool = False) -> Iterator[Batch]:
+    """Events, and as many labels of those that are held, in runs of so many.
+
+    They are of the events that came `held` before, or of any, in random order.
+    """
+    of = random.Random(0).sample(range(held), events) if shuffled else range(events)
     for first in range(0, events, BATCH // 2):
         records: list[tuple[int, int]] = []
-        for start in range(first, first + BATCH // 2, run):
-            records += [(0, n) for n in range(start, start + run)]
-            records += [(1, held + n) for n in range(start, start + run)]
+        for start in range(first, min(events, first + BATCH // 2), run):
+            some = range(start, min(events, start + run))
+            records += [(0, of[n]) for n in some]
+            records += [(1, held + n) for n in some]
         yield _batch(records)
 
 
@@ -71,5 +76,5 @@ def _batch(records: list[tuple[int, int]]) -> Batch:
     numbers = np.array([n for _, n in records], np.int64)
     values = [event(n) if kind else label(n) for kind, n in records]
     codes = np.array([kind for kind, _ in records], np.intp)
-    times = np.full(len(records), int(numbers.max()), np.int64)
+    times = np.full(len(records), records[-1][1], np.int64)
     return Batch(NAMES, codes, numbers, times, times, values)

@@ -23,7 +23,7 @@ from streamk.engine import Checkpoint, Key, read_checkpoint
 from streamk.engine.checkpoints.files import sizes
 from streamk.engine.checkpoints.keys import key_of
 from streamk.engine.checkpoints.object_path import Location, ObjectPath
-from streamk.engine.checkpoints.reading import NotACheckpoint
+from streamk.engine.checkpoints.reading import NotACheckpoint, check_segments, segment_bytes
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.errors import StateError
@@ -68,6 +68,7 @@ def main(arguments: Sequence[str]) -> int:
         for path in paths:
             try:
                 found = read_checkpoint(path, key)
+                check_segments(found)
             except NotACheckpoint:
                 continue
             except StateError as error:
@@ -123,7 +124,7 @@ def _summary(found: Checkpoint, key: Key | None) -> dict[str, Any]:
         "epoch": found.epoch,
         "sha256": "ok",
         "signature": ("ok" if key else "not checked") if found.signed else "none",
-        "disk_bytes": sum(size or 0 for size in sizes(found.path).values()),
+        "disk_bytes": sum(size or 0 for size in sizes(found.path).values()) + segment_bytes(found),
         "model": {
             "type": learner["type"],
             "options": _options(learner),

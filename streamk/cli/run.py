@@ -87,7 +87,8 @@ MODEL = "multi-kernel"
 
 _NOT_FOR_THE_ENGINE = (
     *("source", "to", "json", "quiet", "http", "token_file"),
-    *("labels", "key", "time", "label_timeout", "label_default", "held_events"),
+    *("labels", "key", "time", "label_timeout", "label_default", "label_revisions"),
+    "held_events",
     *("model", "task", "seed", "set", "expert", "serve_compiled", "serve_tolerance"),
     *("workers", "shards", "round_events", "staleness", "ray", "challenger", "promote_after"),
 )

@@ -347,6 +347,7 @@ class Engine:
                 self._store = open_store(
                     self._checkpoint, keep=self._keep, alone=alone, key=self._key
                 )
+                self._trainer.hold_in(self._store.segments)
             coordinator = CheckpointCoordinator(
                 self._store,
                 self._source,

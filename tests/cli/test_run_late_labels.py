@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from late_kit import small_segments
 
+from streamk.cli.inspect import main as inspect
 from streamk.cli.job.late import duration
 from streamk.cli.parsing.arguments import UsageError
 from streamk.cli.run import _options, main
+from streamk.errors import StateError
 
 BASE = ["file:events.ndjson", "--label", "y"]
 
@@ -20,6 +23,7 @@ BASE = ["file:events.ndjson", "--label", "y"]
         (["--labels", "file:labels.ndjson"], "--labels needs --key NAME"),
         (["--key", "id"], "--key is for labels of their own; it needs --labels SOURCE"),
         (["--label-timeout", "7d"], "--label-timeout is for labels"),
+        (["--label-revisions", "learn"], "--label-revisions is for labels"),
         (["--labels", "file:l", "--key", "y"], "--key and --label are both 'y'"),
         (["--labels", "file:l", "--key", "id", "--label-default", "0"], "needs --label-timeout"),
         (["--labels", "file:l", "--key", "id", "--label-timeout", "7w"], "'7w' is no time span"),
@@ -79,3 +83,36 @@ def test_a_job_of_two_files(
     text = capsys.readouterr().out
     assert f"{len(labels)} labels met their event" in text
     assert "with the default label" in text
+
+
+def test_revised_labels_and_a_damaged_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A click after the window is learned where that is asked for; inspect reads every file."""
+    monkeypatch.chdir(tmp_path)
+    events = [{"id": n, "at": 1000 * n, "a": n % 7} for n in range(60)]
+    (tmp_path / "events.ndjson").write_text("".join(json.dumps(one) + "\n" for one in events))
+    labels = [{"id": n, "at": 1000 * n + 6500, "y": n % 7 > 3} for n in range(40)]
+    (tmp_path / "labels.ndjson").write_text("".join(json.dumps(one) + "\n" for one in labels))
+    job = ["file:events.ndjson", "--labels", "file:labels.ndjson", "--key", "id", "--label", "y"]
+    job += ["--time", "at", "--ignore", "at", "--label-timeout", "5s", "--label-default", "false"]
+    job += ["--model", "doubly-stochastic", "--quiet", "--json", "--max-skew", "inf"]
+    found = {}
+    with small_segments(2):
+        for policy in ("ignore", "learn"):
+            options = ["--label-revisions", policy, "--checkpoint", policy]
+            assert main([*job, *options]) == 0
+            found[policy] = json.loads(capsys.readouterr().out)
+    late = sum(label["y"] is True for label in labels)
+    fates = {policy: one["fates"] for policy, one in found.items()}
+    assert (fates["ignore"]["too_late"], fates["ignore"]["revised"]) == (40, 0)
+    assert (fates["learn"]["revised"], fates["learn"]["duplicates"]) == (late, 40 - late)
+    assert found["learn"]["learned"] == found["ignore"]["learned"] + late
+    assert found["learn"]["unlabelled"] == found["ignore"]["unlabelled"]
+    with pytest.raises(StateError, match="made with labels="):
+        main([*job, "--label-revisions", "ignore", "--checkpoint", "learn"])
+    assert inspect(["learn"]) == 0
+    for path in (tmp_path / "learn" / "member-0" / "held").iterdir():
+        path.write_bytes(path.read_bytes()[:-1])
+    assert inspect(["learn"]) == 1
+    assert "is damaged, its SHA-256 is not its name" in capsys.readouterr().err

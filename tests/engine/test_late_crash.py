@@ -16,6 +16,7 @@ import late_job
 import numpy as np
 import pytest
 from engine_kit import Crash, CrashingSink, same_model
+from late_kit import small_segments, waiting
 
 from connectors.memory import MemorySink
 from streamk.engine import newest_checkpoint
@@ -35,8 +36,13 @@ def in_shards() -> Sharded:
     return Sharded(MultiKernel(seed=1), shards=2, round_events=25)
 
 
-@pytest.mark.parametrize("make", [lambda: None, in_shards])
-def test_crashes_leave_no_trace(files: Path, tmp_path: Path, make: Callable[[], Any]) -> None:
+@pytest.mark.parametrize(
+    ("make", "rows"), [(lambda: None, 1 << 15), (lambda: None, 4), (in_shards, 1 << 15)]
+)
+def test_crashes_leave_no_trace(
+    files: Path, tmp_path: Path, make: Callable[[], Any], rows: int
+) -> None:
+    """Also where most of the events are in segments, whether they were when nothing crashed."""
     rng, plain, sink = random.Random(0), MemorySink(), CrashingSink()
     expected = late_job.engine(files, plain, model=make()).run()
     fates = expected.fates
@@ -47,12 +53,14 @@ def test_crashes_leave_no_trace(files: Path, tmp_path: Path, make: Callable[[], 
         sink.left = rng.randrange(1, 5) if crashes < 4 else 10**9
         every = rng.choice([50, 100])
         options = {"checkpoint": tmp_path, "checkpoint_every": every}
-        job = late_job.engine(files, sink, model=make(), **options)
-        try:
-            report = job.run()
-            break
-        except Crash:
-            crashes += 1
+        with small_segments(rows):
+            job = late_job.engine(files, sink, model=make(), **options)
+            try:
+                report = job.run()
+                break
+            except Crash:
+                crashes += 1
+    assert any((tmp_path / "member-0" / "held").glob("*")) == (rows == 4)
     assert crashes >= 2
     assert sink.outputs == plain.outputs
     assert same_model(report.model, expected.model)
@@ -65,8 +73,9 @@ def test_crashes_leave_no_trace(files: Path, tmp_path: Path, make: Callable[[], 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_killed_at_random_moments(files: Path, tmp_path: Path) -> None:
-    """A real process, real files, SIGKILL."""
+@pytest.mark.parametrize("rows", [1 << 15, 4])
+def test_killed_at_random_moments(files: Path, tmp_path: Path, rows: int) -> None:
+    """A real process, real files, SIGKILL; the other one is whole, and all in memory."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     for path in (whole, killed):
         path.mkdir()
@@ -74,7 +83,7 @@ def test_killed_at_random_moments(files: Path, tmp_path: Path) -> None:
             shutil.copy(files / name, path / name)
     late_job.main(str(whole))
     rng = random.Random(7)
-    command = [sys.executable, late_job.__file__, str(killed)]
+    command = [sys.executable, late_job.__file__, str(killed), str(rows)]
     for epoch in (2, 3, 4, None):
         with subprocess.Popen(command, cwd=Path(late_job.__file__).parent) as process:
             if epoch is None:
@@ -88,11 +97,14 @@ def test_killed_at_random_moments(files: Path, tmp_path: Path) -> None:
     a, b = (newest_checkpoint(path / "checkpoint" / "member-0") for path in (whole, killed))
     assert a is not None
     assert b is not None
-    for name in ("model.safetensors", "held.safetensors"):
-        assert (a.path / name).read_bytes() == (b.path / name).read_bytes()
     assert a.held is not None
     assert b.held is not None
-    assert a.held.header == b.held.header
+    same = ["model.safetensors", "held.safetensors"][: 1 if rows == 4 else 2]
+    for name in same:
+        assert (a.path / name).read_bytes() == (b.path / name).read_bytes()
+    assert waiting(a) == waiting(b)
+    assert bool(b.segments) == (rows == 4)
+    assert {**a.held.header, "segments": {}} == {**b.held.header, "segments": {}}
     assert a.body["training"] == b.body["training"]
     name = "predictions.ndjson"
     assert (whole / name).read_bytes() == (killed / name).read_bytes()
@@ -140,7 +152,7 @@ def test_damaged_held_events_are_refused(files: Path, tmp_path: Path) -> None:
         without = {other: array for other, array in held.arrays.items() if other != name}
         with pytest.raises(StateError):
             trainer.restore_held(State(held.header, without))
-    for name in ("records", "number", "fates", "schema"):
+    for name in ("records", "number", "fates", "schema", "segments"):
         with pytest.raises(StateError):
             trainer.restore_held(replace(held, header={**held.header, name: "x"}))
     with pytest.raises(StateError, match="holds no events"):
@@ -154,7 +166,9 @@ def test_held_events_of_before_there_were_regions_open(files: Path, tmp_path: Pa
     assert found is not None
     assert found.held is not None
     arrays = {name: array for name, array in found.held.arrays.items() if name != "threshold"}
-    job._trainer.restore_held(State({**found.held.header, "format": 1}, arrays))
+    arrays = {name: array for name, array in arrays.items() if not name.endswith("_live")}
+    header = {name: part for name, part in found.held.header.items() if name != "segments"}
+    job._trainer.restore_held(State({**header, "format": 1}, arrays))
     held = job._trainer.held_state()
     assert held is not None
     assert np.isnan(held.arrays["threshold"]).all()

@@ -12,11 +12,14 @@ import pytest
 from engine_kit import WhimsicalSource, learner, same_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from late_kit import small_segments
 from naive_late import NaiveJoin, in_order
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, LateLabels
+from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.late.join import Join, Learn, Predict
+from streamk.engine.late.waiting.held import HeldEvents, Limits
 from streamk.errors import EngineError, InvalidInput
 from streamk.learners import MultiKernel, Sharded, create
 from streamk.learners.registry import from_state
@@ -64,44 +67,78 @@ KEYS = st.sampled_from("abcdefgh")
 RECORDS = st.lists(st.tuples(st.booleans(), KEYS, st.booleans(), st.integers(0, 4)), max_size=60)
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.parametrize("rows", [1 << 15, 1, 3])
+@settings(max_examples=150, deadline=None)
 @given(
     RECORDS,
     st.sampled_from([None, 0, 3, 10]),
     st.sampled_from([1, 2, 3, 100]),
     st.sampled_from([None, False]),
+    st.sampled_from(["ignore", "learn"]),
     st.integers(0, 60),
+    st.integers(1, 5),
 )
 def test_the_join_is_that_of_plain_lists(
-    records: list[Any], timeout: int | None, most: int, default: Any, stop: int
+    rows: int,
+    records: list[Any],
+    timeout: int | None,
+    most: int,
+    default: Any,
+    revisions: Any,
+    stop: int,
+    size: int,
 ) -> None:
-    """Events and labels in any order; once in between everything is saved and read again."""
+    """Events and labels in any order, in memory and in segments of few rows.
+
+    Once in between everything is saved and read again.
+    """
     default = None if timeout is None else default
-    naive, join = NaiveJoin(timeout, most, default), Join(timeout, most, default)
-    slots: dict[int, int] = {}
+    naive = NaiveJoin(timeout, most, default, revisions)
+    files = SegmentFiles()
+
+    def new() -> tuple[HeldEvents, Join]:
+        held = HeldEvents(0.0)
+        options: Any = {"held": held, "files": files, "revisions": revisions}
+        return held, Join(timeout, most, default, **options)
+
+    held, join = new()
     steps: list[tuple[str, int, Any]] = []
     clock = 0
-    for place, (is_label, key, label, more) in enumerate(records):
-        clock += more
-        if place == stop:
-            before = [slots[slot] for slot in join.slots]
-            saved = join.to_json(), join.arrays()
-            join = Join(timeout, most, default)
-            join.restore(*saved)
-            slots = dict(enumerate(before))
-        if is_label:
-            naive.label(key, label, clock)
-            found = join.label(key, label, clock)
-        else:
-            naive.event(key, place, clock)
-            found = join.event(key, clock)
-        for step in found:
+
+    def follow(some: list[Any], place: int) -> None:
+        for step in some:
             if isinstance(step, Learn):
-                steps.append(("learn", slots[step.slot], step.label))
-            else:
-                assert isinstance(step, Predict)
-                slots[step.slot] = place
-                steps.append(("predict", place, step.slot >= 0))
+                steps.append(("learn", int(held.number[step.slot]), step.label))
+                continue
+            assert isinstance(step, Predict)
+            steps.append(("predict", place, step.slot >= 0))
+            if step.slot >= 0:
+                P, nan = np.full((1, 1), 0.5), np.nan
+                held.put([step.slot], np.eye(1), [1], P, [0.0], [place], nan, nan)
+
+    with small_segments(rows):
+        for first in range(0, len(records), size):
+            batch = records[first : first + size]
+            join.begin([key for _, key, *_ in batch], clock + sum(more for *_, more in batch))
+            for place, (is_label, key, label, more) in enumerate(batch, first):
+                clock += more
+                for some, _ in join.due(clock):
+                    follow(some, place)
+                if is_label:
+                    naive.label(key, label, clock)
+                    follow(join.label(key, label, clock), place)
+                else:
+                    naive.event(key, place, clock)
+                    follow(join.event(key, clock), place)
+            join.end()
+            if first <= stop < first + size:
+                saved = join.to_json(), join.files(), join.arrays()
+                arrays = held.arrays(join.slots)
+                held, join = new()
+                limits = Limits(1, 2, len(records))
+                n = join.restore(*saved, limits.check_records)
+                held.restore(n, arrays, limits)
+    files.close()
     assert steps == naive.steps
     fates = asdict(join.count())
     assert (fates.pop("held"), fates.pop("waiting")) == (len(naive.held), len(naive.early))
@@ -110,7 +147,7 @@ def test_the_join_is_that_of_plain_lists(
     whole = asdict(join.count())
     ends = ("joined", "defaulted", "missing", "overflow", "duplicate_events", "held")
     assert sum(whole[name] for name in ends) == len(records) - n_labels
-    ends = ("joined", "duplicates", "conflicts", "too_late", "unmatched", "waiting")
+    ends = ("joined", "duplicates", "conflicts", "revised", "too_late", "unmatched", "waiting")
     assert sum(whole[name] for name in ends) == n_labels
 
 
@@ -144,16 +181,19 @@ def test_predictions_and_model_are_those_of_the_plain_join(data: Any, make: Any)
     timeout = data.draw(st.sampled_from([None, 5, 20]))
     default = None if timeout is None else data.draw(st.sampled_from([None, False]))
     most = data.draw(st.sampled_from([1, 3, 100]))
-    report, sink = run(
-        events,
-        labels,
-        make(columns=("a", "b")),
-        whim=data.draw(st.integers(0, 100)),
-        timeout=None if timeout is None else timeout / 1000,
-        default=default,
-        held_events=most,
-    )
-    naive, model = NaiveJoin(timeout, most, default), make(columns=("a", "b"))
+    revisions = data.draw(st.sampled_from(["ignore", "learn"]))
+    with small_segments(data.draw(st.sampled_from([1 << 15, 2]))):
+        report, sink = run(
+            events,
+            labels,
+            make(columns=("a", "b")),
+            whim=data.draw(st.integers(0, 100)),
+            timeout=None if timeout is None else timeout / 1000,
+            default=default,
+            held_events=most,
+            revisions=revisions,
+        )
+    naive, model = NaiveJoin(timeout, most, default, revisions), make(columns=("a", "b"))
     merged = in_order(
         {f"labels/{name}": of for name, of in labels.items()}
         | {f"stream/{name}": of for name, of in events.items()}
@@ -224,6 +264,28 @@ def test_many_kernels_learn_by_what_they_said_at_the_time(kind: str) -> None:
     assert same_model(report.model, model)
     assert same_model(report.model, plain)
     assert report.fates.joined == report.counts.learned == 400
+
+
+@pytest.mark.parametrize("revisions", ["ignore", "learn"])
+@pytest.mark.parametrize("kind", ["three", "numbers"])
+def test_many_kernels_learn_the_same_from_the_disk(kind: str, revisions: str) -> None:
+    """With labels by default, some of which are revised, and columns that come later."""
+    events, labels = stream(300, delay=200, kind=kind)
+    events = [(time, {**x, "c": 1.0} if i > 150 else x) for i, (time, x) in enumerate(events)]
+    task = "regression" if kind == "numbers" else "classification"
+    default = "far" if kind == "three" else 0.0
+    options = {"timeout": 0.35, "default": default, "revisions": revisions}
+    found = []
+    for rows in (1 << 15, 3):
+        with small_segments(rows):
+            model = MultiKernel(seed=1, task=task)
+            found.append(run({"0": events}, {"0": labels}, model, whim=rows % 7, **options))
+    (plain, said), (report, again) = found
+    assert [one.value for one in again.outputs] == [one.value for one in said.outputs]
+    assert same_model(report.model, plain.model)
+    assert (report.fates, report.whole, report.counts) == (plain.fates, plain.whole, plain.counts)
+    assert min(plain.fates.joined, plain.fates.defaulted) > 30
+    assert (plain.fates.revised > 30) == (revisions == "learn")
 
 
 class Counting:
@@ -357,6 +419,7 @@ def test_times_come_from_a_field() -> None:
         ({"key": "id", "default": True}, "give timeout="),
         ({"key": "id", "timeout": -1.0}, "at least 0"),
         ({"key": "id", "held_events": 0}, "held_events"),
+        ({"key": "id", "revisions": "forget"}, "revisions"),
     ],
 )
 def test_options_that_make_no_sense(late: dict[str, Any], words: str) -> None:

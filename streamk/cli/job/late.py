@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from connectors.base import Source
-from streamk.cli.parsing.arguments import Parser, UsageError, number, whole
+from streamk.cli.parsing.arguments import Parser, UsageError, number, one_of, whole
 
 __all__ = ["add_late", "check_late", "duration", "late_labels"]
 
@@ -18,6 +18,7 @@ _FLAGS = {
     "label_timeout": "--label-timeout",
     "label_default": "--label-default",
     "held_events": "--held-events",
+    "label_revisions": "--label-revisions",
 }
 
 
@@ -70,6 +71,13 @@ def add_late(parser: Parser) -> None:
         type=whole(1),
         help="events that wait at once, the oldest go first (default 1000000)",
     )
+    add(
+        "--label-revisions",
+        metavar="POLICY",
+        type=one_of("ignore", "learn"),
+        help="of a label that says otherwise than the one before: ignore (default), or learn: the"
+        " event is learned again with it, as long as its key is remembered",
+    )
 
 
 def check_late(options: Mapping[str, Any]) -> None:
@@ -103,6 +111,7 @@ def late_labels(options: Mapping[str, Any], source: Source) -> Any:
         "label_timeout": "timeout",
         "label_default": "default",
         "held_events": "held_events",
+        "label_revisions": "revisions",
     }
     given = {to: options[name] for name, to in names.items() if name in options}
     return LateLabels(source, **given)

@@ -277,6 +277,7 @@ def fate_lines(fates: Any) -> list[str]:
         "labels": {
             "duplicates": fates.duplicates,
             "that contradict the first": fates.conflicts,
+            "revised and learned": fates.revised,
             "too late": fates.too_late,
             "without an event": fates.unmatched,
             "wait": fates.waiting,

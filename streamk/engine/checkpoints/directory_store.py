@@ -5,6 +5,7 @@ Under the directory given to the engine::
     member-0/lock              held (flock) by the process that uses this member's slot
     member-0/00000007          a checkpoint
     member-0/00000007.journal  what was decided since: see `streamk.engine.order.sequence`
+    member-0/held/             files that checkpoints share: see `SegmentFiles`
 
 A checkpoint is written beside the others under a temporary name, its files and its directory are
 synced to the disk, and only then is it renamed into place.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from streamk.engine.checkpoints.files import remove_any, sync_directory, write_file, writing
@@ -23,6 +24,7 @@ from streamk.engine.checkpoints.keys import Key
 from streamk.engine.checkpoints.locks import holder, lock
 from streamk.engine.checkpoints.manifests import MEMBER
 from streamk.engine.checkpoints.reading import Checkpoint, epochs
+from streamk.engine.checkpoints.segment_files import SEGMENTS, SegmentFiles
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import EngineError
@@ -78,6 +80,7 @@ class DirectoryStore(Store):
                 remove_any(left_over)
         self.name = self.path.name
         self._journal = self._journal_of(0)
+        self.segments = SegmentFiles(self.path / SEGMENTS)
 
     def _claim(self, slots: int) -> Path:
         for number in range(slots):
@@ -149,6 +152,9 @@ class DirectoryStore(Store):
     def _next_epoch(self) -> int:
         return 1 + max([self.epoch, *self._numbers()])
 
+    def _share(self, names: Collection[str]) -> None:
+        """Do nothing: they are there since they were written."""
+
     def _write(self, epoch: int, files: Mapping[str, bytes]) -> None:
         beside = self.path / f".new-{epoch:08d}"
         try:
@@ -181,3 +187,8 @@ class DirectoryStore(Store):
         for path in self.path.glob("[0-9]" * 8 + "*"):
             if int(path.name[:8]) < oldest:
                 remove_any(path)
+                self._named.pop(int(path.name[:8]), None)
+        # Those that were set aside too: somebody may want them back.
+        left = [path for path in self.path.glob("[0-9]" * 8 + "*") if path.is_dir()]
+        names = [self._names_of(int(path.name[:8]), path) for path in left]
+        self.segments.keep(frozenset().union(*names))

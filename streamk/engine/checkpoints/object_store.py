@@ -4,6 +4,7 @@ Below the address given to the engine::
 
     00000007/model.safetensors  the model's arrays
     00000007/manifest.json      makes the checkpoint, or something else, number 7
+    held/                       files that checkpoints share, see `SegmentFiles`
     current.json                the number of the newest checkpoint
 
 Each number belongs to whoever creates its manifest, which the store lets one process do. A job
@@ -22,7 +23,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,12 @@ from streamk.engine.checkpoints.keys import Key
 from streamk.engine.checkpoints.manifests import MANIFEST, read_manifest, sealed
 from streamk.engine.checkpoints.object_path import ObjectPath
 from streamk.engine.checkpoints.reading import MODEL, Checkpoint, epochs
+from streamk.engine.checkpoints.segment_files import (
+    SEGMENTS,
+    SUFFIX,
+    SegmentFiles,
+    read_segment,
+)
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import EngineError, StateError
@@ -81,6 +88,9 @@ class ObjectStore(Store):
         """The last number that is known to be taken."""
         self._kept: list[int] = []
         """The checkpoints that are known to be good, the newest last."""
+        self.segments = SegmentFiles()
+        self._shared: set[str] = set()
+        """Names of the shared files that are known to be in the store."""
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -90,6 +100,14 @@ class ObjectStore(Store):
         taken = (n for n in reversed(epochs(self.path)) if self._manifest(n).exists())
         self._last = next(taken, 0)
         return super().find(accept)
+
+    def _have(self, name: str) -> None:
+        """Copy a shared file to this machine, where its rows are read one by one."""
+        self.segments.write(read_segment(self._segment(name), name))
+        self._shared.add(name)
+
+    def _segment(self, name: str) -> ObjectPath:
+        return self.path / SEGMENTS / f"{name}{SUFFIX}"
 
     def own(self) -> bool:
         """Take the next number; False if it was taken since `find`.
@@ -164,7 +182,8 @@ class ObjectStore(Store):
                 raise self._fenced(number) from None
 
     def close(self) -> None:
-        """Do nothing: the next job takes the number that follows."""
+        """Remove copies on this machine; the next job takes the number that follows."""
+        self.segments.close()
 
     def _entry(self, epoch: int) -> dict[str, Any]:
         return {**super()._entry(epoch), "owner": self._owner, "written": time.time()}
@@ -181,6 +200,11 @@ class ObjectStore(Store):
                 if self._owner_of(number) != self._owner:
                     raise self._fenced(number)
                 self._last = number  # the answer was lost when this one was written
+
+    def _share(self, names: Collection[str]) -> None:
+        for name in sorted(set(names) - self._shared):
+            self._segment(name).write(self.segments.read(name))
+            self._shared.add(name)
 
     def _write(self, epoch: int, files: Mapping[str, bytes]) -> None:
         path = self.path / f"{epoch:08d}"
@@ -208,6 +232,8 @@ class ObjectStore(Store):
         self._kept = [*self._kept, epoch][-self.keep :]
 
     def _prune(self) -> None:
+        # Listed before it is certain that no other job has begun, whose files are not among these.
+        shared = (self.path / SEGMENTS).sizes() if any(self._named.values()) else {}
         numbers = epochs(self.path)
         # A process that stood still for long may have written a number that was removed before.
         self._check(numbers)
@@ -219,6 +245,12 @@ class ObjectStore(Store):
                 self._manifest(number).remove()  # first, so that nobody begins to read it
                 for left in (self.path / f"{number:08d}").iterdir():
                     left.remove()
+                self._named.pop(number, None)
+        named = frozenset().union(*(self._named.get(number, ()) for number in self._kept))
+        for file in shared:
+            if file.removesuffix(SUFFIX) not in named:
+                (self.path / SEGMENTS / file).remove()
+                self._shared.discard(file.removesuffix(SUFFIX))
 
     # --- other jobs -------------------------------------------------------------------------------
 

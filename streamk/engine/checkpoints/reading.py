@@ -15,6 +15,7 @@ from streamk.engine.checkpoints.files import reading, sizes
 from streamk.engine.checkpoints.keys import Key, Untrusted
 from streamk.engine.checkpoints.manifests import MANIFEST, read_manifest
 from streamk.engine.checkpoints.object_path import Location, ObjectPath, location
+from streamk.engine.checkpoints.segment_files import SEGMENTS, SUFFIX, read_segment
 from streamk.errors import InvalidInput, StateError
 from streamk.packing import header_bytes, places, unpack
 from streamk.state import State
@@ -24,11 +25,14 @@ __all__ = [
     "MODEL",
     "Checkpoint",
     "NotACheckpoint",
+    "check_segments",
     "epochs",
     "kept_model",
     "newest_checkpoint",
     "newest_of_all",
     "read_checkpoint",
+    "segment_bytes",
+    "segments_of",
 ]
 
 MODEL = "model.safetensors"
@@ -68,6 +72,40 @@ class Checkpoint:
     held: State | None = None
     written: float = 0.0
 
+    @property
+    def segments(self) -> frozenset[str]:
+        """Names of the files that it shares with other checkpoints, see `SegmentFiles`."""
+        return frozenset() if self.held is None else segments_of(self.held.header)
+
+
+def check_segments(found: Checkpoint) -> None:
+    """Check the files that a checkpoint shares with others, beside which it lies.
+
+    Raises
+    ------
+    StateError
+        If one is missing or damaged.
+    OSError
+        If an object store is away.
+    """
+    for name in sorted(found.segments):
+        read_segment(found.path.parent / SEGMENTS / f"{name}{SUFFIX}", name)
+
+
+def segment_bytes(found: Checkpoint) -> int:
+    """Return the bytes of the files that a checkpoint shares with others, as `check_segments`."""
+    listed = sizes(found.path.parent / SEGMENTS) if found.segments else {}
+    return sum(listed.get(f"{name}{SUFFIX}") or 0 for name in found.segments)
+
+
+def segments_of(held: Any) -> frozenset[str]:
+    """Return the names of shared files in the header of held events; none where it is no header."""
+    match held:
+        case {"segments": dict(queues)}:
+            names = [name for some in queues.values() if isinstance(some, list) for name in some]
+            return frozenset(name for name in names if isinstance(name, str))
+    return frozenset()
+
 
 class NotACheckpoint(StateError):
     """A number of an object store under which something else than a checkpoint was written."""
@@ -76,7 +114,10 @@ class NotACheckpoint(StateError):
 def read_checkpoint(
     path: str | os.PathLike[str] | ObjectPath, key: Key | None = None
 ) -> Checkpoint:
-    """Read one checkpoint (the directory with the two files) and check it in full.
+    """Read one checkpoint (the directory with its files) and check it in full.
+
+    Files of held events that it shares with other checkpoints are not read: `Engine` does that,
+    and `streamk inspect`.
 
     Parameters
     ----------

@@ -6,6 +6,9 @@ Each lies in a directory, or its like in an object store, whose name is its numb
     00000007/held.safetensors   events that wait for labels, where these come late
     00000007/manifest.json      everything else, with the SHA-256 of the other files
 
+Events that wait for long are in files that never change and that the checkpoints share, see
+`streamk.engine.checkpoints.segment_files`; a checkpoint has their names, which are their digests.
+
 It holds no code: reading one runs none, and a file that is missing, cut short, changed in a single
 bit, or that has no business there is told from a good one. There is never half a one: see
 `streamk.engine.checkpoints.directory_store` and
@@ -16,18 +19,32 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from streamk import __version__
 from streamk.engine.checkpoints.files import writing
 from streamk.engine.checkpoints.keys import Key, Untrusted
-from streamk.engine.checkpoints.manifests import FORMAT, LONGEST_MANIFEST, MANIFEST, sealed
+from streamk.engine.checkpoints.manifests import (
+    FORMAT,
+    LONGEST_MANIFEST,
+    MANIFEST,
+    read_manifest,
+    sealed,
+)
 from streamk.engine.checkpoints.object_path import Location
-from streamk.engine.checkpoints.reading import HELD, MODEL, Checkpoint, newest_checkpoint
+from streamk.engine.checkpoints.reading import (
+    HELD,
+    MODEL,
+    Checkpoint,
+    newest_checkpoint,
+    segments_of,
+)
+from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.order.sequence import IdleAdvance
-from streamk.errors import EngineError, InvalidInput
+from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.packing import pack
 from streamk.state import State
 
@@ -63,10 +80,13 @@ class Store(ABC):
         Its last part.
     epoch : int
         The one that was opened or saved last; 0 before there is one.
+    segments : SegmentFiles
+        Files that checkpoints share, as they are on this machine.
     """
 
     path: Location
     name: str
+    segments: SegmentFiles
 
     def __init__(self, directory: Location, *, keep: int = 2, key: Key | None = None) -> None:
         if keep < 2:
@@ -75,6 +95,8 @@ class Store(ABC):
         self.keep = keep
         self.key = key
         self.epoch = 0
+        self._named: dict[int, frozenset[str]] = {}
+        """The shared files of checkpoints that were opened or saved."""
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -90,7 +112,7 @@ class Store(ABC):
         OSError
             If an object store is away.
         """
-        found = newest_checkpoint(self.path, accept, key=self.key)
+        found = newest_checkpoint(self.path, partial(self._is_whole, accept), key=self.key)
         if found is None:
             return None
         if found.signed and self.key is None:
@@ -98,8 +120,27 @@ class Store(ABC):
                 f"{found.path} is signed, and what this run writes would not be; go on with the"
                 " same --state-key, or begin in another checkpoint directory"
             )
+        self._named[found.epoch] = found.segments
         self._go_on(found.epoch)
         return found
+
+    def _is_whole(self, accept: Callable[[Checkpoint], bool] | None, found: Checkpoint) -> bool:
+        """Return whether a checkpoint is accepted.
+
+        Raises
+        ------
+        StateError
+            If a file that it shares with others is missing or damaged.
+        """
+        if accept is not None and not accept(found):
+            return False
+        for name in sorted(found.segments):
+            self._have(name)
+        return True
+
+    def _have(self, name: str) -> None:
+        """Have a shared file on this machine, checked. Raises `StateError`, and `OSError`."""
+        self.segments.read(name)
 
     def open(self, accept: Callable[[Checkpoint], bool] | None = None) -> Checkpoint | None:
         """As `find`; what is newer is out of the way of what follows."""
@@ -165,8 +206,11 @@ class Store(ABC):
                 f"cannot write {path}: {MANIFEST} would have {len(written):,} bytes, and more than"
                 f" {LONGEST_MANIFEST:,} are never read{comfort}"
             )
+        names = frozenset() if held is None else segments_of(held.header)
         with writing(path, comfort, NotSaved):
+            self._share(names)
             self._write(epoch, {**files, MANIFEST: written})
+            self._named[epoch] = names
             self._go_on(epoch)
             self._prune()
         return epoch
@@ -189,6 +233,23 @@ class Store(ABC):
         """Return what every manifest begins with."""
         slot = {} if self.key is None else {"slot": self.name}
         return {"format": FORMAT, "streamk": __version__, "epoch": epoch, **slot}
+
+    @abstractmethod
+    def _share(self, names: Collection[str]) -> None:
+        """Have shared files where a checkpoint is to be written. Raises `OSError`."""
+
+    def _names_of(self, epoch: int, path: Location) -> frozenset[str]:
+        """Return the names of the shared files of a checkpoint that lies at a path.
+
+        One that cannot be read has none: nobody goes on from it.
+        """
+        if epoch not in self._named:
+            try:
+                manifest = read_manifest(path / MANIFEST, None)
+            except StateError:
+                return frozenset()
+            self._named[epoch] = segments_of(manifest.get("held"))
+        return self._named[epoch]
 
     @abstractmethod
     def _next_epoch(self) -> int:

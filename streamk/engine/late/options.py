@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from connectors.base import InGroup, Source, delimiter_of
 from connectors.records import FRAMED
 from streamk.encoding import Name
+from streamk.engine.training.fates import Revisions
 from streamk.errors import InvalidInput
-from streamk.options import Whole
+from streamk.options import Choice, Whole
 
 __all__ = ["LateLabels"]
 
@@ -36,6 +37,9 @@ class LateLabels:
     held_events : int, default 1000000
         Events that wait at once, and labels; the oldest go first. As many keys that are over are
         remembered.
+    revisions : "ignore" or "learn", default "ignore"
+        Of a label that says otherwise than the one before: the event is learned again with it, as
+        long as its key is remembered, and scored again; or the first one stays.
     time : str, optional
         The field, in events and labels, that holds when they were: milliseconds since 1970 or a
         text of ISO 8601. By default the sources' timestamps count, which in a file are ordinals.
@@ -52,6 +56,7 @@ class LateLabels:
     timeout: float | None = None
     default: Any = None
     held_events: int = 1_000_000
+    revisions: Revisions = "ignore"
     time: Name | None = None
 
     @property
@@ -62,6 +67,7 @@ class LateLabels:
     def check(self, events: Source, label: Name | None) -> None:
         """Raise `InvalidInput` if the events cannot have late labels, or an option is wrong."""
         Whole(least=1).check("held_events", self.held_events)
+        Choice(choices=get_args(Revisions)).check("revisions", self.revisions)
         if label is None:
             raise InvalidInput("late labels need label=, the field of the label in their records")
         if self.key == label:
@@ -95,4 +101,6 @@ class LateLabels:
             "time": self.time,
             "encoding": self.source.encoding,
             "delimiter": delimiter_of(self.source),
+            # Not in checkpoints of before there was a choice.
+            **({} if self.revisions == "ignore" else {"revisions": self.revisions}),
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,65 +16,17 @@ from streamk.encoding import (
     Decoder,
     FieldReader,
     LabelReader,
-    Name,
     Rejected,
     Schema,
     key_of,
 )
 from streamk.engine.late.options import LateLabels
 from streamk.engine.late.source import EVENTS, LABELS
+from streamk.engine.late.steps.taken import Taken
 from streamk.engine.order.batch import Batch
 from streamk.engine.order.clocks import NEVER
 
-__all__ = ["LateReader", "Taken"]
-
-
-@dataclass
-class Taken:
-    """Events and labels of a batch, in its order.
-
-    Attributes
-    ----------
-    batch : Batch
-        With the names of partitions as the sources have them.
-    is_label : list of bool (n,)
-    keys : list of str or None (n,)
-        None of what is bad.
-    labels : list (n,)
-        Of labels.
-    rows : list of int (n,)
-        Of events the row of `X`.
-    X : float64 array of shape (m, d)
-    width : int64 array of shape (m,)
-        Columns that there were when the event had come.
-    columns : tuple
-        The names of the d columns.
-    bad : list of BadEvent, by row of the batch
-    slices : float64 array of shape (m,), or None
-        Numbers of the events' slices.
-    """
-
-    batch: Batch
-    is_label: list[bool]
-    keys: list[str | None]
-    labels: list[Any]
-    rows: list[int]
-    X: NDArray[np.float64]
-    width: NDArray[np.int64]
-    columns: tuple[Name, ...] = ()
-    bad: list[BadEvent] = field(default_factory=list)
-    slices: NDArray[np.float64] | None = None
-
-    def before(self, row: int) -> Taken:
-        """Return what comes before a row of the batch."""
-        cut = slice(0, row)
-        return replace(
-            self,
-            batch=self.batch.slice(0, row),
-            is_label=self.is_label[cut],
-            keys=self.keys[cut],
-            bad=[event for event in self.bad if event.row < row],
-        )
+__all__ = ["LateReader"]
 
 
 class LateReader:

@@ -11,14 +11,19 @@ import numpy as np
 
 from connectors.base import Source
 from connectors.errors import BadRecord
-from streamk.declared import ANY, NON_NEGATIVE, Declared, count, taken
+from streamk.declared import count
 from streamk.encoding import BadEvent, Schema
 from streamk.engine.alarms.alarms import Scored
-from streamk.engine.late.held import HeldEvents
+from streamk.engine.checkpoints.segment_files import SegmentFiles
+from streamk.engine.late.held_state import FORMAT, TYPE, restore_work, unreadable, work_state
 from streamk.engine.late.join import Join
 from streamk.engine.late.options import LateLabels
-from streamk.engine.late.reading import LateReader, Taken
-from streamk.engine.late.work import Followed, LateWork
+from streamk.engine.late.reading import LateReader
+from streamk.engine.late.steps.holding import HoldingModel
+from streamk.engine.late.steps.steps import Followed
+from streamk.engine.late.steps.taken import Taken
+from streamk.engine.late.waiting.held import HeldEvents
+from streamk.engine.late.work import LateWork
 from streamk.engine.order.batch import Batch
 from streamk.engine.training.bad_events import complaint
 from streamk.engine.training.details import Details
@@ -28,17 +33,10 @@ from streamk.engine.training.outputs import predictions
 from streamk.engine.training.slicing import beside_of
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError, InvalidInput, StateError
-from streamk.learners.base import HoldsPredictions, Learner
+from streamk.learners.base import Learner
 from streamk.state import State
 
 __all__ = ["LateTrainer"]
-
-_TYPE, _FORMAT = "late-labels", 2
-_SAID = (
-    Declared("said_of", "int64", ("kept",), NON_NEGATIVE),
-    Declared("said_by_parts", "float32", ("kept", "parts", "outputs"), ANY),
-)
-"""Predictions of held events by the parts of a learner; see `HoldsPredictions`."""
 
 
 class LateTrainer(Trainer):
@@ -72,20 +70,37 @@ class LateTrainer(Trainer):
             self._reader = LateReader(source, late, schema)
         except BadRecord as error:
             raise InvalidInput(f"the labels cannot be read: {error}") from error
+        self._files = SegmentFiles()
         super().__init__(model, source, schema, details=details, **options)
         # The label is not in the events.
         self.names = NameCheck(replace(schema, label=None, label_type=None, classes=None))
         self._read_by(self._decoder.schema)
-        self._work = self._new_work(0)
+        self._work = self._new_work()
 
-    def _new_work(self, number: int) -> LateWork:
-        late = self._late
-        join = Join(late.timeout_ms, late.held_events, self._reader.default)
+    def _new_work(self) -> LateWork:
+        late, label = self._late, self._job_schema.label
         blank = np.nan if self._job_schema.absent == "missing" else 0.0
         held = HeldEvents(blank if self.model.takes_missing else 0.0)
-        label = self._job_schema.label
+        join = Join(
+            late.timeout_ms,
+            late.held_events,
+            self._reader.default,
+            held=held,
+            files=self._files,
+            revisions=late.revisions,
+        )
         details, regions = self._details, self._regions
-        return LateWork(self.model, join, held, number, label, details, regions)
+        return LateWork(HoldingModel(self.model, held, 0, label, details, regions), join)
+
+    def hold_in(self, files: SegmentFiles) -> None:
+        """Have events that do not fit into memory in files of a store, before any is held."""
+        self._files = files
+        self._work = self._new_work()
+
+    def close(self) -> None:
+        """As `Trainer.close`; temporary files are removed."""
+        super().close()
+        self._files.close()
 
     @property
     def _level(self) -> float | None:
@@ -172,7 +187,7 @@ class LateTrainer(Trainer):
         if bad:
             self._bad_events.report(batch, bad, self.counts)
         self.counts.learned += len(found.labels)
-        self.counts.unlabelled += len(found.rows) - len(found.labels)
+        self.counts.unlabelled += len(found.rows) - (len(found.labels) - found.again)
         predicted = found.prequential.predictions
         self.counts.predicted += len(predicted) - predicted.tolist().count(None)
         if self._sink is not None and len(found.rows):
@@ -218,24 +233,17 @@ class LateTrainer(Trainer):
 
     def held_state(self) -> State | None:
         """Return what is held of events until their labels come, and what their fates were."""
-        work = self._work
-        held = work.held.arrays(work.join.slots)
-        arrays: dict[str, Any] = {**work.join.arrays(), **held}
-        if isinstance(self.model, HoldsPredictions):
-            arrays["said_of"], arrays["said_by_parts"] = self.model.held_predictions()
-        header: dict[str, Any] = {
-            "type": _TYPE,
-            "format": _FORMAT,
-            "fates": work.join.to_json(),
-            "number": work.number,
-            "records": self._records,
-            "labels_read": self._labels_read,
-            "labels_bad": self._labels_bad,
-            "schema": self._decoder.schema.to_json(),
-            "slice": None if self._slices is None else self._slices.name,
-            "level": self._level,
-        }
-        return State(header, arrays)
+        return work_state(
+            self._work,
+            {
+                "records": self._records,
+                "labels_read": self._labels_read,
+                "labels_bad": self._labels_bad,
+                "schema": self._decoder.schema.to_json(),
+                "slice": None if self._slices is None else self._slices.name,
+                "level": self._level,
+            },
+        )
 
     def restore_held(self, held: State | None) -> None:
         """Go on with what `held_state` gave, after `restore`.
@@ -246,40 +254,20 @@ class LateTrainer(Trainer):
             raise StateError(
                 "the checkpoint holds no events, as one of a job with late labels does"
             )
-        held.expect(_TYPE, format=_FORMAT)
-        header, owner, model = held.header, "held events", self.model
+        held.expect(TYPE, format=FORMAT)
+        header, owner = held.header, "held events"
         try:
             self._read_by(Schema.from_json(header.get("schema")))
         except BadRecord as error:
-            raise _unreadable(error) from error
-        columns = self._decoder.schema.columns
-        known = model.columns or ()
+            raise unreadable(error) from error
+        columns, known = self._decoder.schema.columns, self.model.columns or ()
         if columns[: len(known)] != known:
-            raise _unreadable("their columns are not the model's")
+            raise unreadable("their columns are not the model's")
         self._records = count(header, "records", owner)
         self._labels_read = count(header, "labels_read", owner)
         self._labels_bad = count(header, "labels_bad", owner)
-        work = self._new_work(count(header, "number", owner))
-        fates = header.get("fates")
-        if not isinstance(fates, Mapping):
-            raise _unreadable("their counts are missing")
-        n = work.join.restore(fates, held.arrays)
-        classes = len(model.classes) if model.is_classifier else None
-        arrays = held.arrays
-        if header["format"] == 1:  # of before there were regions and slices
-            arrays = {**arrays, **dict.fromkeys(("threshold", "slice"), np.full(n, np.nan))}
-        work.held.restore(n, arrays, columns=len(columns), classes=classes, numbers=work.number)
-        slices = self.metrics.slices
-        if slices is None or header.get("slice") != slices.column:
-            work.held.slice[:] = np.nan
-        elif not slices.fits(work.held.slice):
-            raise _unreadable("their slices are none of the names")
-        if self._level is None or header.get("level") != self._level:
-            work.held.threshold[:] = np.nan  # regions of another level say nothing of these
-        if isinstance(model, HoldsPredictions):
-            sizes: dict[str, int] = {}
-            found, _ = taken(_SAID, held.arrays, sizes, owner)
-            model.restore_held_predictions(found["said_of"], found["said_by_parts"])
+        work = self._new_work()
+        restore_work(work, held, len(columns), self.metrics.slices, self._level)
         self._work = work
 
     def start_from(self, data: Mapping[str, Any], model: Learner) -> None:
@@ -288,8 +276,4 @@ class LateTrainer(Trainer):
         Raises `StateError` if the data does not fit.
         """
         super().start_from(data, model)
-        self._work = self._new_work(0)
-
-
-def _unreadable(reason: object) -> StateError:
-    return StateError(f"the held events in the checkpoint cannot be read: {reason}")
+        self._work = self._new_work()

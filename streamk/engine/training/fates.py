@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
-__all__ = ["Fates"]
+__all__ = ["Fates", "Revisions"]
+
+Revisions: TypeAlias = Literal["ignore", "learn"]
+"""The fate of a label that says otherwise than the one before."""
 
 
 @dataclass
@@ -29,6 +33,8 @@ class Fates:
         Labels that said again what was known.
     conflicts : int
         Labels that said otherwise than the first one, which stays.
+    revised : int
+        Labels that said otherwise than the one before, where such are learned.
     too_late : int
         Labels of events that were held no more.
     unmatched : int
@@ -45,6 +51,7 @@ class Fates:
     duplicate_events: int = 0
     duplicates: int = 0
     conflicts: int = 0
+    revised: int = 0
     too_late: int = 0
     unmatched: int = 0
     held: int = 0

@@ -21,6 +21,7 @@ from connectors.records import record_format_of
 from streamk.conformal import Regions
 from streamk.encoding import BadEvent, Decoded, Decoder, Schema, decoder
 from streamk.engine.alarms.alarms import Alarms, Scored
+from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.engine.order.batch import Batch
@@ -427,6 +428,9 @@ class Trainer:
         self._began = True
 
     # --- state ------------------------------------------------------------------------------------
+
+    def hold_in(self, files: SegmentFiles) -> None:
+        """Have what waits and does not fit into memory in files of a store: nothing here."""
 
     def held_state(self) -> State | None:
         """Return what is held of events until their labels come: nothing here."""

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamk.declared import ANY, NON_NEGATIVE, Declared, Domain, taken, within
+from streamk.engine.late.waiting.slots import Slots
 from streamk.errors import StateError
 
-__all__ = ["HeldEvents"]
+__all__ = ["HeldEvents", "Limits", "Records", "record_type"]
 
 Floats = NDArray[np.float64]
-Slots = Sequence[int] | NDArray[np.intp]
+Places = Sequence[int] | NDArray[np.intp]
+Records = NDArray[np.void]
+"""Events as they are in a file, see `record_type`."""
 
 _FIRST = 1024
 """Slots there is room for at first."""
@@ -30,6 +33,21 @@ _DECLARED = (
 )
 
 
+def record_type(columns: int, classes: int) -> np.dtype[Any]:
+    """Return the layout of an event with so many columns and classes, 8 bytes each field.
+
+    >>> record_type(3, 2).itemsize
+    80
+    """
+    shapes = {"columns": (columns,), "classes": (classes,)}
+    return np.dtype(
+        [
+            (each.name, f"<{each.dtype[0]}8", *(shapes[str(axis)] for axis in each.shape[1:]))
+            for each in _DECLARED
+        ]
+    )
+
+
 class HeldEvents:
     """Events in slots, which are given and freed by whoever holds them.
 
@@ -40,6 +58,7 @@ class HeldEvents:
 
     Attributes
     ----------
+    slots : Slots
     X : float64 array of shape (slots, columns)
     P : float64 array of shape (slots, classes)
         Predicted probabilities; NaN of classes that were not known. No column for regression.
@@ -65,6 +84,7 @@ class HeldEvents:
 
     def __init__(self, blank: float) -> None:
         self._blank = blank
+        self.slots = Slots()
         self._allocate(_FIRST, 0, 0)
 
     def _allocate(self, slots: int, columns: int, classes: int) -> None:
@@ -99,7 +119,7 @@ class HeldEvents:
 
     def put(
         self,
-        slots: Slots,
+        slots: Places,
         X: Floats,
         width: Sequence[int],
         P: Floats | None,
@@ -133,56 +153,89 @@ class HeldEvents:
         self.said[slots], self.width[slots], self.number[slots] = said, width, numbers
         self.threshold[slots], self.slice[slots] = thresholds, slices
 
-    def rows(self, slots: Slots, width: int) -> Floats:
+    def rows(self, slots: Places, width: int) -> Floats:
         """Return the events in slots, float64 (n, width)."""
         found = np.full((len(slots), width), self._blank)
         shared = min(width, self.X.shape[1])
         found[:, :shared] = self.X[slots, :shared]
         return found
 
-    # --- state ------------------------------------------------------------------------------------
+    # --- files and state --------------------------------------------------------------------------
 
-    def arrays(self, slots: Slots) -> dict[str, NDArray[Any]]:
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of a record now."""
+        return record_type(self.X.shape[1], self.P.shape[1]).itemsize
+
+    def records(self, slots: Places) -> Records:
+        """Return what is in slots, in this order, as records (n,); all 0 for slot -1."""
+        picks = np.asarray(slots, np.intp)
+        found = np.empty(len(picks), record_type(self.X.shape[1], self.P.shape[1]))
+        for each in _DECLARED:
+            found[each.name] = getattr(self, each.name)[picks]
+        found[picks < 0] = 0
+        return found
+
+    def put_records(self, slots: Places, records: Records) -> None:
+        """Put events (n,) into slots as `records` gave them, when there were as many columns."""
+        columns, classes = records.dtype["X"].shape[0], records.dtype["P"].shape[0]
+        self._make_room(max(slots) + 1, columns, classes)
+        self.X[slots], self.P[slots] = self._blank, np.nan
+        self.X[slots, :columns], self.P[slots, :classes] = records["X"], records["P"]
+        for each in _DECLARED[2:]:
+            getattr(self, each.name)[slots] = records[each.name]
+
+    def arrays(self, slots: Places) -> dict[str, NDArray[Any]]:
         """Return what is in slots, in this order, by the names of the arrays."""
         picks = np.asarray(slots, np.intp)
         return {each.name: getattr(self, each.name)[picks] for each in _DECLARED}
 
-    def restore(
-        self,
-        n: int,
-        arrays: Mapping[str, NDArray[Any]],
-        *,
-        columns: int,
-        classes: int | None,
-        numbers: int,
-    ) -> None:
+    def restore(self, n: int, arrays: Mapping[str, NDArray[Any]], limits: Limits) -> None:
         """Go on with n events, in slots 0 to n - 1, as `arrays` gave them.
-
-        Parameters
-        ----------
-        n : int
-        arrays : mapping of str to array
-        columns : int
-            Columns that there are.
-        classes : int or None
-            Classes that there are; None for regression.
-        numbers : int
-            Events that were ever held, which have the numbers below it.
 
         Raises
         ------
         StateError
             If they do not fit.
         """
+        found = limits.check(n, arrays)
+        self.slots.begin(n)
+        self._allocate(_FIRST, 0, 0)
+        self._make_room(n, found["X"].shape[1], found["P"].shape[1])
+        for name, array in found.items():
+            getattr(self, name)[tuple(slice(length) for length in array.shape)] = array
+
+
+class Limits(NamedTuple):
+    """Bounds of the events that may be held.
+
+    Attributes
+    ----------
+    columns : int
+        Columns that there are.
+    classes : int or None
+        Classes that there are; None for regression.
+    numbers : int
+        Events that were ever held, which have the numbers below it.
+    """
+
+    columns: int
+    classes: int | None
+    numbers: int
+
+    def check(self, n: int, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Return the arrays of n events, or raise `StateError` if they do not fit."""
         found, sizes = taken(_DECLARED, arrays, {"events": n}, "held events")
+        columns, classes = self.columns, self.classes
         if max(sizes["columns"], int(found["width"].max(initial=0))) > columns:
             raise StateError(f"held events have more than the {columns} columns of the stream")
         if sizes["classes"] > (classes or 0):
             raise StateError(f"held events have more than the {classes or 0} classes of the model")
         if classes is not None:
             within(found["said"], Domain(-1, classes - 1, whole=True), "said", "held events")
-        within(found["number"], Domain(0, numbers - 1), "number", "held events")
-        self._allocate(_FIRST, 0, 0)
-        self._make_room(n, sizes["columns"], sizes["classes"])
-        for name, array in found.items():
-            getattr(self, name)[tuple(slice(length) for length in array.shape)] = array
+        within(found["number"], Domain(0, self.numbers - 1), "number", "held events")
+        return found
+
+    def check_records(self, records: Records) -> None:
+        """Raise `StateError` if events do not fit."""
+        self.check(len(records), {each.name: records[each.name] for each in _DECLARED})

@@ -1,0 +1,124 @@
+"""Files that several checkpoints share, each written once, under the SHA-256 of what it holds."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Collection
+from pathlib import Path
+
+from streamk.engine.checkpoints.files import reading, sync_directory, write_file, writing
+from streamk.engine.checkpoints.object_path import Location
+from streamk.errors import StateError
+
+__all__ = ["SEGMENTS", "SUFFIX", "SegmentFiles", "read_segment"]
+
+SEGMENTS = "held"
+"""The directory of them beside the checkpoints, and what their names in an object store begin
+with."""
+SUFFIX = ".safetensors"
+
+
+class SegmentFiles:
+    """Files of held events on a disk.
+
+    Parameters
+    ----------
+    path : Path, optional
+        Their directory, made with the first of them. By default one for temporary files
+        (``TMPDIR``), which is removed by `close`.
+
+    Examples
+    --------
+    >>> files = SegmentFiles()
+    >>> name = files.write(b"events")
+    >>> files.read(name)
+    b'events'
+    >>> files.close()
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path, self._is_temporary = path, path is None
+
+    def write(self, data: bytes) -> str:
+        """Write a file; it is on the disk when this returns its name.
+
+        Raises
+        ------
+        EngineError
+            If it cannot be written.
+        """
+        name = hashlib.sha256(data).hexdigest()
+        with writing(self._path or Path(tempfile.gettempdir())):
+            directory = self._made()
+            path = directory / f"{name}{SUFFIX}"
+            if not path.exists():
+                beside = directory / f".new-{name}"
+                beside.unlink(missing_ok=True)
+                try:
+                    write_file(beside, data)
+                except OSError:
+                    beside.unlink(missing_ok=True)
+                    raise
+                beside.rename(path)
+                sync_directory(directory)
+        return name
+
+    def _made(self) -> Path:
+        if self._path is None:
+            self._path = Path(tempfile.mkdtemp(prefix="streamk-held-"))
+        elif not self._path.is_dir():
+            self._path.mkdir(0o700)
+            sync_directory(self._path.parent)
+        return self._path
+
+    def place(self, name: str) -> Path:
+        """Return the path of a file."""
+        return self._made() / f"{name}{SUFFIX}"
+
+    def read(self, name: str) -> bytes:
+        """Return what a file holds. Raises `StateError` as `read_segment`."""
+        return read_segment(self.place(name), name)
+
+    def drop(self, name: str) -> None:
+        """Remove a file that is not needed here; checkpoints, if there are any, keep theirs."""
+        if self._is_temporary:
+            self.place(name).unlink(missing_ok=True)
+
+    def keep(self, names: Collection[str]) -> None:
+        """Remove all but these files, and what a crash has left. Raises `OSError`."""
+        if self._path is None or not self._path.is_dir():
+            return
+        for path in self._path.iterdir():
+            if path.name.removesuffix(SUFFIX) not in names:
+                path.unlink()
+
+    def close(self) -> None:
+        """Remove the directory, if it is a temporary one. May be called twice."""
+        if self._is_temporary and self._path is not None:
+            shutil.rmtree(self._path, ignore_errors=True)
+            self._path = None
+
+
+def read_segment(path: Location, name: str) -> bytes:
+    """Return what a shared file holds.
+
+    Parameters
+    ----------
+    path : Path or ObjectPath
+    name : str
+        Its name in checkpoints.
+
+    Raises
+    ------
+    StateError
+        If it is not there, or is not what its name says.
+    OSError
+        If an object store is away.
+    """
+    with reading(path) as (file, size):
+        data = file.read(size)
+    if hashlib.sha256(data).hexdigest() != name:
+        raise StateError(f"{path}: is damaged, its SHA-256 is not its name")
+    return data

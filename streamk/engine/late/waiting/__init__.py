@@ -1,0 +1,1 @@
+"""Events and labels that wait: in memory, and on the disk in files, found by their keys."""
