@@ -16,8 +16,10 @@ from functools import partial
 from types import FrameType
 
 from connectors.base import InGroup, Sink, Source, delimiter_of
+from connectors.fields import declare
 from streamk.conformal import Regions
 from streamk.encoding import Absent, Mode, Schema
+from streamk.engine.alarms.alarms import ALARM
 from streamk.engine.checkpoints.keys import key_of
 from streamk.engine.checkpoints.object_path import ObjectPath, location
 from streamk.engine.checkpoints.opening import open_store
@@ -46,6 +48,7 @@ from streamk.engine.report import Report, Stopped, report_of
 from streamk.engine.saving import Saving
 from streamk.engine.training.bad_events import OnError
 from streamk.engine.training.details import Details
+from streamk.engine.training.outputs import DEAD_LETTER
 from streamk.engine.training.slicing import SliceReader
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import InvalidInput
@@ -342,6 +345,7 @@ class Engine:
             stack.callback(sys.setswitchinterval, sys.getswitchinterval())
             stack.callback(gc.set_threshold, *gc.get_threshold())
             _tune()
+            self._declare()
             if self._checkpoint is not None:
                 alone = not (isinstance(self._source, InGroup) and self._source.group)
                 self._store = open_store(
@@ -392,6 +396,12 @@ class Engine:
         self._stopping = True
 
     # --- inside -----------------------------------------------------------------------------------
+
+    def _declare(self) -> None:
+        """Tell sinks whose records have a schema which fields there will be."""
+        declare(self._sink, self._trainer.prediction_type)
+        declare(self._sinks.get("dead_letters"), DEAD_LETTER)
+        declare(self._sinks.get("alarms"), ALARM)
 
     def _loop(self, coordinator: CheckpointCoordinator, saving: Saving) -> Stopped:
         trainer = self._trainer
