@@ -210,6 +210,18 @@ def test_dead_letters_have_a_schema_too_and_predictions_are_events(
     read.close()
 
 
+def test_members_of_a_group_say_what_is_a_revision(
+    kafka_address: str, kafka_topic: MakeTopic, clicks: str, registry: Registry, tmp_path: Path
+) -> None:
+    topic = kafka_topic()
+    to = f"kafka://{kafka_address}/{topic}?encoding=protobuf&schemas={registry.address}"
+    job = (*JOB, "--checkpoint", "state", "--transactions", "--to", to)
+    streamk("run", f"{clicks}?group={topic}", *job, cwd=tmp_path)
+    records = list(read_all(kafka_address, topic, "read_committed"))
+    text = registry.schemas["/schemas/ids/1"]["schema"]
+    assert [compiled(text).read(one.value)["revision"] for one in records] == [False] * 399
+
+
 def test_a_job_ends_at_once_where_its_schema_is_not_taken(
     kafka_address: str, kafka_topic: MakeTopic, clicks: str, registry: Registry, tmp_path: Path
 ) -> None:
