@@ -77,9 +77,10 @@ class KafkaSink:
         delivery_timeout: float = 120.0,
         **connection: Unpack[Connection],
     ) -> None:
+        self._topic, self._servers = topic, servers
         self._format = open_output_format(encoding, schemas)
         to = Destination(servers, topic, delivery_timeout, connection)
-        self._topic, self._client, self._cluster = topic, to.client, to.cluster
+        self._client, self._cluster = to.client, to.cluster
         self._writing, self._writer = to.writing, to.writer
         self._tail = Tail(to.client, to.cluster, topic, self._format)
         self._name = secrets.token_hex(6)
@@ -256,7 +257,7 @@ class KafkaSink:
             raise self._explained(error, f"writing to {self._topic}") from None
 
     def __repr__(self) -> str:
-        return f"KafkaSink({','.join(self._cluster.servers)!r}, {self._topic!r})"
+        return f"KafkaSink({','.join(self._servers)!r}, {self._topic!r})"
 
 
 class _Mark(msgspec.Struct, forbid_unknown_fields=True):

@@ -14,6 +14,7 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 
+from streamk.engine.interpreter import settled_objects, short_turns
 from streamk.errors import InvalidInput
 
 __all__ = ["DEFAULT", "TOKEN", "Server", "address", "listening", "token_for"]
@@ -147,7 +148,8 @@ class Server:
         # uvicorn raises the signal again once it has closed, which would end the process.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
-        uvicorn.Server(self._config).run(sockets=[listener])
+        with short_turns(), settled_objects():
+            uvicorn.Server(self._config).run(sockets=[listener])
 
     def start(self, listener: socket.socket) -> threading.Thread:
         """Serve in a thread, which ends with the process."""
