@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 
 from streamk.engine.interpreter import settled_objects, short_turns
 from streamk.errors import InvalidInput
+from streamk.serving.protocol import WholeAnswers
 
 __all__ = ["DEFAULT", "TOKEN", "Server", "address", "listening", "token_for"]
 
@@ -131,6 +132,7 @@ class Server:
             log_config=None,
             access_log=False,
             server_header=False,
+            http=WholeAnswers,
             limit_concurrency=connections,
             timeout_graceful_shutdown=_STOP_SECONDS,
             **tls,
