@@ -115,6 +115,11 @@ class Standing:
 
 
 def _digest(value: Mapping[str, Any]) -> bytes:
-    """Return a digest of what a record says, apart from whether it is a revision."""
+    """Return a digest of what a record says, apart from whether it is a revision.
+
+    Of an object in any order: messages of Protobuf give the classes in one of their own.
+    """
     content = {name: entry for name, entry in value.items() if name != "revision"}
-    return hashlib.blake2b(msgspec.json.encode(content), digest_size=16).digest()
+    return hashlib.blake2b(
+        msgspec.json.encode(content, order="deterministic"), digest_size=16
+    ).digest()

@@ -17,7 +17,7 @@ from connectors.records import framed
 
 
 class Registry:
-    """A server of the part of Confluent's interface by which consumers read schemas.
+    """A server of the part of Confluent's interface by which schemas are read and registered.
 
     It may go away and come back at the same port.
     """
@@ -34,6 +34,10 @@ class Registry:
         """Paths that are answered as by a server that is down behind its proxy."""
         self.location: str | None = None
         """Another server, to which every question is sent on."""
+        self.subjects: dict[str, list[int]] = {}
+        """Numbers of the schemas that were registered."""
+        self.refusal: tuple[int, dict[str, Any]] | None = None
+        """The answer to one that is to be registered, where it is set."""
         self._server: ThreadingHTTPServer | None = None
         self.port = 0
 
@@ -86,7 +90,10 @@ class Registry:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def answer(self, path: str, headers: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
+    def answer(
+        self, path: str, headers: Mapping[str, str], schema: dict[str, Any] | None = None
+    ) -> tuple[int, dict[str, Any]]:
+        """Answer a question; a schema is looked for under a subject, or registered."""
         self.asked.append(path)
         self.headers.append(dict(headers))
         if self.location is not None:
@@ -99,6 +106,8 @@ class Registry:
             return self.status, {"error_code": self.status, "message": "as the test wants"}
         if path in self.gone:
             return 503, {}
+        if schema is not None:
+            return self._posted(path, schema)
         if path == "/":
             return 200, {}
         if path in self.schemas:
@@ -106,11 +115,36 @@ class Registry:
         code = 40403 if path.startswith("/schemas") else 40401
         return 404, {"error_code": code, "message": "not found"}
 
+    def _posted(self, path: str, schema: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """Answer as Confluent's registry does, which knows AVRO as the type of what has none."""
+        subject = path.removeprefix("/subjects/").removesuffix("/versions")
+        kind = schema.pop("schemaType", "AVRO")
+        asked = {**schema, **({} if kind == "AVRO" else {"schemaType": kind})}
+        for number in self.subjects.get(subject, ()):
+            if self.schemas[f"/schemas/ids/{number}"] == asked:
+                return 200, {"id": number, "subject": subject, **asked}
+        if not path.endswith("/versions"):
+            code = 40403 if subject in self.subjects else 40401
+            return 404, {"error_code": code, "message": "not found"}
+        if self.refusal is not None:
+            return self.refusal
+        number = 1 + sum(path.startswith("/schemas/ids/") for path in self.schemas)
+        self.add(number, asked["schema"], kind=kind)
+        self.subjects.setdefault(subject, []).append(number)
+        return 200, {"id": number}
+
 
 def _handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, answer = registry.answer(unquote(self.path), self.headers)
+            self._answer(None)
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            self._answer(json.loads(body))
+
+        def _answer(self, schema: dict[str, Any] | None) -> None:
+            status, answer = registry.answer(unquote(self.path), self.headers, schema)
             body = json.dumps(answer).encode()
             self.send_response(status)
             if status == 302:

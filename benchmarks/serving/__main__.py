@@ -2,89 +2,37 @@
 
 alone    each connection asks as fast as it is answered; the job has ended
 beside   so many requests a second, while the job learns from a file as fast as it can
+paced    so many requests a second, while the job learns what is written to its standard input at a
+         steady rate, see `benchmarks/serving/paced.py`
 
 A request has one event of elec2. The server, the client and the job are a process each. Times are
-from the request to the end of its answer, at the client.
+to the end of the answer, at the client: from the request, or with a rate from when it was due.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks import common, parts
 from benchmarks.data import Directory
-from benchmarks.engine.events import LABEL, Event, encoded, load
+from benchmarks.engine.events import LABEL, Event, load
+from benchmarks.serving.paced import paced
+from benchmarks.serving.paced import render as render_paced
+from benchmarks.serving.processes import MODELS, asked, events_of, learned, serving, streamk
 
 NAME = "serving"
-MODELS = ("multi-kernel", "doubly-stochastic")
 CONNECTIONS = (1, 16, 64)
 LEARNED, ASKED = 40_000, 500
 SECONDS, RATES = 10.0, (500, 2000)
 REPEATS = 80
 """Times that the job's file holds the events, so that the job outlasts the requests."""
-
-
-def _streamk(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "streamk", *arguments]
-
-
-@contextlib.contextmanager
-def _serving(state: Path) -> Iterator[int]:
-    """Serve a checkpoint; yield the port."""
-    process = subprocess.Popen(
-        _streamk("serve", str(state), "--http", ":0"), stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr is not None
-    try:
-        found = re.search(r":(\d+)$", process.stderr.readline().strip())
-        assert found is not None
-        yield int(found[1])
-    finally:
-        process.terminate()
-        process.communicate()
-
-
-def _asked(port: int, events: Sequence[Event], connections: int, **more: float) -> dict[str, Any]:
-    """Return what a client measured."""
-    given = {
-        "host": "127.0.0.1",
-        "port": port,
-        "events": [x for x, _ in events],
-        "connections": connections,
-        "rate": 0.0,
-        **more,
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.serving.load"],
-        input=json.dumps(given),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    times = 1e3 * np.array(json.loads(done.stdout))
-    p50, p99, p999 = np.quantile(times, [0.5, 0.99, 0.999]).tolist()
-    a_second = len(times) / given["seconds"]
-    return {"requests": len(times), "p50": p50, "p99": p99, "p999": p999, "a_second": a_second}
-
-
-def _learned(home: Path, model: str, events: Sequence[Event]) -> Path:
-    """Return the checkpoint of a job that has learned some events."""
-    file, state = home / "events.ndjson", home / model
-    file.write_bytes(b"".join(line + b"\n" for line in encoded(events)))
-    run = ("run", f"file:{file}", "--label", LABEL, "--model", model, "--quiet")
-    subprocess.run(_streamk(*run, "--checkpoint", str(state)), check=True)
-    return state
 
 
 def alone(data: Directory, *, quick: bool) -> dict[str, Any]:
@@ -94,11 +42,11 @@ def alone(data: Directory, *, quick: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as directory:
         for model in MODELS:
             found[model] = {}
-            with _serving(_learned(Path(directory), model, events)) as port:
-                _asked(port, events[:ASKED], 1, seconds=0.5)
+            with serving(learned(Path(directory), model, events)) as port:
+                asked(port, events[:ASKED], 1, seconds=0.5)
                 for connections in CONNECTIONS:
                     seconds = 0.5 if quick else SECONDS
-                    one = _asked(port, events[:ASKED], connections, seconds=seconds)
+                    one = asked(port, events[:ASKED], connections, seconds=seconds)
                     found[model][str(connections)] = one
                     common.note(f"  {model}, {connections}: {one}")
     return {"models": found}
@@ -112,7 +60,7 @@ def beside(data: Directory, *, quick: bool) -> dict[str, Any]:
         home = Path(directory)
         for model in MODELS:
             found[model] = {}
-            state = _learned(home, model, events)
+            state = learned(home, model, events)
             lines = (home / "events.ndjson").read_bytes()
             (home / "long.ndjson").write_bytes(lines * (2 if quick else REPEATS))
             for rate in (0, *RATES):
@@ -130,37 +78,32 @@ def _beside(
     going = ("run", f"file:{home / 'long.ndjson'}", "--label", LABEL, "--model", model, "--quiet")
     more = ("--start-from", str(state), "--checkpoint", str(home / f"{model}-{rate}"))
     with contextlib.ExitStack() as stack:
-        port = stack.enter_context(_serving(state)) if rate else 0
+        port = stack.enter_context(serving(state)) if rate else 0
         progress = home / "progress.ndjson"
         with progress.open("wb") as log:
             job = stack.enter_context(
-                subprocess.Popen(_streamk(*going[:-1], "--json", *more), stderr=log, stdout=log)
+                subprocess.Popen(streamk(*going[:-1], "--json", *more), stderr=log, stdout=log)
             )
         stack.callback(job.kill)
         time.sleep(0.5 if quick else 4.0)
-        first, began = _events(progress), time.monotonic()
+        first, began = events_of(progress), time.monotonic()
         if rate:
-            found = _asked(port, events[:ASKED], 16, seconds=seconds, rate=float(rate))
+            found = asked(port, events[:ASKED], 16, seconds=seconds, rate=float(rate))
         else:
             time.sleep(seconds)
             found = {}
         took = time.monotonic() - began
         ended = job.poll() is not None
-        found["learned_a_second"] = (_events(progress) - first) / took
+        found["learned_a_second"] = (events_of(progress) - first) / took
     if ended and not quick:
         raise RuntimeError(f"the job had learned all events before the end; REPEATS={REPEATS}")
     return found
 
 
-def _events(progress: Path) -> int:
-    """Return the events that the last line of a job's progress tells of."""
-    found = re.findall(rb'"events": (\d+)', progress.read_bytes())
-    return int(found[-1]) if found else 0
-
-
 def render(document: Mapping[str, Any]) -> str:
     """The tables of the parts that were measured."""
-    return parts.render(document, {"alone": _render_alone, "beside": _render_beside})
+    tables = {"alone": _render_alone, "beside": _render_beside, "paced": render_paced}
+    return parts.render(document, tables)
 
 
 def _render_alone(found: Mapping[str, Any]) -> str:
@@ -189,7 +132,7 @@ def _cells(one: Mapping[str, float]) -> list[str]:
 
 
 def run(argv: Sequence[str] | None = None) -> None:
-    parts.run(NAME, __doc__, {"alone": alone, "beside": beside}, render, argv)
+    parts.run(NAME, __doc__, {"alone": alone, "beside": beside, "paced": paced}, render, argv)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from connectors.base import URL, Connector
 from connectors.kafka.cluster import Cluster
+from connectors.kafka.destination import Connection
 from connectors.kafka.log import TopicLog
 from connectors.kafka.security import Security
 from connectors.kafka.sink import KafkaSink
@@ -34,10 +35,8 @@ def open_source(
     client: str = "",
 ) -> KafkaSource:
     """Open ``kafka://HOST:PORT/TOPIC`` for reading; the options are those of `KafkaSource`."""
-    servers, topic = Cluster.parse(url)
     return KafkaSource(
-        servers,
-        topic,
+        *Cluster.parse(url),
         encoding=encoding,
         fields=fields or None,
         schemas=schemas or None,
@@ -47,29 +46,27 @@ def open_source(
         start=start,
         isolation_level=isolation_level,
         session_timeout=session_timeout,
-        connect_timeout=connect_timeout,
-        security=Security.load(security_file or None),
-        client=client or None,
+        **_connection(connect_timeout, security_file, client),
     )
 
 
 def open_sink(
     url: URL,
     *,
+    encoding: str = "json",
+    schemas: str = "",
     connect_timeout: float = 10.0,
     delivery_timeout: float = 120.0,
     security_file: str = "",
     client: str = "",
 ) -> KafkaSink:
     """Open ``kafka://HOST:PORT/TOPIC`` for writing; the options are those of `KafkaSink`."""
-    servers, topic = Cluster.parse(url)
     return KafkaSink(
-        servers,
-        topic,
-        connect_timeout=connect_timeout,
+        *Cluster.parse(url),
+        encoding=encoding,
+        schemas=schemas or None,
         delivery_timeout=delivery_timeout,
-        security=Security.load(security_file or None),
-        client=client or None,
+        **_connection(connect_timeout, security_file, client),
     )
 
 
@@ -82,15 +79,20 @@ def open_log(
     client: str = "",
 ) -> TopicLog:
     """Open ``kafka://HOST:PORT/TOPIC`` to add events; the options are those of `TopicLog`."""
-    servers, topic = Cluster.parse(url)
     return TopicLog(
-        servers,
-        topic,
-        connect_timeout=connect_timeout,
+        *Cluster.parse(url),
         delivery_timeout=delivery_timeout,
-        security=Security.load(security_file or None),
-        client=client or None,
+        **_connection(connect_timeout, security_file, client),
     )
+
+
+def _connection(connect_timeout: float, security_file: str, client: str) -> Connection:
+    """Return the options of an address about how Kafka is reached."""
+    return {
+        "connect_timeout": connect_timeout,
+        "security": Security.load(security_file or None),
+        "client": client or None,
+    }
 
 
 CONNECTOR = Connector(source=open_source, sink=open_sink, log=open_log)

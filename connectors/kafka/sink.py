@@ -1,22 +1,23 @@
-"""Kafka topics as sinks: outputs as JSON, with the position of their input in the headers."""
+"""Kafka topics as sinks: outputs as records, with the position of their input in the headers."""
 
 from __future__ import annotations
 
 import contextlib
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 import msgspec
 
 from connectors.base import Output, Sink, Source, Trouble
 from connectors.errors import BadRecord, ConnectorError, Unavailable
-from connectors.kafka.client import Producer, TooLarge, Writer, Writing, choose, errors
-from connectors.kafka.cluster import Cluster
-from connectors.kafka.security import Security
+from connectors.fields import RecordType
+from connectors.kafka.client import Producer, TooLarge
+from connectors.kafka.destination import Connection, Destination
 from connectors.kafka.source import KafkaSource
 from connectors.kafka.tail import Tail, origin_of
 from connectors.kafka.transaction import Link, Transaction
+from connectors.schemas.outputs import open_output_format
 from connectors.standing import Standing
 
 __all__ = ["KafkaSink"]
@@ -26,7 +27,7 @@ _MOST_PARTITIONS = 1 << 12
 
 
 class KafkaSink:
-    """Writes each output as one JSON record, idempotently, to every in-sync replica.
+    """Writes each output as one record, idempotently, to every in-sync replica.
 
     The record has the input's key and, in its headers, the input's position: ``streamk-topic``,
     ``streamk-partition`` and ``streamk-offset``, decimal numbers as text (for an input that did
@@ -43,26 +44,27 @@ class KafkaSink:
     After `transact` it writes in transactions (`connectors.kafka.transaction`): what is open when a
     process dies is aborted before the topic is read.
 
+    Records are JSON, or framed records of Avro, JSON Schema or Protobuf (`connectors.records`) with
+    a schema that is made of the fields which `declare` tells, and kept under the subject
+    ``TOPIC-value``.
+
     Parameters
     ----------
-    servers : tuple of str
-        ``host:port`` of one broker or more.
-    topic : str
-        Where the broker creates topics by itself, it need not exist.
-    connect_timeout : float
-        Seconds to wait for the first answer of a broker.
-    delivery_timeout : float
-        Seconds in which the brokers must have taken an output, retries included.
-    security : Security, optional
-        Default: from the environment (``STREAMK_KAFKA_*``).
-    client : str, optional
-        "confluent" (librdkafka, from the extra ``confluent``) or "kafka-python". Default: the
-        first of them that is installed.
+    servers, topic, delivery_timeout
+        See `connectors.kafka.destination.Destination`.
+    encoding : str
+        "json", "avro", "json-schema" or "protobuf".
+    schemas : str, optional
+        The address of a schema registry, or a directory of schemas, for all but "json".
+    **connection
+        See `connectors.kafka.destination.Connection`.
 
     Raises
     ------
     Unavailable
-        No broker answers, there is no such topic, or the client is not installed.
+        No broker or registry answers, there is no such topic, or a package is not installed.
+    BadURL
+        An option has a value that cannot be used.
     """
 
     def __init__(
@@ -70,12 +72,17 @@ class KafkaSink:
         servers: tuple[str, ...],
         topic: str,
         *,
-        connect_timeout: float = 10.0,
+        encoding: str = "json",
+        schemas: str | None = None,
         delivery_timeout: float = 120.0,
-        security: Security | None = None,
-        client: str | None = None,
+        **connection: Unpack[Connection],
     ) -> None:
-        self._topic = topic
+        self._topic, self._servers = topic, servers
+        self._format = open_output_format(encoding, schemas)
+        to = Destination(servers, topic, delivery_timeout, connection)
+        self._client, self._cluster = to.client, to.cluster
+        self._writing, self._writer = to.writing, to.writer
+        self._tail = Tail(to.client, to.cluster, topic, self._format)
         self._name = secrets.token_hex(6)
         self._headers: dict[str, list[tuple[str, bytes]]] = {}
         self._standing = Standing("", 0)
@@ -83,43 +90,32 @@ class KafkaSink:
         """The last that is known of the topic's ends."""
         self._from: Mapping[int, int] | None = None
         """Where what stands there begins, while some of it is still to come again."""
-        self._cluster = Cluster(
-            servers, Security.load() if security is None else security, connect_timeout
-        )
-        self._encoder = msgspec.json.Encoder()
+        self._transaction: Transaction | None = None
         self._closed = False
         self._connections = contextlib.ExitStack()
-        self._client = choose(client)
-        self._writing = Writing(topic, delivery_timeout)
-        self._writer: Writer = self._client.writer(self._cluster, self._writing)
-        self._transaction: Transaction | None = None
-        try:
-            self._connections.callback(self._close_writer)
-            with errors(self._client, self._cluster, f"looking for topic {topic}"):
-                if not self._writer.find():
-                    raise self._cluster.no_topic(topic, set())
-            self._tail = Tail(self._client, self._cluster, topic)
-            self._connections.callback(self._tail.close)
-        except BaseException:
-            self.close()
-            raise
+        self._connections.callback(self._close_writer)
+        self._connections.callback(self._tail.close)
 
     @property
     def address(self) -> str:
         """The topic: by it a mark is known to be of this sink."""
         return f"kafka:{self._topic}"
 
+    def declare(self, record: RecordType) -> None:
+        """Write outputs of this type from here on; see `connectors.fields.Declaring`."""
+        self._format.declare(record, f"{self._topic}-value")
+
     def write(self, outputs: Sequence[Output]) -> None:
         """Hand the outputs to the producer; they are safe only after the next `flush`.
 
-        Raises `BadRecord` for an output that is too large or that JSON cannot hold.
+        Raises `BadRecord` for an output that is too large or that the format cannot hold.
         """
         if self._from is not None:
             outputs = self._standing.without(outputs)
         if self._transaction is not None and outputs:
             self._transaction.begin()
         # What can be is done once for all outputs: this is the hot loop of a run that predicts.
-        encode, send = self._encoder.encode, self._writer.send
+        encode, send = self._format.encode, self._writer.send
         partition: str | None = None
         for output in outputs:
             if output.partition != partition:
@@ -128,7 +124,9 @@ class KafkaSink:
             try:
                 value = encode(output.value)
             except (TypeError, ValueError) as error:
-                raise BadRecord(f"{_place(output)} cannot be written as JSON: {error}") from None
+                raise BadRecord(
+                    f"{_place(output)} cannot be written as {self._format.name}: {error}"
+                ) from None
             try:
                 send(value, output.key, [*origin, ("streamk-offset", b"%d" % output.offset)])
             except TooLarge as error:
@@ -229,8 +227,8 @@ class KafkaSink:
         self._writer = producer.writer(self._writing)
 
     def trouble(self) -> Trouble | None:
-        """Tell of brokers that are gone."""
-        return self._cluster.trouble(self._writer.connected())
+        """Tell of brokers that are gone, or a registry that is needed."""
+        return self._cluster.trouble(self._writer.connected()) or self._format.trouble()
 
     def close(self) -> None:
         """Flush and let go of the connections; abort a transaction. May be called twice."""
@@ -259,7 +257,7 @@ class KafkaSink:
             raise self._explained(error, f"writing to {self._topic}") from None
 
     def __repr__(self) -> str:
-        return f"KafkaSink({','.join(self._cluster.servers)!r}, {self._topic!r})"
+        return f"KafkaSink({','.join(self._servers)!r}, {self._topic!r})"
 
 
 class _Mark(msgspec.Struct, forbid_unknown_fields=True):

@@ -7,9 +7,6 @@ import functools
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
-
-import msgspec
 
 from connectors.errors import ConnectorError
 from connectors.kafka.client import (
@@ -23,6 +20,7 @@ from connectors.kafka.client import (
     errors,
 )
 from connectors.kafka.cluster import Cluster, partition_name, split_partition
+from connectors.schemas.outputs import OutputFormat
 from connectors.standing import Standing
 
 __all__ = ["WRITER", "Tail", "origin_of"]
@@ -60,10 +58,13 @@ class Tail:
     client : Client
     cluster : Cluster
     topic : str
+    read_as : OutputFormat
+        The format of the outputs there.
     """
 
-    def __init__(self, client: Client, cluster: Cluster, topic: str) -> None:
+    def __init__(self, client: Client, cluster: Cluster, topic: str, read_as: OutputFormat) -> None:
         self._client, self._cluster, self._topic = client, cluster, topic
+        self._format = read_as
         self._connections = contextlib.ExitStack()
 
     @functools.cached_property
@@ -98,7 +99,7 @@ class Tail:
                 if start < end:
                     left[number] = start, end
             for records in self._read(left) if left else ():
-                _collect(records, writer.encode(), standing)
+                self._collect(records, writer.encode(), standing)
         if standing:
             _log.info(
                 "%s outputs stand in %s already", f"{len(standing):,}", f"topic {self._topic!r}"
@@ -130,6 +131,15 @@ class Tail:
                         self._topic,
                     )
 
+    def _collect(self, records: Records, writer: bytes, standing: Standing) -> None:
+        """Take note of a writer's outputs among records."""
+        found = [_place(headers, writer) for headers in records.headers]
+        own = [n for n, place in enumerate(found) if place is not None]
+        contents = self._format.contents([records.values[n] for n in own])
+        for n, content in zip(own, contents, strict=True):
+            partition, offset = found[n] or ("", 0)
+            standing.add(partition, offset, records.keys[n], content)
+
     def cluster_id(self) -> str | None:
         """Return the identifier that the cluster gives itself."""
         with errors(self._client, self._cluster, "asking which cluster that is"):
@@ -138,14 +148,6 @@ class Tail:
     def close(self) -> None:
         """Close the connections. May be called twice."""
         self._connections.close()
-
-
-def _collect(records: Records, writer: bytes, standing: Standing) -> None:
-    """Take note of a writer's outputs among records."""
-    for headers, key, value in zip(records.headers, records.keys, records.values, strict=True):
-        place = _place(headers, writer)
-        if place is not None:
-            standing.add(*place, key, _content(value))
 
 
 def _place(headers: Headers, writer: bytes) -> tuple[str, int] | None:
@@ -160,12 +162,3 @@ def _place(headers: Headers, writer: bytes) -> tuple[str, int] | None:
     except (KeyError, ValueError) as error:
         raise ConnectorError(f"a record of the writer {writer!r} has other headers") from error
     return name, offset
-
-
-def _content(value: bytes | None) -> dict[str, Any]:
-    """Return what a record says; what is no JSON object differs from all that is."""
-    with contextlib.suppress(msgspec.DecodeError):
-        found = msgspec.json.decode(value or b"")
-        if isinstance(found, dict):
-            return found
-    return {}

@@ -15,7 +15,7 @@ from connectors.schemas.protobuf import ProtobufSchema, require
 from connectors.schemas.registry import SchemaRegistry
 from connectors.schemas.stores import Away, SchemaDirectory, SchemaStore, StoredSchema
 
-__all__ = ["SchemaFormat", "open_format"]
+__all__ = ["SchemaFormat", "format_of", "open_format", "store_of"]
 
 _FIRST_REST, _LONGEST_REST = 0.1, 5.0
 """Seconds between two questions while no registry answers: they double up to the longest."""
@@ -190,7 +190,7 @@ def open_format(
     """
     if reader_schema is not None and encoding != "avro":
         raise BadURL(f"reader_schema= is for encoding=avro, encoding={encoding} has none")
-    if encoding not in _SUFFIXES:
+    if encoding not in _READ_BY_SCHEMA:
         if place is not None:
             raise BadURL(f"schemas= is for encoding=avro or protobuf, encoding={encoding} has none")
         return None
@@ -198,20 +198,30 @@ def open_format(
         raise BadURL(
             f"encoding={encoding} needs schemas=, the address of a schema registry or a directory"
         )
+    store = store_of(encoding, place)
+    reader = None if reader_schema is None else _reader(store, reader_schema)
+    return format_of(encoding, store, reader)
+
+
+def store_of(encoding: str, place: str) -> SchemaStore:
+    """Return the place of the schemas of an encoding. Raises as `open_format` does."""
     if encoding == "protobuf":
         require()
-    store: SchemaStore
     if "://" in place:
-        store = SchemaRegistry(place, encoding.upper())
-    else:
-        store = SchemaDirectory(Path(place), _SUFFIXES[encoding])
+        return SchemaRegistry(place, _KINDS[encoding])
+    return SchemaDirectory(Path(place), _SUFFIXES[encoding])
+
+
+def format_of(encoding: str, store: SchemaStore, reader: AvroSchema | None = None) -> SchemaFormat:
+    """Return the format of an encoding, "avro" or "protobuf", with the schemas of a place."""
     if encoding == "protobuf":
         return SchemaFormat(store, lambda one: ProtobufSchema(one.text, one.references))
-    reader = None if reader_schema is None else _reader(store, reader_schema)
     return SchemaFormat(store, lambda one: AvroSchema(one.text, one.references, reader=reader))
 
 
-_SUFFIXES = {"avro": ".avsc", "protobuf": ".proto"}
+_KINDS = {"avro": "AVRO", "json-schema": "JSON", "protobuf": "PROTOBUF"}
+_SUFFIXES = {"avro": ".avsc", "json-schema": ".json", "protobuf": ".proto"}
+_READ_BY_SCHEMA = ("avro", "protobuf")
 
 
 def _reader(store: SchemaStore, number: int) -> AvroSchema:

@@ -70,8 +70,14 @@ class ProtobufSchema:
         place, at = _indexes(value)
         reader = self._readers.get(place)
         if reader is None:
-            reader = self._readers[place] = _reader(self.message(place))
+            reader = self._readers[place] = _reader(self.message_class(place))
         return reader(value[at:])
+
+    def message_class(self, place: tuple[int, ...]) -> Any:
+        """Return the class of a message by its place. Raises `BadRecord` if there is none."""
+        from google.protobuf.message_factory import GetMessageClass
+
+        return GetMessageClass(self.message(place))
 
     def message(self, place: tuple[int, ...]) -> Any:
         """Return the descriptor of a message by its place. Raises `BadRecord` if there is none."""
@@ -186,11 +192,11 @@ _CONFLUENT = {
 # --- messages to dicts ----------------------------------------------------------------------------
 
 
-def _reader(descriptor: Any) -> Callable[[bytes], dict[str, Any]]:
+def _reader(message: Any) -> Callable[[bytes], dict[str, Any]]:
+    """Return the function from bodies to events, of the class of a message."""
     from google.protobuf.message import DecodeError
-    from google.protobuf.message_factory import GetMessageClass
 
-    parse = GetMessageClass(descriptor).FromString
+    parse, descriptor = message.FromString, message.DESCRIPTOR
     converters = _Converters()
     convert = converters.of_message(descriptor)
 

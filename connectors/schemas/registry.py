@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import os
+from typing import Annotated
 from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
 from urllib.request import Request, urlopen
@@ -37,6 +39,13 @@ class _Reference(msgspec.Struct):
 
 class _Refusal(msgspec.Struct):
     error_code: int = 0
+    message: str = ""
+
+
+class _Kept(msgspec.Struct):
+    """The answer to a schema that is there, or was taken."""
+
+    id: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
 
 
 class _Found(msgspec.Struct, rename="camel"):
@@ -59,7 +68,7 @@ class SchemaRegistry:
     ----------
     address : str
         ``http://HOST:PORT`` or ``https://HOST``.
-    kind : "AVRO" or "PROTOBUF"
+    kind : "AVRO", "JSON" or "PROTOBUF"
         The type of the schemas, as the registry calls it.
 
     Raises
@@ -98,6 +107,32 @@ class SchemaRegistry:
         self._add(found, references, [_MOST_REFERENCES])
         return StoredSchema(found.schema, references)
 
+    def keep(self, text: str, subject: str) -> int:
+        """Return the id of a schema under a subject, which is registered if it is not there.
+
+        One that is there needs no right to register. Raises `ConnectorError` where the registry
+        does not take it.
+        """
+        path = f"/subjects/{quote(subject, safe='')}"
+        question = msgspec.json.encode({"schema": text, "schemaType": self._kind})
+        status, body = self._answer(path, question)
+        if status == 404 and _refusal(body).error_code in _UNKNOWN:
+            status, body = self._answer(f"{path}/versions", question)
+        if status == 200:
+            with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                return msgspec.json.decode(body, type=_Kept).id
+        reason = _refusal(body).message or f"status {status}"
+        if status == 409:
+            raise ConnectorError(
+                f"the schema of what is written is not compatible with those of {subject!r} in the"
+                f" registry at {self._address}: {reason}. Write to another topic, or change the"
+                f" compatibility of the subject. The schema: {text}"
+            )
+        raise ConnectorError(
+            f"the registry at {self._address} does not take the schema of {subject!r}: {reason}."
+            f" The schema: {text}"
+        )
+
     def _add(self, schema: _Found, found: dict[str, str], left: list[int]) -> None:
         """Add the texts of what a schema refers to, each after what it refers to itself."""
         for one in schema.references or ():
@@ -122,7 +157,7 @@ class SchemaRegistry:
         try:
             if status == 200:
                 return msgspec.json.decode(body, type=_Found)
-            if status == 404 and msgspec.json.decode(body, type=_Refusal).error_code in _UNKNOWN:
+            if status == 404 and _refusal(body).error_code in _UNKNOWN:
                 return None
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             pass
@@ -131,9 +166,12 @@ class SchemaRegistry:
             " address of a schema registry"
         )
 
-    def _answer(self, path: str) -> tuple[int, bytes]:
-        """Return status and body of an answer."""
-        request = Request(self._address + path, headers={"Accept": "application/json"})
+    def _answer(self, path: str, question: bytes | None = None) -> tuple[int, bytes]:
+        """Return status and body of an answer; a question of JSON is posted."""
+        headers = {"Accept": "application/json"}
+        if question is not None:
+            headers["Content-Type"] = "application/vnd.schemaregistry.v1+json"
+        request = Request(self._address + path, data=question, headers=headers)
         if self._login is not None:
             # So it is not sent on where the answer is a redirection.
             request.add_unredirected_header("Authorization", self._login)
@@ -148,7 +186,7 @@ class SchemaRegistry:
             raise Away(self._address, str(getattr(error, "reason", error))) from error
         if status >= 500 or status in (408, 429):
             raise Away(self._address, f"its status is {status}")
-        if status in (401, 403):
+        if status == 401 or (status == 403 and question is None):
             raise ConnectorError(
                 f"the schema registry at {self._address} does not admit this user (status"
                 f" {status}); set {ENVIRONMENT_PREFIX}USERNAME and {ENVIRONMENT_PREFIX}PASSWORD"
@@ -156,6 +194,14 @@ class SchemaRegistry:
         if len(body) > _LARGEST:
             raise BadRecord(f"a schema of the registry has more than {_LARGEST} bytes")
         return status, body
+
+
+def _refusal(body: bytes) -> _Refusal:
+    """Return what a registry says of its refusal, nothing of what is no such answer."""
+    try:
+        return msgspec.json.decode(body, type=_Refusal)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _Refusal()
 
 
 def _check(address: str) -> None:

@@ -46,6 +46,7 @@ Sources and sinks are addresses; options of one follow a question mark:
   file:PATH  csv:PATH  parquet:PATH     ?follow=true waits for more (file, csv)
   kafka://HOST:PORT/TOPIC               ?group=NAME shares the partitions
                                         ?encoding=avro&schemas=URL, or protobuf
+                                        (to be read and to be written)
   stdin:  stdout:  river:NAME
 """
 

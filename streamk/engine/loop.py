@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import math
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,8 +14,10 @@ from functools import partial
 from types import FrameType
 
 from connectors.base import InGroup, Sink, Source, delimiter_of
+from connectors.fields import declare
 from streamk.conformal import Regions
 from streamk.encoding import Absent, Mode, Schema
+from streamk.engine.alarms.alarms import ALARM
 from streamk.engine.checkpoints.keys import key_of
 from streamk.engine.checkpoints.object_path import ObjectPath, location
 from streamk.engine.checkpoints.opening import open_store
@@ -34,6 +34,7 @@ from streamk.engine.checks import (
 )
 from streamk.engine.display import Display
 from streamk.engine.health import HealthMonitor
+from streamk.engine.interpreter import short_turns
 from streamk.engine.late.options import LateLabels
 from streamk.engine.late.source import joined
 from streamk.engine.late.trainer import LateTrainer
@@ -46,6 +47,7 @@ from streamk.engine.report import Report, Stopped, report_of
 from streamk.engine.saving import Saving
 from streamk.engine.training.bad_events import OnError
 from streamk.engine.training.details import Details
+from streamk.engine.training.outputs import DEAD_LETTER
 from streamk.engine.training.slicing import SliceReader
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import InvalidInput
@@ -59,12 +61,6 @@ _NEWER_SECONDS = 1.0
 """Time between two looks for a newer model."""
 _MOST = 1024
 """Events taken at once: enough to make a call cheap per event, few enough to stay in cache."""
-_SWITCH_SECONDS = 2e-4
-"""Longest wait of the thread that learns for the interpreter, which it needs between calls of
-compiled code; 5 ms by default, in which it learns hundreds of events."""
-_YOUNG = 50_000
-"""Objects made between two searches for cyclic garbage; there is none in what becomes of an event,
-and with Python's 700 they took an eighth of a run."""
 
 _log = logging.getLogger("streamk.engine")
 
@@ -339,9 +335,8 @@ class Engine:
                 stack.callback(sink.close)
             stack.callback(self._trainer.close)
             stack.enter_context(self._signals())
-            stack.callback(sys.setswitchinterval, sys.getswitchinterval())
-            stack.callback(gc.set_threshold, *gc.get_threshold())
-            _tune()
+            stack.enter_context(short_turns())
+            self._declare()
             if self._checkpoint is not None:
                 alone = not (isinstance(self._source, InGroup) and self._source.group)
                 self._store = open_store(
@@ -393,6 +388,12 @@ class Engine:
         self._stopping = True
 
     # --- inside -----------------------------------------------------------------------------------
+
+    def _declare(self) -> None:
+        """Tell sinks whose records have a schema which fields there will be."""
+        declare(self._sink, self._trainer.prediction_type)
+        declare(self._sinks.get("dead_letters"), DEAD_LETTER)
+        declare(self._sinks.get("alarms"), ALARM)
 
     def _loop(self, coordinator: CheckpointCoordinator, saving: Saving) -> Stopped:
         trainer = self._trainer
@@ -487,10 +488,3 @@ class Engine:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def _tune() -> None:
-    """Set the interpreter up for a run."""
-    sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
-    young, *older = gc.get_threshold()
-    gc.set_threshold(young and max(young, _YOUNG), *older)

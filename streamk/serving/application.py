@@ -234,6 +234,8 @@ class _Server:
 
 def _details(request: Request) -> Details | None:
     """Return the details that the query asks for."""
+    if not request.scope["query_string"]:
+        return None
     asked = dict(request.query_params)
     levels = {name: _level(name, asked.pop(name, None)) for name in ("interval", "prediction_set")}
     reasons = asked.pop("reasons", "false")

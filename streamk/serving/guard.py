@@ -54,7 +54,7 @@ class Guard:
             except Exception:
                 _log.exception("%s failed", request.url.path)
                 response = as_json({"error": "something failed here; the log has it"}, 500)
-            self._answered(request.url.path, response.status_code)
+            self._answered(request.scope["path"], response.status_code)
             return response
 
         return answer

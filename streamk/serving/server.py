@@ -14,7 +14,9 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 
+from streamk.engine.interpreter import settled_objects, short_turns
 from streamk.errors import InvalidInput
+from streamk.serving.protocol import WholeAnswers
 
 __all__ = ["DEFAULT", "TOKEN", "Server", "address", "listening", "token_for"]
 
@@ -130,6 +132,7 @@ class Server:
             log_config=None,
             access_log=False,
             server_header=False,
+            http=WholeAnswers,
             limit_concurrency=connections,
             timeout_graceful_shutdown=_STOP_SECONDS,
             **tls,
@@ -147,7 +150,8 @@ class Server:
         # uvicorn raises the signal again once it has closed, which would end the process.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
-        uvicorn.Server(self._config).run(sockets=[listener])
+        with short_turns(), settled_objects():
+            uvicorn.Server(self._config).run(sockets=[listener])
 
     def start(self, listener: socket.socket) -> threading.Thread:
         """Serve in a thread, which ends with the process."""

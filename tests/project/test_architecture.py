@@ -43,6 +43,7 @@ CONNECTORS_BELOW = {
     "connectors.base",
     "connectors.cells",
     "connectors.errors",
+    "connectors.fields",
     "connectors.records",
     "connectors.registry",
 }

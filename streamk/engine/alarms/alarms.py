@@ -17,14 +17,26 @@ import numpy as np
 import numpy.typing as npt
 
 from connectors.base import Output, Sink
+from connectors.fields import Field, RecordType
 from streamk.engine.alarms.watches import Bounds, Rise, Signal, Watch
 from streamk.engine.order.batch import Batch
 from streamk.errors import StateError
 from streamk.learners.common.prequential import Prequential
 
-__all__ = ["KINDS", "Alarms", "Scored"]
+__all__ = ["ALARM", "KINDS", "Alarms", "Scored"]
 
 KINDS = ("error", "confidence", "calibration", "coverage", "label_delay")
+
+ALARM = RecordType(
+    "Alarm",
+    (
+        Field("kind", 1, "text"),
+        Field("events", 2, "integer"),
+        Field("time", 3, "integer"),
+        *(Field(name, number, "number") for number, name in enumerate(Signal._fields, 4)),
+    ),
+)
+"""The fields of an alarm."""
 
 Floats = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]

@@ -45,6 +45,16 @@ class Details:
     prediction_set: float | None = None
     reasons: bool = False
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the details that are wanted."""
+        wanted = {
+            "interval": self.interval is not None,
+            "prediction_set": self.prediction_set is not None,
+            "reasons": self.reasons,
+        }
+        return tuple(name for name, is_wanted in wanted.items() if is_wanted)
+
     def check(self, model: Learner) -> None:
         """Raise `InvalidInput` if a model cannot give them, or one that may become champion."""
         if isinstance(model, Contest):

@@ -4,24 +4,67 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from connectors.base import Output, Rows
+from connectors.fields import Field, ListOf, MapOf, RecordType
 from streamk.encoding import BadEvent
 from streamk.engine.order.batch import Batch
 from streamk.learners.common.prequential import Prequential
 
-__all__ = ["dead_letter", "predictions", "revise"]
+__all__ = ["DEAD_LETTER", "dead_letter", "prediction_type", "predictions", "revise"]
+
+_REASON = RecordType("Reason", (Field("column", 1, "text"), Field("effect", 2, "number")))
+_DETAILS = {
+    "interval": Field("interval", 3, ListOf("number"), nullable=True),
+    "prediction_set": Field("prediction_set", 4, ListOf("label")),
+    "reasons": Field("reasons", 5, ListOf(_REASON), nullable=True),
+}
+_REVISION = Field("revision", 6, "boolean")
+
+DEAD_LETTER = RecordType(
+    "DeadLetter",
+    (
+        Field("partition", 1, "text"),
+        Field("offset", 2, "integer"),
+        Field("kind", 3, "text"),
+        Field("reason", 4, "text"),
+        Field("column", 5, "label", nullable=True),
+        Field("value", 6, "text"),
+        Field("encoding", 7, "text"),
+        Field("size", 8, "integer", nullable=True, optional=True),
+    ),
+)
+"""The fields of `dead_letter`."""
 
 _LARGEST_RAW = 1 << 17
 """Bytes of a bad event that its dead letter repeats. JSON writes up to six characters for one, and
 Kafka takes a record of a mebibyte by default: a letter that is too large would end the run."""
 _LONGEST_NAME = 1 << 12
 """Characters of a reason or of the name of a column in it, which comes out of the event too."""
+
+
+def prediction_type(details: Iterable[str], *, classification: bool, revised: bool) -> RecordType:
+    """Return the fields of `predictions`.
+
+    Parameters
+    ----------
+    details : iterable of str
+        Names of the details that each comes with.
+    classification : bool
+    revised : bool
+        Whether `revise` gets them.
+    """
+    kind: Literal["label", "number"] = "label" if classification else "number"
+    fields = [Field("prediction", 1, kind, nullable=True)]
+    if classification:
+        fields.append(Field("probabilities", 2, MapOf("number")))
+    fields += [_DETAILS[name] for name in details]
+    return RecordType("Prediction", (*fields, *[_REVISION] * revised))
 
 
 def predictions(

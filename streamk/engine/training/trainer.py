@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from connectors.base import Sink, Source, delimiter_of
+from connectors.base import InGroup, Sink, Source, delimiter_of
 from connectors.errors import BadRecord
+from connectors.fields import RecordType
 from connectors.records import record_format_of
 from streamk.conformal import Regions
 from streamk.encoding import BadEvent, Decoded, Decoder, Schema, decoder
@@ -31,7 +32,7 @@ from streamk.engine.training.details import Details
 from streamk.engine.training.fates import Fates
 from streamk.engine.training.learning import cut, predict_then_learn, refusals
 from streamk.engine.training.names import NameCheck
-from streamk.engine.training.outputs import predictions, revise
+from streamk.engine.training.outputs import prediction_type, predictions, revise
 from streamk.engine.training.slicing import SliceReader, beside_of
 from streamk.engine.training.surplus import Predicted, before, surplus_of, without
 from streamk.errors import EngineError, InvalidInput, StateError
@@ -135,6 +136,16 @@ class Trainer:
     def _region(self) -> str | None:
         """Name of the figure of the regions' mean size; None where there are none."""
         return None if self._regions is None else self._regions.SIZE
+
+    @property
+    def prediction_type(self) -> RecordType:
+        """The fields of the predictions that it writes."""
+        source = self._source
+        return prediction_type(
+            self._wanted.names,
+            classification=self.model.is_classifier,
+            revised=isinstance(source, InGroup) and bool(source.group),
+        )
 
     @property
     def schema(self) -> Schema | None:

@@ -1,0 +1,142 @@
+"""Requests beside a job that is held to so many events a second, by who writes to its input.
+
+serve   `streamk serve` answers predictions, and follows the checkpoints of the job (one in five
+        seconds)
+page    `streamk run --http` answers with the figures of the job, from a thread of the job's process
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from benchmarks import common
+from benchmarks.data import Directory
+from benchmarks.engine.events import LABEL, encoded, load
+from benchmarks.serving.processes import MODELS, asked, events_of, serving, streamk
+
+PACE = 20_000
+"""Events a second."""
+STEP = 0.005
+"""Seconds between two writes of events."""
+LEARNED, ASKED, CONNECTIONS = 40_000, 500, 16
+SECONDS, RATES = 20.0, (500, 2000)
+WARM_UP = 4.0
+"""Seconds before requests begin."""
+PATIENCE = 120.0
+"""Seconds in which the job begins, and writes a checkpoint."""
+
+
+class Feeder(threading.Thread):
+    """Writes lines to a pipe at a steady rate, in turn and without end."""
+
+    def __init__(self, pipe: IO[bytes], lines: Sequence[bytes], pace: int) -> None:
+        super().__init__(daemon=True)
+        self._pipe, self._ended = pipe, threading.Event()
+        size = max(1, round(pace * STEP))
+        self._blocks = [b"".join(lines[i : i + size]) for i in range(0, len(lines), size)]
+        self._every = size / pace
+
+    def run(self) -> None:
+        """Write until `end`, or the reader has gone."""
+        due, n = time.monotonic(), 0
+        with contextlib.suppress(BrokenPipeError, ValueError):
+            while not self._ended.wait(max(0.0, due - time.monotonic())):
+                self._pipe.write(self._blocks[n % len(self._blocks)])
+                self._pipe.flush()
+                due, n = due + self._every, n + 1
+
+    def end(self) -> None:
+        """Write no more."""
+        self._ended.set()
+
+
+@contextlib.contextmanager
+def _job(home: Path, model: str, lines: Sequence[bytes], *more: str) -> Iterator[Path]:
+    """Have a job learn lines at the pace, with checkpoints; yield the file of what it tells."""
+    told, state = home / "told.ndjson", home / "job"
+    command = streamk("run", "stdin:", "--label", LABEL, "--model", model, "--json", *more)
+    with told.open("wb") as log, contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, state, ignore_errors=True)
+        process = subprocess.Popen(
+            [*command, "--checkpoint", str(state)], stdin=subprocess.PIPE, stdout=log, stderr=log
+        )
+        stack.callback(process.wait)
+        stack.callback(process.kill)
+        assert process.stdin is not None
+        feeder = Feeder(process.stdin, lines, PACE)
+        stack.callback(feeder.end)
+        feeder.start()
+        yield told
+
+
+def paced(data: Directory, *, quick: bool) -> dict[str, Any]:
+    """Times by model, who answers, and requests a second."""
+    events = load("elec2", data, 500 if quick else LEARNED, quick=quick)
+    lines = [line + b"\n" for line in encoded(events)]
+    questions = {"serve": ("/predict", events[:ASKED]), "page": ("/healthz", [])}
+    seconds, warm_up = (0.5, 0.5) if quick else (SECONDS, WARM_UP)
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        for model in MODELS:
+            found[model] = {}
+            for who, (path, asking) in questions.items():
+                of_rate = found[model][who] = {}
+                with _answering(who, Path(directory), model, lines) as (told, port):
+                    time.sleep(warm_up)
+                    for rate in RATES:
+                        first, began = events_of(told), time.monotonic()
+                        how = {"seconds": seconds, "rate": float(rate), "path": path}
+                        one = asked(port, asking, CONNECTIONS, **how)
+                        learned = events_of(told) - first
+                        one["learned_a_second"] = learned / (time.monotonic() - began)
+                        of_rate[str(rate)] = one
+                        common.note(f"  {model}, {who}, {rate}: {one}")
+    return {"pace": PACE, "models": found}
+
+
+@contextlib.contextmanager
+def _answering(
+    who: str, home: Path, model: str, lines: Sequence[bytes]
+) -> Iterator[tuple[Path, int]]:
+    """Have a job learn, and somebody answer; yield the file of what the job tells, and the port."""
+    if who == "serve":
+        with _job(home, model, lines) as told:
+            _until(lambda: any((home / "job").glob("*/*/manifest.json")))
+            with serving(home / "job") as port:
+                yield told, port
+    else:
+        url = re.compile(rb'"url": "[^"]*:(\d+)"')
+        with _job(home, model, lines, "--http", ":0") as told:
+            _until(lambda: url.search(told.read_bytes()) is not None)
+            yield told, int(url.findall(told.read_bytes())[0])
+
+
+def _until(there: Callable[[], bool]) -> None:
+    """Wait for a job to come so far."""
+    deadline = time.monotonic() + PATIENCE
+    while not there():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the job was not ready within {PATIENCE:g} s")
+        time.sleep(0.1)
+
+
+def render(found: Mapping[str, Any]) -> str:
+    """The table of the times."""
+    rows = []
+    for model, by in found["models"].items():
+        for who, rates in by.items():
+            for rate, one in rates.items():
+                times = (f"{one[name]:.2f}" for name in ("p50", "p99", "p999"))
+                learned = f"{one['learned_a_second']:,.0f}"
+                rows.append([f"{model}, {who}", learned, f"{int(rate):,}", *times])
+    header = ["beside a job that is fed", "events/s", "requests/s", "p50 ms", "p99", "p99.9"]
+    return common.table(header, rows)

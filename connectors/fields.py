@@ -1,0 +1,76 @@
+"""The fields of outputs, for sinks whose records have a schema that is made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+from connectors.base import Sink
+
+__all__ = ["Declaring", "Field", "ListOf", "MapOf", "RecordType", "Scalar", "declare"]
+
+Scalar = Literal["boolean", "integer", "number", "text", "label"]
+"""Types of values: "integer" has 64 bits with a sign, "number" is a float, and a "label" is a
+boolean, an integer or a text, as a class may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list of items of one type."""
+
+    items: Scalar | RecordType
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """Texts, each with a value of one type."""
+
+    values: Literal["number"]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """An entry of an output.
+
+    Attributes
+    ----------
+    name : str
+    number : int
+        Its number in Protobuf, at least 1: no other field of the record may ever have it.
+    type : "boolean", "integer", "number", "text", "label", ListOf or MapOf
+    nullable : bool
+        Whether it may be None.
+    optional : bool
+        Whether an output may lack it, which is written as None.
+    """
+
+    name: str
+    number: int
+    type: Scalar | ListOf | MapOf
+    nullable: bool = False
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordType:
+    """The name of a kind of outputs, "Prediction" say, and its fields."""
+
+    name: str
+    fields: tuple[Field, ...]
+
+
+@runtime_checkable
+class Declaring(Protocol):
+    """A sink that may have to know the fields of outputs before the first of them."""
+
+    def declare(self, record: RecordType) -> None:
+        """All outputs are of this type from here on. Called once, before `rewind` and `write`.
+
+        Raises `ConnectorError` where no records of it can be written.
+        """
+
+
+def declare(sink: Sink | None, record: RecordType) -> None:
+    """Tell a sink the type of its outputs, if there is a sink that may have to know it."""
+    if isinstance(sink, Declaring):
+        sink.declare(record)
