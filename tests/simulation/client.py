@@ -33,6 +33,8 @@ from .world import Simulated, current
 __all__ = ["Client", "is_bad"]
 
 _T = TypeVar("_T")
+_AGAIN_SECONDS = 1.0
+"""Time without an answer after which a client asks again, so that brokers may be asked twice."""
 
 
 class ClientError(Simulated, Exception):
@@ -107,9 +109,6 @@ class Client:
         if faulty and self._chance("late request"):
             coordinator.later(rng.uniform(0.1, 2.0) * patience, lambda: _ignored(request))
             return self._unanswered(label, patience)
-        if faulty and self._chance("slow answer"):
-            world.wait(f"{label}:slow", rng.uniform(0.0, min(3.0, patience)))
-            coordinator.later(rng.uniform(0.0, 3.0), lambda: _ignored(request))
         while True:
             self.tick()
             try:
@@ -125,6 +124,13 @@ class Client:
             world.wait(label, rng.uniform(0.01, 0.1))
         if faulty and self._chance("lost answer"):
             return self._unanswered(label, patience)
+        if label == "commit:end" and self._chance("slow answer"):
+            seconds = rng.uniform(0.0, 3.0)
+            if seconds > _AGAIN_SECONDS:
+                coordinator.later(rng.uniform(0.0, 5.0), lambda: _ignored(request))
+            if seconds > patience:
+                return self._unanswered(label, patience)
+            world.wait(f"{label}:slow", seconds)
         world.step(f"{label}:answered")
         return found
 

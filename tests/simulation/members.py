@@ -152,11 +152,11 @@ class Worker:
     def start(self, **options: Any) -> Process:
         """Start the program."""
         self.lives += 1
-        name = f"{self.host}.{self.lives}"
+        name, directory = f"{self.host}.{self.lives}", self.directory
 
         def program(_: Process) -> Report:
             self.engine = None
-            self.engine = self.job.engine(name, self.directory, **options)
+            self.engine = self.job.engine(name, directory, **options)
             return self.engine.run()
 
         self.process = self.job.broker.world.start(name, self.host, program)

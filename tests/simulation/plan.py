@@ -96,9 +96,11 @@ class Plan:
             "lost request": rng.choice((0.0, 0.0, 0.01, 0.05)),
             "lost answer": rng.choice((0.0, 0.0, 0.01, 0.05)),
             "late request": rng.choice((0.0, 0.0, 0.01, 0.05)),
-            "slow answer": rng.choice((0.0, 0.0, 0.05, 0.2)),
+            "slow answer": rng.choice((0.0, 0.1, 0.5)),
             "brokers away": rng.choice((0.0, 0.0, 0.01)),
         }
+        if plan.kind == "single":
+            rates["moved"] = rng.choice((0.0, 0.05, 0.2))
         transacted = Transacted(
             rng.choice((0.1, 0.5, 2.0)),
             rng.choice((1.0, 5.0)),

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from streamk.engine import newest_checkpoint
+from streamk.errors import StateError
+
 from .broker import Broker, Log, make_logs
 from .checks import Problem, usable
 from .clock import simulated_time
@@ -125,6 +128,7 @@ class Run:
             coordinator=self.coordinator,
         )
         self.workers = [self._worker(k) for k in range(plan.workers)]
+        self.strays: list[Process] = []
         self._deleted_at = begin + plan.span / 2
 
     def _worker(self, number: int) -> Worker:
@@ -186,7 +190,29 @@ class Run:
         elif not worker.reports:
             self.go(lambda: worker.running)  # one that failed before the calm came
             self._until_reported(worker, options)
+        until = self.world.now + 20.0
+        self.go(lambda: self._strays_live and self.world.now < until)
         return self._failures() or judge_single(self, worker)
+
+    def _move(self, worker: Worker) -> None:
+        """Go on elsewhere from a copy of the checkpoints; the process that runs goes on too."""
+        slot, copy = worker.directory / "member-0", self.root / f"moved-{len(self.strays)}"
+        try:
+            found = newest_checkpoint(slot)
+        except (OSError, StateError):
+            found = None
+        if found is None or not worker.running:
+            return
+        assert worker.process is not None
+        self.world.note(worker.process, "moved", str(found.path.name))
+        shutil.copytree(worker.directory, copy, ignore=shutil.ignore_patterns("lock", ".*"))
+        self.strays.append(worker.process)
+        worker.directory, worker.process, worker.engine = copy, None, None
+
+    @property
+    def _strays_live(self) -> bool:
+        """Whether a process lives that goes on beside its worker."""
+        return any(not process.ended for process in self.strays)
 
     def _live_out(self, worker: Worker) -> None:
         """Let a live job learn all there is, then stop it."""
@@ -248,6 +274,8 @@ class Run:
                 continue
             self._turn(process)
             self._retain()
+            if world.faults.chance("moved", world.random):
+                self._move(self.workers[0])
 
     def _stop_all(self) -> None:
         """Stop the workers in order, one after the other; some have been killed by then."""

@@ -65,7 +65,9 @@ def judge_single(run: Run, worker: Worker) -> list[Problem]:
     if run.plan.sink == "file":
         problems += _same(written, expected)
     elif run.coordinator is not None:
-        values = {} if lost else {(name, offset): value for name, offset, value in expected}
+        # What a job wrote after its checkpoints were copied had an order that the copy lacks.
+        known = not lost and (run.plan.until_end or not run.strays)
+        values = {(name, offset): value for name, offset, value in expected if known}
         problems += committed_once(run.coordinator, lost, values)
     elif run.plan.sink == "topic":
         problems += _topic(run, lost)
