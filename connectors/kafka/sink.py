@@ -88,6 +88,8 @@ class KafkaSink:
         self._standing = Standing("", 0)
         self._ends: Mapping[int, int] | None = None
         """The last that is known of the topic's ends."""
+        self._behind = 0
+        """Records that this sink has written behind them, in this process or before."""
         self._from: Mapping[int, int] | None = None
         """Where what stands there begins, while some of it is still to come again."""
         self._transaction: Transaction | None = None
@@ -114,6 +116,7 @@ class KafkaSink:
             outputs = self._standing.without(outputs)
         if self._transaction is not None and outputs:
             self._transaction.begin()
+        self._behind += len(outputs)
         # What can be is done once for all outputs: this is the hot loop of a run that predicts.
         encode, send = self._format.encode, self._writer.send
         partition: str | None = None
@@ -181,7 +184,7 @@ class KafkaSink:
         can save its checkpoint all the same.
         """
         try:
-            self._ends = self._tail.ends()
+            self._ends, self._behind = self._tail.ends(), 0
         except Unavailable:
             if self._ends is None:
                 raise
@@ -201,6 +204,7 @@ class KafkaSink:
             self._transaction.drop()
         self._standing, self._from = self._tail.find(name, ends)
         self._name, self._ends = name, self._from
+        self._behind = self._standing.records
         self._headers.clear()
 
     def transact(self, source: Source, others: Sequence[Sink], seconds: float) -> Transaction:
@@ -225,6 +229,13 @@ class KafkaSink:
     def write_by(self, producer: Producer) -> None:
         """Write by a transactional producer from here on."""
         self._writer = producer.writer(self._writing)
+
+    def is_alone(self) -> bool:
+        """Return whether no other process has committed outputs as this sink since its last mark.
+
+        Those of this process are committed or aborted by then.
+        """
+        return self._ends is None or self._tail.count(self._name, self._ends) <= self._behind
 
     def trouble(self) -> Trouble | None:
         """Tell of brokers that are gone, or a registry that is needed."""

@@ -90,6 +90,25 @@ class Tail:
         # A writer may have begun one batch more than it holds back.
         standing = Standing(f"topic {self._topic!r}", 2 * MAX_UNFLUSHED)
         begun: dict[int, int] = {}
+        for records in self._behind(after, begun):
+            self._collect(records, writer.encode(), standing)
+        if standing:
+            _log.info(
+                "%s outputs stand in %s already", f"{len(standing):,}", f"topic {self._topic!r}"
+            )
+        return standing, begun
+
+    def count(self, writer: str, after: Mapping[int, int]) -> int:
+        """Return how many records of a writer `find` would look at."""
+        name = writer.encode()
+        return sum(
+            dict(headers).get(WRITER) == name
+            for records in self._behind(after, {})
+            for headers in records.headers
+        )
+
+    def _behind(self, after: Mapping[int, int], begun: dict[int, int]) -> Iterator[Records]:
+        """Yield the committed records behind some offsets; `begun` gets where each was begun."""
         with errors(self._client, self._cluster, f"reading the end of {self._topic}"):
             left = {}
             for number, end in self.ends().items():
@@ -98,13 +117,8 @@ class Tail:
                 start = max(self._asking.start(number), begun[number])
                 if start < end:
                     left[number] = start, end
-            for records in self._read(left) if left else ():
-                self._collect(records, writer.encode(), standing)
-        if standing:
-            _log.info(
-                "%s outputs stand in %s already", f"{len(standing):,}", f"topic {self._topic!r}"
-            )
-        return standing, begun
+            if left:
+                yield from self._read(left)
 
     def _read(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[Records]:
         """Yield the committed records of ranges of offsets, by partition."""

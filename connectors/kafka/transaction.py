@@ -58,6 +58,12 @@ class WritingMember(Member, Protocol):
     def flush(self) -> None:
         """Return when the brokers have everything written; raise if they did not take all of it."""
 
+    def is_alone(self) -> bool:
+        """Return whether no other process has committed outputs as this sink since its last mark.
+
+        Those of this process are committed or aborted by then.
+        """
+
 
 class Transaction:
     """Outputs of several sinks become visible at once, with the offsets of a group if any.
@@ -71,7 +77,9 @@ class Transaction:
     A producer is used for one transaction after the other as long as each commit is answered
     quickly, and for none after an error. The protocol does not tell a commit that was under way for
     long from one of the producer's next transaction, which it would end half-way (KAFKA-17754, and
-    Jepsen's report on Bufstream 0.1.0); one of an earlier producer is refused.
+    Jepsen's report on Bufstream 0.1.0); one of an earlier producer is refused. The producer that
+    follows one fences another process that has begun meanwhile. What such a one has committed is
+    looked for, unless the group refuses the offsets of the process that it has replaced.
 
     Parameters
     ----------
@@ -172,7 +180,7 @@ class Transaction:
             self._producer.commit()
         self.is_open = self._in_doubt = False
         if time.monotonic() - began > _SURE:
-            self.close()
+            self._renew()
 
     def drop(self) -> None:
         """Abort what is in it."""
@@ -194,14 +202,30 @@ class Transaction:
         """The error for what a client's library raised."""
         if not self._client.is_fenced(error):
             return self._cluster.explain(self._client.fault(error), error, doing)
-        self._fenced = (
+        return self._replaced(
             f"{doing}: another process has begun with the transactional identifier"
             f" {transactional_id(self._name)}, as one does that goes on from the same checkpoint,"
             f" or the transaction took longer than {self._timeout:g} s"
-            f" ({type(error).__name__}: {error}). Nothing of it is visible; a run that is started"
-            " again goes on from the last checkpoint"
+            f" ({type(error).__name__}: {error}). Nothing of it is visible"
         )
+
+    def _replaced(self, reason: str) -> ConnectorError:
+        """The error by which a process ends so that another one can go on."""
+        self._fenced = f"{reason}; a run that is started again goes on from the last checkpoint"
         return ConnectorError(self._fenced)
+
+    def _renew(self) -> None:
+        """Have another producer; see above."""
+        self.close()
+        if self.with_offsets:
+            return
+        self._connect()
+        if not all(sink.is_alone() for sink in self._sinks):
+            self.close()
+            raise self._replaced(
+                "after a commit that took long: another process had begun with the transactional"
+                f" identifier {transactional_id(self._name)} and has committed outputs"
+            )
 
     def _connect(self) -> None:
         """Have a producer with the name, which ends what was begun under it."""

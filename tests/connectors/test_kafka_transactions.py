@@ -246,6 +246,36 @@ def test_a_new_producer_follows_a_slow_commit(
     expect(kafka_address, topic, [0, 1, 2])
 
 
+def test_what_another_process_committed_while_a_commit_was_slow(
+    kafka_address: str, kafka_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It went on from the same checkpoint: the one that was slow has been replaced, and ends."""
+    topic = kafka_topic()
+    with writing(kafka_address, topic, topic) as (sink, transactions):
+        mark = sink.mark()
+        monkeypatch.setattr(transactions_module, "_SURE", 0.0)
+        sink.write(outputs(0, 10))
+        sink.mark()  # nobody has come between
+        sink.write(outputs(10, 20))
+        commit = transactions._producer.commit
+
+        def slow() -> None:
+            commit()
+            monkeypatch.setattr(transactions_module, "_SURE", 60.0)
+            with writing(kafka_address, topic, topic) as (other, _):
+                other.rewind(mark)
+                other.write(outputs(0, 25))
+                other.mark()
+            monkeypatch.setattr(transactions_module, "_SURE", 0.0)
+
+        monkeypatch.setattr(transactions._producer, "commit", slow)
+        with pytest.raises(ConnectorError, match="another process had begun"):
+            sink.mark()
+        with pytest.raises(ConnectorError, match="another process had begun"):
+            sink.write(outputs(20, 30))
+    expect(kafka_address, topic, list(range(25)))
+
+
 def test_offsets_are_committed_with_what_was_written(
     kafka_address: str, kafka_topic: MakeTopic
 ) -> None:

@@ -210,13 +210,20 @@ class Broker:
         self, member: str, generation: int, offsets: Mapping[str, int], metadata: Any
     ) -> None:
         """Take a commit of the present generation. Raises `Revoked` for another one."""
-        self.tick(member)
-        seat = self.seats.get(member)
-        if seat is None or seat.generation != generation or generation != self.generation:
+        if not self.admits(member, generation):
             self.world.note(None, "fenced", member)
             raise Revoked(f"the group has moved on from generation {generation} (simulated)")
         for name, offset in offsets.items():
-            text = metadata if isinstance(metadata, str) else metadata[name]
-            self.committed[name] = (offset, text)
-            self.accepted.append((name, offset, text))
-            self.begun.add(name)
+            self.take(name, offset, metadata if isinstance(metadata, str) else metadata[name])
+
+    def admits(self, member: str, generation: int) -> bool:
+        """Whether a member may commit, as one of a generation."""
+        self.tick(member)
+        seat = self.seats.get(member)
+        return seat is not None and seat.generation == generation == self.generation
+
+    def take(self, partition: str, offset: int, metadata: str) -> None:
+        """Put a commit on record."""
+        self.committed[partition] = (offset, metadata)
+        self.accepted.append((partition, offset, metadata))
+        self.begun.add(partition)

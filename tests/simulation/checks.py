@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,17 +14,21 @@ from streamk.engine.recovery.group import Group
 from streamk.errors import StateError
 
 from .broker import Broker, Log
+from .client import is_bad
+from .transactions import Coordinator
 
 __all__ = [
     "Problem",
     "agreed",
     "at_least_once",
+    "committed_once",
     "counted_once",
     "in_order",
     "merge_order",
     "never_there",
     "own_events",
     "positions",
+    "usable",
 ]
 
 
@@ -44,6 +49,17 @@ def positions(logs: Mapping[str, Log]) -> dict[int, Position]:
         for name, log in logs.items()
         for number, offset in zip(log.ids, log.offsets, strict=True)
     }
+
+
+def usable(logs: Mapping[str, Log]) -> dict[str, Log]:
+    """Logs without the events that cannot be used."""
+    found = {}
+    for name, log in logs.items():
+        rows = zip(log.offsets, log.times, log.ids, log.arrivals, strict=True)
+        kept = [row for row in rows if not is_bad(row[2])]
+        columns = [list(column) for column in zip(*kept, strict=True)] or [[], [], [], []]
+        found[name] = Log(*columns, log.gap, log.first)  # type: ignore[arg-type]
+    return found
 
 
 def inside(position: Position, ranges: Iterable[Mapping[str, Any]]) -> bool:
@@ -150,6 +166,61 @@ def at_least_once(broker: Broker, lost: list[Mapping[str, Any]], *, grouped: boo
             Problem(kind, f"{len(differing)} written with two values: {spans(differing)}")
         )
     return problems
+
+
+def committed_once(
+    coordinator: Coordinator,
+    lost: list[Mapping[str, Any]],
+    expected: Mapping[Position, Mapping[str, Any]],
+) -> list[Problem]:
+    """A reader of what was committed sees each position once, as a prediction or a dead letter.
+
+    Parameters
+    ----------
+    expected : mapping of position to dict
+        The predictions of an undisturbed run; empty where they are not known.
+    """
+    coordinator.settle()
+    logs, seen = coordinator.broker.logs, _committed(coordinator)
+    where, good = positions(logs), positions(usable(logs))
+    problems = []
+    for topic, wanted in (
+        ("scores", set(good.values())),
+        ("dead", set(where.values()) - set(good.values())),
+    ):
+        found = seen[topic]
+        if missing := [one for one in wanted if one not in found and not inside(one, lost)]:
+            problems.append(
+                Problem("unwritten", f"{len(missing)} not in {topic}: {spans(missing)}")
+            )
+        if twice := [place for place, values in found.items() if len(values) > 1]:
+            problems.append(
+                Problem("written twice", f"{len(twice)} twice in {topic}: {spans(twice)}")
+            )
+        if strange := set(found) - wanted:
+            problems.append(Problem("strange", f"{len(strange)} in {topic}: {spans(strange)}"))
+    scores = seen["scores"]
+    if revised := [one for one, values in scores.items() if any(v.get("revision") for v in values)]:
+        problems.append(Problem("revision", f"{len(revised)} revised: {spans(revised)}"))
+    wrong = [one for one, values in scores.items() if any(v != expected.get(one, v) for v in values)]
+    if wrong:
+        problems.append(Problem("values", f"{len(wrong)} other than wanted: {spans(wrong)}"))
+    return problems
+
+
+def _committed(coordinator: Coordinator) -> dict[str, dict[Position, list[dict[str, Any]]]]:
+    """What a reader of committed records sees of each topic, by the position of the input."""
+    seen: dict[str, dict[Position, list[dict[str, Any]]]] = {}
+    for name, topic in coordinator.topics.items():
+        found = seen[name] = defaultdict(list)
+        for number in range(len(topic.partitions)):
+            end = topic.end(number, committed=True)
+            for _, record in topic.read(number, 0, end):
+                headers = {key: value.decode() for key, value in record.headers}
+                partition = f"{headers['streamk-topic']}:{headers['streamk-partition']}"
+                place = partition, int(headers["streamk-offset"])
+                found[place].append(json.loads(record.value))
+    return seen
 
 
 def _differ(found: list[dict[str, Any]]) -> bool:

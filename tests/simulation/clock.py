@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import secrets
 import sys
 import time
 import uuid
@@ -19,7 +20,7 @@ __all__ = ["simulated_time"]
 
 @contextmanager
 def simulated_time(world: World) -> Iterator[None]:
-    """Let `time.monotonic`, `time.time` and `uuid.uuid4` be functions of the seed.
+    """Let `time.monotonic`, `time.time`, `uuid.uuid4` and `token_hex` be functions of the seed.
 
     What an engine sets in the interpreter for the time of its run is put back at the end, in
     whatever order engines ended.
@@ -47,12 +48,16 @@ def simulated_time(world: World) -> Iterator[None]:
             return uuid4()
         return uuid.UUID(int=world.random.getrandbits(128), version=4)
 
-    sleep = time.sleep
+    def token(n: int) -> str:
+        return hexadecimal(n) if current() is None else f"{world.random.getrandbits(8 * n):0{2 * n}x}"
+
+    sleep, hexadecimal = time.sleep, secrets.token_hex
     with (
         mock.patch("time.monotonic", steady),
         mock.patch("time.time", dated),
         mock.patch("time.sleep", no_sleep),
         mock.patch("uuid.uuid4", identifier),
+        mock.patch("secrets.token_hex", token),
         # Most of the time of a run would go into writing figures, and into indenting them.
         mock.patch("streamk.engine.evaluation.history.MOST", 8),
         mock.patch("json.dumps", plain),

@@ -7,16 +7,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from connectors.errors import ConnectorError
+from connectors.kafka import KafkaSource
+from connectors.kafka.sink import KafkaSink
 from streamk.engine import Engine, Report
 from streamk.kernels import Gaussian
 from streamk.learners import DoublyStochastic
 
 from .broker import Broker
+from .client import Client
 from .learner import CountingLearner
+from .plan import Transacted
 from .sinks import FileSink, TopicSink
 from .source import GroupSource, LoneSource
+from .transactions import Coordinator
 from .workers import Mortal, in_shards
-from .world import Process, simulated
+from .world import Process, current, simulated
 
 __all__ = ["Failure", "Job", "Worker", "real_learner"]
 
@@ -52,6 +58,10 @@ class Job:
     sink : "file", "topic" or None
     options : dict
         Of the engine.
+    transacted : Transacted, optional
+        The source and the sinks are those of Kafka.
+    coordinator : Coordinator, optional
+        Of these.
     """
 
     broker: Broker
@@ -62,27 +72,50 @@ class Job:
     sink: str | None = None
     most: int = 60
     options: dict[str, Any] = field(default_factory=dict)
+    transacted: Transacted | None = None
+    coordinator: Coordinator | None = None
 
     def engine(self, name: str, directory: Path, **more: Any) -> Engine:
         """An engine for a process of that name."""
-        kind = GroupSource if self.grouped else LoneSource
-        sink: Any = None
-        if self.sink == "file":
-            sink = FileSink(self.root / "out.ndjson", self.broker.world)
-        elif self.sink == "topic":
-            sink = TopicSink(self.broker, name)
+        source: Any
+        if self.transacted is not None:
+            source, sinks = self._on_kafka(self.transacted)
+        else:
+            kind = GroupSource if self.grouped else LoneSource
+            source = kind(self.broker, name, most=self.most, real=self.real)
+            sinks = {"sink": self._sink(name)}
         return Engine(
-            kind(self.broker, name, most=self.most, real=self.real),
+            source,
             self._learner(),
             **{
                 "label": "y",
                 "ignore": ("id",) if self.real else (),
                 "checkpoint": directory,
-                "sink": sink,
+                **sinks,
                 **self.options,
                 **more,
             },
         )
+
+    def client(self, _: str | None) -> Client:
+        """The client of the process that asks for one."""
+        assert self.coordinator is not None
+        return Client(self.coordinator, str(current()), most=self.most, real=self.real)
+
+    def _on_kafka(self, transacted: Transacted) -> tuple[KafkaSource, dict[str, Any]]:
+        """The source, and the sinks with the time of a transaction."""
+        servers, timeout = ("simulated:9092",), transacted.delivery_timeout
+        source = KafkaSource(servers, "t", group="g" if self.grouped else None)
+        return source, {
+            "sink": KafkaSink(servers, "scores", delivery_timeout=timeout),
+            "dead_letters": KafkaSink(servers, "dead", delivery_timeout=timeout),
+            "transactions": transacted.seconds,
+        }
+
+    def _sink(self, name: str) -> Any:
+        if self.sink == "file":
+            return FileSink(self.root / "out.ndjson", self.broker.world)
+        return TopicSink(self.broker, name) if self.sink == "topic" else None
 
     def _learner(self) -> Any:
         if not self.real:
@@ -119,11 +152,11 @@ class Worker:
     def start(self, **options: Any) -> Process:
         """Start the program."""
         self.lives += 1
-        name = f"{self.host}.{self.lives}"
+        name, directory = f"{self.host}.{self.lives}", self.directory
 
         def program(_: Process) -> Report:
             self.engine = None
-            self.engine = self.job.engine(name, self.directory, **options)
+            self.engine = self.job.engine(name, directory, **options)
             return self.engine.run()
 
         self.process = self.job.broker.world.start(name, self.host, program)
@@ -135,8 +168,11 @@ class Worker:
         assert process is not None
         if isinstance(process.result, Report):
             self.reports.append(process.result)
-        if process.error is not None and not simulated(process.error):
-            self.failures.append(process.error)
+        error = process.error
+        # Of an answer that has not come, some errors that follow say only so in their text.
+        harmed = process.harmed and isinstance(error, ConnectorError)
+        if error is not None and not (harmed or simulated(error)):
+            self.failures.append(error)
         self.again_at = self.job.broker.world.now + rng.uniform(0.0, 6.0)
 
     @property

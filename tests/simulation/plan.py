@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from .faults import Faults
 
-__all__ = ["Plan"]
+__all__ = ["Plan", "Transacted"]
+
+
+@dataclass(frozen=True)
+class Transacted:
+    """How outputs are written in transactions.
+
+    Attributes
+    ----------
+    seconds : float
+        Time in which each is to be committed.
+    delivery_timeout : float
+        Seconds in which the brokers must have taken an output.
+    margin : float
+        Seconds that brokers give a transaction beyond those two.
+    partitions : int
+        Of the topic of predictions.
+    """
+
+    seconds: float = 1.0
+    delivery_timeout: float = 2.0
+    margin: float = 30.0
+    partitions: int = 2
 
 
 @dataclass
@@ -36,6 +58,8 @@ class Plan:
         At the end all workers of a group come back once more before the last one drains the log.
     options : dict
         Of the engine.
+    transacted : Transacted or None
+        The source and the sinks are those of Kafka.
     """
 
     seed: int
@@ -59,6 +83,33 @@ class Plan:
     rates: dict[str, float]
     budget: int
     staleness: int | None
+    transacted: Transacted | None = None
+
+    @classmethod
+    def transacting(cls, seed: int) -> Plan:
+        """The plan of a seed whose jobs write in transactions."""
+        plan, rng = cls.of(seed), random.Random(f"transactions {seed}")
+        rates = {
+            **plan.rates,
+            "kill": rng.choice((0.02, 0.05, 0.1)),
+            "freeze": rng.choice((0.0, 0.02, 0.05)),
+            "lost request": rng.choice((0.0, 0.0, 0.01, 0.05)),
+            "lost answer": rng.choice((0.0, 0.0, 0.01, 0.05)),
+            "late request": rng.choice((0.0, 0.0, 0.01, 0.05)),
+            "slow answer": rng.choice((0.0, 0.1, 0.5)),
+            "brokers away": rng.choice((0.0, 0.0, 0.01)),
+        }
+        if plan.kind == "single":
+            rates["moved"] = rng.choice((0.0, 0.05, 0.2))
+        transacted = Transacted(
+            rng.choice((0.1, 0.5, 2.0)),
+            rng.choice((1.0, 5.0)),
+            rng.choice((0.5, 5.0, 30.0)),
+            rng.randint(1, 3),
+        )
+        return replace(
+            plan, rates=rates, budget=rng.randint(4, 20), sink=None, transacted=transacted
+        )
 
     @classmethod
     def of(cls, seed: int) -> Plan:
@@ -106,6 +157,7 @@ class Plan:
         if self.kind == "group":
             words.append("one directory" if self.shared else "separate directories")
         words += ["shards"] * (self.real and self.staleness is not None)
+        words += ["transactions"] * (self.transacted is not None)
         words += ["retention"] * self.retention + ["names as POSIX has them"] * (not self.ordered)
         return ", ".join(words)
 

@@ -6,18 +6,23 @@ import contextlib
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from .broker import Broker, make_logs
-from .checks import Problem
+from streamk.engine import newest_checkpoint
+from streamk.errors import StateError
+
+from .broker import Broker, Log, make_logs
+from .checks import Problem, usable
 from .clock import simulated_time
 from .disk import Disk
 from .learner import registered
 from .members import Job, Worker
 from .plan import Plan
+from .transactions import Coordinator, Topic
 from .verdict import judge_group, judge_single
 from .world import Process, World, current
 
@@ -59,17 +64,20 @@ def simulate(
     *,
     ignore: Collection[str] = (),
     trace: Callable[[str], None] | None = None,
+    transactions: bool = False,
 ) -> Verdict:
     """Run the world of a seed below an empty directory.
 
     Parameters
     ----------
+    transactions : bool
+        Whether its jobs write in transactions.
     ignore : collection of str
         Kinds of problems to leave out.
     trace : function, optional
         Called with a line for each step.
     """
-    run = Run(Plan.of(seed), root, trace)
+    run = Run(Plan.transacting(seed) if transactions else Plan.of(seed), root, trace)
     problems = [one for one in run.verdict() if one.kind not in ignore]
     return Verdict(seed, problems, run.world.happened, run.world.steps, run.plan.short)
 
@@ -102,6 +110,11 @@ class Run:
         self.disk = Disk(world, root, ordered=plan.ordered)
         self.broker = Broker(world, logs)
         self.calm_at = begin + plan.calm
+        transacted = plan.transacted
+        self.coordinator = None
+        if transacted is not None:
+            topics = {"scores": Topic.of(transacted.partitions), "dead": Topic.of(1)}
+            self.coordinator = Coordinator(self.broker, topics)
         self.job = Job(
             self.broker,
             root,
@@ -111,8 +124,11 @@ class Run:
             sink=plan.sink,
             most=plan.most,
             options=dict(plan.options),
+            transacted=transacted,
+            coordinator=self.coordinator,
         )
         self.workers = [self._worker(k) for k in range(plan.workers)]
+        self.strays: list[Process] = []
         self._deleted_at = begin + plan.span / 2
 
     def _worker(self, number: int) -> Worker:
@@ -136,8 +152,27 @@ class Run:
     def inside(self) -> Any:
         """Let the library see the simulated clock and disk."""
         self.world.after_death = self._ended
-        with registered(), simulated_time(self.world), self.disk.mounted():
+        with registered(), simulated_time(self.world), self._kafka(), self.disk.mounted():
             yield self
+
+    @contextlib.contextmanager
+    def _kafka(self) -> Iterator[None]:
+        """Let sources and sinks of Kafka have the simulated client, and no thread of their own."""
+        if self.plan.transacted is None:
+            yield
+            return
+        with (
+            mock.patch("connectors.kafka.source.choose", self.job.client),
+            mock.patch("connectors.kafka.sink.choose", self.job.client),
+            mock.patch("connectors.kafka.transaction._MARGIN", self.plan.transacted.margin),
+            mock.patch("streamk.engine.health.Troubled", ()),
+        ):
+            yield
+
+    @property
+    def usable(self) -> Mapping[str, Log]:
+        """The logs, without events that cannot be used where there are such."""
+        return self.broker.logs if self.coordinator is None else usable(self.broker.logs)
 
     # --- parts of a run ---------------------------------------------------------------------
 
@@ -154,19 +189,50 @@ class Run:
             self._live_out(worker)
         elif not worker.reports:
             self.go(lambda: worker.running)  # one that failed before the calm came
-            if not worker.reports and not worker.failures:
-                worker.start(**options)
-                self.go(lambda: worker.running)
+            self._until_reported(worker, options)
+        until = self.world.now + 20.0
+        self.go(lambda: self._strays_live and self.world.now < until)
         return self._failures() or judge_single(self, worker)
+
+    def _move(self, worker: Worker) -> None:
+        """Go on elsewhere from a copy of the checkpoints; the process that runs goes on too."""
+        slot, copy = worker.directory / "member-0", self.root / f"moved-{len(self.strays)}"
+        try:
+            found = newest_checkpoint(slot)
+        except (OSError, StateError):
+            found = None
+        if found is None or not worker.running:
+            return
+        assert worker.process is not None
+        self.world.note(worker.process, "moved", str(found.path.name))
+        shutil.copytree(worker.directory, copy, ignore=shutil.ignore_patterns("lock", ".*"))
+        self.strays.append(worker.process)
+        worker.directory, worker.process, worker.engine = copy, None, None
+
+    @property
+    def _strays_live(self) -> bool:
+        """Whether a process lives that goes on beside its worker."""
+        return any(not process.ended for process in self.strays)
 
     def _live_out(self, worker: Worker) -> None:
         """Let a live job learn all there is, then stop it."""
-        if not worker.running:
-            worker.start()
         waited = self.world.now + 15.0 + 0.3 * self.plan.events
-        self.go(lambda: worker.running and self.world.now < waited)
+        while not worker.failures:
+            if not worker.running:
+                worker.start()
+            self.go(lambda: worker.running and self.world.now < waited)
+            if worker.running:  # else a request of before the calm has come late
+                break
         worker.stop()
         self.go(lambda: worker.running)
+
+    def _until_reported(self, worker: Worker, options: dict[str, Any]) -> None:
+        """Have a job come to its end, also where requests of before the calm come late."""
+        for _ in range(1 if self.coordinator is None else 5):
+            if worker.reports or worker.failures:
+                return
+            worker.start(**options)
+            self.go(lambda: worker.running)
 
     def _group(self) -> list[Problem]:
         self._disturbed({})
@@ -183,13 +249,13 @@ class Run:
 
     def drain(self, last: Worker) -> list[Problem]:
         """Let one worker learn all that is left, alone, and judge what it knows."""
-        before = len(last.reports)
+        last.reports, reports = [], last.reports
         self.world.now += 2 * self.broker.session
         self.broker.tick(None)  # the dead are no members any more
-        last.start(until_end=True)
-        self.go(lambda: last.running)
-        if len(last.reports) == before and not last.failures:
+        self._until_reported(last, {"until_end": True})
+        if not last.reports and not last.failures:
             return [Problem("unfinished", f"{last.host} has no report")]
+        last.reports = [*reports, *last.reports]
         return self._failures() or judge_group(self, last)
 
     def _disturbed(self, options: dict[str, Any], done: Callable[[], bool] = lambda: False) -> None:
@@ -208,6 +274,8 @@ class Run:
                 continue
             self._turn(process)
             self._retain()
+            if world.faults.chance("moved", world.random):
+                self._move(self.workers[0])
 
     def _stop_all(self) -> None:
         """Stop the workers in order, one after the other; some have been killed by then."""

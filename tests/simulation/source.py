@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from connectors.errors import OffsetOutOfRange, Revoked
 
 from .broker import Broker, NotAnswered
 
-__all__ = ["GroupSource", "LoneSource"]
+__all__ = ["GroupSource", "LoneSource", "Membership", "event_of", "pause"]
 
 
 class LoneSource:
@@ -59,7 +60,7 @@ class LoneSource:
                 chunks.append(chunk)
                 left -= len(chunk)
         if not chunks:
-            world.wait("idle", _pause(timeout, rng.random()))
+            world.wait("idle", pause(timeout, rng.random()))
         return chunks
 
     def _read(self, name: str, n: int) -> Chunk | None:
@@ -132,6 +133,43 @@ class LoneSource:
             raise Revoked(f"{partition} does not belong to {self.name} (simulated)")
 
 
+class _GiveUp(Protocol):
+    """Gives up all partitions; they are another one's already if they are lost."""
+
+    def __call__(self, *, lost: bool) -> None: ...
+
+
+class Membership:
+    """The part of a process in the group.
+
+    Attributes
+    ----------
+    generation : int
+        That of the partitions that it has.
+    """
+
+    def __init__(self, broker: Broker, name: str) -> None:
+        self._broker, self._name = broker, name
+        self.generation = 0
+
+    def turn(self, give_up: _GiveUp, take: Callable[[tuple[str, ...]], None]) -> None:
+        """Do what the group wants of the process by now."""
+        broker = self._broker
+        broker.tick(self._name)
+        seat = broker.seats.get(self._name)
+        if seat is None:
+            give_up(lost=True)
+            broker.join(self._name)
+        elif broker.preparing is not None:
+            if not seat.joined:
+                give_up(lost=False)
+                broker.join(self._name)
+        elif seat.generation != self.generation:
+            give_up(lost=True)
+            self.generation = seat.generation
+            take(seat.partitions)
+
+
 class GroupSource(LoneSource):
     """Reads what the group gives it; the rebalances come during `poll`."""
 
@@ -140,26 +178,14 @@ class GroupSource(LoneSource):
     def __init__(self, broker: Broker, name: str, *, most: int = 60, real: bool = False) -> None:
         super().__init__(broker, name, most=most, real=real)
         self._mine = ()
-        self._generation = 0
+        self._member = Membership(broker, name)
         self._lost = False
 
     def poll(self, max_events: int, timeout: float) -> list[Chunk]:
-        broker = self.broker
         self.world.step("group")
-        broker.tick(self.name)
-        seat = broker.seats.get(self.name)
-        if seat is None:
-            self._give_up(lost=True)
-            broker.join(self.name)
-        elif broker.preparing is not None:
-            if not seat.joined:
-                self._give_up(lost=False)
-                broker.join(self.name)
-        elif seat.generation != self._generation:
-            self._give_up(lost=True)
-            self._take(seat.partitions, seat.generation)
+        self._member.turn(self._give_up, self._take)
         if not self._mine:
-            self.world.wait("idle", _pause(timeout, self.world.random.random()))
+            self.world.wait("idle", pause(timeout, self.world.random.random()))
             return []
         return super().poll(max_events, timeout)
 
@@ -174,8 +200,8 @@ class GroupSource(LoneSource):
         finally:
             self._mine, self._lost = (), False
 
-    def _take(self, partitions: tuple[str, ...], generation: int) -> None:
-        self._mine, self._generation = partitions, generation
+    def _take(self, partitions: tuple[str, ...]) -> None:
+        self._mine = partitions
         self._held = frozenset()
         for name in partitions:
             committed = self.broker.committed.get(name)
@@ -202,7 +228,7 @@ class GroupSource(LoneSource):
         if world.faults.chance("lost commit", world.random):
             world.note(None, "lost commit", self.name)
             raise NotAnswered("committing: no answer (simulated)")
-        self.broker.commit(self.name, self._generation, offsets, metadata)
+        self.broker.commit(self.name, self._member.generation, offsets, metadata)
         if world.faults.chance("lost acknowledgement", world.random):
             world.note(None, "lost acknowledgement", self.name)
             raise NotAnswered("committing: no answer (simulated)")
@@ -213,7 +239,7 @@ class GroupSource(LoneSource):
             self.broker.leave(self.name)
 
 
-def _pause(timeout: float, share: float) -> float:
+def pause(timeout: float, share: float) -> float:
     """Seconds that a poll without events takes: sometimes much longer than it was asked to."""
     return 0.01 if timeout == 0.0 else 0.1 + 1.1 * share
 

@@ -71,6 +71,7 @@ class Process:
         self.wake = world.now
         self.at = "start"
         self.doomed = False  # dies when it wakes
+        self.harmed = False  # brokers have refused it something, or not answered
         self.descriptors: dict[int, str] = {}
         self._program = program
         self._turn = threading.Lock()

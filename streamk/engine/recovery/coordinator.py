@@ -184,6 +184,7 @@ class CheckpointCoordinator:
         found = self._best_peer()
         if found is not None:
             self._origin = list(found.body.get("origin", []))
+            self._trainer.has_others = True
         elif self._start_from is not None:
             found = newest_of_all(self._start_from, self._key)
             self._job.check(found, but=_FREE_AT_START)
@@ -222,6 +223,7 @@ class CheckpointCoordinator:
         self._places = self._feed.restore(body["feed"])
         self._feed.begin_anew(self._places, replaced(found, self._source))
         self._group.restore(body)
+        trainer.has_others = bool(self._group.absorbed)
         self._finished = body["finished"]
         self.saved_events = self._resumed = self._feed.sequencer.events
         self._restarts = Marks.from_json(body.get("restarts"))

@@ -102,6 +102,8 @@ class Trainer:
         self._raises = on_error == "raise"
         self._bad_events = BadEvents(dead_letters, max_bad_share)
         self._began = False
+        self.has_others = False
+        """Whether the model holds what other members of the group have learned."""
         self.revised: dict[str, int] | None = None
         """Of partitions the offset up to which predictions may replace others that were written.
         None where there is no group."""
@@ -249,6 +251,9 @@ class Trainer:
         counts, bad = self.counts, self.counts.n_bad
         self._bad_events.check_share(bad, counts.events, counts)
         refused = counts.bad.get("label out of domain", 0)
+        if self.has_others:  # what one member has seen alone says little
+            self.names.tell()
+            return
         if not counts.learned and (refused or (bad and not counts.unlabelled)):
             raise InvalidInput(
                 f"none of the {bad + counts.unlabelled} events can be learned from, the first"
@@ -436,7 +441,7 @@ class Trainer:
         self.model.merge(other, common_events=common_events)
         self._classes = None
         self.use(joined)
-        self._began = True
+        self._began = self.has_others = True
 
     # --- state ------------------------------------------------------------------------------------
 
