@@ -63,6 +63,11 @@ class Slices:
             found.append(code)
         return np.array(found, np.float64)
 
+    def name(self, value: Any) -> str:
+        """Return the name under which the figures of a value are."""
+        name = _text(value)
+        return name if name in self._numbers else OTHERS
+
     def add(self, rows: Rows) -> None:
         """Take further scored events: their slice, and the two scores, which come first."""
         codes, scores = rows[self.COLUMN], list(rows.values())[:2]

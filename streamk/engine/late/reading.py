@@ -16,7 +16,6 @@ from streamk.encoding import (
     Decoder,
     FieldReader,
     LabelReader,
-    Name,
     Rejected,
     Schema,
     key_of,
@@ -47,8 +46,8 @@ class Taken:
     X : float64 array of shape (m, d)
     width : int64 array of shape (m,)
         Columns that there were when the event had come.
-    columns : tuple
-        The names of the d columns.
+    schema : Schema
+        Of the d columns.
     bad : list of BadEvent, by row of the batch
     slices : float64 array of shape (m,), or None
         Numbers of the events' slices.
@@ -61,7 +60,7 @@ class Taken:
     rows: list[int]
     X: NDArray[np.float64]
     width: NDArray[np.int64]
-    columns: tuple[Name, ...] = ()
+    schema: Schema
     bad: list[BadEvent] = field(default_factory=list)
     slices: NDArray[np.float64] | None = None
 
@@ -132,7 +131,7 @@ class LateReader:
             rows,
             decoded.X,
             _widths(decoded, known),
-            decoder.schema.columns,
+            decoder.schema,
             [bad[row] for row in sorted(bad)],
         )
 

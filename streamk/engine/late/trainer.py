@@ -29,6 +29,7 @@ from streamk.engine.training.slicing import beside_of
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import HoldsPredictions, Learner
+from streamk.learners.common.prequential import Prequential
 from streamk.state import State
 
 __all__ = ["LateTrainer"]
@@ -85,7 +86,7 @@ class LateTrainer(Trainer):
         held = HeldEvents(blank if self.model.takes_missing else 0.0)
         label = self._job_schema.label
         details, regions = self._details, self._regions
-        return LateWork(self.model, join, held, number, label, details, regions)
+        return LateWork(self.model, join, held, number, label, details, regions, self._observer)
 
     @property
     def _level(self) -> float | None:
@@ -180,6 +181,12 @@ class LateTrainer(Trainer):
                 batch, found.rows, found.prequential, found.classes, found.details
             )
             self._sink.write(outputs)
+        if found.explained is not None:
+            place, explanation = found.explained
+            said, P = found.prequential
+            one = Prequential(said[place:], None if P is None else P[place:])
+            row, details = int(found.rows[place]), found.details[place:]
+            self._observe(explanation, batch, row, one, found.classes, details)
         if self.alarms is not None:
             rows, scored = (found.rows, found.prequential), found.scored
             late = Scored(found.at, scored, found.labels, found.measured, found.delays)

@@ -14,6 +14,8 @@ from streamk.encoding import BadEvent, Name
 from streamk.engine.late.held import HeldEvents
 from streamk.engine.late.join import Join, Predict
 from streamk.engine.late.reading import Taken
+from streamk.engine.observing.explaining import Explanation
+from streamk.engine.observing.observer import Observer
 from streamk.engine.training import regions
 from streamk.engine.training.details import Details
 from streamk.engine.training.learning import cut
@@ -55,6 +57,8 @@ class Followed(NamedTuple):
         Events between each of these and its label.
     slices : list of float
         The slice of each, NaN where it has none.
+    explained : tuple of int and Explanation, optional
+        Which of the predictions, counted from 0, was explained.
     """
 
     rows: NDArray[np.int64]
@@ -69,6 +73,7 @@ class Followed(NamedTuple):
     measured: Floats | None
     delays: list[int]
     slices: list[float]
+    explained: tuple[int, Explanation] | None
 
 
 class LateWork:
@@ -85,6 +90,7 @@ class LateWork:
         The label's field, for messages.
     details : Details, optional
     regions : Regions, optional
+    observer : Observer, optional
     """
 
     def __init__(
@@ -96,9 +102,11 @@ class LateWork:
         label: Name | None,
         details: Details | None,
         regions: Regions | None,
+        observer: Observer | None,
     ) -> None:
         self.model, self.join, self.held, self.number = model, join, held, number
         self._label, self._details, self._regions = label, details, regions
+        self.observer = observer
         self._holds: Any = model if isinstance(model, HoldsPredictions) else None
         self._classes = set(model.classes)
 
@@ -258,6 +266,7 @@ class _Steps:
         self._slices: list[float] = []
         self._details: list[dict[str, Any]] = []
         self._bad: list[BadEvent] = []
+        self._explained: tuple[int, Explanation] | None = None
 
     def predict(self, row: int, slot: int) -> None:
         """Have an event predicted after all that is to be learned so far."""
@@ -280,6 +289,21 @@ class _Steps:
         measured = self._work.measures(said, labels, thresholds, delays)
         if measured is not None:
             self._measured.append(measured)
+
+    def _explain(self, place: int, row: int) -> None:
+        """Have a prediction explained if it is time; the model is as it is when it predicts.
+
+        Parameters
+        ----------
+        place : int
+            Among the predictions of the batch, counted from 0.
+        row : int
+            Of the values of the batch.
+        """
+        work, taken = self._work, self._taken
+        if work.observer is not None and self._explained is None:
+            found = work.observer.explain(work.model, taken.schema, taken.X[[row]])
+            self._explained = None if found is None else (place, found)
 
     def refuse(self, row: int, label: Any) -> None:
         """Take note of a label that would make too many classes."""
@@ -308,6 +332,7 @@ class _Steps:
             np.concatenate(self._measured) if self._measured else None,
             self._delays,
             self._slices,
+            self._explained,
         )
 
 
@@ -339,7 +364,7 @@ class _ByNumber(_Steps):
         width = int(work.held.width[slot])
         if work.lacks(width):
             self.flush()
-            work.grow(width, self._taken.columns)
+            work.grow(width, self._taken.schema.columns)
         self._learns[0].append(slot)
         self._learns[1].append(label)
         super().learn(row, slot, label)
@@ -349,6 +374,7 @@ class _ByNumber(_Steps):
         if self._predicts[0]:
             (rows, slots), self._predicts = self._predicts, ([], [])
             self._filled.clear()
+            self._explain(len(self._rows) - len(rows), rows[0])
             found, details = work.predict(self._taken, rows, slots)
             self._pieces.append(found)
             self._details += details
@@ -405,8 +431,11 @@ class _InTurn(_Steps):
 
     def predict(self, row: int, slot: int) -> None:
         work, values = self._work, self._taken.rows[row]
-        if work.has_details:  # which are of the model that predicts this event
+        explains = work.observer is not None and self._explained is None and work.observer.due
+        if work.has_details or explains:  # which are of the model that predicts this event
             self.flush()
+        if explains:
+            self._explain(len(self._rows), values)
         self._told += work.details(self._taken.X[[values]])
         place = len(self._y)
         self._asked[0].append(place)
@@ -423,7 +452,7 @@ class _InTurn(_Steps):
         width = int(work.held.width[slot] if fresh is None else taken.width[fresh.row])
         if work.lacks(width):
             self.flush()
-            work.grow(width, taken.columns)
+            work.grow(width, taken.schema.columns)
             fresh = None
         places, sources = self._early if fresh is None else self._anew
         places.append(len(self._y))

@@ -1,0 +1,236 @@
+"""Samples of a job, for people who watch it: predictions with their reasons, and bad events."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from connectors.base import Output
+from streamk.encoding import BadEvent, Name, Schema
+from streamk.engine.observing.explaining import Explanation, Fields, explain
+from streamk.engine.order.batch import Batch
+from streamk.engine.training.outputs import dead_letter, shown
+from streamk.learners.base import Learner
+
+__all__ = ["MOST_BYTES", "Observer", "RunningMeans", "observed"]
+
+MOST_BYTES = 1 << 16
+"""Of the rows that are shown at a time, as JSON."""
+_PREDICTIONS, _BAD = 50, 50
+"""Rows that are kept."""
+_IMPORTANCES = 12
+"""Columns whose importance is told."""
+_LONGEST = 60
+"""Characters of names and labels."""
+_LONGEST_VALUE = 200
+"""Characters of a value, of a reason, and bytes of a bad event."""
+_CLASSES = 3
+"""Classes whose probabilities are told; of a prediction set more."""
+_SHARE = 0.01
+"""Of the time, that explanations may take."""
+_SHORTEST = 0.05
+"""Seconds between two explanations."""
+_EXPERTS, _EFFECTS = 20, 100
+"""Explanations that the running means are about."""
+
+
+class RunningMeans:
+    """Means of numbers by name: of the first ones as they are, then exponentially weighted.
+
+    Parameters
+    ----------
+    memory : int
+        The n-th number of a name moves its mean by 1 / min(n, memory) of the difference.
+
+    Examples
+    --------
+    >>> means = RunningMeans(2)
+    >>> for number in (1.0, 3.0, 4.0):
+    ...     means.add({"a": number})
+    >>> means.values
+    {'a': 3.0}
+    """
+
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
+        self._counts: dict[Name, int] = {}
+        self.values: dict[Name, float] = {}
+
+    def add(self, numbers: Mapping[Any, float]) -> None:
+        """Take one more number of each name."""
+        for name, number in numbers.items():
+            n = self._counts[name] = min(self._counts.get(name, 0) + 1, self._memory)
+            before = self.values.get(name, 0.0)
+            self.values[name] = before + (number - before) / n
+
+
+class Observer:
+    """Samples of predictions with their reasons, and the last events that could not be used.
+
+    Nothing that is learned or predicted depends on it. Explanations take 1% of the time at most,
+    and there are twenty a second at most. The last fifty of both kinds are kept, with names and
+    values cut. May be used by several threads.
+
+    Attributes
+    ----------
+    version : int
+        Grows with each row.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._lock = threading.Lock()
+        self._predictions: deque[dict[str, Any]] = deque(maxlen=_PREDICTIONS)
+        self._bad: deque[dict[str, Any]] = deque(maxlen=_BAD)
+        self._experts, self._effects = RunningMeans(_EXPERTS), RunningMeans(_EFFECTS)
+        self._fields: Fields | None = None
+        self._explained = 0
+        self._due = self._took = 0.0
+
+    # --- what comes -------------------------------------------------------------------------------
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time for an explanation."""
+        return time.monotonic() >= self._due
+
+    def explain(self, model: Learner, schema: Schema, X: NDArray[np.float64]) -> Explanation | None:
+        """Explain what a model predicts for the first of events; None where it is not time yet.
+
+        Parameters
+        ----------
+        model : Learner
+            As it is when it predicts the event. It is so afterwards.
+        schema : Schema
+            Of the columns.
+        X : float64 array of shape (n, d)
+            May have columns that the model has not yet, behind its own.
+        """
+        columns = model.columns
+        if not (self.due and len(X) and columns and model.n_events):
+            return None
+        began = time.monotonic()
+        if self._fields is None or self._fields.columns is not columns:
+            self._fields = Fields(schema, columns)
+        found = explain(model, self._fields, X[0, : len(columns)], self._explained)
+        self._explained += 1
+        ended = time.monotonic()
+        # The first one may have had something compiled, and any may have waited for the processor.
+        took, self._took = min(self._took, ended - began), ended - began
+        self._due = ended + max(_SHORTEST, took / _SHARE)
+        return found
+
+    def add(self, explanation: Explanation, row: Mapping[str, Any]) -> None:
+        """Take a prediction that was explained.
+
+        Parameters
+        ----------
+        explanation : Explanation
+        row : mapping
+            What is to be shown of it: "prediction" and perhaps "probabilities", "interval",
+            "prediction_set", "label" and where it stands.
+        """
+        sizes = {name: abs(effect) for name, effect in explanation.effects.items()}
+        cut = _cut_prediction(row) | {"reasons": _cut_reasons(explanation.reasons)}
+        with self._lock:
+            self._experts.add(explanation.experts)
+            self._effects.add(sizes)
+            self._predictions.append(cut)
+            self.version += 1
+
+    def refuse(self, batch: Batch, bad: Sequence[BadEvent]) -> None:
+        """Take events of a batch that cannot be used."""
+        self.refused([dead_letter(batch, event, _LONGEST_VALUE).value for event in bad[-_BAD:]])
+
+    def refused(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Take events that cannot be used, as dead letters have them."""
+        with self._lock:
+            self._bad += [_cut_bad(row) for row in rows]
+            self.version += len(rows)
+
+    # --- what is shown ----------------------------------------------------------------------------
+
+    @property
+    def experts(self) -> dict[str, float]:
+        """The shares of the experts, means of the last explanations, by name."""
+        with self._lock:
+            return {shown(str(name), _LONGEST): n for name, n in self._experts.values.items()}
+
+    @property
+    def importances(self) -> dict[str, float]:
+        """Mean absolute effects of the twelve columns for which these are the largest."""
+        with self._lock:
+            found = sorted(self._effects.values.items(), key=lambda one: -one[1])[:_IMPORTANCES]
+        return {shown(str(name), _LONGEST): size for name, size in found}
+
+    def rows(self) -> dict[str, Any]:
+        """Return "predictions" and "bad" events, the newest first, as lists of dicts.
+
+        As JSON they take `MOST_BYTES` at most; where they would take more, older ones are left out.
+        """
+        with self._lock:
+            kept = [list(self._predictions)[::-1], list(self._bad)[::-1]]
+        found: list[list[dict[str, Any]]] = [[], []]
+        for rows, some in zip(kept, found, strict=True):
+            left = MOST_BYTES // 2 - len('"predictions":[],')
+            for row in rows:
+                left -= len(msgspec.json.encode(row)) + 1
+                if left < 0:
+                    break
+                some.append(row)
+        return dict(zip(("predictions", "bad"), found, strict=True))
+
+
+def observed(output: Output, label: Any, value: str | None) -> dict[str, Any]:
+    """Return a prediction as it is shown.
+
+    Parameters
+    ----------
+    output : Output
+    label : label, number or None
+        None where it is not known.
+    value : str, optional
+        Of the column that has figures for each of its values.
+    """
+    key = None if output.key is None else output.key.decode("utf-8", "backslashreplace")
+    return {
+        "partition": output.partition,
+        "offset": output.offset,
+        "key": key,
+        **output.value,
+        "label": label,
+        "slice": value,
+    }
+
+
+def _cut(value: Any, most: int = _LONGEST) -> Any:
+    return shown(value, most) if isinstance(value, str) else value
+
+
+def _cut_prediction(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a prediction with the most probable classes only, and no text that is long."""
+    found = {name: _cut(value) for name, value in row.items()}
+    probabilities = row.get("probabilities")
+    if probabilities is not None:
+        best = sorted(probabilities.items(), key=lambda one: -one[1])[:_CLASSES]
+        found["probabilities"] = {_cut(name): number for name, number in best}
+    chosen = row.get("prediction_set")
+    if chosen is not None:
+        found["prediction_set"] = [_cut(label) for label in chosen[:_CLASSES]]
+        found["prediction_set_size"] = len(chosen)
+    return found
+
+
+def _cut_reasons(reasons: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
+    return reasons and [{name: _cut(value) for name, value in one.items()} for one in reasons]
+
+
+def _cut_bad(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _cut(value, _LONGEST_VALUE) for name, value in row.items()}
