@@ -72,6 +72,11 @@ class Guard:
                 {"WWW-Authenticate": "Bearer"},
             )
 
+    @property
+    def asks(self) -> bool:
+        """Whether a token is asked for."""
+        return self._token is not None
+
     def accepts(self, given: str) -> bool:
         """Return whether a token is the right one; any is where none is asked for."""
         return self._token is None or hmac.compare_digest(given.encode(), self._token)

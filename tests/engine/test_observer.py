@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ from streamk.learners.report import attributions
 class Always(Observer):
     """Explains the first event of every batch."""
 
-    due = property(lambda self: True)  # type: ignore[assignment]
+    due = True  # type: ignore[assignment]
 
 
 def run(
@@ -198,7 +199,7 @@ def test_explanations_take_their_share_of_the_time(monkeypatch: pytest.MonkeyPat
             times.append(now[0])
         now[0] += 1.0
     assert times[1] - times[0] < 3  # in the first one something may have been compiled
-    assert all(100 <= b - a <= 102 for a, b in zip(times[1:], times[2:], strict=False))
+    assert all(100 <= b - a <= 102 for a, b in pairwise(times[1:]))
     assert len(times) >= 5
 
 

@@ -27,8 +27,8 @@ pytest.importorskip("prometheus_client", reason="pip install streamk[serve]")
 from starlette.testclient import TestClient
 
 from streamk.engine.progress import Snapshot
-from streamk.serving import live
-from streamk.serving.live import History, live_page
+from streamk.serving.history import MOST, History
+from streamk.serving.live import live_page
 
 TOKEN = "a token of some length"
 
@@ -71,19 +71,22 @@ def test_points_come_in_order_with_their_numbers() -> None:
 
 
 def test_many_points_are_thinned_out_where_they_are_old() -> None:
-    history = filled(5 * live.MOST)
+    history = filled(5 * MOST)
     kept = [number for number, _ in history.since(0)]
-    assert live.MOST // 2 <= len(kept) <= live.MOST
+    assert MOST // 2 <= len(kept) <= MOST
     assert kept == sorted(set(kept))
-    assert kept[-1] == 5 * live.MOST
-    recent = kept[-live.MOST // 4 :]
+    assert kept[-1] == 5 * MOST
+    recent = kept[-MOST // 4 :]
     assert recent == list(range(recent[0], recent[-1] + 1))
 
 
 def test_an_application_without_points() -> None:
     with TestClient(live_page(History({}))) as client:
         assert client.get("/readyz").status_code == 503
-        assert client.get("/points").json() == {"about": {}, "number": 0, "points": []}
+        nothing = {"about": {}, "number": 0, "points": [], "version": 0}
+        rows: dict[str, list[Any]] = {"predictions": [], "bad": []}
+        assert client.get("/points").json() == {**nothing, **rows}
+        assert client.get("/status").json() == {"about": {}, "now": None, **rows}
         assert "streamk_job_events 0.0" in client.get("/metrics").text
 
 

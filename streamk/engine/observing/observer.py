@@ -81,7 +81,7 @@ class Observer:
     Attributes
     ----------
     version : int
-        Grows with each row.
+        The number of the last row; the first is 1.
     """
 
     def __init__(self) -> None:
@@ -127,23 +127,23 @@ class Observer:
         self._due = ended + max(_SHORTEST, took / _SHARE)
         return found
 
-    def add(self, explanation: Explanation, row: Mapping[str, Any]) -> None:
+    def add(self, explanation: Explanation, row: Mapping[str, Any] | None = None) -> None:
         """Take a prediction that was explained.
 
         Parameters
         ----------
         explanation : Explanation
-        row : mapping
+        row : mapping, optional
             What is to be shown of it: "prediction" and perhaps "probabilities", "interval",
-            "prediction_set", "label" and where it stands.
+            "prediction_set", "label" and where it stands. Without it the means alone follow.
         """
         sizes = {name: abs(effect) for name, effect in explanation.effects.items()}
-        cut = _cut_prediction(row) | {"reasons": _cut_reasons(explanation.reasons)}
         with self._lock:
             self._experts.add(explanation.experts)
             self._effects.add(sizes)
-            self._predictions.append(cut)
-            self.version += 1
+            if row is not None:
+                reasons = _cut_reasons(explanation.reasons)
+                self._keep(self._predictions, _cut_prediction(row) | {"reasons": reasons})
 
     def refuse(self, batch: Batch, bad: Sequence[BadEvent]) -> None:
         """Take events of a batch that cannot be used."""
@@ -152,8 +152,12 @@ class Observer:
     def refused(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Take events that cannot be used, as dead letters have them."""
         with self._lock:
-            self._bad += [_cut_bad(row) for row in rows]
-            self.version += len(rows)
+            for row in rows:
+                self._keep(self._bad, _cut_bad(row))
+
+    def _keep(self, rows: deque[dict[str, Any]], row: dict[str, Any]) -> None:
+        self.version += 1
+        rows.append({"number": self.version, **row})
 
     # --- what is shown ----------------------------------------------------------------------------
 
@@ -170,22 +174,31 @@ class Observer:
             found = sorted(self._effects.values.items(), key=lambda one: -one[1])[:_IMPORTANCES]
         return {shown(str(name), _LONGEST): size for name, size in found}
 
-    def rows(self) -> dict[str, Any]:
+    def rows(self, after: int = 0) -> dict[str, Any]:
         """Return "predictions" and "bad" events, the newest first, as lists of dicts.
 
         As JSON they take `MOST_BYTES` at most; where they would take more, older ones are left out.
+
+        Parameters
+        ----------
+        after : int, default 0
+            Rows of higher numbers only; `version` is that of the last one.
         """
         with self._lock:
-            kept = [list(self._predictions)[::-1], list(self._bad)[::-1]]
-        found: list[list[dict[str, Any]]] = [[], []]
-        for rows, some in zip(kept, found, strict=True):
-            left = MOST_BYTES // 2 - len('"predictions":[],')
-            for row in rows:
-                left -= len(msgspec.json.encode(row)) + 1
-                if left < 0:
-                    break
-                some.append(row)
-        return dict(zip(("predictions", "bad"), found, strict=True))
+            kept = {"predictions": list(self._predictions), "bad": list(self._bad)}
+        return {name: _newest(rows, after) for name, rows in kept.items()}
+
+
+def _newest(rows: list[dict[str, Any]], after: int) -> list[dict[str, Any]]:
+    """Return rows that come after one, the newest first, and no more than there is room for."""
+    found: list[dict[str, Any]] = []
+    left = (MOST_BYTES - 100) // 2
+    for row in reversed(rows):
+        left -= len(msgspec.json.encode(row)) + 1
+        if left < 0 or row["number"] <= after:
+            break
+        found.append(row)
+    return found
 
 
 def observed(output: Output, label: Any, value: str | None) -> dict[str, Any]:

@@ -1,0 +1,147 @@
+// The tables of predictions and of events that cannot be used, and what of them is shown.
+
+import { element, number } from "./text.js";
+
+const MOST = 50;
+
+const shown = (value) =>
+  typeof value === "number" ? number(value, 4)
+    : value === null || value === undefined ? "–" : String(value);
+
+function where(row, cell) {
+  const place = row.partition === undefined ? "" : `${row.partition} · ${row.offset}`;
+  cell.textContent = place;
+  for (const more of [row.key && `key ${row.key}`, row.slice && `slice ${row.slice}`]) {
+    if (more) element("small", more, cell);
+  }
+}
+
+function prediction(row, cell) {
+  const best = row.probabilities?.[typeof row.prediction === "string"
+    ? row.prediction : JSON.stringify(row.prediction)];
+  cell.textContent = shown(row.prediction) + (best === undefined ? "" : ` ${number(best)}`);
+  if (row.interval) element("small", row.interval.map(shown).join(" to "), cell);
+  if (row.prediction_set) {
+    const more = row.prediction_set_size - row.prediction_set.length;
+    const set = row.prediction_set.map(shown).join(", ");
+    element("small", `set ${set}${more > 0 ? ` and ${more} more` : ""}`, cell);
+  }
+}
+
+function label(row, cell) {
+  cell.textContent = shown(row.label);
+  if (row.label === null || typeof row.prediction === "number" && row.probabilities === undefined) {
+    return;
+  }
+  const right = row.label === row.prediction;
+  cell.className = right ? "right" : "wrong";
+  element("small", right ? "right" : "wrong", cell);
+}
+
+function reasons(row, cell) {
+  if (!row.reasons) {
+    cell.textContent = "–";
+    return;
+  }
+  for (const { column, value, effect } of row.reasons) {
+    const part = element("span", `${column} = ${shown(value)} `, cell);
+    part.className = "reason";
+    const size = effect < 0 ? `−${number(-effect)}` : `+${number(effect)}`;
+    element("b", size, part).className = effect < 0 ? "against" : "for";
+  }
+}
+
+function event(row, cell) {
+  const text = row.value === undefined ? "–" : row.value;
+  element("code", text, cell);
+  if (row.size) element("small", `the beginning of ${number(row.size, 0)} bytes`, cell);
+  if (row.encoding === "base64") element("small", "base64", cell);
+}
+
+const reason = (row, cell) => { cell.textContent = row.reason; };
+
+class Table {
+  constructor(id, writers) {
+    this.section = document.getElementById(id);
+    this.body = this.section.querySelector("tbody");
+    this.writers = writers;
+    this.last = 0;
+    this.rows = [];
+  }
+
+  clear() {
+    this.last = 0;
+    this.rows = [];
+    this.body.replaceChildren();
+  }
+
+  // Rows stay as they are once they stand there, so that their text can be selected.
+  add(rows) {
+    for (const row of [...rows].reverse()) {
+      if (row.number <= this.last) continue;
+      this.last = row.number;
+      const line = document.createElement("tr");
+      for (const write of this.writers) write(row, element("td", "", line));
+      this.body.prepend(line);
+      this.rows.unshift({ row, line, text: line.textContent.toLowerCase() });
+    }
+    for (const { line } of this.rows.splice(MOST)) line.remove();
+    this.section.hidden = !this.rows.length;
+  }
+
+  show(matches) {
+    let n = 0;
+    for (const each of this.rows) {
+      each.line.hidden = !matches(each);
+      n += !each.line.hidden;
+    }
+    return n;
+  }
+}
+
+const predictions = new Table("predictions", [where, prediction, label, reasons]);
+const bad = new Table("bad", [where, reason, event]);
+const filter = document.getElementById("filter");
+const slice = document.getElementById("slice");
+
+// Every word of the filter must stand in a row, in any order.
+export function select() {
+  const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const has = ({ text }) => words.every((word) => text.includes(word));
+  const inSlice = ({ row }) => !slice.value || row.slice === slice.value;
+  const n = predictions.show((each) => has(each) && inSlice(each)) + bad.show(has);
+  const all = predictions.rows.length + bad.rows.length;
+  document.getElementById("filtering").hidden = !all;
+  const counts = n < all ? `${n} of ${all} rows` : `${all} rows`;
+  const matches = document.getElementById("matches");
+  if (matches.textContent !== counts) matches.textContent = counts;
+}
+
+export function addRows(found) {
+  predictions.add(found.predictions);
+  bad.add(found.bad);
+  select();
+}
+
+export function clearRows() {
+  predictions.clear();
+  bad.clear();
+}
+
+export function showKinds(kinds) {
+  const parts = Object.entries(kinds ?? {}).map(([kind, n]) => element("li", `${kind}: ${number(n, 0)}`));
+  document.getElementById("kinds").replaceChildren(...parts);
+  if (parts.length) document.getElementById("bad").hidden = false;
+}
+
+// The values of the column that --slice names, as the points have them.
+export function offerSlices(found) {
+  const have = [...slice.options].slice(1).map((option) => option.value);
+  if (have.join("\0") === found.join("\0") && slice.options.length) return;
+  const chosen = slice.value;
+  slice.replaceChildren(new Option("all", ""), ...found.map((name) => new Option(name, name)));
+  slice.value = found.includes(chosen) ? chosen : "";
+  document.getElementById("slicing").hidden = !found.length;
+}
+
+filter.addEventListener("input", select);
