@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
-import shutil
 import signal
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,6 +14,7 @@ from typing import Any
 
 import pytest
 from cli_kit import click_events, ndjson, streamk
+from live_page_kit import chromium, feeding, job
 
 pytest.importorskip("starlette", reason="requests come by Starlette: pip install streamk[serve]")
 pytest.importorskip("httpx2", reason="Starlette is tested by httpx2: pip install httpx2")
@@ -165,53 +161,6 @@ def test_a_number_that_is_none_is_refused() -> None:
 # --- a job ----------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def job(
-    home: Path, port: int = 0, options: tuple[str, ...] = ()
-) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """Start a job that reads a pipe; yield its process and the address of its page."""
-    command = ("run", "stdin:", "--label", "clicked", "--checkpoint", "state", "--quiet")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "streamk", *command, "--http", f":{port}", *options],
-        cwd=home,
-        stdin=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stderr is not None
-    try:
-        line = process.stderr.readline().decode()
-        found = re.search(r"http://\S+", line)
-        assert found, line
-        yield process, found[0]
-    finally:
-        process.kill()
-        process.communicate()
-
-
-@contextlib.contextmanager
-def feeding(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Have events come, some every moment."""
-    ended = threading.Event()
-    lines = ndjson(click_events(3000)).splitlines(keepends=True)
-
-    def feed() -> None:
-        n = 0
-        assert process.stdin is not None
-        with contextlib.suppress(OSError, ValueError):
-            while not ended.wait(0.05):
-                process.stdin.write(b"".join(lines[n % 3000 :][:20]))
-                process.stdin.flush()
-                n += 20
-
-    thread = threading.Thread(target=feed)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-
-
 @pytest.mark.slow
 def test_a_job_tells_of_itself_while_it_runs(tmp_path: Path) -> None:
     import httpx2
@@ -255,16 +204,8 @@ def test_mistakes_are_named(options: tuple[str, ...], says: str, tmp_path: Path)
 
 @pytest.fixture
 def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="browsers are driven by Playwright: pip install playwright"
-    )
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
-    if path is None:
-        pytest.skip("no Chromium is installed")
-    with playwright.sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+    with chromium() as found:
         yield found
-        found.close()
 
 
 def numbers(page: Any) -> list[str]:

@@ -99,6 +99,9 @@ function layout(point) {
   return made;
 }
 
+// A line needs two points.
+const isFew = (plot, line) => plot.data[line].filter((value) => value !== null).length < 2;
+
 function build(found) {
   const place = document.getElementById("charts");
   place.replaceChildren();
@@ -117,7 +120,8 @@ function build(found) {
           label,
           stroke: COLOURS[i % COLOURS.length],
           width: broad ?? i === 0 ? 2 : 1,
-          points: { show: false },
+          spanGaps: true,
+          points: { show: isFew },
           value: (_, v) => number(v),
         })),
       ],

@@ -38,8 +38,8 @@ function figures(point) {
   }
   if (serves) {
     const { median, p99 } = point.seconds ?? {};
-    const slow = p99 === undefined ? "" : `99% ${number(p99 * 1e3)} ms`;
-    found.push(["time of a request", median === undefined ? "–" : `${number(median * 1e3)} ms`, slow]);
+    const slow = p99 === undefined ? "" : `99% ${number(p99 * 1e3, 1)} ms`;
+    found.push(["time of a request", median === undefined ? "–" : `${number(median * 1e3, 1)} ms`, slow]);
     found.push(["age of the model", `${number(point.age, 0)} s`, ""]);
   } else {
     found.push(["behind the source", number(point.lag), "events"]);

@@ -63,6 +63,7 @@ const reason = (row, cell) => { cell.textContent = row.reason; };
 class Table {
   constructor(id, writers) {
     this.section = document.getElementById(id);
+    this.frame = this.section.querySelector(".scroll");
     this.body = this.section.querySelector("tbody");
     this.writers = writers;
     this.last = 0;
@@ -86,7 +87,7 @@ class Table {
       this.rows.unshift({ row, line, text: line.textContent.toLowerCase() });
     }
     for (const { line } of this.rows.splice(MOST)) line.remove();
-    this.section.hidden = !this.rows.length;
+    this.section.hidden = this.frame.hidden = !this.rows.length;
   }
 
   show(matches) {
