@@ -45,6 +45,7 @@ class _Requests:
 
     def weigh(self, experts: Mapping[str, float]) -> None:
         """Take the shares of the experts."""
+        self._experts.clear()
         for name, share in experts.items():
             self._experts.labels(name).set(share)
 

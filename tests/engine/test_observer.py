@@ -21,8 +21,9 @@ from streamk.learners.report import attributions
 
 
 class Always(Observer):
-    """Explains the first event of every batch."""
+    """Explains the first event of every batch, and shows it."""
 
+    ROW_SECONDS = 0.0
     due = True  # type: ignore[assignment]
 
 
@@ -73,7 +74,7 @@ def test_late_labels_are_learned_the_same_and_explained(name: str) -> None:
     data = events(200)
     found = []
     for observer in (None, Always()):
-        labels = [{"id": event["id"], "y": event["y"]} for event in data[:150]]
+        labels = [{"id": event["id"], "y": event["y"]} for event in data if event["id"] % 3]
         asked = [{key: event[key] for key in "abc"} | {"id": event["id"]} for event in data]
         model, sink = models()[name], MemorySink()
         late = LateLabels(WhimsicalSource(labels, whim=2), key="id")
@@ -86,8 +87,10 @@ def test_late_labels_are_learned_the_same_and_explained(name: str) -> None:
     assert observer is not None
     rows = observer.rows()["predictions"]
     said = {output.offset: output.value for output in seen}
-    assert rows
+    known = {event["id"]: event["y"] for event in data if event["id"] % 3}
+    assert {row["label"] for row in rows} == {"up", "down", None}
     for row in rows:
+        assert row["label"] == known.get(data[row["offset"]]["id"])
         assert row["prediction"] == said[row["offset"]]["prediction"]
         assert {reason["column"] for reason in row["reasons"]} <= {"a", "b", "c"}
 
@@ -163,6 +166,15 @@ def test_importances_are_mean_absolute_effects_and_the_largest_come_first() -> N
     assert observer.experts == {"linear": 1.0}
 
 
+def test_experts_of_another_model_take_the_place_of_those_before() -> None:
+    observer = Observer()
+    for experts in ({"a": 0.5, "b": 0.5}, {"a": 0.25, "b": 0.75}):
+        observer.add(Explanation({}, {}, True, experts))
+    assert observer.experts == {"a": 0.375, "b": 0.625}
+    observer.add(Explanation({}, {}, True, {}))
+    assert observer.experts == {}
+
+
 def test_many_fields_have_their_turn() -> None:
     names = tuple(f"c{n}" for n in range(MOST_FIELDS + 10))
     fields = Fields(Schema(names), names)
@@ -203,6 +215,32 @@ def test_explanations_take_their_share_of_the_time(monkeypatch: pytest.MonkeyPat
     assert len(times) >= 5
 
 
+def test_one_prediction_a_second_becomes_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    from streamk.engine.observing import observer as module
+
+    now = [1000.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    observer = Observer()
+    for n in range(100):
+        observer.add(Explanation({"a": float(n)}, {}, True, {}), {"prediction": n})
+        now[0] += 0.25
+    rows = observer.rows()["predictions"]
+    assert [row["prediction"] for row in rows] == list(range(96, -1, -4))
+    assert observer.importances == {"a": pytest.approx(49.5)}
+
+
+def test_rows_that_change_are_given_again() -> None:
+    observer = Always()
+    for n in range(3):
+        observer.add(Explanation({}, {}, True, {}), {"prediction": n, "label": None}, held=10 + n)
+    seen = observer.version
+    assert observer.rows(seen) == {"predictions": [], "bad": []}
+    observer.label([5, 11], ["no row", "late"])
+    (row,) = observer.rows(seen)["predictions"]
+    assert (row["prediction"], row["label"]) == (1, "late")
+    assert row["number"] <= seen < row["version"] == observer.version
+
+
 # --- what cannot be used, and sizes ---------------------------------------------------------------
 
 
@@ -223,7 +261,7 @@ def test_the_last_events_that_cannot_be_used_are_told_with_place_and_reason() ->
 
 @pytest.mark.parametrize("letter", ["x", "\0", "\ud800", "💣", "<script>"])
 def test_what_is_shown_is_bounded_in_bytes(letter: str) -> None:
-    observer = Observer()
+    observer = Always()
     long = letter * 100_000
     reasons = {f"{long}{n}": 1.0 for n in range(5)}
     row = {

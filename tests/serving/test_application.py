@@ -216,7 +216,7 @@ def test_requests_that_are_too_large_are_refused(state: Path) -> None:
 
 def test_a_token_is_asked_for(state: Path) -> None:
     with TestClient(application(streamk.load(state), token=TOKEN)) as client:
-        for path in ("/model", "/metrics", "/openapi.json"):
+        for path in ("/model", "/metrics", "/openapi.json", "/", "/points", "/events", "/status"):
             assert client.get(path).status_code == 401
         assert client.get("/healthz").status_code == 200
         assert client.get("/readyz").status_code == 200
@@ -285,6 +285,36 @@ def test_figures(client: TestClient) -> None:
     assert after['streamk_requests_total{path="/predict",status="400"}'] >= 1
     assert after["streamk_model_events"] == 200
     assert 0.0 <= after["streamk_model_age_seconds"] < 3600
+
+
+def test_the_page_has_means_and_counts_and_nothing_of_a_request(state: Path) -> None:
+    with TestClient(application(streamk.load(state), refresh=1e6)) as client:
+        assert client.get("/").headers["content-type"].startswith("text/html")
+        secret = {**plain(STREAM[0]), "c": "a secret text"}
+        client.post("/predict", json=secret)
+        assert client.post("/predict", json={"a": [[1, "another secret"]]}).status_code == 422
+        deadline = time.monotonic() + 60
+        while not client.get("/model").json()["experts"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        about, found = client.get("/model").json(), client.get("/status").json()
+        assert sum(about["experts"].values()) == pytest.approx(1.0)
+        assert set(about["importances"]) == {"a", "b", "c"}
+        metrics = client.get("/metrics").text
+        assert all(
+            f'streamk_expert_weight{{expert="{name}"}}' in metrics for name in about["experts"]
+        )
+        while not client.get("/status").json()["now"]["bad_kinds"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        found = client.get("/points").json()
+        assert found["points"][-1]["bad_kinds"] == {"wrong type": 1}
+        assert found["points"][-1]["learned"] == 200
+        assert {"accuracy", "log_loss"} <= found["points"][-1]["window"].keys()
+        assert (found["predictions"], found["bad"]) == ([], [])
+        assert "secret" not in client.get("/points").text + metrics
+        for path in ("/page/page.js", "/page/uPlot.min.css"):
+            assert client.get(path).status_code == 200
 
 
 def test_paths_are_described(client: TestClient) -> None:

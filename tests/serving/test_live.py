@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -12,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 from cli_kit import click_events, ndjson, streamk
 from live_page_kit import chromium, feeding, job
@@ -22,11 +25,16 @@ pytest.importorskip("prometheus_client", reason="pip install streamk[serve]")
 
 from starlette.testclient import TestClient
 
+from streamk.engine.evaluation.slices import Slices
+from streamk.engine.observing.explaining import Explanation
+from streamk.engine.observing.observer import MOST_BYTES
 from streamk.engine.progress import Snapshot
 from streamk.serving.history import MOST, History
 from streamk.serving.live import live_page
+from streamk.serving.pages import _Page
 
 TOKEN = "a token of some length"
+HOSTILE = "</script>\n\ndata: {}\n\n<img src=x onerror=alert(1)>"
 
 
 def snapshot(events: int, **more: Any) -> Snapshot:
@@ -137,9 +145,61 @@ def test_figures_of_challengers_for_prometheus() -> None:
         assert 'streamk_job_champion{model="lean"} 0.0' in text
 
 
+def test_weights_of_experts_and_kinds_of_bad_events_for_prometheus() -> None:
+    history = History({})
+    history.observer.add(Explanation({}, {}, True, {"linear": 0.25, "newton": 0.75}))
+    history(snapshot(10, bad_kinds={"wrong type": 2}))
+    with TestClient(live_page(history)) as client:
+        text = client.get("/metrics").text
+        assert 'streamk_expert_weight{expert="newton"} 0.75' in text
+        assert 'streamk_job_bad_kind{kind="wrong type"} 2.0' in text
+        assert client.get("/status").json()["now"]["experts"]["linear"] == 0.25
+
+
+def test_rows_come_with_the_next_point_and_once() -> None:
+    """The messages of `/events`, of a server that leaves after three looks."""
+    history = filled(1)
+    observer = history.observer
+    observer.ROW_SECONDS = 0.0  # type: ignore[misc]
+    for n in range(2):
+        observer.add(Explanation({"a": 1.0}, {"a": 2.0}, True, {}), {"prediction": n})
+    looks = iter((False, False, False, True))
+
+    def is_leaving() -> bool:
+        found = next(looks)
+        if not found:
+            observer.refused([{"partition": "t:0", "offset": 7, "reason": HOSTILE}])
+        return found
+
+    async def messages() -> list[bytes]:
+        return [message async for message in _Page(history)._sent(0, 1, is_leaving)]
+
+    retry, point, rows = asyncio.run(messages())
+    assert retry == b"retry: 1000\n\n"
+    assert point.startswith(b"id: 1\ndata: {")
+    name, data, end = rows.split(b"\n", 2)
+    assert (name, end) == (b"event: rows", b"\n")
+    found = json.loads(data.removeprefix(b"data: "))
+    assert [row["prediction"] for row in found["predictions"]] == [1]
+    assert [row["reason"] for row in found["bad"]] == [HOSTILE]
+
+
+def test_a_point_is_bounded_in_bytes_whatever_the_names_are() -> None:
+    history = History({})
+    names = [chr(0) * 1000 + str(n) for n in range(1000)]
+    effects = dict.fromkeys(names, 1 / 3)
+    history.observer.add(Explanation(effects, {}, True, dict.fromkeys(names[:6], 1 / 3)))
+    slices = Slices("c")
+    slices.add({"hit": np.ones(1000), "loss": np.ones(1000), "slice": slices.codes(names)})
+    figures = {"events": 1, "accuracy": 1 / 3, "log_loss": 1 / 3}
+    each = {name: {**figures, "window": figures} for name, *_ in slices.whole()}
+    history(snapshot(10, slices=each))
+    assert len(msgspec.json.encode(history.last)) < MOST_BYTES // 2
+
+
 def test_a_token_is_asked_for_once_in_a_browser() -> None:
     with TestClient(live_page(filled(1), token=TOKEN), follow_redirects=False) as client:
-        for path in ("/", "/points", "/events", "/metrics", "/page/page.js"):
+        for path in ("/", "/points", "/events", "/status", "/metrics", "/page/page.js"):
             assert client.get(path).status_code == 401
         assert client.get("/healthz").status_code == 200
         assert client.get("/?token=wrong").status_code == 401
@@ -156,6 +216,7 @@ def test_a_token_is_asked_for_once_in_a_browser() -> None:
 def test_a_number_that_is_none_is_refused() -> None:
     with TestClient(live_page(filled(1))) as client:
         assert client.get("/events?after=x").status_code == 400
+        assert client.get("/events?rows=x").status_code == 400
 
 
 # --- a job ----------------------------------------------------------------------------------------

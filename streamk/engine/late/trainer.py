@@ -181,12 +181,7 @@ class LateTrainer(Trainer):
                 batch, found.rows, found.prequential, found.classes, found.details
             )
             self._sink.write(outputs)
-        if found.explained is not None:
-            place, explanation = found.explained
-            said, P = found.prequential
-            one = Prequential(said[place:], None if P is None else P[place:])
-            row, details = int(found.rows[place]), found.details[place:]
-            self._observe(explanation, batch, row, one, found.classes, details)
+        self._observe_late(batch, found)
         if self.alarms is not None:
             rows, scored = (found.rows, found.prequential), found.scored
             late = Scored(found.at, scored, found.labels, found.measured, found.delays)
@@ -203,6 +198,18 @@ class LateTrainer(Trainer):
         self._check_share(taken, bad)
         if found.bad and self._raises:
             raise EngineError(complaint(batch, found.bad[0]))
+
+    def _observe_late(self, batch: Batch, found: Followed) -> None:
+        """Show the prediction that was explained, and the labels of those before."""
+        if self._observer is None:
+            return
+        if found.explained is not None:
+            place, number, explanation = found.explained
+            said, P = found.prequential
+            one = Prequential(said[place:], None if P is None else P[place:])
+            row, details = int(found.rows[place]), found.details[place:]
+            self._observe(explanation, batch, row, one, found.classes, details, held=number)
+        self._observer.label(found.numbers, found.labels)
 
     def _check_share(self, taken: Taken, bad: list[BadEvent]) -> None:
         """Look at the share of bad ones among events and bad labels."""

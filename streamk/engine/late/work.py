@@ -29,6 +29,23 @@ __all__ = ["Followed", "LateWork"]
 Floats = NDArray[np.float64]
 
 
+class Explained(NamedTuple):
+    """A prediction of a batch that was explained.
+
+    Attributes
+    ----------
+    place : int
+        Among the predictions, counted from 0.
+    number : int or None
+        Of the event, if it is held.
+    explanation : Explanation
+    """
+
+    place: int
+    number: int | None
+    explanation: Explanation
+
+
 class Followed(NamedTuple):
     """Results of a batch.
 
@@ -57,8 +74,9 @@ class Followed(NamedTuple):
         Events between each of these and its label.
     slices : list of float
         The slice of each, NaN where it has none.
-    explained : tuple of int and Explanation, optional
-        Which of the predictions, counted from 0, was explained.
+    numbers : list of int
+        The number of each.
+    explained : Explained, optional
     """
 
     rows: NDArray[np.int64]
@@ -73,7 +91,8 @@ class Followed(NamedTuple):
     measured: Floats | None
     delays: list[int]
     slices: list[float]
-    explained: tuple[int, Explanation] | None
+    numbers: list[int]
+    explained: Explained | None
 
 
 class LateWork:
@@ -266,7 +285,8 @@ class _Steps:
         self._slices: list[float] = []
         self._details: list[dict[str, Any]] = []
         self._bad: list[BadEvent] = []
-        self._explained: tuple[int, Explanation] | None = None
+        self._numbers: list[int] = []
+        self._explained: Explained | None = None
 
     def predict(self, row: int, slot: int) -> None:
         """Have an event predicted after all that is to be learned so far."""
@@ -290,7 +310,7 @@ class _Steps:
         if measured is not None:
             self._measured.append(measured)
 
-    def _explain(self, place: int, row: int) -> None:
+    def _explain(self, place: int, row: int, slot: int) -> None:
         """Have a prediction explained if it is time; the model is as it is when it predicts.
 
         Parameters
@@ -299,11 +319,14 @@ class _Steps:
             Among the predictions of the batch, counted from 0.
         row : int
             Of the values of the batch.
+        slot : int
+            Negative where the event is not held.
         """
         work, taken = self._work, self._taken
         if work.observer is not None and self._explained is None:
             found = work.observer.explain(work.model, taken.schema, taken.X[[row]])
-            self._explained = None if found is None else (place, found)
+            if found is not None:
+                self._explained = Explained(place, work.number if slot >= 0 else None, found)
 
     def refuse(self, row: int, label: Any) -> None:
         """Take note of a label that would make too many classes."""
@@ -332,6 +355,7 @@ class _Steps:
             np.concatenate(self._measured) if self._measured else None,
             self._delays,
             self._slices,
+            self._numbers,
             self._explained,
         )
 
@@ -374,7 +398,7 @@ class _ByNumber(_Steps):
         if self._predicts[0]:
             (rows, slots), self._predicts = self._predicts, ([], [])
             self._filled.clear()
-            self._explain(len(self._rows) - len(rows), rows[0])
+            self._explain(len(self._rows) - len(rows), rows[0], slots[0])
             found, details = work.predict(self._taken, rows, slots)
             self._pieces.append(found)
             self._details += details
@@ -383,6 +407,7 @@ class _ByNumber(_Steps):
             delays = work.delays(slots)
             self._delays += delays
             self._slices += work.held.slice[slots].tolist()
+            self._numbers += work.held.number[slots].tolist()
             self._score(work.scores(slots), labels, work.held.threshold[slots], delays)
             work.learn(slots, labels)
 
@@ -435,7 +460,7 @@ class _InTurn(_Steps):
         if work.has_details or explains:  # which are of the model that predicts this event
             self.flush()
         if explains:
-            self._explain(len(self._rows), values)
+            self._explain(len(self._rows), values, slot)
         self._told += work.details(self._taken.X[[values]])
         place = len(self._y)
         self._asked[0].append(place)
@@ -461,8 +486,10 @@ class _InTurn(_Steps):
         if fresh is None:
             self._delays += work.delays([slot])
             self._slices.append(float(work.held.slice[slot]))
+            self._numbers.append(int(work.held.number[slot]))
         else:
             self._delays.append(work.number - 1 - fresh.number)
+            self._numbers.append(fresh.number)
             self._slices.append(np.nan if taken.slices is None else float(taken.slices[fresh.row]))
         super().learn(row, slot, label)
 

@@ -75,20 +75,26 @@ class Observer:
     """Samples of predictions with their reasons, and the last events that could not be used.
 
     Nothing that is learned or predicted depends on it. Explanations take 1% of the time at most,
-    and there are twenty a second at most. The last fifty of both kinds are kept, with names and
-    values cut. May be used by several threads.
+    and there are twenty a second at most, of which one a second becomes a row. The last fifty rows
+    of both kinds are kept, with names and values cut. May be used by several threads.
 
     Attributes
     ----------
     version : int
-        The number of the last row; the first is 1.
+        Counts rows, and changes of rows.
     """
+
+    ROW_SECONDS = 1.0
+    """Between two predictions that become rows."""
 
     def __init__(self) -> None:
         self.version = 0
         self._lock = threading.Lock()
         self._predictions: deque[dict[str, Any]] = deque(maxlen=_PREDICTIONS)
         self._bad: deque[dict[str, Any]] = deque(maxlen=_BAD)
+        self._held: dict[int, dict[str, Any]] = {}
+        """Rows of predictions whose labels are still to come, by the numbers of the events."""
+        self._row_due = 0.0
         self._experts, self._effects = RunningMeans(_EXPERTS), RunningMeans(_EFFECTS)
         self._fields: Fields | None = None
         self._explained = 0
@@ -127,7 +133,12 @@ class Observer:
         self._due = ended + max(_SHORTEST, took / _SHARE)
         return found
 
-    def add(self, explanation: Explanation, row: Mapping[str, Any] | None = None) -> None:
+    def add(
+        self,
+        explanation: Explanation,
+        row: Mapping[str, Any] | None = None,
+        held: int | None = None,
+    ) -> None:
         """Take a prediction that was explained.
 
         Parameters
@@ -136,14 +147,35 @@ class Observer:
         row : mapping, optional
             What is to be shown of it: "prediction" and perhaps "probabilities", "interval",
             "prediction_set", "label" and where it stands. Without it the means alone follow.
+        held : int, optional
+            The number of an event whose label comes later, see `label`.
         """
         sizes = {name: abs(effect) for name, effect in explanation.effects.items()}
         with self._lock:
+            if explanation.experts.keys() != self._experts.values.keys():  # of another model
+                self._experts = RunningMeans(_EXPERTS)
             self._experts.add(explanation.experts)
             self._effects.add(sizes)
-            if row is not None:
-                reasons = _cut_reasons(explanation.reasons)
-                self._keep(self._predictions, _cut_prediction(row) | {"reasons": reasons})
+            if row is None or time.monotonic() < self._row_due:
+                return
+            self._row_due = time.monotonic() + self.ROW_SECONDS
+            cut = _cut_prediction(row) | {"reasons": _cut_reasons(explanation.reasons)}
+            kept = self._keep(self._predictions, cut)
+            if held is not None:
+                self._held[held] = kept
+                for number in list(self._held)[:-_PREDICTIONS]:
+                    del self._held[number]
+
+    def label(self, numbers: Sequence[int], labels: Sequence[Any]) -> None:
+        """Take the labels of events that were held, by their numbers."""
+        with self._lock:
+            if not self._held:
+                return
+            for number, label in zip(numbers, labels, strict=True):
+                row = self._held.pop(number, None)
+                if row is not None:
+                    self.version += 1
+                    row |= {"label": _cut(label), "version": self.version}
 
     def refuse(self, batch: Batch, bad: Sequence[BadEvent]) -> None:
         """Take events of a batch that cannot be used."""
@@ -155,9 +187,11 @@ class Observer:
             for row in rows:
                 self._keep(self._bad, _cut_bad(row))
 
-    def _keep(self, rows: deque[dict[str, Any]], row: dict[str, Any]) -> None:
+    def _keep(self, rows: deque[dict[str, Any]], row: dict[str, Any]) -> dict[str, Any]:
         self.version += 1
-        rows.append({"number": self.version, **row})
+        kept = {"number": self.version, "version": self.version, **row}
+        rows.append(kept)
+        return kept
 
     # --- what is shown ----------------------------------------------------------------------------
 
@@ -182,7 +216,7 @@ class Observer:
         Parameters
         ----------
         after : int, default 0
-            Rows of higher numbers only; `version` is that of the last one.
+            Rows that came or changed after this `version` only.
         """
         with self._lock:
             kept = {"predictions": list(self._predictions), "bad": list(self._bad)}
@@ -190,14 +224,15 @@ class Observer:
 
 
 def _newest(rows: list[dict[str, Any]], after: int) -> list[dict[str, Any]]:
-    """Return rows that come after one, the newest first, and no more than there is room for."""
+    """Return rows of later versions, the newest first, and no more than there is room for."""
     found: list[dict[str, Any]] = []
     left = (MOST_BYTES - 100) // 2
     for row in reversed(rows):
         left -= len(msgspec.json.encode(row)) + 1
-        if left < 0 or row["number"] <= after:
+        if left < 0:
             break
-        found.append(row)
+        if row["version"] > after:
+            found.append(row)
     return found
 
 

@@ -421,6 +421,7 @@ class Trainer:
         classes: tuple[Any, ...],
         details: Sequence[dict[str, Any]],
         label: Any = None,
+        held: int | None = None,
     ) -> None:
         """Show the prediction of a row of a batch: the first of `predicted`, with its details."""
         assert self._observer is not None
@@ -430,7 +431,7 @@ class Trainer:
         name = None
         if self._slices is not None and self.metrics.slices is not None:
             name = self.metrics.slices.name(self._slices.of([batch.values[row]])[0])
-        self._observer.add(explanation, observed(output, label, name))
+        self._observer.add(explanation, observed(output, label, name), held)
 
     def renew(self, model: Learner, schema: Schema, kept: Regions | None) -> None:
         """Predict by another model, which has its own columns and regions, from here on."""

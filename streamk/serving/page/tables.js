@@ -65,29 +65,45 @@ class Table {
     this.section = document.getElementById(id);
     this.frame = this.section.querySelector(".scroll");
     this.body = this.section.querySelector("tbody");
-    this.writers = writers;
-    this.last = 0;
+    const titles = [...this.section.querySelectorAll("th")].map((cell) => cell.textContent);
+    this.columns = writers.map((write, i) => [write, titles[i]]);
     this.rows = [];
   }
 
   clear() {
-    this.last = 0;
     this.rows = [];
     this.body.replaceChildren();
   }
 
-  // Rows stay as they are once they stand there, so that their text can be selected.
-  add(rows) {
-    for (const row of [...rows].reverse()) {
-      if (row.number <= this.last) continue;
-      this.last = row.number;
-      const line = document.createElement("tr");
-      for (const write of this.writers) write(row, element("td", "", line));
-      this.body.prepend(line);
-      this.rows.unshift({ row, line, text: line.textContent.toLowerCase() });
+  // Rows stay as they are once they stand there, so that their text can be selected, but for those
+  // whose label has come.
+  add(found) {
+    for (const row of [...found].reverse()) {
+      const known = this.rows.find(({ row: { number } }) => number === row.number);
+      if (known?.row.version === row.version) continue;
+      if (!known && row.number < this.rows[0]?.row.number) continue;
+      const line = this.line(row);
+      const made = { row, line, text: line.textContent.toLowerCase() };
+      if (known) {
+        known.line.replaceWith(line);
+        Object.assign(known, made);
+      } else {
+        this.body.prepend(line);
+        this.rows.unshift(made);
+      }
     }
     for (const { line } of this.rows.splice(MOST)) line.remove();
     this.section.hidden = this.frame.hidden = !this.rows.length;
+  }
+
+  line(row) {
+    const line = document.createElement("tr");
+    for (const [write, title] of this.columns) {
+      const cell = element("td", "", line);
+      cell.dataset.title = title;
+      write(row, cell);
+    }
+    return line;
   }
 
   show(matches) {
