@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from streamk.encoding import shortened
 from streamk.engine.evaluation.river_metrics import Rows
 from streamk.errors import StateError
 
@@ -129,4 +130,4 @@ def _text(value: Any) -> str:
     if value is None or value == "":
         return MISSING
     text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return text[:_LONGEST].encode("utf-8", "backslashreplace").decode()
+    return shortened(text, _LONGEST)

@@ -28,7 +28,7 @@ Event = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Explanation:
-    """What is known of a prediction beside itself.
+    """The effects of fields on a prediction, and the shares of the experts in it.
 
     Attributes
     ----------

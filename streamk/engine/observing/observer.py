@@ -13,23 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from connectors.base import Output
-from streamk.encoding import BadEvent, Name, Schema
+from streamk.encoding import Name, Schema, shortened
 from streamk.engine.observing.explaining import Explanation, Fields, explain
-from streamk.engine.order.batch import Batch
-from streamk.engine.training.outputs import dead_letter, shown
 from streamk.learners.base import Learner
 
-__all__ = ["MOST_BYTES", "Observer", "RunningMeans", "observed"]
+__all__ = ["LONGEST_VALUE", "MOST_BYTES", "MOST_ROWS", "Observer", "RunningMeans", "observed"]
 
 MOST_BYTES = 1 << 16
 """Of the rows that are shown at a time, as JSON."""
-_PREDICTIONS, _BAD = 50, 50
-"""Rows that are kept."""
+MOST_ROWS = 50
+"""That are kept, of predictions and of bad events."""
 _IMPORTANCES = 12
 """Columns whose importance is told."""
 _LONGEST = 60
 """Characters of names and labels."""
-_LONGEST_VALUE = 200
+LONGEST_VALUE = 200
 """Characters of a value, of a reason, and bytes of a bad event."""
 _CLASSES = 3
 """Classes whose probabilities are told; of a prediction set more."""
@@ -90,8 +88,8 @@ class Observer:
     def __init__(self) -> None:
         self.version = 0
         self._lock = threading.Lock()
-        self._predictions: deque[dict[str, Any]] = deque(maxlen=_PREDICTIONS)
-        self._bad: deque[dict[str, Any]] = deque(maxlen=_BAD)
+        self._predictions: deque[dict[str, Any]] = deque(maxlen=MOST_ROWS)
+        self._bad: deque[dict[str, Any]] = deque(maxlen=MOST_ROWS)
         self._held: dict[int, dict[str, Any]] = {}
         """Rows of predictions whose labels are still to come, by the numbers of the events."""
         self._row_due = 0.0
@@ -163,7 +161,7 @@ class Observer:
             kept = self._keep(self._predictions, cut)
             if held is not None:
                 self._held[held] = kept
-                for number in list(self._held)[:-_PREDICTIONS]:
+                for number in list(self._held)[:-MOST_ROWS]:
                     del self._held[number]
 
     def label(self, numbers: Sequence[int], labels: Sequence[Any]) -> None:
@@ -176,10 +174,6 @@ class Observer:
                 if row is not None:
                     self.version += 1
                     row |= {"label": _cut(label), "version": self.version}
-
-    def refuse(self, batch: Batch, bad: Sequence[BadEvent]) -> None:
-        """Take events of a batch that cannot be used."""
-        self.refused([dead_letter(batch, event, _LONGEST_VALUE).value for event in bad[-_BAD:]])
 
     def refused(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Take events that cannot be used, as dead letters have them."""
@@ -199,14 +193,14 @@ class Observer:
     def experts(self) -> dict[str, float]:
         """The shares of the experts, means of the last explanations, by name."""
         with self._lock:
-            return {shown(str(name), _LONGEST): n for name, n in self._experts.values.items()}
+            return {shortened(str(name), _LONGEST): n for name, n in self._experts.values.items()}
 
     @property
     def importances(self) -> dict[str, float]:
         """Mean absolute effects of the twelve columns for which these are the largest."""
         with self._lock:
             found = sorted(self._effects.values.items(), key=lambda one: -one[1])[:_IMPORTANCES]
-        return {shown(str(name), _LONGEST): size for name, size in found}
+        return {shortened(str(name), _LONGEST): size for name, size in found}
 
     def rows(self, after: int = 0) -> dict[str, Any]:
         """Return "predictions" and "bad" events, the newest first, as lists of dicts.
@@ -259,7 +253,7 @@ def observed(output: Output, label: Any, value: str | None) -> dict[str, Any]:
 
 
 def _cut(value: Any, most: int = _LONGEST) -> Any:
-    return shown(value, most) if isinstance(value, str) else value
+    return shortened(value, most) if isinstance(value, str) else value
 
 
 def _cut_prediction(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -281,4 +275,4 @@ def _cut_reasons(reasons: list[dict[str, Any]] | None) -> list[dict[str, Any]] |
 
 
 def _cut_bad(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _cut(value, _LONGEST_VALUE) for name, value in row.items()}
+    return {name: _cut(value, LONGEST_VALUE) for name, value in row.items()}

@@ -10,7 +10,7 @@ from typing import Literal
 
 from connectors.base import Sink
 from streamk.encoding import BadEvent
-from streamk.engine.observing.observer import Observer
+from streamk.engine.observing.observer import LONGEST_VALUE, MOST_ROWS, Observer
 from streamk.engine.order.batch import Batch
 from streamk.engine.training.outputs import dead_letter
 from streamk.errors import EngineError
@@ -96,7 +96,8 @@ class BadEvents:
             counts.bad[event.kind] += 1
         self._first_reason = self._first_reason or bad[0].reason
         if self._observer is not None:
-            self._observer.refuse(batch, bad)
+            last = [dead_letter(batch, event, LONGEST_VALUE) for event in bad[-MOST_ROWS:]]
+            self._observer.refused([letter.value for letter in last])
         if self._dead_letters is not None:
             self._dead_letters.write([dead_letter(batch, event) for event in bad])
 

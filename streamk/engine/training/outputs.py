@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from connectors.base import Output, Rows
-from streamk.encoding import BadEvent
+from streamk.encoding import BadEvent, shortened
 from streamk.engine.order.batch import Batch
 from streamk.learners.common.prequential import Prequential
 
-__all__ = ["dead_letter", "predictions", "revise", "shown"]
+__all__ = ["dead_letter", "predictions", "revise"]
 
 _LARGEST_RAW = 1 << 17
 """Bytes of a bad event that its dead letter repeats. JSON writes up to six characters for one, and
@@ -74,17 +74,12 @@ def dead_letter(batch: Batch, event: BadEvent, most: int = _LARGEST_RAW) -> Outp
         "partition": partition,
         "offset": offset,
         "kind": event.kind,
-        "reason": shown(reason),
-        "column": shown(column) if isinstance(column, str) else column,
+        "reason": shortened(reason, _LONGEST_NAME),
+        "column": shortened(column, _LONGEST_NAME) if isinstance(column, str) else column,
         **_raw(batch.values, i, most),
     }
     key = batch.keys[i] if batch.keys else None
     return Output(partition, offset, int(batch.timestamps[i]), key, value)
-
-
-def shown(text: str, most: int = _LONGEST_NAME) -> str:
-    """A text out of an event, short, and without half of a surrogate pair, which is no UTF-8."""
-    return text[:most].encode("utf-8", "backslashreplace").decode()
 
 
 def _raw(values: Sequence[Any], i: int, most: int) -> dict[str, Any]:
