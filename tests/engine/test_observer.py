@@ -16,7 +16,7 @@ from streamk.encoding import Schema
 from streamk.engine import Engine, LateLabels
 from streamk.engine.observing.explaining import MOST_FIELDS, Explanation, Fields, explain
 from streamk.engine.observing.observer import MOST_BYTES, Observer, RunningMeans
-from streamk.learners import Contest, MultiKernel, create
+from streamk.learners import Contest, LiveCompiled, MultiKernel, Sharded, create
 from streamk.learners.report import attributions
 
 
@@ -42,6 +42,8 @@ def models() -> dict[str, Any]:
         "multi-kernel": MultiKernel(seed=1),
         "scaled": create("doubly-stochastic", task="classification", **small),
         "plain": learner(),
+        "sharded": Sharded(MultiKernel(seed=1), shards=2, round_events=32),
+        "compiled": LiveCompiled(MultiKernel(seed=1), seed=1),
         "contest": Contest({"a": MultiKernel(seed=1), "b": MultiKernel(seed=2)}),
     }
 
