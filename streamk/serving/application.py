@@ -205,8 +205,6 @@ class _Server:
             "epoch": self._model.epoch,
             "written": self._model.written,
             "age": self._model.age,
-            "experts": self._watch.observer.experts,
-            "importances": self._watch.observer.importances,
             "version": __version__,
         }
         return as_json(about)

@@ -293,20 +293,16 @@ def test_the_page_has_means_and_counts_and_nothing_of_a_request(state: Path) -> 
         secret = {**plain(STREAM[0]), "c": "a secret text"}
         client.post("/predict", json=secret)
         assert client.post("/predict", json={"a": [[1, "another secret"]]}).status_code == 422
-        deadline = time.monotonic() + 60
-        while not client.get("/model").json()["experts"]:
+        deadline, now = time.monotonic() + 60, None
+        while not (now and now["experts"] and now["bad_kinds"]):
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        about, found = client.get("/model").json(), client.get("/status").json()
-        assert sum(about["experts"].values()) == pytest.approx(1.0)
-        assert set(about["importances"]) == {"a", "b", "c"}
+            now = client.get("/status").json()["now"]
+        assert sum(now["experts"].values()) == pytest.approx(1.0)
+        assert set(now["importances"]) == {"a", "b", "c"}
         metrics = client.get("/metrics").text
-        assert all(
-            f'streamk_expert_weight{{expert="{name}"}}' in metrics for name in about["experts"]
-        )
-        while not client.get("/status").json()["now"]["bad_kinds"]:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        weights = [f'streamk_expert_weight{{expert="{name}"}}' for name in now["experts"]]
+        assert all(weight in metrics for weight in weights)
         found = client.get("/points").json()
         assert found["points"][-1]["bad_kinds"] == {"wrong type": 1}
         assert found["points"][-1]["learned"] == 200
