@@ -53,12 +53,16 @@ def page_routes(history: History, guard: Guard) -> list[Route]:
         response.set_cookie(COOKIE, given, httponly=True, samesite="strict", secure=secure)
         return response
 
+    hidden: dict[str, Any] = {"methods": ["GET"], "include_in_schema": False}
+    points, events, status = (
+        guard.of(handler, shows_events=True) for handler in (page.points, page.events, page.status)
+    )
     return [
-        Route("/", front, methods=["GET"], include_in_schema=False),
-        Route("/page/{name}", guarded_file, methods=["GET"], include_in_schema=False),
-        Route("/points", guard.of(page.points), methods=["GET"], include_in_schema=False),
-        Route("/events", guard.of(page.events), methods=["GET"], include_in_schema=False),
-        Route("/status", guard.of(page.status), methods=["GET"]),
+        Route("/", front, **hidden),
+        Route("/page/{name}", guarded_file, **hidden),
+        Route("/points", points, **hidden),
+        Route("/events", events, **hidden),
+        Route("/status", status, methods=["GET"]),
     ]
 
 

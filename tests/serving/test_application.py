@@ -288,7 +288,8 @@ def test_figures(client: TestClient) -> None:
 
 
 def test_the_page_has_means_and_counts_and_nothing_of_a_request(state: Path) -> None:
-    with TestClient(application(streamk.load(state), refresh=1e6)) as client:
+    app = application(streamk.load(state), refresh=1e6)
+    with TestClient(app, base_url="http://localhost") as client:
         assert client.get("/").headers["content-type"].startswith("text/html")
         secret = {**plain(STREAM[0]), "c": "a secret text"}
         client.post("/predict", json=secret)

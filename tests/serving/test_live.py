@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,9 @@ from streamk.serving.pages import _Page
 
 TOKEN = "a token of some length"
 HOSTILE = "</script>\n\ndata: {}\n\n<img src=x onerror=alert(1)>"
+
+
+Client = partial(TestClient, base_url="http://localhost")
 
 
 def snapshot(events: int, **more: Any) -> Snapshot:
@@ -85,7 +89,7 @@ def test_many_points_are_thinned_out_where_they_are_old() -> None:
 
 
 def test_an_application_without_points() -> None:
-    with TestClient(live_page(History({}))) as client:
+    with Client(live_page(History({}))) as client:
         assert client.get("/readyz").status_code == 503
         nothing = {"about": {}, "number": 0, "points": [], "version": 0}
         rows: dict[str, list[Any]] = {"predictions": [], "bad": []}
@@ -95,7 +99,7 @@ def test_an_application_without_points() -> None:
 
 
 def test_paths() -> None:
-    with TestClient(live_page(filled(3))) as client:
+    with Client(live_page(filled(3))) as client:
         page = client.get("/")
         assert page.headers["content-type"].startswith("text/html")
         assert "default-src 'self'" in page.headers["content-security-policy"]
@@ -114,7 +118,7 @@ def test_paths() -> None:
 
 def test_figures_for_prometheus() -> None:
     history = filled(3)
-    with TestClient(live_page(history)) as client:
+    with Client(live_page(history)) as client:
         text = client.get("/metrics").text
         assert "streamk_job_events 30.0" in text
         assert "streamk_job_lag NaN" in text
@@ -137,7 +141,7 @@ def test_figures_of_challengers_for_prometheus() -> None:
     history = filled(1)
     models = {"first": {**figures}, "lean": {"window": {}, "whole": {}}}
     history(snapshot(20, contest={"champion": "first", "models": models, "promotions": []}))
-    with TestClient(live_page(history)) as client:
+    with Client(live_page(history)) as client:
         text = client.get("/metrics").text
         accuracy = 'streamk_job_model_figure{model="first",name="accuracy",of="whole"} 0.75'
         assert accuracy in text
@@ -149,7 +153,7 @@ def test_weights_of_experts_and_kinds_of_bad_events_for_prometheus() -> None:
     history = History({})
     history.observer.add(Explanation({}, {}, True, {"linear": 0.25, "newton": 0.75}))
     history(snapshot(10, bad_kinds={"wrong type": 2}))
-    with TestClient(live_page(history)) as client:
+    with Client(live_page(history)) as client:
         text = client.get("/metrics").text
         assert 'streamk_expert_weight{expert="newton"} 0.75' in text
         assert 'streamk_job_bad_kind{kind="wrong type"} 2.0' in text
@@ -198,7 +202,7 @@ def test_a_point_is_bounded_in_bytes_whatever_the_names_are() -> None:
 
 
 def test_a_token_is_asked_for_once_in_a_browser() -> None:
-    with TestClient(live_page(filled(1), token=TOKEN), follow_redirects=False) as client:
+    with Client(live_page(filled(1), token=TOKEN), follow_redirects=False) as client:
         for path in ("/", "/points", "/events", "/status", "/metrics", "/page/page.js"):
             assert client.get(path).status_code == 401
         assert client.get("/healthz").status_code == 200
@@ -213,8 +217,26 @@ def test_a_token_is_asked_for_once_in_a_browser() -> None:
         assert client.get("/points").status_code == 200
 
 
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8000", "localhost.evil.example", "["]
+)
+def test_what_is_of_events_is_not_shown_under_a_name_that_may_be_anyones(host: str) -> None:
+    """A page of another site can have its name mean this machine, and ask in its own name."""
+    for path in ("/points", "/events", "/status"):
+        with Client(live_page(filled(1))) as client:
+            answer = client.get(path, headers={"host": host})
+            assert answer.status_code == 421
+            assert "open it at localhost" in answer.json()["error"]
+    with Client(live_page(filled(1))) as client:
+        for known in ("localhost:8000", "127.0.0.1:8000", "[::1]:8000", "192.0.2.7"):
+            assert client.get("/status", headers={"host": known}).status_code == 200
+    with Client(live_page(filled(1), token=TOKEN)) as client:
+        given = {"Authorization": f"Bearer {TOKEN}", "host": host}
+        assert client.get("/status", headers=given).status_code == 200
+
+
 def test_a_number_that_is_none_is_refused() -> None:
-    with TestClient(live_page(filled(1))) as client:
+    with Client(live_page(filled(1))) as client:
         assert client.get("/events?after=x").status_code == 400
         assert client.get("/events?rows=x").status_code == 400
 

@@ -33,7 +33,7 @@ _CLASSES = 3
 """Classes whose probabilities are told; of a prediction set more."""
 _SHARE = 0.01
 """Of the time, that explanations may take."""
-_SHORTEST = 0.05
+_SHORTEST = 0.1
 """Seconds between two explanations."""
 _EXPERTS, _EFFECTS = 20, 100
 """Explanations that the running means are about."""
@@ -73,7 +73,7 @@ class Observer:
     """Samples of predictions with their reasons, and the last events that could not be used.
 
     Nothing that is learned or predicted depends on it. Explanations take 1% of the time at most,
-    and there are twenty a second at most, of which one a second becomes a row. The last fifty rows
+    and there are ten a second at most, of which one a second becomes a row. The last fifty rows
     of both kinds are kept, with names and values cut. May be used by several threads.
 
     Attributes

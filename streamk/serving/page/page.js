@@ -74,16 +74,19 @@ function soon() {
   requestAnimationFrame(() => { due = false; draw(); });
 }
 
-function lost() {
-  say("lost", "no connection, trying again");
+function lost(reason = "no connection") {
+  say("lost", `${reason}, trying again`);
   setTimeout(begin, 1000);
 }
 
 async function begin() {
   try {
     const answer = await fetch("points");
-    if (!answer.ok) throw new Error(answer.status);
     const all = await answer.json();
+    if (!answer.ok) {
+      lost(all.error);
+      return;
+    }
     ({ points, version, number: last } = all);
     const about = Object.entries(all.about).map(([name, value]) => `${name} ${value}`);
     document.getElementById("about").textContent = about.join(" · ");
