@@ -18,10 +18,10 @@ from cli_kit import click_events, ndjson
 
 @contextlib.contextmanager
 def job(
-    home: Path, port: int = 0, options: tuple[str, ...] = ()
+    home: Path, port: int = 0, options: tuple[str, ...] = (), source: str = "stdin:"
 ) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """Start a job that reads a pipe; yield its process and the address of its page."""
-    command = ("run", "stdin:", "--label", "clicked", "--checkpoint", "state", "--quiet")
+    """Start a job, which reads a pipe by default; yield its process and the address of its page."""
+    command = ("run", source, "--label", "clicked", "--checkpoint", "state", "--quiet")
     process = subprocess.Popen(
         [sys.executable, "-m", "streamk", *command, "--http", f":{port}", *options],
         cwd=home,

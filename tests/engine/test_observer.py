@@ -197,7 +197,8 @@ def test_explanations_take_their_share_of_the_time(monkeypatch: pytest.MonkeyPat
     from streamk.engine.observing import observer as module
 
     now = [1000.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    for clock in ("monotonic", "thread_time"):
+        monkeypatch.setattr(module.time, clock, lambda: now[0])
 
     def slow(*_: Any) -> Explanation:
         now[0] += 1.0

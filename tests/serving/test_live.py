@@ -252,7 +252,7 @@ def test_a_job_tells_of_itself_while_it_runs(tmp_path: Path) -> None:
         found: list[dict[str, Any]] = []
         with httpx2.stream("GET", f"{address}/events", timeout=60) as answer:
             for line in answer.iter_lines():
-                if line.startswith("data: "):
+                if line.startswith('data: {"time":'):
                     found.append(json.loads(line.removeprefix("data: ")))
                 if len(found) == 3:
                     break

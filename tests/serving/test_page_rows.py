@@ -126,6 +126,43 @@ def test_rows_are_text_and_are_filtered(browser: Any, tmp_path: Path) -> None:
     assert not wrong
 
 
+def test_a_label_that_comes_late_comes_to_its_row(browser: Any, tmp_path: Path) -> None:
+    events = tmp_path / "events.ndjson"
+    labels = tmp_path / "labels.ndjson"
+    made = [json.loads(line) for line in lines(1000) if line.endswith(b"}\n")]
+    made = [{**event, "id": n} for n, event in enumerate(made)]
+    known = [{"id": event["id"], "clicked": event.pop("clicked")} for event in made]
+
+    def append(path: Path, rows: list[dict[str, Any]]) -> None:
+        with path.open("a") as file:
+            file.write("".join(json.dumps(row) + "\n" for row in rows))
+
+    append(events, made[:500])
+    append(labels, known[:500])
+    late = ("--labels", "file:labels.ndjson?follow=true", "--key", "id")
+    wrong: list[str] = []
+    with job(tmp_path, options=late, source="file:events.ndjson?follow=true") as (_, address):
+        page = browser.new_page(viewport={"width": 1200, "height": 900})
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.goto(address)
+        page.wait_for_function(
+            "() => document.querySelector('#figures small')?.innerText.match(/^4\\d\\d learned/)"
+        )
+        row = page.locator("#predictions tbody tr:has(td:nth-child(3):text-is('–'))").first
+        for n in range(500, len(made), 10):
+            append(events, made[n : n + 10])
+            page.wait_for_timeout(200)  # so that several are explained
+            if row.count():
+                break
+        row.wait_for()
+        place = row.locator("td").first.inner_text().splitlines()[0]
+        append(labels, known[500:])
+        same = page.locator(f"#predictions tbody tr:has(td:first-child:has-text('{place}'))")
+        same.locator("td:nth-child(3) small").wait_for()
+        assert same.count() == 1
+    assert not wrong
+
+
 def test_the_page_of_a_server(browser: Any, tmp_path: Path) -> None:
     """Where nothing is served the page is reconnected to the next one; requests are on no row."""
     with job(tmp_path, options=("--max-events", "1500")) as (process, _), feeding(process, lines()):

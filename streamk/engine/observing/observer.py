@@ -120,15 +120,15 @@ class Observer:
         columns = model.columns
         if not (self.due and len(X) and columns and model.n_events):
             return None
-        began = time.monotonic()
+        began = time.thread_time()
         if self._fields is None or self._fields.columns is not columns:
             self._fields = Fields(schema, columns)
         found = explain(model, self._fields, X[0, : len(columns)], self._explained)
         self._explained += 1
-        ended = time.monotonic()
-        # The first one may have had something compiled, and any may have waited for the processor.
-        took, self._took = min(self._took, ended - began), ended - began
-        self._due = ended + max(_SHORTEST, took / _SHARE)
+        spent = time.thread_time() - began
+        # In the first one something may have been compiled.
+        took, self._took = min(self._took, spent), spent
+        self._due = time.monotonic() + max(_SHORTEST, took / _SHARE)
         return found
 
     def add(
