@@ -262,6 +262,16 @@ def test_the_last_events_that_cannot_be_used_are_told_with_place_and_reason() ->
     assert json.loads(rows[1]["value"]) == data[7]
 
 
+def test_of_many_classes_the_most_probable_and_the_predicted_one_are_told() -> None:
+    observer = Always()
+    probabilities = {str(n): n / 100 for n in range(10)}
+    row = {"prediction": 3, "probabilities": probabilities, "label": 2**70}
+    observer.add(Explanation({}, {}, True, {}), row)
+    (found,) = observer.rows()["predictions"]
+    assert found["probabilities"] == {name: probabilities[name] for name in "9873"}
+    assert msgspec.json.decode(msgspec.json.encode(found))["label"] == str(2**70)
+
+
 @pytest.mark.parametrize("letter", ["x", "\0", "\ud800", "💣", "<script>"])
 def test_what_is_shown_is_bounded_in_bytes(letter: str) -> None:
     observer = Always()

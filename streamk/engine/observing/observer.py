@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import deque
@@ -30,7 +31,9 @@ _LONGEST = 60
 LONGEST_VALUE = 200
 """Characters of a value, of a reason, and bytes of a bad event."""
 _CLASSES = 3
-"""Classes whose probabilities are told; of a prediction set more."""
+"""Classes of a prediction that are told: the most probable, and the predicted one."""
+_EXACT = 1 << 53
+"""From there on browsers round whole numbers."""
 _SHARE = 0.01
 """Of the time, that explanations may take."""
 _SHORTEST = 0.1
@@ -253,6 +256,8 @@ def observed(output: Output, label: Any, value: str | None) -> dict[str, Any]:
 
 
 def _cut(value: Any, most: int = _LONGEST) -> Any:
+    if isinstance(value, int) and abs(value) >= _EXACT:
+        value = str(value)
     return shortened(value, most) if isinstance(value, str) else value
 
 
@@ -262,7 +267,10 @@ def _cut_prediction(row: Mapping[str, Any]) -> dict[str, Any]:
     probabilities = row.get("probabilities")
     if probabilities is not None:
         best = sorted(probabilities.items(), key=lambda one: -one[1])[:_CLASSES]
-        found["probabilities"] = {_cut(name): number for name, number in best}
+        predicted = row["prediction"]
+        name = predicted if isinstance(predicted, str) else json.dumps(predicted)
+        best = dict(best) | {name: probabilities.get(name)}
+        found["probabilities"] = {_cut(name): number for name, number in best.items()}
     chosen = row.get("prediction_set")
     if chosen is not None:
         found["prediction_set"] = [_cut(label) for label in chosen[:_CLASSES]]

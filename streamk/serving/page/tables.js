@@ -46,8 +46,9 @@ function reasons(row, cell) {
   for (const { column, value, effect } of row.reasons) {
     const part = element("span", `${column} = ${shown(value)} `, cell);
     part.className = "reason";
-    const size = effect < 0 ? `−${number(-effect)}` : `+${number(effect)}`;
-    element("b", size, part).className = effect < 0 ? "against" : "for";
+    const size = number(Math.abs(effect));
+    const sign = size === "0" ? "" : effect < 0 ? "−" : "+";
+    element("b", sign + size, part).className = { "−": "against", "+": "for" }[sign] ?? "";
   }
 }
 
@@ -129,7 +130,8 @@ export function select() {
   const n = predictions.show((each) => has(each) && inSlice(each)) + bad.show(has);
   const all = predictions.rows.length + bad.rows.length;
   document.getElementById("filtering").hidden = !all;
-  const counts = n < all ? `${n} of ${all} rows` : `${all} rows`;
+  const rows = all === 1 ? "row" : "rows";
+  const counts = n < all ? `${n} of ${all} ${rows}` : `${all} ${rows}`;
   const matches = document.getElementById("matches");
   if (matches.textContent !== counts) matches.textContent = counts;
 }
