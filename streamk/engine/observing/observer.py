@@ -266,10 +266,10 @@ def _cut_prediction(row: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: _cut(value) for name, value in row.items()}
     probabilities = row.get("probabilities")
     if probabilities is not None:
-        best = sorted(probabilities.items(), key=lambda one: -one[1])[:_CLASSES]
+        best = dict(sorted(probabilities.items(), key=lambda one: -one[1])[:_CLASSES])
         predicted = row["prediction"]
         name = predicted if isinstance(predicted, str) else json.dumps(predicted)
-        best = dict(best) | {name: probabilities.get(name)}
+        best[name] = probabilities.get(name)
         found["probabilities"] = {_cut(name): number for name, number in best.items()}
     chosen = row.get("prediction_set")
     if chosen is not None:
