@@ -11,13 +11,18 @@ from typing import Any
 
 from connectors.registry import parse_url
 from streamk.cli.serve import needed, token_file
+from streamk.engine.observing.observer import Observer
 from streamk.engine.progress import Snapshot
 
 __all__ = ["watched"]
 
 
 def watched(
-    options: dict[str, Any], model: str, show: Callable[[Snapshot], None] | None, stack: ExitStack
+    options: dict[str, Any],
+    model: str,
+    show: Callable[[Snapshot], None] | None,
+    observer: Observer,
+    stack: ExitStack,
 ) -> Callable[[Snapshot], None]:
     """Serve the page of a job until it ends; return a function that is to get all snapshots.
 
@@ -28,6 +33,8 @@ def watched(
         Its name.
     show : function of a Snapshot, optional
         Gets them, too.
+    observer : Observer
+        Of the job.
     stack : ExitStack
         Closes the socket.
 
@@ -39,7 +46,8 @@ def watched(
         If it cannot listen there.
     """
     needed()
-    from streamk.serving.live import History, live_page
+    from streamk.serving.history import History
+    from streamk.serving.live import live_page
     from streamk.serving.server import Server, address, listening, token_for
 
     host, port = address(options["http"])
@@ -48,7 +56,7 @@ def watched(
     source = parse_url(options["source"])
     about = {"label": options.get("label"), "model": model}
     about["from"] = f"{source.scheme}: {Path(source.path).name}".removesuffix(": ")
-    history = History({name: str(text) for name, text in about.items() if text})
+    history = History({name: str(text) for name, text in about.items() if text}, observer)
     listener = stack.enter_context(listening(host, port))
     server = Server(live_page(history, token=token))
     server.start(listener)

@@ -407,9 +407,11 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     display(options, engine_options, stack)
     if "http" in options:
         from streamk.cli.live import watched
+        from streamk.engine.observing.observer import Observer
 
-        show = engine_options.get("on_progress")
-        engine_options["on_progress"] = watched(options, name, show, stack)
+        show, observer = engine_options.get("on_progress"), Observer()
+        engine_options["on_progress"] = watched(options, name, show, observer, stack)
+        engine_options["observer"] = observer
     elif "token_file" in options:
         raise UsageError("--token-file is for a job with --http")
     with preparing(model):

@@ -39,6 +39,7 @@ paths:
                       ?reasons=true and ?interval=0.9 ask for more
   POST /learn         with --learn: the same with labels, added to what the job
                       learns from
+  GET /               a page: figures, times of requests, experts, columns
   GET /model          task, label, classes, columns, events learned
   GET /metrics        figures for Prometheus
   GET /healthz        200 while the process answers

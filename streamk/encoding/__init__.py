@@ -9,7 +9,7 @@ from streamk.encoding.expected import Expected
 from streamk.encoding.fields import FieldReader, key_of, milliseconds_of
 from streamk.encoding.labels import LabelReader
 from streamk.encoding.schema import Absent, LabelType, Mode, Schema
-from streamk.encoding.values import BAD_KINDS, Name, Rejected, flatten
+from streamk.encoding.values import BAD_KINDS, Name, Rejected, flatten, shortened
 
 __all__ = [
     "BAD_KINDS",
@@ -30,4 +30,5 @@ __all__ = [
     "flatten",
     "key_of",
     "milliseconds_of",
+    "shortened",
 ]

@@ -30,6 +30,7 @@ __all__ = [
     "parse_number",
     "read_float32",
     "reader",
+    "shortened",
     "show",
     "sort_key",
 ]
@@ -120,6 +121,15 @@ def show(value: object) -> str:
     except Exception:
         text = f"a {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def shortened(text: str, most: int) -> str:
+    """The first characters of a text out of an event, as UTF-8 can have them.
+
+    >>> shortened("a long one", 6), len(shortened(chr(0xD800), 6))  # half of a pair
+    ('a long', 6)
+    """
+    return text[:most].encode("utf-8", "backslashreplace").decode()
 
 
 def flatten(event: Mapping[Any, Any], ignore: tuple[Name, ...] = ()) -> dict[Name, Any]:

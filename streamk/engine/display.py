@@ -75,6 +75,7 @@ class Display:
             contest=getattr(trainer.model, "standings", None),
             slices=trainer.metrics.by_slice(),
             alarms={} if trainer.alarms is None else dict(trainer.alarms.counts),
+            bad_kinds=dict(trainer.counts.bad),
         )
         if not last or self._is_news(snapshot):
             self._tell(snapshot)

@@ -38,6 +38,7 @@ from streamk.engine.interpreter import short_turns
 from streamk.engine.late.options import LateLabels
 from streamk.engine.late.source import joined
 from streamk.engine.late.trainer import LateTrainer
+from streamk.engine.observing.observer import Observer
 from streamk.engine.order.feed import DataLoss, Feed
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.engine.progress import Pace, Snapshot
@@ -170,6 +171,9 @@ class Engine:
         Called every `progress_interval` seconds, and at the end unless it is as it was then; by
         another thread where the run waits for a source or sink that is gone.
     progress_interval : float, default 1.0
+    observer : Observer, optional
+        Gets samples of the predictions, with their reasons, and the events that cannot be used, see
+        `streamk.engine.observing.observer`.
 
     Raises
     ------
@@ -231,6 +235,7 @@ class Engine:
         slice: str | int | None = None,  # noqa: A002 (the field's word)
         on_progress: Callable[[Snapshot], None] | None = None,
         progress_interval: float = 1.0,
+        observer: Observer | None = None,
     ) -> None:
         on_error = policy(on_error, dead_letters)
         label = label_of(label, schema)
@@ -282,6 +287,7 @@ class Engine:
             metrics=metrics,
             alarms=alarms,
             slices=None if slice is None else SliceReader(source, slice),
+            observer=observer,
         )
         self._feed = Feed(
             source,

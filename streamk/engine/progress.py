@@ -53,6 +53,8 @@ class Snapshot:
         Figures of each value of a column, where one was named.
     alarms : dict of str to int
         Alarms so far, by kind.
+    bad_kinds : dict of str to int
+        Events that could not be used, by kind (`streamk.encoding.BAD_KINDS`).
     """
 
     events: int
@@ -72,6 +74,7 @@ class Snapshot:
     contest: dict[str, Any] | None = None
     slices: dict[str, dict[str, Any]] = field(default_factory=dict)
     alarms: dict[str, int] = field(default_factory=dict)
+    bad_kinds: dict[str, int] = field(default_factory=dict)
 
     def line(self) -> str:
         """At most 79 characters for a terminal.

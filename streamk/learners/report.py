@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,13 @@ from streamk.learners.multi_kernel.learner import MultiKernel
 
 _MOST = 10
 """Columns that are listed."""
+_NUMBERS = 1 << 20
+"""Of the events that are predicted at once: bounds the memory where columns are many."""
 
 
-def attributions(learner: Learner, x: NDArray[np.float64]) -> NDArray[np.float64]:
+def attributions(
+    learner: Learner, x: NDArray[np.float64], groups: Sequence[Sequence[int]] | None = None
+) -> NDArray[np.float64]:
     """Return what each column of an event adds to its prediction, float64 (d,).
 
     Of a column this is the prediction less what it would be if the column were missing: of the
@@ -26,6 +31,8 @@ def attributions(learner: Learner, x: NDArray[np.float64]) -> NDArray[np.float64
     learner : Learner
         One that takes NaN as missing.
     x : float64 array of shape (d,)
+    groups : sequence of m sequences of int, optional
+        Places of columns that are missing together; the result is of shape (m,) then.
 
     Examples
     --------
@@ -38,14 +45,23 @@ def attributions(learner: Learner, x: NDArray[np.float64]) -> NDArray[np.float64
     >>> bool(first > 0.2 > abs(second))
     True
     """
-    rows = np.vstack([x, np.tile(x, (len(x), 1))])
-    rows[np.arange(1, len(rows)), np.arange(len(x))] = np.nan
-    with aside(learner):
-        if learner.is_classifier:
-            answers = learner.predict_proba_many(rows)
-            answers = answers[:, list(learner.classes).index(learner.predict_one(x))]
-        else:
-            answers = np.asarray(learner.predict_many(rows), dtype=np.float64)
+    parts = [[place] for place in range(len(x))] if groups is None else groups
+    answers = np.empty(1 + len(parts))
+    at_once = max(1, _NUMBERS // max(1, len(x)))
+    number: int | None = None
+    for first in range(0, len(answers), at_once):
+        rows = np.tile(x, (min(at_once, len(answers) - first), 1))
+        for row in range(len(rows)):
+            if first + row:
+                rows[row, parts[first + row - 1]] = np.nan
+        with aside(learner):
+            if not learner.is_classifier:
+                found = np.asarray(learner.predict_many(rows), dtype=np.float64)
+            else:
+                if number is None:
+                    number = list(learner.classes).index(learner.predict_one(x))
+                found = learner.predict_proba_many(rows)[:, number]
+        answers[first : first + len(rows)] = found
     return np.asarray(answers[0] - answers[1:])
 
 

@@ -84,13 +84,14 @@ class Answers:
 
     def __init__(self, model: TrainedModel) -> None:
         self._model = model
+        self._asked: tuple[Learner, Schema, NDArray[np.float64]] | None = None
         self._lock = threading.Lock()
         """Of the decoder, which writes to arrays of its own."""
         learner, schema, _ = model.current
         self._use(learner, schema)
 
     def _use(self, learner: Learner, schema: Schema) -> None:
-        self._learner = learner
+        self._learner, self._schema = learner, schema
         ignore = schema.ignore if schema.label is None else (*schema.ignore, schema.label)
         self._decoder = decoder("json", replace(schema, label=None, label_type=None, ignore=ignore))
 
@@ -112,6 +113,8 @@ class Answers:
             If the model has no such details.
         """
         learner, kept, X = self._decoded(events)
+        if len(X):
+            self._asked = learner, self._schema, X[-1:]
         regions: Regions | None = None
         if details is not None:
             details, regions = details.served(learner, kept)
@@ -119,6 +122,11 @@ class Answers:
         if details is not None:
             for answer, x in zip(found, X, strict=True):
                 answer |= details.of(learner, x)
+        return found
+
+    def asked(self) -> tuple[Learner, Schema, NDArray[np.float64]] | None:
+        """Return model, schema and array (1, d) of the event predicted last, once."""
+        found, self._asked = self._asked, None
         return found
 
     def _decoded(

@@ -12,6 +12,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -28,7 +29,9 @@ from streamk.serving.following import Following
 from streamk.serving.guard import JSON, Guard, as_json, healthz, refused
 from streamk.serving.intake import Intake
 from streamk.serving.monitoring import CONTENT_TYPE, Monitoring
+from streamk.serving.pages import SecurityHeaders, page_routes
 from streamk.serving.trained import TrainedModel
+from streamk.serving.watching import Watch
 
 __all__ = ["Limits", "application"]
 
@@ -77,9 +80,13 @@ def application(
     log : EventLog, optional
         Takes the events that are posted to ``/learn``; without it there is no such path.
     """
-    monitoring = Monitoring(model)
+    answers = Answers(model)
+    watch = Watch(model, answers)
+    monitoring = Monitoring(model, watch.observer)
     server = _Server(
         model,
+        answers,
+        watch,
         monitoring,
         Limits() if limits is None else limits,
         refresh=refresh,
@@ -89,6 +96,7 @@ def application(
     )
     guard = Guard(token, monitoring.answered)
     routes = [
+        *page_routes(watch.history, guard),
         Route("/predict", guard.of(server.predict), methods=["POST"]),
         Route("/model", guard.of(server.model), methods=["GET"]),
         Route("/metrics", guard.of(server.metrics), methods=["GET"]),
@@ -100,13 +108,20 @@ def application(
     if log is not None:
         routes.append(Route("/learn", guard.of(server.learn), methods=["POST"]))
     handlers: dict[Any, Any] = {HTTPException: refused}
-    return Starlette(routes=routes, lifespan=server.following, exception_handlers=handlers)
+    return Starlette(
+        routes=routes,
+        lifespan=server.following,
+        exception_handlers=handlers,
+        middleware=[Middleware(SecurityHeaders)],
+    )
 
 
 class _Server:
     def __init__(
         self,
         model: TrainedModel,
+        answers: Answers,
+        watch: Watch,
         monitoring: Monitoring,
         limits: Limits,
         *,
@@ -118,7 +133,7 @@ class _Server:
         self._model, self._monitoring = model, monitoring
         self._limits, self._refresh, self._max_age = limits, refresh, max_age
         self._with_token, self._intake = with_token, intake
-        self._answers = Answers(model)
+        self._answers, self._watch = answers, watch
 
     # --- the paths --------------------------------------------------------------------------------
 
@@ -128,12 +143,15 @@ class _Server:
         body = await self._body(request)
         began = time.perf_counter()
         events, several = self._events(body)
-        if len(events) <= _FEW and details is None:
-            found = self._answers.of(events)
-        else:
-            found = await asyncio.to_thread(self._answers.of, events, details)
+        with self._watch.refusals():
+            if len(events) <= _FEW and details is None:
+                found = self._answers.of(events)
+            else:
+                found = await asyncio.to_thread(self._answers.of, events, details)
         response = as_json(found if several else found[0])
-        self._monitoring.predicted(len(events), time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        self._monitoring.predicted(len(events), seconds)
+        self._watch.predicted(len(events), seconds)
         return response
 
     async def learn(self, request: Request) -> Response:
@@ -144,7 +162,8 @@ class _Server:
         events, _ = self._events(await self._body(request))
         try:
             # Not cancelled with the request: what was begun is added or refused as a whole.
-            await asyncio.shield(asyncio.to_thread(self._intake.append, events))
+            with self._watch.refusals():
+                await asyncio.shield(asyncio.to_thread(self._intake.append, events))
         except BadRecord as error:
             raise HTTPException(413, str(error)) from None
         except ConnectorError as error:
@@ -215,14 +234,15 @@ class _Server:
 
     @contextlib.asynccontextmanager
     async def following(self, _: Starlette) -> AsyncIterator[None]:
-        """Look for newer checkpoints while the server runs."""
-        task = asyncio.create_task(self._follow())
+        """Look for newer checkpoints, and add to the page's points, while the server runs."""
+        tasks = [asyncio.create_task(work) for work in (self._follow(), self._watch.go_on())]
         try:
             yield
         finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            for task in tasks:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
 
     async def _follow(self) -> None:
         following = Following(self._model.refresh, self._monitoring.failed)

@@ -110,6 +110,7 @@ def description(body: int, events: int, with_token: bool, learns: bool) -> dict[
             "The model: task, classes, columns, events, age in seconds, and the names of the"
             " champion and its challengers"
         ),
+        "/status": _get("The last point of the live page: figures, weights and importances"),
         "/metrics": _get("Figures for Prometheus"),
         "/healthz": _get("Whether the process answers"),
         "/readyz": _get("Whether there is a model to predict by, and new enough; 503 if not"),

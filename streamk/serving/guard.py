@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hmac
+import ipaddress
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -19,6 +21,8 @@ __all__ = ["COOKIE", "JSON", "Guard", "Handler", "as_json", "healthz", "refused"
 JSON = "application/json"
 COOKIE = "streamk_token"
 """Has the token where a browser asks, which sends no header of its own."""
+
+_LONGEST = 60
 
 _log = logging.getLogger("streamk.serving")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -39,13 +43,25 @@ class Guard:
         self._token = None if token is None else token.encode()
         self._answered = answered
 
-    def of(self, handler: Handler, *, is_open: bool = False) -> Handler:
-        """Return a handler behind this guard; one that is open takes no token."""
+    def of(self, handler: Handler, *, is_open: bool = False, shows_events: bool = False) -> Handler:
+        """Return a handler behind this guard.
+
+        Parameters
+        ----------
+        handler : Handler
+        is_open : bool, default False
+            It takes no token.
+        shows_events : bool, default False
+            Without a token it is for this machine alone: a page of another site, which has its own
+            name lead here, gets nothing.
+        """
 
         async def answer(request: Request) -> Response:
             try:
                 if not is_open:
                     self._authorize(request)
+                if shows_events and self._token is None:
+                    _check_host(request.headers.get("host", ""))
                 response = await handler(request)
             except HTTPException as error:
                 response = refused(request, error)
@@ -72,9 +88,31 @@ class Guard:
                 {"WWW-Authenticate": "Bearer"},
             )
 
+    @property
+    def asks(self) -> bool:
+        """Whether a token is asked for."""
+        return self._token is not None
+
     def accepts(self, given: str) -> bool:
         """Return whether a token is the right one; any is where none is asked for."""
         return self._token is None or hmac.compare_digest(given.encode(), self._token)
+
+
+def _check_host(host: str) -> None:
+    """Raise `HTTPException` if a browser was led here by another name than of this machine.
+
+    Names can be made to mean any address after a page was loaded (DNS rebinding); addresses cannot.
+    """
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        if name not in ("", "localhost"):
+            ipaddress.ip_address(name)
+    except ValueError:
+        raise HTTPException(
+            421,
+            f"without a token this is not shown at {host[:_LONGEST]!r}: give one (--token-file), or"
+            " open it at localhost or by an IP address",
+        ) from None
 
 
 def as_json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

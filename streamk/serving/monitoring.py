@@ -14,6 +14,7 @@ from prometheus_client import (
     generate_latest,
 )
 
+from streamk.engine.observing.observer import Observer
 from streamk.serving.trained import TrainedModel
 
 __all__ = ["CONTENT_TYPE", "JobMonitoring", "Monitoring"]
@@ -35,6 +36,19 @@ class _Requests:
             registry=self._registry,
         )
 
+        self._experts = Gauge(
+            "streamk_expert_weight",
+            "Share of what the experts of one kind say, of the last predictions explained.",
+            ("expert",),
+            registry=self._registry,
+        )
+
+    def weigh(self, experts: Mapping[str, float]) -> None:
+        """Take the shares of the experts."""
+        self._experts.clear()
+        for name, share in experts.items():
+            self._experts.labels(name).set(share)
+
     def answered(self, path: str, status: int) -> None:
         """Count a request."""
         path = "/page" if path.startswith("/page/") else path
@@ -51,10 +65,13 @@ class Monitoring(_Requests):
     Parameters
     ----------
     model : TrainedModel
+    observer : Observer
+        Of the requests.
     """
 
-    def __init__(self, model: TrainedModel) -> None:
+    def __init__(self, model: TrainedModel, observer: Observer) -> None:
         super().__init__()
+        self._observer = observer
         registry = self._registry
         self._events = Counter("streamk_events_predicted", "Events predicted.", registry=registry)
         self._taken = Counter(
@@ -79,6 +96,11 @@ class Monitoring(_Requests):
             "streamk_model_age_seconds", "Time since the checkpoint was written.", registry=registry
         )
         age.set_function(lambda: model.age)
+
+    def text(self) -> bytes:
+        """Return all figures as Prometheus reads them."""
+        self.weigh(self._observer.experts)
+        return super().text()
 
     def predicted(self, events: int, seconds: float) -> None:
         """Count the events of a request, and note how long it took."""
@@ -151,6 +173,12 @@ class JobMonitoring(_Requests):
         self._alarms = Gauge(
             "streamk_job_alarms", "Alarms since the job began.", ("kind",), registry=registry
         )
+        self._bad_kinds = Gauge(
+            "streamk_job_bad_kind",
+            "Events that could not be used, by kind.",
+            ("kind",),
+            registry=registry,
+        )
         self._waits = Gauge(
             "streamk_job_waits", "Whether the job waits for a source or sink.", registry=registry
         )
@@ -172,6 +200,9 @@ class JobMonitoring(_Requests):
                     self._slices.labels(value, name, "window").set(window.get(name, float("nan")))
             for kind, n in last["alarms"].items():
                 self._alarms.labels(kind).set(n)
+            for kind, n in last["bad_kinds"].items():
+                self._bad_kinds.labels(kind).set(n)
+            self.weigh(last["experts"])
             self._waits.set(last["trouble"] is not None)
             if last["contest"] is not None:
                 self._compare(last["contest"])

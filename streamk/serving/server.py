@@ -138,6 +138,7 @@ class Server:
             **tls,
         )
         self._config.load()
+        self._app = app
         self._scheme = "https" if tls else "http"
 
     def url(self, listener: socket.socket) -> str:
@@ -151,13 +152,19 @@ class Server:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
         with short_turns(), settled_objects():
-            uvicorn.Server(self._config).run(sockets=[listener])
+            self._server().run(sockets=[listener])
 
     def start(self, listener: socket.socket) -> threading.Thread:
         """Serve in a thread, which ends with the process."""
-        server = uvicorn.Server(self._config)
+        server = self._server()
         thread = threading.Thread(
             target=server.run, kwargs={"sockets": [listener]}, name="streamk-http", daemon=True
         )
         thread.start()
         return thread
+
+    def _server(self) -> uvicorn.Server:
+        server = uvicorn.Server(self._config)
+        # Answers without an end are to see that theirs has come.
+        self._app.state.is_leaving = lambda: server.should_exit
+        return server

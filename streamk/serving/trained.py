@@ -19,6 +19,7 @@ from streamk.engine.checkpoints.keys import key_of
 from streamk.engine.checkpoints.object_path import ObjectPath, location
 from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
 from streamk.engine.checkpoints.watching import marker
+from streamk.engine.evaluation.metrics import Metrics
 from streamk.engine.recovery.opening import initials
 from streamk.engine.training.details import Details
 from streamk.errors import InvalidInput, StateError
@@ -121,6 +122,9 @@ class TrainedModel:
         That of the events of the job (`connectors.base.ENCODINGS`).
     late_labels : bool
         Whether their labels come from a source of their own.
+    figures : dict of str to dict
+        Figures of the job when it saved the checkpoint, by name: of the "whole" stream, of the last
+        events ("window"), and of the "baselines" in these.
     """
 
     def __init__(
@@ -150,6 +154,7 @@ class TrainedModel:
         self.challengers = tuple(name for name in models if name != self.champion)
         config = found.body["config"]
         self.encoding, self.late_labels = str(config["encoding"]), config.get("labels") is not None
+        self.figures = _figures(found)
         data = found.body["training"]["schema"]
         saved = Schema(label=config["label"])
         if data is not None:
@@ -363,6 +368,13 @@ def _kept(found: Checkpoint) -> Regions | None:
     kinds = (AdaptiveIntervals, AdaptiveSets)
     kind = next((kind for kind in kinds if data.get("region") == kind.NAME), AdaptiveSets)
     return kind.from_json(data)
+
+
+def _figures(found: Checkpoint) -> dict[str, dict[str, float]]:
+    """Return the figures in a checkpoint. Raises `StateError`."""
+    metrics = Metrics.from_json(found.body["training"]["metrics"])
+    baselines = metrics.baselines()["window"]
+    return {"whole": metrics.whole(), "window": metrics.window(), "baselines": baselines}
 
 
 def _can_predict(learner: Learner) -> bool:

@@ -136,3 +136,28 @@ def test_of_a_river_estimator(made: tuple[Any, Any]) -> None:
         assert "c=x = 1" in said
         assert ("share of what the experts say:" in said) == (made[0] is KernelClassifier)
     assert classifier.predict_proba_one(x) == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_attributions_of_groups_and_in_several_calls(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: a prediction without the columns of each group. Events may be few at a time."""
+    X, _ = stream(kind, 1)
+    model, x = learned(kind, 300), X[0]
+    groups = [[0, 2], [1], [2]]
+
+    def said(event: Any) -> float:
+        if kind == "numbers":
+            return float(model.predict_many(event[None])[0])
+        number = list(model.classes).index(model.predict_one(x))
+        return float(model.predict_proba_many(event[None])[0, number])
+
+    expected = []
+    for group in groups:
+        without = x.copy()
+        without[group] = np.nan
+        expected.append(said(x) - said(without))
+    assert attributions(model, x, groups).tolist() == expected
+    monkeypatch.setattr("streamk.learners.report._NUMBERS", 2 * len(x))
+    assert attributions(model, x, groups).tolist() == expected

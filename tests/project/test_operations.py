@@ -136,10 +136,11 @@ NAME = re.compile(r"\bstreamk_\w+\b")
 def exported() -> set[str]:
     """Names of all that `/metrics` of a job and of a server have, without a histogram's endings."""
     pytest.importorskip("prometheus_client", reason="pip install streamk[serve]")
+    from streamk.engine.observing.observer import Observer
     from streamk.serving.monitoring import JobMonitoring, Monitoring
 
     model: Any = SimpleNamespace(epoch=1, n_events=2, age=3.0)
-    text = Monitoring(model).text() + JobMonitoring(lambda: None).text()
+    text = Monitoring(model, Observer()).text() + JobMonitoring(lambda: None).text()
     found = re.findall(r"^# TYPE (\w+) (\w+)$", text.decode(), re.MULTILINE)
     return {name for name, _ in found if not name.endswith("_created")}
 

@@ -216,7 +216,7 @@ def test_requests_that_are_too_large_are_refused(state: Path) -> None:
 
 def test_a_token_is_asked_for(state: Path) -> None:
     with TestClient(application(streamk.load(state), token=TOKEN)) as client:
-        for path in ("/model", "/metrics", "/openapi.json"):
+        for path in ("/model", "/metrics", "/openapi.json", "/", "/points", "/events", "/status"):
             assert client.get(path).status_code == 401
         assert client.get("/healthz").status_code == 200
         assert client.get("/readyz").status_code == 200
@@ -287,10 +287,38 @@ def test_figures(client: TestClient) -> None:
     assert 0.0 <= after["streamk_model_age_seconds"] < 3600
 
 
+def test_the_page_has_means_and_counts_and_nothing_of_a_request(state: Path) -> None:
+    app = application(streamk.load(state), refresh=1e6)
+    with TestClient(app, base_url="http://localhost") as client:
+        assert client.get("/").headers["content-type"].startswith("text/html")
+        secret = {**plain(STREAM[0]), "c": "a secret text"}
+        client.post("/predict", json=secret)
+        assert client.post("/predict", json={"a": [[1, "another secret"]]}).status_code == 422
+        deadline, now = time.monotonic() + 60, None
+        while not (now and now["experts"] and now["bad_kinds"]):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+            now = client.get("/status").json()["now"]
+        assert sum(now["experts"].values()) == pytest.approx(1.0)
+        assert set(now["importances"]) == {"a", "b", "c"}
+        metrics = client.get("/metrics").text
+        weights = [f'streamk_expert_weight{{expert="{name}"}}' for name in now["experts"]]
+        assert all(weight in metrics for weight in weights)
+        found = client.get("/points").json()
+        assert found["points"][-1]["bad_kinds"] == {"wrong type": 1}
+        assert found["points"][-1]["learned"] == 200
+        assert {"accuracy", "log_loss"} <= found["points"][-1]["window"].keys()
+        assert (found["predictions"], found["bad"]) == ([], [])
+        assert "secret" not in client.get("/points").text + metrics
+        for path in ("/page/page.js", "/page/uPlot.min.css"):
+            assert client.get(path).status_code == 200
+
+
 def test_paths_are_described(client: TestClient) -> None:
     found = client.get("/openapi.json").json()
     assert found["openapi"].startswith("3.1")
-    paths = {route.path for route in client.app.routes}  # type: ignore[attr-defined]
+    routes = client.app.routes  # type: ignore[attr-defined]
+    paths = {route.path for route in routes if route.include_in_schema}
     assert set(found["paths"]) == paths - {"/openapi.json"}
     referred = set(json.dumps(found).split("#/components/schemas/")[1:])
     assert {one.split('"')[0] for one in referred} == set(found["components"]["schemas"])

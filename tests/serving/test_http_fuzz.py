@@ -152,6 +152,7 @@ PATHS = st.one_of(
             *(b"/model", b"/metrics", b"/healthz", b"/readyz", b"/openapi.json", b"*"),
             *(b"/", b"/?token=%E2%82%AC", b"/?token=%0d%0aa:b", b"/points", b"/page/../x"),
             *(b"/page/page.js", b"/page/%00", b"/events?after=x", b"/events?after=" + b"9" * 5000),
+            *(b"/status", b"/status?x", b"/events?rows=-", b"/events?rows=" + b"9" * 5000),
             *(b"/../../etc/passwd", b"/%2e%2e/state", b"//predict", b"http://there/predict"),
             *(b"/predict?" + b"a" * 70_000, b"/predict?\xff=%ff"),
         ]

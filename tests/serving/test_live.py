@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import json
 import os
 import re
-import shutil
 import signal
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 from cli_kit import click_events, ndjson, streamk
+from live_page_kit import chromium, feeding, job
 
 pytest.importorskip("starlette", reason="requests come by Starlette: pip install streamk[serve]")
 pytest.importorskip("httpx2", reason="Starlette is tested by httpx2: pip install httpx2")
@@ -26,11 +26,19 @@ pytest.importorskip("prometheus_client", reason="pip install streamk[serve]")
 
 from starlette.testclient import TestClient
 
+from streamk.engine.evaluation.slices import Slices
+from streamk.engine.observing.explaining import Explanation
+from streamk.engine.observing.observer import MOST_BYTES
 from streamk.engine.progress import Snapshot
-from streamk.serving import live
-from streamk.serving.live import History, live_page
+from streamk.serving.history import MOST, History
+from streamk.serving.live import live_page
+from streamk.serving.pages import _Page
 
 TOKEN = "a token of some length"
+HOSTILE = "</script>\n\ndata: {}\n\n<img src=x onerror=alert(1)>"
+
+
+Client = partial(TestClient, base_url="http://localhost")
 
 
 def snapshot(events: int, **more: Any) -> Snapshot:
@@ -71,24 +79,27 @@ def test_points_come_in_order_with_their_numbers() -> None:
 
 
 def test_many_points_are_thinned_out_where_they_are_old() -> None:
-    history = filled(5 * live.MOST)
+    history = filled(5 * MOST)
     kept = [number for number, _ in history.since(0)]
-    assert live.MOST // 2 <= len(kept) <= live.MOST
+    assert MOST // 2 <= len(kept) <= MOST
     assert kept == sorted(set(kept))
-    assert kept[-1] == 5 * live.MOST
-    recent = kept[-live.MOST // 4 :]
+    assert kept[-1] == 5 * MOST
+    recent = kept[-MOST // 4 :]
     assert recent == list(range(recent[0], recent[-1] + 1))
 
 
 def test_an_application_without_points() -> None:
-    with TestClient(live_page(History({}))) as client:
+    with Client(live_page(History({}))) as client:
         assert client.get("/readyz").status_code == 503
-        assert client.get("/points").json() == {"about": {}, "number": 0, "points": []}
+        nothing = {"about": {}, "number": 0, "points": [], "version": 0}
+        rows: dict[str, list[Any]] = {"predictions": [], "bad": []}
+        assert client.get("/points").json() == {**nothing, **rows}
+        assert client.get("/status").json() == {"about": {}, "now": None, **rows}
         assert "streamk_job_events 0.0" in client.get("/metrics").text
 
 
 def test_paths() -> None:
-    with TestClient(live_page(filled(3))) as client:
+    with Client(live_page(filled(3))) as client:
         page = client.get("/")
         assert page.headers["content-type"].startswith("text/html")
         assert "default-src 'self'" in page.headers["content-security-policy"]
@@ -107,7 +118,7 @@ def test_paths() -> None:
 
 def test_figures_for_prometheus() -> None:
     history = filled(3)
-    with TestClient(live_page(history)) as client:
+    with Client(live_page(history)) as client:
         text = client.get("/metrics").text
         assert "streamk_job_events 30.0" in text
         assert "streamk_job_lag NaN" in text
@@ -130,7 +141,7 @@ def test_figures_of_challengers_for_prometheus() -> None:
     history = filled(1)
     models = {"first": {**figures}, "lean": {"window": {}, "whole": {}}}
     history(snapshot(20, contest={"champion": "first", "models": models, "promotions": []}))
-    with TestClient(live_page(history)) as client:
+    with Client(live_page(history)) as client:
         text = client.get("/metrics").text
         accuracy = 'streamk_job_model_figure{model="first",name="accuracy",of="whole"} 0.75'
         assert accuracy in text
@@ -138,9 +149,61 @@ def test_figures_of_challengers_for_prometheus() -> None:
         assert 'streamk_job_champion{model="lean"} 0.0' in text
 
 
+def test_weights_of_experts_and_kinds_of_bad_events_for_prometheus() -> None:
+    history = History({})
+    history.observer.add(Explanation({}, {}, True, {"linear": 0.25, "newton": 0.75}))
+    history(snapshot(10, bad_kinds={"wrong type": 2}))
+    with Client(live_page(history)) as client:
+        text = client.get("/metrics").text
+        assert 'streamk_expert_weight{expert="newton"} 0.75' in text
+        assert 'streamk_job_bad_kind{kind="wrong type"} 2.0' in text
+        assert client.get("/status").json()["now"]["experts"]["linear"] == 0.25
+
+
+def test_rows_come_with_the_next_point_and_once() -> None:
+    """The messages of `/events`, of a server that leaves after three looks."""
+    history = filled(1)
+    observer = history.observer
+    observer.ROW_SECONDS = 0.0  # type: ignore[misc]
+    for n in range(2):
+        observer.add(Explanation({"a": 1.0}, {"a": 2.0}, True, {}), {"prediction": n})
+    looks = iter((False, False, False, True))
+
+    def is_leaving() -> bool:
+        found = next(looks)
+        if not found:
+            observer.refused([{"partition": "t:0", "offset": 7, "reason": HOSTILE}])
+        return found
+
+    async def messages() -> list[bytes]:
+        return [message async for message in _Page(history)._sent(0, 1, is_leaving)]
+
+    retry, point, rows = asyncio.run(messages())
+    assert retry == b"retry: 1000\n\n"
+    assert point.startswith(b"id: 1\ndata: {")
+    name, data, end = rows.split(b"\n", 2)
+    assert (name, end) == (b"event: rows", b"\n")
+    found = json.loads(data.removeprefix(b"data: "))
+    assert [row["prediction"] for row in found["predictions"]] == [1]
+    assert [row["reason"] for row in found["bad"]] == [HOSTILE]
+
+
+def test_a_point_is_bounded_in_bytes_whatever_the_names_are() -> None:
+    history = History({})
+    names = [chr(0) * 1000 + str(n) for n in range(1000)]
+    effects = dict.fromkeys(names, 1 / 3)
+    history.observer.add(Explanation(effects, {}, True, dict.fromkeys(names[:6], 1 / 3)))
+    slices = Slices("c")
+    slices.add({"hit": np.ones(1000), "loss": np.ones(1000), "slice": slices.codes(names)})
+    figures = {"events": 1, "accuracy": 1 / 3, "log_loss": 1 / 3}
+    each = {name: {**figures, "window": figures} for name, *_ in slices.whole()}
+    history(snapshot(10, slices=each))
+    assert len(msgspec.json.encode(history.last)) < MOST_BYTES // 2
+
+
 def test_a_token_is_asked_for_once_in_a_browser() -> None:
-    with TestClient(live_page(filled(1), token=TOKEN), follow_redirects=False) as client:
-        for path in ("/", "/points", "/events", "/metrics", "/page/page.js"):
+    with Client(live_page(filled(1), token=TOKEN), follow_redirects=False) as client:
+        for path in ("/", "/points", "/events", "/status", "/metrics", "/page/page.js"):
             assert client.get(path).status_code == 401
         assert client.get("/healthz").status_code == 200
         assert client.get("/?token=wrong").status_code == 401
@@ -154,59 +217,31 @@ def test_a_token_is_asked_for_once_in_a_browser() -> None:
         assert client.get("/points").status_code == 200
 
 
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8000", "localhost.evil.example", "["]
+)
+def test_what_is_of_events_is_not_shown_under_a_name_that_may_be_anyones(host: str) -> None:
+    """A page of another site can have its name mean this machine, and ask in its own name."""
+    for path in ("/points", "/events", "/status"):
+        with Client(live_page(filled(1))) as client:
+            answer = client.get(path, headers={"host": host})
+            assert answer.status_code == 421
+            assert "open it at localhost" in answer.json()["error"]
+    with Client(live_page(filled(1))) as client:
+        for known in ("localhost:8000", "127.0.0.1:8000", "[::1]:8000", "192.0.2.7"):
+            assert client.get("/status", headers={"host": known}).status_code == 200
+    with Client(live_page(filled(1), token=TOKEN)) as client:
+        given = {"Authorization": f"Bearer {TOKEN}", "host": host}
+        assert client.get("/status", headers=given).status_code == 200
+
+
 def test_a_number_that_is_none_is_refused() -> None:
-    with TestClient(live_page(filled(1))) as client:
+    with Client(live_page(filled(1))) as client:
         assert client.get("/events?after=x").status_code == 400
+        assert client.get("/events?rows=x").status_code == 400
 
 
 # --- a job ----------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def job(
-    home: Path, port: int = 0, options: tuple[str, ...] = ()
-) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """Start a job that reads a pipe; yield its process and the address of its page."""
-    command = ("run", "stdin:", "--label", "clicked", "--checkpoint", "state", "--quiet")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "streamk", *command, "--http", f":{port}", *options],
-        cwd=home,
-        stdin=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stderr is not None
-    try:
-        line = process.stderr.readline().decode()
-        found = re.search(r"http://\S+", line)
-        assert found, line
-        yield process, found[0]
-    finally:
-        process.kill()
-        process.communicate()
-
-
-@contextlib.contextmanager
-def feeding(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Have events come, some every moment."""
-    ended = threading.Event()
-    lines = ndjson(click_events(3000)).splitlines(keepends=True)
-
-    def feed() -> None:
-        n = 0
-        assert process.stdin is not None
-        with contextlib.suppress(OSError, ValueError):
-            while not ended.wait(0.05):
-                process.stdin.write(b"".join(lines[n % 3000 :][:20]))
-                process.stdin.flush()
-                n += 20
-
-    thread = threading.Thread(target=feed)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 @pytest.mark.slow
@@ -217,7 +252,7 @@ def test_a_job_tells_of_itself_while_it_runs(tmp_path: Path) -> None:
         found: list[dict[str, Any]] = []
         with httpx2.stream("GET", f"{address}/events", timeout=60) as answer:
             for line in answer.iter_lines():
-                if line.startswith("data: "):
+                if line.startswith('data: {"time":'):
                     found.append(json.loads(line.removeprefix("data: ")))
                 if len(found) == 3:
                     break
@@ -252,16 +287,8 @@ def test_mistakes_are_named(options: tuple[str, ...], says: str, tmp_path: Path)
 
 @pytest.fixture
 def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="browsers are driven by Playwright: pip install playwright"
-    )
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
-    if path is None:
-        pytest.skip("no Chromium is installed")
-    with playwright.sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+    with chromium() as found:
         yield found
-        found.close()
 
 
 def numbers(page: Any) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from streamk.encoding import shortened
 from streamk.engine.evaluation.river_metrics import Rows
 from streamk.errors import StateError
 
@@ -62,6 +63,11 @@ class Slices:
                 self.names.append(name)
             found.append(code)
         return np.array(found, np.float64)
+
+    def name(self, value: Any) -> str:
+        """Return the name under which the figures of a value are."""
+        name = _text(value)
+        return name if name in self._numbers else OTHERS
 
     def add(self, rows: Rows) -> None:
         """Take further scored events: their slice, and the two scores, which come first."""
@@ -124,4 +130,4 @@ def _text(value: Any) -> str:
     if value is None or value == "":
         return MISSING
     text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return text[:_LONGEST].encode("utf-8", "backslashreplace").decode()
+    return shortened(text, _LONGEST)

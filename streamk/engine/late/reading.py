@@ -84,7 +84,7 @@ class LateReader:
             rows,
             decoded.X,
             _widths(decoded, known),
-            decoder.schema.columns,
+            decoder.schema,
             [bad[row] for row in sorted(bad)],
         )
 

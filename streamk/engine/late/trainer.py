@@ -34,6 +34,7 @@ from streamk.engine.training.slicing import beside_of
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import Learner
+from streamk.learners.common.prequential import Prequential
 from streamk.state import State
 
 __all__ = ["LateTrainer"]
@@ -90,7 +91,8 @@ class LateTrainer(Trainer):
             revisions=late.revisions,
         )
         details, regions = self._details, self._regions
-        return LateWork(HoldingModel(self.model, held, 0, label, details, regions), join)
+        holding = HoldingModel(self.model, held, 0, label, details, regions, self._observer)
+        return LateWork(holding, join)
 
     def hold_in(self, files: SegmentFiles) -> None:
         """Have events that do not fit into memory in files of a store, before any is held."""
@@ -195,6 +197,7 @@ class LateTrainer(Trainer):
                 batch, found.rows, found.prequential, found.classes, found.details
             )
             self._sink.write(outputs)
+        self._observe_late(batch, found)
         if self.alarms is not None:
             rows, scored = (found.rows, found.prequential), found.scored
             late = Scored(found.at, scored, found.labels, found.measured, found.delays)
@@ -211,6 +214,18 @@ class LateTrainer(Trainer):
         self._check_share(taken, bad)
         if found.bad and self._raises:
             raise EngineError(complaint(batch, found.bad[0]))
+
+    def _observe_late(self, batch: Batch, found: Followed) -> None:
+        """Show the prediction that was explained, and the labels of those before."""
+        if self._observer is None:
+            return
+        if found.explained is not None:
+            place, number, explanation = found.explained
+            said, P = found.prequential
+            one = Prequential(said[place:], None if P is None else P[place:])
+            row, details = int(found.rows[place]), found.details[place:]
+            self._observe(explanation, batch, row, one, found.classes, details, held=number)
+        self._observer.label(found.numbers, found.labels)
 
     def _check_share(self, taken: Taken, bad: list[BadEvent]) -> None:
         """Look at the share of bad ones among events and bad labels."""

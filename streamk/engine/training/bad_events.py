@@ -10,6 +10,7 @@ from typing import Literal
 
 from connectors.base import Sink
 from streamk.encoding import BadEvent
+from streamk.engine.observing.observer import LONGEST_VALUE, MOST_ROWS, Observer
 from streamk.engine.order.batch import Batch
 from streamk.engine.training.outputs import dead_letter
 from streamk.errors import EngineError
@@ -62,10 +63,15 @@ class BadEvents:
         Where they are written.
     max_share : float
         Largest share of all events that they may be.
+    observer : Observer, optional
+        Gets them, too.
     """
 
-    def __init__(self, dead_letters: Sink | None, max_share: float) -> None:
+    def __init__(
+        self, dead_letters: Sink | None, max_share: float, observer: Observer | None = None
+    ) -> None:
         self._dead_letters, self._max_share = dead_letters, max_share
+        self._observer = observer
         self._first_reason: str | None = None
 
     @property
@@ -89,6 +95,9 @@ class BadEvents:
                 counts.bad[event.kind] = 0
             counts.bad[event.kind] += 1
         self._first_reason = self._first_reason or bad[0].reason
+        if self._observer is not None:
+            last = [dead_letter(batch, event, LONGEST_VALUE) for event in bad[-MOST_ROWS:]]
+            self._observer.refused([letter.value for letter in last])
         if self._dead_letters is not None:
             self._dead_letters.write([dead_letter(batch, event) for event in bad])
 

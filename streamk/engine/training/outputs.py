@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from connectors.base import Output, Rows
 from connectors.fields import Field, ListOf, MapOf, RecordType
-from streamk.encoding import BadEvent
+from streamk.encoding import BadEvent, shortened
 from streamk.engine.order.batch import Batch
 from streamk.learners.common.prequential import Prequential
 
@@ -109,28 +109,23 @@ def revise(outputs: list[Output], stops: Mapping[str, int]) -> None:
         output.value["revision"] = output.offset < stops.get(output.partition, 0)
 
 
-def dead_letter(batch: Batch, event: BadEvent) -> Output:
-    """The raw event, with where it was and what is wrong with it."""
+def dead_letter(batch: Batch, event: BadEvent, most: int = _LARGEST_RAW) -> Output:
+    """The raw event, of a large one `most` bytes, with where it was and what is wrong with it."""
     i, column, reason = event
     partition, offset = batch.position(i)
     value: dict[str, Any] = {
         "partition": partition,
         "offset": offset,
         "kind": event.kind,
-        "reason": _shown(reason),
-        "column": _shown(column) if isinstance(column, str) else column,
-        **_raw(batch.values, i),
+        "reason": shortened(reason, _LONGEST_NAME),
+        "column": shortened(column, _LONGEST_NAME) if isinstance(column, str) else column,
+        **_raw(batch.values, i, most),
     }
     key = batch.keys[i] if batch.keys else None
     return Output(partition, offset, int(batch.timestamps[i]), key, value)
 
 
-def _shown(text: str) -> str:
-    """A text out of an event, short, and without half of a surrogate pair, which is no UTF-8."""
-    return text[:_LONGEST_NAME].encode("utf-8", "backslashreplace").decode()
-
-
-def _raw(values: Sequence[Any], i: int) -> dict[str, Any]:
+def _raw(values: Sequence[Any], i: int, most: int) -> dict[str, Any]:
     """The event as it came: text, else base64 for bytes, else JSON as far as it goes, else Python.
 
     Of a large one only the beginning, and its size in bytes: it can be read where it was.
@@ -144,8 +139,8 @@ def _raw(values: Sequence[Any], i: int) -> dict[str, Any]:
             value, encoding = json.dumps(value, default=str).encode(), "json"
         except (TypeError, ValueError, RecursionError):  # a name that is no text, a loop
             value, encoding = repr(value).encode("utf-8", "backslashreplace"), "python"
-    cut = {"size": len(value)} if len(value) > _LARGEST_RAW else {}
-    value = value[:_LARGEST_RAW]
+    cut = {"size": len(value)} if len(value) > most else {}
+    value = value[:most]
     try:
         return {"value": value.decode(), "encoding": encoding, **cut}
     except UnicodeDecodeError as error:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamk.encoding import BadEvent, Decoded
+from streamk.engine.observing.explaining import Explanation
 from streamk.learners.common.classes import Label, beyond
 from streamk.learners.common.prequential import Prequential
 
@@ -28,6 +29,8 @@ class Predicted(NamedTuple):
         Which of its labelled events, counted from 1, were the last before experts began anew.
     measured : float64 array of shape (n, 2), optional
         Whether the region of each event held its label, and its size, where there are regions.
+    explanation : Explanation, optional
+        Of the first prediction.
     """
 
     prequential: Prequential
@@ -35,6 +38,7 @@ class Predicted(NamedTuple):
     details: list[dict[str, Any]]
     drifts: list[int]
     measured: npt.NDArray[np.float64] | None = None
+    explanation: Explanation | None = None
 
 
 def surplus_of(

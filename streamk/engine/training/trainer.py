@@ -25,6 +25,8 @@ from streamk.engine.alarms.alarms import Alarms, Scored
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
+from streamk.engine.observing.explaining import Explanation
+from streamk.engine.observing.observer import Observer, observed
 from streamk.engine.order.batch import Batch
 from streamk.engine.training import regions
 from streamk.engine.training.bad_events import BadEvents, Counts, OnError, complaint
@@ -78,6 +80,7 @@ class Trainer:
         metrics: Sequence[str] = (),
         alarms: Sink | None = None,
         slices: SliceReader | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self.model = model
         self.learns = learn
@@ -100,7 +103,8 @@ class Trainer:
         self._source = source
         self._sink = sink
         self._raises = on_error == "raise"
-        self._bad_events = BadEvents(dead_letters, max_bad_share)
+        self._observer = observer
+        self._bad_events = BadEvents(dead_letters, max_bad_share, observer)
         self._began = False
         self.has_others = False
         """Whether the model holds what other members of the group have learned."""
@@ -313,6 +317,9 @@ class Trainer:
         y = decoded.y if self.learns else [None] * len(decoded.y)
         learned = model.n_events
         X = decoded.X if model.takes_missing else np.nan_to_num(decoded.X)
+        explanation = None
+        if self._observer is not None:  # the model is as it is when it predicts the first event
+            explanation = self._observer.explain(model, schema, X)
         pieces: list[Prequential] = []
         details: list[dict[str, Any]] = []
         start = 0
@@ -336,7 +343,7 @@ class Trainer:
                 self._regions, found, model.classes, decoded.y, learns=self.learns
             )
             details = [a | b for a, b in zip(more, details or [{}] * len(more), strict=True)]
-        return Predicted(found, model.classes, details, drifts, measured)
+        return Predicted(found, model.classes, details, drifts, measured, explanation)
 
     def _note_learned(self, n: int) -> None:
         """Note that n of the events taken are learned, and what is left of the model's round."""
@@ -366,7 +373,7 @@ class Trainer:
         found = learned()
         if surplus:
             decoded, found = without(decoded, surplus, found)
-        predicted, classes, details, drifts, measured = found
+        predicted, classes, details, drifts, measured, explanation = found
         there = np.array([label is not None for label in decoded.y], bool)
         labelled = int(there.sum()) if self.learns else 0
         first = self.counts.events + 1
@@ -385,6 +392,9 @@ class Trainer:
         if measured is not None:
             measured = measured[there]
         self._score(first, batch, predicted, classes, decoded, there, measured)
+        if explanation is not None:
+            row = int(decoded.good[0])
+            self._observe(explanation, batch, row, predicted, classes, details, decoded.y[0])
         self.names.after(len(batch))
         self._bad_events.check(len(batch), [event.row for event in decoded.bad], self.counts)
 
@@ -418,6 +428,27 @@ class Trainer:
             self.metrics.add_numbers(answers, truth, at, beside)
         else:
             self.metrics.add_classes(P, answers.tolist(), classes, truth, at, beside)
+
+    def _observe(
+        self,
+        explanation: Explanation,
+        batch: Batch,
+        row: int,
+        predicted: Prequential,
+        classes: tuple[Any, ...],
+        details: Sequence[dict[str, Any]],
+        label: Any = None,
+        held: int | None = None,
+    ) -> None:
+        """Show the prediction of a row of a batch: the first of `predicted`, with its details."""
+        assert self._observer is not None
+        P = predicted.probabilities
+        one = Prequential(predicted.predictions[:1], None if P is None else P[:1])
+        (output,) = predictions(batch, np.array([row]), one, classes, details[:1])
+        name = None
+        if self._slices is not None and self.metrics.slices is not None:
+            name = self.metrics.slices.name(self._slices.of([batch.values[row]])[0])
+        self._observer.add(explanation, observed(output, label, name), held)
 
     def renew(self, model: Learner, schema: Schema, kept: Regions | None) -> None:
         """Predict by another model, which has its own columns and regions, from here on."""

@@ -41,7 +41,7 @@ class ByNumber(Steps):
         width = int(work.held.width[slot])
         if work.lacks(width):
             self.flush()
-            work.grow(width, self._taken.columns)
+            work.grow(width, self._taken.schema.columns)
         self._learns[0].append(slot)
         self._learns[1].append(label)
         super().learn(row, slot, label)
@@ -52,6 +52,7 @@ class ByNumber(Steps):
         if self._predicts[0]:
             (rows, slots), self._predicts = self._predicts, ([], [])
             self._filled.clear()
+            self._explain(len(self._rows) - len(rows), rows[0], slots[0])
             found, details = work.predict(self._taken, rows, slots)
             self._pieces.append(found)
             self._details += details
@@ -60,5 +61,6 @@ class ByNumber(Steps):
             delays = work.delays(slots)
             self._delays += delays
             self._slices += work.held.slice[slots].tolist()
+            self._numbers += work.held.number[slots].tolist()
             self._score(work.scores(slots), labels, work.held.threshold[slots], delays)
             work.learn(slots, labels)

@@ -12,6 +12,7 @@ from streamk.conformal import Regions
 from streamk.encoding import Name
 from streamk.engine.late.steps.taken import Taken
 from streamk.engine.late.waiting.held import HeldEvents
+from streamk.engine.observing.observer import Observer
 from streamk.engine.training import regions
 from streamk.engine.training.details import Details
 from streamk.engine.training.learning import cut
@@ -37,6 +38,7 @@ class HoldingModel:
         The label's field, for messages.
     details : Details, optional
     regions : Regions, optional
+    observer : Observer, optional
     """
 
     def __init__(
@@ -47,9 +49,10 @@ class HoldingModel:
         label: Name | None,
         details: Details | None,
         regions: Regions | None,
+        observer: Observer | None,
     ) -> None:
         self.model, self.held, self.number, self.label = model, held, number, label
-        self._details, self._regions = details, regions
+        self._details, self._regions, self.observer = details, regions, observer
         self._holds: Any = model if isinstance(model, HoldsPredictions) else None
 
     def predict(

@@ -64,9 +64,12 @@ class InTurn(Steps):
     def predict(self, row: int, slot: int) -> None:
         """Have an event predicted in the next call."""
         work, values = self._work, self._taken.rows[row]
-        if work.has_details:  # which are of the model that predicts this event
+        explains = work.observer is not None and self._explained is None and work.observer.due
+        if work.has_details or explains:  # which are of the model that predicts this event
             self.flush()
-            self._told += work.details(self._taken.X[[values]])
+        if explains:
+            self._explain(len(self._rows), values, slot)
+        self._told += work.details(self._taken.X[[values]])
         place = len(self._y)
         self._asked[0].append(place)
         self._asked[1].append(values)
@@ -83,7 +86,7 @@ class InTurn(Steps):
         width = work.held.width.item(slot) if fresh is None else taken.width.item(fresh.row)
         if work.lacks(width):
             self.flush()
-            work.grow(width, taken.columns)
+            work.grow(width, taken.schema.columns)
             fresh = None
         places, sources = self._early if fresh is None else self._anew
         places.append(len(self._y))
@@ -92,8 +95,10 @@ class InTurn(Steps):
         if fresh is None:
             self._delays.append(work.number - 1 - work.held.number.item(slot))
             self._slices.append(work.held.slice.item(slot))
+            self._numbers.append(work.held.number.item(slot))
         else:
             self._delays.append(work.number - 1 - fresh.number)
+            self._numbers.append(fresh.number)
             self._slices.append(np.nan if taken.slices is None else float(taken.slices[fresh.row]))
         super().learn(row, slot, label)
 

@@ -12,11 +12,29 @@ from numpy.typing import NDArray
 from streamk.encoding import BadEvent
 from streamk.engine.late.steps.holding import HoldingModel
 from streamk.engine.late.steps.taken import Taken
+from streamk.engine.observing.explaining import Explanation
 from streamk.learners.common.prequential import Prequential, joined
 
-__all__ = ["Followed", "Steps", "some"]
+__all__ = ["Explained", "Followed", "Steps", "some"]
 
 Floats = NDArray[np.float64]
+
+
+class Explained(NamedTuple):
+    """A prediction of a batch that was explained.
+
+    Attributes
+    ----------
+    place : int
+        Among the predictions, counted from 0.
+    number : int or None
+        Of the event, if it is held.
+    explanation : Explanation
+    """
+
+    place: int
+    number: int | None
+    explanation: Explanation
 
 
 class Followed(NamedTuple):
@@ -49,6 +67,9 @@ class Followed(NamedTuple):
         The slice of each, NaN where it has none.
     again : int
         How many of these were learned before, with another label.
+    numbers : list of int
+        The number of each.
+    explained : Explained, optional
     """
 
     rows: NDArray[np.int64]
@@ -64,6 +85,8 @@ class Followed(NamedTuple):
     delays: list[int]
     slices: list[float]
     again: int
+    numbers: list[int]
+    explained: Explained | None
 
 
 class Steps(ABC):
@@ -81,6 +104,8 @@ class Steps(ABC):
         self._slices: list[float] = []
         self._details: list[dict[str, Any]] = []
         self._bad: list[BadEvent] = []
+        self._numbers: list[int] = []
+        self._explained: Explained | None = None
         self.again = 0
 
     def predict(self, row: int, slot: int) -> None:
@@ -104,6 +129,24 @@ class Steps(ABC):
         measured = self._work.measures(said, labels, thresholds, delays)
         if measured is not None:
             self._measured.append(measured)
+
+    def _explain(self, place: int, row: int, slot: int) -> None:
+        """Have a prediction explained if it is time; the model is as it is when it predicts.
+
+        Parameters
+        ----------
+        place : int
+            Among the predictions of the batch, counted from 0.
+        row : int
+            Of the values of the batch.
+        slot : int
+            Negative where the event is not held.
+        """
+        work, taken = self._work, self._taken
+        if work.observer is not None and self._explained is None:
+            found = work.observer.explain(work.model, taken.schema, taken.X[[row]])
+            if found is not None:
+                self._explained = Explained(place, work.number if slot >= 0 else None, found)
 
     def refuse(self, row: int, label: Any) -> None:
         """Take note of a label that would make too many classes."""
@@ -133,6 +176,8 @@ class Steps(ABC):
             self._delays,
             self._slices,
             self.again,
+            self._numbers,
+            self._explained,
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.encoding import BadEvent, Name
+from streamk.encoding import BadEvent, Schema
 from streamk.engine.order.batch import Batch
 
 __all__ = ["Taken"]
@@ -32,8 +32,8 @@ class Taken:
     X : float64 array of shape (m, d)
     width : int64 array of shape (m,)
         Columns that there were when the event had come.
-    columns : tuple
-        The names of the d columns.
+    schema : Schema
+        Of the d columns.
     bad : list of BadEvent, by row of the batch
     slices : float64 array of shape (m,), or None
         Numbers of the events' slices.
@@ -46,7 +46,7 @@ class Taken:
     rows: list[int]
     X: NDArray[np.float64]
     width: NDArray[np.int64]
-    columns: tuple[Name, ...] = ()
+    schema: Schema
     bad: list[BadEvent] = field(default_factory=list)
     slices: NDArray[np.float64] | None = None
 

@@ -1,0 +1,294 @@
+"""Samples of a job for people who watch it: what they say, what they leave as it is, their size."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from engine_kit import WhimsicalSource, events, learner, same_model
+
+from connectors.memory import MemorySink
+from streamk.encoding import Schema
+from streamk.engine import Engine, LateLabels
+from streamk.engine.observing.explaining import MOST_FIELDS, Explanation, Fields, explain
+from streamk.engine.observing.observer import MOST_BYTES, Observer, RunningMeans
+from streamk.learners import Contest, LiveCompiled, MultiKernel, Sharded, create
+from streamk.learners.report import attributions
+
+
+class Always(Observer):
+    """Explains the first event of every batch, and shows it."""
+
+    ROW_SECONDS = 0.0
+    due = True  # type: ignore[assignment]
+
+
+def run(
+    data: list[Any], model: Any, observer: Observer | None, **options: Any
+) -> tuple[Any, MemorySink]:
+    sink = MemorySink()
+    options = {"label": "y", "sink": sink, "observer": observer, **options}
+    report = Engine(WhimsicalSource(data, whim=1), model, **options).run()
+    return report, sink
+
+
+def models() -> dict[str, Any]:
+    small = {"max_features": 64, "block_size": 64}
+    return {
+        "multi-kernel": MultiKernel(seed=1),
+        "scaled": create("doubly-stochastic", task="classification", **small),
+        "plain": learner(),
+        "sharded": Sharded(MultiKernel(seed=1), shards=2, round_events=32),
+        "compiled": LiveCompiled(MultiKernel(seed=1), seed=1),
+        "contest": Contest({"a": MultiKernel(seed=1), "b": MultiKernel(seed=2)}),
+    }
+
+
+# --- nothing depends on it ------------------------------------------------------------------------
+
+
+MORE = ({}, {"explain": True}, {"slice": "c", "prediction_set": 0.9})
+CASES = [(name, options) for name in models() for options in MORE]
+CASES.remove(("plain", {"explain": True}))  # for models that take missing values
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_a_job_that_is_observed_learns_and_writes_the_same(
+    name: str, options: dict[str, Any]
+) -> None:
+    data = [*events(300), {"y": "no such", "a": [[]]}, *events(60, first=300)]
+    data[100] = {**data[100], "later": 1.0}
+    alone, watched = models()[name], models()[name]
+    _, plain = run(data, alone, None, max_events=350, **options)
+    observer = Always()
+    _, seen = run(data, watched, observer, max_events=350, **options)
+    assert same_model(alone, watched)
+    assert plain.outputs == seen.outputs
+    assert observer.version > 1
+
+
+@pytest.mark.parametrize("name", ["multi-kernel", "scaled"])
+def test_late_labels_are_learned_the_same_and_explained(name: str) -> None:
+    data = events(200)
+    found = []
+    for observer in (None, Always()):
+        labels = [{"id": event["id"], "y": event["y"]} for event in data if event["id"] % 3]
+        asked = [{key: event[key] for key in "abc"} | {"id": event["id"]} for event in data]
+        model, sink = models()[name], MemorySink()
+        late = LateLabels(WhimsicalSource(labels, whim=2), key="id")
+        options = {"labels": late, "sink": sink, "observer": observer}
+        Engine(WhimsicalSource(asked, whim=1), model, label="y", **options).run()
+        found.append((model, sink.outputs))
+    (alone, plain), (watched, seen) = found
+    assert same_model(alone, watched)
+    assert plain == seen
+    assert observer is not None
+    rows = observer.rows()["predictions"]
+    said = {output.offset: output.value for output in seen}
+    known = {event["id"]: event["y"] for event in data if event["id"] % 3}
+    assert {row["label"] for row in rows} == {"up", "down", None}
+    for row in rows:
+        assert row["label"] == known.get(data[row["offset"]]["id"])
+        assert row["prediction"] == said[row["offset"]]["prediction"]
+        assert {reason["column"] for reason in row["reasons"]} <= {"a", "b", "c"}
+
+
+# --- what is said ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["multi-kernel", "scaled"])
+def test_reasons_are_those_of_the_model_that_predicted(name: str) -> None:
+    """Oracle: the job up to the event, and a prediction for each field without it."""
+    data = events(90)
+    for event in data:
+        event.pop("id")
+    observer = Always()
+    _, sink = run(data, models()[name], observer, slice="c")
+    rows = observer.rows()["predictions"]
+    for row in (rows[0], rows[len(rows) // 2]):
+        before = models()[name]
+        at = row["offset"]
+        report, _ = run(data[:at], before, None)
+        assert report.events == at
+        (output,) = (output for output in sink.outputs if output.offset == at)
+        assert row["prediction"] == output.value["prediction"]
+        assert row["label"] == data[at]["y"]
+        assert row["slice"] == data[at]["c"]
+        assert row["probabilities"] == output.value["probabilities"]
+        columns = before.columns
+        x = np.array([data[at].get(c, float(c == f"c={data[at]['c']}")) for c in columns])
+        number = before.classes.index(before.predict_one(x))
+        effects = {}
+        for name_ in "abc":
+            missing = x.copy()
+            missing[[str(c).partition("=")[0] == name_ for c in columns]] = np.nan
+            rows_ = np.vstack([x, missing])
+            whole, without = before.predict_proba_many(rows_)[:, number]
+            effects[name_] = float(whole - without)
+        expected = sorted(effects, key=lambda one: -abs(effects[one]))
+        assert [reason["column"] for reason in row["reasons"]] == expected
+        for reason in row["reasons"]:
+            assert reason["effect"] == pytest.approx(effects[reason["column"]], abs=1e-12)
+            assert reason["value"] == data[at][reason["column"]]
+
+
+def test_effects_of_single_columns_are_the_attributions() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4))
+    model = MultiKernel(seed=1, columns=tuple("abcd"))
+    model.learn_many(X, X[:, 1] > 0)
+    found = explain(model, Fields(Schema(tuple("abcd")), tuple("abcd")), X[0], 0)
+    assert list(found.effects.values()) == attributions(model, X[0]).tolist()
+    assert found.experts == model.shares(X[0])
+    assert sum(found.experts.values()) == pytest.approx(1.0)
+
+
+def test_the_means_are_those_of_a_plain_loop() -> None:
+    numbers = np.random.default_rng(3).normal(size=50).tolist()
+    means = RunningMeans(10)
+    mean = 0.0
+    for n, number in enumerate(numbers, start=1):
+        means.add({"a": number})
+        step = 1 / min(n, 10)
+        mean = (1 - step) * mean + step * number
+    assert means.values["a"] == pytest.approx(mean)
+    assert RunningMeans(3).values == {}
+
+
+def test_importances_are_mean_absolute_effects_and_the_largest_come_first() -> None:
+    observer = Observer()
+    for n in range(4):
+        effects = {f"c{k}": (-1.0) ** n * k for k in range(30)}
+        observer.add(Explanation(effects, {}, True, {"linear": 1.0}), {"prediction": 1.0})
+    assert observer.importances == {f"c{k}": float(k) for k in range(29, 17, -1)}
+    assert observer.experts == {"linear": 1.0}
+
+
+def test_experts_of_another_model_take_the_place_of_those_before() -> None:
+    observer = Observer()
+    for experts in ({"a": 0.5, "b": 0.5}, {"a": 0.25, "b": 0.75}):
+        observer.add(Explanation({}, {}, True, experts))
+    assert observer.experts == {"a": 0.375, "b": 0.625}
+    observer.add(Explanation({}, {}, True, {}))
+    assert observer.experts == {}
+
+
+def test_many_fields_have_their_turn() -> None:
+    names = tuple(f"c{n}" for n in range(MOST_FIELDS + 10))
+    fields = Fields(Schema(names), names)
+    turns = [fields.turn(number) for number in range(3)]
+    assert all(len(places) == MOST_FIELDS and not whole for places, whole in turns)
+    assert {name for places, _ in turns for name in places} == set(names)
+    rng = np.random.default_rng(0)
+    model = MultiKernel(seed=1, columns=names)
+    X = rng.normal(size=(20, len(names)))
+    model.learn_many(X, X[:, 0] > 0)
+    found = explain(model, fields, X[0], 0)
+    assert found.reasons is None
+    assert len(found.effects) == MOST_FIELDS
+
+
+def test_explanations_take_their_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes a second of a clock that stands otherwise: a hundred pass to the next."""
+    from streamk.engine.observing import observer as module
+
+    now = [1000.0]
+    for clock in ("monotonic", "thread_time"):
+        monkeypatch.setattr(module.time, clock, lambda: now[0])
+
+    def slow(*_: Any) -> Explanation:
+        now[0] += 1.0
+        return Explanation({}, {}, True, {})
+
+    monkeypatch.setattr(module, "explain", slow)
+    observer, model = Observer(), MultiKernel(seed=1, columns=("a",))
+    model.learn_many([[0.0], [1.0]], [False, True])
+    X, schema = np.zeros((1, 1)), Schema(("a",))
+    times = []
+    for _ in range(500):
+        if observer.explain(model, schema, X) is not None:
+            times.append(now[0])
+        now[0] += 1.0
+    assert times[1] - times[0] < 3  # in the first one something may have been compiled
+    assert all(100 <= b - a <= 102 for a, b in pairwise(times[1:]))
+    assert len(times) >= 5
+
+
+def test_one_prediction_a_second_becomes_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    from streamk.engine.observing import observer as module
+
+    now = [1000.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    observer = Observer()
+    for n in range(100):
+        observer.add(Explanation({"a": float(n)}, {}, True, {}), {"prediction": n})
+        now[0] += 0.25
+    rows = observer.rows()["predictions"]
+    assert [row["prediction"] for row in rows] == list(range(96, -1, -4))
+    assert observer.importances == {"a": pytest.approx(49.5)}
+
+
+def test_rows_that_change_are_given_again() -> None:
+    observer = Always()
+    for n in range(3):
+        observer.add(Explanation({}, {}, True, {}), {"prediction": n, "label": None}, held=10 + n)
+    seen = observer.version
+    assert observer.rows(seen) == {"predictions": [], "bad": []}
+    observer.label([5, 11], ["no row", "late"])
+    (row,) = observer.rows(seen)["predictions"]
+    assert (row["prediction"], row["label"]) == (1, "late")
+    assert row["number"] <= seen < row["version"] == observer.version
+
+
+# --- what cannot be used, and sizes ---------------------------------------------------------------
+
+
+def test_the_last_events_that_cannot_be_used_are_told_with_place_and_reason() -> None:
+    data: list[Any] = events(40)
+    data[7] = {"a": 1.0, "y": [1]}
+    data[31] = {"a": "x" * 500, "b": float("inf"), "y": "up"}
+    observer = Always()
+    report, _ = run(data, MultiKernel(seed=1), observer)
+    rows = observer.rows()["bad"]
+    assert [row["offset"] for row in rows] == [31, 7]
+    assert report.counts.bad == {row["kind"]: 1 for row in rows}
+    assert all(row["reason"].startswith(row["kind"]) for row in rows)
+    assert len(rows[0]["value"]) == 200
+    assert rows[0]["size"] > 500
+    assert json.loads(rows[1]["value"]) == data[7]
+
+
+def test_of_many_classes_the_most_probable_and_the_predicted_one_are_told() -> None:
+    observer = Always()
+    probabilities = {str(n): n / 100 for n in range(10)}
+    row = {"prediction": 3, "probabilities": probabilities, "label": 2**70}
+    observer.add(Explanation({}, {}, True, {}), row)
+    (found,) = observer.rows()["predictions"]
+    assert found["probabilities"] == {name: probabilities[name] for name in "9873"}
+    assert msgspec.json.decode(msgspec.json.encode(found))["label"] == str(2**70)
+
+
+@pytest.mark.parametrize("letter", ["x", "\0", "\ud800", "💣", "<script>"])
+def test_what_is_shown_is_bounded_in_bytes(letter: str) -> None:
+    observer = Always()
+    long = letter * 100_000
+    reasons = {f"{long}{n}": 1.0 for n in range(5)}
+    row = {
+        **dict.fromkeys(("partition", "key", "prediction", "label", "slice"), long),
+        "probabilities": {f"{long[:60]}{n}": 0.1 for n in range(1000)},
+        "prediction_set": [long] * 1000,
+    }
+    for _ in range(60):
+        observer.add(Explanation(reasons, dict.fromkeys(reasons, long), True, {long: 1.0}), row)
+        observer.refused([{"partition": long, "offset": 1, "reason": long, "value": long}])
+    rows = observer.rows()
+    assert len(msgspec.json.encode(rows)) <= MOST_BYTES
+    assert rows["predictions"]
+    assert rows["bad"]
+    told = msgspec.json.encode([observer.importances, observer.experts])
+    assert len(told) <= 13 * (60 * 12 + 30)
+    assert rows["predictions"][0]["prediction_set_size"] == 1000

@@ -1,0 +1,81 @@
+"""A job with a live page, events that come to it, and a browser that looks."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_kit import click_events, ndjson
+
+
+@contextlib.contextmanager
+def job(
+    home: Path, port: int = 0, options: tuple[str, ...] = (), source: str = "stdin:"
+) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Start a job, which reads a pipe by default; yield its process and the address of its page."""
+    command = ("run", source, "--label", "clicked", "--checkpoint", "state", "--quiet")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streamk", *command, "--http", f":{port}", *options],
+        cwd=home,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    try:
+        line = process.stderr.readline().decode()
+        found = re.search(r"http://\S+", line)
+        assert found, line
+        yield process, found[0]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextlib.contextmanager
+def feeding(
+    process: subprocess.Popen[bytes], lines: Sequence[bytes] | None = None
+) -> Iterator[None]:
+    """Have events come, some every moment: those of these lines, again and again."""
+    ended = threading.Event()
+    lines = ndjson(click_events(3000)).splitlines(keepends=True) if lines is None else lines
+    most = len(lines)
+
+    def feed() -> None:
+        n = 0
+        assert process.stdin is not None
+        with contextlib.suppress(OSError, ValueError):
+            while not ended.wait(0.05):
+                process.stdin.write(b"".join(lines[n % most :][:20]))
+                process.stdin.flush()
+                n += 20
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Any]:
+    """Start a browser; the test is skipped where there is none."""
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="browsers are driven by Playwright: pip install playwright"
+    )
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
+    if path is None:
+        pytest.skip("no Chromium is installed")
+    with playwright.sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield found
+        found.close()
