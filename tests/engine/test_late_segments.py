@@ -19,11 +19,11 @@ from streamk.engine import Checkpoint, newest_checkpoint
 from streamk.engine.checkpoints.object_path import ObjectPath
 from streamk.engine.checkpoints.reading import read_checkpoint
 from streamk.engine.checkpoints.segment_files import SegmentFiles
-from streamk.engine.late.waiting import key_table, segment_log
-from streamk.engine.late.waiting.held import record_type
-from streamk.engine.late.waiting.key_table import KeyTable, hashes_of
-from streamk.engine.late.waiting.segment import Segment
-from streamk.engine.late.waiting.segment_log import SegmentLog
+from streamk.engine.waiting import key_table, segment_log
+from streamk.engine.waiting.held import record_type
+from streamk.engine.waiting.key_table import KeyTable, hashes_of
+from streamk.engine.waiting.segment import Segment
+from streamk.engine.waiting.segment_log import SegmentLog
 from streamk.errors import EngineError, StateError
 
 ENTRY = tuple[str, int]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from streamk.declared import ANY, NON_NEGATIVE, Declared, count, taken
 from streamk.engine.evaluation.slices import Slices
-from streamk.engine.late.waiting.held import Limits, Records
 from streamk.engine.late.work import LateWork
+from streamk.engine.waiting.held import Limits, Records
 from streamk.errors import StateError
 from streamk.learners.base import HoldsPredictions
 from streamk.state import State

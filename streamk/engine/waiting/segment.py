@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from streamk.declared import ANY, NON_NEGATIVE, Declared, taken
 from streamk.engine.checkpoints.segment_files import SegmentFiles
-from streamk.engine.late.waiting.held import Records, record_type
-from streamk.engine.late.waiting.key_table import hashes_of
+from streamk.engine.waiting.held import Records, record_type
+from streamk.engine.waiting.key_table import hashes_of
 from streamk.errors import StateError
 from streamk.packing import header_bytes, pack, places, unpack
 
