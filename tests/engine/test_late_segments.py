@@ -288,6 +288,19 @@ def test_an_object_store_holds_them_too(streams: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small")
+def test_a_name_that_leads_elsewhere_is_refused(streams: Path, tmp_path: Path) -> None:
+    job = late_job.engine(streams, MemorySink(), checkpoint=tmp_path, max_events=400)
+    job.run()
+    held = checkpoints(tmp_path)[-1].held
+    assert held is not None
+    queues: Any = held.header["segments"]
+    for name in ("../../lock", "0" * 63, 7):
+        header = {**held.header, "segments": {**queues, "held": [name]}}
+        with pytest.raises(StateError, match="counts or files are missing"):
+            job._trainer.restore_held(replace(held, header=header))
+
+
+@pytest.mark.usefixtures("small")
 def test_regions_of_another_level_are_forgotten_in_files_too(streams: Path, tmp_path: Path) -> None:
     job = late_job.engine(streams, MemorySink(), checkpoint=tmp_path, max_events=400)
     job.run()

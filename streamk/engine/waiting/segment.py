@@ -81,7 +81,7 @@ class Segment:
             raise StateError(f"{where}: its rows do not fit; it was not written by streamk")
         begin = {place.name: place.start for place in places(data, len(data), where)}
         offset = header_bytes(data, len(data), where)
-        self._starts = starts.astype(np.uint32)
+        self._starts = starts.astype(np.uint32 if ends < 1 << 32 else np.int64)
         self._entries_at, self._records_at = offset + begin["entries"], offset + begin["records"]
         self.hashes: NDArray[np.uint64] = found["hashes"]
         self.left = sizes["rows"]
