@@ -13,8 +13,8 @@ import numpy as np
 
 from streamk.engine import Checkpoint
 from streamk.engine.checkpoints.segment_files import SegmentFiles
-from streamk.engine.late.waiting import queue, segment_log
-from streamk.engine.late.waiting.held import record_type
+from streamk.engine.waiting import queue, segment_log
+from streamk.engine.waiting.held import record_type
 from streamk.packing import unpack
 
 

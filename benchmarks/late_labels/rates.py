@@ -64,9 +64,8 @@ def render(found: Mapping[str, Any]) -> str:
         rows.append(
             (
                 f"{model}, {int(held):,} held, runs of {run}, {order}",
-                f"{one['filling_per_s']:,.0f}",
-                f"{one['steady_per_s']:,.0f}",
-                f"{one['filling_per_core_s']:,.0f} and {one['steady_per_core_s']:,.0f}",
+                f"{one['filling_per_core_s']:,.0f}",
+                f"{one['steady_per_core_s']:,.0f}",
                 f"{one['peak_mib']:,.0f}",
                 f"{one['bytes_in_memory']:,.0f}",
                 *(
@@ -77,7 +76,7 @@ def render(found: Mapping[str, Any]) -> str:
             )
         )
     header = (
-        *("", "events/s alone", "records/s", "of a core", "peak MiB", "bytes an event"),
+        *("of a second of a core", "events alone", "records", "peak MiB", "bytes an event"),
         *("first checkpoint", "second", "s to open"),
     )
     return common.table(header, rows)

@@ -19,7 +19,7 @@ from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, LateLabels
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.late.join import Join, Learn, Predict
-from streamk.engine.late.waiting.held import HeldEvents, Limits
+from streamk.engine.waiting.held import HeldEvents, Limits
 from streamk.errors import EngineError, InvalidInput
 from streamk.learners import MultiKernel, Sharded, create
 from streamk.learners.registry import from_state

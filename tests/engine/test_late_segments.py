@@ -19,11 +19,11 @@ from streamk.engine import Checkpoint, newest_checkpoint
 from streamk.engine.checkpoints.object_path import ObjectPath
 from streamk.engine.checkpoints.reading import read_checkpoint
 from streamk.engine.checkpoints.segment_files import SegmentFiles
-from streamk.engine.late.waiting import key_table, segment_log
-from streamk.engine.late.waiting.held import record_type
-from streamk.engine.late.waiting.key_table import KeyTable, hashes_of
-from streamk.engine.late.waiting.segment import Segment
-from streamk.engine.late.waiting.segment_log import SegmentLog
+from streamk.engine.waiting import key_table, segment_log
+from streamk.engine.waiting.held import record_type
+from streamk.engine.waiting.key_table import KeyTable, hashes_of
+from streamk.engine.waiting.segment import Segment
+from streamk.engine.waiting.segment_log import SegmentLog
 from streamk.errors import EngineError, StateError
 
 ENTRY = tuple[str, int]
@@ -285,6 +285,19 @@ def test_an_object_store_holds_them_too(streams: Path, tmp_path: Path) -> None:
         path.write(b"something else")
     with small_segments(4), pytest.raises(StateError, match="is damaged"):
         late_job.engine(streams, sink, checkpoint=place).run()
+
+
+@pytest.mark.usefixtures("small")
+def test_a_name_that_leads_elsewhere_is_refused(streams: Path, tmp_path: Path) -> None:
+    job = late_job.engine(streams, MemorySink(), checkpoint=tmp_path, max_events=400)
+    job.run()
+    held = checkpoints(tmp_path)[-1].held
+    assert held is not None
+    queues: Any = held.header["segments"]
+    for name in ("../../lock", "0" * 63, 7):
+        header = {**held.header, "segments": {**queues, "held": [name]}}
+        with pytest.raises(StateError, match="counts or files are missing"):
+            job._trainer.restore_held(replace(held, header=header))
 
 
 @pytest.mark.usefixtures("small")

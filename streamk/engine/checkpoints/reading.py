@@ -15,7 +15,7 @@ from streamk.engine.checkpoints.files import reading, sizes
 from streamk.engine.checkpoints.keys import Key, Untrusted
 from streamk.engine.checkpoints.manifests import MANIFEST, read_manifest
 from streamk.engine.checkpoints.object_path import Location, ObjectPath, location
-from streamk.engine.checkpoints.segment_files import SEGMENTS, SUFFIX, read_segment
+from streamk.engine.checkpoints.segment_files import SEGMENTS, SUFFIX, is_name, read_segment
 from streamk.errors import InvalidInput, StateError
 from streamk.packing import header_bytes, places, unpack
 from streamk.state import State
@@ -103,7 +103,7 @@ def segments_of(held: Any) -> frozenset[str]:
     match held:
         case {"segments": dict(queues)}:
             names = [name for some in queues.values() if isinstance(some, list) for name in some]
-            return frozenset(name for name in names if isinstance(name, str))
+            return frozenset(name for name in names if is_name(name))
     return frozenset()
 
 

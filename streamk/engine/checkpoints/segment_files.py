@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import tempfile
 from collections.abc import Collection
@@ -12,12 +13,18 @@ from streamk.engine.checkpoints.files import reading, sync_directory, write_file
 from streamk.engine.checkpoints.object_path import Location
 from streamk.errors import StateError
 
-__all__ = ["SEGMENTS", "SUFFIX", "SegmentFiles", "read_segment"]
+__all__ = ["SEGMENTS", "SUFFIX", "SegmentFiles", "is_name", "read_segment"]
 
 SEGMENTS = "held"
 """The directory of them beside the checkpoints, and what their names in an object store begin
 with."""
 SUFFIX = ".safetensors"
+_NAME = re.compile(r"[0-9a-f]{64}")
+
+
+def is_name(name: object) -> bool:
+    """Return whether a name may be that of a shared file."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
 class SegmentFiles:

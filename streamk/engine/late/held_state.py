@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.declared import ANY, NON_NEGATIVE, Declared, count, taken
+from streamk.engine.checkpoints.segment_files import is_name
 from streamk.engine.evaluation.slices import Slices
-from streamk.engine.late.waiting.held import Limits, Records
 from streamk.engine.late.work import LateWork
+from streamk.engine.waiting.held import Limits, Records
 from streamk.errors import StateError
 from streamk.learners.base import HoldsPredictions
 from streamk.state import State
@@ -104,8 +105,7 @@ def restore_work(
 def _are_names(files: Any) -> bool:
     """Return whether there is a list of names of files for each queue."""
     return isinstance(files, Mapping) and all(
-        isinstance(files.get(queue), list) and all(isinstance(name, str) for name in files[queue])
-        for queue in _QUEUES
+        isinstance(files.get(queue), list) and all(map(is_name, files[queue])) for queue in _QUEUES
     )
 
 

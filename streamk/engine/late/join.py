@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.engine.checkpoints.segment_files import SegmentFiles
-from streamk.engine.late.waiting.held import HeldEvents, Records
-from streamk.engine.late.waiting.queue import Entry, WaitingQueue
 from streamk.engine.training.fates import Fates, Revisions
+from streamk.engine.waiting.held import HeldEvents, Records
+from streamk.engine.waiting.queue import Entry, WaitingQueue
 from streamk.errors import StateError
 
 __all__ = ["Join", "Learn", "Predict", "Step"]

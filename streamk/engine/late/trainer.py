@@ -22,7 +22,6 @@ from streamk.engine.late.reading import LateReader
 from streamk.engine.late.steps.holding import HoldingModel
 from streamk.engine.late.steps.steps import Followed
 from streamk.engine.late.steps.taken import Taken
-from streamk.engine.late.waiting.held import HeldEvents
 from streamk.engine.late.work import LateWork
 from streamk.engine.order.batch import Batch
 from streamk.engine.training.bad_events import complaint
@@ -32,6 +31,7 @@ from streamk.engine.training.names import NameCheck
 from streamk.engine.training.outputs import predictions
 from streamk.engine.training.slicing import beside_of
 from streamk.engine.training.trainer import Trainer
+from streamk.engine.waiting.held import HeldEvents
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import Learner
 from streamk.learners.common.prequential import Prequential

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from streamk.conformal import Regions
 from streamk.encoding import Name
 from streamk.engine.late.steps.taken import Taken
-from streamk.engine.late.waiting.held import HeldEvents
 from streamk.engine.observing.observer import Observer
 from streamk.engine.training import regions
 from streamk.engine.training.details import Details
 from streamk.engine.training.learning import cut
+from streamk.engine.waiting.held import HeldEvents
 from streamk.learners.base import HoldsPredictions, Learner
 from streamk.learners.common.predictor import aside
 from streamk.learners.common.prequential import Prequential, nothing

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.engine.checkpoints.segment_files import SegmentFiles
-from streamk.engine.late.waiting.held import Records
-from streamk.engine.late.waiting.key_table import KeyTable, hashes_of
-from streamk.engine.late.waiting.segment import Segment
+from streamk.engine.waiting.held import Records
+from streamk.engine.waiting.key_table import KeyTable, hashes_of
+from streamk.engine.waiting.segment import Segment
 from streamk.errors import StateError
 
 __all__ = ["SEGMENT_ROWS", "Found", "SegmentLog"]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.declared import ANY, NON_NEGATIVE, Declared, Domain, taken, within
-from streamk.engine.late.waiting.slots import Slots
+from streamk.engine.waiting.slots import Slots
 from streamk.errors import StateError
 
 __all__ = ["HeldEvents", "Limits", "Records", "record_type"]

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from streamk.declared import ANY, NON_NEGATIVE, Declared, taken
 from streamk.engine.checkpoints.segment_files import SegmentFiles
-from streamk.engine.late.waiting.held import Records, record_type
-from streamk.engine.late.waiting.key_table import hashes_of
+from streamk.engine.waiting.held import Records, record_type
+from streamk.engine.waiting.key_table import hashes_of
 from streamk.errors import StateError
 from streamk.packing import header_bytes, pack, places, unpack
 
@@ -81,7 +81,7 @@ class Segment:
             raise StateError(f"{where}: its rows do not fit; it was not written by streamk")
         begin = {place.name: place.start for place in places(data, len(data), where)}
         offset = header_bytes(data, len(data), where)
-        self._starts = starts.astype(np.uint32)
+        self._starts = starts.astype(np.uint32 if ends < 1 << 32 else np.int64)
         self._entries_at, self._records_at = offset + begin["entries"], offset + begin["records"]
         self.hashes: NDArray[np.uint64] = found["hashes"]
         self.left = sizes["rows"]

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.engine.checkpoints.segment_files import SegmentFiles
-from streamk.engine.late.waiting.held import HeldEvents, Records
-from streamk.engine.late.waiting.segment_log import SEGMENT_ROWS, SegmentLog
+from streamk.engine.waiting.held import HeldEvents, Records
+from streamk.engine.waiting.segment_log import SEGMENT_ROWS, SegmentLog
 from streamk.errors import StateError
 
 __all__ = ["MEMORY", "WaitingQueue"]
