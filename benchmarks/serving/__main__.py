@@ -2,7 +2,6 @@
 
 alone    each connection asks as fast as it is answered; the job has ended
 beside   so many requests a second, while the job learns from a file as fast as it can
-behind   the same, where the job lets all others go first (nice -n 19)
 paced    so many requests a second, while the job learns what is written to its standard input at a
          steady rate, see `benchmarks/serving/paced.py`
 
@@ -18,7 +17,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +41,6 @@ LEARNED, ASKED = 40_000, 500
 SECONDS, RATES = 10.0, (500, 2000)
 ROUND_SECONDS, ROUNDS = 5.0, 4
 """Of requests at a rate; the figures are medians of those of the rounds."""
-NICE = 19
 REPEATS = 160
 """Times that the job's file holds the events, so that the job outlasts the requests."""
 
@@ -65,11 +62,8 @@ def alone(data: Directory, *, quick: bool) -> dict[str, Any]:
     return {"models": found}
 
 
-def beside(data: Directory, *, quick: bool, nice: int = 0) -> dict[str, Any]:
-    """Times by model and requests a second, and events a second that the job learns.
-
-    `nice` is by how much the job lets others go before it.
-    """
+def beside(data: Directory, *, quick: bool) -> dict[str, Any]:
+    """Times by model and requests a second, and events a second that the job learns."""
     events = load("elec2", data, 500 if quick else LEARNED, quick=quick)
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as directory:
@@ -80,20 +74,14 @@ def beside(data: Directory, *, quick: bool, nice: int = 0) -> dict[str, Any]:
             lines = (home / "events.ndjson").read_bytes()
             (home / "long.ndjson").write_bytes(lines * (2 if quick else REPEATS))
             for rate in (0, *RATES):
-                one = _beside(home, state, model, events, rate, nice, quick)
+                one = _beside(home, state, model, events, rate, quick)
                 found[model][str(rate)] = one
                 common.note(f"  {model}, {rate}: {one}")
     return {"models": found}
 
 
 def _beside(
-    home: Path,
-    state: Path,
-    model: str,
-    events: Sequence[Event],
-    rate: int,
-    nice: int,
-    quick: bool,
+    home: Path, state: Path, model: str, events: Sequence[Event], rate: int, quick: bool
 ) -> dict[str, Any]:
     """Ask a server while the job goes on from a checkpoint, or have the job alone at rate 0."""
     seconds, rounds = (0.5, 1) if quick else (ROUND_SECONDS, ROUNDS)
@@ -103,7 +91,7 @@ def _beside(
         port = stack.enter_context(serving(state)) if rate else 0
         progress = home / "progress.ndjson"
         with progress.open("wb") as log:
-            command = ["nice", "-n", str(nice), *streamk(*going[:-1], "--json", *more)]
+            command = streamk(*going[:-1], "--json", *more)
             job = stack.enter_context(subprocess.Popen(command, stderr=log, stdout=log))
         stack.callback(job.kill)
         time.sleep(0.5 if quick else 4.0)
@@ -126,7 +114,6 @@ def render(document: Mapping[str, Any]) -> str:
     tables = {
         "alone": _render_alone,
         "beside": _render_beside,
-        "behind": partial(_render_beside, what=f"before a job with nice -n {NICE}"),
         "paced": render_paced,
     }
     return parts.render(document, tables)
@@ -141,14 +128,14 @@ def _render_alone(found: Mapping[str, Any]) -> str:
     return common.table(["model, connections", "requests/s", "p50 ms", "p99", "p99.9"], rows)
 
 
-def _render_beside(found: Mapping[str, Any], what: str = "beside a job that learns") -> str:
+def _render_beside(found: Mapping[str, Any]) -> str:
     rows = []
     for model, by in found["models"].items():
         for rate, one in by.items():
             learned = f"{one['learned_a_second']:,.0f}"
             cells = _cells(one) if rate != "0" else ["-"] * 4
             rows.append([f"{model}, {int(rate):,} requests/s", learned, *cells])
-    header = [what, "events/s", "requests/s", "p50 ms", "p99", "p99.9"]
+    header = ["beside a job that learns", "events/s", "requests/s", "p50 ms", "p99", "p99.9"]
     return common.table(header, rows)
 
 
@@ -158,9 +145,7 @@ def _cells(one: Mapping[str, float]) -> list[str]:
 
 
 def run(argv: Sequence[str] | None = None) -> None:
-    behind = partial(beside, nice=NICE)
-    measures = {"alone": alone, "beside": beside, "behind": behind, "paced": paced}
-    parts.run(NAME, __doc__, measures, render, argv)
+    parts.run(NAME, __doc__, {"alone": alone, "beside": beside, "paced": paced}, render, argv)
 
 
 if __name__ == "__main__":

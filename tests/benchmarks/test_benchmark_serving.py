@@ -18,7 +18,6 @@ from benchmarks.serving import __main__ as serving
     [
         "alone",
         pytest.param("beside", marks=pytest.mark.nightly),
-        pytest.param("behind", marks=pytest.mark.nightly),
         pytest.param("paced", marks=pytest.mark.nightly),
     ],
 )
