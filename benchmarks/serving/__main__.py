@@ -25,13 +25,23 @@ from benchmarks.data import Directory
 from benchmarks.engine.events import LABEL, Event, load
 from benchmarks.serving.paced import paced
 from benchmarks.serving.paced import render as render_paced
-from benchmarks.serving.processes import MODELS, asked, events_of, learned, serving, streamk
+from benchmarks.serving.processes import (
+    MODELS,
+    asked,
+    asked_in_rounds,
+    events_of,
+    learned,
+    serving,
+    streamk,
+)
 
 NAME = "serving"
 CONNECTIONS = (1, 16, 64)
 LEARNED, ASKED = 40_000, 500
 SECONDS, RATES = 10.0, (500, 2000)
-REPEATS = 80
+ROUND_SECONDS, ROUNDS = 5.0, 4
+"""Of requests at a rate; the figures are medians of those of the rounds."""
+REPEATS = 160
 """Times that the job's file holds the events, so that the job outlasts the requests."""
 
 
@@ -74,27 +84,26 @@ def _beside(
     home: Path, state: Path, model: str, events: Sequence[Event], rate: int, quick: bool
 ) -> dict[str, Any]:
     """Ask a server while the job goes on from a checkpoint, or have the job alone at rate 0."""
-    seconds = 0.5 if quick else SECONDS
+    seconds, rounds = (0.5, 1) if quick else (ROUND_SECONDS, ROUNDS)
     going = ("run", f"file:{home / 'long.ndjson'}", "--label", LABEL, "--model", model, "--quiet")
     more = ("--start-from", str(state), "--checkpoint", str(home / f"{model}-{rate}"))
     with contextlib.ExitStack() as stack:
         port = stack.enter_context(serving(state)) if rate else 0
         progress = home / "progress.ndjson"
         with progress.open("wb") as log:
-            job = stack.enter_context(
-                subprocess.Popen(streamk(*going[:-1], "--json", *more), stderr=log, stdout=log)
-            )
+            command = streamk(*going[:-1], "--json", *more)
+            job = stack.enter_context(subprocess.Popen(command, stderr=log, stdout=log))
         stack.callback(job.kill)
         time.sleep(0.5 if quick else 4.0)
-        first, began = events_of(progress), time.monotonic()
         if rate:
-            found = asked(port, events[:ASKED], 16, seconds=seconds, rate=float(rate))
+            how = {"seconds": seconds, "rounds": rounds, "rate": rate}
+            found = asked_in_rounds(progress, port, events[:ASKED], **how)
         else:
+            first, began = events_of(progress), time.monotonic()
             time.sleep(seconds)
-            found = {}
-        took = time.monotonic() - began
+            learned_then = events_of(progress) - first
+            found = {"learned_a_second": learned_then / (time.monotonic() - began)}
         ended = job.poll() is not None
-        found["learned_a_second"] = (events_of(progress) - first) / took
     if ended and not quick:
         raise RuntimeError(f"the job had learned all events before the end; REPEATS={REPEATS}")
     return found
@@ -102,7 +111,11 @@ def _beside(
 
 def render(document: Mapping[str, Any]) -> str:
     """The tables of the parts that were measured."""
-    tables = {"alone": _render_alone, "beside": _render_beside, "paced": render_paced}
+    tables = {
+        "alone": _render_alone,
+        "beside": _render_beside,
+        "paced": render_paced,
+    }
     return parts.render(document, tables)
 
 

@@ -2,7 +2,10 @@
 
 serve   `streamk serve` answers predictions, and follows the checkpoints of the job (one in five
         seconds)
-page    `streamk run --http` answers with the figures of the job, from a thread of the job's process
+page    `streamk run --http` says that the job is alive, from a thread of the job's process
+
+A round of requests is as long as the time between two checkpoints. The figures are medians of those
+of the rounds: the machine may have other work.
 """
 
 from __future__ import annotations
@@ -21,16 +24,18 @@ from typing import IO, Any
 from benchmarks import common
 from benchmarks.data import Directory
 from benchmarks.engine.events import LABEL, encoded, load
-from benchmarks.serving.processes import MODELS, asked, events_of, serving, streamk
+from benchmarks.serving.processes import MODELS, asked_in_rounds, serving, streamk
 
 PACE = 20_000
 """Events a second."""
 STEP = 0.005
 """Seconds between two writes of events."""
-LEARNED, ASKED, CONNECTIONS = 40_000, 500, 16
-SECONDS, RATES = 20.0, (500, 2000)
+LEARNED, ASKED = 40_000, 500
+SECONDS, ROUNDS, RATES = 5.0, 6, (500, 2000)
 WARM_UP = 4.0
 """Seconds before requests begin."""
+EVERY = 100_000
+"""Events between two checkpoints."""
 PATIENCE = 120.0
 """Seconds in which the job begins, and writes a checkpoint."""
 
@@ -60,10 +65,11 @@ class Feeder(threading.Thread):
 
 
 @contextlib.contextmanager
-def _job(home: Path, model: str, lines: Sequence[bytes], *more: str) -> Iterator[Path]:
+def _job(home: Path, model: str, lines: Sequence[bytes], every: int, *more: str) -> Iterator[Path]:
     """Have a job learn lines at the pace, with checkpoints; yield the file of what it tells."""
     told, state = home / "told.ndjson", home / "job"
-    command = streamk("run", "stdin:", "--label", LABEL, "--model", model, "--json", *more)
+    often = ("--checkpoint-every", str(every))
+    command = streamk("run", "stdin:", "--label", LABEL, "--model", model, "--json", *often, *more)
     with told.open("wb") as log, contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, state, ignore_errors=True)
         process = subprocess.Popen(
@@ -83,21 +89,19 @@ def paced(data: Directory, *, quick: bool) -> dict[str, Any]:
     events = load("elec2", data, 500 if quick else LEARNED, quick=quick)
     lines = [line + b"\n" for line in encoded(events)]
     questions = {"serve": ("/predict", events[:ASKED]), "page": ("/healthz", [])}
-    seconds, warm_up = (0.5, 0.5) if quick else (SECONDS, WARM_UP)
+    seconds, rounds, warm_up = (0.5, 1, 0.5) if quick else (SECONDS, ROUNDS, WARM_UP)
+    every = EVERY // 100 if quick else EVERY
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as directory:
         for model in MODELS:
             found[model] = {}
             for who, (path, asking) in questions.items():
                 of_rate = found[model][who] = {}
-                with _answering(who, Path(directory), model, lines) as (told, port):
+                with _answering(who, Path(directory), model, lines, every) as (told, port):
                     time.sleep(warm_up)
                     for rate in RATES:
-                        first, began = events_of(told), time.monotonic()
-                        how = {"seconds": seconds, "rate": float(rate), "path": path}
-                        one = asked(port, asking, CONNECTIONS, **how)
-                        learned = events_of(told) - first
-                        one["learned_a_second"] = learned / (time.monotonic() - began)
+                        how = {"seconds": seconds, "rounds": rounds, "rate": rate, "path": path}
+                        one = asked_in_rounds(told, port, asking, **how)
                         of_rate[str(rate)] = one
                         common.note(f"  {model}, {who}, {rate}: {one}")
     return {"pace": PACE, "models": found}
@@ -105,17 +109,18 @@ def paced(data: Directory, *, quick: bool) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _answering(
-    who: str, home: Path, model: str, lines: Sequence[bytes]
+    who: str, home: Path, model: str, lines: Sequence[bytes], every: int
 ) -> Iterator[tuple[Path, int]]:
     """Have a job learn, and somebody answer; yield the file of what the job tells, and the port."""
     if who == "serve":
-        with _job(home, model, lines) as told:
-            _until(lambda: any((home / "job").glob("*/*/manifest.json")))
+        with _job(home, model, lines, every) as told:
+            # The first checkpoint is of before the first event.
+            _until(lambda: len(list((home / "job").glob("*/*/manifest.json"))) > 1)
             with serving(home / "job") as port:
                 yield told, port
     else:
         url = re.compile(rb'"url": "[^"]*:(\d+)"')
-        with _job(home, model, lines, "--http", ":0") as told:
+        with _job(home, model, lines, every, "--http", ":0") as told:
             _until(lambda: url.search(told.read_bytes()) is not None)
             yield told, int(url.findall(told.read_bytes())[0])
 

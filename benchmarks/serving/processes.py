@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import numpy as np
 from benchmarks.engine.events import LABEL, Event, encoded
 
 MODELS = ("multi-kernel", "doubly-stochastic")
+CONNECTIONS = 16
+"""Of a client that asks at a rate."""
 
 
 def streamk(*arguments: str) -> list[str]:
@@ -81,6 +84,34 @@ def asked(
         "late_p99": float(np.quantile(late, 0.99)),
         "a_second": len(times) / seconds,
     }
+
+
+def asked_in_rounds(
+    told: Path,
+    port: int,
+    events: Sequence[Event],
+    *,
+    seconds: float,
+    rate: int,
+    rounds: int,
+    path: str = "/predict",
+) -> dict[str, Any]:
+    """Return the medians of rounds, the p99 of each, and the events a second of a job meanwhile.
+
+    `told` is the file of the job's progress.
+    """
+    first, began = events_of(told), time.monotonic()
+    each = [
+        asked(port, events, CONNECTIONS, seconds=seconds, rate=float(rate), path=path)
+        for _ in range(rounds)
+    ]
+    learned_then, took = events_of(told) - first, time.monotonic() - began
+    found: dict[str, Any] = {
+        name: float(np.median([one[name] for one in each])) for name in each[0]
+    }
+    found["p99_of_rounds"] = [one["p99"] for one in each]
+    found["learned_a_second"] = learned_then / took
+    return found
 
 
 def learned(home: Path, model: str, events: Sequence[Event]) -> Path:

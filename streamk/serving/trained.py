@@ -162,6 +162,8 @@ class TrainedModel:
         self.schema = replace(saved, columns=learner.columns or (), mode="fixed")
         self.label = saved.label
         ignore = saved.ignore if saved.label is None else (*saved.ignore, saved.label)
+        # The first prediction in a process loads compiled code: a request is not to wait for that.
+        answers(learner, np.zeros((1, len(learner.columns or ()))))
         # One assignment each, for the sake of other threads.
         self._served = learner, self.schema, _kept(found)
         self._opened = Model(learner, replace(self.schema, ignore=ignore)), self._served[2]

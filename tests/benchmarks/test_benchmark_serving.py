@@ -13,7 +13,14 @@ from benchmarks.serving import __main__ as serving
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["alone", pytest.param("beside", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "part",
+    [
+        "alone",
+        pytest.param("beside", marks=pytest.mark.nightly),
+        pytest.param("paced", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_part_runs(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STREAMK_DATA", raising=False)
     out = tmp_path / "found.json"

@@ -1,0 +1,119 @@
+"""Answers as they go out: head and body in one piece, streams without waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("uvicorn", reason="requests come by uvicorn: pip install streamk[serve]")
+pytest.importorskip("starlette", reason="requests come by Starlette: pip install streamk[serve]")
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from streamk.serving.protocol import WholeAnswers, _Transport
+from streamk.serving.server import Server, listening
+
+
+class Written:
+    """A transport that keeps what is written, piece by piece."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        assert not self.closed
+        self.pieces.append(data)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+
+HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
+
+
+def pieces(*calls: tuple[str, bytes | None]) -> list[bytes]:
+    """What is written by calls in one turn of the loop, and by the loop after it."""
+
+    async def run() -> list[bytes]:
+        inner: Any = Written()
+        transport = _Transport(inner, asyncio.get_running_loop())
+        for name, data in calls:
+            if name == "wait":
+                await asyncio.sleep(0)
+            else:
+                getattr(transport, name)(*([] if data is None else [data]))
+        await asyncio.sleep(0)
+        assert transport.is_closing() == inner.closed
+        return inner.pieces  # type: ignore[no-any-return]
+
+    return asyncio.run(run())
+
+
+def test_head_and_body_are_one_piece() -> None:
+    assert pieces(("write", HEAD), ("write", b"{}")) == [HEAD + b"{}"]
+    assert pieces(("write", HEAD), ("write", b"")) == [HEAD]
+    twice = [("write", HEAD), ("write", b"{}")] * 2
+    assert pieces(*twice) == [HEAD + b"{}"] * 2
+
+
+def test_a_head_does_not_wait_for_a_body_that_comes_later() -> None:
+    assert pieces(("write", HEAD)) == [HEAD]
+    assert pieces(("write", HEAD), ("wait", None), ("write", b"a")) == [HEAD, b"a"]
+
+
+def test_nothing_that_is_held_is_lost_or_changes_places() -> None:
+    assert pieces(("write", HEAD), ("close", None)) == [HEAD]
+    interim = b"HTTP/1.1 100 Continue\r\n\r\n"
+    found = pieces(("write", interim), ("write", HEAD), ("write", b"{}"))
+    assert b"".join(found) == interim + HEAD + b"{}"
+
+
+async def whole(_: Request) -> Response:
+    return Response(b"x" * 100_000)
+
+
+async def streamed(_: Request) -> Response:
+    async def parts() -> Any:
+        yield b"first"
+        await asyncio.Event().wait()
+
+    return StreamingResponse(parts())
+
+
+@pytest.fixture
+def address() -> Iterator[tuple[str, int]]:
+    listener = listening("127.0.0.1", 0)
+    server = Server(Starlette(routes=[Route("/whole", whole), Route("/streamed", streamed)]))
+    assert server._config.http_protocol_class is WholeAnswers
+    server.start(listener)
+    yield listener.getsockname()
+    listener.close()
+
+
+def test_a_server_answers_as_ever(address: tuple[str, int]) -> None:
+    with socket.create_connection(address, timeout=20) as one:
+        for _ in range(2):
+            one.sendall(b"GET /whole HTTP/1.1\r\nHost: a\r\n\r\n")
+            found = b""
+            while len(found.partition(b"\r\n\r\n")[2]) < 100_000:
+                found += one.recv(1 << 16)
+            assert found.startswith(b"HTTP/1.1 200 OK\r\n")
+    with socket.create_connection(address, timeout=20) as one:
+        one.sendall(b"GET /streamed HTTP/1.1\r\nHost: a\r\n\r\n")
+        found = b""
+        while b"first" not in found:
+            found += one.recv(1 << 16)
+    with socket.create_connection(address, timeout=20) as one:
+        one.sendall(b"no HTTP\r\n\r\n")
+        assert one.recv(1 << 16).startswith(b"HTTP/1.1 400")
