@@ -202,7 +202,9 @@ def committed_once(
     scores = seen["scores"]
     if revised := [one for one, values in scores.items() if any(v.get("revision") for v in values)]:
         problems.append(Problem("revision", f"{len(revised)} revised: {spans(revised)}"))
-    wrong = [one for one, values in scores.items() if any(v != expected.get(one, v) for v in values)]
+    wrong = [
+        one for one, values in scores.items() if any(v != expected.get(one, v) for v in values)
+    ]
     if wrong:
         problems.append(Problem("values", f"{len(wrong)} other than wanted: {spans(wrong)}"))
     return problems

@@ -21,6 +21,7 @@ from connectors.records import record_format_of
 from streamk.conformal import Regions
 from streamk.encoding import BadEvent, Decoded, Decoder, Schema, decoder
 from streamk.engine.alarms.alarms import Alarms, Scored
+from streamk.engine.alarms.covariates import Covariates
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.engine.order.batch import Batch
@@ -186,7 +187,7 @@ class Trainer:
             decoded.y[int(np.searchsorted(decoded.good, event.row))] = None
         learn = partial(self._learn, decoded, self._decoder.schema, known, batch)
         self._taken += len(batch)
-        self._hand_over(len(batch), learn, partial(self._emit, batch, decoded, surplus))
+        self._hand_over(len(batch), learn, partial(self._emit, batch, decoded, known, surplus))
         if refused is not None:
             self.settle()
             raise EngineError(complaint(batch, refused))
@@ -347,6 +348,7 @@ class Trainer:
         self,
         batch: Batch,
         decoded: Decoded,
+        known: int,
         surplus: list[BadEvent],
         learned: Callable[[], Predicted],
     ) -> None:
@@ -372,7 +374,7 @@ class Trainer:
             self._sink.write(outputs)
         if measured is not None:
             measured = measured[there]
-        self._score(first, batch, predicted, classes, decoded, there, measured)
+        self._score(first, batch, predicted, classes, decoded, there, measured, known)
         self.names.after(len(batch))
         self._bad_events.check(len(batch), [event.row for event in decoded.bad], self.counts)
 
@@ -385,6 +387,7 @@ class Trainer:
         decoded: Decoded,
         there: Bools,
         measured: Floats | None,
+        known: int,
     ) -> None:
         """Score predictions of events whose labels are there, and watch them for alarms."""
         answers, P = predicted
@@ -395,7 +398,8 @@ class Trainer:
             answers, P = answers[there], None if P is None else P[there]
         if self.alarms is not None:
             scored = Scored(rows, Prequential(answers, P), truth, measured)
-            self.alarms.take(batch, first, classes, (decoded.good, predicted), scored)
+            columns = Covariates(decoded.X, decoded.width(known), self._decoder.schema.columns)
+            self.alarms.take(batch, first, classes, (decoded.good, predicted), scored, columns)
         if not len(rows):
             return
         at, beside = first + rows, beside_of(measured, None)
