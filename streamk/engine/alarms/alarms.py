@@ -180,8 +180,7 @@ class Alarms:
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as JSON data."""
-        every = {**self._watches, "covariate_drift": self._columns}
-        watches = {kind: watch.to_json() for kind, watch in every.items()}
+        watches = {kind: watch.to_json() for kind, watch in self._every.items()}
         return {"counts": dict(self.counts), "level": self._level, "watches": watches}
 
     def restore(self, data: Any) -> None:
@@ -196,9 +195,14 @@ class Alarms:
                 saved.pop("coverage", None)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise StateError(f"the alarms cannot be read: {error!r}") from error
-        for kind, watch in (*self._watches.items(), ("covariate_drift", self._columns)):
+        for kind, watch in self._every.items():
             if kind in saved:
                 watch.restore(saved[kind])
+
+    @property
+    def _every(self) -> dict[str, Watch | CovariateWatch]:
+        """All watches by their kinds."""
+        return {**self._watches, "covariate_drift": self._columns}
 
 
 def _confidences(found: Prequential, classes: Sequence[Any]) -> Floats:
