@@ -31,7 +31,7 @@ _MOST = 64
 _REFERENCE = 1024
 """Most events that the last ones are compared with."""
 _FEATURES = 192
-_RECENT = 100
+_RECENT = 50
 """Events looked at in what an alarm tells of a column."""
 _SEED = 1
 """Of the test. The events are drawn by another one: which event of a block it is must not decide
