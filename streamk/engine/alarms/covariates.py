@@ -25,7 +25,7 @@ _TOGETHER = 32
 """Events that the test takes in at once: one by one they cost several times as much."""
 _REST = 1024
 """Blocks after an alarm of which none is looked at: a stream that changes all the time is not told
-of all the time, and a test that begins anew costs as much as a thousand events."""
+of all the time, and a test that begins anew costs some milliseconds."""
 _MOST = 64
 """Columns that are watched, the first ones."""
 _REFERENCE = 1024
