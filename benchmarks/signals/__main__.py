@@ -1,7 +1,7 @@
 """Coverage of intervals and prediction sets, and alarms: how far they can be relied on.
 
 coverage   intervals and prediction sets of 90% on all streams of the river battery
-alarms     alarms about errors that rise: their delay, and false ones
+alarms     alarms about errors that rise, and about covariate drift: their delay, and false ones
 
 How each figure is taken is at the top of the modules in signals/. With --only the other parts stay
 in the results as they were, with the machine and the date of their own run.

@@ -5,7 +5,8 @@ with their defaults. Streams of errors whose law changes once: "delay" is the me
 events from the change to the first alarm, "missed" the streams without one, "early" the alarms
 before the change, in all streams together. Then streams in which nothing gets worse, where each
 alarm is false: of one law, and of a model that becomes better. Last the errors of the default model
-on two of River's streams, whose concept changes between events 9,500 and 10,500.
+on two of River's streams, whose concept changes between events 9,500 and 10,500. Alarms about the
+columns are measured in `benchmarks.signals.covariates`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from numpy.typing import NDArray
 from benchmarks import common
 from benchmarks.drift.detectors import Alarms, detectors
 from benchmarks.river_battery.streams import GENERATED, load
+from benchmarks.signals import covariates
+from benchmarks.signals.covariates import number
 from benchmarks.signals.coverage import predicted
 from streamk.drift import RankTest
 
@@ -101,6 +104,7 @@ def measure(data: Any, *, quick: bool) -> dict[str, Any]:
         found["streams"][name] = {
             detector: _of_stream(alarms(errors, 1)) for detector, alarms in _all().items()
         }
+    found["covariates"] = covariates.measure(data, quick=quick)
     return found
 
 
@@ -131,10 +135,10 @@ def _of_stream(found: list[int]) -> dict[str, Any]:
 
 
 def render(found: Mapping[str, Any]) -> str:
-    """Three tables: changes, streams without one, and those of the model's errors."""
+    """Tables: changes, streams without one, those of the model's errors, and of the columns."""
     before, after, streams = found["events"]
     rows = [
-        [f"{kind}: {name}", _number(one["delay"]), str(one["missed"]), str(one["early"])]
+        [f"{kind}: {name}", number(one["delay"]), str(one["missed"]), str(one["early"])]
         for kind, names in found["changes"].items()
         for name, one in names.items()
     ]
@@ -147,13 +151,10 @@ def render(found: Mapping[str, Any]) -> str:
     ]
     nulls = common.table(["nothing becomes worse", "events", "alarms", "us"], rows)
     rows = [
-        [f"{kind}: {name}", f"{one['before']:,}", _number(one["first"])]
+        [f"{kind}: {name}", f"{one['before']:,}", number(one["first"])]
         for kind, names in found["streams"].items()
         for name, one in names.items()
     ]
     header = ["errors of the default model", "alarms before", "first after"]
-    return "\n\n".join([changes, nulls, common.table(header, rows)])
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}"
+    errors = common.table(header, rows)
+    return "\n\n".join([changes, nulls, errors, covariates.render(found["covariates"])])

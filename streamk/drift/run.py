@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -77,18 +78,27 @@ class Run:
         seed: int,
         backend: str,
     ) -> None:
-        self._most = max_features // (BANDS * CHUNK)
+        self._reference, self._most = reference, max_features // (BANDS * CHUNK)
         self._seed = seed
         self._backend = backends.select(backend)
         self._loops = backends.twin("two_sample", backend)
-        self.n = 0
-        self.rows = np.zeros((0, len(columns)))
-        self.scale: FirstScale | None = None
-        self.sample = two_sample.begin(reference, len(columns), BANDS * CHUNK)
         self._keys = column_keys(columns)
         self._blocks = self._make_blocks()
+        self._begin(len(columns))
+
+    def _begin(self, n_columns: int) -> None:
+        self.n = 0
+        self.rows = np.zeros((0, n_columns))
+        self.scale: FirstScale | None = None
+        self.sample = two_sample.begin(self._reference, n_columns, BANDS * CHUNK)
         self._basis: Dense | None = None
         self._moment = self._next_moment()
+
+    def anew(self) -> Run:
+        """Return a run of the same columns at its first event; features are not drawn again."""
+        run = copy.copy(self)
+        run._begin(self.rows.shape[1])
+        return run
 
     def _make_blocks(self) -> FeatureBlocks:
         return FeatureBlocks(

@@ -135,15 +135,12 @@ class StreamingMMD:
         column_keys(self._columns)
         self.n_events = self.n_drifts = 0
         self._draws = Draws(seed)
-        self._run = self._begin()
-
-    def _begin(self) -> Run:
-        return Run(
+        self._run = Run(
             self._columns,
-            reference=self.reference,
-            max_features=self.max_features // FEATURES * FEATURES,
-            seed=self.seed,
-            backend=self.backend,
+            reference=reference,
+            max_features=max_features // FEATURES * FEATURES,
+            seed=seed,
+            backend=backend,
         )
 
     @property
@@ -195,20 +192,40 @@ class StreamingMMD:
             If the shape is not (n, d), or a value is infinite or beyond 1e150. No row is taken in.
         """
         events = check_events(X, np.dtype(np.float64), self._columns, missing=True)
-        threshold = WITNESSES / self.alpha
         found, start = [], 0
         while start < len(events):
+            start += self._to_alarm(events[start:])
+            if self.drift_detected:
+                found.append(start - 1)
+        return np.array(found, np.int64)
+
+    def advance(self, X: ArrayLike) -> int:
+        """Take in events up to the first that is an alarm; return how many were taken in.
+
+        Where it is one, `drift_detected` says so, and `sample` is that of the run which it ends.
+        Parameters and errors are those of `update`.
+        """
+        return self._to_alarm(check_events(X, np.dtype(np.float64), self._columns, missing=True))
+
+    def _to_alarm(self, events: NDArray[np.float64]) -> int:
+        threshold, start = WITNESSES / self.alpha, 0
+        while start < len(events):
             if self._run.peak >= threshold:
-                self._run = self._begin()
+                self._run = self._run.anew()
             draws = self._draws.take(self.n_events, min(_TOGETHER, len(events) - start))
-            some = events[start : start + len(draws)]
-            n = self._run.take(some, draws, threshold)
+            n = self._run.take(events[start : start + len(draws)], draws, threshold)
             start += n
             self.n_events += n
             if self._run.peak >= threshold:
                 self.n_drifts += 1
-                found.append(start - 1)
-        return np.array(found, np.int64)
+                break
+        return start
+
+    @property
+    def sample(self) -> NDArray[np.float64]:
+        """The events (m, d) of the reference sample, in no order."""
+        sample = self._run.sample
+        return sample.events[: int(sample.counts[0])].copy()
 
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns that were zero in all events so far.

@@ -162,8 +162,9 @@ class Engine:
         Further figures by their names in `river.metrics`, as "F1", "ROCAUC", "CohenKappa" or "R2".
         Where they are of one class it is True or 1, or named, as "F1=spam".
     alarms : Sink, optional
-        Gets an event when the error rises against its past, labels come later than before, or
-        coverage or calibration leave their bounds, see `streamk.engine.alarms.alarms`.
+        Gets an event when the error rises against its past, the columns drift, labels come later
+        than before, or coverage or calibration leave their bounds, see
+        `streamk.engine.alarms.alarms`.
     slice : str or int, optional
         A field of the events; each of the 20 values that come first has figures of its own, all
         others together.

@@ -56,9 +56,7 @@ def _simulated(
     root: Path, ignore: tuple[str, ...], trace: bool, transactions: bool, seed: int
 ) -> Verdict:
     told = print if trace else None
-    return simulate(
-        seed, root / str(seed), ignore=ignore, trace=told, transactions=transactions
-    )
+    return simulate(seed, root / str(seed), ignore=ignore, trace=told, transactions=transactions)
 
 
 def _all(one: Callable[[int], Verdict], seeds: range, jobs: int) -> Iterator[Verdict]:

@@ -199,11 +199,10 @@ def committed_once(
             )
         if strange := set(found) - wanted:
             problems.append(Problem("strange", f"{len(strange)} in {topic}: {spans(strange)}"))
-    scores = seen["scores"]
-    if revised := [one for one, values in scores.items() if any(v.get("revision") for v in values)]:
+    scores = seen["scores"].items()
+    if revised := [one for one, values in scores if any(v.get("revision") for v in values)]:
         problems.append(Problem("revision", f"{len(revised)} revised: {spans(revised)}"))
-    wrong = [one for one, values in scores.items() if any(v != expected.get(one, v) for v in values)]
-    if wrong:
+    if wrong := [one for one, values in scores if any(v != expected.get(one, v) for v in values)]:
         problems.append(Problem("values", f"{len(wrong)} other than wanted: {spans(wrong)}"))
     return problems
 

@@ -1,12 +1,13 @@
 """The interface of Kafka clients (`connectors.kafka.client`) to simulated brokers.
 
-What is said to brokers is a step of the process, which may die before or after it. A request may be
-lost, come late, or be answered late after it was sent twice; its answer may be lost, and all brokers
-may be away for some time.
+What is said to brokers is a step of the process, which may die before or after it. A request may
+be lost, come late, or be answered late after it was sent twice; its answer may be lost, and all
+brokers may be away for some time.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -102,26 +103,9 @@ class Client:
         world, coordinator, rng = self.world, self.coordinator, self.world.random
         world.step(label)
         deadline = world.now + patience
-        if faulty and self._chance("brokers away"):
-            coordinator.restart(rng.uniform(0.5, 8.0))
-        if faulty and self._chance("lost request"):
-            return self._unanswered(label, patience)
-        if faulty and self._chance("late request"):
-            coordinator.later(rng.uniform(0.1, 2.0) * patience, lambda: _ignored(request))
-            return self._unanswered(label, patience)
-        while True:
-            self.tick()
-            try:
-                if world.now >= coordinator.away_until:
-                    found = request()
-                    break
-            except Concurrent:
-                pass
-            except Refused as refused:
-                raise ClientError(refused.kind, str(refused)) from None
-            if world.now >= deadline:
-                raise ClientError("silent", f"{label}: no answer in {patience:g} s")
-            world.wait(label, rng.uniform(0.01, 0.1))
+        if faulty:
+            self._disturb(label, request, patience)
+        found = self._answer(label, request, deadline)
         if faulty and self._chance("lost answer"):
             return self._unanswered(label, patience)
         if label == "commit:end" and self._chance("slow answer"):
@@ -133,6 +117,33 @@ class Client:
             world.wait(f"{label}:slow", seconds)
         world.step(f"{label}:answered")
         return found
+
+    def _disturb(self, label: str, request: Callable[[], object], patience: float) -> None:
+        """Let brokers go away, or the request come late or never."""
+        coordinator, rng = self.coordinator, self.world.random
+        if self._chance("brokers away"):
+            coordinator.restart(rng.uniform(0.5, 8.0))
+        if self._chance("lost request"):
+            self._unanswered(label, patience)
+        if self._chance("late request"):
+            coordinator.later(rng.uniform(0.1, 2.0) * patience, lambda: _ignored(request))
+            self._unanswered(label, patience)
+
+    def _answer(self, label: str, request: Callable[[], _T], deadline: float) -> _T:
+        """The answer of brokers that are there, and not at work for this producer."""
+        world = self.world
+        while True:
+            self.tick()
+            try:
+                if world.now >= self.coordinator.away_until:
+                    return request()
+            except Concurrent:
+                pass
+            except Refused as refused:
+                raise ClientError(refused.kind, str(refused)) from None
+            if world.now >= deadline:
+                raise ClientError("silent", f"{label}: no answer in time")
+            world.wait(label, world.random.uniform(0.01, 0.1))
 
     def tick(self) -> None:
         """Let the brokers do what has come due."""
@@ -151,10 +162,8 @@ class Client:
 
 def _ignored(request: Callable[[], object]) -> None:
     """Have brokers serve a request whose answer nobody hears."""
-    try:
+    with contextlib.suppress(Refused, Concurrent):
         request()
-    except (Refused, Concurrent):
-        pass
 
 
 class _Reader:
@@ -302,7 +311,7 @@ class InputReader(_Reader):
 
     def _take(self, partitions: Sequence[str]) -> None:
         numbers = {int(name[2:]) for name in partitions}
-        self._positions, self._held = {number: 0 for number in numbers}, set()
+        self._positions, self._held = dict.fromkeys(numbers, 0), set()
         self._client.world.step("assigned")
         assert self._listener is not None
         self._listener.assigned(numbers)

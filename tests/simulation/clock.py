@@ -49,7 +49,9 @@ def simulated_time(world: World) -> Iterator[None]:
         return uuid.UUID(int=world.random.getrandbits(128), version=4)
 
     def token(n: int) -> str:
-        return hexadecimal(n) if current() is None else f"{world.random.getrandbits(8 * n):0{2 * n}x}"
+        if current() is None:
+            return hexadecimal(n)
+        return f"{world.random.getrandbits(8 * n):0{2 * n}x}"
 
     sleep, hexadecimal = time.sleep, secrets.token_hex
     with (

@@ -43,9 +43,7 @@ def judge_single(run: Run, worker: Worker) -> list[Problem]:
     if run.plan.real:
         learned = _order_written(run, written)
         if learned is None:
-            if run.coordinator is not None:
-                return committed_once(run.coordinator, lost, {})
-            return _topic(run, lost) if run.plan.sink else []
+            return _outputs(run, lost, [], [])
     else:
         learned = list(report.model.ids)  # type: ignore[attr-defined]
     problems = counted_once(logs, learned, lost, {}) + in_order(logs, learned)
@@ -62,25 +60,33 @@ def judge_single(run: Run, worker: Worker) -> list[Problem]:
         )
     where = positions(logs)
     expected = [(*where[n], value) for n, value in zip(learned, outputs, strict=True)]
+    return problems + _outputs(run, lost, written, expected)
+
+
+def _outputs(
+    run: Run,
+    lost: list[Mapping[str, Any]],
+    written: list[dict[str, Any]],
+    expected: list[tuple[str, int, dict[str, Any]]],
+) -> list[Problem]:
+    """Each output is there as of a run that nothing disturbed."""
+    values = {(name, offset): value for name, offset, value in expected}
     if run.plan.sink == "file":
-        problems += _same(written, expected)
-    elif run.coordinator is not None:
+        return _same(written, expected)
+    if run.coordinator is not None:
         # What a job wrote after its checkpoints were copied had an order that the copy lacks.
         known = not lost and (run.plan.until_end or not run.strays)
-        values = {(name, offset): value for name, offset, value in expected if known}
-        problems += committed_once(run.coordinator, lost, values)
-    elif run.plan.sink == "topic":
-        problems += _topic(run, lost)
-        if lost:
-            return problems
-        values = {(name, offset): value for name, offset, value in expected}
-        wrong = [
-            output
-            for _, output in run.broker.written
-            if values.get((output.partition, output.offset), output.value) != output.value
-        ]
-        if wrong:
-            problems.append(Problem("values", f"{len(wrong)} other than of an undisturbed run"))
+        return committed_once(run.coordinator, lost, values if known else {})
+    if run.plan.sink is None:
+        return []
+    problems = _topic(run, lost)
+    wrong = [
+        output
+        for _, output in run.broker.written
+        if values.get((output.partition, output.offset), output.value) != output.value
+    ]
+    if wrong and not lost:
+        problems.append(Problem("values", f"{len(wrong)} other than of an undisturbed run"))
     return problems
 
 

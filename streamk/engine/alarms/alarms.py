@@ -6,6 +6,7 @@ confidence    the probability of the predicted class is lower than it was; needs
 calibration   the probability of the predicted class is not how often it is right
 coverage      intervals or prediction sets hold fewer labels than they are to hold
 label_delay   labels come later than they did, in events, where these wait for them
+covariate_drift   the columns follow another law than they did; needs neither labels nor predictions
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from connectors.base import Output, Sink
 from connectors.fields import Field, RecordType
+from streamk.engine.alarms.covariates import ColumnSignal, Covariates, CovariateWatch
 from streamk.engine.alarms.watches import Bounds, Rise, Signal, Watch
 from streamk.engine.order.batch import Batch
 from streamk.errors import StateError
@@ -25,7 +27,10 @@ from streamk.learners.common.prequential import Prequential
 
 __all__ = ["ALARM", "KINDS", "Alarms", "Scored"]
 
-KINDS = ("error", "confidence", "calibration", "coverage", "label_delay")
+KINDS = ("error", "confidence", "calibration", "coverage", "label_delay", "covariate_drift")
+
+Found = list[tuple[int, str, Signal | ColumnSignal]]
+"""Alarms, with their rows and kinds."""
 
 ALARM = RecordType(
     "Alarm",
@@ -34,6 +39,7 @@ ALARM = RecordType(
         Field("events", 2, "integer"),
         Field("time", 3, "integer"),
         *(Field(name, number, "number") for number, name in enumerate(Signal._fields, 4)),
+        Field("column", 8, "label", optional=True),
     ),
 )
 """The fields of an alarm."""
@@ -89,6 +95,7 @@ class Alarms:
         if level is not None:
             watches["coverage"] = Bounds(below=True)
         self._watches = {kind: watches[kind] for kind in KINDS if kind in watches}
+        self._columns = CovariateWatch()
         self.counts: dict[str, int] = {}
 
     def take(
@@ -98,6 +105,7 @@ class Alarms:
         classes: Sequence[Any],
         predicted: tuple[Int64s, Prequential],
         scored: Scored,
+        covariates: Covariates,
     ) -> None:
         """Take in a batch, and write the alarms in it.
 
@@ -112,24 +120,28 @@ class Alarms:
             Rows of the events that were predicted.
         scored : Scored
             Those whose labels came in this batch.
+        covariates : Covariates
+            The columns of the events that were predicted.
         """
-        found = self._of_predicted(classes, *predicted) + self._of_scored(classes, scored)
+        rows, _ = predicted
+        columns = self._columns.update(covariates)
+        found: Found = [(int(rows[row]), "covariate_drift", signal) for row, signal in columns]
+        found += self._of_predicted(classes, *predicted) + self._of_scored(classes, scored)
         order = {kind: place for place, kind in enumerate(KINDS)}
         found.sort(key=lambda one: (one[0], order[one[1]]))
         if found:
             self._sink.write([self._output(batch, first, *one) for one in found])
 
-    def _of_predicted(
-        self, classes: Sequence[Any], rows: Int64s, predicted: Prequential
-    ) -> list[tuple[int, str, Signal]]:
+    def _of_predicted(self, classes: Sequence[Any], rows: Int64s, predicted: Prequential) -> Found:
         if predicted.probabilities is None:
             return []
         numbers = 1.0 - _confidences(predicted, classes)
         return self._watched("confidence", rows, numbers)
 
-    def _of_scored(self, classes: Sequence[Any], scored: Scored) -> list[tuple[int, str, Signal]]:
+    def _of_scored(self, classes: Sequence[Any], scored: Scored) -> Found:
         answers, P = scored.prequential
-        rows, found = scored.rows, []
+        rows = scored.rows
+        found: Found = []
         if P is None:
             errors = np.abs(answers - np.array(scored.labels, np.float64))
         else:
@@ -154,11 +166,12 @@ class Alarms:
         numbers: Floats,
         expected: Floats | None = None,
         variance: Floats | None = None,
-    ) -> list[tuple[int, str, Signal]]:
+    ) -> Found:
         """Take in what is watched of events in turn, NaN of one that has none of it."""
         nothing = np.zeros(len(rows))
         columns = (numbers, *(nothing if one is None else one for one in (expected, variance)))
-        update, found = self._watches[kind].update, []
+        update = self._watches[kind].update
+        found: Found = []
         each = zip(rows.tolist(), *(column.tolist() for column in columns), strict=True)
         for row, number, mean, spread in each:
             signal = update(number, mean, spread) if number == number else None
@@ -166,7 +179,9 @@ class Alarms:
                 found.append((row, kind, signal))
         return found
 
-    def _output(self, batch: Batch, first: int, row: int, kind: str, signal: Signal) -> Output:
+    def _output(
+        self, batch: Batch, first: int, row: int, kind: str, signal: Signal | ColumnSignal
+    ) -> Output:
         self.counts[kind] = self.counts.get(kind, 0) + 1
         partition, offset = batch.position(row)
         time = int(batch.timestamps[row])
@@ -178,7 +193,7 @@ class Alarms:
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as JSON data."""
-        watches = {kind: watch.to_json() for kind, watch in self._watches.items()}
+        watches = {kind: watch.to_json() for kind, watch in self._every.items()}
         return {"counts": dict(self.counts), "level": self._level, "watches": watches}
 
     def restore(self, data: Any) -> None:
@@ -193,9 +208,14 @@ class Alarms:
                 saved.pop("coverage", None)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise StateError(f"the alarms cannot be read: {error!r}") from error
-        for kind, watch in self._watches.items():
+        for kind, watch in self._every.items():
             if kind in saved:
                 watch.restore(saved[kind])
+
+    @property
+    def _every(self) -> dict[str, Watch | CovariateWatch]:
+        """All watches by their kinds."""
+        return {**self._watches, "covariate_drift": self._columns}
 
 
 def _confidences(found: Prequential, classes: Sequence[Any]) -> Floats:

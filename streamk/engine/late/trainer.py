@@ -14,6 +14,7 @@ from connectors.errors import BadRecord
 from streamk.declared import count
 from streamk.encoding import BadEvent, Schema
 from streamk.engine.alarms.alarms import Scored
+from streamk.engine.alarms.covariates import Covariates
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.late.held_state import FORMAT, TYPE, restore_work, unreadable, work_state
 from streamk.engine.late.join import Join
@@ -201,7 +202,9 @@ class LateTrainer(Trainer):
         if self.alarms is not None:
             rows, scored = (found.rows, found.prequential), found.scored
             late = Scored(found.at, scored, found.labels, found.measured, found.delays)
-            self.alarms.take(batch, first, found.classes, rows, late)
+            at_x = np.array(taken.rows, np.intp)[found.rows]
+            columns = Covariates(taken.X[at_x], taken.width[at_x], taken.schema.columns)
+            self.alarms.take(batch, first, found.classes, rows, late, columns)
         if len(at):
             answers, P = found.scored
             slices = None if self._slices is None else np.array(found.slices)

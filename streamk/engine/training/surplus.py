@@ -70,8 +70,9 @@ def without(
     left = Prequential(said[kept], None if P is None else P[kept])
     measured = None if found.measured is None else found.measured[kept]
     details = [more for more, keep in zip(found.details, kept.tolist(), strict=False) if keep]
+    growth = [(int(kept[:row].sum()), width) for row, width in decoded.growth]
     return (
-        Decoded(decoded.X[kept], y, decoded.good[kept], bad, []),
+        Decoded(decoded.X[kept], y, decoded.good[kept], bad, growth),
         Predicted(left, found.classes, details, found.drifts, measured),
     )
 

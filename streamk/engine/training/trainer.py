@@ -22,6 +22,7 @@ from connectors.records import record_format_of
 from streamk.conformal import Regions
 from streamk.encoding import BadEvent, Decoded, Decoder, Schema, decoder
 from streamk.engine.alarms.alarms import Alarms, Scored
+from streamk.engine.alarms.covariates import Covariates
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
@@ -202,7 +203,7 @@ class Trainer:
             decoded.y[int(np.searchsorted(decoded.good, event.row))] = None
         learn = partial(self._learn, decoded, self._decoder.schema, known, batch)
         self._taken += len(batch)
-        self._hand_over(len(batch), learn, partial(self._emit, batch, decoded, surplus))
+        self._hand_over(len(batch), learn, partial(self._emit, batch, decoded, known, surplus))
         if refused is not None:
             self.settle()
             raise EngineError(complaint(batch, refused))
@@ -366,6 +367,7 @@ class Trainer:
         self,
         batch: Batch,
         decoded: Decoded,
+        known: int,
         surplus: list[BadEvent],
         learned: Callable[[], Predicted],
     ) -> None:
@@ -391,7 +393,7 @@ class Trainer:
             self._sink.write(outputs)
         if measured is not None:
             measured = measured[there]
-        self._score(first, batch, predicted, classes, decoded, there, measured)
+        self._score(first, batch, predicted, classes, decoded, there, measured, known)
         if explanation is not None:
             row = int(decoded.good[0])
             self._observe(explanation, batch, row, predicted, classes, details, decoded.y[0])
@@ -407,6 +409,7 @@ class Trainer:
         decoded: Decoded,
         there: Bools,
         measured: Floats | None,
+        known: int,
     ) -> None:
         """Score predictions of events whose labels are there, and watch them for alarms."""
         answers, P = predicted
@@ -417,7 +420,8 @@ class Trainer:
             answers, P = answers[there], None if P is None else P[there]
         if self.alarms is not None:
             scored = Scored(rows, Prequential(answers, P), truth, measured)
-            self.alarms.take(batch, first, classes, (decoded.good, predicted), scored)
+            columns = Covariates(decoded.X, decoded.width(known), self._decoder.schema.columns)
+            self.alarms.take(batch, first, classes, (decoded.good, predicted), scored, columns)
         if not len(rows):
             return
         at, beside = first + rows, beside_of(measured, None)
