@@ -122,9 +122,6 @@ class TrainedModel:
         That of the events of the job (`connectors.base.ENCODINGS`).
     late_labels : bool
         Whether their labels come from a source of their own.
-    figures : dict of str to dict
-        Figures of the job when it saved the checkpoint, by name: of the "whole" stream, of the last
-        events ("window"), and of the "baselines" in these.
     """
 
     def __init__(
@@ -140,6 +137,8 @@ class TrainedModel:
         self._directory = place if isinstance(place, ObjectPath) else place.expanduser()
         self._follow = follow
         self._key = key_of(key)
+        self._figures: tuple[Mapping[str, Any], dict[str, dict[str, float]]] | None = None
+        """Of the metrics of a checkpoint, and these."""
         self._lock = threading.Lock()
         """Of the array that the model writes an event to before it is copied."""
         self._following = Following(self.refresh)
@@ -154,7 +153,7 @@ class TrainedModel:
         self.challengers = tuple(name for name in models if name != self.champion)
         config = found.body["config"]
         self.encoding, self.late_labels = str(config["encoding"]), config.get("labels") is not None
-        self.figures = _figures(found)
+        self._metrics: Mapping[str, Any] = found.body["training"].get("metrics") or {}
         data = found.body["training"]["schema"]
         saved = Schema(label=config["label"])
         if data is not None:
@@ -208,6 +207,18 @@ class TrainedModel:
     def kept(self) -> Regions | None:
         """Regions as the job has learned them, intervals or sets; None where it gives none."""
         return self._served[2]
+
+    @property
+    def figures(self) -> dict[str, dict[str, float]]:
+        """Figures of the job when it saved the model, by name, but not those by River's names.
+
+        Of the "whole" stream, of the last events ("window"), and of the "baselines" in these. All
+        are empty where they cannot be read, which is no reason not to predict.
+        """
+        data, known = self._metrics, self._figures
+        if known is None or known[0] is not data:
+            known = self._figures = data, _figures(data)
+        return known[1]
 
     @property
     def learner(self) -> Learner:
@@ -372,9 +383,12 @@ def _kept(found: Checkpoint) -> Regions | None:
     return kind.from_json(data)
 
 
-def _figures(found: Checkpoint) -> dict[str, dict[str, float]]:
-    """Return the figures in a checkpoint. Raises `StateError`."""
-    metrics = Metrics.from_json(found.body["training"]["metrics"])
+def _figures(data: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Return the figures in the metrics of a checkpoint, see `TrainedModel.figures`."""
+    try:
+        metrics = Metrics.from_json(data, names=())
+    except StateError:
+        return {"whole": {}, "window": {}, "baselines": {}}
     baselines = metrics.baselines()["window"]
     return {"whole": metrics.whole(), "window": metrics.window(), "baselines": baselines}
 

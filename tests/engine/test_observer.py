@@ -12,7 +12,7 @@ import pytest
 from engine_kit import WhimsicalSource, events, learner, same_model
 
 from connectors.memory import MemorySink
-from streamk.encoding import Schema
+from streamk.encoding import Schema, decoder
 from streamk.engine import Engine, LateLabels
 from streamk.engine.observing.explaining import MOST_FIELDS, Explanation, Fields, explain
 from streamk.engine.observing.observer import MOST_BYTES, Observer, RunningMeans
@@ -175,6 +175,20 @@ def test_experts_of_another_model_take_the_place_of_those_before() -> None:
     assert observer.experts == {"a": 0.375, "b": 0.625}
     observer.add(Explanation({}, {}, True, {}))
     assert observer.experts == {}
+
+
+def test_values_are_those_of_the_event() -> None:
+    asked = [
+        {"n": 3, "t": "2024-02-29T12:30:05Z", "c": "red", "bag": ["a", "b", "b"], "m": "x"},
+        {"n": None, "t": None, "c": None, "bag": [], "m": 2.5},
+    ]
+    reader = decoder("dict", Schema())
+    reader.decode(asked)
+    X, schema = reader.decode(asked).X, reader.schema
+    fields = Fields(schema, schema.columns)
+    found = [{name: fields.value(name, x) for name in fields.places} for x in X]
+    assert found[0] == {"n": 3.0, "t": "2024-02-29T12:30:05Z", "c": "red", "bag": "a, b", "m": "x"}
+    assert found[1] == {"n": None, "t": None, "c": None, "bag": None, "m": 2.5}
 
 
 def test_many_fields_have_their_turn() -> None:

@@ -64,6 +64,20 @@ def test_it_is_what_the_estimator_says(tmp_path: Path) -> None:
         assert model.debug_one(event) == river.debug_one(x)
 
 
+def test_figures_are_those_of_the_job_and_none_where_they_cannot_be_read(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"label": "y", "ignore": ("id",), "metrics": ("F1=up",)}
+    report = Engine(MemorySource(TEXTS), MultiKernel(), checkpoint=tmp_path, **options).run()
+    model = package.load(tmp_path)
+    expected = dict(report.whole)
+    del expected["F1=up"]  # which takes River
+    assert model.figures["whole"] == expected
+    assert model.figures["window"]["accuracy"] == report.window["accuracy"]
+    assert model.figures["baselines"] == report.baselines["window"]
+    model._metrics = {"scored": "damaged"}
+    assert model.figures == {"whole": {}, "window": {}, "baselines": {}}
+    assert model.predict_one(TEXTS[0]) is not None
+
+
 def test_numbers_and_their_intervals(tmp_path: Path) -> None:
     stream = [{"a": e["a"], "b": e["b"], "y": e["a"] * e["b"]} for e in TEXTS]
     learned(tmp_path, stream, MultiKernel(task="regression"), ignore=())

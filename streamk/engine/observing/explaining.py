@@ -98,13 +98,18 @@ class Fields:
         return {name: self.places[name] for name in some}, False
 
     def value(self, name: Name, x: Event) -> float | str | None:
-        """Return the value of a field in an event x (d,): its number, or its texts."""
-        places = self.places[name]
-        if len(places) == 1 and self.columns[places[0]] == name:
-            return None if math.isnan(x[places[0]]) else float(x[places[0]])
-        texts = [self.columns[place] for place in places if x[place] > 0.0]
-        found = [str(text).removeprefix(f"{name}=") for text in texts if f"{name}=" in str(text)]
-        return ", ".join(found) or None
+        """Return the value of a field in an event x (d,): its texts, number or time; else None."""
+        there = [place for place in self.places[name] if not math.isnan(x[place])]
+        columns = {self.columns[place]: float(x[place]) for place in there}
+        before = f"{name}="
+        texts = [str(column) for column, number in columns.items() if number > 0.0]
+        found = [text.removeprefix(before) for text in texts if text.startswith(before)]
+        if found:
+            return ", ".join(found)
+        elapsed = columns.get(f"{name}@elapsed")
+        if elapsed is not None:
+            return f"{np.datetime64(int(elapsed), 's')}Z"
+        return columns.get(name)
 
 
 def _owner(schema: Schema, column: Name) -> Name:
