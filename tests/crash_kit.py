@@ -167,6 +167,10 @@ class Process:
         self._popen.kill()
         self.wait()
 
+    @property
+    def is_running(self) -> bool:
+        return self._popen.poll() is None
+
     def signal(self, number: int) -> None:
         self._popen.send_signal(number)
 

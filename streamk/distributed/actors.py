@@ -56,7 +56,7 @@ class Actors(Closing):
     options : mapping, or sequence of one for each shard
         Ray's options of the actors.
     max_restarts : int
-        Times that the actor of one shard is replaced.
+        Times that the actor of one shard is replaced before it answers again.
 
     Raises
     ------
@@ -64,6 +64,11 @@ class Actors(Closing):
         If there are as many options as neither one nor the shards.
     BackendUnavailable
         If Ray is not installed.
+
+    Attributes
+    ----------
+    restarts : int
+        Workers that were replaced so far.
     """
 
     def __init__(
@@ -85,17 +90,12 @@ class Actors(Closing):
         actor = self._ray.remote(kind)
         self._kinds = [actor.options(**{**some, "max_restarts": 0}) for some in each]
         self._arguments = arguments
-        self._left = [max_restarts] * len(arguments)
+        self._deaths, self.restarts = [0] * len(arguments), 0
         self._max_restarts, self._is_closed = max_restarts, False
         self._workers = [self._start_worker(s) for s in range(len(arguments))]
 
     def __len__(self) -> int:
         return len(self._arguments)
-
-    @property
-    def restarts(self) -> int:
-        """Workers that were replaced so far."""
-        return sum(self._max_restarts - left for left in self._left)
 
     def ask(self, method: str, each: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Call a method of all workers at once, each with its arguments.
@@ -148,16 +148,20 @@ class Actors(Closing):
                     self._workers[s] = self._start_worker(s)
                     self._restore(s, self._workers[s])
                     ref = getattr(self._workers[s], method).remote(*arguments)
-                return self._ray.get(ref)
+                found = self._ray.get(ref)
+                self._deaths[s] = 0
+                return found
             except lost as error:
                 if self._is_closed:
                     raise InvalidInput("the actors are closed; start others") from None
-                if not self._left[s]:
+                if self._deaths[s] == self._max_restarts:
                     raise WorkerLost(
-                        f"the worker of shard {s} died and was replaced {self._max_restarts} "
-                        f"times, as often as max_restarts allows; the last time: {error}"
+                        f"the worker of shard {s} died and was replaced "
+                        f"{self._max_restarts} times without an answer, as often as max_restarts "
+                        f"allows; the last time: {error}"
                     ) from None
-                self._left[s] -= 1
+                self._deaths[s] += 1
+                self.restarts += 1
                 ref = None
             except self._ray.exceptions.RayTaskError as error:
                 raise _raised_by(s, error) from None

@@ -59,7 +59,7 @@ class ActorShards(Actors):
     threads : int, default 1
         Of each, where it has no GPU; results do not depend on it.
     max_restarts : int, default 3
-        Times that each actor is replaced.
+        Times that each actor is replaced before it answers again.
     options : mapping, or sequence of one for each actor
         Ray's options of the actors, such as ``{"num_cpus": 4}``.
 

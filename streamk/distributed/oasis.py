@@ -172,8 +172,8 @@ def oasis_parallel(
     threads : int, default 1
         Of each worker; results do not depend on it.
     max_restarts : int, default 3
-        Times that the worker of one shard is replaced. A machine that is lost can take two: Ray may
-        place a successor there before it has missed the machine.
+        Times that the worker of one shard is replaced before it answers again. A machine that is
+        lost can take two: Ray may place a successor there before it has missed the machine.
     options : mapping, or sequence of one for each shard
         Options of the Ray actors, such as ``{"num_cpus": 4, "resources": {"disk-7": 1}}`` for a
         worker where the shard's disk is.

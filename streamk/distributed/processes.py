@@ -33,12 +33,17 @@ class Processes(Closing):
     count : int
         Processes.
     max_restarts : int, default 3
-        Times that each of them is replaced.
+        Times that each of them is replaced before it answers again.
 
     Raises
     ------
     InvalidInput
         If there are none, or `max_restarts` is negative.
+
+    Attributes
+    ----------
+    restarts : int
+        Processes that were replaced so far.
 
     Examples
     --------
@@ -55,7 +60,8 @@ class Processes(Closing):
         # A fork would copy locks that other threads hold, and the state of compiled loops.
         self._context = multiprocessing.get_context("spawn")
         self._max_restarts = max_restarts
-        self._left = [max_restarts] * count
+        self._deaths = [0] * count
+        self.restarts = 0
         self._lock, self._is_closed = threading.Lock(), False
         self._workers: list[tuple[Any, socket.socket]] = []
         try:
@@ -66,17 +72,12 @@ class Processes(Closing):
             raise
 
     def __len__(self) -> int:
-        return len(self._left)
+        return len(self._deaths)
 
     @property
     def pids(self) -> list[int]:
         """The numbers of the processes."""
         return [process.pid for process, _ in self._workers]
-
-    @property
-    def restarts(self) -> int:
-        """Processes that were replaced so far."""
-        return sum(self._max_restarts - left for left in self._left)
 
     def answer(self, place: int, message: bytes) -> Message:
         """Return what a process makes of a message; threads may wait for several at once.
@@ -84,7 +85,7 @@ class Processes(Closing):
         Raises
         ------
         WorkerLost
-            If the process dies more often than `max_restarts`.
+            If the process and those in its place die more often than `max_restarts`.
         InvalidInput
             If the processes are closed.
         """
@@ -95,7 +96,9 @@ class Processes(Closing):
                 connection = self._workers[place][1]
             with contextlib.suppress(EOFError, OSError):
                 _send(connection, message)
-                return _received(connection)
+                found = _received(connection)
+                self._deaths[place] = 0
+                return found
             self._replace(place)
 
     def close(self) -> None:
@@ -126,13 +129,14 @@ class Processes(Closing):
             process.kill()
             process.join()
             status = process.exitcode
-            if not self._left[place]:
+            if self._deaths[place] == self._max_restarts:
                 raise WorkerLost(
-                    f"process {place} of {len(self)} died and was replaced {self._max_restarts} "
-                    f"times, as often as max_restarts allows; the last time with exit status "
-                    f"{status}"
+                    f"process {place} of {len(self)} died and was replaced "
+                    f"{self._max_restarts} times without an answer, as often as max_restarts "
+                    f"allows; the last time with exit status {status}"
                 )
-            self._left[place] -= 1
+            self._deaths[place] += 1
+            self.restarts += 1
             process.close()
             self._workers[place] = self._start()
 

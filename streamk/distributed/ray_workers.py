@@ -29,7 +29,7 @@ class RayWorkers(Actors):
         Ray's options of the actors, ``{"num_cpus": 1}`` by default; ``{"num_gpus": 1}`` where the
         model computes on a GPU.
     max_restarts : int, default 3
-        Times that each of them is replaced.
+        Times that each of them is replaced before it answers again.
 
     Raises
     ------

@@ -30,7 +30,7 @@ class WorkerPool(Actors):
     options : mapping, or sequence of one for each shard
         Ray's options of the actors.
     max_restarts : int
-        Times that the worker of one shard is replaced.
+        Times that the worker of one shard is replaced before it answers again.
     """
 
     def __init__(

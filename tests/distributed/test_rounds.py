@@ -179,6 +179,14 @@ def test_a_worker_that_is_killed_while_it_is_sent_a_task_is_replaced() -> None:
         assert bytes(last) == bytes(answer)
 
 
+def test_a_worker_that_answers_may_die_again() -> None:
+    with Processes(1, max_restarts=1) as workers:
+        for times in range(1, 4):
+            os.kill(workers.pids[0], signal.SIGKILL)
+            assert bytes(workers.answer(0, b""))
+            assert workers.restarts == times
+
+
 def test_a_worker_that_dies_too_often_is_an_error_and_nothing_is_learned() -> None:
     X, y = events(60, "regression")
     with Processes(2, max_restarts=0) as workers:

@@ -7,6 +7,7 @@ shares one of 64 columns, "c=#0" to "c=#63", with others of its hash. Columns ma
 column is 0 in events that lack it, and one that no learned event had is passed over in predicting.
 """
 
+from streamk.adapters.river.conformal import ConformalClassifier, ConformalRegressor
 from streamk.adapters.river.doubly_stochastic import (
     DoublyStochasticClassifier,
     DoublyStochasticRegressor,
@@ -24,6 +25,8 @@ from streamk.adapters.river.streaming_meka import StreamingMekaClassifier, Strea
 from streamk.adapters.rows import Model as _Model  # noqa: F401 (by which older pickles know it)
 
 __all__ = [
+    "ConformalClassifier",
+    "ConformalRegressor",
     "DoublyStochasticClassifier",
     "DoublyStochasticRegressor",
     "EigenProClassifier",

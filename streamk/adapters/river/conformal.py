@@ -1,0 +1,194 @@
+"""Adaptive conformal intervals and prediction sets about any of River's models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from river import base, conf
+
+from streamk.conformal import AdaptiveIntervals, AdaptiveSets, Said
+from streamk.conformal.regions import Regions
+
+__all__ = ["ConformalClassifier", "ConformalRegressor"]
+
+Event = dict[base.typing.FeatureName, Any]
+
+
+def _learn(regions: Regions, said: Said, y: Any) -> None:
+    """Learn a label of an event that would be given the threshold of now."""
+    regions.learn(said, [y], regions.thresholds(1), [0])
+
+
+class ConformalRegressor(base.Wrapper[base.Regressor], base.Regressor):
+    """A regressor of River whose predictions come with intervals that keep what they promise.
+
+    Nine in ten of the numbers to come lie in their interval, where `confidence_level` is 0.9,
+    through drift, too: what was missed moves the level of the intervals to come (adaptive conformal
+    inference, Gibbs and Candès 2021; see `streamk.conformal`). It is used as River's
+    `conf.RegressionJackknife`.
+
+    Errors are those of the regressor as it is when the number comes, just before it learns.
+
+    Parameters
+    ----------
+    regressor : river.base.Regressor
+    confidence_level : float, default 0.9
+        Share of the numbers that the intervals are to hold, above 0 and at most 0.99.
+
+    Raises
+    ------
+    InvalidInput
+        If `confidence_level` is out of its domain.
+
+    References
+    ----------
+    Gibbs and Candès 2021, Adaptive conformal inference under distribution shift, NeurIPS.
+
+    Examples
+    --------
+    >>> from river import datasets, stats
+    >>> from streamk.adapters.river import ConformalRegressor, KernelRegressor
+    >>> model = ConformalRegressor(KernelRegressor(seed=1))
+    >>> held = stats.Mean()
+    >>> for x, y in datasets.ChickWeights():
+    ...     held.update(y in model.predict_one(x, with_interval=True))
+    ...     model.learn_one(x, y)
+    >>> print(f"{held.get():.2f}")
+    0.89
+    """
+
+    def __init__(self, regressor: base.Regressor, confidence_level: float = 0.9) -> None:
+        self.regressor = regressor
+        self.confidence_level = confidence_level
+        self._intervals = AdaptiveIntervals(confidence_level)
+
+    @property
+    def _wrapped_model(self) -> base.Regressor:
+        return self.regressor
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        from river import linear_model, preprocessing
+
+        yield {"regressor": preprocessing.StandardScaler() | linear_model.LinearRegression()}
+
+    def learn_one(self, x: Event, y: base.typing.RegTarget, **kwargs: Any) -> None:
+        """Learn an event: its error first, then the regressor."""
+        said = Said(np.array([self.regressor.predict_one(x)], np.float64))
+        _learn(self._intervals, said, y)
+        self.regressor.learn_one(x, y, **kwargs)
+
+    def predict_one(self, x: Event, with_interval: bool = False, **kwargs: Any) -> Any:
+        """Predict the number of an event.
+
+        Parameters
+        ----------
+        x : dict
+        with_interval : bool, default False
+
+        Returns
+        -------
+        float, or river.conf.Interval
+            The interval is without bounds before the first event is learned.
+        """
+        found = self.regressor.predict_one(x, **kwargs)
+        if not with_interval:
+            return found
+        (far,) = self._intervals.thresholds(1).tolist()
+        return conf.Interval(lower=found - far, upper=found + far)
+
+
+class ConformalClassifier(base.Wrapper[base.Classifier], base.Classifier):
+    """A classifier of River with prediction sets: as few classes as hold most labels.
+
+    Nine in ten of the labels to come are in their set, where `confidence_level` is 0.9, as
+    `ConformalRegressor` does for numbers. A set is never empty once a class is known, so where the
+    predicted class alone is right more often than that, sets hold more.
+
+    Parameters
+    ----------
+    classifier : river.base.Classifier
+        It has `predict_proba_one`.
+    confidence_level : float, default 0.9
+        Share of the labels that the sets are to hold, above 0 and at most 0.99.
+
+    Raises
+    ------
+    InvalidInput
+        If `confidence_level` is out of its domain.
+
+    References
+    ----------
+    Gibbs and Candès 2021, Adaptive conformal inference under distribution shift, NeurIPS.
+    Sadinle, Lei and Wasserman 2019, Least ambiguous set-valued classifiers with bounded error
+    levels, JASA.
+
+    Examples
+    --------
+    >>> from river import datasets, stats
+    >>> from streamk.adapters.river import ConformalClassifier, KernelClassifier
+    >>> model = ConformalClassifier(KernelClassifier(seed=1))
+    >>> held = stats.Mean()
+    >>> for x, y in datasets.ImageSegments().take(1000):
+    ...     held.update(y in model.predict_set_one(x))
+    ...     model.learn_one(x, y)
+    >>> print(f"{held.get():.2f}")
+    0.93
+    """
+
+    def __init__(self, classifier: base.Classifier, confidence_level: float = 0.9) -> None:
+        self.classifier = classifier
+        self.confidence_level = confidence_level
+        self._sets = AdaptiveSets(confidence_level)
+
+    @property
+    def _wrapped_model(self) -> base.Classifier:
+        return self.classifier
+
+    @property
+    def _multiclass(self) -> bool:
+        return bool(self.classifier._multiclass)
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        from river import linear_model, preprocessing
+
+        yield {"classifier": preprocessing.StandardScaler() | linear_model.LogisticRegression()}
+
+    def learn_one(self, x: Event, y: base.typing.ClfTarget, **kwargs: Any) -> None:
+        """Learn an event: how well its label was predicted first, then the classifier."""
+        said = self._said(x)
+        if said.classes:
+            _learn(self._sets, said, y)
+        self.classifier.learn_one(x, y, **kwargs)
+
+    def predict_proba_one(self, x: Event, **kwargs: Any) -> dict[base.typing.ClfTarget, float]:
+        """Predict the probabilities of the classes of an event, by label."""
+        return self.classifier.predict_proba_one(x, **kwargs)
+
+    def predict_one(self, x: Event, **kwargs: Any) -> base.typing.ClfTarget | None:
+        """Predict the class of an event; None before there is any."""
+        return self.classifier.predict_one(x, **kwargs)
+
+    def predict_set_one(self, x: Event, **kwargs: Any) -> list[base.typing.ClfTarget]:
+        """Predict the classes of which one is the event's, the most probable first.
+
+        All known classes before the first label of an event for which one was known.
+        """
+        said = self._said(x, **kwargs)
+        if not said.classes:
+            return []
+        (found,) = self._sets.regions(said, self._sets.thresholds(1))
+        assert found is not None
+        return found
+
+    def _said(self, x: Event, **kwargs: Any) -> Said:
+        found = self.classifier.predict_proba_one(x, **kwargs)
+        answer = max(found, key=lambda label: found[label]) if found else None
+        answers = np.empty(1, object)
+        answers[0] = answer
+        P = np.array([[found[label] for label in found]], np.float64)
+        return Said(answers, np.where(np.isfinite(P), P, math.nan), tuple(found))
