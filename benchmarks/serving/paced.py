@@ -56,7 +56,6 @@ class Feeder(threading.Thread):
         with contextlib.suppress(BrokenPipeError, ValueError):
             while not self._ended.wait(max(0.0, due - time.monotonic())):
                 self._pipe.write(self._blocks[n % len(self._blocks)])
-                self._pipe.flush()
                 due, n = due + self._every, n + 1
 
     def end(self) -> None:
@@ -73,14 +72,21 @@ def _job(home: Path, model: str, lines: Sequence[bytes], every: int, *more: str)
     with told.open("wb") as log, contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, state, ignore_errors=True)
         process = subprocess.Popen(
-            [*command, "--checkpoint", str(state)], stdin=subprocess.PIPE, stdout=log, stderr=log
+            [*command, "--checkpoint", str(state)],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            bufsize=0,
         )
+        assert process.stdin is not None
+        stack.callback(process.stdin.close)
+        feeder = Feeder(process.stdin, lines, PACE)
+        feeder.start()
+        # It may be writing to a pipe that is full, until nobody reads any more.
+        stack.callback(feeder.join)
         stack.callback(process.wait)
         stack.callback(process.kill)
-        assert process.stdin is not None
-        feeder = Feeder(process.stdin, lines, PACE)
         stack.callback(feeder.end)
-        feeder.start()
         yield told
 
 

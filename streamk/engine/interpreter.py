@@ -20,7 +20,7 @@ or a request, and with Python's 700 they took an eighth of a run."""
 
 @contextmanager
 def short_turns() -> Iterator[None]:
-    """Let threads take turns soon, and search for garbage seldom, in the block."""
+    """Give threads short turns, and search for garbage seldom, in the block."""
     interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(min(interval, _SWITCH_SECONDS))
     young, *older = thresholds
