@@ -240,11 +240,12 @@ def test_only_what_was_committed_stands_there(kafka_address: str, kafka_topic: M
             if i == 0:
                 ending()
         # The second one is open, and the sink waits for its end.
-        later = threading.Timer(1.0, ending)
+        asked = threading.Event()
+        later = threading.Timer(1.0, lambda: (asked.set(), ending()))
         later.start()
         with sink(kafka_address, topic) as again:
             again.rewind(mark)
-            assert not later.is_alive()
+            assert asked.is_set()
             again.write(outputs(0, 3))
         later.join()
     found = sorted(one.value for one in read_all(kafka_address, topic))  # the aborted one, too

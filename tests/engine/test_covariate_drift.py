@@ -141,12 +141,19 @@ def test_other_columns_begin_a_new_test() -> None:
     assert watch._test.n_drifts == 0
 
 
+def test_events_without_columns_have_no_law() -> None:
+    watch, X = CovariateWatch(), np.zeros((5000, 0))
+    assert watch.update(Covariates(X, np.zeros(len(X), np.int64), ())) == []
+    assert watch.to_json()["test"] is None
+
+
 @pytest.mark.parametrize(
     "damage",
     [
         {"seen": -1},
         {"seen": 10**6},
         {"next": "x"},
+        {"next": 10**9},
         {"test": {}},
         {"test": {"header": {}, "arrays": "!"}},
         {"test": {"header": {"type": "x", "format": 1}, "arrays": ""}},

@@ -121,6 +121,8 @@ class CovariateWatch:
         while self._next < stop:
             rows = self._rows(some.width, first)
             width = min(int(some.width[rows[0]]), _MOST)
+            if not width:
+                continue
             test = self._test_of(tuple(some.names[:width]))
             X = np.clip(np.nan_to_num(some.X[rows, :width]), -LARGEST, LARGEST)
             self._held = np.concatenate([self._held, X])
@@ -200,7 +202,7 @@ class CovariateWatch:
                 self._test, self._held, self._recent = found, own["held"], own["last events"]
         except (InvalidInput, KeyError, TypeError, ValueError) as error:
             raise StateError(f"what is watched of the columns cannot be read: {error!r}") from error
-        if not 0 <= seen <= following:
+        if not 0 <= seen <= following <= seen + _BLOCK * (_REST + 2):
             raise StateError(f"what is watched of the columns has seen {seen} events")
         self._seen, self._next = seen, following
 
