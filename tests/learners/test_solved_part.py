@@ -26,8 +26,8 @@ def part(capacity: int = 512, outputs: int = 2) -> SolvedPart:
     return SolvedPart(KERNEL, 0.1, capacity, n_columns=3, n_outputs=outputs)
 
 
-def targets_of(one: SolvedPart) -> NDArray[np.float64]:
-    return np.stack([one.labels, np.sin(one.labels)], axis=1)
+def targets(labels: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.stack([labels, np.sin(labels)], axis=1)
 
 
 @pytest.mark.parametrize("sizes", [(600,), (64,) * 9, (256, 256, 88), (64, 192, 256, 64)])
@@ -72,11 +72,10 @@ def test_what_is_added_is_solved_for_exactly(sizes: tuple[int, ...]) -> None:
     one, at = part(), 0
     Z, labels, X = points(256), np.linspace(-1.0, 1.0, 256), points(9, seed=3)
     for size in sizes:
-        one.add(Z[at : at + size], labels[at : at + size])
+        one.add(Z[at : at + size], labels[at : at + size], targets)
         at += size
-        one.solve(targets_of(one))
         Q = Z[:at].astype(np.float64)
-        A = np.linalg.solve(KERNEL.pairwise(Q) + 0.1 * np.eye(at), targets_of(one))
+        A = np.linalg.solve(KERNEL.pairwise(Q) + 0.1 * np.eye(at), targets(labels[:at]))
         expected = KERNEL.pairwise(X.astype(np.float64), Q) @ A
         assert one.outputs(X) == pytest.approx(expected, abs=1e-4)
 
@@ -84,8 +83,7 @@ def test_what_is_added_is_solved_for_exactly(sizes: tuple[int, ...]) -> None:
 def test_how_events_are_added_changes_no_bit() -> None:
     Z, labels = points(320), np.linspace(-1.0, 1.0, 320)
     one, other = part(), part()
-    one.add(Z[:128], labels[:128])
-    one.solve(targets_of(one))
+    one.add(Z[:128], labels[:128], targets)
     arrays = one.arrays()
     sizes = {"columns": 3, "outputs": 2}
     again = SolvedPart.of(
@@ -93,10 +91,9 @@ def test_how_events_are_added_changes_no_bit() -> None:
     )
     assert again.nbytes == one.nbytes
     for each in (one, again):
-        each.add(Z[128:], labels[128:])
-    other.add(Z, labels)
+        each.add(Z[128:], labels[128:], targets)
+    other.add(Z, labels, targets)
     for each in (one, again, other):
-        each.solve(targets_of(each))
         for name, array in each.arrays().items():
             assert np.array_equal(array, one.arrays()[name]), name
 
@@ -104,15 +101,12 @@ def test_how_events_are_added_changes_no_bit() -> None:
 def test_a_part_is_full_or_closed() -> None:
     one = part(capacity=150)
     assert (one.grows, one.room) == (True, 150)
-    one.add(points(128), np.zeros(128))
-    one.solve(targets_of(one))
+    one.add(points(128), np.zeros(128), targets)
     assert (one.grows, one.room) == (False, 22)
     other = part()
-    other.add(points(64), np.ones(64))
-    other.solve(targets_of(other))
+    other.add(points(64), np.ones(64), targets)
     said = other.outputs(points(5))
     other.close()
-    other.solve(0.0 * targets_of(other))
     assert (other.grows, other.room) == (False, 0)
     assert np.array_equal(other.outputs(points(5)), said)
 
@@ -121,25 +115,23 @@ def test_rounding_closes_a_part_with_the_events_that_it_had(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one = part()
-    one.add(points(64), np.ones(64))
-    one.solve(targets_of(one))
+    one.add(points(64), np.ones(64), targets)
     said = one.outputs(points(5))
 
     def fails(*_: Any) -> None:
         raise np.linalg.LinAlgError
 
     monkeypatch.setattr(GrowingCholesky, "append", fails)
-    one.add(points(64, seed=1), np.zeros(64))
-    one.solve(targets_of(one))
+    one.add(points(64, seed=1), np.zeros(64), targets)
     assert (len(one), one.grows) == (64, False)
     assert np.array_equal(one.outputs(points(5)), said)
     with pytest.raises(np.linalg.LinAlgError):
-        part().add(points(64), np.ones(64))
+        part().add(points(64), np.ones(64), targets)
 
 
 def test_states_are_checked() -> None:
     one = part()
-    one.add(points(64), np.ones(64))
+    one.add(points(64), np.ones(64), targets)
     options: Any = {"capacity": 512, "sizes": {"columns": 3, "outputs": 2}, "labels": FINITE}
 
     def read(header: Any, arrays: Any, **more: Any) -> SolvedPart:

@@ -138,8 +138,9 @@ class MetricRidge(OnlineKernelRidge):
     """
 
     TYPE = "metric-ridge"
-    FORMAT = 2
-    """From 2 on with the regularization of the first part, without which that does not grow."""
+    FORMAT = 3
+    """From 2 on with the regularization of the first part, without which that does not grow, from 3
+    on with what the last part of it adds to coefficients of the one before."""
     UNCALIBRATED = 0
     WORK = 4_096
     map = EventMap.identity(0)
