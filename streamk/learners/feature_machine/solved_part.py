@@ -86,7 +86,8 @@ class SolvedPart:
 
     def _begun(self, n_columns: int, n_outputs: int) -> Centers:
         """Return a part that has no event."""
-        return Centers(self.kernel, PART, n_columns=n_columns, n_outputs=n_outputs)
+        size = min(self.capacity, PART)
+        return Centers(self.kernel, size, n_columns=n_columns, n_outputs=n_outputs)
 
     def __len__(self) -> int:
         return len(self._done) + len(self._last) - self._shared
