@@ -197,6 +197,7 @@ class FeatureMachine(Supervised):
         self._function = self._new_function()
         self._next: Replacement[MetricRidge] | None = None
         self._began = 0
+        self._rests = False
         self.n_events = self.n_takeovers = self.n_waits = 0
         self.seconds_waited = 0.0
         if columns is not None:
@@ -251,7 +252,11 @@ class FeatureMachine(Supervised):
         at = 0
         while at < len(events):
             stop = min(len(events), at + self._stop() - self.n_events)
-            self._function.learn(events[at:stop], numbers[at:stop], asked and asked.part(at, stop))
+            if not self._rests:
+                part = asked and asked.part(at, stop)
+                self._function.learn(events[at:stop], numbers[at:stop], part)
+            elif asked is not None:
+                asked.add(self.decide_checked(asked.of(events)[at:stop]))
             # Copies: whose the events are may write over them before the background reads them.
             X, y = events[at:stop].copy(), numbers[at:stop].copy()
             self._recent.add(X, y)
@@ -272,13 +277,27 @@ class FeatureMachine(Supervised):
     def _stop(self) -> int:
         """Return after which event something is to be done besides learning."""
         then = self._due() if self._next is None else self._next.at
+        if self._rests:
+            return self.n_events + self.buffer_size
         return max(self.n_events + 1, then)
 
     def _turn(self) -> None:
         """Do what is to be done at this event."""
         if self._next is not None and self.n_events == self._next.at:
             self._compare(self._next)
-        if self._next is None and self.n_events >= self._due() and self.columns:
+        if self._next is None and self.n_events >= self._due() and self.columns and not self._rests:
+            self._begin()
+
+    # Resting
+
+    def rest(self) -> None:
+        """From now on keep events alone: the function stays, and no new one is made."""
+        self._rests, self._next = True, None
+
+    def wake(self) -> None:
+        """Learn again, and begin a new function of the events that are kept by now."""
+        self._rests = False
+        if self.columns and self.n_events >= self.first:
             self._begin()
 
     def _begin(self) -> None:
@@ -367,6 +386,7 @@ class FeatureMachine(Supervised):
             "n_events": self.n_events,
             "n_takeovers": self.n_takeovers,
             "began": self._began,
+            "rests": self._rests,
             "next": None,
         }
         parts = {
@@ -400,6 +420,7 @@ class FeatureMachine(Supervised):
         for name in ("n_events", "n_takeovers"):
             setattr(learner, name, count(header, name, _OWNER))
         learner._began = count(header, "began", _OWNER)
+        learner._rests = header.get("rests") is True
         if learner._began > learner.n_events:
             raise StateError(f"'began' of {_OWNER} is above its 'n_events'; it is damaged")
         if learner.n_events and (names is None or (learner.is_classifier and not learner.classes)):
