@@ -352,7 +352,8 @@ class ExpertPool(PoolTable):
     def contributions(self) -> dict[str, float]:
         """Return the part of each bank in the last forecast, summing to 1."""
         a, banks = self.arrays, np.array(self.banks)
-        F, on = a["F"].astype(np.float64), a["ACTIVE_MASK"]
+        on = a["ACTIVE_MASK"]
+        F = np.where(on[:, None] > 0.0, a["F"].astype(np.float64), 0.0)
         terms = np.abs(a["PRODUCTS"]) * np.abs(
             F - F.mean(axis=1, keepdims=True) * (F.shape[1] > 1)
         ).sum(axis=1)

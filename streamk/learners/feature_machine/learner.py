@@ -64,8 +64,9 @@ class FeatureMachine(Supervised):
     are compared the first three times; later functions are of that of the one in use.
 
     Then the coefficients of the events that are kept are solved for, and those of each block of 64
-    or 256 later events with them, exactly, until there are ``buffer_size + reservoir_size``. Where
-    1,600 events have lowered the error of 800 by less than 1%, still more would not pay: the
+    or 256 later events, until there are ``buffer_size + reservoir_size``: exactly up to 4,096, and
+    from then on part by part (`streamk.learners.feature_machine.solved_part`). Where
+    1,600 events have lowered the error of 800 by less than 3%, still more would not pay: the
     function is then made of 1,024, and takes no more.
 
     The new function learns the events since, as the one in use does, and exactly ``swap_delay``
@@ -79,9 +80,9 @@ class FeatureMachine(Supervised):
     exact solutions of blocks of its equations, in the same metric with a tenth of the bandwidth.
     Until the first takeover there is this part alone, on columns as they come.
 
-    To solve for n events takes about ``n^3 / 3`` multiplications in single precision, however they
-    come, and ``2 n^2`` bytes while they come; after a restart the factor is made again when the
-    next block is learned.
+    To solve for n events takes about ``n^3 / 3`` multiplications in single precision up to 4,096,
+    and ``n 4096^2 / 1.5`` of more, however they come, and up to 32 MiB while they come; after a
+    restart the factor is made again when the next block is learned.
 
     Parameters
     ----------
@@ -105,7 +106,8 @@ class FeatureMachine(Supervised):
         Events after which the first metric is begun, at least 64. Others are begun after three
         times as many events as the one before, while that is less than what is kept.
     every : int, default 16384
-        Events between two beginnings, at most, and later on.
+        Events between two beginnings, at most, while there are fewer than twice as many; then each
+        begins when the stream has grown by half.
     swap_delay : int, default 256
         Events by which a new function and the one in use are compared.
     seed : int, default 0
@@ -271,7 +273,8 @@ class FeatureMachine(Supervised):
         """Return after which event a metric is begun."""
         if not self._began:
             return self.first
-        soon, later = _FACTOR * self._began, self._began + self.every
+        soon = _FACTOR * self._began
+        later = self._began + max(self.every, self._began // 2)
         return min(soon, later) if soon < self._recipe.max_centers else later
 
     def _stop(self) -> int:

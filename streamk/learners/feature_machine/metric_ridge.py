@@ -142,7 +142,7 @@ class MetricRidge(OnlineKernelRidge):
     """From 2 on with the regularization of the first part, without which that does not grow, from 3
     on with what the last part of it adds to coefficients of the one before."""
     UNCALIBRATED = 0
-    WORK = 4_096
+    WORK = 1_024
     map = EventMap.identity(0)
     missed = 0.0
     _base: SolvedPart | None = None
