@@ -2,10 +2,12 @@
 
 Progressive errors: each event is predicted, then learned, in batches of 500. Models have their
 defaults. Options of the feature machine were chosen on covtype, cpusmall, elec2 and letter, and the
-other sets were left for this. LightGBM is beside them, with its defaults and one thread, fitted anew
-to all events so far after each 1,000. Events a second are by processor time, what is done in the background
-included, with one thread of BLAS, so the time of other work on the machine does not count. What is
-compiled or loaded at first use is before that.
+other sets were left for this. LightGBM is beside them, with its defaults and one thread, fitted
+anew to all events so far after each 1,000.
+
+Events a second are by processor time, what is done in the background included, with one thread of
+BLAS, so the time of other work on the machine does not count. What is compiled or loaded at first
+use is before that.
 """
 
 from __future__ import annotations

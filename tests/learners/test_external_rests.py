@@ -90,7 +90,8 @@ TASKS = ("classification", "regression")
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_it_rests_on_noise_and_is_tried_again(task: str, often: None) -> None:
+@pytest.mark.usefixtures("often")
+def test_it_rests_on_noise_and_is_tried_again(task: str) -> None:
     model, (X, y), active = made(task), noise(task), []
     for n in range(0, 700, 64):
         said = model.predict_then_learn_many(X[n : n + 64], y[n : n + 64]).predictions
@@ -104,7 +105,8 @@ def test_it_rests_on_noise_and_is_tried_again(task: str, often: None) -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_it_says_nothing_and_keeps_events_while_it_rests(task: str, often: None) -> None:
+@pytest.mark.usefixtures("often")
+def test_it_says_nothing_and_keeps_events_while_it_rests(task: str) -> None:
     model, (X, y) = made(task), noise(task)
     n = 64
     while model._external.active[0]:
@@ -124,9 +126,8 @@ def test_it_says_nothing_and_keeps_events_while_it_rests(task: str, often: None)
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("sizes", [(1,), (7, 1, 64)])
-def test_what_is_learned_depends_on_the_events_alone(
-    task: str, sizes: tuple[int, ...], often: None
-) -> None:
+@pytest.mark.usefixtures("often")
+def test_what_is_learned_depends_on_the_events_alone(task: str, sizes: tuple[int, ...]) -> None:
     X, y = noise(task, 500)
     one, some, at = made(task), made(task), 0
     said = one.predict_then_learn_many(X, y).predictions
@@ -147,7 +148,8 @@ def test_what_is_learned_depends_on_the_events_alone(
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("at", [128, 200, 384, 450])
-def test_a_restored_model_goes_on_exactly(task: str, at: int, often: None) -> None:
+@pytest.mark.usefixtures("often")
+def test_a_restored_model_goes_on_exactly(task: str, at: int) -> None:
     X, y = noise(task, 500)
     whole, part = made(task), made(task)
     whole.learn_many(X, y)
@@ -176,7 +178,8 @@ def test_a_machine_that_is_woken_makes_a_function_of_what_it_kept() -> None:
     assert np.array_equal(machine.decision_many(X), again.decision_many(X))
 
 
-def test_labels_that_come_while_it_rests_judge_what_was_said_before(often: None) -> None:
+@pytest.mark.usefixtures("often")
+def test_labels_that_come_while_it_rests_judge_what_was_said_before() -> None:
     X, y = noise("regression", 600)
     model = made("regression")
     model.learn_many(X[:100], y[:100])

@@ -169,7 +169,8 @@ def swept(Z: NDArray[Any], Y: NDArray[Any]) -> NDArray[Any]:
 
 
 @pytest.mark.parametrize("n", [256, 320, 384, 448, 640])
-def test_parts_are_solved_for_one_after_the_other(n: int, small: None) -> None:
+@pytest.mark.usefixtures("small")
+def test_parts_are_solved_for_one_after_the_other(n: int) -> None:
     Z, labels, X = points(n), np.linspace(-1.0, 1.0, n), points(9, seed=3)
     one = part(capacity=1024)
     one.add(Z, labels, targets)
@@ -179,7 +180,8 @@ def test_parts_are_solved_for_one_after_the_other(n: int, small: None) -> None:
     assert one.outputs(X) == pytest.approx(expected, abs=1e-4)
 
 
-def test_the_factor_is_that_of_the_last_part(small: None) -> None:
+@pytest.mark.usefixtures("small")
+def test_the_factor_is_that_of_the_last_part() -> None:
     one, sizes = part(capacity=640), []
     for n in range(10):
         one.add(points(64, seed=n), np.zeros(64), targets)
@@ -189,7 +191,8 @@ def test_the_factor_is_that_of_the_last_part(small: None) -> None:
 
 
 @pytest.mark.parametrize("n", [192, 256, 320, 384, 448])
-def test_a_state_of_parts_goes_on_bit_for_bit(n: int, small: None) -> None:
+@pytest.mark.usefixtures("small")
+def test_a_state_of_parts_goes_on_bit_for_bit(n: int) -> None:
     Z, labels = points(512), np.linspace(-1.0, 1.0, 512)
     options: Any = {"capacity": 512, "sizes": {"columns": 3, "outputs": 2}, "labels": FINITE}
     one, other = part(), part()
@@ -207,7 +210,8 @@ def test_a_state_of_parts_goes_on_bit_for_bit(n: int, small: None) -> None:
             assert np.array_equal(array, one.arrays()[name]), name
 
 
-def test_classes_that_come_later_reach_all_parts(small: None) -> None:
+@pytest.mark.usefixtures("small")
+def test_classes_that_come_later_reach_all_parts() -> None:
     one = part(outputs=1)
     one.add(points(320), np.ones(320), lambda labels: labels[:, None])
     said = one.outputs(points(5))
@@ -217,7 +221,8 @@ def test_classes_that_come_later_reach_all_parts(small: None) -> None:
     assert len(one) == 384
 
 
-def test_a_state_in_which_all_events_were_one_part_goes_on(small: None) -> None:
+@pytest.mark.usefixtures("small")
+def test_a_state_in_which_all_events_were_one_part_goes_on() -> None:
     one = part()
     one.add(points(320), np.ones(320), targets)
     header: Any = one.header()
@@ -233,7 +238,8 @@ def test_a_state_in_which_all_events_were_one_part_goes_on(small: None) -> None:
 
 
 @pytest.mark.parametrize("change", [{"shared": 64}, {"shared": 0}, {"shared": -1}, {"shared": "x"}])
-def test_shared_events_are_checked(change: Any, small: None) -> None:
+@pytest.mark.usefixtures("small")
+def test_shared_events_are_checked(change: Any) -> None:
     one = part()
     one.add(points(320), np.ones(320), targets)
     options: Any = {"capacity": 512, "sizes": {"columns": 3, "outputs": 2}, "labels": FINITE}

@@ -122,9 +122,7 @@ class SolvedPart:
         """Take no further events."""
         self.closed, self._factor, self._known = True, None, None
 
-    def add(
-        self, points: Numbers, labels: Numbers, targets: Callable[[Numbers], Numbers]
-    ) -> None:
+    def add(self, points: Numbers, labels: Numbers, targets: Callable[[Numbers], Numbers]) -> None:
         """Add events (n, d), float32, with labels (n,), n being a multiple of 64, and solve.
 
         If rounding leaves no positive definite matrix, the events of a part are not added, and no

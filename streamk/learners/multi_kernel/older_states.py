@@ -49,11 +49,11 @@ def with_names_of_today(state: State) -> State:
 def _with_gains(state: State, header: dict[str, Any]) -> State:
     """Return the state with costs of banks that have a 0 for each external expert."""
     parts = dict(_items(header["parts"]))
-    external = parts.get("external_experts", parts.get("guests"))
-    arrays, names = dict(state.arrays), ("pool.bank_costs", "pool.account")
-    for name in names if external is not None else ():
+    external: Any = parts.get("external_experts", parts.get("guests", {"learners": 0}))
+    arrays, more = dict(state.arrays), np.zeros(int(external["learners"]))
+    for name in ("pool.bank_costs", "pool.account"):
         if name in arrays:
-            arrays[name] = np.append(arrays[name], np.zeros(int(external["learners"])))
+            arrays[name] = np.append(arrays[name], more)
     return State(state.header, arrays)
 
 
