@@ -9,8 +9,8 @@ TABLES in GROUPS, MEMBERS the columns of all tables, SLOTS their cells, WINDOW t
 smoothers remember, NEWTON the features of the second-order expert (0 without it), LEVELS the knots
 of a column, MIXERS fixed shares (MIXERS_SHARE), products of experts (MIXERS_PRODUCT) and the
 product of these, EXTERNAL the experts whose outputs come from elsewhere: the last ones.
-LINEAR_RULES, LADDER_RULES and GRID_RULES are experts of one kind side by side. Outputs that there is room for, those that are not used being zero, are OUTPUT_ROOM. `derived` has
-the others.
+LINEAR_RULES, LADDER_RULES and GRID_RULES are experts of one kind side by side. Outputs that there
+is room for, those that are not used being zero, are OUTPUT_ROOM. `derived` has the others.
 """
 
 from __future__ import annotations
