@@ -179,6 +179,25 @@ def test_a_machine_that_is_woken_makes_a_function_of_what_it_kept() -> None:
 
 
 @pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("ahead", [True, False])
+def test_of_merged_models_the_one_that_learned_more_decides(ahead: bool) -> None:
+    X, y = noise("regression", 600)
+    one, other = made("regression"), made("regression")
+    n = 64
+    while other._external.active[0]:
+        other.learn_many(X[n - 64 : n], y[n - 64 : n])
+        n += 64
+    one.learn_many(X[: 100 if ahead else 2 * n], X[: 100 if ahead else 2 * n, 0])
+    active = one._external.active
+    one.merge(other)
+    assert one._external.active == ([False] if ahead else active)
+    machine: Any = one._external._learners[0]
+    assert machine.rests is not one._external.active[0]
+    one.learn_many(X, y)
+    assert np.isfinite(one.predict_many(X)).all()
+
+
+@pytest.mark.usefixtures("often")
 def test_labels_that_come_while_it_rests_judge_what_was_said_before() -> None:
     X, y = noise("regression", 600)
     model = made("regression")

@@ -293,6 +293,11 @@ class FeatureMachine(Supervised):
 
     # Resting
 
+    @property
+    def rests(self) -> bool:
+        """Whether it keeps events, and learns nothing of them."""
+        return self._rests
+
     def rest(self) -> None:
         """From now on keep events alone: the function stays, and no new one is made."""
         self._rests, self._next = True, None

@@ -140,12 +140,15 @@ class ExternalExperts:
 
     def review(self, worth: NDArray[np.float64]) -> None:
         """Decide which learners rest, by what each was worth (n,) since the last review."""
-        for place in self._rests.review(worth):
-            learner: Any = self._learners[place]
-            if self._rests.active[place]:
-                learner.wake()
-            else:
-                learner.rest()
+        if self._rests.review(worth):
+            self._follow_rests()
+
+    def _follow_rests(self) -> None:
+        """Have those learners rest that are to."""
+        for learner, active in zip(self._learners, self._rests.active, strict=True):
+            one: Any = learner
+            if getattr(one, "rests", False) == active:
+                one.wake() if active else one.rest()
 
     # Growing
 
@@ -436,6 +439,7 @@ class ExternalExperts:
             return
         if not alike:
             self._learners = [self._new(place) for place in range(len(self))]
+            self._rests.begin()
         common = common_events - self._born if self._born == other._born else 0
         for mine, its in zip(self._learners, other._learners, strict=True):
             learner: Any = mine
@@ -443,16 +447,8 @@ class ExternalExperts:
             learner.merge(its, common_events=events)
         if ahead:
             self._scale, self._unit, self._born = scale, other._unit.copy(), other._born
-            self._follow_rests(other)
-
-    def _follow_rests(self, other: ExternalExperts) -> None:
-        """Have those rest that rest in another pool, and no others."""
-        mine, theirs = self._rests.active, other._rests.active
-        self._rests = copy.deepcopy(other._rests)
-        for one, before, now in zip(self._learners, mine, theirs, strict=True):
-            learner: Any = one
-            if before != now:
-                learner.wake() if now else learner.rest()
+            self._rests = copy.deepcopy(other._rests)
+        self._follow_rests()
 
 
 _OWNER = "external_experts"
