@@ -82,7 +82,7 @@ class SolvedPart:
         self._factor: GrowingCholesky | None = None
         """Of the last part; None also where it is not made yet, as in a function out of a state."""
         self._known: Numbers | None = None
-        """What the others give for its events, float64 (n, outputs), if that was asked for."""
+        """Outputs of the others for its events, float64 (n, outputs), if they were asked for."""
 
     def _begun(self, n_columns: int, n_outputs: int) -> Centers:
         """Return a part that has no event."""

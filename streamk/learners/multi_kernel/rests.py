@@ -45,7 +45,7 @@ class Rests:
 
     def __init__(self, can_rest: list[bool]) -> None:
         self._known = np.zeros((len(can_rest), 4))
-        """What each is, its age in reviews since that changed, its next rest and its worth."""
+        """Kind, reviews since it last changed, next rest and worth of each expert."""
         self._known[:, 0] = np.where(can_rest, _ACTIVE, _FREE)
         self._known[:, 2] = _SHORTEST
 
