@@ -8,10 +8,9 @@ BANDWIDTHS of the ladder, OUTPUTS (1 for two classes and for numbers), CLASSES (
 TABLES in GROUPS, MEMBERS the columns of all tables, SLOTS their cells, WINDOW the events that
 smoothers remember, NEWTON the features of the second-order expert (0 without it), LEVELS the knots
 of a column, MIXERS fixed shares (MIXERS_SHARE), products of experts (MIXERS_PRODUCT) and the
-product of these, EXTERNAL the experts whose outputs come from elsewhere: the last ones, which are
-always active. LINEAR_RULES, LADDER_RULES and GRID_RULES are experts of one kind side by side.
-Outputs that there is room for, those that are not used being zero, are OUTPUT_ROOM. `derived` has
-the others.
+product of these, EXTERNAL the experts whose outputs come from elsewhere: the last ones.
+LINEAR_RULES, LADDER_RULES and GRID_RULES are experts of one kind side by side. Outputs that there
+is room for, those that are not used being zero, are OUTPUT_ROOM. `derived` has the others.
 """
 
 from __future__ import annotations
@@ -98,8 +97,9 @@ LEARNED = (
     Declared("last_inverse", "float64", (("MIXERS", -1), ("MIXERS", -1)), _INVERSE),
     Declared("mixer_weights", "float64", ("MIXERS",), _WEIGHTS),
     Declared("active", "bool", (BANKS,), FLAGS),
-    # What the lacks_classes of each bank would have cost, what was lost, and of how many events.
-    Declared("bank_costs", "float64", (BANKS + 3,), Domain(-1e9, 1e9)),
+    # What the lack of each bank would have cost, what was lost, and of how many events; then by how
+    # much more that of each external expert would have cost than it has to.
+    Declared("bank_costs", "float64", (("EXTERNAL", BANKS + 3),), Domain(-1e9, 1e9)),
     Declared("level", "float32", (len(LEVEL_RATES), "CLASSES"), _WIDE),
 )
 """Arrays that learning changes and a state holds, but for `TRACKED`."""

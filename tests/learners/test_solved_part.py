@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from streamk.declared import FINITE
 from streamk.errors import StateError
 from streamk.kernels import Gaussian, Matern
+from streamk.learners.feature_machine import solved_part
 from streamk.learners.feature_machine.growing_cholesky import GrowingCholesky, nbytes_of
 from streamk.learners.feature_machine.ridge import Direct, DirectSingle
 from streamk.learners.feature_machine.solved_part import SolvedPart
@@ -26,8 +27,8 @@ def part(capacity: int = 512, outputs: int = 2) -> SolvedPart:
     return SolvedPart(KERNEL, 0.1, capacity, n_columns=3, n_outputs=outputs)
 
 
-def targets_of(one: SolvedPart) -> NDArray[np.float64]:
-    return np.stack([one.labels, np.sin(one.labels)], axis=1)
+def targets(labels: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.stack([labels, np.sin(labels)], axis=1)
 
 
 @pytest.mark.parametrize("sizes", [(600,), (64,) * 9, (256, 256, 88), (64, 192, 256, 64)])
@@ -72,11 +73,10 @@ def test_what_is_added_is_solved_for_exactly(sizes: tuple[int, ...]) -> None:
     one, at = part(), 0
     Z, labels, X = points(256), np.linspace(-1.0, 1.0, 256), points(9, seed=3)
     for size in sizes:
-        one.add(Z[at : at + size], labels[at : at + size])
+        one.add(Z[at : at + size], labels[at : at + size], targets)
         at += size
-        one.solve(targets_of(one))
         Q = Z[:at].astype(np.float64)
-        A = np.linalg.solve(KERNEL.pairwise(Q) + 0.1 * np.eye(at), targets_of(one))
+        A = np.linalg.solve(KERNEL.pairwise(Q) + 0.1 * np.eye(at), targets(labels[:at]))
         expected = KERNEL.pairwise(X.astype(np.float64), Q) @ A
         assert one.outputs(X) == pytest.approx(expected, abs=1e-4)
 
@@ -84,8 +84,7 @@ def test_what_is_added_is_solved_for_exactly(sizes: tuple[int, ...]) -> None:
 def test_how_events_are_added_changes_no_bit() -> None:
     Z, labels = points(320), np.linspace(-1.0, 1.0, 320)
     one, other = part(), part()
-    one.add(Z[:128], labels[:128])
-    one.solve(targets_of(one))
+    one.add(Z[:128], labels[:128], targets)
     arrays = one.arrays()
     sizes = {"columns": 3, "outputs": 2}
     again = SolvedPart.of(
@@ -93,10 +92,9 @@ def test_how_events_are_added_changes_no_bit() -> None:
     )
     assert again.nbytes == one.nbytes
     for each in (one, again):
-        each.add(Z[128:], labels[128:])
-    other.add(Z, labels)
+        each.add(Z[128:], labels[128:], targets)
+    other.add(Z, labels, targets)
     for each in (one, again, other):
-        each.solve(targets_of(each))
         for name, array in each.arrays().items():
             assert np.array_equal(array, one.arrays()[name]), name
 
@@ -104,15 +102,12 @@ def test_how_events_are_added_changes_no_bit() -> None:
 def test_a_part_is_full_or_closed() -> None:
     one = part(capacity=150)
     assert (one.grows, one.room) == (True, 150)
-    one.add(points(128), np.zeros(128))
-    one.solve(targets_of(one))
+    one.add(points(128), np.zeros(128), targets)
     assert (one.grows, one.room) == (False, 22)
     other = part()
-    other.add(points(64), np.ones(64))
-    other.solve(targets_of(other))
+    other.add(points(64), np.ones(64), targets)
     said = other.outputs(points(5))
     other.close()
-    other.solve(0.0 * targets_of(other))
     assert (other.grows, other.room) == (False, 0)
     assert np.array_equal(other.outputs(points(5)), said)
 
@@ -121,25 +116,23 @@ def test_rounding_closes_a_part_with_the_events_that_it_had(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one = part()
-    one.add(points(64), np.ones(64))
-    one.solve(targets_of(one))
+    one.add(points(64), np.ones(64), targets)
     said = one.outputs(points(5))
 
     def fails(*_: Any) -> None:
         raise np.linalg.LinAlgError
 
     monkeypatch.setattr(GrowingCholesky, "append", fails)
-    one.add(points(64, seed=1), np.zeros(64))
-    one.solve(targets_of(one))
+    one.add(points(64, seed=1), np.zeros(64), targets)
     assert (len(one), one.grows) == (64, False)
     assert np.array_equal(one.outputs(points(5)), said)
     with pytest.raises(np.linalg.LinAlgError):
-        part().add(points(64), np.ones(64))
+        part().add(points(64), np.ones(64), targets)
 
 
 def test_states_are_checked() -> None:
     one = part()
-    one.add(points(64), np.ones(64))
+    one.add(points(64), np.ones(64), targets)
     options: Any = {"capacity": 512, "sizes": {"columns": 3, "outputs": 2}, "labels": FINITE}
 
     def read(header: Any, arrays: Any, **more: Any) -> SolvedPart:
@@ -154,3 +147,105 @@ def test_states_are_checked() -> None:
         read(one.header(), few)
     assert not read({**one.header(), "closed": True}, few).grows
     assert not read(Gaussian().to_json(), few).grows  # as the state of format 1 has it
+
+
+# --- more events than a part has -----------------------------------------------------------------
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of 256 events, of which the next one has the last 128."""
+    monkeypatch.setattr(solved_part, "PART", 256)
+    monkeypatch.setattr(solved_part, "SHARED", 128)
+
+
+def swept(Z: NDArray[Any], Y: NDArray[Any]) -> NDArray[Any]:
+    """Coefficients after a sweep of block Gauss-Seidel, of blocks that overlap by a half."""
+    K, A = KERNEL.pairwise(Z) + 0.1 * np.eye(len(Z)), np.zeros_like(Y)
+    for start in range(0, len(Z) - 128, 128):
+        some = slice(start, min(start + 256, len(Z)))
+        A[some] += np.linalg.solve(K[some, some], (Y - K @ A)[some])
+    return A
+
+
+@pytest.mark.parametrize("n", [256, 320, 384, 448, 640])
+@pytest.mark.usefixtures("small")
+def test_parts_are_solved_for_one_after_the_other(n: int) -> None:
+    Z, labels, X = points(n), np.linspace(-1.0, 1.0, n), points(9, seed=3)
+    one = part(capacity=1024)
+    one.add(Z, labels, targets)
+    assert len(one) == n
+    Q = Z.astype(np.float64)
+    expected = KERNEL.pairwise(X.astype(np.float64), Q) @ swept(Q, targets(labels))
+    assert one.outputs(X) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.usefixtures("small")
+def test_the_factor_is_that_of_the_last_part() -> None:
+    one, sizes = part(capacity=640), []
+    for n in range(10):
+        one.add(points(64, seed=n), np.zeros(64), targets)
+        sizes.append(one.n_last)
+    assert sizes == [64, 128, 192, 128, 192, 128, 192, 128, 192, 0]
+    assert (len(one), one.grows) == (640, False)
+
+
+@pytest.mark.parametrize("n", [192, 256, 320, 384, 448])
+@pytest.mark.usefixtures("small")
+def test_a_state_of_parts_goes_on_bit_for_bit(n: int) -> None:
+    Z, labels = points(512), np.linspace(-1.0, 1.0, 512)
+    options: Any = {"capacity": 512, "sizes": {"columns": 3, "outputs": 2}, "labels": FINITE}
+    one, other = part(), part()
+    one.add(Z[:n], labels[:n], targets)
+    again = SolvedPart.of(one.header(), one.arrays(), owner="this", **options)
+    assert len(again) == n
+    assert np.array_equal(again.outputs(Z), one.outputs(Z))
+    for each in (one, again):
+        each.add(Z[n:], labels[n:], targets)
+    for start in range(0, 512, 64):
+        some = slice(start, start + 64)
+        other.add(Z[some], labels[some], targets)
+    for each in (again, other):
+        for name, array in each.arrays().items():
+            assert np.array_equal(array, one.arrays()[name]), name
+
+
+@pytest.mark.usefixtures("small")
+def test_classes_that_come_later_reach_all_parts() -> None:
+    one = part(outputs=1)
+    one.add(points(320), np.ones(320), lambda labels: labels[:, None])
+    said = one.outputs(points(5))
+    one.fit_outputs(lambda A: np.hstack([A, 0.0 * A]))
+    assert np.array_equal(one.outputs(points(5)), np.hstack([said, 0.0 * said]))
+    one.add(points(64, seed=1), np.zeros(64), targets)
+    assert len(one) == 384
+
+
+@pytest.mark.usefixtures("small")
+def test_a_state_in_which_all_events_were_one_part_goes_on() -> None:
+    one = part()
+    one.add(points(320), np.ones(320), targets)
+    header: Any = one.header()
+    assert header.pop("shared") == 128
+    arrays = one.arrays()
+    del arrays["added"]
+    options: Any = {"capacity": 512, "sizes": {"columns": 3, "outputs": 2}, "labels": FINITE}
+    again = SolvedPart.of(header, arrays, owner="this", **options)
+    said = KERNEL.pairwise(points(5), points(320)) @ arrays["coefficients"]
+    assert again.outputs(points(5)) == pytest.approx(said, abs=1e-4)
+    again.add(points(192, seed=1), np.ones(192), targets)
+    assert (len(again), again.grows) == (512, False)
+
+
+@pytest.mark.parametrize("change", [{"shared": 64}, {"shared": 0}, {"shared": -1}, {"shared": "x"}])
+@pytest.mark.usefixtures("small")
+def test_shared_events_are_checked(change: Any) -> None:
+    one = part()
+    one.add(points(320), np.ones(320), targets)
+    options: Any = {"capacity": 512, "sizes": {"columns": 3, "outputs": 2}, "labels": FINITE}
+    with pytest.raises(StateError, match="shared"):
+        SolvedPart.of({**one.header(), **change}, one.arrays(), owner="this", **options)
+    arrays = one.arrays()
+    arrays["added"] = arrays["added"][:5]
+    with pytest.raises(StateError, match="added"):
+        SolvedPart.of(one.header(), arrays, owner="this", **options)

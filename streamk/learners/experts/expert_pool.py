@@ -221,8 +221,24 @@ class ExpertPool(PoolTable):
 
     @property
     def _bank_numbers(self) -> list[int]:
-        """The number of each expert's bank; those that are always active share the last one."""
-        return [BANKS.index(bank) if bank in BANKS else len(BANKS) for bank in self.banks]
+        """The number of each expert's bank; external experts have one each, after all others."""
+        own = self.banks[: self.experts - len(self.external_experts)]
+        numbers = [BANKS.index(bank) if bank in BANKS else len(BANKS) for bank in own]
+        return numbers + [len(BANKS) + 1 + place for place in range(len(self.external_experts))]
+
+    def external_gains(self) -> NDArray[np.float64]:
+        """Return by how much external experts were worth their time since this was asked last.
+
+        Returns
+        -------
+        float64 array of shape (external experts,)
+            Sums of what the loss would have been more without each, less a part of the loss. They
+            are 0 from now on.
+        """
+        sums = self.arrays["BANK_COSTS"][len(BANKS) + 3 :]
+        found = sums.copy()
+        sums[:] = 0.0
+        return found
 
     def adapt(self, scale: RunningQuantiles) -> None:
         """Take over what a scale has found."""
@@ -233,7 +249,7 @@ class ExpertPool(PoolTable):
         a["SCALES"][:] = np.array(SHARPNESS) * math.sqrt(2.0) / distance
 
     def set_external_outputs(self, outputs: NDArray[np.float32]) -> None:
-        """Set the outputs (external experts, K) for the event that is forecast next."""
+        """Set the outputs (external experts, K), NaN of inactive ones, for the next forecast."""
         self.arrays["F"][self.experts - len(self.external_experts) :] = outputs
 
     def kept(self, events: int) -> NDArray[np.float32]:
@@ -336,7 +352,8 @@ class ExpertPool(PoolTable):
     def contributions(self) -> dict[str, float]:
         """Return the part of each bank in the last forecast, summing to 1."""
         a, banks = self.arrays, np.array(self.banks)
-        F, on = a["F"].astype(np.float64), a["ACTIVE_MASK"]
+        on = a["ACTIVE_MASK"]
+        F = np.where(on[:, None] > 0.0, a["F"].astype(np.float64), 0.0)
         terms = np.abs(a["PRODUCTS"]) * np.abs(
             F - F.mean(axis=1, keepdims=True) * (F.shape[1] > 1)
         ).sum(axis=1)

@@ -64,8 +64,9 @@ class FeatureMachine(Supervised):
     are compared the first three times; later functions are of that of the one in use.
 
     Then the coefficients of the events that are kept are solved for, and those of each block of 64
-    or 256 later events with them, exactly, until there are ``buffer_size + reservoir_size``. Where
-    1,600 events have lowered the error of 800 by less than 1%, still more would not pay: the
+    or 256 later events, until there are ``buffer_size + reservoir_size``: exactly up to 4,096, and
+    from then on part by part (`streamk.learners.feature_machine.solved_part`). Where
+    1,600 events have lowered the error of 800 by less than 3%, still more would not pay: the
     function is then made of 1,024, and takes no more.
 
     The new function learns the events since, as the one in use does, and exactly ``swap_delay``
@@ -79,9 +80,9 @@ class FeatureMachine(Supervised):
     exact solutions of blocks of its equations, in the same metric with a tenth of the bandwidth.
     Until the first takeover there is this part alone, on columns as they come.
 
-    To solve for n events takes about ``n^3 / 3`` multiplications in single precision, however they
-    come, and ``2 n^2`` bytes while they come; after a restart the factor is made again when the
-    next block is learned.
+    To solve for n events takes about ``n^3 / 3`` multiplications in single precision up to 4,096,
+    and ``n 4096^2 / 1.5`` of more, however they come, and up to 32 MiB while they come; after a
+    restart the factor is made again when the next block is learned.
 
     Parameters
     ----------
@@ -105,7 +106,8 @@ class FeatureMachine(Supervised):
         Events after which the first metric is begun, at least 64. Others are begun after three
         times as many events as the one before, while that is less than what is kept.
     every : int, default 16384
-        Events between two beginnings, at most, and later on.
+        Events between two beginnings, at most, while there are fewer than twice as many; then each
+        begins when the stream has grown by half.
     swap_delay : int, default 256
         Events by which a new function and the one in use are compared.
     seed : int, default 0
@@ -197,6 +199,7 @@ class FeatureMachine(Supervised):
         self._function = self._new_function()
         self._next: Replacement[MetricRidge] | None = None
         self._began = 0
+        self._rests = False
         self.n_events = self.n_takeovers = self.n_waits = 0
         self.seconds_waited = 0.0
         if columns is not None:
@@ -251,7 +254,11 @@ class FeatureMachine(Supervised):
         at = 0
         while at < len(events):
             stop = min(len(events), at + self._stop() - self.n_events)
-            self._function.learn(events[at:stop], numbers[at:stop], asked and asked.part(at, stop))
+            if not self._rests:
+                part = asked and asked.part(at, stop)
+                self._function.learn(events[at:stop], numbers[at:stop], part)
+            elif asked is not None:
+                asked.add(self.decide_checked(asked.of(events)[at:stop]))
             # Copies: whose the events are may write over them before the background reads them.
             X, y = events[at:stop].copy(), numbers[at:stop].copy()
             self._recent.add(X, y)
@@ -266,19 +273,39 @@ class FeatureMachine(Supervised):
         """Return after which event a metric is begun."""
         if not self._began:
             return self.first
-        soon, later = _FACTOR * self._began, self._began + self.every
+        soon = _FACTOR * self._began
+        later = self._began + max(self.every, self._began // 2)
         return min(soon, later) if soon < self._recipe.max_centers else later
 
     def _stop(self) -> int:
         """Return after which event something is to be done besides learning."""
         then = self._due() if self._next is None else self._next.at
+        if self._rests:
+            return self.n_events + self.buffer_size
         return max(self.n_events + 1, then)
 
     def _turn(self) -> None:
         """Do what is to be done at this event."""
         if self._next is not None and self.n_events == self._next.at:
             self._compare(self._next)
-        if self._next is None and self.n_events >= self._due() and self.columns:
+        if self._next is None and self.n_events >= self._due() and self.columns and not self._rests:
+            self._begin()
+
+    # Resting
+
+    @property
+    def rests(self) -> bool:
+        """Whether it keeps events, and learns nothing of them."""
+        return self._rests
+
+    def rest(self) -> None:
+        """From now on keep events alone: the function stays, and no new one is made."""
+        self._rests, self._next = True, None
+
+    def wake(self) -> None:
+        """Learn again, and begin a new function of the events that are kept by now."""
+        self._rests = False
+        if self.columns and self.n_events >= self.first:
             self._begin()
 
     def _begin(self) -> None:
@@ -367,6 +394,7 @@ class FeatureMachine(Supervised):
             "n_events": self.n_events,
             "n_takeovers": self.n_takeovers,
             "began": self._began,
+            "rests": self._rests,
             "next": None,
         }
         parts = {
@@ -400,6 +428,7 @@ class FeatureMachine(Supervised):
         for name in ("n_events", "n_takeovers"):
             setattr(learner, name, count(header, name, _OWNER))
         learner._began = count(header, "began", _OWNER)
+        learner._rests = header.get("rests") is True
         if learner._began > learner.n_events:
             raise StateError(f"'began' of {_OWNER} is above its 'n_events'; it is damaged")
         if learner.n_events and (names is None or (learner.is_classifier and not learner.classes)):

@@ -138,22 +138,33 @@ class MetricRidge(OnlineKernelRidge):
     """
 
     TYPE = "metric-ridge"
-    FORMAT = 2
-    """From 2 on with the regularization of the first part, without which that does not grow."""
+    FORMAT = 3
+    """From 2 on with the regularization of the first part, without which that does not grow, from 3
+    on with what the last part of it adds to coefficients of the one before."""
     UNCALIBRATED = 0
-    WORK = 4_096
+    WORK = 1_024
     map = EventMap.identity(0)
     missed = 0.0
     _base: SolvedPart | None = None
 
     def begin(
-        self, part: SolvedPart, constant: Numbers, errors: Sequence[float] | None = None
+        self,
+        part: SolvedPart,
+        X: Numbers,
+        y: Numbers,
+        constant: Numbers,
+        errors: Sequence[float] | None = None,
     ) -> None:
-        """Begin with a part of some events, before others are learned.
+        """Solve for a first part of some events, before others are learned.
 
         Parameters
         ----------
         part : SolvedPart
+            Without an event.
+        X : float64 array of shape (n, d)
+            The events, whole blocks of 64.
+        y : float64 array of shape (n,)
+            Their labels, as numbers.
         constant : float64 array of shape (outputs,)
         errors : sequence of float, optional
             `errors` of the function before, by which the second part's regularization is chosen
@@ -164,7 +175,7 @@ class MetricRidge(OnlineKernelRidge):
             errors = [1e-9 * place for place in range(len(self._ridges), 0, -1)]
         self._errors = np.array(errors, np.float64)
         self._constant, self._settled = constant, 0
-        self._solve()
+        self._solve_with(self.map.points(X), y)
         self._fit_block()
 
     def _close_block(self) -> None:
@@ -174,16 +185,16 @@ class MetricRidge(OnlineKernelRidge):
     def _fit_block(self) -> None:
         """Have larger blocks where it takes long to solve for all coefficients."""
         base = self._base
-        large = base is not None and len(base) >= _LARGE and base.room >= _BLOCKS[1]
+        large = base is not None and base.n_last >= _LARGE and base.room >= _BLOCKS[1]
         block = _BLOCKS[large]
         if block != self._block:
             self._block = block
             self._begin_block()
 
-    def _solve(self) -> None:
-        """Solve for the first part's coefficients."""
-        if self._base is not None:
-            self._base.solve(self._targets(self._base.labels) - self._constant)
+    def _solve_with(self, points: Numbers, y: Numbers) -> None:
+        """Add events to the first part."""
+        assert self._base is not None
+        self._base.add(points, y, lambda labels: self._targets(labels) - self._constant)
 
     def close(self) -> None:
         """Have the first part take no further events."""
@@ -280,8 +291,7 @@ class MetricRidge(OnlineKernelRidge):
     def _take_block(self, X: Numbers, y: Numbers, A: Numbers) -> None:
         base = self._base
         if base is not None and base.grows:
-            base.add(X, y)
-            self._solve()
+            self._solve_with(X, y)
             return
         if base is not None:
             self._solved[self._centers.next_slots(len(X))] = base.outputs(X)

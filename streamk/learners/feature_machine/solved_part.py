@@ -1,4 +1,4 @@
-"""Kernel ridge regression that is solved for exactly, anew with each block of events."""
+"""Kernel ridge regression that is solved for part by part, anew with each block of events."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from streamk import kernels
 from streamk.declared import Declared, Domain, number, reading, taken
+from streamk.declared import count as number_of
 from streamk.errors import StateError
 from streamk.kernels import Kernel
 from streamk.learners.feature_machine.growing_cholesky import GrowingCholesky, nbytes_of
@@ -18,14 +19,26 @@ from streamk.learners.kernel_ridge.learner import BLOCK
 
 Numbers = NDArray[Any]
 
+PART = 4_096
+"""Events whose equations are solved together."""
+SHARED = 2_048
+"""Events of one part that are in the next one, too."""
 _RIDGES = Domain(least=1e-12, most=1e12)
 
 
 class SolvedPart:
-    """The function ``sum of a_j k(x, x_j)`` with ``(K + r I) a = y``, of up to `capacity` events.
+    """The function ``sum of a_j k(x, x_j)`` of up to `capacity` events, solved for part by part.
 
-    Events are added while there is room, and then the coefficients of all are solved for. That
-    takes as many multiplications as to solve once for all events at the end, but for the last
+    The coefficients of the first 4,096 events solve ``(K + r I) a = y``. Then the last 2,048 of
+    these and the next 2,048 are a part: what is added to its coefficients solves the same for what
+    the function so far leaves of the equations, nothing for the shared events and the errors of the
+    new ones. So goes a sweep of block Gauss-Seidel over all equations, in blocks that overlap: the
+    shared events hold the function where it is known while there are few new ones. One sweep is
+    about as good as to solve for all at once, and takes ``n 4096^2 / 1.5`` multiplications in place
+    of ``n^3 / 3``, and 32 MiB at most for the factor.
+
+    Events are added while there is room, and then the coefficients of the last part are solved
+    for. That takes as many multiplications as to solve once for all of it, but for the last
     substitution, since the Cholesky factor grows with the matrix.
 
     Parameters
@@ -46,8 +59,8 @@ class SolvedPart:
     --------
     >>> from streamk.kernels import Gaussian
     >>> part = SolvedPart(Gaussian(), 1.0, 64, n_columns=1, n_outputs=1)
-    >>> part.add(np.arange(64.0, dtype=np.float32)[:, None] * 99.0, np.ones(64))
-    >>> part.solve(part.labels[:, None])
+    >>> points = np.arange(64.0, dtype=np.float32)[:, None] * 99.0
+    >>> part.add(points, np.ones(64), lambda labels: labels[:, None])
     >>> part.outputs(np.zeros((1, 1), np.float32)), part.grows
     (array([[0.5]]), False)
     """
@@ -61,23 +74,39 @@ class SolvedPart:
         n_columns: int,
         n_outputs: int,
     ) -> None:
-        self.kernel, self.ridge, self.closed = kernel, ridge, False
-        self._centers = Centers(kernel, capacity, n_columns=n_columns, n_outputs=n_outputs)
+        self.kernel, self.ridge, self.capacity, self.closed = kernel, ridge, capacity, False
+        self._done = Centers(kernel, capacity, n_columns=n_columns, n_outputs=n_outputs)
+        """Events whose coefficients stay."""
+        self._last = self._begun(n_columns, n_outputs)
+        """Those of the last part, the shared ones first, with what is added to coefficients."""
         self._factor: GrowingCholesky | None = None
-        """None also where it is not made yet, as in a part out of a state."""
+        """Of the last part; None also where it is not made yet, as in a function out of a state."""
+        self._known: Numbers | None = None
+        """Outputs of the others for its events, float64 (n, outputs), if they were asked for."""
+
+    def _begun(self, n_columns: int, n_outputs: int) -> Centers:
+        """Return a part that has no event."""
+        size = min(self.capacity, PART)
+        return Centers(self.kernel, size, n_columns=n_columns, n_outputs=n_outputs)
 
     def __len__(self) -> int:
-        return len(self._centers)
+        return len(self._done) + len(self._last) - self._shared
 
     @property
-    def labels(self) -> Numbers:
-        """Labels of the events as numbers, float64 (n,)."""
-        return self._centers.labels
+    def _shared(self) -> int:
+        """Events of the last part that are others' too."""
+        return min(len(self._done), SHARED, len(self._last))
+
+    @property
+    def n_last(self) -> int:
+        """Events of the last part."""
+        return len(self._last)
 
     @property
     def nbytes(self) -> int:
         """Memory, in bytes, with that of the factor even where it is still to be made."""
-        return self._centers.nbytes + (nbytes_of(len(self)) if self.grows else 0)
+        factor = nbytes_of(len(self._last)) if self.grows else 0
+        return self._done.nbytes + self._last.nbytes + factor
 
     @property
     def grows(self) -> bool:
@@ -87,87 +116,122 @@ class SolvedPart:
     @property
     def room(self) -> int:
         """Events that can be added."""
-        return 0 if self.closed else self._centers.capacity - len(self)
+        return 0 if self.closed else self.capacity - len(self)
 
     def close(self) -> None:
         """Take no further events."""
-        self.closed, self._factor = True, None
+        self.closed, self._factor, self._known = True, None, None
 
-    def add(self, points: Numbers, labels: Numbers) -> None:
-        """Add events (n, d), float32, with labels (n,), n being a multiple of 64.
+    def add(self, points: Numbers, labels: Numbers, targets: Callable[[Numbers], Numbers]) -> None:
+        """Add events (n, d), float32, with labels (n,), n being a multiple of 64, and solve.
 
-        The function is unchanged until `solve`. If rounding leaves no positive definite matrix,
-        the events are not added, and no others can be.
+        If rounding leaves no positive definite matrix, the events of a part are not added, and no
+        others can be.
+
+        Parameters
+        ----------
+        points, labels : arrays
+        targets : callable
+            Of labels (n,): what the function is to be there, (n, outputs).
 
         Raises
         ------
         numpy.linalg.LinAlgError
             If that is so of the first events.
         """
-        first = len(self)
+        at = 0
+        while at < len(points) and not self.closed:
+            stop = min(len(points), at + PART - len(self._last))
+            self._add_to_last(points[at:stop], labels[at:stop])
+            if not self.closed:
+                self._solve(targets)
+            at = stop
+
+    def _add_to_last(self, points: Numbers, labels: Numbers) -> None:
+        last, first = self._last, len(self._last)
         try:
             if self._factor is None:  # by the same steps as before
                 self._factor = GrowingCholesky()
                 self._extend(self._factor, 0)
-            nothing = np.zeros((len(points), self._centers.n_outputs))
-            self._centers.append(points, labels, nothing)
+            last.append(points, labels, np.zeros((len(points), last.n_outputs)))
             self._extend(self._factor, first)
         except np.linalg.LinAlgError:
-            if not first:
+            if not first and not len(self._done):
                 raise
-            self._centers = self._first(first)
+            self._last = self._begun(points.shape[1], last.n_outputs)
+            some = np.arange(first)
+            self._last.append(last.points[some], last.labels[some], last.coefficients(some))
             self.close()
 
-    def _first(self, count: int) -> Centers:
-        """Return the first centers alone."""
-        known, every = self._centers, np.arange(count)
-        kept = Centers(
-            self.kernel,
-            known.capacity,
-            n_columns=known.points.shape[1],
-            n_outputs=known.n_outputs,
-        )
-        kept.append(known.points[:count], known.labels[:count], known.coefficients(every))
-        return kept
-
     def _extend(self, factor: GrowingCholesky, first: int) -> None:
-        """Take the events from one on into the factor, block by block."""
-        Z = self._centers.points
+        """Take the last part's events from one on into the factor, block by block."""
+        Z = self._last.points
         for start in range(first, len(Z), BLOCK):
             stop = start + BLOCK
             K = self.kernel.pairwise(Z[start:stop], Z[:stop], dtype=np.float32)
             K[np.arange(BLOCK), np.arange(start, stop)] = 1.0 + self.ridge
             factor.append(K)
 
-    def solve(self, targets: Numbers) -> None:
-        """Solve for the coefficients, of targets (n, outputs), if events were added."""
-        if self._factor is None:
-            return
-        A = self._factor.solved(np.asarray(targets, np.float32))
-        self._centers.set_coefficients(np.arange(len(self)), A)
-        if not self.grows:
-            self._factor = None  # it would not be used again
+    def _solve(self, targets: Callable[[Numbers], Numbers]) -> None:
+        """Solve for the coefficients of the last part, after events were added."""
+        last = self._last
+        assert self._factor is not None
+        if self._known is None:
+            self._known = targets(last.labels[: self._shared])  # their equations are solved
+        new = last.points[len(self._known) :]
+        self._known = np.concatenate([self._known, self._done.outputs(new)])
+        A = self._factor.solved((targets(last.labels) - self._known).astype(np.float32))
+        last.set_coefficients(np.arange(len(last)), A)
+        if len(last) == PART:
+            self._close_last()
+        if len(last) == PART or not self.grows:
+            self._factor = self._known = None  # they would not be used again
+
+    def _close_last(self) -> None:
+        """Go on with a part that shares events with the last one, if there is room."""
+        done, last, shared = self._done, self._last, self._shared
+        A = last.coefficients(np.arange(len(last)))
+        old = np.arange(len(done) - shared, len(done))
+        done.set_coefficients(old, done.coefficients(old) + A[:shared])
+        done.append(last.points[shared:], last.labels[shared:], A[shared:])
+        self._last = self._begun(last.points.shape[1], last.n_outputs)
+        if self.grows:
+            self._share(np.zeros((SHARED, last.n_outputs)))
+
+    def _share(self, A: Numbers) -> None:
+        """Begin the last part with events of others, and what is added to their coefficients."""
+        some = slice(len(self._done) - len(A), None)
+        self._last.append(self._done.points[some], self._done.labels[some], A)
 
     def outputs(self, X: Numbers) -> Numbers:
         """Return the function of points X (n, d), float32: float64 (n, outputs)."""
-        return self._centers.outputs(X)
+        return self._done.outputs(X) + self._last.outputs(X)
 
     def add_columns(self, count: int) -> None:
         """Append columns of zeros."""
-        self._centers.add_columns(count)
+        for part in (self._done, self._last):
+            part.add_columns(count)
 
     def fit_outputs(self, fitted: Callable[[Numbers], Numbers]) -> None:
         """Have other outputs: ``fitted`` of the coefficients (n, outputs)."""
-        every = np.arange(len(self))
-        self._centers.set_outputs(fitted(self._centers.coefficients(every)))
+        for part in (self._done, self._last):
+            part.set_outputs(fitted(part.coefficients(np.arange(len(part)))))
+        self._known = None
 
     def header(self) -> dict[str, Any]:
         """The data that `of` takes beside the arrays, for JSON."""
-        return {"kernel": self.kernel.to_json(), "ridge": self.ridge, "closed": self.closed}
+        return {
+            "kernel": self.kernel.to_json(),
+            "ridge": self.ridge,
+            "closed": self.closed,
+            "shared": self._shared,
+        }
 
     def arrays(self) -> dict[str, Numbers]:
         """The arrays to go on from, by name, copies."""
-        return self._centers.arrays()
+        done, last, shared = self._done.arrays(), self._last.arrays(), self._shared
+        found = {name: np.concatenate([done[name], last[name][shared:]]) for name in done}
+        return {**found, "added": last["coefficients"][:shared]}
 
     @classmethod
     def of(
@@ -215,8 +279,30 @@ class SolvedPart:
             raise StateError(f"{owner} has {count} points, where there can be up to {capacity}")
         part = cls(kernel, ridge, capacity, n_columns=known["columns"], n_outputs=known["outputs"])
         part.closed = closed
-        part._centers.append(found["points"], found["labels"], found["coefficients"])
+        done = _done(count)
+        part._done.append(*(found[each.name][:done] for each in declared))
+        part._share(_added(header, arrays, known, done, owner))
+        part._last.append(*(found[each.name][done:] for each in declared))
         return part
+
+
+def _done(count: int) -> int:
+    """Return how many of so many events are in parts that are full."""
+    return 0 if count < PART else count - (count - PART) % (PART - SHARED)
+
+
+def _added(
+    header: Any, arrays: dict[str, Numbers], sizes: dict[str, int], done: int, owner: str
+) -> Numbers:
+    """Return what the last part of a state adds to coefficients of events that it shares."""
+    most = SHARED if done else 0
+    if "shared" not in header:  # a state in which all events were one part
+        return np.zeros((most, sizes["outputs"]))
+    shared = number_of(header, "shared", owner)
+    if shared != most and (shared or sizes["base"] > done):
+        raise StateError(f"'shared' of {owner} must be {most}, not {shared}")
+    one = Declared("added", "float32", (shared, "outputs"))
+    return taken((one,), arrays, sizes, owner)[0]["added"]
 
 
 def whole_blocks(count: int) -> int:

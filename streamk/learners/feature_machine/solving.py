@@ -33,7 +33,7 @@ _MORE = 1_600
 they have paid."""
 _FULL = 1.01
 """Ratio of errors by which a diagonal metric may be worse than a full one, of many more numbers."""
-_PAYS = 0.99
+_PAYS = 0.97
 """Part of the error of few events below which more must bring it."""
 _SMALL = 1_024
 """Events that a function is made of where more do not pay."""
@@ -174,15 +174,14 @@ class Snapshot:
         made = EventMap(Columns.of(self.X, family.scale), kept.metric)
         count = min(len(self.X), max(_SMALL, recipe.most) if pays else _SMALL)
         some = slice(len(self.X) - whole_blocks(count), None)
-        points, constant = made.points(self.X[some]), self.targets.mean(axis=0)
+        constant = self.targets.mean(axis=0)
         part = SolvedPart(
             family.kernel,
             kept.ridge,
             recipe.max_centers,
-            n_columns=points.shape[1],
+            n_columns=self.X.shape[1],
             n_outputs=len(constant),
         )
-        part.add(points, self.y[some])
         narrow: Any = family.kernel
         function = MetricRidge(
             replace(narrow, bandwidth=_NARROW * narrow.bandwidth),
@@ -194,7 +193,7 @@ class Snapshot:
             max_classes=recipe.max_classes,
         )
         function.map = made
-        function.begin(part, constant, recipe.errors)
+        function.begin(part, self.X[some], self.y[some], constant, recipe.errors)
         if not pays:
             function.close()
         if len(self.classes) > 1:

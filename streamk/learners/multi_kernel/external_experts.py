@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from streamk.learners.common.classes import Label
 from streamk.learners.common.merging import check_mergeable
 from streamk.learners.common.supervised import Asked
 from streamk.learners.experts.expert_pool import FURTHEST
+from streamk.learners.multi_kernel.rests import Rests
 from streamk.learners.scaled.learner import TYPES, OfOneKernel, restored
 from streamk.scaling.hysteresis import HysteresisScaler
 from streamk.scaling.quantiles import RunningQuantiles
@@ -45,6 +47,9 @@ class ExternalExperts:
     experts began, and what they say back again, so that a change of it changes no prediction. They
     begin anew where it has changed by more than a factor of 8.
 
+    A feature machine rests where the mixture is about as good without it, see
+    `streamk.learners.multi_kernel.rests`: it says nothing then, and keeps events alone.
+
     Parameters
     ----------
     learners : sequence of learners of one kernel
@@ -58,7 +63,8 @@ class ExternalExperts:
     """
 
     TYPE = "external-experts"
-    FORMAT = 1
+    FORMAT = 2
+    """From 2 on with which learners rest."""
 
     def __init__(self, learners: Sequence[OfOneKernel], *, is_classifier: bool) -> None:
         if not isinstance(learners, list | tuple):
@@ -76,6 +82,7 @@ class ExternalExperts:
         self._is_classifier = is_classifier
         self._scale = HysteresisScaler()
         self._events, self._numbers = np.zeros((0, 0)), np.zeros(0)
+        self._rests = Rests([hasattr(learner, "rest") for learner in learners])
         self._early = True
         """Whether these, the first events and their labels, are kept to be learned anew."""
         self._begin(0)
@@ -83,6 +90,7 @@ class ExternalExperts:
     def _begin(self, n_events: int) -> None:
         """Begin anew, after so many events of the pool."""
         self._learners = [self._new(place) for place in range(len(self))]
+        self._rests.begin()
         self._unit, self._born = np.array([1.0, 0.0]), n_events
 
     def _again(self) -> None:
@@ -124,6 +132,23 @@ class ExternalExperts:
         """Memory, in bytes."""
         own = self._scale.nbytes + self._events.nbytes + self._numbers.nbytes
         return own + sum(learner.nbytes for learner in self._learners)
+
+    @property
+    def active(self) -> list[bool]:
+        """Which learners do not rest."""
+        return self._rests.active
+
+    def review(self, worth: NDArray[np.float64]) -> None:
+        """Decide which learners rest, by what each was worth (n,) since the last review."""
+        if self._rests.review(worth):
+            self._follow_rests()
+
+    def _follow_rests(self) -> None:
+        """Have those learners rest that are to."""
+        for learner, active in zip(self._learners, self._rests.active, strict=True):
+            one: Any = learner
+            if getattr(one, "rests", False) == active:
+                one.wake() if active else one.rest()
 
     # Growing
 
@@ -181,7 +206,7 @@ class ExternalExperts:
     # Learning and predicting
 
     def outputs(self, events: NDArray[np.float64], n_outputs: int) -> NDArray[np.float32]:
-        """Return the scores (n, external experts, outputs) of raw events.
+        """Return the scores (n, external experts, outputs) of raw events, NaN of those that rest.
 
         Parameters
         ----------
@@ -192,6 +217,9 @@ class ExternalExperts:
         Z = self._scale.transform(events)
         out = np.zeros((len(events), len(self), n_outputs), np.float32)
         for place, learner in enumerate(self._learners):
+            if not self._rests.active[place]:
+                out[:, place] = np.nan
+                continue
             F = learner.decide_checked(np.ascontiguousarray(Z, learner.dtype))
             out[:, place] = self._scores(learner, F, n_outputs)
         return out
@@ -217,7 +245,7 @@ class ExternalExperts:
         Returns
         -------
         float32 array of shape (n, external experts, n_outputs)
-            The scores, bit for bit those of events that come alone.
+            The scores, bit for bit those of events that come alone, and NaN of those that rest.
         """
         out = np.zeros((len(events), len(self), n_outputs), np.float32)
         if not len(self):
@@ -225,6 +253,10 @@ class ExternalExperts:
         Z, labels = self._scale.transform(events), self._labels_of(numbers)
         for place, learner in enumerate(self._learners):
             X = np.ascontiguousarray(Z, learner.dtype)
+            if not self._rests.active[place]:
+                learner.learn_checked(X, labels)
+                out[:, place] = np.nan
+                continue
             if not learner.can_diverge:
                 out[:, place] = self._followed(learner, X, labels, n_outputs)
                 continue
@@ -301,7 +333,7 @@ class ExternalExperts:
         }
         nested = State.nest(parts, header)
         own = {name: getattr(self, f"_{name}").copy() for name in _ARRAYS} | self._scale.arrays()
-        return State(nested.header, {**nested.arrays, **own})
+        return State(nested.header, {**nested.arrays, **own, **self._rests.arrays()})
 
     @classmethod
     def from_state(
@@ -338,6 +370,8 @@ class ExternalExperts:
             ((external_experts._columns, external_experts._classes),) = known
         external_experts._born = count(header, "born", _OWNER)
         external_experts._early = bool(header.get("early"))
+        if count(header, "format", _OWNER) > 1:
+            external_experts._rests.restore(state.arrays, _OWNER)
         external_experts._restore_arrays(state)
         return external_experts
 
@@ -405,6 +439,7 @@ class ExternalExperts:
             return
         if not alike:
             self._learners = [self._new(place) for place in range(len(self))]
+            self._rests.begin()
         common = common_events - self._born if self._born == other._born else 0
         for mine, its in zip(self._learners, other._learners, strict=True):
             learner: Any = mine
@@ -412,6 +447,8 @@ class ExternalExperts:
             learner.merge(its, common_events=events)
         if ahead:
             self._scale, self._unit, self._born = scale, other._unit.copy(), other._born
+            self._rests = copy.deepcopy(other._rests)
+        self._follow_rests()
 
 
 _OWNER = "external_experts"

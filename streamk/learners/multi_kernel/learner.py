@@ -97,8 +97,10 @@ class MultiKernel(HeldLearning):
         Learners that join the experts: their predictions are mixed like those of the others. They
         must be new; copies learn. They see the columns in units of their spread, with the median
         where a value is missing, and the median distance of two events is the root of 2. Numbers
-        are in the labels' spread. They are always active, and go on as they are where the losses
-        rise. One whose predictions overflow begins anew.
+        are in the labels' spread. They go on as they are where the losses rise. One whose
+        predictions overflow begins anew. A `FeatureMachine` rests where the others' loss is less
+        than 0.5% above that of all: it is looked at after each 1,024 events, rests for 8,192 or
+        more, up to 65,536, and is tried again for 4,096. All others are always active.
     pending_bytes : int, default 8 MiB
         Memory for predictions of events whose labels are still to come; the oldest are dropped.
     threads : int, optional

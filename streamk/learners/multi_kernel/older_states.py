@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from streamk.state import State
 
+_GAINS = 6
+"""The format from which on the costs of banks have a number for each external expert."""
 _RENAMED = 5
 """The format of the learner from which on the names below are as they are now."""
 _PARTS = {"guests": "external_experts"}
@@ -30,6 +34,8 @@ def with_names_of_today(state: State) -> State:
         If the header is not that of a learner.
     """
     header: dict[str, Any] = dict(state.header)
+    if header["format"] < _GAINS:
+        state = _with_gains(state, header)
     if header["format"] >= _RENAMED:
         return state
     header.setdefault("loss", None)
@@ -38,6 +44,17 @@ def with_names_of_today(state: State) -> State:
         if kind in _PARTS.values():
             header["parts"][kind] = {**part, "type": _TYPE}
     return State(header, {_name(name): array for name, array in state.arrays.items()})
+
+
+def _with_gains(state: State, header: dict[str, Any]) -> State:
+    """Return the state with costs of banks that have a 0 for each external expert."""
+    parts = dict(_items(header["parts"]))
+    external: Any = parts.get("external_experts", parts.get("guests", {"learners": 0}))
+    arrays, more = dict(state.arrays), np.zeros(int(external["learners"]))
+    for name in ("pool.bank_costs", "pool.account"):
+        if name in arrays:
+            arrays[name] = np.append(arrays[name], more)
+    return State(state.header, arrays)
 
 
 def _items(parts: Any) -> list[tuple[str, Any]]:

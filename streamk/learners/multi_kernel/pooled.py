@@ -46,10 +46,10 @@ class Pooled(OneAtATime, Decider):
     """A pool of experts with what goes with it; see `streamk.learners.MultiKernel`."""
 
     TYPE = "multi-kernel"
-    FORMAT = 5
+    FORMAT = 6
     """From 2 on with the weights of the classes, from 3 on with external experts, if there are any,
     from 4 on with the number of classes that there may be, from 5 on with present names of
-    arrays."""
+    arrays, from 6 on with what external experts are worth."""
     OPTIONS: ClassVar[dict[str, Option]] = {
         "loss": Made(
             kind=Loss,

@@ -15,6 +15,7 @@ from streamk.learners.experts.expert_pool import FURTHEST
 from streamk.learners.multi_kernel.pending_predictions import PendingPredictions
 from streamk.learners.multi_kernel.pooled import Pooled
 from streamk.learners.multi_kernel.rescaling import unit_change
+from streamk.learners.multi_kernel.rests import STRETCH
 from streamk.learners.multi_kernel.upkeep import PERIOD
 
 _AT_ONCE = 128
@@ -49,6 +50,7 @@ class PooledLearning(Pooled):
                 first = 1
         while first < len(events):
             most = min(_AT_ONCE, self._scale.until_change(), tables.until_more(self.n_events))
+            most = min(most, STRETCH - self.n_events % STRETCH)
             stop = min(len(events), first + most)
             if self.is_classifier:
                 stop = first + self._until_new(labels[first:stop])
@@ -202,6 +204,7 @@ class PooledLearning(Pooled):
             self.n_events += learned
             upkeep.follow(pool, found, self.n_events)
         self._add_cells()
+        self._review_external()
         # Balanced weights change with each label, and decisions with them.
         weights = self._weights
         step = 1 if weights is not None and weights.balanced and recorder is not None else len(out)
@@ -256,6 +259,13 @@ class PooledLearning(Pooled):
         if self.n_events % PERIOD == 0:
             self._review()
         self._add_cells()
+        self._review_external()
+
+    def _review_external(self) -> None:
+        """Decide which external experts rest, if it is time."""
+        if self._external and self.n_events % STRETCH == 0:
+            self._settle()
+            self._external.review(self._pool.external_gains())
 
     def _add_cells(self) -> None:
         """Grow the tables with the events learned."""

@@ -42,6 +42,7 @@ def predict_experts(numbers: Any) -> None:
     F, P, own, on = view.f(table), view.g(table), view.scores(table), view.active_mask(table)
     all_banks.outputs(table, F[: len(F) - table[slot.EXTERNAL]], view.active(table))
     expert_predictions.to_scores(table[slot.TASK], F, own, P)
+    expert_predictions.clear_inactive(on, own, P, table[slot.EXTERNAL])
     if table[slot.LOSS] == QUANTILE:
         offsets.add(view.tracked(table), on, own, P)
     expert_predictions.store(own, on, view.kept(table))
@@ -96,7 +97,7 @@ def forecast_one(table: Any, x: Any) -> None:
 
     The scores are in SCORES, the prediction in OUT; both are in KEPT, with the predictions of the
     mixers between them, and with NaN for an inactive expert. The outputs of external experts are in
-    the last rows of F before.
+    the last rows of F before, NaN of inactive ones.
     """
     call(table[slot.FEATURES_OF], table, (x,))
     call(table[slot.PREDICT], table, ())

@@ -89,7 +89,7 @@ def schedule_banks(
         Running gain, reviews since the last change and the next pause of each bank; the last row
         has the running loss.
     gains : float64 array of shape (banks,)
-        Mean of what the lacks_classes of each bank would have cost an event.
+        Mean of what the lack of each bank would have cost an event.
     loss : float
         Mean loss of an event.
     trial : float
@@ -153,5 +153,5 @@ def review(table: Any, drift: Any, trials: Any, limits: Any) -> int:
         found = ALARM
     elif schedule_banks(trials, gains, loss, trial, shortest, active) & (1 << WINDOW):
         found = WINDOW_ACTIVATED
-    bank_costs[:] = 0.0
+    bank_costs[: REVIEWED + 1] = 0.0  # what follows is of external experts, see `add_bank_costs`
     return found

@@ -81,6 +81,15 @@ def to_scores(task: Any, F: Any, L: Any, P: Any) -> None:
 
 
 @fast
+def clear_inactive(on: Any, L: Any, P: Any, external: Any) -> None:
+    """Write scores and slopes of 0 for those of the last experts that are inactive."""
+    for e in range(len(on) - external, len(on)):
+        if on[e] == 0.0:
+            for k in range(L.shape[1]):
+                L[e, k] = P[e, k] = 0.0
+
+
+@fast
 def slopes(task: Any, y: Any, how: Any, P: Any) -> None:
     """Turn what `to_scores` left into the slopes of the experts' own losses in their outputs.
 

@@ -20,6 +20,8 @@ from streamk.backends.pool_arrays import SMOOTHERS
 LOST, EVENTS, REVIEWED = NEWTON + 1, NEWTON + 2, NEWTON + 3
 """Places in the bank costs after those of the banks: the sum of losses, events, and events in which
 the banks were looked at."""
+WORTH = 0.005
+"""Part of the loss that an external expert has to spare the others to stay active."""
 _SELDOM = 4
 """Events in which the banks are looked at once."""
 LAST_START, LAST_FORGET = 0.01, 0.9998
@@ -28,7 +30,7 @@ LAST_START, LAST_FORGET = 0.01, 0.9998
 
 @fast
 def expand_active_mask(table: Any, active: Any) -> None:
-    """Write which experts are active, from which banks are."""
+    """Write which experts are active, from which banks are; external ones whose F is no NaN."""
     on = view.active_mask(table)
     sizes = (
         table[slot.LINEAR_RULES],
@@ -37,7 +39,11 @@ def expand_active_mask(table: Any, active: Any) -> None:
         SMOOTHERS,
         min(table[slot.NEWTON], 1),
     )
-    on[table[slot.EXPERTS] - table[slot.EXTERNAL] - LEVELS :] = 1.0
+    experts, F = table[slot.EXPERTS], view.f(table)
+    own = experts - table[slot.EXTERNAL]
+    on[own - LEVELS : own] = 1.0
+    for i in range(own, experts):
+        on[i] = 1.0 if F[i, 0] == F[i, 0] else 0.0
     e = 0
     for bank in range(len(sizes)):
         for i in range(e, e + sizes[bank]):
@@ -184,7 +190,9 @@ def _direction(table: Any, L: Any, prediction: Any, y: Any, g: Any) -> Any:
 
 @fast
 def add_bank_costs(table: Any, L: Any, y: Any, out: Any, room: Any) -> None:
-    """Add up what was lost, and what the lacks_classes of each bank would have cost.
+    """Add up what was lost, and what the lack of each bank would have cost.
+
+    And of each external expert, by how much that was more than it has to be.
 
     The former is of the prediction as it was made, the latter of the experts' scores then and of
     the weights they have now.
@@ -202,3 +210,9 @@ def add_bank_costs(table: Any, L: Any, y: Any, out: Any, room: Any) -> None:
     for bank in range(NEWTON + 1):
         two_stage.pool_without(task, L, weights, banks, bank, sums, room)
         bank_costs[bank] += two_stage.loss(task, room, y, how) - by_all
+    on, first = view.active_mask(table), table[slot.EXPERTS] - table[slot.EXTERNAL]
+    for place in range(table[slot.EXTERNAL]):
+        if on[first + place] > 0.0:
+            two_stage.pool_without(task, L, weights, banks, NEWTON + 2 + place, sums, room)
+            spared = two_stage.loss(task, room, y, how) - by_all
+            bank_costs[REVIEWED + 1 + place] += spared - WORTH * by_all

@@ -1,0 +1,211 @@
+"""Feature machines among the experts that rest where they are of no use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from multi_kernel_kit import assert_same
+from numpy.typing import NDArray
+
+from streamk.errors import StateError
+from streamk.learners import FeatureMachine, MultiKernel
+from streamk.learners.multi_kernel import pooled_learning, rests
+from streamk.learners.multi_kernel.rests import Rests
+
+BAD, GOOD = np.array([-1.0]), np.array([1.0])
+
+
+def changes(one: Rests, worth: NDArray[Any], reviews: int) -> list[int]:
+    """Return after which reviews something changed."""
+    return [n for n in range(1, reviews + 1) if one.review(worth)]
+
+
+def test_rests_become_longer_where_trials_fail() -> None:
+    assert changes(Rests([True]), BAD, 100) == [4, 12, 16, 32, 36, 68, 72]
+    long = changes(Rests([True]), BAD, 1_000)
+    assert max(np.diff(long)) == 64
+
+
+def test_an_expert_of_use_stays_active_and_rests_a_short_while_at_first() -> None:
+    one = Rests([True])
+    assert changes(one, GOOD, 50) == []
+    assert changes(one, BAD, 12) == [1, 9]
+    assert changes(one, GOOD, 4) == []
+    assert changes(one, BAD, 12) == [1, 9], "not 16 reviews later"
+
+
+def test_only_those_rest_that_can() -> None:
+    one = Rests([False, True, False])
+    assert [one.review(np.full(3, -1.0)) for _ in range(4)][-1] == [1]
+    assert one.active == [True, False, True]
+    one.begin()
+    assert one.active == [True, True, True]
+
+
+def test_states_go_on_and_are_checked() -> None:
+    one, again = Rests([True, False]), Rests([True, False])
+    for _ in range(6):
+        one.review(np.array([-1.0, 0.0]))
+    again.restore(one.arrays(), "this")
+    assert again.active == [False, True]
+    both = [[each.review(np.array([0.5, 0.0])) for _ in range(20)] for each in (one, again)]
+    assert both[0] == both[1]
+    for place, value in (((0, 0), 0.0), ((1, 0), 1.0), ((0, 0), 5.0), ((0, 1), -1.0)):
+        arrays = one.arrays()
+        arrays["rests"][place] = value
+        with pytest.raises(StateError, match="rests"):
+            again.restore(arrays, "this")
+    with pytest.raises(StateError, match="rests"):
+        again.restore({}, "this")
+
+
+# --- among the experts ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reviews after each 64 events, trials of two and rests of three."""
+    monkeypatch.setattr(pooled_learning, "STRETCH", 64)
+    monkeypatch.setattr(rests, "_TRIAL", 2)
+    monkeypatch.setattr(rests, "_SHORTEST", 3)
+
+
+def made(task: str) -> MultiKernel:
+    machine = FeatureMachine(
+        task=task, first=64, swap_delay=40, buffer_size=128, reservoir_size=128, rounds=1
+    )
+    return MultiKernel(task=task, seed=1, external_experts=[machine], threads=1)
+
+
+def noise(task: str, n: int = 700) -> tuple[NDArray[Any], Any]:
+    """Return events that tell nothing of their labels."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(n, 4)), rng.normal(size=n)
+    return X, y if task == "regression" else np.where(y > 0, "a", "b").tolist()
+
+
+TASKS = ("classification", "regression")
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.usefixtures("often")
+def test_it_rests_on_noise_and_is_tried_again(task: str) -> None:
+    model, (X, y), active = made(task), noise(task), []
+    for n in range(0, 700, 64):
+        said = model.predict_then_learn_many(X[n : n + 64], y[n : n + 64]).predictions
+        assert task == "classification" or np.isfinite(said).all()
+        active.append(model._external.active[0])
+    assert not all(active)
+    first = active.index(False)
+    assert any(active[first:]), "it is tried again"
+    model.learn_many(*noise(task, 1_000))
+    assert sum(model.shares(X[0]).values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.usefixtures("often")
+def test_it_says_nothing_and_keeps_events_while_it_rests(task: str) -> None:
+    model, (X, y) = made(task), noise(task)
+    n = 64
+    while model._external.active[0]:
+        model.learn_many(X[n - 64 : n], y[n - 64 : n])
+        n += 64
+    machine: Any = model._external._learners[0]
+    assert np.isnan(model._external.outputs(X[:3], 1)).all()
+    assert model.shares(X[0])["feature-machine"] == 0.0
+    seen, takeovers, function = machine._recent.seen, machine.n_takeovers, machine._function
+    learned = function.n_events
+    model.learn_many(X[n : n + 50], y[n : n + 50])
+    assert (machine._recent.seen, machine.n_takeovers) == (seen + 50, takeovers)
+    assert machine._function is function
+    assert function.n_events == learned
+    assert not machine.is_solving
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("sizes", [(1,), (7, 1, 64)])
+@pytest.mark.usefixtures("often")
+def test_what_is_learned_depends_on_the_events_alone(task: str, sizes: tuple[int, ...]) -> None:
+    X, y = noise(task, 500)
+    one, some, at = made(task), made(task), 0
+    said = one.predict_then_learn_many(X, y).predictions
+    found: list[Any] = []
+    while at < len(X):
+        for size in sizes:
+            rows = slice(at, at + size)
+            if size == 1 and at < len(X):
+                found.append(some.decision_one(X[at]))
+                some.learn_one(X[at], y[at])
+            elif at < len(X):
+                some.predict_then_learn_many(X[rows], y[rows])
+            at += size
+    assert_same(one, some)
+    if task == "regression" and sizes == (1,):
+        assert np.array_equal(np.concatenate(found), said)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("at", [128, 200, 384, 450])
+@pytest.mark.usefixtures("often")
+def test_a_restored_model_goes_on_exactly(task: str, at: int) -> None:
+    X, y = noise(task, 500)
+    whole, part = made(task), made(task)
+    whole.learn_many(X, y)
+    part.learn_many(X[:at], y[:at])
+    again = MultiKernel.from_state(part.state(), threads=1)
+    assert again._external.active == part._external.active
+    again.learn_many(X[at:], y[at:])
+    assert_same(whole, again)
+
+
+def test_a_machine_that_is_woken_makes_a_function_of_what_it_kept() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 3))
+    y = X[:, 0] * X[:, 1]
+    machine = FeatureMachine(task="regression", first=64, swap_delay=50, every=10_000)
+    machine.learn_many(X[:100], y[:100])
+    machine.rest()
+    machine.learn_many(X[100:500], y[100:500])
+    assert machine.n_events == 500
+    again = FeatureMachine.from_state(machine.state())
+    for each in (machine, again):
+        each.wake()
+        assert each.is_solving
+        each.learn_many(X[500:], y[500:])
+        assert each.n_takeovers == 1, "of all 500, and better than what was learned of 100"
+    assert np.array_equal(machine.decision_many(X), again.decision_many(X))
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("ahead", [True, False])
+def test_of_merged_models_the_one_that_learned_more_decides(ahead: bool) -> None:
+    X, y = noise("regression", 600)
+    one, other = made("regression"), made("regression")
+    n = 64
+    while other._external.active[0]:
+        other.learn_many(X[n - 64 : n], y[n - 64 : n])
+        n += 64
+    one.learn_many(X[: 100 if ahead else 2 * n], X[: 100 if ahead else 2 * n, 0])
+    active = one._external.active
+    one.merge(other)
+    assert one._external.active == ([False] if ahead else active)
+    machine: Any = one._external._learners[0]
+    assert machine.rests is not one._external.active[0]
+    one.learn_many(X, y)
+    assert np.isfinite(one.predict_many(X)).all()
+
+
+@pytest.mark.usefixtures("often")
+def test_labels_that_come_while_it_rests_judge_what_was_said_before() -> None:
+    X, y = noise("regression", 600)
+    model = made("regression")
+    model.learn_many(X[:100], y[:100])
+    model.predict_many(X[500:520])
+    n = 100
+    while model._external.active[0]:
+        model.learn_many(X[n : n + 1], y[n : n + 1])
+        n += 1
+    model.learn_many(X[500:520], y[500:520])
+    assert np.isfinite(model.predict_many(X)).all()
