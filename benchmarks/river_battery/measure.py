@@ -12,7 +12,8 @@ from benchmarks.river_battery import compare, loop, scores, standing, units
 from benchmarks.river_battery.contestant import Contestant
 from benchmarks.river_battery.field import CONTESTANTS, OTHERS, RIVER
 from benchmarks.river_battery.loop import Outcome
-from benchmarks.river_battery.ours import NAME
+from benchmarks.river_battery.ours import NAME, OURS
+from benchmarks.river_battery.scores import Numbers
 from benchmarks.river_battery.standing import Figures
 from benchmarks.river_battery.streams import Stream
 
@@ -29,13 +30,14 @@ class Battery:
     """Run rivals whose run is kept, too."""
     idle: bool = False
     """Run no rival at all."""
-    _ours: dict[str, Outcome] = field(default_factory=dict)
+    contestants: Mapping[str, Contestant] = field(default_factory=lambda: CONTESTANTS)
+    _ours: dict[tuple[str, str], Outcome] = field(default_factory=dict)
 
     def figures(self, names: Sequence[str]) -> Figures:
         """Run the contestants, one after the other, on all streams; without those not to be had."""
         found: dict[str, dict[str, Any]] = {}
         for name in names:
-            for stream, outcome in self._runs(CONTESTANTS[name]):
+            for stream, outcome in self._runs(self.contestants[name]):
                 figures = scores.figures(outcome, stream, self.delay)
                 found.setdefault(name, {})[stream.name] = figures
         return found
@@ -48,11 +50,11 @@ class Battery:
                     yield stream, outcome
 
     def _run(self, contestant: Contestant, stream: Stream) -> Outcome | None:
-        if contestant.name == NAME:
+        if contestant.package == OURS.package:
             outcome = loop.run(contestant, stream, self.delay, self.limit)
             if outcome.ended.startswith("failed"):
                 raise RuntimeError(f"{stream.name}: {outcome.ended}")
-            self._ours[stream.name] = outcome
+            self._ours[contestant.name, stream.name] = outcome
         else:
             kept = None if self.fresh else self._kept(contestant, stream)
             if kept is not None or self.idle or contestant.version is None:
@@ -70,7 +72,9 @@ class Battery:
 
     # --- ours against the best ------------------------------------------------------------------
 
-    def against_best(self, figures: Figures, rivals: Sequence[str]) -> dict[str, Any]:
+    def against_best(
+        self, figures: Figures, rivals: Sequence[str], ours: str = NAME
+    ) -> dict[str, Any]:
         """For each stream the best of these rivals that came to its end, and ours against it.
 
         A difference above 0 is for ours: more right answers, or less error, in a part of theirs.
@@ -83,20 +87,17 @@ class Battery:
                 for name in rivals
                 if _whole(figures.get(name, {}).get(stream.name), key)
             }
-            if there and stream.name in self._ours:
+            if there and (ours, stream.name) in self._ours:
                 best = min(there, key=there.__getitem__)
-                found[stream.name] = {"rival": best, **self._against(best, stream)}
+                losses = self.losses(best, stream, self._ours[ours, stream.name])
+                found[stream.name] = {"rival": best, **compare.paired(*losses)}
         return found
 
-    def _against(self, rival: str, stream: Stream) -> dict[str, float]:
-        theirs = units.kept(self.cache, CONTESTANTS[rival].key(stream, self.delay), 0.0)
-        ours = self._ours[stream.name]
+    def losses(self, rival: str, stream: Stream, ours: Outcome) -> tuple[Numbers, Numbers]:
+        """Losses of a rival that was run before, and of ours, on the same events."""
+        theirs = units.kept(self.cache, self.contestants[rival].key(stream, self.delay), 0.0)
         assert theirs is not None
-        parts = [scores.counted(outcome, self.delay) for outcome in (ours, theirs)]
-        some = slice(max(part.start for part in parts), min(part.stop for part in parts))
-        a, b = (scores.losses(outcome, stream)[some] for outcome in (theirs, ours))
-        scale = 1.0 if stream.task != "regression" else float(a.mean()) or 1.0
-        return {k: v / scale for k, v in compare.paired(a, b).items()}
+        return scores.both(theirs, ours, stream, self.delay)
 
 
 def _whole(figures: Mapping[str, Any] | None, key: str) -> bool:

@@ -1,0 +1,132 @@
+"""All contestants on the battery's streams, labels at once or 48 events late, and who is best.
+
+Where ours and the best rival of a stream are within a point (1% of the error of numbers), ours is
+run with five seeds: the interval there is that of the mean of their losses, event by event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks import common
+from benchmarks.data import Directory
+from benchmarks.retrained.contestants import CONTESTANTS, METRIC, RIVALS, ROWS, of_seed
+from benchmarks.river_battery import compare, loop, standing, tables, units
+from benchmarks.river_battery.measure import Battery
+from benchmarks.river_battery.ours import OURS
+from benchmarks.river_battery.streams import FILES, NUMBERS, RIVERS, STREAMS, Stream, load
+
+EVENTS = 20_000
+LIMIT = 600.0
+SEEDS = 5
+_CLOSE = 0.01
+
+
+def measure(
+    data: Directory, *, quick: bool, delay: int, cached: bool, names: Sequence[str] = tuple(STREAMS)
+) -> dict[str, Any]:
+    """What the streams are, all figures, and what they say about ours without and with a metric."""
+    streams = [load(name, data, quick=quick, events=EVENTS) for name in names]
+    battery = Battery(
+        streams, delay, units.directory(), LIMIT, idle=cached, contestants=CONTESTANTS
+    )
+    figures = battery.figures(list(CONTESTANTS))
+    rivals = [one.name for one in RIVALS]
+    against = {one.name: battery.against_best(figures, rivals, one.name) for one in (OURS, METRIC)}
+    close = {
+        stream: one["rival"]
+        for stream, one in against[OURS.name].items()
+        if abs(one["difference"]) < _CLOSE
+    }
+    return {
+        "delay": delay,
+        "streams": {stream.name: stream.describe() for stream in streams},
+        "contestants": figures,
+        "against": against,
+        "seeds": {
+            stream.name: _seeds(battery, stream, close[stream.name])
+            for stream in streams
+            if stream.name in close
+        },
+    }
+
+
+def _seeds(battery: Battery, stream: Stream, rival: str) -> dict[str, Any]:
+    """Ours less a rival, the mean over seeds with its interval, and each seed's."""
+    theirs, ours = [], []
+    for seed in range(1, SEEDS + 1):
+        outcome = loop.run(of_seed(OURS, seed), stream, battery.delay, LIMIT)
+        for one, losses in zip((theirs, ours), battery.losses(rival, stream, outcome), strict=True):
+            one.append(losses)
+    differences = [float((a - b).mean()) for a, b in zip(theirs, ours, strict=True)]
+    common.note(f"  {battery.delay} seeds: {stream.name}: {differences}")
+    found = compare.paired(np.mean(theirs, axis=0), np.mean(ours, axis=0))
+    return {"rival": rival, **found, "values": differences}
+
+
+def render(found: Mapping[str, Any]) -> str:
+    """The tables of one delay."""
+    figures = found["contestants"]
+    late = f"{found['delay']} late" if found["delay"] else "at once"
+    classes = standing.streams_of(figures, (*FILES, *RIVERS))
+    narrow = standing.without(classes, standing.WIDE)
+    accuracy = partial(tables.accuracy, f"accuracy, %, {late}", figures, rows=ROWS)
+    over = partial(tables.over_streams, figures=figures, rows=ROWS)
+    shown = [
+        accuracy(FILES, gmsc=True),
+        accuracy(RIVERS),
+        over(f"{late}, all of these", streams=classes),
+        over(f"{late}, without spam", streams=narrow),
+        tables.where_both(f"{late}, where both finished", figures, classes, rows=ROWS),
+        tables.errors("MAE", "mae", late, figures, rows=ROWS),
+        tables.errors("RMSE", "rmse", late, figures, rows=ROWS),
+    ]
+    for name, against in found["against"].items():
+        title = name.removeprefix(f"{OURS.name}, ") if name != OURS.name else "ours"
+        shown += [
+            tables.against(f"{title}: points, {late}", "best rival", against, 100),
+            tables.against(f"{title}: % of its MAE, {late}", "best rival", against, 100, NUMBERS),
+        ]
+    shown += [_seeded(f"{SEEDS} seeds, {late}", found["seeds"]), _rates(late, figures)]
+    return "\n\n".join(table for table in shown if table)
+
+
+def missing(found: Mapping[str, Any] | None) -> str:
+    """Contestants that lack streams they take, of a part that was measured."""
+    lacking = []
+    for name in ROWS if found else ():
+        there = found["contestants"].get(name, {})
+        tasks = CONTESTANTS[name].tasks
+        takes = [s for s, about in found["streams"].items() if about["task"] in tasks]
+        few = sum(s not in there for s in takes)
+        if few:
+            lacking.append(name + (f" ({few} streams)" if few < len(takes) else ""))
+    return "; ".join(lacking)
+
+
+def _seeded(title: str, found: Mapping[str, Any]) -> str:
+    """Ours less the best rival where they are close; points, or % of its MAE."""
+    rows = []
+    for name, one in found.items():
+        low, mean, high = (f"{100 * one[key]:+.2f}" for key in ("low", "difference", "high"))
+        least, most = (f"{100 * value:+.2f}" for value in (min(one["values"]), max(one["values"])))
+        rows.append([name, one["rival"], mean, f"{low} to {high}", f"{least} to {most}"])
+    header = [title, "best rival", "mean less it", "95%", "single seeds"]
+    return common.table(header, rows) if rows else ""
+
+
+def _rates(late: str, figures: standing.Figures) -> str:
+    """Events a second of the processor, trainings among them, over the streams of each."""
+    rows = []
+    for name in ROWS:
+        rates = [one["events_per_cpu_s"] for one in figures.get(name, {}).values()]
+        if rates:
+            seconds = sum(one["cpu_seconds"] for one in figures[name].values())
+            cells = (np.median(rates), min(rates), max(rates), seconds)
+            rows.append([name, str(len(rates)), *(f"{cell:,.0f}" for cell in cells)])
+    header = [f"events/CPU s, {late}", "streams", "median", "least", "most", "CPU s in all"]
+    return common.table(header, rows)
