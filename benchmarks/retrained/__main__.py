@@ -4,7 +4,8 @@ at_once     each event predicted, then learned; trees trained anew every 1,000 e
 late        the same with labels that come 48 events late
 last_tenth  trees trained once on nine tenths of each stream, beside ours on the last tenth
 
-Runs of rivals are kept in the user's cache directory as those of the river battery; ours run anew.
+Runs are kept in the user's cache directory as those of the river battery; those of ours, too, until
+the code changes.
 With --only the other parts stay in the results as they were.
 """
 

@@ -53,5 +53,9 @@ ROWS = (OURS.name, METRIC.name, *(one.name for one in (*trees.CONTESTANTS, *MOA,
 
 def of_seed(contestant: Contestant, seed: int) -> Contestant:
     """One of ours with another seed."""
-    make = contestant.make
-    return replace(contestant, make=lambda stream: make(stream, seed=seed))  # type: ignore[call-arg]
+    return replace(
+        contestant,
+        name=f"{contestant.name}, seed {seed}",
+        make=partial(contestant.make, seed=seed),
+        settings=f"{contestant.settings}, but seed={seed}",
+    )

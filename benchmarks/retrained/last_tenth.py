@@ -22,9 +22,10 @@ from benchmarks import common
 from benchmarks.data import Directory
 from benchmarks.retrained import trees
 from benchmarks.retrained.contestants import METRIC
-from benchmarks.river_battery import compare, loop, scores, tables, units
+from benchmarks.river_battery import compare, scores, tables, units
 from benchmarks.river_battery.contestant import SEED, Contestant
 from benchmarks.river_battery.loop import Outcome
+from benchmarks.river_battery.measure import Battery
 from benchmarks.river_battery.ours import OURS
 from benchmarks.river_battery.streams import NUMBERS, STREAMS, Stream, load
 
@@ -139,9 +140,10 @@ def _said(
 
 def _ours(contestant: Contestant, stream: Stream, start: int) -> Outcome:
     """The last tenth of a run through all of the stream; seconds are those of all of it."""
-    outcome = loop.run(contestant, stream, 0, float("inf"))
-    if outcome.ended:
-        raise RuntimeError(f"{stream.name}: {outcome.ended}")
+    battery = Battery([stream], 0, units.directory(), LIMIT, keep_ours=True)
+    outcome = battery.run(contestant, stream)
+    assert outcome is not None
+    assert not outcome.ended
     return Outcome(outcome.guess[start:], outcome.p[start:], outcome.seconds, outcome.cpu_seconds)
 
 

@@ -15,7 +15,8 @@ import numpy as np
 from benchmarks import common
 from benchmarks.data import Directory
 from benchmarks.retrained.contestants import CONTESTANTS, METRIC, RIVALS, ROWS, of_seed
-from benchmarks.river_battery import compare, loop, standing, tables, units
+from benchmarks.river_battery import compare, standing, tables, units
+from benchmarks.river_battery.contestant import SEED
 from benchmarks.river_battery.measure import Battery
 from benchmarks.river_battery.ours import OURS
 from benchmarks.river_battery.streams import FILES, NUMBERS, RIVERS, STREAMS, Stream, load
@@ -32,7 +33,13 @@ def measure(
     """What the streams are, all figures, and what they say about ours without and with a metric."""
     streams = [load(name, data, quick=quick, events=EVENTS) for name in names]
     battery = Battery(
-        streams, delay, units.directory(), LIMIT, idle=cached, contestants=CONTESTANTS
+        streams,
+        delay,
+        units.directory(),
+        LIMIT,
+        idle=cached,
+        keep_ours=True,
+        contestants=CONTESTANTS,
     )
     figures = battery.figures(list(CONTESTANTS))
     rivals = [one.name for one in RIVALS]
@@ -59,7 +66,8 @@ def _seeds(battery: Battery, stream: Stream, rival: str) -> dict[str, Any]:
     """Ours less a rival, the mean over seeds with its interval, and each seed's."""
     theirs, ours = [], []
     for seed in range(1, SEEDS + 1):
-        outcome = loop.run(of_seed(OURS, seed), stream, battery.delay, LIMIT)
+        outcome = battery.run(of_seed(OURS, seed) if seed != SEED else OURS, stream)
+        assert outcome is not None
         for one, losses in zip((theirs, ours), battery.losses(rival, stream, outcome), strict=True):
             one.append(losses)
     differences = [float((a - b).mean()) for a, b in zip(theirs, ours, strict=True)]

@@ -30,6 +30,8 @@ class Battery:
     """Run rivals whose run is kept, too."""
     idle: bool = False
     """Run no rival at all."""
+    keep_ours: bool = False
+    """Keep runs of ours, too, for the code as it is."""
     contestants: Mapping[str, Contestant] = field(default_factory=lambda: CONTESTANTS)
     _ours: dict[tuple[str, str], Outcome] = field(default_factory=dict)
 
@@ -45,25 +47,28 @@ class Battery:
     def _runs(self, contestant: Contestant) -> Iterator[tuple[Stream, Outcome]]:
         for stream in self.streams:
             if contestant.takes(stream):
-                outcome = self._run(contestant, stream)
+                outcome = self.run(contestant, stream)
                 if outcome is not None:
                     yield stream, outcome
 
-    def _run(self, contestant: Contestant, stream: Stream) -> Outcome | None:
-        if contestant.package == OURS.package:
+    def run(self, contestant: Contestant, stream: Stream) -> Outcome | None:
+        """One contestant on one stream; None if it is not kept and cannot be run, or must not."""
+        ours = contestant.package == OURS.package
+        keeps = self.keep_ours or not ours
+        outcome = self._kept(contestant, stream) if keeps and not self.fresh else None
+        if outcome is None:
+            if not ours and (self.idle or contestant.version is None):
+                return None
             outcome = loop.run(contestant, stream, self.delay, self.limit)
-            if outcome.ended.startswith("failed"):
+            if ours and outcome.ended.startswith("failed"):
                 raise RuntimeError(f"{stream.name}: {outcome.ended}")
+            if keeps:
+                units.keep(self.cache, contestant.key(stream, self.delay), self.limit, outcome)
+            rate = len(outcome.guess) / outcome.seconds
+            about = outcome.ended or f"{outcome.seconds:.0f} s"
+            common.note(f"  {self.delay} {contestant.name}: {stream.name} {rate:,.0f}/s, {about}")
+        if ours:
             self._ours[contestant.name, stream.name] = outcome
-        else:
-            kept = None if self.fresh else self._kept(contestant, stream)
-            if kept is not None or self.idle or contestant.version is None:
-                return kept
-            outcome = loop.run(contestant, stream, self.delay, self.limit)
-            units.keep(self.cache, contestant.key(stream, self.delay), self.limit, outcome)
-        rate = len(outcome.guess) / outcome.seconds
-        about = outcome.ended or f"{outcome.seconds:.0f} s"
-        common.note(f"  {self.delay} {contestant.name}: {stream.name} {rate:,.0f}/s, {about}")
         return outcome
 
     def _kept(self, contestant: Contestant, stream: Stream) -> Outcome | None:
