@@ -71,7 +71,6 @@ def _seeds(battery: Battery, stream: Stream, rival: str) -> dict[str, Any]:
         for one, losses in zip((theirs, ours), battery.losses(rival, stream, outcome), strict=True):
             one.append(losses)
     differences = [float((a - b).mean()) for a, b in zip(theirs, ours, strict=True)]
-    common.note(f"  {battery.delay} seeds: {stream.name}: {differences}")
     found = compare.paired(np.mean(theirs, axis=0), np.mean(ours, axis=0))
     return {"rival": rival, **found, "values": differences}
 
