@@ -14,8 +14,9 @@ import numpy as np
 
 from benchmarks import common
 from benchmarks.data import Directory
+from benchmarks.retrained import trees
 from benchmarks.retrained.contestants import CONTESTANTS, METRIC, RIVALS, ROWS, of_seed
-from benchmarks.river_battery import compare, standing, tables, units
+from benchmarks.river_battery import compare, scores, standing, tables, units
 from benchmarks.river_battery.contestant import SEED
 from benchmarks.river_battery.measure import Battery
 from benchmarks.river_battery.ours import OURS
@@ -53,6 +54,7 @@ def measure(
         "delay": delay,
         "streams": {stream.name: stream.describe() for stream in streams},
         "contestants": figures,
+        "later": _later(battery, figures),
         "against": against,
         "seeds": {
             stream.name: _seeds(battery, stream, close[stream.name])
@@ -60,6 +62,20 @@ def measure(
             if stream.name in close
         },
     }
+
+
+def _later(battery: Battery, figures: standing.Figures) -> dict[str, Any]:
+    """Scores of the events from the first training on, of streams that have as many again."""
+    found: dict[str, Any] = {}
+    for stream in battery.streams:
+        for name in figures if len(stream) >= 2 * trees.EVERY else ():
+            there = stream.name in figures[name]
+            outcome = battery.run(CONTESTANTS[name], stream) if there else None
+            if outcome is not None and not outcome.ended:
+                lost = float(scores.losses(outcome, stream)[trees.EVERY :].mean())
+                one = {"mae": lost} if stream.task == "regression" else {"accuracy": 1 - lost}
+                found.setdefault(name, {})[stream.name] = one
+    return found
 
 
 def _seeds(battery: Battery, stream: Stream, rival: str) -> dict[str, Any]:
@@ -83,13 +99,17 @@ def render(found: Mapping[str, Any]) -> str:
     narrow = standing.without(classes, standing.WIDE)
     accuracy = partial(tables.accuracy, f"accuracy, %, {late}", figures, rows=ROWS)
     over = partial(tables.over_streams, figures=figures, rows=ROWS)
+    later = f"%, {late}, from {trees.EVERY:,}"
     shown = [
         accuracy(FILES, gmsc=True),
         accuracy(RIVERS),
         over(f"{late}, all of these", streams=classes),
         over(f"{late}, without spam", streams=narrow),
         tables.where_both(f"{late}, where both finished", figures, classes, rows=ROWS),
+        tables.accuracy(later, found["later"], FILES, rows=ROWS),
+        tables.accuracy(later, found["later"], RIVERS, rows=ROWS),
         tables.errors("MAE", "mae", late, figures, rows=ROWS),
+        tables.errors("MAE", "mae", f"from {trees.EVERY:,}", found["later"], rows=ROWS),
         tables.errors("RMSE", "rmse", late, figures, rows=ROWS),
     ]
     for name, against in found["against"].items():
