@@ -53,9 +53,7 @@ def run(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--streams", nargs="+", choices=STREAMS, default=list(STREAMS), metavar="STREAM"
     )
-    parser.add_argument(
-        "--cached", action="store_true", help="run no rival, show what is kept of them"
-    )
+    parser.add_argument("--cached", action="store_true", help="run nothing, show what is kept")
     options = parser.parse_args(argv)
     measures = {
         name: partial(

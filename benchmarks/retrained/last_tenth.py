@@ -80,8 +80,9 @@ def _stream(stream: Stream, *, cached: bool) -> dict[str, Any]:
     limits = dict(_limits(stream, start, cached=cached))
     outcomes = dict(limits)
     for contestant in (OURS, METRIC):
-        if contestant.takes(stream):
-            outcomes[contestant.name] = _ours(contestant, stream, start)
+        outcome = _ours(contestant, stream, start, cached=cached)
+        if outcome is not None:
+            outcomes[contestant.name] = outcome
     outcomes[NO_CHANGE] = _no_change(stream, start)
     figures = {name: _scores(outcome, end) for name, outcome in outcomes.items()}
     common.note(f"  last tenth: {stream.name}: {_accuracies(figures)}")
@@ -138,12 +139,14 @@ def _said(
     return classes[shares.argmax(axis=1)].astype(np.int16), p
 
 
-def _ours(contestant: Contestant, stream: Stream, start: int) -> Outcome:
+def _ours(contestant: Contestant, stream: Stream, start: int, *, cached: bool) -> Outcome | None:
     """The last tenth of a run through all of the stream; seconds are those of all of it."""
-    battery = Battery([stream], 0, units.directory(), LIMIT, keep_ours=True)
+    if not contestant.takes(stream):
+        return None
+    battery = Battery([stream], 0, units.directory(), LIMIT, idle=cached, keep_ours=True)
     outcome = battery.run(contestant, stream)
-    assert outcome is not None
-    assert not outcome.ended
+    if outcome is None or outcome.ended:
+        return None
     return Outcome(outcome.guess[start:], outcome.p[start:], outcome.seconds, outcome.cpu_seconds)
 
 

@@ -57,9 +57,9 @@ def measure(
         "later": _later(battery, figures),
         "against": against,
         "seeds": {
-            stream.name: _seeds(battery, stream, close[stream.name])
+            stream.name: one
             for stream in streams
-            if stream.name in close
+            if stream.name in close and (one := _seeds(battery, stream, close[stream.name]))
         },
     }
 
@@ -79,15 +79,15 @@ def _later(battery: Battery, figures: standing.Figures) -> dict[str, Any]:
 
 
 def _seeds(battery: Battery, stream: Stream, rival: str) -> dict[str, Any]:
-    """Ours less a rival, the mean over seeds with its interval, and each seed's."""
-    theirs, ours = [], []
-    for seed in range(1, SEEDS + 1):
-        outcome = battery.run(of_seed(OURS, seed) if seed != SEED else OURS, stream)
-        assert outcome is not None
-        for one, losses in zip((theirs, ours), battery.losses(rival, stream, outcome), strict=True):
-            one.append(losses)
-    differences = [float((a - b).mean()) for a, b in zip(theirs, ours, strict=True)]
-    found = compare.paired(np.mean(theirs, axis=0), np.mean(ours, axis=0))
+    """Ours less a rival: the mean over seeds with its interval, and each; if all were run."""
+    contestants = [of_seed(OURS, seed) if seed != SEED else OURS for seed in range(1, SEEDS + 1)]
+    outcomes = [one for each in contestants if (one := battery.run(each, stream)) is not None]
+    if len(outcomes) < SEEDS:
+        return {}
+    losses = [battery.losses(rival, stream, outcome) for outcome in outcomes]
+    theirs, ours = (np.array(each) for each in zip(*losses, strict=True))
+    differences = (theirs - ours).mean(axis=1).tolist()
+    found = compare.paired(theirs.mean(axis=0), ours.mean(axis=0))
     return {"rival": rival, **found, "values": differences}
 
 

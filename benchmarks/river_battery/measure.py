@@ -29,7 +29,7 @@ class Battery:
     fresh: bool = False
     """Run rivals whose run is kept, too."""
     idle: bool = False
-    """Run no rival at all."""
+    """Run nothing whose runs are kept."""
     keep_ours: bool = False
     """Keep runs of ours, too, for the code as it is."""
     contestants: Mapping[str, Contestant] = field(default_factory=lambda: CONTESTANTS)
@@ -57,7 +57,7 @@ class Battery:
         keeps = self.keep_ours or not ours
         outcome = self._kept(contestant, stream) if keeps and not self.fresh else None
         if outcome is None:
-            if not ours and (self.idle or contestant.version is None):
+            if keeps and (self.idle or contestant.version is None):
                 return None
             outcome = loop.run(contestant, stream, self.delay, self.limit)
             if ours and outcome.ended.startswith("failed"):
