@@ -19,6 +19,7 @@ from typing import Any
 from benchmarks import common, parts
 from benchmarks.retrained import last_tenth, progressive
 from benchmarks.retrained.contestants import CONTESTANTS
+from benchmarks.river_battery import tables
 from benchmarks.river_battery.contestant import SEED
 from benchmarks.river_battery.streams import STREAMS
 
@@ -44,7 +45,7 @@ def render(document: Mapping[str, Any]) -> str:
     ]
     packages = document["settings"]["packages"]
     lines.append(", ".join(f"{name} {version}" for name, version in packages.items()) + ".")
-    return "\n\n".join([parts.render(document, _PARTS), "\n".join(lines)])
+    return "\n\n".join([parts.render(document, _PARTS), tables.wrapped(lines)])
 
 
 def run(argv: Sequence[str] | None = None) -> None:

@@ -210,4 +210,5 @@ def _table(title: str, found: Mapping[str, Any], key: str, form: Any) -> str:
         of = one["methods"]
         cells = [form(of[m][key]) if m in of else "-" for m in METHODS]
         rows.append([f"{name.partition('_')[0]}, {one['events']:,}", *cells])
-    return common.table([title, *METHODS], rows) if rows else ""
+    headings = [name.removeprefix(f"{OURS.name}, ") for name in METHODS]
+    return common.table([title, *headings], rows) if rows else ""

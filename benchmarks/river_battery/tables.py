@@ -233,6 +233,11 @@ def _notes(document: Mapping[str, Any]) -> str:
             lines.append(f"Not run with delay {delay}: {'; '.join(missing)}.")
     packages = document["settings"]["packages"]
     lines.append(", ".join(f"{name} {version}" for name, version in packages.items()) + ".")
+    return wrapped(lines)
+
+
+def wrapped(lines: Sequence[str]) -> str:
+    """Lines of at most 100 characters."""
     return "\n".join(
         "\n".join(textwrap.wrap(line, 100, subsequent_indent="  ", break_on_hyphens=False))
         for line in lines
