@@ -36,6 +36,7 @@ from benchmarks.memory import __main__ as memory
 from benchmarks.memory import budget
 from benchmarks.multi_kernel import __main__ as multi_kernel
 from benchmarks.oasis import __main__ as oasis
+from benchmarks.retrained import __main__ as retrained
 from benchmarks.river_battery import front
 from benchmarks.river_battery import speed as battery_speed
 from benchmarks.river_battery import tables as battery
@@ -65,6 +66,7 @@ PAGES: dict[Path, dict[str, Render]] = {
         "river_battery": battery.render,
         battery_speed.NAME: battery_speed.render,
     },
+    TOPICS / "retrained.md": {retrained.NAME: retrained.render},
     TOPICS / "many_kernels.md": {multi_kernel.NAME: multi_kernel.render},
     TOPICS / "oasis.md": {oasis.NAME: oasis.render},
     TOPICS / "meka.md": {meka.NAME: meka.render},

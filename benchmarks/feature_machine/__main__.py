@@ -3,6 +3,7 @@
 rivals     beside plain kernel ridge regression, LightGBM, a forest and the authors' package
 families   each distance and kind of metric by itself, round after round
 stream     the learner of streams, by itself and among the experts of the default model
+ablation   the learner of streams without its metric or its second order, and what the metric finds
 
 How each figure is taken is at the top of the modules in feature_machine/. With --only the other
 parts stay in the results as they were, with the machine and the date of their own run.
@@ -15,13 +16,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks import common, parts
-from benchmarks.feature_machine import families, rivals, stream
+from benchmarks.feature_machine import ablation, families, rivals, stream
 
 NAME = "feature_machine"
 PARTS: dict[str, parts.Render] = {
     "rivals": rivals.render,
     "families": families.render,
     "stream": stream.render,
+    "ablation": ablation.render,
 }
 
 
@@ -35,6 +37,7 @@ def run(argv: Sequence[str] | None = None) -> None:
         "rivals": rivals.measure,
         "families": families.measure,
         "stream": stream.measure,
+        "ablation": ablation.measure,
     }
     parts.run(NAME, __doc__, measures, render, argv, {"seeds": rivals.SEEDS})
 

@@ -6,7 +6,7 @@ contestant for each gamma of a grid; the best one of each stream is picked in hi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,14 @@ from benchmarks.river_battery.streams import Event, Stream
 _BATCH = 256
 _FEATURES = 1024
 GAMMAS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+
+
+def table(events: Sequence[Event], index: Mapping[Hashable, int]) -> NDArray[np.float64]:
+    """Events as rows, a column each by its index: 0 for one that is left out, NaN for None."""
+    X = np.zeros((len(events), len(index)))
+    for row, event in zip(X, events, strict=True):
+        row[[index[column] for column in event]] = list(event.values())
+    return X
 
 
 class _Sampled:
@@ -39,19 +47,13 @@ class _Sampled:
             self._model = SGDClassifier(loss="log_loss", random_state=SEED)
         self._ready = False
 
-    def _table(self, events: Sequence[Event]) -> NDArray[np.float64]:
-        X = np.zeros((len(events), len(self._index)))
-        for row, event in zip(X, events, strict=True):
-            row[[self._index[column] for column in event]] = list(event.values())
-        return X
-
     def _features(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         scaled = np.nan_to_num(self._scaler.transform(X), copy=False)
         features: NDArray[np.float64] = self._sampler.transform(scaled)
         return features
 
     def learn_many(self, events: Sequence[Event], labels: Sequence[Any]) -> None:
-        X, y = self._table(events), np.array(labels)
+        X, y = table(events, self._index), np.array(labels)
         self._scaler.partial_fit(X)
         if self._labels is None:
             column = y[:, np.newaxis]
@@ -64,13 +66,13 @@ class _Sampled:
     def predict_many(self, events: Sequence[Event]) -> Sequence[Mapping[Any, float] | float | None]:
         if not self._ready:
             return [None] * len(events)
-        features = self._features(self._table(events))
+        features = self._features(table(events, self._index))
         if self._labels is None:
             answers = self._model.predict(features)[:, np.newaxis]
             numbers: list[float] = self._target.inverse_transform(answers)[:, 0].tolist()
             return numbers
-        table = self._model.predict_proba(features).tolist()
-        return [dict(zip(self._labels, row, strict=True)) for row in table]
+        shares = self._model.predict_proba(features).tolist()
+        return [dict(zip(self._labels, row, strict=True)) for row in shares]
 
 
 GRID = tuple(

@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,9 @@ def run(contestant: Contestant, stream: Stream, delay: int, limit: float) -> Out
     clock = _Clock(limit)
     try:
         if contestant.batch:
-            done = _batches(model, events, delay, answers, clock, contestant.batch)
+            n, alone = len(events), min(contestant.alone, len(events))
+            starts = (*range(alone), *range(alone, n, contestant.batch), n)
+            done = _batches(model, events, delay, answers, clock, starts)
         else:
             done = _one_by_one(model, events, delay, answers, clock, stream.task)
         ended = "" if done else "too slow"
@@ -105,17 +108,17 @@ def _batches(
     delay: int,
     answers: list[Any],
     clock: _Clock,
-    batch: int,
+    starts: Sequence[int],
 ) -> bool:
-    """Whether the end was reached."""
+    """Whether the end was reached; batches begin at `starts`, of which the last one is the end."""
     learned = 0
-    for start in range(0, len(events), batch):
+    for start, stop in pairwise(starts):
         known = max(start - max(delay - 1, 0), 0)
         if known > learned:
             some = events[learned:known]
             model.learn_many([x for x, _ in some], [y for _, y in some])
             learned = known
-        answers += model.predict_many([x for x, _ in events[start : start + batch]])
+        answers += model.predict_many([x for x, _ in events[start:stop]])
         if clock.over():
             return False
     return True

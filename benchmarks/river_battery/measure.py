@@ -12,7 +12,8 @@ from benchmarks.river_battery import compare, loop, scores, standing, units
 from benchmarks.river_battery.contestant import Contestant
 from benchmarks.river_battery.field import CONTESTANTS, OTHERS, RIVER
 from benchmarks.river_battery.loop import Outcome
-from benchmarks.river_battery.ours import NAME
+from benchmarks.river_battery.ours import NAME, OURS
+from benchmarks.river_battery.scores import Numbers
 from benchmarks.river_battery.standing import Figures
 from benchmarks.river_battery.streams import Stream
 
@@ -28,14 +29,17 @@ class Battery:
     fresh: bool = False
     """Run rivals whose run is kept, too."""
     idle: bool = False
-    """Run no rival at all."""
-    _ours: dict[str, Outcome] = field(default_factory=dict)
+    """Run nothing whose runs are kept."""
+    keep_ours: bool = False
+    """Keep runs of ours, too, for the code as it is."""
+    contestants: Mapping[str, Contestant] = field(default_factory=lambda: CONTESTANTS)
+    _ours: dict[tuple[str, str], Outcome] = field(default_factory=dict)
 
     def figures(self, names: Sequence[str]) -> Figures:
         """Run the contestants, one after the other, on all streams; without those not to be had."""
         found: dict[str, dict[str, Any]] = {}
         for name in names:
-            for stream, outcome in self._runs(CONTESTANTS[name]):
+            for stream, outcome in self._runs(self.contestants[name]):
                 figures = scores.figures(outcome, stream, self.delay)
                 found.setdefault(name, {})[stream.name] = figures
         return found
@@ -43,25 +47,28 @@ class Battery:
     def _runs(self, contestant: Contestant) -> Iterator[tuple[Stream, Outcome]]:
         for stream in self.streams:
             if contestant.takes(stream):
-                outcome = self._run(contestant, stream)
+                outcome = self.run(contestant, stream)
                 if outcome is not None:
                     yield stream, outcome
 
-    def _run(self, contestant: Contestant, stream: Stream) -> Outcome | None:
-        if contestant.name == NAME:
+    def run(self, contestant: Contestant, stream: Stream) -> Outcome | None:
+        """One contestant on one stream; None if it is not kept and cannot be run, or must not."""
+        ours = contestant.package == OURS.package
+        keeps = self.keep_ours or not ours
+        outcome = self._kept(contestant, stream) if keeps and not self.fresh else None
+        if outcome is None:
+            if keeps and (self.idle or contestant.version is None):
+                return None
             outcome = loop.run(contestant, stream, self.delay, self.limit)
-            if outcome.ended.startswith("failed"):
+            if ours and outcome.ended.startswith("failed"):
                 raise RuntimeError(f"{stream.name}: {outcome.ended}")
-            self._ours[stream.name] = outcome
-        else:
-            kept = None if self.fresh else self._kept(contestant, stream)
-            if kept is not None or self.idle or contestant.version is None:
-                return kept
-            outcome = loop.run(contestant, stream, self.delay, self.limit)
-            units.keep(self.cache, contestant.key(stream, self.delay), self.limit, outcome)
-        rate = len(outcome.guess) / outcome.seconds
-        about = outcome.ended or f"{outcome.seconds:.0f} s"
-        common.note(f"  {self.delay} {contestant.name}: {stream.name} {rate:,.0f}/s, {about}")
+            if keeps:
+                units.keep(self.cache, contestant.key(stream, self.delay), self.limit, outcome)
+            rate = len(outcome.guess) / outcome.seconds
+            about = outcome.ended or f"{outcome.seconds:.0f} s"
+            common.note(f"  {self.delay} {contestant.name}: {stream.name} {rate:,.0f}/s, {about}")
+        if ours:
+            self._ours[contestant.name, stream.name] = outcome
         return outcome
 
     def _kept(self, contestant: Contestant, stream: Stream) -> Outcome | None:
@@ -70,7 +77,9 @@ class Battery:
 
     # --- ours against the best ------------------------------------------------------------------
 
-    def against_best(self, figures: Figures, rivals: Sequence[str]) -> dict[str, Any]:
+    def against_best(
+        self, figures: Figures, rivals: Sequence[str], ours: str = NAME
+    ) -> dict[str, Any]:
         """For each stream the best of these rivals that came to its end, and ours against it.
 
         A difference above 0 is for ours: more right answers, or less error, in a part of theirs.
@@ -83,20 +92,17 @@ class Battery:
                 for name in rivals
                 if _whole(figures.get(name, {}).get(stream.name), key)
             }
-            if there and stream.name in self._ours:
+            if there and (ours, stream.name) in self._ours:
                 best = min(there, key=there.__getitem__)
-                found[stream.name] = {"rival": best, **self._against(best, stream)}
+                losses = self.losses(best, stream, self._ours[ours, stream.name])
+                found[stream.name] = {"rival": best, **compare.paired(*losses)}
         return found
 
-    def _against(self, rival: str, stream: Stream) -> dict[str, float]:
-        theirs = units.kept(self.cache, CONTESTANTS[rival].key(stream, self.delay), 0.0)
-        ours = self._ours[stream.name]
+    def losses(self, rival: str, stream: Stream, ours: Outcome) -> tuple[Numbers, Numbers]:
+        """Losses of a rival that was run before, and of ours, on the same events."""
+        theirs = units.kept(self.cache, self.contestants[rival].key(stream, self.delay), 0.0)
         assert theirs is not None
-        parts = [scores.counted(outcome, self.delay) for outcome in (ours, theirs)]
-        some = slice(max(part.start for part in parts), min(part.stop for part in parts))
-        a, b = (scores.losses(outcome, stream)[some] for outcome in (theirs, ours))
-        scale = 1.0 if stream.task != "regression" else float(a.mean()) or 1.0
-        return {k: v / scale for k, v in compare.paired(a, b).items()}
+        return scores.both(theirs, ours, stream, self.delay)
 
 
 def _whole(figures: Mapping[str, Any] | None, key: str) -> bool:

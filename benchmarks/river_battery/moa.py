@@ -31,7 +31,7 @@ class _Moa:
         names = [f"c{j}" for j in self._columns.values()]
         classes = {"class": [str(label) for label in self._labels]}
         self._schema = Schema.from_custom([*names, "class"], "class", classes)
-        self._model = getattr(classifier, learner)(self._schema, random_seed=SEED, **options)
+        self._model = getattr(classifier, learner)(self._schema, **options)
 
     def _row(self, x: Event) -> NDArray[np.float64]:
         row = np.zeros(len(self._columns))
@@ -68,17 +68,28 @@ class _Filled(_Moa):
         super().learn_one(x, y)
 
 
-def _contestant(
+def contestant(
     name: str, learner: str, settings: str, maker: type[_Moa] = _Moa, **options: Any
 ) -> Contestant:
+    """The learner of that name in `capymoa.classifier`, with these options."""
     make = partial(maker, learner=learner, options=options)
     return Contestant(name, make, "capymoa", settings, BOTH, none=True)
 
 
 CONTESTANTS = (
-    _contestant("CapyMOA SAMkNN", "SAMkNN", "defaults", _Filled),
-    _contestant(
-        "CapyMOA ARF, 30", "AdaptiveRandomForestClassifier", "ensemble_size=30", ensemble_size=30
+    contestant("CapyMOA SAMkNN", "SAMkNN", "defaults", _Filled, random_seed=SEED),
+    contestant(
+        "CapyMOA ARF, 30",
+        "AdaptiveRandomForestClassifier",
+        "ensemble_size=30",
+        ensemble_size=30,
+        random_seed=SEED,
     ),
-    _contestant("CapyMOA SRP, 10", "StreamingRandomPatches", "ensemble_size=10", ensemble_size=10),
+    contestant(
+        "CapyMOA SRP, 10",
+        "StreamingRandomPatches",
+        "ensemble_size=10",
+        ensemble_size=10,
+        random_seed=SEED,
+    ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -12,17 +13,27 @@ NAME = "streamk"
 _WARM = 300
 
 
-def make(stream: Stream) -> Any:
+def _no_experts(_: Stream) -> None:
+    return None
+
+
+def make(
+    stream: Stream,
+    *,
+    seed: int = SEED,
+    experts: Callable[[Stream], Sequence[Any] | None] = _no_experts,
+    warm: int = _WARM,
+) -> Any:
     """A new estimator, after another one has learned a few events: numba compiles on the way."""
     from streamk.adapters.river import KernelClassifier, KernelRegressor
 
     regression = stream.task == "regression"
     maker: Any = KernelRegressor if regression else KernelClassifier
-    other = maker(seed=SEED)
-    for x, y in islice(stream.first(_WARM).events(none=True), _WARM):
+    other = maker(seed=seed, external_experts=experts(stream))
+    for x, y in islice(stream.first(warm).events(none=True), warm):
         (other.predict_one if regression else other.predict_proba_one)(x)
         other.learn_one(x, y)
-    return maker(seed=SEED)
+    return maker(seed=seed, external_experts=experts(stream))
 
 
 OURS = Contestant(

@@ -37,6 +37,15 @@ def losses(outcome: Outcome, stream: Stream) -> Numbers:
     return np.where(np.isnan(distance), np.inf, distance)
 
 
+def both(theirs: Outcome, ours: Outcome, stream: Stream, delay: int) -> tuple[Numbers, Numbers]:
+    """Losses of the events that count for both; of numbers in units of the mean of theirs."""
+    parts = [counted(outcome, delay) for outcome in (ours, theirs)]
+    some = slice(max(part.start for part in parts), min(part.stop for part in parts))
+    a, b = (losses(outcome, stream)[some] for outcome in (theirs, ours))
+    scale = 1.0 if stream.task != "regression" else float(a.mean()) or 1.0
+    return a / scale, b / scale
+
+
 def figures(outcome: Outcome, stream: Stream, delay: int) -> Mapping[str, Any]:
     """The scores of a run that are numbers; its length, its speed, why it ended before the end."""
     found: dict[str, Any] = {

@@ -77,9 +77,11 @@ def mean(figures: Figures, name: str, streams: Sequence[str], key: str) -> float
     return statistics.fmean(figures[name][s].get(key, math.nan) for s in streams)
 
 
-def mean_ranks(figures: Figures, streams: Sequence[str], key: str) -> dict[str, float]:
-    """Of the contestants with one setting that were run on all of the streams."""
-    names = complete(figures, SINGLES, streams)
+def mean_ranks(
+    figures: Figures, streams: Sequence[str], key: str, among: Sequence[str] = SINGLES
+) -> dict[str, float]:
+    """Of those among the contestants that were run on all of the streams."""
+    names = complete(figures, among, streams)
     if not names or not streams:
         return {}
 

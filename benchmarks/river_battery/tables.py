@@ -33,19 +33,17 @@ def _delayed(delay: int, found: Mapping[str, Any]) -> str:
     late = f"{delay} late" if delay else "at once"
     classes = standing.streams_of(figures, (*FILES, *RIVERS))
     tables = [
-        _accuracy(f"accuracy, %, {late}", figures, FILES, gmsc=True),
-        _accuracy(f"accuracy, %, {late}", figures, RIVERS),
-        _standing(f"{late}, all of these", figures, classes),
-        _standing(f"{late}, without spam", figures, standing.without(classes, standing.WIDE)),
-        _where_both(f"{late}, where both finished", figures, classes),
-        _against(f"points, {late}", "best of River", found["against_river"], 100),
+        accuracy(f"accuracy, %, {late}", figures, FILES, gmsc=True),
+        accuracy(f"accuracy, %, {late}", figures, RIVERS),
+        over_streams(f"{late}, all of these", figures, classes),
+        over_streams(f"{late}, without spam", figures, standing.without(classes, standing.WIDE)),
+        where_both(f"{late}, where both finished", figures, classes),
+        against(f"points, {late}", "best of River", found["against_river"], 100),
         _second(f"second table, {late}", figures),
-        _against(
-            f"points, {late}", "best of others", found["against_others"], 100, standing.SECOND
-        ),
-        _errors("MAE", "mae", late, figures),
-        _errors("RMSE", "rmse", late, figures),
-        _against(f"% of its MAE, {late}", "best of River", found["against_river"], 100, NUMBERS),
+        against(f"points, {late}", "best of others", found["against_others"], 100, standing.SECOND),
+        errors("MAE", "mae", late, figures),
+        errors("RMSE", "rmse", late, figures),
+        against(f"% of its MAE, {late}", "best of River", found["against_river"], 100, NUMBERS),
         _goals(f"goals, {late}", found["goals"]),
     ]
     return "\n\n".join(table for table in tables if table)
@@ -54,18 +52,25 @@ def _delayed(delay: int, found: Mapping[str, Any]) -> str:
 # --- scores by stream ---------------------------------------------------------------------------
 
 
-def _accuracy(title: str, figures: Figures, names: Sequence[str], *, gmsc: bool = False) -> str:
+def accuracy(
+    title: str,
+    figures: Figures,
+    names: Sequence[str],
+    *,
+    rows: Sequence[str] = ROWS,
+    gmsc: bool = False,
+) -> str:
     """Percents; of gmsc, where nearly all are of one class, also balanced ones and the AUC."""
     streams = standing.streams_of(figures, names)
     columns = [(STREAMS[s][0], s, "accuracy") for s in streams]
     if gmsc and "gmsc" in streams:
         after = streams.index("gmsc") + 1
         columns[after:after] = [("bal.", "gmsc", "balanced_accuracy"), ("AUC", "gmsc", "auc")]
-    rows = [
+    lines = [
         [name, *(_percent(figures.get(name, {}).get(s), key) for _, s, key in columns)]
-        for name in ROWS
+        for name in rows
     ]
-    return _table([title, *(heading for heading, _, _ in columns)], rows)
+    return _table([title, *(heading for heading, _, _ in columns)], lines)
 
 
 def _percent(one: Mapping[str, Any] | None, key: str) -> str:
@@ -89,19 +94,25 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return common.table(header, known) if len(header) > 1 and known else ""
 
 
-def _errors(title: str, key: str, late: str, figures: Figures) -> str:
+def errors(title: str, key: str, late: str, figures: Figures, *, rows: Sequence[str] = ROWS) -> str:
+    """Errors of numbers by stream, and the mean rank."""
     streams = standing.streams_of(figures, NUMBERS)
-    ranks = standing.mean_ranks(figures, streams, key)
-    rows = []
-    for name in ROWS:
+    ranks = standing.mean_ranks(figures, streams, key, _ranked(rows))
+    lines = []
+    for name in rows:
         found = figures.get(name, {})
-        cells = [_cell(found.get(s), key, _short) for s in streams]
-        rows.append([name, *cells, _place(ranks, name)])
+        cells = [_cell(found.get(s), key, short) for s in streams]
+        lines.append([name, *cells, _place(ranks, name)])
     header = [f"{title}, {late}", *(STREAMS[s][0] for s in streams), "mean rank"]
-    return _table(header, rows) if streams else ""
+    return _table(header, lines) if streams else ""
 
 
-def _short(value: float) -> str:
+def _ranked(rows: Sequence[str]) -> list[str]:
+    """Those of one setting."""
+    return [name for name in rows if name not in GRIDS]
+
+
+def short(value: float) -> str:
     return f"{value:.0e}" if value >= 1e7 else hot.short(value)
 
 
@@ -114,54 +125,58 @@ def _place(ranks: Mapping[str, float], name: str) -> str:
 _MEANS = (("accuracy", 100, ".2f"), ("balanced_accuracy", 100, ".2f"), ("log_loss", 1, ".3f"))
 
 
-def _standing(title: str, figures: Figures, streams: Sequence[str]) -> str:
+def over_streams(
+    title: str, figures: Figures, streams: Sequence[str], *, rows: Sequence[str] = ROWS
+) -> str:
     """Means over streams of classes, by mean rank, of the contestants that were run on all."""
     if not streams:
         return ""
-    ranks = standing.mean_ranks(figures, streams, "accuracy")
-    rows = []
-    for name in standing.complete(figures, ROWS, streams):
+    ranks = standing.mean_ranks(figures, streams, "accuracy", _ranked(rows))
+    lines = []
+    for name in standing.complete(figures, rows, streams):
         means = [standing.mean(figures, name, streams, key) for key, _, _ in _MEANS]
         cells = [
             _known(factor * value, form)
             for value, (_, factor, form) in zip(means, _MEANS, strict=True)
         ]
         rate = statistics.median(figures[name][s]["events_per_cpu_s"] for s in streams)
-        rows.append([name, _place(ranks, name), *cells, f"{rate:,.0f}"])
-    rows.sort(key=lambda row: ranks.get(row[0], math.inf))
+        lines.append([name, _place(ranks, name), *cells, f"{rate:,.0f}"])
+    lines.sort(key=lambda line: ranks.get(line[0], math.inf))
     header = [title, "mean rank", "mean %", "balanced %", "log loss", "events/CPU s"]
-    return _table(header, rows)
+    return _table(header, lines)
 
 
-def _where_both(title: str, figures: Figures, streams: Sequence[str]) -> str:
+def where_both(
+    title: str, figures: Figures, streams: Sequence[str], *, rows: Sequence[str] = ROWS
+) -> str:
     """Means of ours and of each contestant with one setting, on the streams that both finished."""
-    rows = []
-    for name in SINGLES:
+    lines = []
+    for name in _ranked(rows):
         both = (NAME, name)
         there = [s for s in streams if all(standing.finished(figures, who, s) for who in both)]
         if name != NAME and there:
             ours, theirs = (standing.mean(figures, who, there, "accuracy") for who in both)
             cells = [f"{100 * value:.2f}" for value in (ours, theirs)]
-            rows.append([name, str(len(there)), *cells, f"{100 * (ours - theirs):+.2f}"])
-    return _table([title, "streams", "ours %", "theirs %", "points"], rows)
+            lines.append([name, str(len(there)), *cells, f"{100 * (ours - theirs):+.2f}"])
+    return _table([title, "streams", "ours %", "theirs %", "points"], lines)
 
 
 def _known(value: float, form: str) -> str:
     return "-" if math.isnan(value) else format(value, form)
 
 
-def _against(
+def against(
     title: str,
     rivals: str,
-    against: Mapping[str, Any],
+    found: Mapping[str, Any],
     factor: float,
     names: Sequence[str] = (*FILES, *RIVERS),
 ) -> str:
     """Ours less the best rival of each stream, with the interval of the bootstrap."""
     rows = []
     for name in names:
-        if name in against:
-            one = against[name]
+        if name in found:
+            one = found[name]
             low, high = factor * one["low"], factor * one["high"]
             verdict = "no" if high < -1 else "yes" if low >= -1 else "open"
             cells = [f"{factor * one['difference']:+.2f}", f"{low:+.2f} to {high:+.2f}", verdict]
@@ -218,6 +233,11 @@ def _notes(document: Mapping[str, Any]) -> str:
             lines.append(f"Not run with delay {delay}: {'; '.join(missing)}.")
     packages = document["settings"]["packages"]
     lines.append(", ".join(f"{name} {version}" for name, version in packages.items()) + ".")
+    return wrapped(lines)
+
+
+def wrapped(lines: Sequence[str]) -> str:
+    """Lines of at most 100 characters."""
     return "\n".join(
         "\n".join(textwrap.wrap(line, 100, subsequent_indent="  ", break_on_hyphens=False))
         for line in lines

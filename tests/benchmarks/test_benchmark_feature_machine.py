@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("sklearn", reason="the estimators are scikit-learn's: pip install scikit-learn")
 pytest.importorskip("lightgbm", reason="a rival: pip install lightgbm")
 
 from benchmarks.feature_machine import __main__ as feature_machine
-from benchmarks.feature_machine import families, rivals
+from benchmarks.feature_machine import ablation, families, rivals
 
 
 @pytest.fixture(autouse=True)
@@ -53,3 +54,32 @@ def test_every_family_has_its_rounds(tmp_path: Path) -> None:
 
 def test_a_fifth_is_held_back() -> None:
     assert rivals.held_back(100, 0).sum() == 20
+
+
+@pytest.mark.parametrize("name", list(ablation.STREAMS))
+def test_labels_depend_on_the_relevant_columns_alone(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ablation, "EVENTS", 4_000)
+    monkeypatch.setattr(ablation, "HALF", 2_000)
+    known = ablation.STREAMS[name]()
+    for half, relevant in ((slice(2_000), known.before), (slice(2_000, None), known.after)):
+        X, y = known.X[half], known.y[half].astype(float)
+        # Labels of events that are near in the relevant columns are near, or mostly the same.
+        Z = X[:, list(relevant)] / X[:, list(relevant)].std(axis=0)
+        distances = np.square(Z[:400, None] - Z[None]).sum(axis=2)
+        np.fill_diagonal(distances, np.inf)
+        nearest = np.abs(y[:400] - y[distances.argmin(axis=1)]).mean()
+        assert nearest < 0.7 * np.abs(y[:400] - y[400:800]).mean()
+
+
+def test_every_part_left_out_has_its_errors_and_shares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = {name: ablation.STREAMS[name] for name in ("Friedman, changes", "SEA")}
+    monkeypatch.setattr(ablation, "STREAMS", few)
+    for one in quick("ablation", tmp_path).values():
+        assert set(one["models"]) == set(ablation.MODELS)
+        for figures in one["models"].values():
+            assert figures["error"] > 0.0
+            assert 0.0 <= figures["after"] <= 1.0

@@ -412,3 +412,34 @@ def test_the_picture_of_the_front_page(tmp_path: Path) -> None:
     with Image.open(path) as image:
         assert image.width == pytest.approx(900, abs=5)
         assert len(image.convert("RGB").getcolors() or []) >= 4
+
+
+def test_contestants_take_streams_of_their_tasks_and_width() -> None:
+    from benchmarks.river_battery.field import CONTESTANTS
+
+    contestant, found = CONTESTANTS["River naive Bayes"], stream(STREAM)
+    assert contestant.takes(found)
+    assert not contestant.takes(stream("cpusmall"))
+    assert not replace(contestant, most_columns=len(found.columns) - 1).takes(found)
+
+
+@pytest.mark.parametrize("alone", [0, 5, 280, 1000])
+def test_events_come_alone_before_they_come_in_batches(alone: int) -> None:
+    from benchmarks.river_battery import loop
+    from benchmarks.river_battery.contestant import Contestant
+
+    asked: list[int] = []
+
+    class Counts:
+        def predict_many(self, events: list[Any]) -> list[None]:
+            asked.append(len(events))
+            return [None] * len(events)
+
+        def learn_many(self, events: list[Any], labels: list[Any]) -> None:
+            pass
+
+    contestant = Contestant("counts", lambda _: Counts(), "river", "", batch=100, alone=alone)
+    loop.run(contestant, stream(STREAM), 0, math.inf)
+    there = min(alone, 280)
+    assert asked[:there] == [1] * there
+    assert asked[there:] == [min(100, 280 - at) for at in range(there, 280, 100)]

@@ -1,0 +1,159 @@
+"""All contestants on the battery's streams, labels at once or 48 events late, and who is best.
+
+Where ours and the best rival of a stream are within a point (1% of the error of numbers), ours is
+run with five seeds: the interval there is that of the mean of their losses, event by event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks import common
+from benchmarks.data import Directory
+from benchmarks.retrained import trees
+from benchmarks.retrained.contestants import CONTESTANTS, METRIC, RIVALS, ROWS, of_seed
+from benchmarks.river_battery import compare, scores, standing, tables, units
+from benchmarks.river_battery.contestant import SEED
+from benchmarks.river_battery.measure import Battery
+from benchmarks.river_battery.ours import OURS
+from benchmarks.river_battery.streams import FILES, NUMBERS, RIVERS, STREAMS, Stream, load
+
+EVENTS = 20_000
+LIMIT = 600.0
+SEEDS = 5
+_CLOSE = 0.01
+
+
+def measure(
+    data: Directory, *, quick: bool, delay: int, cached: bool, names: Sequence[str] = tuple(STREAMS)
+) -> dict[str, Any]:
+    """What the streams are, all figures, and what they say about ours without and with a metric."""
+    streams = [load(name, data, quick=quick, events=EVENTS) for name in names]
+    battery = Battery(
+        streams,
+        delay,
+        units.directory(),
+        LIMIT,
+        idle=cached,
+        keep_ours=True,
+        contestants=CONTESTANTS,
+    )
+    figures = battery.figures(list(CONTESTANTS))
+    rivals = [one.name for one in RIVALS]
+    against = {one.name: battery.against_best(figures, rivals, one.name) for one in (OURS, METRIC)}
+    close = {
+        stream: one["rival"]
+        for stream, one in against[OURS.name].items()
+        if abs(one["difference"]) < _CLOSE
+    }
+    return {
+        "delay": delay,
+        "streams": {stream.name: stream.describe() for stream in streams},
+        "contestants": figures,
+        "later": _later(battery, figures),
+        "against": against,
+        "seeds": {
+            stream.name: one
+            for stream in streams
+            if stream.name in close and (one := _seeds(battery, stream, close[stream.name]))
+        },
+    }
+
+
+def _later(battery: Battery, figures: standing.Figures) -> dict[str, Any]:
+    """Scores of the events from the first training on, of streams that have as many again."""
+    found: dict[str, Any] = {}
+    for stream in battery.streams:
+        for name in figures if len(stream) >= 2 * trees.EVERY else ():
+            there = stream.name in figures[name]
+            outcome = battery.run(CONTESTANTS[name], stream) if there else None
+            if outcome is not None and not outcome.ended:
+                lost = float(scores.losses(outcome, stream)[trees.EVERY :].mean())
+                one = {"mae": lost} if stream.task == "regression" else {"accuracy": 1 - lost}
+                found.setdefault(name, {})[stream.name] = one
+    return found
+
+
+def _seeds(battery: Battery, stream: Stream, rival: str) -> dict[str, Any]:
+    """Ours less a rival: the mean over seeds with its interval, and each; if all were run."""
+    contestants = [of_seed(OURS, seed) if seed != SEED else OURS for seed in range(1, SEEDS + 1)]
+    outcomes = [one for each in contestants if (one := battery.run(each, stream)) is not None]
+    if len(outcomes) < SEEDS:
+        return {}
+    losses = [battery.losses(rival, stream, outcome) for outcome in outcomes]
+    theirs, ours = (np.array(each) for each in zip(*losses, strict=True))
+    differences = (theirs - ours).mean(axis=1).tolist()
+    found = compare.paired(theirs.mean(axis=0), ours.mean(axis=0))
+    return {"rival": rival, **found, "values": differences}
+
+
+def render(found: Mapping[str, Any]) -> str:
+    """The tables of one delay."""
+    figures = found["contestants"]
+    late = f"{found['delay']} late" if found["delay"] else "at once"
+    classes = standing.streams_of(figures, (*FILES, *RIVERS))
+    narrow = standing.without(classes, standing.WIDE)
+    accuracy = partial(tables.accuracy, f"accuracy, %, {late}", figures, rows=ROWS)
+    over = partial(tables.over_streams, figures=figures, rows=ROWS)
+    later = f"%, {late}, from {trees.EVERY:,}"
+    shown = [
+        accuracy(FILES, gmsc=True),
+        accuracy(RIVERS),
+        over(f"{late}, all of these", streams=classes),
+        over(f"{late}, without spam", streams=narrow),
+        tables.where_both(f"{late}, where both finished", figures, classes, rows=ROWS),
+        tables.accuracy(later, found["later"], FILES, rows=ROWS),
+        tables.accuracy(later, found["later"], RIVERS, rows=ROWS),
+        tables.errors("MAE", "mae", late, figures, rows=ROWS),
+        tables.errors("MAE", "mae", f"from {trees.EVERY:,}", found["later"], rows=ROWS),
+        tables.errors("RMSE", "rmse", late, figures, rows=ROWS),
+    ]
+    for name, against in found["against"].items():
+        title = name.removeprefix(f"{OURS.name}, ") if name != OURS.name else "ours"
+        shown += [
+            tables.against(f"{title}: points, {late}", "best rival", against, 100),
+            tables.against(f"{title}: % of its MAE, {late}", "best rival", against, 100, NUMBERS),
+        ]
+    shown += [_seeded(f"{SEEDS} seeds, {late}", found["seeds"]), _rates(late, figures)]
+    return "\n\n".join(table for table in shown if table)
+
+
+def missing(found: Mapping[str, Any] | None) -> str:
+    """Contestants that lack streams they take, of a part that was measured."""
+    lacking = []
+    for name in ROWS if found else ():
+        there = found["contestants"].get(name, {})
+        tasks = CONTESTANTS[name].tasks
+        takes = [s for s, about in found["streams"].items() if about["task"] in tasks]
+        few = sum(s not in there for s in takes)
+        if few:
+            lacking.append(name + (f" ({few} streams)" if few < len(takes) else ""))
+    return "; ".join(lacking)
+
+
+def _seeded(title: str, found: Mapping[str, Any]) -> str:
+    """Ours less the best rival where they are close; points, or % of its MAE."""
+    rows = []
+    for name, one in found.items():
+        low, mean, high = (f"{100 * one[key]:+.2f}" for key in ("low", "difference", "high"))
+        least, most = (f"{100 * value:+.2f}" for value in (min(one["values"]), max(one["values"])))
+        rows.append([name, one["rival"], mean, f"{low} to {high}", f"{least} to {most}"])
+    header = [title, "best rival", "mean less it", "95%", "single seeds"]
+    return common.table(header, rows) if rows else ""
+
+
+def _rates(late: str, figures: standing.Figures) -> str:
+    """Events a second of the processor, trainings among them, over the streams of each."""
+    rows = []
+    for name in ROWS:
+        rates = [one["events_per_cpu_s"] for one in figures.get(name, {}).values()]
+        if rates:
+            seconds = sum(one["cpu_seconds"] for one in figures[name].values())
+            cells = (np.median(rates), min(rates), max(rates), seconds)
+            rows.append([name, str(len(rates)), *(f"{cell:,.0f}" for cell in cells)])
+    header = [f"events/CPU s, {late}", "streams", "median", "least", "most", "CPU s in all"]
+    return common.table(header, rows)
