@@ -69,6 +69,7 @@ def main(argv: Sequence[str]) -> None:
     for batch in (*records.filling(records.BATCH), *records.steady(records.BATCH, 512, run)):
         trainer.take(batch)  # what is compiled or made at first
     trainer.settle()
+    trainer.close()
     with tempfile.TemporaryDirectory() as directory:
         store = DirectoryStore(directory, alone=True)
         trainer = records.trainer(Same() if name == "join alone" else model, held)

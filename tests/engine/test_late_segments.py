@@ -12,6 +12,7 @@ from typing import Any
 import late_job
 import numpy as np
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from late_kit import small_segments, waiting
 
 from connectors.memory import MemorySink
@@ -259,9 +260,16 @@ def test_a_full_disk_ends_the_job(
     assert sink.outputs == expected.outputs
 
 
-def test_an_object_store_holds_them_too(streams: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def place() -> Iterator[ObjectPath]:
+    yield ObjectPath("memory://late/job")
+    MemoryFileSystem.store.clear()
+    MemoryFileSystem.pseudo_dirs[:] = [""]
+
+
+def test_an_object_store_holds_them_too(streams: Path, tmp_path: Path, place: ObjectPath) -> None:
     """Written once, removed when no checkpoint has them; what is learned is the same."""
-    place, whole = ObjectPath(f"memory://{tmp_path.name}/job"), tmp_path / "whole"
+    whole = tmp_path / "whole"
     expected, sink, counts = MemorySink(), MemorySink(), list[int]()
     late_job.engine(streams, expected, checkpoint=whole, max_events=500).run()
     with small_segments(4):
