@@ -41,8 +41,6 @@ class Standing:
 
     Attributes
     ----------
-    records : int
-        Those that were added.
     differing : int
         Outputs that stand there with another content than they would have now.
 
@@ -60,7 +58,7 @@ class Standing:
         self._found: dict[Place, bytes] = {}
         self._by_key: defaultdict[bytes, list[Place]] = defaultdict(list)
         self._missed = 0
-        self.records = self.differing = 0
+        self.differing = 0
 
     def __len__(self) -> int:
         return len(self._found)
@@ -68,7 +66,6 @@ class Standing:
     def add(self, partition: str, offset: int, key: bytes | None, value: Mapping[str, Any]) -> None:
         """Take note of a record that stands there; of several of one input the last counts."""
         place = partition, offset
-        self.records += 1
         self._found[place] = _digest(value)
         if key is not None:
             self._by_key[key].append(place)

@@ -88,8 +88,8 @@ class KafkaSink:
         self._standing = Standing("", 0)
         self._ends: Mapping[int, int] | None = None
         """The last that is known of the topic's ends."""
-        self._behind = 0
-        """Records that this sink has written behind them, in this process or before."""
+        self._found_ends: Mapping[int, int] | None = None
+        """Those of the transaction that is being committed."""
         self._from: Mapping[int, int] | None = None
         """Where what stands there begins, while some of it is still to come again."""
         self._transaction: Transaction | None = None
@@ -116,7 +116,6 @@ class KafkaSink:
             outputs = self._standing.without(outputs)
         if self._transaction is not None and outputs:
             self._transaction.begin()
-        self._behind += len(outputs)
         # What can be is done once for all outputs: this is the hot loop of a run that predicts.
         encode, send = self._format.encode, self._writer.send
         partition: str | None = None
@@ -170,11 +169,13 @@ class KafkaSink:
         """
         if self._transaction is None or self._transaction.with_offsets:
             self.flush()
+            ends = None
         else:
             self._transaction.commit()
+            ends = self._ends  # another process may have begun, and have written behind them
         if self._from is not None and self._standing.is_over():
             self._from = None
-        ends = self._known_ends() if self._from is None else self._from
+        ends = self._from or ends or self._known_ends()
         return {"writer": self._name, "ends": {str(number): end for number, end in ends.items()}}
 
     def _known_ends(self) -> Mapping[int, int]:
@@ -184,7 +185,7 @@ class KafkaSink:
         can save its checkpoint all the same.
         """
         try:
-            self._ends, self._behind = self._tail.ends(), 0
+            self._ends = self._tail.ends()
         except Unavailable:
             if self._ends is None:
                 raise
@@ -204,7 +205,6 @@ class KafkaSink:
             self._transaction.drop()
         self._standing, self._from = self._tail.find(name, ends)
         self._name, self._ends = name, self._from
-        self._behind = self._standing.records
         self._headers.clear()
 
     def transact(self, source: Source, others: Sequence[Sink], seconds: float) -> Transaction:
@@ -230,12 +230,17 @@ class KafkaSink:
         """Write by a transactional producer from here on."""
         self._writer = producer.writer(self._writing)
 
-    def is_alone(self) -> bool:
-        """Return whether no other process has committed outputs as this sink since its last mark.
+    def find_ends(self) -> None:
+        """Take note of where the topic ends, with everything written and nothing committed."""
+        self._found_ends = self._tail.ends()
 
-        Those of this process are committed or aborted by then.
-        """
-        return self._ends is None or self._tail.count(self._name, self._ends) <= self._behind
+    def committed(self) -> None:
+        """Take the ends found last for those behind which nobody has written as this sink."""
+        self._ends = self._found_ends
+
+    def is_alone(self) -> bool:
+        """Return whether no other process has committed outputs as this sink since `committed`."""
+        return self._ends is None or not self._tail.count(self._name, self._ends)
 
     def trouble(self) -> Trouble | None:
         """Tell of brokers that are gone, or a registry that is needed."""

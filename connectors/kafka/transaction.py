@@ -58,11 +58,14 @@ class WritingMember(Member, Protocol):
     def flush(self) -> None:
         """Return when the brokers have everything written; raise if they did not take all of it."""
 
-    def is_alone(self) -> bool:
-        """Return whether no other process has committed outputs as this sink since its last mark.
+    def find_ends(self) -> None:
+        """Take note of where its topic ends, with everything written and nothing committed."""
 
-        Those of this process are committed or aborted by then.
-        """
+    def committed(self) -> None:
+        """Take the ends found last for those behind which nobody has written as this sink."""
+
+    def is_alone(self) -> bool:
+        """Return whether no other process has committed outputs as this sink since `committed`."""
 
 
 class Transaction:
@@ -70,7 +73,9 @@ class Transaction:
 
     Without a group it is committed by the mark of any of the sinks, which comes before a
     checkpoint: what a process that dies between the two has written stands behind the mark of the
-    checkpoint that the next one goes on from, and is not written again. With a group it is
+    checkpoint that the next one goes on from, and is not written again. Marks are taken before the
+    commit, which another process would have made fail: none of its outputs is before them. With a
+    group it is
     committed by `commit`, with the offsets, after the checkpoint, which counts only if the group
     has them.
 
@@ -172,6 +177,9 @@ class Transaction:
         assert self._producer is not None
         for sink in self._sinks:
             sink.flush()
+        if not self.with_offsets:
+            for sink in self._sinks:
+                sink.find_ends()
         began = time.monotonic()
         self._in_doubt = True
         with self._errors("committing a transaction"):
@@ -179,6 +187,9 @@ class Transaction:
                 self._producer.add_offsets(*offsets)
             self._producer.commit()
         self.is_open = self._in_doubt = False
+        if not self.with_offsets:
+            for sink in self._sinks:
+                sink.committed()
         if time.monotonic() - began > _SURE:
             self._renew()
 
