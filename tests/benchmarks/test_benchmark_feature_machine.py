@@ -14,6 +14,7 @@ pytest.importorskip("lightgbm", reason="a rival: pip install lightgbm")
 
 from benchmarks.feature_machine import __main__ as feature_machine
 from benchmarks.feature_machine import ablation, families, rivals
+from benchmarks.feature_machine.retrained import Retrained
 
 
 @pytest.fixture(autouse=True)
@@ -83,3 +84,17 @@ def test_every_part_left_out_has_its_errors_and_shares(
         for figures in one["models"].values():
             assert figures["error"] > 0.0
             assert 0.0 <= figures["after"] <= 1.0
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_trees_are_fitted_anew_to_all_events_so_far(task: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2_500, 3))
+    y: Any = X[:, 0] if task == "regression" else (X[:, 0] > 0).tolist()
+    model, errors = Retrained(task), []
+    for start in range(0, 2_500, 500):
+        some = slice(start, start + 500)
+        said = model.predict_then_learn_many(X[some], y[some]).predictions
+        errors.append(np.abs(np.asarray(said, float) - np.asarray(y[some], float)).mean())
+    assert min(errors[:2]) > 0.4, "nothing is fitted yet"
+    assert max(errors[2:]) < 0.1
