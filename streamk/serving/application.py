@@ -26,12 +26,12 @@ from streamk.learners.common.predictor import innermost
 from streamk.serving.answers import Answers, split
 from streamk.serving.description import description
 from streamk.serving.following import Following
-from streamk.serving.guard import JSON, Guard, as_json, healthz, refused
 from streamk.serving.intake import Intake
 from streamk.serving.monitoring import CONTENT_TYPE, Monitoring
-from streamk.serving.pages import SecurityHeaders, page_routes
 from streamk.serving.trained import TrainedModel
 from streamk.serving.watching import Watch
+from streamk.serving.web.guard import JSON, Guard, as_json, healthz, refused
+from streamk.serving.web.pages import SecurityHeaders, page_routes
 
 __all__ = ["Limits", "application"]
 

@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from streamk.serving.guard import Guard, as_json, healthz, refused
-from streamk.serving.history import History
 from streamk.serving.monitoring import CONTENT_TYPE, JobMonitoring
-from streamk.serving.pages import SecurityHeaders, page_routes
+from streamk.serving.web.guard import Guard, as_json, healthz, refused
+from streamk.serving.web.history import History
+from streamk.serving.web.pages import SecurityHeaders, page_routes
 
 __all__ = ["live_page"]
 

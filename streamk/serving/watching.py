@@ -14,8 +14,8 @@ from streamk.engine.observing.observer import Observer
 from streamk.engine.progress import Pace, process_bytes
 from streamk.learners.common.predictor import innermost
 from streamk.serving.answers import Answers, RefusedEvents
-from streamk.serving.history import History
 from streamk.serving.trained import TrainedModel
+from streamk.serving.web.history import History
 
 __all__ = ["Watch"]
 

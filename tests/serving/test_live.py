@@ -30,9 +30,9 @@ from streamk.engine.evaluation.slices import Slices
 from streamk.engine.observing.explaining import Explanation
 from streamk.engine.observing.observer import MOST_BYTES
 from streamk.engine.progress import Snapshot
-from streamk.serving.history import MOST, History
 from streamk.serving.live import live_page
-from streamk.serving.pages import _Page
+from streamk.serving.web.history import MOST, History
+from streamk.serving.web.pages import _Page
 
 TOKEN = "a token of some length"
 HOSTILE = "</script>\n\ndata: {}\n\n<img src=x onerror=alert(1)>"

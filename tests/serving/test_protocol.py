@@ -17,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from streamk.serving.protocol import WholeAnswers, _Transport
-from streamk.serving.server import Server, listening
+from streamk.serving.web.protocol import WholeAnswers, _Transport
+from streamk.serving.web.server import Server, listening
 
 
 class Written:

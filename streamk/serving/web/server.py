@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 
 from streamk.engine.interpreter import settled_objects, short_turns
 from streamk.errors import InvalidInput
-from streamk.serving.protocol import WholeAnswers
+from streamk.serving.web.protocol import WholeAnswers
 
 __all__ = ["DEFAULT", "TOKEN", "Server", "address", "listening", "token_for"]
 

@@ -14,14 +14,14 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from streamk.serving.guard import COOKIE, Guard, as_json
-from streamk.serving.history import History
+from streamk.serving.web.guard import COOKIE, Guard, as_json
+from streamk.serving.web.history import History
 
 __all__ = ["SecurityHeaders", "page_routes"]
 
 _LOOK, _ALIVE = 0.2, 15.0
 """Seconds between looks for a new point, and between signs of life where there is none."""
-_FILES = Path(__file__).parent / "page"
+_FILES = Path(__file__).parent.parent / "page"
 _KINDS = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript"}
 _HEADERS = {
     b"content-security-policy": b"default-src 'self'; frame-ancestors 'none'",
