@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks import common
 
-DIVIDED = ("learners", "engine", "adapters", "landmarks", "prediction", "cli")
+DIVIDED = ("learners", "engine", "adapters", "landmarks", "prediction", "cli", "serving")
 """Folders whose folders are rooms."""
 GROUND = "errors, state"
 GROUND_MODULES = ("errors", "state", "declared", "options", "deprecation", "packing")
