@@ -105,7 +105,7 @@ def main(arguments: Sequence[str]) -> int:
 def needed() -> None:
     """Raise `UsageError` where a package is missing."""
     try:
-        for name in ("server", "monitoring"):
+        for name in ("web.server", "monitoring"):
             importlib.import_module(f"streamk.serving.{name}")
     except ModuleNotFoundError as error:
         raise UsageError(
