@@ -41,7 +41,7 @@ class Field:
     nullable : bool
         Whether it may be None.
     optional : bool
-        Whether an output may lack it, which is written as None.
+        Whether an output may lack it, which is written as None: it must be nullable.
     """
 
     name: str
@@ -49,6 +49,11 @@ class Field:
     type: Scalar | ListOf | MapOf
     nullable: bool = False
     optional: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` where it is optional and not nullable."""
+        if self.optional and not self.nullable:
+            raise ValueError(f"field {self.name!r} may be missing, so it must be nullable")
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ ALARM = RecordType(
         Field("events", 2, "integer"),
         Field("time", 3, "integer"),
         *(Field(name, number, "number") for number, name in enumerate(Signal._fields, 4)),
-        Field("column", 8, "label", optional=True),
+        Field("column", 8, "label", nullable=True, optional=True),
     ),
 )
 """The fields of an alarm."""
