@@ -75,9 +75,8 @@ class Transaction:
     checkpoint: what a process that dies between the two has written stands behind the mark of the
     checkpoint that the next one goes on from, and is not written again. Marks are taken before the
     commit, which another process would have made fail: none of its outputs is before them. With a
-    group it is
-    committed by `commit`, with the offsets, after the checkpoint, which counts only if the group
-    has them.
+    group it is committed by `commit`, with the offsets, after the checkpoint, which counts only if
+    the group has them.
 
     A producer is used for one transaction after the other as long as each commit is answered
     quickly, and for none after an error. The protocol does not tell a commit that was under way for

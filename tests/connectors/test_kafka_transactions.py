@@ -276,6 +276,26 @@ def test_what_another_process_committed_while_a_commit_was_slow(
     expect(kafka_address, topic, list(range(25)))
 
 
+def test_outputs_of_another_process_are_in_no_mark_of_one_that_was_replaced(
+    kafka_address: str, kafka_topic: MakeTopic
+) -> None:
+    """It has nothing to write, so no broker tells it."""
+    topic = kafka_topic()
+    with writing(kafka_address, topic, topic) as (sink, _):
+        sink.write(outputs(0, 10))
+        mark = sink.mark()
+        with writing(kafka_address, topic, topic) as (other, _):
+            other.rewind(mark)
+            other.write(outputs(10, 20))
+            other.mark()
+        late = sink.mark()
+    with writing(kafka_address, topic, topic) as (last, _):
+        last.rewind(late)
+        last.write(outputs(10, 30))
+        last.mark()
+    expect(kafka_address, topic, list(range(30)))
+
+
 def test_offsets_are_committed_with_what_was_written(
     kafka_address: str, kafka_topic: MakeTopic
 ) -> None:

@@ -163,7 +163,7 @@ class Run:
             return
         with (
             mock.patch("connectors.kafka.source.choose", self.job.client),
-            mock.patch("connectors.kafka.sink.choose", self.job.client),
+            mock.patch("connectors.kafka.destination.choose", self.job.client),
             mock.patch("connectors.kafka.transaction._MARGIN", self.plan.transacted.margin),
             mock.patch("streamk.engine.health.Troubled", ()),
         ):
