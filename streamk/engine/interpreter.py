@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,18 +19,50 @@ _YOUNG = 50_000
 or a request, and with Python's 700 they took an eighth of a run."""
 
 
+class _Settings:
+    """Settings of the interpreter while any thread is in a block of `short_turns`.
+
+    They are the process's: were each block to give back what it found, blocks of two threads that
+    overlap would leave those of the first behind.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._blocks = 0
+        self._interval, self._thresholds = 0.0, (0, 0, 0)
+
+    def enter(self) -> None:
+        with self._lock:
+            self._blocks += 1
+            if self._blocks > 1:
+                return
+            self._interval, self._thresholds = sys.getswitchinterval(), gc.get_threshold()
+            sys.setswitchinterval(min(self._interval, _SWITCH_SECONDS))
+            young, *older = self._thresholds
+            gc.set_threshold(young and max(young, _YOUNG), *older)
+
+    def leave(self) -> None:
+        with self._lock:
+            self._blocks -= 1
+            if not self._blocks:
+                sys.setswitchinterval(self._interval)
+                gc.set_threshold(*self._thresholds)
+
+
+_settings = _Settings()
+
+
 @contextmanager
 def short_turns() -> Iterator[None]:
-    """Give threads short turns, and search for garbage seldom, in the block."""
-    interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
-    sys.setswitchinterval(min(interval, _SWITCH_SECONDS))
-    young, *older = thresholds
-    gc.set_threshold(young and max(young, _YOUNG), *older)
+    """Give threads short turns, and search for garbage seldom, in the block.
+
+    Settings are as before when the last of several blocks, in threads perhaps, has ended.
+    """
+    _settings.enter()
     try:
         yield
     finally:
-        sys.setswitchinterval(interval)
-        gc.set_threshold(*thresholds)
+        _settings.leave()
 
 
 @contextmanager
@@ -37,8 +70,12 @@ def settled_objects() -> Iterator[None]:
     """Leave the objects that are there by now out of searches for garbage in the block.
 
     There are some 150,000 of a model and its libraries: to look at them all takes a tenth of a
-    second, in which no thread goes on.
+    second, in which no thread goes on. Where some are left out already they stay so: Python has
+    others back only all at once.
     """
+    if gc.get_freeze_count():
+        yield
+        return
     gc.collect()
     gc.freeze()
     try:

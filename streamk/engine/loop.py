@@ -323,6 +323,9 @@ class Engine:
         the process at once.
         Source and sinks are closed at the end; an engine runs once.
 
+        While it runs, all threads of the process have turns of 0.2 ms at most
+        (`sys.setswitchinterval`), and Python looks for cyclic garbage after 50,000 new objects.
+
         Raises
         ------
         InvalidInput

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from contextlib import ExitStack
 
 from streamk.engine.interpreter import settled_objects, short_turns
 
@@ -15,6 +16,18 @@ def test_turns_are_short_in_the_block_alone() -> None:
         assert gc.get_threshold()[0] >= 50_000
         with short_turns():
             assert sys.getswitchinterval() < 1e-3
+    assert (sys.getswitchinterval(), gc.get_threshold()) == before
+
+
+def test_blocks_that_overlap_leave_no_trace() -> None:
+    """As those of two runs in threads, of which the first ends first."""
+    before = sys.getswitchinterval(), gc.get_threshold()
+    one, other = ExitStack(), ExitStack()
+    one.enter_context(short_turns())
+    other.enter_context(short_turns())
+    one.close()
+    assert sys.getswitchinterval() < 1e-3
+    other.close()
     assert (sys.getswitchinterval(), gc.get_threshold()) == before
 
 
@@ -36,3 +49,13 @@ def test_what_is_there_is_left_out_of_searches_for_garbage() -> None:
     with settled_objects():
         assert gc.get_freeze_count() > 1000
     assert gc.get_freeze_count() == 0
+
+
+def test_objects_that_were_left_out_before_stay_so() -> None:
+    gc.freeze()
+    try:
+        with settled_objects():
+            assert gc.get_freeze_count() > 1000
+        assert gc.get_freeze_count() > 1000
+    finally:
+        gc.unfreeze()
