@@ -209,3 +209,17 @@ def test_labels_that_come_while_it_rests_judge_what_was_said_before() -> None:
         n += 1
     model.learn_many(X[500:520], y[500:520])
     assert np.isfinite(model.predict_many(X)).all()
+
+
+def test_a_merge_keeps_what_an_expert_was_worth_so_far() -> None:
+    """Also where the banks were looked at just before, and their own costs are none."""
+    X, y = noise("regression", 128)
+    one, other = made("regression"), made("regression")
+    for model in (one, other):
+        model.learn_many(X, y)
+    costs = one._pool.arrays["BANK_COSTS"]
+    before = costs[-1]
+    assert before != 0.0
+    assert not costs[:-1].any()
+    one.merge(other)
+    assert one._pool.arrays["BANK_COSTS"][-1] == pytest.approx(before)

@@ -344,8 +344,10 @@ class ExpertPool(PoolTable):
         if other.arrays["ACTIVE"][window] and not active[window]:
             self.clear_window()  # which is from before it became inactive
         active |= other.arrays["ACTIVE"]
-        # The mean costs of an event stay, but loops count whole events.
-        costs, place = self.arrays["BANK_COSTS"], expert_loops.event.mixture.EVENTS
+        # The mean costs of an event stay, but loops count whole events. What external experts were
+        # worth is of other events, those since `external_gains`.
+        costs = self.arrays["BANK_COSTS"][: len(BANKS) + 3]
+        place = expert_loops.event.mixture.EVENTS
         costs *= round(costs[place]) / costs[place] if costs[place] else 0.0
         costs[place] = round(costs[place])
 
