@@ -11,6 +11,7 @@ from river import (
     checks,
     datasets,
     evaluate,
+    forest,
     linear_model,
     metrics,
     naive_bayes,
@@ -60,6 +61,15 @@ def test_intervals_are_those_of_the_errors() -> None:
     assert found[0] == [-math.inf, math.inf]
     assert expected[0] is None
     assert found[1:] == expected[1:]
+
+
+def test_a_regressor_without_a_prediction_has_an_interval_without_bounds() -> None:
+    model = ConformalRegressor(forest.AMFRegressor(n_estimators=2, seed=1))
+    for n in range(30):
+        interval = model.predict_one({"a": float(n)}, with_interval=True)
+        assert (n > 1) or (interval.lower, interval.upper) == (-math.inf, math.inf)
+        model.learn_one({"a": float(n)}, float(n))
+    assert math.isfinite(interval.upper - interval.lower)
 
 
 def test_sets_are_those_of_the_probabilities() -> None:

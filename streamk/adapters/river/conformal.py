@@ -77,8 +77,9 @@ class ConformalRegressor(base.Wrapper[base.Regressor], base.Regressor):
 
     def learn_one(self, x: Event, y: base.typing.RegTarget, **kwargs: Any) -> None:
         """Learn an event: its error first, then the regressor."""
-        said = Said(np.array([self.regressor.predict_one(x)], np.float64))
-        _learn(self._intervals, said, y)
+        found = self.regressor.predict_one(x)
+        if found is not None:  # as some models say before their first event
+            _learn(self._intervals, Said(np.array([found], np.float64)), y)
         self.regressor.learn_one(x, y, **kwargs)
 
     def predict_one(self, x: Event, with_interval: bool = False, **kwargs: Any) -> Any:
@@ -92,11 +93,14 @@ class ConformalRegressor(base.Wrapper[base.Regressor], base.Regressor):
         Returns
         -------
         float, or river.conf.Interval
-            The interval is without bounds before the first event is learned.
+            The interval is without bounds before the first event is learned, and where the
+            regressor predicts None.
         """
         found = self.regressor.predict_one(x, **kwargs)
         if not with_interval:
             return found
+        if found is None:
+            return conf.Interval(lower=-math.inf, upper=math.inf)
         (far,) = self._intervals.thresholds(1).tolist()
         return conf.Interval(lower=found - far, upper=found + far)
 
