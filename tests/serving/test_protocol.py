@@ -35,6 +35,8 @@ class Written:
     def close(self) -> None:
         self.closed = True
 
+    abort = close
+
     def is_closing(self) -> bool:
         return self.closed
 
@@ -77,6 +79,10 @@ def test_nothing_that_is_held_is_lost_or_changes_places() -> None:
     interim = b"HTTP/1.1 100 Continue\r\n\r\n"
     found = pieces(("write", interim), ("write", HEAD), ("write", b"{}"))
     assert b"".join(found) == interim + HEAD + b"{}"
+
+
+def test_nothing_is_written_to_a_connection_that_has_gone() -> None:
+    assert pieces(("write", HEAD), ("abort", None)) == []
 
 
 async def whole(_: Request) -> Response:

@@ -43,8 +43,8 @@ class _Transport:
         self._transport.write(data)
 
     def _flush(self) -> None:
-        """Write a head whose body is not there yet."""
-        if self._head:
+        """Write a head whose body is not there yet, unless the connection has gone meanwhile."""
+        if self._head and not self._transport.is_closing():
             self.write(b"")
 
     def close(self) -> None:
