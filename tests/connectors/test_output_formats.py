@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from schema_kit import Registry
 
 from connectors.errors import BadRecord, BadURL, ConnectorError, Unavailable
-from connectors.fields import ListOf, MapOf, RecordType
+from connectors.fields import Field, ListOf, MapOf, RecordType
 from connectors.records import framed, schema_id_of
 from connectors.schemas import SchemaDirectory
 from connectors.schemas.generated import avro_text, json_schema_text, protobuf_text
@@ -194,6 +194,11 @@ def opened(encoding: str, place: Any, record: RecordType) -> FramedOutputs:
     assert isinstance(of, FramedOutputs)
     of.declare(record, "scores-value")
     return of
+
+
+def test_what_may_be_missing_is_nullable() -> None:
+    with pytest.raises(ValueError, match="'size' may be missing"):
+        Field("size", 1, "integer", optional=True)
 
 
 def test_numbers_that_are_none_are_kept_by_binary_formats(tmp_path: Path) -> None:

@@ -69,6 +69,16 @@ def test_it_is_told_which_column_has_changed() -> None:
     json.dumps(one, allow_nan=False)
 
 
+def test_a_long_name_of_a_column_is_cut() -> None:
+    """A topic takes no record of a mebibyte."""
+    name, sink = "b" * (1 << 20), MemorySink()
+    X = columns(4000, 2000)
+    events = [{"a": a, name: b, "y": a > 0} for a, b in X.tolist()]
+    Engine(MemorySource({"p": events}), model(), label="y", alarms=sink).run()
+    (one,) = found(sink)
+    assert one["column"] == "b" * 4096
+
+
 def test_it_needs_no_labels() -> None:
     """They come long after the events, and most of them never."""
     n, change = 8000, 4000

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from connectors.base import Output, Sink
 from connectors.fields import Field, RecordType
+from streamk.encoding import shortened
 from streamk.engine.alarms.covariates import ColumnSignal, Covariates, CovariateWatch
 from streamk.engine.alarms.watches import Bounds, Rise, Signal, Watch
 from streamk.engine.order.batch import Batch
@@ -28,6 +29,9 @@ from streamk.learners.common.prequential import Prequential
 __all__ = ["ALARM", "KINDS", "Alarms", "Scored"]
 
 KINDS = ("error", "confidence", "calibration", "coverage", "label_delay", "covariate_drift")
+
+_LONGEST_NAME = 1 << 12
+"""Characters of the name of a column."""
 
 Found = list[tuple[int, str, Signal | ColumnSignal]]
 """Alarms, with their rows and kinds."""
@@ -186,6 +190,8 @@ class Alarms:
         partition, offset = batch.position(row)
         time = int(batch.timestamps[row])
         value = {"kind": kind, "events": first + row, "time": time, **signal._asdict()}
+        if isinstance(value.get("column"), str):  # a name out of an event may be as long as that
+            value["column"] = shortened(value["column"], _LONGEST_NAME)
         # A sink tells records apart by their places; two alarms may be of one event.
         return Output(f"{partition}#{kind}", offset, time, None, value)
 
