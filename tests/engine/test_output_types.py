@@ -14,6 +14,7 @@ from connectors.fields import RecordType
 from connectors.memory import MemorySink, MemorySource
 from connectors.schemas.outputs import FramedOutputs
 from streamk.engine import Engine, LateLabels
+from streamk.engine.training.details import Details
 from streamk.learners import MultiKernel
 
 RNG = np.random.default_rng(1)
@@ -91,3 +92,12 @@ def test_a_job_without_details_declares_what_there_always_is(tmp_path: Path) -> 
     sink = FramedSink(tmp_path)
     Engine(MemorySource(events(classes=True)[:50]), MultiKernel(seed=1), label="y", sink=sink).run()
     assert sink.names == {"prediction", "probabilities"}
+
+
+def test_long_names_of_columns_are_cut_in_reasons() -> None:
+    """A topic takes no record of a mebibyte."""
+    name = "a" * (1 << 20)
+    model = MultiKernel(seed=1, columns=(name, "b"))
+    model.learn_many(np.eye(2)[[0, 1] * 20], [True, False] * 20)
+    found = Details(reasons=True).of(model, np.array([1.0, 0.0]))["reasons"]
+    assert {one["column"] for one in found} == {"a" * 4096, "b"}

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.conformal import AdaptiveIntervals, AdaptiveSets, Regions
+from streamk.encoding import shortened
 from streamk.errors import InvalidInput
 from streamk.learners import Contest, Learner, MultiKernel
 from streamk.learners.report import attributions
@@ -17,6 +18,8 @@ __all__ = ["Details"]
 
 _MOST = 5
 """Columns in the reasons."""
+_LONGEST_NAME = 1 << 12
+"""Characters of the name of a column there: events may have names that no topic takes."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,9 @@ class Details:
 
 def _reasons(model: Learner, x: NDArray[np.float64]) -> list[dict[str, Any]]:
     effects = attributions(model, x)
-    names = [str(name) for name in model.columns or ()]
+    columns = model.columns or ()
     order = np.argsort(-np.abs(effects), kind="stable")[:_MOST].tolist()
-    return [{"column": names[n], "effect": float(effects[n])} for n in order]
+    return [
+        {"column": shortened(str(columns[n]), _LONGEST_NAME), "effect": float(effects[n])}
+        for n in order
+    ]
