@@ -15,17 +15,19 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from late_kit import small_segments, waiting
 
-from connectors.memory import MemorySink
-from streamk.engine import Checkpoint, newest_checkpoint
+from connectors.memory import MemorySink, MemorySource
+from streamk.engine import Checkpoint, Engine, LateLabels, newest_checkpoint
 from streamk.engine.checkpoints.object_path import ObjectPath
 from streamk.engine.checkpoints.reading import read_checkpoint
 from streamk.engine.checkpoints.segment_files import SegmentFiles
+from streamk.engine.late.join import Join, Predict
 from streamk.engine.waiting import key_table, segment_log
-from streamk.engine.waiting.held import record_type
+from streamk.engine.waiting.held import HeldEvents, record_type
 from streamk.engine.waiting.key_table import KeyTable, hashes_of
 from streamk.engine.waiting.segment import Segment
 from streamk.engine.waiting.segment_log import SegmentLog
 from streamk.errors import EngineError, StateError
+from streamk.learners import MultiKernel
 
 ENTRY = tuple[str, int]
 
@@ -148,6 +150,10 @@ def test_a_segment_that_is_none_is_refused(files: SegmentFiles) -> None:
     path.write_bytes(data[:-1] + b"?")
     with pytest.raises(StateError, match="is damaged, its SHA-256 is not its name"):
         log.restore([name], both, as_they_are)
+    assert (files.write(data), files.read(name)) == (name, data)  # written anew
+    path.write_bytes(data[:100])
+    with pytest.raises(StateError, match="cannot be read: it was cut short"):
+        Segment(files, name, data).records(np.array([0]))
     path.unlink()
     with pytest.raises(StateError, match="cannot be read"):
         log.restore([name], both, as_they_are)
@@ -233,10 +239,56 @@ def test_a_damaged_file_is_passed_over_or_told(
     expected = MemorySink()
     late_job.engine(streams, expected, max_events=330).run()
     assert sink.outputs == expected.outputs
+    (*_, again) = checkpoints(tmp_path)
+    assert again.segments == newer.segments
+    for name in again.segments:
+        files.read(name)
     for name in frozenset[str]().union(*(one.segments for one in checkpoints(tmp_path))):
         hurt(name)
     with pytest.raises(StateError, match=r"no checkpoint in .* can be used"):
         late_job.engine(streams, sink, checkpoint=tmp_path, max_events=340).run()
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_keys_are_over_before_any_label_has_come(tmp_path: Path, task: str) -> None:
+    """Their places in the files of events that may be learned again hold no event."""
+    for most in (150, 200):
+        events = MemorySource([{"id": n, "at": 10 * n, "a": n % 7} for n in range(200)])
+        labels = MemorySource([{"id": 0, "at": 10**6, "y": 1}])
+        late = LateLabels(labels, key="id", time="at", timeout=0.5, revisions="learn")
+        options: Any = {"label": "y", "labels": late, "ignore": ("at",), "max_skew": np.inf}
+        model = MultiKernel(seed=1, task=task)
+        engine = Engine(events, model, checkpoint=tmp_path, max_events=most, **options)
+        report = engine.run()
+        assert report.fates.missing == most - 51
+    (*_, last) = checkpoints(tmp_path)
+    assert last.held is not None
+    queues: Any = last.held.header["segments"]
+    assert queues["over"]
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("default", [None, True])
+def test_memory_does_not_grow_with_events_that_may_be_learned_again(default: Any) -> None:
+    """Slots that were lent to events on the disk are used again, also of those that are kept."""
+    held, files = HeldEvents(0.0), SegmentFiles()
+    join = Join(200, 10**6, default, held=held, files=files, revisions="learn")
+    for clock in range(0, 10_000, 10):
+        keys = [str(n) for n in range(clock, clock + 10)]
+        labels = [str(n) for n in range(max(0, clock - 100), max(0, clock - 90), 3)]
+        join.begin(keys + labels, clock)
+        steps = [step for some, _ in join.due(clock) for step in some]
+        steps += [step for key in keys for step in join.event(key, clock)]
+        steps += [step for key in labels for step in join.label(key, True, clock)]
+        for step in steps:
+            if isinstance(step, Predict):
+                held.put([step.slot], np.eye(1), [1], None, [0.0], [0], np.nan, np.nan)
+        join.end()
+    assert join.fates.joined > 3000
+    assert len(join.slots) < 30
+    assert len(held.said) == 1024  # as at first
+    files.close()
 
 
 @pytest.mark.usefixtures("small")

@@ -51,6 +51,9 @@ class SegmentFiles:
     def write(self, data: bytes) -> str:
         """Write a file; it is on the disk when this returns its name.
 
+        One that is there and damaged is written anew: a job that goes on from the checkpoint before
+        it comes by the same events.
+
         Raises
         ------
         EngineError
@@ -60,7 +63,7 @@ class SegmentFiles:
         with writing(self._path or Path(tempfile.gettempdir())):
             directory = self._made()
             path = directory / f"{name}{SUFFIX}"
-            if not path.exists():
+            if not _holds(path, data):
                 beside = directory / f".new-{name}"
                 beside.unlink(missing_ok=True)
                 try:
@@ -106,6 +109,17 @@ class SegmentFiles:
         if self._is_temporary and self._path is not None:
             shutil.rmtree(self._path, ignore_errors=True)
             self._path = None
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    """Return whether a file is there and holds the data."""
+    if not path.exists():
+        return False
+    try:
+        with reading(path) as (file, size):
+            return size == len(data) and file.read(size) == data
+    except StateError:
+        return False
 
 
 def read_segment(path: Location, name: str) -> bytes:

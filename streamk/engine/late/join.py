@@ -133,6 +133,7 @@ class Join:
         """End a batch, all of whose steps were followed. Raises `EngineError` as files do."""
         for queue in (self._held, self._early, self._over):
             queue.seal()
+        self._slots.settle()
 
     def event(self, key: str, clock: int) -> list[Step]:
         """Take an event, after what is `due`; returns what is to be done now, in this order."""

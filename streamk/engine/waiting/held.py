@@ -168,12 +168,15 @@ class HeldEvents:
         return record_type(self.X.shape[1], self.P.shape[1]).itemsize
 
     def records(self, slots: Places) -> Records:
-        """Return what is in slots, in this order, as records (n,); all 0 for slot -1."""
+        """Return what is in slots, in this order, as records (n,); of slot -1 an event of 0s."""
         picks = np.asarray(slots, np.intp)
         found = np.empty(len(picks), record_type(self.X.shape[1], self.P.shape[1]))
         for each in _DECLARED:
             found[each.name] = getattr(self, each.name)[picks]
-        found[picks < 0] = 0
+        absent = picks < 0
+        found[absent] = 0
+        found["said"][absent] = -1.0  # a class 0 may not be known yet
+        found["threshold"][absent] = found["slice"][absent] = np.nan
         return found
 
     def put_records(self, slots: Places, records: Records) -> None:

@@ -158,16 +158,28 @@ class Segment:
     def _read(self, base: int, begin: Rows, end: Rows) -> list[bytes]:
         """Read pieces of the file, that are given by where they begin and end after `base`."""
         path = self._files.place(self.name)
+        first, span = int(begin[0]), int(end[-1] - begin[0])
+        pieces = zip(begin.tolist(), end.tolist(), strict=True)
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            with open(path, "rb", buffering=0, opener=_unlinked) as file:
+                if span <= _NEAR * int((end - begin).sum()):
+                    whole = _exactly(file.fileno(), span, base + first)
+                    return [whole[i - first : j - first] for i, j in pieces]
+                return [_exactly(file.fileno(), j - i, base + i) for i, j in pieces]
         except OSError as error:
-            raise StateError(f"{path}: cannot be read: {error.strerror}") from error
-        try:
-            first, span = int(begin[0]), int(end[-1] - begin[0])
-            pieces = zip(begin.tolist(), end.tolist(), strict=True)
-            if span <= _NEAR * int((end - begin).sum()):
-                whole = os.pread(descriptor, span, base + first)
-                return [whole[i - first : j - first] for i, j in pieces]
-            return [os.pread(descriptor, j - i, base + i) for i, j in pieces]
-        finally:
-            os.close(descriptor)
+            raise StateError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _unlinked(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW)
+
+
+def _exactly(descriptor: int, size: int, at: int) -> bytes:
+    """Read so many bytes from a place on; one call gives 2 GiB at most. Raises `OSError`."""
+    found = os.pread(descriptor, size, at)
+    while len(found) < size:
+        more = os.pread(descriptor, size - len(found), at + len(found))
+        if not more:
+            raise OSError("it was cut short")
+        found += more
+    return found

@@ -8,7 +8,8 @@ __all__ = ["Slots"]
 class Slots:
     """Numbers from 0 on, as low as may be.
 
-    A slot that is free may be taken again at once; one that is lent is not, until its loan ends.
+    A slot that is free may be taken again at once; it is lent to another only after `settle`, since
+    what was in it may still be read until then. One that is lent is not taken before its loan ends.
 
     Examples
     --------
@@ -20,8 +21,11 @@ class Slots:
     >>> slots.take(), slots.take()
     (0, 4)
     >>> slots.end([2, 3])
-    >>> sorted(slots.lend(2))
-    [2, 3]
+    >>> slots.free(0), sorted(slots.lend(2))
+    (None, [2, 3])
+    >>> slots.settle()
+    >>> slots.lend(1)
+    [0]
     """
 
     def __init__(self) -> None:
@@ -30,15 +34,18 @@ class Slots:
     def begin(self, used: int) -> None:
         """Begin anew, with so many that are taken."""
         self._used = used
-        """Slots that were ever taken, and free ones below them."""
+        """Slots that were ever taken or lent."""
         self._free: list[int] = []
-        self._lent: set[int] = set()
+        """Free since the last `settle`."""
         self._spare: list[int] = []
-        """Slots that were lent, and are lent again: what was free a moment ago is still read."""
+        """Free, and nothing that was in them is read any more."""
+        self._lent: set[int] = set()
 
     def take(self) -> int:
         """Return a slot that is free."""
-        return self._free.pop() if self._free else self._new()
+        if self._free:
+            return self._free.pop()
+        return self._spare.pop() if self._spare else self._new()
 
     def _new(self) -> int:
         self._used += 1
@@ -65,3 +72,8 @@ class Slots:
             if slot in self._lent:
                 self._lent.remove(slot)
                 self._spare.append(slot)
+
+    def settle(self) -> None:
+        """Have all that is free lent as well: nothing that was in it is read any more."""
+        self._spare += self._free
+        self._free = []
