@@ -55,7 +55,9 @@ def write(directory: Path, n: int = EVENTS) -> None:
         (directory / f"{name}.ndjson").write_text(text)
 
 
-def engine(directory: Path, sink: Any, *, model: Any = None, **options: Any) -> Engine:
+def engine(
+    directory: Path, sink: Any, *, model: Any = None, revisions: Any = "ignore", **options: Any
+) -> Engine:
     late = LateLabels(
         open_source(f"file:{directory}/labels.ndjson"),
         key="id",
@@ -63,6 +65,7 @@ def engine(directory: Path, sink: Any, *, model: Any = None, **options: Any) -> 
         timeout=1.0,
         default="down",
         held_events=55,
+        revisions=revisions,
     )
     return Engine(
         open_source(f"file:{directory}/events.ndjson"),

@@ -20,6 +20,7 @@ from late_kit import small_segments, waiting
 
 from connectors.memory import MemorySink
 from streamk.engine import newest_checkpoint
+from streamk.engine.observing.observer import Observer
 from streamk.errors import StateError
 from streamk.learners import MultiKernel, Sharded
 from streamk.state import State
@@ -37,22 +38,34 @@ def in_shards() -> Sharded:
 
 
 @pytest.mark.parametrize(
-    ("make", "rows"), [(lambda: None, 1 << 15), (lambda: None, 4), (in_shards, 1 << 15)]
+    ("make", "rows", "revisions"),
+    [
+        (lambda: None, 1 << 15, "ignore"),
+        (lambda: None, 4, "ignore"),
+        (lambda: None, 4, "learn"),
+        (in_shards, 1 << 15, "ignore"),
+        (in_shards, 4, "learn"),
+    ],
 )
 def test_crashes_leave_no_trace(
-    files: Path, tmp_path: Path, make: Callable[[], Any], rows: int
+    files: Path, tmp_path: Path, make: Callable[[], Any], rows: int, revisions: str
 ) -> None:
-    """Also where most of the events are in segments, whether they were when nothing crashed."""
+    """Also where most of the events are in segments, though they were not when nothing crashed.
+
+    The runs that crash are observed.
+    """
     rng, plain, sink = random.Random(0), MemorySink(), CrashingSink()
-    expected = late_job.engine(files, plain, model=make()).run()
+    expected = late_job.engine(files, plain, model=make(), revisions=revisions).run()
     fates = expected.fates
     assert min(fates.joined, fates.early, fates.defaulted, fates.overflow, fates.too_late) > 0
-    assert min(fates.duplicates, fates.conflicts, fates.duplicate_events) > 0
+    assert min(fates.duplicates, fates.duplicate_events, fates.conflicts + fates.revised) > 0
+    assert (fates.revised > 0) == (revisions == "learn")
     crashes = 0
     while True:
         sink.left = rng.randrange(1, 5) if crashes < 4 else 10**9
         every = rng.choice([50, 100])
-        options = {"checkpoint": tmp_path, "checkpoint_every": every}
+        options: Any = {"checkpoint": tmp_path, "checkpoint_every": every, "revisions": revisions}
+        options["observer"] = Observer()
         with small_segments(rows):
             job = late_job.engine(files, sink, model=make(), **options)
             try:

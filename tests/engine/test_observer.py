@@ -256,6 +256,8 @@ def test_rows_that_change_are_given_again() -> None:
     (row,) = observer.rows(seen)["predictions"]
     assert (row["prediction"], row["label"]) == (1, "late")
     assert row["number"] <= seen < row["version"] == observer.version
+    observer.label([11], ["revised"])
+    assert [row["label"] for row in observer.rows()["predictions"]] == [None, "revised", None]
 
 
 # --- what cannot be used, and sizes ---------------------------------------------------------------

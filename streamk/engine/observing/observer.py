@@ -94,7 +94,8 @@ class Observer:
         self._predictions: deque[dict[str, Any]] = deque(maxlen=MOST_ROWS)
         self._bad: deque[dict[str, Any]] = deque(maxlen=MOST_ROWS)
         self._held: dict[int, dict[str, Any]] = {}
-        """Rows of predictions whose labels are still to come, by the numbers of the events."""
+        """Rows of predictions whose labels are still to come, or be revised, by the events'
+        numbers."""
         self._row_due = 0.0
         self._experts, self._effects = RunningMeans(_EXPERTS), RunningMeans(_EFFECTS)
         self._fields: Fields | None = None
@@ -173,7 +174,7 @@ class Observer:
             if not self._held:
                 return
             for number, label in zip(numbers, labels, strict=True):
-                row = self._held.pop(number, None)
+                row = self._held.get(number)
                 if row is not None:
                     self.version += 1
                     row |= {"label": _cut(label), "version": self.version}
