@@ -13,6 +13,9 @@ let charts = [];
 let shape = "";
 let important = [];
 
+// Names come out of the stream: one may be that of something every object has, as "constructor".
+const own = (object, name) => (Object.hasOwn(object ?? {}, name) ? object[name] : null);
+
 // The columns of the largest importance; one that was shown goes only when it is not near them.
 function columns(point) {
   const sizes = Object.entries(point.importances).sort((a, b) => b[1] - a[1]);
@@ -28,7 +31,7 @@ function merits(point) {
   const chosen = slice.value;
   return Object.keys(point.window).map((name, i) => {
     const lines = [[names(name), (p) => p.window?.[name]]];
-    if (chosen) lines.unshift([chosen, (p) => p.slices[chosen]?.window?.[name], true]);
+    if (chosen) lines.unshift([chosen, (p) => own(p.slices, chosen)?.window?.[name], true]);
     lines.push(["all events", (p) => p.whole?.[name], false]);
     if (!i) {
       for (const other of Object.keys(point.baselines)) {
@@ -58,14 +61,14 @@ function inside(point) {
   if (experts.length) {
     made.push({
       title: "weight of each expert",
-      lines: experts.map((name) => [name, (p) => p.experts[name]]),
+      lines: experts.map((name) => [name, (p) => own(p.experts, name)]),
     });
   }
   const found = columns(point);
   if (found.length) {
     made.push({
       title: "importance of columns: mean absolute effect",
-      lines: found.map((name) => [name, (p) => p.importances[name]]),
+      lines: found.map((name) => [name, (p) => own(p.importances, name)]),
     });
   }
   return made;
