@@ -63,20 +63,24 @@ def render(found: Mapping[str, Any]) -> str:
         model, held, run, order = name.split("/")
         rows.append(
             (
-                f"{model}, {int(held):,} held, runs of {run}, {order}",
+                f"{model.removesuffix(' alone')}, {int(held):,}, {run}, {order}",
                 f"{one['filling_per_core_s']:,.0f}",
                 f"{one['steady_per_core_s']:,.0f}",
                 f"{one['peak_mib']:,.0f}",
                 f"{one['bytes_in_memory']:,.0f}",
                 *(
-                    f"{one[f'{which}_seconds']:.1f} s, {one[f'{which}_bytes'] / 1e6:,.0f} MB"
+                    text
                     for which in ("first", "second")
+                    for text in (
+                        f"{one[f'{which}_seconds']:.1f}",
+                        f"{one[f'{which}_bytes'] / 1e6:,.0f}",
+                    )
                 ),
                 f"{one['seconds_to_open']:.1f}",
             )
         )
     header = (
-        *("of a second of a core", "events alone", "records", "peak MiB", "bytes an event"),
-        *("first checkpoint", "second", "s to open"),
+        *("model, held, run, order", "events/s", "records/s", "MiB", "B/event"),
+        *("1st, s", "MB", "2nd, s", "MB", "open, s"),
     )
     return common.table(header, rows)
