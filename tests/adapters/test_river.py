@@ -130,7 +130,7 @@ def all_checks() -> Iterator[Any]:
             yield pytest.param(model, check, id=f"{name}-{check.__name__}", marks=marks)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("model", "check"), list(all_checks()))
 def test_river_checks(model: base.Estimator, check: Callable[[base.Estimator], None]) -> None:
     random.seed(0)

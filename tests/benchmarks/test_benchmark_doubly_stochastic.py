@@ -33,6 +33,7 @@ def test_a_part_runs(part: str, tmp_path: Path) -> None:
     assert max(map(len, text.splitlines())) <= 100
 
 
+@pytest.mark.nightly
 def test_figure1_has_every_method_at_both_ends(tmp_path: Path) -> None:
     out = tmp_path / "found.json"
     doubly_stochastic.run(["--quick", "--only", "figure1", "--out", str(out)])

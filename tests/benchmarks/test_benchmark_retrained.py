@@ -142,6 +142,7 @@ def test_the_last_tenth_is_scored_alone() -> None:
         assert losses[one["against"][METRIC.name]["rival"]] == min(losses.values())
 
 
+@pytest.mark.nightly
 def test_a_quick_run_has_all_tables(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

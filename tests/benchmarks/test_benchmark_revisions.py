@@ -10,6 +10,7 @@ import pytest
 from benchmarks import common, revisions
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_two_commits_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not (common.ROOT / ".git").exists():

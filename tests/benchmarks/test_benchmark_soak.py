@@ -25,6 +25,7 @@ def test_the_error_of_a_slope_covers_noise_whose_samples_are_alike() -> None:
     assert 180 <= within <= 198
 
 
+@pytest.mark.nightly
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_seconds_of_it(kafka_address: str, monkeypatch: pytest.MonkeyPatch) -> None:
