@@ -15,15 +15,14 @@ from typing import Any
 import pytest
 from cli_kit import click_events, ndjson
 
+Started = Iterator[tuple[subprocess.Popen[bytes], str]]
+
 
 @contextlib.contextmanager
-def job(
-    home: Path, port: int = 0, options: tuple[str, ...] = (), source: str = "stdin:"
-) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """Start a job, which reads a pipe by default; yield its process and the address of its page."""
-    command = ("run", source, "--label", "clicked", "--checkpoint", "state", "--quiet")
+def _started(home: Path, port: int, *command: str) -> Started:
+    """Start a command of streamk; yield its process and the address where it listens."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "streamk", *command, "--http", f":{port}", *options],
+        [sys.executable, "-m", "streamk", *command, "--http", f":{port}"],
         cwd=home,
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -37,6 +36,23 @@ def job(
     finally:
         process.kill()
         process.communicate()
+
+
+@contextlib.contextmanager
+def job(
+    home: Path, port: int = 0, options: tuple[str, ...] = (), source: str = "stdin:"
+) -> Started:
+    """Start a job, which reads a pipe by default; yield its process and the address of its page."""
+    command = ("run", source, "--label", "clicked", "--checkpoint", "state", "--quiet")
+    with _started(home, port, *command, *options) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def serving(home: Path, port: int = 0) -> Started:
+    """Serve the model of `home`; yield the process and the address."""
+    with _started(home, port, "serve", "state") as found:
+        yield found
 
 
 @contextlib.contextmanager

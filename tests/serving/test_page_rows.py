@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from live_page_kit import chromium, feeding, job
+from live_page_kit import chromium, feeding, job, serving
 
 pytest.importorskip("starlette", reason="requests come by Starlette: pip install streamk[serve]")
 
@@ -43,25 +40,6 @@ def lines(n: int = 3000) -> list[bytes]:
     return found
 
 
-@contextlib.contextmanager
-def serving(home: Path, port: int = 0) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """Serve the model of `home`; yield the process and the address."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "streamk", "serve", "state", "--http", f":{port}"],
-        cwd=home,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stderr is not None
-    try:
-        line = process.stderr.readline().decode()
-        found = re.search(r"http://\S+", line)
-        assert found, line
-        yield process, found[0]
-    finally:
-        process.kill()
-        process.communicate()
-
-
 def shot(page: Any, name: str) -> None:
     folder = os.environ.get("STREAMK_SCREENSHOTS")
     if folder:
@@ -84,6 +62,9 @@ def test_rows_are_text_and_are_filtered(browser: Any, tmp_path: Path) -> None:
             page.wait_for_selector("#bad tbody tr:has-text('img src=x')")
             page.wait_for_selector("#bad tbody tr:has-text('</script>')")
             page.wait_for_selector("#kinds li:has-text('undecodable: ')")
+            # Which predictions are shown goes by the clock.
+            page.wait_for_selector("#predictions tbody tr:has-text('slice phone')")
+            page.wait_for_selector("#predictions tbody tr >> nth=1")
             titles = page.locator("#charts h2").all_inner_texts()
             assert "weight of each expert" in titles
             assert "importance of columns: mean absolute effect" in titles
