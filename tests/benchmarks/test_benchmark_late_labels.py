@@ -26,7 +26,7 @@ def test_one_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["first_bytes"] > 1024 * 8 * len(records.COLUMNS)
     assert min(found["filling_per_core_s"], found["steady_per_s"], found["peak_mib"]) > 0
     document = {"results": {"rates": {f"{name}/1024/64/random": found}}, **ORIGIN}
-    assert "1,024 held" in late_labels.render(document)
+    assert ", 1,024, 64, random" in late_labels.render(document)
 
 
 def test_a_job_is_killed() -> None:
