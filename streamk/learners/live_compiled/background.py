@@ -231,17 +231,25 @@ def _end(process: subprocess.Popen[bytes], here: Path, owner: int) -> None:
 
 def work(here: Path) -> None:
     """Compile what is ordered in a directory, at a low priority: the stream goes first."""
-    threading.Thread(target=_watch, args=[here], daemon=True).start()
+    gone = threading.Event()
+    watch = threading.Thread(target=_watch, args=[here, gone], daemon=True)
+    watch.start()
     os.nice(19)
-    order = Order.from_state(files.read(here / _ORDER))
-    # It holds events, which an owner that is killed while the copy waits would leave behind.
-    (here / _ORDER).unlink(missing_ok=True)
-    order.compiled().save(here / _MODEL)
+    try:
+        order = Order.from_state(files.read(here / _ORDER))
+        # It holds events, which an owner that is killed while the copy waits would leave behind.
+        (here / _ORDER).unlink(missing_ok=True)
+        order.compiled().save(here / _MODEL)
+    except Exception:
+        if gone.is_set():
+            watch.join()  # it ends this process, once all that was left behind is removed
+        raise
 
 
-def _watch(here: Path) -> None:
+def _watch(here: Path, gone: threading.Event) -> None:
     """End this process when the one that started it has ended, however that was."""
     while os.read(0, 1):  # which says nothing
         pass
+    gone.set()
     shutil.rmtree(here, ignore_errors=True)
     os._exit(1)
