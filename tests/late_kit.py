@@ -1,9 +1,10 @@
-"""Held events in segments of few rows, as if there were many."""
+"""Held events in segments of few rows, as if there were many, and workers that count."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from typing import Any
 from unittest import mock
@@ -15,7 +16,20 @@ from streamk.engine import Checkpoint
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.waiting import queue, segment_log
 from streamk.engine.waiting.held import record_type
+from streamk.learners.registry import from_state
+from streamk.learners.sharded.replicas import Outcome, Task, work
 from streamk.packing import unpack
+
+
+class Counting:
+    """Workers in this process, which count the shards that they are given at once."""
+
+    def __init__(self) -> None:
+        self.shards = list[int]()
+
+    def begin(self, task: Task) -> Callable[[], Outcome]:
+        self.shards.append(len(task.batches))
+        return partial(work, task, from_state)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ EVENTS, LATE, EVERY, KILLS = 500_000, 400_000, 100_000, 5
 
 
 def measure(data: str | None = None, *, quick: bool) -> dict[str, Any]:
-    """What was compared, and whether it was the same."""
+    """Kill a job and compare it with one that was not: its parts, and which are the same."""
     del data
     events, late, every, kills = (2000, 800, 500, 2) if quick else (EVENTS, LATE, EVERY, KILLS)
     with tempfile.TemporaryDirectory() as directory:

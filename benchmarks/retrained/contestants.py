@@ -1,4 +1,4 @@
-"""Who takes part: ours without and with a learned metric, and trees.
+"""The contestants: ours without and with a learned metric, and trees.
 
 CapyMOA's are streaming gradient boosted trees (SGBT, Gunasekara et al. 2024) and PLASTIC (Heyden et
 al. 2024), a Hoeffding tree that is restructured; of classes.

@@ -31,7 +31,7 @@ _CLOSE = 0.01
 def measure(
     data: Directory, *, quick: bool, delay: int, cached: bool, names: Sequence[str] = tuple(STREAMS)
 ) -> dict[str, Any]:
-    """What the streams are, all figures, and what they say about ours without and with a metric."""
+    """Measure all contestants; compare ours, without and with a metric, with the best rival."""
     streams = [load(name, data, quick=quick, events=EVENTS) for name in names]
     battery = Battery(
         streams,

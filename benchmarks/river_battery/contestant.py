@@ -61,7 +61,7 @@ class Contestant:
             return None
 
     def takes(self, stream: Stream) -> bool:
-        """Whether the stream is of a task that it knows, and not too wide."""
+        """Return whether the stream is of a task that it knows, and not too wide."""
         return stream.task in self.tasks and len(stream.columns) <= self.most_columns
 
     def key(self, stream: Stream, delay: int) -> Mapping[str, Any]:

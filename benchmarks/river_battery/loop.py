@@ -110,7 +110,7 @@ def _batches(
     clock: _Clock,
     starts: Sequence[int],
 ) -> bool:
-    """Whether the end was reached; batches begin at `starts`, of which the last one is the end."""
+    """Return whether the end was reached; batches begin at `starts`, whose last is the end."""
     learned = 0
     for start, stop in pairwise(starts):
         known = max(start - max(delay - 1, 0), 0)

@@ -41,7 +41,8 @@ class Destination:
         Where the broker creates topics by itself, it need not exist.
     delivery_timeout : float
         Seconds in which the brokers must have taken a record, retries included.
-    connection : Connection
+    connect_timeout, security, client
+        See `Connection`.
 
     Attributes
     ----------
@@ -62,16 +63,16 @@ class Destination:
         servers: tuple[str, ...],
         topic: str,
         delivery_timeout: float,
-        connection: Connection,
+        *,
+        connect_timeout: float = 10.0,
+        security: Security | None = None,
+        client: str | None = None,
     ) -> None:
-        security = connection.get("security")
         self.topic = topic
         self.cluster = Cluster(
-            servers,
-            Security.load() if security is None else security,
-            connection.get("connect_timeout", 10.0),
+            servers, Security.load() if security is None else security, connect_timeout
         )
-        self.client = choose(connection.get("client"))
+        self.client = choose(client)
         self.writing = Writing(topic, delivery_timeout)
         self.writer: Writer = self.client.writer(self.cluster, self.writing)
         try:

@@ -36,7 +36,7 @@ class TopicLog:
         delivery_timeout: float = 10.0,
         **connection: Unpack[Connection],
     ) -> None:
-        self._to = Destination(servers, topic, delivery_timeout, connection)
+        self._to = Destination(servers, topic, delivery_timeout, **connection)
 
     def append(self, events: Sequence[bytes]) -> None:
         """Add events; every in-sync replica has them when it returns.

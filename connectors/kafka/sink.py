@@ -79,7 +79,7 @@ class KafkaSink:
     ) -> None:
         self._topic, self._servers = topic, servers
         self._format = open_output_format(encoding, schemas)
-        to = Destination(servers, topic, delivery_timeout, connection)
+        to = Destination(servers, topic, delivery_timeout, **connection)
         self._client, self._cluster = to.client, to.cluster
         self._writing, self._writer = to.writing, to.writer
         self._tail = Tail(to.client, to.cluster, topic, self._format)

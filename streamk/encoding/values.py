@@ -123,8 +123,12 @@ def show(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def shortened(text: str, most: int) -> str:
-    """The first characters of a text out of an event, as UTF-8 can have them.
+_LONGEST_TEXT = 1 << 12
+"""Characters of a text in an output: events may have names that no topic takes."""
+
+
+def shortened(text: str, most: int = _LONGEST_TEXT) -> str:
+    """Return the first characters of a text out of an event, as UTF-8 can have them.
 
     >>> shortened("a long one", 6), len(shortened(chr(0xD800), 6))  # half of a pair
     ('a long', 6)

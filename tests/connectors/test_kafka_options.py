@@ -12,9 +12,10 @@ import pytest
 
 from connectors.base import URL
 from connectors.errors import BadURL, Unavailable
-from connectors.kafka import KafkaSource
+from connectors.kafka import KafkaSink, KafkaSource
 from connectors.kafka import client as clients
 from connectors.kafka.cluster import Cluster
+from connectors.kafka.log import TopicLog
 from connectors.kafka.python_workarounds import TESTED, PollWorkarounds
 from connectors.kafka.security import Secret, Security
 from connectors.registry import open_source
@@ -46,6 +47,12 @@ def test_addresses() -> None:
 def test_bad_options(options: dict[str, Any]) -> None:
     with pytest.raises(BadURL):
         KafkaSource(("localhost:1",), "t", security=Security(), **options)
+
+
+@pytest.mark.parametrize("kind", [KafkaSink, TopicLog])
+def test_unknown_options_are_refused(kind: Any) -> None:
+    with pytest.raises(TypeError, match="timeout_of_connections"):
+        kind(("127.0.0.1:1",), "t", timeout_of_connections=1.0)
 
 
 def test_security_files(tmp_path: Path) -> None:

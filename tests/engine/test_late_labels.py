@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,7 @@ import pytest
 from engine_kit import WhimsicalSource, learner, same_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from late_kit import small_segments
+from late_kit import Counting, small_segments
 from naive_late import NaiveJoin, in_order
 
 from connectors.memory import MemorySink, MemorySource
@@ -22,8 +20,6 @@ from streamk.engine.late.join import Join, Learn, Predict
 from streamk.engine.waiting.held import HeldEvents, Limits
 from streamk.errors import EngineError, InvalidInput
 from streamk.learners import MultiKernel, Sharded, create
-from streamk.learners.registry import from_state
-from streamk.learners.sharded.replicas import Outcome, Task, work
 
 FOREVER = float("inf")
 
@@ -286,17 +282,6 @@ def test_many_kernels_learn_the_same_from_the_disk(kind: str, revisions: str) ->
     assert (report.fates, report.whole, report.counts) == (plain.fates, plain.whole, plain.counts)
     assert min(plain.fates.joined, plain.fates.defaulted) > 30
     assert (plain.fates.revised > 30) == (revisions == "learn")
-
-
-class Counting:
-    """Workers in this process, which count the shards that they are given at once."""
-
-    def __init__(self) -> None:
-        self.shards = list[int]()
-
-    def begin(self, task: Task) -> Callable[[], Outcome]:
-        self.shards.append(len(task.batches))
-        return partial(work, task, from_state)
 
 
 @pytest.mark.parametrize("kind", ["three", "numbers"])

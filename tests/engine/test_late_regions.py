@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from late_kit import Counting
 from naive_conformal import NaiveQuantile
 from naive_late import NaiveJoin, in_order
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, LateLabels, loop
 from streamk.learners import Sharded, create
-from streamk.learners.registry import from_state
-from streamk.learners.sharded.replicas import Outcome, Task, work
 from streamk.packing import fingerprint
 
 N = 400
@@ -114,17 +111,6 @@ def test_stops_and_reasons_change_nothing(
     for one in explained:
         del one["reasons"]
     assert (explained, *same) == (said, state, scores)
-
-
-class Counting:
-    """Workers in this process, which count the shards that they are given at once."""
-
-    def __init__(self) -> None:
-        self.shards = list[int]()
-
-    def begin(self, task: Task) -> Callable[[], Outcome]:
-        self.shards.append(len(task.batches))
-        return partial(work, task, from_state)
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])

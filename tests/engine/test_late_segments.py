@@ -152,13 +152,15 @@ def test_a_segment_that_is_none_is_refused(files: SegmentFiles) -> None:
         log.restore([name], both, as_they_are)
     assert (files.write(data), files.read(name)) == (name, data)  # written anew
     path.write_bytes(data[:100])
+    segment = Segment(files, name, data)
+    segment.forget_data()
     with pytest.raises(StateError, match="cannot be read: it was cut short"):
-        Segment(files, name, data).records(np.array([0]))
+        segment.records(np.array([0]))
     path.unlink()
     with pytest.raises(StateError, match="cannot be read"):
         log.restore([name], both, as_they_are)
     with pytest.raises(StateError, match="cannot be read"):
-        Segment(files, name, data).records(np.array([0]))
+        segment.records(np.array([0]))
 
 
 def test_temporary_files_are_removed() -> None:

@@ -30,9 +30,6 @@ __all__ = ["ALARM", "KINDS", "Alarms", "Scored"]
 
 KINDS = ("error", "confidence", "calibration", "coverage", "label_delay", "covariate_drift")
 
-_LONGEST_NAME = 1 << 12
-"""Characters of the name of a column."""
-
 Found = list[tuple[int, str, Signal | ColumnSignal]]
 """Alarms, with their rows and kinds."""
 
@@ -191,7 +188,7 @@ class Alarms:
         time = int(batch.timestamps[row])
         value = {"kind": kind, "events": first + row, "time": time, **signal._asdict()}
         if isinstance(value.get("column"), str):  # a name out of an event may be as long as that
-            value["column"] = shortened(value["column"], _LONGEST_NAME)
+            value["column"] = shortened(value["column"])
         # A sink tells records apart by their places; two alarms may be of one event.
         return Output(f"{partition}#{kind}", offset, time, None, value)
 

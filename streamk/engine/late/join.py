@@ -99,7 +99,7 @@ class Join:
         """Labels without an event yet, and the clock at which they came."""
         remembered = held if self._learns_again else None
         self._over = WaitingQueue(tuple[str, bool, _Class | None, int], files, remembered)
-        """Whether the key's label is known, that label, and the clock at which it was over."""
+        """By key: is its label known, that label, and the clock at which it was over."""
         self._next = -(1 << 63)
         """The clock up to which nothing that waits is over its time."""
 

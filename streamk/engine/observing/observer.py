@@ -106,7 +106,7 @@ class Observer:
 
     @property
     def due(self) -> bool:
-        """Whether it is time for an explanation."""
+        """An explanation is due: enough time has passed since the last one."""
         return time.monotonic() >= self._due
 
     def explain(self, model: Learner, schema: Schema, X: NDArray[np.float64]) -> Explanation | None:

@@ -18,8 +18,6 @@ __all__ = ["Details"]
 
 _MOST = 5
 """Columns in the reasons."""
-_LONGEST_NAME = 1 << 12
-"""Characters of the name of a column there: events may have names that no topic takes."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,4 @@ def _reasons(model: Learner, x: NDArray[np.float64]) -> list[dict[str, Any]]:
     effects = attributions(model, x)
     columns = model.columns or ()
     order = np.argsort(-np.abs(effects), kind="stable")[:_MOST].tolist()
-    return [
-        {"column": shortened(str(columns[n]), _LONGEST_NAME), "effect": float(effects[n])}
-        for n in order
-    ]
+    return [{"column": shortened(str(columns[n])), "effect": float(effects[n])} for n in order]

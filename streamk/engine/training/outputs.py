@@ -44,8 +44,6 @@ DEAD_LETTER = RecordType(
 _LARGEST_RAW = 1 << 17
 """Bytes of a bad event that its dead letter repeats. JSON writes up to six characters for one, and
 Kafka takes a record of a mebibyte by default: a letter that is too large would end the run."""
-_LONGEST_NAME = 1 << 12
-"""Characters of a reason or of the name of a column in it, which comes out of the event too."""
 
 
 def prediction_type(details: Iterable[str], *, classification: bool, revised: bool) -> RecordType:
@@ -117,8 +115,8 @@ def dead_letter(batch: Batch, event: BadEvent, most: int = _LARGEST_RAW) -> Outp
         "partition": partition,
         "offset": offset,
         "kind": event.kind,
-        "reason": shortened(reason, _LONGEST_NAME),
-        "column": shortened(column, _LONGEST_NAME) if isinstance(column, str) else column,
+        "reason": shortened(reason),
+        "column": shortened(column) if isinstance(column, str) else column,
         **_raw(batch.values, i, most),
     }
     key = batch.keys[i] if batch.keys else None

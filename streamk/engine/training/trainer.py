@@ -108,7 +108,7 @@ class Trainer:
         self._bad_events = BadEvents(dead_letters, max_bad_share, observer)
         self._began = False
         self.has_others = False
-        """Whether the model holds what other members of the group have learned."""
+        """The model holds what other members of the group have learned."""
         self.revised: dict[str, int] | None = None
         """Of partitions the offset up to which predictions may replace others that were written.
         None where there is no group."""

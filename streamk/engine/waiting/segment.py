@@ -51,13 +51,13 @@ class Segment:
     name : str
         Of the file.
     data : bytes
-        What it holds; they are not kept.
+        What it holds; they are not kept beyond `forget_data`.
 
     Attributes
     ----------
     name : str
     hashes : uint64 array of shape (rows,)
-        Of the keys; they are not kept beyond `forget_hashes`.
+        Of the keys; they are not kept beyond `forget_data`.
     live : bytearray
         Of each row 1 where it waits, 0 where it is over.
     left : int
@@ -84,6 +84,7 @@ class Segment:
         self._starts = starts.astype(np.uint32 if ends < 1 << 32 else np.int64)
         self._entries_at, self._records_at = offset + begin["entries"], offset + begin["records"]
         self.hashes: NDArray[np.uint64] = found["hashes"]
+        self._data: NDArray[np.uint8] | None = found["records"]
         self.left = sizes["rows"]
         self.live = bytearray(b"\1") * self.left
 
@@ -135,9 +136,9 @@ class Segment:
             raise StateError(f"{self.name} of held events has more rows than were told of")
         self.live, self.left = bytearray(live.tobytes()), int(live.sum())
 
-    def forget_hashes(self) -> None:
-        """Give back the memory of the hashes, which are in a table now."""
-        self.hashes = np.zeros(0, np.uint64)
+    def forget_data(self) -> None:
+        """Give back the memory of the hashes, which are in a table now, and of the events."""
+        self.hashes, self._data = np.zeros(0, np.uint64), None
 
     def entries(self, rows: Rows, decoder: msgspec.json.Decoder[Any]) -> list[Any]:
         """Return the entries of rows (n,), which rise. Raises `StateError` if they are none."""
@@ -151,6 +152,8 @@ class Segment:
     def records(self, rows: Rows) -> Records:
         """Return the events of rows (n,), which rise."""
         assert self.type is not None
+        if self._data is not None:
+            return self._data[rows].view(self.type)[:, 0]
         size = self.type.itemsize
         parts = self._read(self._records_at, rows * size, (rows + 1) * size)
         return np.frombuffer(b"".join(parts), self.type)

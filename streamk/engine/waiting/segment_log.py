@@ -165,7 +165,7 @@ class SegmentLog:
         self._segments[number] = segment
         rows = segment.waiting
         self._table.add(segment.hashes[rows], rows + (number << _BITS))
-        segment.forget_hashes()
+        segment.forget_data()
         return number
 
     def _merge(self) -> None:

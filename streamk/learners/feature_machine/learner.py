@@ -295,7 +295,7 @@ class FeatureMachine(Supervised):
 
     @property
     def rests(self) -> bool:
-        """Whether it keeps events, and learns nothing of them."""
+        """It keeps events, and learns nothing of them."""
         return self._rests
 
     def rest(self) -> None:

@@ -90,7 +90,7 @@ class Guard:
 
     @property
     def asks(self) -> bool:
-        """Whether a token is asked for."""
+        """A token is asked for."""
         return self._token is not None
 
     def accepts(self, given: str) -> bool:

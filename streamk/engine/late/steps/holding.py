@@ -100,7 +100,7 @@ class HoldingModel:
 
     @property
     def has_regions(self) -> bool:
-        """Whether a region is given with each prediction."""
+        """A region is given with each prediction."""
         return self._regions is not None
 
     def with_regions(
@@ -114,7 +114,7 @@ class HoldingModel:
 
     @property
     def has_details(self) -> bool:
-        """Whether details of each prediction are wanted."""
+        """Details of each prediction are wanted."""
         return self._details is not None
 
     def details(self, X: Floats) -> list[dict[str, Any]]:

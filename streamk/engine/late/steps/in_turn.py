@@ -69,7 +69,8 @@ class InTurn(Steps):
             self.flush()
         if explains:
             self._explain(len(self._rows), values, slot)
-        self._told += work.details(self._taken.X[[values]])
+        if work.has_details:
+            self._told += work.details(self._taken.X[[values]])
         place = len(self._y)
         self._asked[0].append(place)
         self._asked[1].append(values)
