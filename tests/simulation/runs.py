@@ -370,7 +370,8 @@ def told(world: World) -> Iterator[None]:
         yield
     finally:
         log.removeHandler(handler)
-        log.level, log.propagate = before
+        log.setLevel(before[0])  # the attribute alone would leave children silent: they cache it
+        log.propagate = before[1]
 
 
 class Stuck(Exception):
