@@ -133,3 +133,30 @@ def rounds(k: naive.Kernel, X, Y, ridges: Sequence[float], *, diagonal: bool):
         G = np.diag(np.diag(G)) if diagonal else G
         M = scaled(k, G, np.cov(X.T, bias=True))
     return found
+
+
+def left_out(k: naive.Kernel, ridge: float, X, y, parts: int) -> np.ndarray:
+    """What each event (n, d) is predicted by kernel ridge regression on the other parts' events."""
+    X, y, found = np.asarray(X), np.asarray(y), np.empty(len(y))
+    for part in np.array_split(np.arange(len(y)), parts):
+        rest = [i for i in range(len(y)) if i not in part]
+        K = np.array([[naive.kernel(k, X[i], X[j]) for j in rest] for i in rest])
+        a = np.linalg.solve(K + ridge * np.eye(len(rest)), y[rest] - y[rest].mean())
+        for i in part:
+            own = [naive.kernel(k, X[i], X[j]) for j in rest]
+            found[i] = y[rest].mean() + np.dot(own, a)
+    return found
+
+
+def leaf(directions, thresholds, children, x, at: int = 0) -> int:
+    """The leaf of a point, from a split on: to the right where its product is above the threshold.
+
+    A child is another split, or ``-1 - leaf``.
+    """
+    if not len(thresholds):
+        return 0
+    right = (
+        sum(float(v) * float(u) for v, u in zip(directions[at], x, strict=True)) > thresholds[at]
+    )
+    child = children[at][int(right)]
+    return -1 - child if child < 0 else leaf(directions, thresholds, children, x, child)

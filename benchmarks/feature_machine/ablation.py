@@ -31,7 +31,7 @@ EVENTS = 20_000
 HALF = EVENTS // 2
 SCORED = 8_000
 _BATCH = 500
-_BEGINNINGS = (512, 1_536, 4_608, 13_824)
+_BEGINNINGS = (64, 128, 256, 512, 1_536, 4_608, 9_216, 18_432)
 """Events at which `FeatureMachine` begins a metric by its defaults."""
 _LEARNED, _REPLAYED = 1_600, 4_096
 _BANDWIDTH = 6.0
@@ -237,7 +237,7 @@ def render(found: Mapping[str, Any]) -> str:
         shares.append([name, _shares(equal), *cells])
     tables = (
         common.table(["error of the last 8,000", *MODELS], errors),
-        common.table(["share of the relevant columns", "equal", *metrics], shares),
+        common.table(["share of relevant columns", "equal", *metrics], shares),
     )
     return "\n\n".join(tables)
 

@@ -15,10 +15,12 @@ from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Gaussian, Laplacian, Matern
 from streamk.learners import FeatureMachine, OnlineKernelRidge, create
 from streamk.learners.common.supervised import Asked
-from streamk.learners.feature_machine import metric_ridge, solving
+from streamk.learners.feature_machine import metric_ridge, metric_tree, solving
 from streamk.learners.feature_machine.columns import Columns
+from streamk.learners.feature_machine.event_map import EventMap
 from streamk.learners.feature_machine.metric import Metric
-from streamk.learners.feature_machine.metric_ridge import EventMap, MetricRidge
+from streamk.learners.feature_machine.metric_ridge import MetricRidge
+from streamk.learners.feature_machine.metric_tree import MetricTree
 from streamk.learners.feature_machine.solved_part import SolvedPart
 from streamk.learners.feature_machine.solving import Recipe, Snapshot
 from streamk.state import State
@@ -72,7 +74,7 @@ def test_the_metric_is_the_gradients_outer_product() -> None:
     now = snapshot(64)
     made = now.solved(Recipe(Gaussian(bandwidth=1.5), "full", 1, 128, 2))
     assert not made.map.metric.is_diagonal
-    rows = np.arange(52)  # the last fifth is held back
+    rows = np.arange(64)
     k, found = naive.Kernel("gaussian", 1.5), []
     P = Columns.of(now.X[rows], "standard").scaled(now.X[rows])
     R = Columns.of(now.X[rows], "ranks").scaled(now.X[rows])
@@ -93,24 +95,23 @@ def test_the_second_part_learns_what_labels_differ_from_the_first() -> None:
     Z, labels = rng.normal(size=(64, 3)).astype(np.float32), rng.normal(size=64)
     narrow, broad = Gaussian(bandwidth=0.5), Gaussian(bandwidth=2.0)
     both = MetricRidge(narrow, task="regression", max_centers=64, columns=range(3))
-    both.map = EventMap.identity(3)
 
     def begin(errors: list[float] | None) -> None:
         part = SolvedPart(broad, 1.0, 64, n_columns=3, n_outputs=1)
         both.begin(part, Z, labels, np.array([0.3]), errors)
 
     begin(None)
-    assert both.chosen_regularization == 8.0, "until there are errors"
-    begin([0.0, 0.0, 0.0, 0.0])
+    assert both.chosen_regularization == 1e9, "until there are errors"
+    begin([0.0, 0.0, 0.0, 0.0, 1e9])
     A = np.linalg.solve(broad.pairwise(Z) + np.eye(64), labels - 0.3)
     first = broad.pairwise(X.astype(np.float32), Z) @ A + 0.3
     plain = OnlineKernelRidge(narrow, task="regression", max_centers=64, columns=range(3))
     plain._settled = 0  # its constant stays 0
     found: list[Any] = []
-    both.learn(X, y, Asked(None, found.append))
+    F = both.learn_points(X.astype(np.float32), y, Asked(None, found.append))
+    assert np.array_equal(F, np.concatenate(found))
     expected = plain.predict_then_learn_many(X.astype(np.float32), y - first).predictions
     assert np.concatenate(found)[:, 0] == pytest.approx(expected + first, abs=1e-4)
-    assert both.missed == pytest.approx(np.abs(expected + first - y).sum(), rel=1e-4)
 
 
 def test_the_first_part_takes_blocks_until_it_is_full() -> None:
@@ -124,7 +125,7 @@ def test_the_first_part_takes_blocks_until_it_is_full() -> None:
     made.learn(X[100:], y[100:])
     assert (made.n_solved, made.n_features) == (256, 428)
     assert not made.grows
-    part = made._base
+    part = made._leaves[0]._base
     assert part is not None
     assert np.array_equal(part.arrays()["labels"][128:], y[:128])
     made.close()
@@ -134,6 +135,7 @@ def test_the_first_part_takes_blocks_until_it_is_full() -> None:
 
 def test_blocks_are_larger_where_the_first_part_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metric_ridge, "_LARGE", 128)
+    monkeypatch.setattr(metric_tree, "_FEW", 0)  # the factor is not kept
     now = snapshot(150)
     made = now.solved(Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 512, 2, most=128))
     rng = np.random.default_rng(1)
@@ -141,15 +143,16 @@ def test_blocks_are_larger_where_the_first_part_is(monkeypatch: pytest.MonkeyPat
     for n in range(600):
         made.learn(X[n : n + 1], y[n : n + 1])
         sizes.append(made.n_solved)
-    assert sorted(set(sizes)) == [128, 384, 448, 512]  # no room for another large one
-    again = MetricRidge.from_state(made.state())
+    assert sorted(set(sizes)) == [128, 192, 448, 512]  # no room for another large one
+    again = MetricTree.from_state(made.state())
     assert same(again.state(), made.state())
+    state = made._leaves[0].state()
     with pytest.raises(StateError, match="'block'"):
-        MetricRidge.from_state(State({**made.state().header, "block": 100}, made.state().arrays))
+        MetricRidge.from_state(State({**state.header, "block": 100}, state.arrays))
 
 
 def test_more_events_that_do_not_pay_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, size in (("_FEW", 40), ("_MORE", 80), ("_SMALL", 64)):
+    for name, size in (("_CROSSED", 40), ("_FEW", 40), ("_MORE", 80), ("_SMALL", 64)):
         monkeypatch.setattr(solving, name, size)
     recipe = Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 256, 2)
     learned = snapshot(150).solved(recipe)
@@ -160,17 +163,31 @@ def test_more_events_that_do_not_pay_are_not_taken(monkeypatch: pytest.MonkeyPat
     assert (noise.n_solved, noise.grows) == (64, False)
 
 
-def test_a_state_of_format_1_goes_on_without_growing() -> None:
+@pytest.mark.parametrize("known", [1, 3])
+def test_an_older_state_goes_on(known: int) -> None:
+    """Functions were once of one leaf, with four regularizations; of format 1 they do not grow."""
     made = snapshot(150).solved(Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 256, 2))
-    state = made.state()
-    header: Any = {**state.header, "format": 1}
-    header["base"] = header["base"]["kernel"]
-    del header["block"]
-    old = MetricRidge.from_state(State(header, state.arrays))
     X = np.random.default_rng(1).normal(size=(100, 4))
+    made.learn(X[:20], X[:20, 0])
+    state = made._leaves[0].state()
+    header: Any = {**state.header, "format": known, "missed": 3.5}
+    del header["room"]
+    if known == 1:
+        header["base"] = header["base"]["kernel"]
+        del header["block"]
+    arrays = {**state.arrays, **made.map.arrays(), **made._calibration.arrays()}
+    for name in ("errors", "errors_now"):
+        arrays[name] = arrays[name][:4]
+    for name in ("coefficients", "pending_coefficients"):
+        arrays[name] = arrays[name][:, :4]
+    arrays["errors"] = np.array([3.0, 2.0, 1.0, 0.0])
+    old = MetricTree.from_state(State(header, arrays))
+    assert old.missed == 3.5
+    made._leaves[0]._errors = np.array([3.0, 2.0, 1.0, 0.0, 9.0])
     assert np.array_equal(old.decide(X), made.decide(X))
     old.learn(X, X[:, 0])
-    assert (old.n_solved, old.n_features) == (128, 228)
+    assert (old.n_solved, old.n_features) == ((128, 248) if known == 1 else (192, 248))
+    assert same(MetricTree.from_state(old.state()).state(), old.state())
 
 
 def test_maps_grow_and_go_through_their_arrays() -> None:
@@ -210,17 +227,17 @@ def test_the_schedule_counts_events() -> None:
         model.learn_one(x, label)
         if model.is_solving and not before:
             began.append(model.n_events)
-    assert began == [64, 164, 264, 396], "then when the stream has grown by half"
+    assert began == [64, 128, 228, 342], "twice as many, and when the stream has grown by half"
 
 
 @pytest.mark.parametrize("better", [True, False])
 def test_the_better_function_goes_on(better: bool) -> None:
-    X, y = stream(104)
+    X, y = stream(80)
     model = FeatureMachine(**SMALL)
-    model.learn_many(X[:103], y[:103])
+    model.learn_many(X[:79], y[:79])
     before = model._function
     before.missed = 1e9 if better else 0.0
-    model.learn_many(X[103:], y[103:])
+    model.learn_many(X[79:], y[79:])
     assert (model._function is not before) is better
     assert model.n_takeovers == better
 
@@ -228,7 +245,7 @@ def test_the_better_function_goes_on(better: bool) -> None:
 def test_a_function_that_cannot_be_solved_for_does_not_take_over() -> None:
     X, y = stream(200)
     model = FeatureMachine(**SMALL)
-    model.learn_many(1e200 * X, y)
+    model.learn_many(np.where(X > 0.0, 1e308, -1e308), y)  # whose sums overflow
     assert model.n_takeovers == 0
     again = FeatureMachine.from_state(model.state())
     assert again.n_takeovers == model.n_takeovers
@@ -240,7 +257,7 @@ def test_a_function_that_cannot_be_solved_for_does_not_take_over() -> None:
 # --- states, columns, classes ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("at", [50, 64, 90, 104, 250])
+@pytest.mark.parametrize("at", [50, 64, 70, 80, 250])
 @pytest.mark.parametrize("scaled", [True, False])
 def test_a_state_goes_on_bit_for_bit(at: int, scaled: bool) -> None:
     X, y = stream(330)
@@ -302,19 +319,19 @@ def test_options_and_states_are_checked() -> None:
         FeatureMachine(kernels.by_name("ntk"))
     with pytest.raises(InvalidInput, match="buffer_size"):
         FeatureMachine(buffer_size=10)
-    X, y = stream(90)
+    X, y = stream(70)
     model = FeatureMachine(**SMALL)
     model.learn_many(X, y)
     state = model.state()
     header: Any = state.header
     with pytest.raises(StateError, match="'began'"):
-        FeatureMachine.from_state(State({**header, "began": 91}, state.arrays))
+        FeatureMachine.from_state(State({**header, "began": 71}, state.arrays))
     late = {"at": 3, "failure": None}
     with pytest.raises(StateError, match="a state's next function"):
         FeatureMachine.from_state(State({**header, "next": late}, state.arrays))
     smaller = {**header, "buffer_size": 64}
     with pytest.raises(StateError, match="size"):
         FeatureMachine.from_state(State(smaller, state.arrays))
-    knots = {**state.arrays, "next.root": np.ones(2)}
+    knots = {**state.arrays, "next.tree.root": np.ones(2)}
     with pytest.raises(StateError, match="root"):
         FeatureMachine.from_state(State(header, knots))

@@ -24,7 +24,7 @@ from streamk.learners.common.options import (
 )
 from streamk.learners.common.supervised import Asked, Supervised
 from streamk.learners.feature_machine.machine import METRICS
-from streamk.learners.feature_machine.metric_ridge import MetricRidge
+from streamk.learners.feature_machine.metric_tree import MetricTree
 from streamk.learners.feature_machine.solving import Recipe, Snapshot
 from streamk.learners.renewal.event_buffer import EventBuffer
 from streamk.learners.renewal.replacement import Replacement
@@ -36,14 +36,16 @@ Numbers = NDArray[Any]
 
 _AT_FIRST = Laplacian(bandwidth=1.0)
 """The kernel until the first metric takes over, where none was given."""
-
-
 _TOLERANCE = 1.02
 """Ratio of errors up to which a new function takes over: over few events the errors of two metrics
 differ by chance, and that of more events is better in the long run."""
-_FACTOR = 3
-"""Ratio of the events of two beginnings, while the later one has fewer than there is room for."""
-_SEARCHES = 27
+_FACTORS = ((512, 2), (4_096, 3), (2**62, 2))
+"""Up to so many events, the ratio of those of two beginnings, while there is room for the later."""
+_GROWTH = 3
+"""Ratio of the events of two solutions, at most, where each is made at once."""
+_COMPARED = 0.25
+"""Part of a beginning's events by which two functions are compared, if `swap_delay` is not less."""
+_SEARCHES = 216
 """Multiple of `first` from which on the family of functions is that of the one in use."""
 
 
@@ -58,31 +60,36 @@ class FeatureMachine(Supervised):
     Here the last events are kept, and a uniform sample of older ones. From time to time a new
     function is made of these, in a background thread. Each time the metric begins with the
     identity: carried on from one time to the next it would concentrate on ever fewer directions.
-    The last fifth of the events, 1,000 at most, is held back, and of the scales of the columns,
-    bandwidths, kinds of metric, rounds and regularizations those are taken that have the least
-    error there: the families on the 800 events before, the rounds of the best on 1,600. Families
-    are compared the first three times; later functions are of that of the one in use.
+    Of the scales of the columns, bandwidths, kinds of metric, rounds and regularizations those are
+    taken that have the least error in cross-validation, up to 256 events; of more, the last fifth
+    is held back, 1,000 at most: the families are compared on the 800 events before, the rounds of
+    the best on 1,600, and of that on 8,192 once more. Families are compared until event 13,824;
+    later functions are of that of the one in use.
 
     Then the coefficients of the events that are kept are solved for, and those of each block of 64
-    or 256 later events, until there are ``buffer_size + reservoir_size``: exactly up to 4,096, and
-    from then on part by part (`streamk.learners.feature_machine.solved_part`). Where
-    1,600 events have lowered the error of 800 by less than 3%, still more would not pay: the
-    function is then made of 1,024, and takes no more.
+    or 256 later events, until there are ``buffer_size + reservoir_size``. There is one function for
+    all of them up to 3,584, and from then on one for each leaf of a tree
+    (`streamk.learners.feature_machine.metric_tree`), so that an event takes the time of a leaf
+    however many there are. Where 1,600 events have lowered the error of 800 by less than 3%, still
+    more would not pay: the function is then made of 1,024, and takes no more.
 
     The new function learns the events since, as the one in use does, and exactly ``swap_delay``
     events after it was begun the two are compared by how they have predicted these before they
-    learned them: by squared errors of margins, or absolute errors of numbers. The new one goes on
-    if its error is at most 2% above the other's. If it is late, learning waits, so what is learned
-    depends on the events and their order alone.
+    learned them, or after a quarter of the events before if these are less: by squared errors of
+    margins, or absolute errors of numbers. The new one goes on if its error is at most 2% above the
+    other's. If it is late, learning waits, so what is learned depends on the events and their order
+    alone.
 
     Between solutions, and from then on when there are no more, an event is learned at once: what
     labels differ from the function is learned as `streamk.learners.OnlineKernelRidge` does, by
-    exact solutions of blocks of its equations, in the same metric with a tenth of the bandwidth.
-    Until the first takeover there is this part alone, on columns as they come.
+    exact solutions of blocks of its equations, in the same metric with a tenth of the bandwidth, as
+    far as that has lowered the error. Until the first takeover there is this part alone, on columns
+    as they come.
 
-    To solve for n events takes about ``n^3 / 3`` multiplications in single precision up to 4,096,
-    and ``n 4096^2 / 1.5`` of more, however they come, and up to 32 MiB while they come; after a
-    restart the factor is made again when the next block is learned.
+    To solve for n events takes about ``n 2048^2 / 3`` multiplications in single precision, and each
+    later block about as many as its leaf. The events that are kept are ``8 d`` bytes each for d
+    columns, and as much once more in the function, and in one that is made; factors take up to
+    32 MiB.
 
     Parameters
     ----------
@@ -100,16 +107,18 @@ class FeatureMachine(Supervised):
         last one.
     buffer_size : int, default 4096
         Last events that are kept, at least 64.
-    reservoir_size : int, default 4096
+    reservoir_size : int, default 28672
         Sample of all events, of which those count that the buffer no longer has.
-    first : int, default 512
-        Events after which the first metric is begun, at least 64. Others are begun after three
-        times as many events as the one before, while that is less than what is kept.
+    first : int, default 64
+        Events after which the first metric is begun, at least 64. Others are begun after twice as
+        many events as the one before, or three times between 512 and 4,096, while that is less than
+        what is kept.
     every : int, default 16384
         Events between two beginnings, at most, while there are fewer than twice as many; then each
         begins when the stream has grown by half.
     swap_delay : int, default 256
-        Events by which a new function and the one in use are compared.
+        Events by which a new function and the one in use are compared, but no more than a quarter
+        of those before.
     seed : int, default 0
         Of the sample, and of blocks that are drawn.
     columns, classes, max_classes
@@ -172,8 +181,8 @@ class FeatureMachine(Supervised):
         metric: str = "auto",
         rounds: int = 4,
         buffer_size: int = 4096,
-        reservoir_size: int = 4096,
-        first: int = 512,
+        reservoir_size: int = 28_672,
+        first: int = 64,
         every: int = 16_384,
         swap_delay: int = 256,
         seed: int = 0,
@@ -197,7 +206,7 @@ class FeatureMachine(Supervised):
         self._sample = EventBuffer("reservoir", reservoir_size, seed)
         self._columns: tuple[Column, ...] | None = None
         self._function = self._new_function()
-        self._next: Replacement[MetricRidge] | None = None
+        self._next: Replacement[MetricTree] | None = None
         self._began = 0
         self._rests = False
         self.n_events = self.n_takeovers = self.n_waits = 0
@@ -205,12 +214,12 @@ class FeatureMachine(Supervised):
         if columns is not None:
             self.add_columns(columns)
 
-    def _new_function(self) -> MetricRidge:
+    def _new_function(self) -> MetricTree:
         """Return the function of the events before the first takeover."""
-        return MetricRidge(
+        return MetricTree(
             self.kernel or _AT_FIRST,
             task=self._task,
-            max_centers=self._recipe.max_centers,
+            capacity=self._recipe.max_centers,
             seed=self.seed,
             classes=self.classes,
             max_classes=self.max_classes,
@@ -273,7 +282,7 @@ class FeatureMachine(Supervised):
         """Return after which event a metric is begun."""
         if not self._began:
             return self.first
-        soon = _FACTOR * self._began
+        soon = self._began * next(factor for most, factor in _FACTORS if self._began < most)
         later = self._began + max(self.every, self._began // 2)
         return min(soon, later) if soon < self._recipe.max_centers else later
 
@@ -320,10 +329,11 @@ class FeatureMachine(Supervised):
         known = self._function
         recipe = replace(self._recipe, errors=known.errors)
         if self.n_events >= _SEARCHES * self.first:
-            recipe = replace(recipe, family=known.family, most=_FACTOR * known.n_solved)
-        self._next = Replacement(self.n_events + self.swap_delay, lambda: now.solved(recipe))
+            recipe = replace(recipe, family=known.family, most=_GROWTH * known.n_solved)
+        delay = min(self.swap_delay, max(1, int(_COMPARED * self._began)))
+        self._next = Replacement(self._began + delay, lambda: now.solved(recipe))
 
-    def _compare(self, new: Replacement[MetricRidge]) -> None:
+    def _compare(self, new: Replacement[MetricTree]) -> None:
         """Go on with the new function if it has predicted the events since about as well."""
         self._wait(new)
         self._next = None
@@ -336,7 +346,7 @@ class FeatureMachine(Supervised):
         elif not made.grows:
             self._function.close()
 
-    def _wait(self, new: Replacement[MetricRidge]) -> None:
+    def _wait(self, new: Replacement[MetricTree]) -> None:
         self.n_waits += new.late
         self.seconds_waited += new.wait()
 
@@ -448,12 +458,12 @@ class FeatureMachine(Supervised):
             )
         return learner
 
-    def _restored(self, state: State) -> MetricRidge:
+    def _restored(self, state: State) -> MetricTree:
         """Return the function of a state, which must be of the task, columns and classes here."""
-        found = MetricRidge.from_state(state)
+        found = MetricTree.from_state(state)
         columns = None if self.columns is None else tuple(range(len(self.columns)))
         mine = (self.is_classifier, columns, self.classes, self._recipe.max_centers)
-        if mine != (found.is_classifier, found.columns, found.classes, found.max_centers):
+        if mine != (found.is_classifier, found.columns, found.classes, found.capacity):
             raise StateError(
                 f"task, columns, classes and size of a function of {_OWNER} are not its own"
             )

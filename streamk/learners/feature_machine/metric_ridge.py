@@ -1,123 +1,32 @@
-"""Kernel ridge regression in a learned metric, which goes on to learn event by event."""
+"""Kernel ridge regression on points that is solved for, and goes on to learn event by event."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
-from streamk.declared import NON_NEGATIVE, Declared, Domain, count, number, taken
+from streamk.declared import count
 from streamk.errors import StateError
-from streamk.kernels import Linear
+from streamk.kernels import Kernel
 from streamk.learners.common.supervised import Asked
-from streamk.learners.feature_machine.columns import Columns
-from streamk.learners.feature_machine.metric import Metric
-from streamk.learners.feature_machine.search import Family
 from streamk.learners.feature_machine.solved_part import SolvedPart
 from streamk.learners.kernel_ridge.learner import BLOCK, OnlineKernelRidge
 from streamk.state import State
 
 Numbers = NDArray[Any]
 
-_FURTHEST = 1e18
-"""Bound of a point's numbers, whose squares are numbers of single precision, too."""
-_MOST = 1e300
-"""Bound of sums of errors."""
-_WITHIN = Domain(-1e308, 1e308)
 _BLOCKS = BLOCK, 4 * BLOCK
-"""Events of a block, and those where the part that is solved for is large."""
-_LARGE = 2_048
-"""Events that make it large."""
-_DOT = Linear()
-"""Its products are the same bits in whatever batch a row comes, unlike those of BLAS."""
-
-
-@dataclass(frozen=True)
-class EventMap:
-    """Events to points: columns on a scale, and then in a metric.
-
-    Attributes
-    ----------
-    columns : Columns
-    metric : Metric
-    """
-
-    columns: Columns
-    metric: Metric
-
-    @classmethod
-    def identity(cls, d: int) -> EventMap:
-        """Return the map that leaves events of d columns as they are."""
-        return cls(Columns.as_they_are(d), Metric(np.ones(d)))
-
-    def points(self, X: Numbers) -> Numbers:
-        """Return the points of finite events X (n, d), float32 (n, d), row by row the same bits."""
-        P, root = self.columns.scaled(X), self.metric.root
-        with np.errstate(over="ignore"):
-            found = P * root if self.metric.is_diagonal else _DOT.pairwise(P, root)
-            return np.ascontiguousarray(np.clip(found, -_FURTHEST, _FURTHEST), np.float32)
-
-    def extended(self, count: int) -> EventMap:
-        """Return the map of so many more columns, which count as they are."""
-        root = self.metric.root
-        if root.ndim == 1:
-            root = np.append(root, np.ones(count))
-        else:
-            root = scipy.linalg.block_diag(root, np.eye(count)).reshape(2 * [len(root) + count])
-        return EventMap(self.columns.extended(count), Metric(root))
-
-    def arrays(self) -> dict[str, Numbers]:
-        """The arrays to go on from, by name."""
-        knots = self.columns.knots
-        empty = np.zeros(0)
-        return {
-            "means": self.columns.means,
-            "factors": self.columns.factors,
-            "root": self.metric.root,
-            "knots": np.array([len(values) for values, _ in knots], np.int64),
-            "knot_values": np.concatenate([empty, *(values for values, _ in knots)]),
-            "knot_ranks": np.concatenate([empty, *(ranks for _, ranks in knots)]),
-        }
-
-    @classmethod
-    def of_arrays(cls, arrays: dict[str, Numbers], d: int, owner: str) -> EventMap:
-        """Return the map of d columns whose arrays these are.
-
-        Raises
-        ------
-        StateError
-            If an array is missing, of another shape or out of its domain.
-        """
-        full = arrays.get("root", np.zeros(0)).ndim == 2
-        ranked = len(arrays.get("knots", ())) > 0
-        declared = (
-            Declared("means", "float64", ("columns",), _WITHIN),
-            Declared("factors", "float64", ("columns",), NON_NEGATIVE),
-            Declared("root", "float64", ("columns", "columns") if full else ("columns",)),
-            Declared("knots", "int64", ("columns" if ranked else 0,), Domain(least=0, most=2**20)),
-            Declared("knot_values", "float64", ("values",)),
-            Declared("knot_ranks", "float64", ("values",), Domain(0.0, 1.0)),
-        )
-        found, sizes = taken(declared, arrays, {"columns": d}, owner)
-        found = {name: array.copy() for name, array in found.items()}
-        if int(found["knots"].sum()) != sizes["values"]:
-            raise StateError(f"array 'knots' of {owner} must sum to {sizes['values']}")
-        ends = np.cumsum(found["knots"])[:-1]
-        parts = (np.split(found[name], ends) for name in ("knot_values", "knot_ranks"))
-        knots = tuple(zip(*parts, strict=True)) if ranked else ()
-        if any((np.diff(values) <= 0.0).any() for values, _ in knots):
-            raise StateError(f"array 'knot_values' of {owner} must ascend in each column")
-        columns = Columns(np.zeros(d), found["means"], found["factors"], knots)
-        return cls(columns, Metric(found["root"]))
+"""Events of a block, and those where it takes long to solve for one more."""
+_LARGE = 768
+"""Events of a part from which on it takes long, if its factor is not kept."""
 
 
 class MetricRidge(OnlineKernelRidge):
-    """Kernel ridge regression on points that events are mapped to, by parts.
+    """Kernel ridge regression on points, by parts: a leaf of `MetricTree`.
 
     The first part, which is there or not, is solved for exactly (`SolvedPart`), anew after each
     block of events until it has as many as it may. From then on it stays as it is, and the second
@@ -126,26 +35,20 @@ class MetricRidge(OnlineKernelRidge):
     blocks of coefficients that are solved for at a time must not depend on each other by much. In
     that kernel an event is learned, too, until its block is complete.
 
-    It also tells how well it has predicted the events that it has learned. Options are those of
-    `OnlineKernelRidge`, its columns those of the points.
-
-    Attributes
-    ----------
-    map : EventMap
-    missed : float
-        Sum of the errors of what was predicted before an event was learned, since it was last set
-        to 0: of classes squared ones of margins, of numbers absolute ones.
+    Options are those of `OnlineKernelRidge`.
     """
 
     TYPE = "metric-ridge"
-    FORMAT = 3
+    FORMAT = 4
     """From 2 on with the regularization of the first part, without which that does not grow, from 3
-    on with what the last part of it adds to coefficients of the one before."""
+    on with what the last part of it adds to coefficients of the one before, from 4 on with the room
+    of the first part."""
     UNCALIBRATED = 0
     WORK = 1_024
-    map = EventMap.identity(0)
-    missed = 0.0
+    RIDGES = (*OnlineKernelRidge.RIDGES, 1e9)
+    """By the last one nothing is learned but by the first part."""
     _base: SolvedPart | None = None
+    _keeps = True
 
     def begin(
         self,
@@ -161,8 +64,8 @@ class MetricRidge(OnlineKernelRidge):
         ----------
         part : SolvedPart
             Without an event.
-        X : float64 array of shape (n, d)
-            The events, whole blocks of 64.
+        X : float32 array of shape (n, d)
+            The points, whole blocks of 64.
         y : float64 array of shape (n,)
             Their labels, as numbers.
         constant : float64 array of shape (outputs,)
@@ -175,7 +78,7 @@ class MetricRidge(OnlineKernelRidge):
             errors = [1e-9 * place for place in range(len(self._ridges), 0, -1)]
         self._errors = np.array(errors, np.float64)
         self._constant, self._settled = constant, 0
-        self._solve_with(self.map.points(X), y)
+        self._solve_with(X, y)
         self._fit_block()
 
     def _close_block(self) -> None:
@@ -185,7 +88,12 @@ class MetricRidge(OnlineKernelRidge):
     def _fit_block(self) -> None:
         """Have larger blocks where it takes long to solve for all coefficients."""
         base = self._base
-        large = base is not None and base.n_last >= _LARGE and base.room >= _BLOCKS[1]
+        large = (
+            base is not None
+            and not self._keeps
+            and base.n_last >= _LARGE
+            and base.room >= _BLOCKS[1]
+        )
         block = _BLOCKS[large]
         if block != self._block:
             self._block = block
@@ -201,21 +109,27 @@ class MetricRidge(OnlineKernelRidge):
         if self._base is not None:
             self._base.close()
 
-    def calibrate(self, F: Numbers, labels: Numbers, factor: float) -> None:
-        """Begin with an inverse temperature, that of outputs F (n, outputs) not learned from."""
-        self._calibration.factor = factor
-        self._calibration.add(F, labels)
-        self._calibration.close(len(F))
+    def keep_factor(self, keep: bool) -> None:
+        """Keep the factor, or have it made again with each block, by the same steps."""
+        self._keeps = keep
+        if self._base is not None and not keep:
+            self._base.forget_factor()
 
     # What it is
 
     @property
-    def family(self) -> Family | None:
-        """The family that the first part is of."""
-        if self._base is None:
+    def solved_kernel(self) -> Kernel | None:
+        """The kernel of the first part, if there is one."""
+        return None if self._base is None else self._base.kernel
+
+    @property
+    def solution(self) -> tuple[Kernel, float, Numbers, Numbers] | None:
+        """The first part's kernel and regularization, its points (n, d) and their labels (n,)."""
+        base = self._base
+        if base is None:
             return None
-        scale = "ranks" if self.map.columns.knots else "standard"
-        return Family(scale, self._base.kernel, self.map.metric.is_diagonal)
+        known = base.arrays()
+        return base.kernel, base.ridge, known["points"], known["labels"]
 
     @property
     def errors(self) -> list[float] | None:
@@ -240,19 +154,22 @@ class MetricRidge(OnlineKernelRidge):
     @property
     def nbytes(self) -> int:
         """Memory of centers, coefficients and the first part's factor, in bytes."""
-        return super().nbytes + (0 if self._base is None else self._base.nbytes)
+        base = self._base
+        if base is None:
+            return super().nbytes
+        return super().nbytes + base.nbytes - (0 if self._keeps else base.factor_nbytes)
 
     # Learning and predicting
 
-    def learn(self, X: Numbers, y: Numbers, asked: Asked | None = None) -> None:
-        """Learn events X (n, d) with labels y (n,) as numbers, one after the other."""
-        if asked is not None and asked.events is not None:
-            asked = Asked(self.map.points(asked.events), asked.add)
-        self._learn_labelled(self.map.points(X), y, asked)
+    def learn_points(self, points: Numbers, y: Numbers, asked: Asked | None = None) -> Numbers:
+        """Learn points (n, d) with labels y (n,), one after the other.
 
-    def decide(self, X: Numbers) -> Numbers:
-        """Return the outputs of events X (n, d), float64 (n, outputs)."""
-        return self.decide_checked(X if self.columns is None else self.map.points(X))
+        Returns what each was predicted before, float64 (n, outputs).
+        """
+        found: list[Numbers] = []
+        self._found = found.append
+        self._learn_labelled(points, y, asked)
+        return np.concatenate(found) if found else np.zeros((0, self._n_outputs()))
 
     def targets(self, y: Numbers) -> Numbers:
         """Return labels as they are learned, float64 (n, outputs)."""
@@ -260,12 +177,7 @@ class MetricRidge(OnlineKernelRidge):
 
     def _learn(self, X: Numbers, y: Numbers) -> Numbers:
         F = super()._learn(X, y)
-        missed = np.abs(self._decided(F) - self._targets(y))
-        if self.is_classifier:
-            missed = np.square(np.minimum(missed, _FURTHEST))
-        # Summed up one by one, for the same bits in whatever batches events come.
-        total = np.cumsum(np.append(self.missed, np.minimum(missed.sum(axis=1), _MOST)))[-1]
-        self.missed = min(float(total), _MOST)
+        self._found(self._decided(F))
         return F
 
     def _outputs_of(self, X: Numbers) -> Numbers:
@@ -302,7 +214,6 @@ class MetricRidge(OnlineKernelRidge):
     def extend(self, count: int) -> None:
         """Take up columns that were 0 in all events so far."""
         known = len(self.columns or ())
-        self.map = self.map.extended(count)
         if self._base is not None:
             self._base.add_columns(count)
         self.add_columns(range(known, known + count))
@@ -318,10 +229,10 @@ class MetricRidge(OnlineKernelRidge):
     def state(self) -> State:
         """Everything needed to go on exactly from here: a JSON header and arrays."""
         known, base = super().state(), self._base
-        header = {**known.header, "missed": self.missed, "base": None, "block": self._block}
-        arrays = {**known.arrays, **self.map.arrays()}
+        header = {**known.header, "base": None, "block": self._block}
+        arrays = dict(known.arrays)
         if base is not None:
-            header["base"] = base.header()
+            header |= {"base": base.header(), "room": base.capacity}
             arrays |= {f"base_{name}": array for name, array in base.arrays().items()}
         return State(header, arrays)
 
@@ -334,10 +245,7 @@ class MetricRidge(OnlineKernelRidge):
         StateError
             If it is the state of something else or of a newer format, or is damaged.
         """
-        learner = super().from_state(state)
-        owner, columns = cls._owner(), len(learner.columns or ())
-        learner.map = EventMap.of_arrays(state.arrays, columns, owner)
-        learner.missed = number(state.header, "missed", owner, NON_NEGATIVE)
+        learner = super().from_state(_with_last_ridge(state))
         if state.header.get("base") is not None:
             learner._restore_base(state)
         return learner
@@ -359,12 +267,29 @@ class MetricRidge(OnlineKernelRidge):
             for name, array in state.arrays.items()
             if name.startswith("base_")
         }
+        header: Any = {"room": self.max_centers, **state.header}  # before format 4 they were one
         self._base = SolvedPart.of(
-            state.header["base"],
+            header["base"],
             named,
-            capacity=self.max_centers,
+            capacity=count(header, "room", self._owner(), least=1),
             sizes=self._sizes(),
             labels=self._label_domain,
             owner=f"'base' of {self._owner()}",
         )
         self._settled = 0
+
+
+def _with_last_ridge(state: State) -> State:
+    """Return a state before format 4 as one with the last regularization, of no coefficients."""
+    if count(state.header, "format", "this 'metric-ridge' state") >= MetricRidge.FORMAT:
+        return state
+    arrays, before = dict(state.arrays), len(MetricRidge.RIDGES) - 1
+    for name in ("coefficients", "pending_coefficients"):
+        A = arrays.get(name, np.zeros(0))
+        if A.ndim == 2 and A.shape[1] % before == 0:
+            arrays[name] = np.pad(A, ((0, 0), (0, A.shape[1] // before)))
+    for name in ("errors", "errors_now"):
+        known = arrays.get(name, np.zeros(0))
+        if known.shape == (before,):  # as if it had been worse than the best
+            arrays[name] = np.append(known, known.max() + 1.0)
+    return State(state.header, arrays)

@@ -105,8 +105,12 @@ class SolvedPart:
     @property
     def nbytes(self) -> int:
         """Memory, in bytes, with that of the factor even where it is still to be made."""
-        factor = nbytes_of(len(self._last)) if self.grows else 0
-        return self._done.nbytes + self._last.nbytes + factor
+        return self._done.nbytes + self._last.nbytes + self.factor_nbytes
+
+    @property
+    def factor_nbytes(self) -> int:
+        """Memory of the factor alone, in bytes."""
+        return nbytes_of(len(self._last)) if self.grows else 0
 
     @property
     def grows(self) -> bool:
@@ -121,6 +125,10 @@ class SolvedPart:
     def close(self) -> None:
         """Take no further events."""
         self.closed, self._factor, self._known = True, None, None
+
+    def forget_factor(self) -> None:
+        """Free the memory of the factor, which is made again when the next events are added."""
+        self._factor = None
 
     def add(self, points: Numbers, labels: Numbers, targets: Callable[[Numbers], Numbers]) -> None:
         """Add events (n, d), float32, with labels (n,), n being a multiple of 64, and solve.

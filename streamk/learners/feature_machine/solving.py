@@ -13,11 +13,14 @@ from streamk.errors import InvalidInput
 from streamk.kernels import Kernel, Matern
 from streamk.learners.common.classes import Label
 from streamk.learners.feature_machine.columns import Columns
+from streamk.learners.feature_machine.cross_validation import cross_validated
+from streamk.learners.feature_machine.event_map import EventMap
 from streamk.learners.feature_machine.machine import BANDWIDTHS, families
-from streamk.learners.feature_machine.metric_ridge import EventMap, MetricRidge
+from streamk.learners.feature_machine.metric_tree import MetricTree, Solution
 from streamk.learners.feature_machine.probabilities import inverse_temperature
+from streamk.learners.feature_machine.rounds_in_leaves import rounds_in_leaves
 from streamk.learners.feature_machine.search import RIDGES, Family, Limits, Round, refine
-from streamk.learners.feature_machine.solved_part import SolvedPart, whole_blocks
+from streamk.learners.feature_machine.solved_part import whole_blocks
 
 Numbers = NDArray[Any]
 
@@ -26,11 +29,15 @@ _LADDER = RIDGES[2:]
 differences of numbers too large for it."""
 _HELD, _MOST_HELD = 0.2, 1_000
 """Part of the events that are held back to compare families and rounds, and at most so many."""
+_CROSSED = 256
+"""Events up to which there is cross-validation instead."""
 _FEW, _EXPLORED = 800, 2
 """Events by which families are compared, and rounds after round 0."""
 _MORE = 1_600
 """Events by which the metric of the best family is learned. From so many on it is judged whether
 they have paid."""
+_MOST, _LEAF = 8_192, 2_048
+"""Events by which that metric is learned anew, and those of a leaf that is divided meanwhile."""
 _FULL = 1.01
 """Ratio of errors by which a diagonal metric may be worse than a full one, of many more numbers."""
 _PAYS = 0.97
@@ -110,11 +117,12 @@ class Snapshot:
     task: str
     seed: int
 
-    def solved(self, recipe: Recipe) -> MetricRidge:
+    def solved(self, recipe: Recipe) -> MetricTree:
         """Return the function in the metric of the best family and round.
 
         The last fifth of the events is held back while these and the regularization are chosen by
-        those before; then the coefficients are solved for with all of them.
+        those before; of up to 256 events they are chosen by cross-validation. Then the coefficients
+        are solved for with all of them.
 
         Raises
         ------
@@ -122,17 +130,37 @@ class Snapshot:
             If numbers overflow.
         """
         n, d = self.X.shape
-        count = min(_MOST_HELD, max(1, int(_HELD * n)))
+        count = n if n <= _CROSSED else min(_MOST_HELD, int(_HELD * n))
         held, rest = np.arange(n - count, n), np.arange(n - count)[::-1]
         try:
             with np.errstate(all="ignore"):
-                family, kept, pays = self._searched(recipe, rest, held, d)
+                if len(rest):
+                    family, kept, pays = self._searched(recipe, rest, held, d)
+                else:
+                    (family, kept), pays = self._crossed(recipe, d), True
                 return self._function(recipe, family, kept, held, pays)
         except (np.linalg.LinAlgError, ValueError) as error:
             raise InvalidInput(
                 f"the function of {n} events cannot be solved for ({error}); scale columns and "
                 "labels"
             ) from None
+
+    def _crossed(self, recipe: Recipe, d: int) -> tuple[Family, Round]:
+        """Return the family and the round of least error in cross-validation."""
+        chosen = recipe.families(d)
+        return cross_validated(
+            chosen,
+            _handicaps(chosen),
+            self.X,
+            self.targets,
+            rounds=recipe.rounds,
+            ridges=_LADDER,
+            error=self._error,
+        )
+
+    @property
+    def _error(self) -> str:
+        return "squared" if self.task == "classification" else "absolute"
 
     def _searched(
         self, recipe: Recipe, rest: Numbers, held: Numbers, d: int
@@ -147,53 +175,74 @@ class Snapshot:
         best, first, least = chosen[0], _LADDER[place], np.inf
         if many or len(chosen) > 1:
             turns = min(recipe.rounds, _EXPLORED)
-            found = [self._best(one, rest[:_FEW], held, turns, first) for one in chosen]
-            handicaps = [1.0 if one.diagonal else _FULL for one in chosen]
-            errors = [factor * one.error for factor, one in zip(handicaps, found, strict=True)]
+            few = rest[:_FEW]
+            found = [_least(self._rounds(one, few, held, turns, first)) for one in chosen]
+            each = zip(_handicaps(chosen), found, strict=True)
+            errors = [factor * one.error for factor, one in each]
             place = int(np.argmin(errors))
             best, first, least = chosen[place], found[place].ridge, found[place].error
-        kept = self._best(best, rest[:_MORE], held, recipe.rounds, first)
-        return best, kept, not many or kept.error < _PAYS * least
+        found = self._rounds(best, rest[:_MORE], held, recipe.rounds, first)
+        kept = _least(found)
+        pays = not many or kept.error < _PAYS * least
+        if pays and len(rest) > _MORE:
+            kept = self._in_leaves(best, rest[:_MOST], held, recipe.rounds, found)
+        return best, kept, pays
 
-    def _best(
-        self, family: Family, rows: Numbers, held: Numbers, rounds: int, first: float
-    ) -> Round:
-        """Return the best round of a family that learns some events."""
+    def _scaled(self, family: Family, rows: Numbers, held: Numbers) -> tuple[Numbers, Numbers]:
+        """Return events to learn and those held back on a scale of the former."""
         columns = Columns.of(self.X[rows], family.scale)
-        S, Q = columns.scaled(self.X[rows]), columns.scaled(self.X[held])
-        error = "squared" if self.task == "classification" else "absolute"
-        limits = Limits(rounds, len(rows), "random", self.seed, error, patience=1, single=True)
+        return columns.scaled(self.X[rows]), columns.scaled(self.X[held])
+
+    def _in_leaves(
+        self, family: Family, rows: Numbers, held: Numbers, rounds: int, known: Sequence[Round]
+    ) -> Round:
+        """Return the best round by more events, with the regularizations of the known ones."""
+        S, Q = self._scaled(family, rows, held)
+        found = rounds_in_leaves(
+            family,
+            S,
+            self.targets[rows],
+            Q,
+            self.targets[held],
+            ridges=[one.ridge for one in known],
+            rounds=rounds,
+            error=self._error,
+            size=_LEAF,
+        )
+        return _least(found)
+
+    def _rounds(
+        self, family: Family, rows: Numbers, held: Numbers, rounds: int, first: float
+    ) -> list[Round]:
+        """Return the rounds of a family that learns some events."""
+        S, Q = self._scaled(family, rows, held)
+        limits = Limits(
+            rounds, len(rows), "random", self.seed, self._error, patience=1, single=True
+        )
         targets = self.targets
-        found = refine(family, S, targets[rows], Q, targets[held], limits, _LADDER, first)
-        return min(found, key=lambda one: one.error)
+        return refine(family, S, targets[rows], Q, targets[held], limits, _LADDER, first)
 
     def _function(
         self, recipe: Recipe, family: Family, kept: Round, held: Numbers, pays: bool
-    ) -> MetricRidge:
+    ) -> MetricTree:
         """Solve for the coefficients of the last events: of as many as pay, in whole blocks."""
         made = EventMap(Columns.of(self.X, family.scale), kept.metric)
         count = min(len(self.X), max(_SMALL, recipe.most) if pays else _SMALL)
         some = slice(len(self.X) - whole_blocks(count), None)
         constant = self.targets.mean(axis=0)
-        part = SolvedPart(
-            family.kernel,
-            kept.ridge,
-            recipe.max_centers,
-            n_columns=self.X.shape[1],
-            n_outputs=len(constant),
-        )
         narrow: Any = family.kernel
-        function = MetricRidge(
+        function = MetricTree(
             replace(narrow, bandwidth=_NARROW * narrow.bandwidth),
             task=self.task,
-            max_centers=recipe.max_centers,
+            capacity=recipe.max_centers,
             seed=self.seed,
-            columns=range(self.X.shape[1]),
+            columns=self.X.shape[1],
             classes=self.classes,
             max_classes=recipe.max_classes,
         )
         function.map = made
-        function.begin(part, self.X[some], self.y[some], constant, recipe.errors)
+        solution = Solution(family.kernel, kept.ridge, constant, recipe.errors)
+        function.begin(solution, self.X[some], self.y[some])
         if not pays:
             function.close()
         if len(self.classes) > 1:
@@ -201,3 +250,13 @@ class Snapshot:
             factor_of_margins = inverse_temperature(kept.margins, labels)
             function.calibrate(kept.margins, labels, factor_of_margins)
         return function
+
+
+def _least(found: Sequence[Round]) -> Round:
+    """Return the round of least error."""
+    return min(found, key=lambda one: one.error)
+
+
+def _handicaps(families: Sequence[Family]) -> list[float]:
+    """Return the factors of the errors by which families are compared."""
+    return [1.0 if one.diagonal else _FULL for one in families]

@@ -94,6 +94,8 @@ class OnlineKernelRidge(OnCenters):
     UNCALIBRATED = 1
     WORK: ClassVar[int] = 65_536
     """Rows of the kernel matrix times centers, over BLOCK, that are computed after each block."""
+    RIDGES: ClassVar[tuple[float, ...]] = RIDGES
+    """Regularizations that are learned side by side."""
     OPTIONS: ClassVar[dict[str, Option]] = {
         "kernel": replace(
             OF_KERNEL_LEARNERS["kernel"], about="one of the kernels below but linear (laplacian)"
@@ -127,7 +129,7 @@ class OnlineKernelRidge(OnCenters):
         super().__init__(
             kernel,
             task=task,
-            ridges=RIDGES if regularization is None else (regularization,),
+            ridges=self.RIDGES if regularization is None else (regularization,),
             block=BLOCK,
             classes=classes,
             max_classes=max_classes,

@@ -1,0 +1,103 @@
+"""Events to points: columns on a scale, and then in a metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from streamk.declared import NON_NEGATIVE, Declared, Domain, taken
+from streamk.errors import StateError
+from streamk.kernels import Linear
+from streamk.learners.feature_machine.columns import Columns
+from streamk.learners.feature_machine.metric import Metric
+
+Numbers = NDArray[Any]
+
+_FURTHEST = 1e18
+"""Bound of a point's numbers, whose squares are numbers of single precision, too."""
+_WITHIN = Domain(-1e308, 1e308)
+_DOT = Linear()
+"""Its products are the same bits in whatever batch a row comes, unlike those of BLAS."""
+
+
+@dataclass(frozen=True)
+class EventMap:
+    """Events to points: columns on a scale, and then in a metric.
+
+    Attributes
+    ----------
+    columns : Columns
+    metric : Metric
+    """
+
+    columns: Columns
+    metric: Metric
+
+    @classmethod
+    def identity(cls, d: int) -> EventMap:
+        """Return the map that leaves events of d columns as they are."""
+        return cls(Columns.as_they_are(d), Metric(np.ones(d)))
+
+    def points(self, X: Numbers) -> Numbers:
+        """Return the points of finite events X (n, d), float32 (n, d), row by row the same bits."""
+        P, root = self.columns.scaled(X), self.metric.root
+        with np.errstate(over="ignore"):
+            found = P * root if self.metric.is_diagonal else _DOT.pairwise(P, root)
+            return np.ascontiguousarray(np.clip(found, -_FURTHEST, _FURTHEST), np.float32)
+
+    def extended(self, count: int) -> EventMap:
+        """Return the map of so many more columns, which count as they are."""
+        root = self.metric.root
+        if root.ndim == 1:
+            root = np.append(root, np.ones(count))
+        else:
+            root = scipy.linalg.block_diag(root, np.eye(count)).reshape(2 * [len(root) + count])
+        return EventMap(self.columns.extended(count), Metric(root))
+
+    def arrays(self) -> dict[str, Numbers]:
+        """The arrays to go on from, by name."""
+        knots = self.columns.knots
+        empty = np.zeros(0)
+        return {
+            "means": self.columns.means,
+            "factors": self.columns.factors,
+            "root": self.metric.root,
+            "knots": np.array([len(values) for values, _ in knots], np.int64),
+            "knot_values": np.concatenate([empty, *(values for values, _ in knots)]),
+            "knot_ranks": np.concatenate([empty, *(ranks for _, ranks in knots)]),
+        }
+
+    @classmethod
+    def of_arrays(cls, arrays: dict[str, Numbers], d: int, owner: str) -> EventMap:
+        """Return the map of d columns whose arrays these are.
+
+        Raises
+        ------
+        StateError
+            If an array is missing, of another shape or out of its domain.
+        """
+        full = arrays.get("root", np.zeros(0)).ndim == 2
+        ranked = len(arrays.get("knots", ())) > 0
+        declared = (
+            Declared("means", "float64", ("columns",), _WITHIN),
+            Declared("factors", "float64", ("columns",), NON_NEGATIVE),
+            Declared("root", "float64", ("columns", "columns") if full else ("columns",)),
+            Declared("knots", "int64", ("columns" if ranked else 0,), Domain(least=0, most=2**20)),
+            Declared("knot_values", "float64", ("values",)),
+            Declared("knot_ranks", "float64", ("values",), Domain(0.0, 1.0)),
+        )
+        found, sizes = taken(declared, arrays, {"columns": d}, owner)
+        found = {name: array.copy() for name, array in found.items()}
+        if int(found["knots"].sum()) != sizes["values"]:
+            raise StateError(f"array 'knots' of {owner} must sum to {sizes['values']}")
+        ends = np.cumsum(found["knots"])[:-1]
+        parts = (np.split(found[name], ends) for name in ("knot_values", "knot_ranks"))
+        knots = tuple(zip(*parts, strict=True)) if ranked else ()
+        if any((np.diff(values) <= 0.0).any() for values, _ in knots):
+            raise StateError(f"array 'knot_values' of {owner} must ascend in each column")
+        columns = Columns(np.zeros(d), found["means"], found["factors"], knots)
+        return cls(columns, Metric(found["root"]))

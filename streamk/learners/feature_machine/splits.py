@@ -1,0 +1,192 @@
+"""Halves of space: where points are divided, and which part a point is in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.declared import Declared, Domain, taken
+from streamk.errors import StateError
+from streamk.kernels import Linear
+
+Numbers = NDArray[Any]
+
+_DOT = Linear()
+"""Its products are the same bits in whatever batch a row comes, unlike those of BLAS."""
+_TURNS = 30
+"""Power iterations for a direction."""
+_LEAST, _SHARE = 64, 8
+"""Events that each half must have, at least, and one in so many of all."""
+
+
+def halves(points: Numbers) -> tuple[Numbers, float, Numbers] | None:
+    """Return where points are divided, and which of them are on the right.
+
+    Parameters
+    ----------
+    points : float32 array of shape (n, d)
+
+    Returns
+    -------
+    (float32 array of shape (d,), float, bool array of shape (n,)) or None
+        Direction and threshold, see `Splits`. None if no place leaves enough on both sides.
+
+    Examples
+    --------
+    >>> direction, threshold, right = halves(np.arange(256, dtype=np.float32)[:, None])
+    >>> direction, threshold, int(right.sum())
+    (array([1.], dtype=float32), 127.0, 128)
+    >>> halves(np.zeros((256, 1), np.float32)) is None
+    True
+    """
+    direction = direction_of(points)
+    values = _DOT.pairwise(points, direction[None])[:, 0]
+    threshold = threshold_of(values)
+    if threshold is None:
+        return None
+    right = values > threshold
+    least = max(_LEAST, len(points) // _SHARE)
+    if not least <= int(right.sum()) <= len(points) - least:
+        return None
+    return direction, threshold, right
+
+
+def direction_of(points: Numbers) -> Numbers:
+    """Return the direction in which points (n, d) vary most, float32 (d,).
+
+    It is found by power iterations, from the column of the largest variance on.
+
+    Examples
+    --------
+    >>> direction_of(np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]])).round(3)
+    array([0.707, 0.707], dtype=float32)
+    """
+    P = points - points.mean(axis=0, dtype=np.float64)
+    v = np.zeros(P.shape[1])
+    v[int((P * P).sum(axis=0).argmax())] = 1.0
+    for _ in range(_TURNS):
+        u = P.T @ (P @ v)
+        norm = float(np.linalg.norm(u))
+        if not 0.0 < norm < np.inf:
+            break
+        v = u / norm
+    return v.astype(np.float32)
+
+
+def threshold_of(values: Numbers) -> float | None:
+    """Return the largest value that is on the left, where numbers (n,) are cut in halves.
+
+    Equal ones stay together: None if all are.
+
+    Examples
+    --------
+    >>> threshold_of(np.array([3.0, 1.0, 2.0, 4.0])), threshold_of(np.array([1.0, 2.0, 2.0, 2.0]))
+    (2.0, 1.0)
+    """
+    ordered = np.sort(values)
+    last = ordered[:-1][ordered[:-1] < ordered[1:]]
+    if not len(last):
+        return None
+    middle = ordered[(len(ordered) - 1) // 2]
+    at = int(np.searchsorted(last, middle))
+    near = last[max(0, at - 1) : at + 1]
+    counts = np.searchsorted(ordered, near, side="right")
+    return float(near[int(np.abs(2 * counts - len(ordered)).argmin())])
+
+
+@dataclass
+class Splits:
+    """A binary tree of half spaces, whose leaves are numbered in the order they came.
+
+    The leaf that is divided keeps its number for the left half.
+
+    Attributes
+    ----------
+    directions : float32 array of shape (splits, d)
+    thresholds : float64 array of shape (splits,)
+        A point is on the left where its product with the direction is not above.
+    children : int64 array of shape (splits, 2)
+        The split on the left and on the right, or ``-1 - leaf``.
+
+    Examples
+    --------
+    >>> splits = Splits.none(1)
+    >>> splits.divide(0, np.ones(1, np.float32), 0.5), splits.divide(1, np.ones(1, np.float32), 2.0)
+    (1, 2)
+    >>> splits.leaves_of(np.array([[0.0], [1.0], [3.0]], np.float32)).tolist()
+    [0, 1, 2]
+    """
+
+    directions: Numbers
+    thresholds: Numbers
+    children: Numbers = field(repr=False)
+
+    @classmethod
+    def none(cls, d: int) -> Self:
+        """Return the tree that is a single leaf, of d columns."""
+        return cls(np.zeros((0, d), np.float32), np.zeros(0), np.zeros((0, 2), np.int64))
+
+    def __len__(self) -> int:
+        return len(self.thresholds)
+
+    def leaves_of(self, points: Numbers) -> Numbers:
+        """Return the leaves of points (n, d), float32: int64 (n,), row by row the same."""
+        at = np.zeros(len(points), np.int64)
+        if not len(self):
+            return at
+        right = _DOT.pairwise(points, self.directions) > self.thresholds
+        rows = np.arange(len(points))
+        while len(rows):
+            at[rows] = self.children[at[rows], right[rows, at[rows]].astype(np.int64)]
+            rows = rows[at[rows] >= 0]
+        return -1 - at
+
+    def divide(self, leaf: int, direction: Numbers, threshold: float) -> int:
+        """Divide a leaf, and return the number of its right half."""
+        new = len(self) + 1
+        self.children[self.children == -1 - leaf] = len(self)
+        self.directions = np.concatenate([self.directions, direction[None]])
+        self.thresholds = np.append(self.thresholds, threshold)
+        self.children = np.concatenate([self.children, [[-1 - leaf, -1 - new]]])
+        return new
+
+    def extend(self, count: int) -> None:
+        """Take up so many columns, by which nothing is divided."""
+        self.directions = np.pad(self.directions, ((0, 0), (0, count)))
+
+    def arrays(self) -> dict[str, Numbers]:
+        """The arrays to go on from, by name, copies."""
+        return {
+            "directions": self.directions.copy(),
+            "thresholds": self.thresholds.copy(),
+            "children": self.children.copy(),
+        }
+
+    @classmethod
+    def of(cls, arrays: dict[str, Numbers], count: int, d: int, owner: str) -> Self:
+        """Return the tree of d columns, of so many splits, whose arrays these are.
+
+        Raises
+        ------
+        StateError
+            If an array is missing, of another shape or out of its domain.
+        """
+        declared = (
+            Declared("directions", "float32", ("splits", "columns")),
+            Declared("thresholds", "float64", ("splits",)),
+            Declared("children", "int64", ("splits", 2), Domain(-1 - count, count - 1)),
+        )
+        found, _ = taken(declared, arrays, {"splits": count, "columns": d}, owner)
+        children = found["children"]
+        every = np.sort(children, axis=None)
+        # Each split but the first is a later one's child of an earlier one, each leaf one's.
+        expected = np.concatenate([np.arange(-1 - count, 0), np.arange(1, count)])
+        if count and (
+            not np.array_equal(every, expected)
+            or (np.where(children >= 0, children, count) <= np.arange(count)[:, None]).any()
+        ):
+            raise StateError(f"array 'children' of {owner} is no tree")
+        return cls(*(found[each.name].copy() for each in declared))

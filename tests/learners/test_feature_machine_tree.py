@@ -1,0 +1,259 @@
+"""Functions in the leaves of a tree: how it divides, learns, grows, and goes through its state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import naive
+import naive_feature_machine as oracle
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from streamk.errors import StateError
+from streamk.kernels import Gaussian, Matern
+from streamk.learners import FeatureMachine
+from streamk.learners.common.supervised import Asked
+from streamk.learners.feature_machine import metric_ridge, metric_tree, solving
+from streamk.learners.feature_machine.cross_validation import cross_validated
+from streamk.learners.feature_machine.metric_tree import MetricTree, Solution
+from streamk.learners.feature_machine.rounds_in_leaves import rounds_in_leaves
+from streamk.learners.feature_machine.search import Family, Limits, refine
+from streamk.learners.feature_machine.splits import Splits, halves
+from streamk.state import State
+
+Numbers = NDArray[Any]
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metric_tree, "SPLITS", (320, 192))
+    monkeypatch.setattr(metric_tree, "_FEW", 3)
+    monkeypatch.setattr(metric_ridge, "_LARGE", 128)
+
+
+def same(one: State, other: State) -> bool:
+    arrays = one.arrays.keys() == other.arrays.keys() and all(
+        np.array_equal(array, other.arrays[name]) for name, array in one.arrays.items()
+    )
+    return one.header == other.header and arrays
+
+
+def events(n: int, seed: int = 0) -> tuple[Numbers, Numbers]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3)) * [3.0, 1.0, 1.0]
+    return X, np.sin(X[:, 0]) + 0.3 * X[:, 1] + 0.01 * rng.normal(size=n)
+
+
+def tree(n: int, *, capacity: int = 4_096) -> MetricTree:
+    X, y = events(n)
+    made = MetricTree(Gaussian(bandwidth=0.2), task="regression", capacity=capacity, seed=1)
+    made.extend(3)
+    made.begin(Solution(Gaussian(bandwidth=2.0), 0.01, np.array([0.5])), X, y)
+    return made
+
+
+# --- where it divides -----------------------------------------------------------------------------
+
+
+def test_halves_are_at_the_median_of_the_largest_variance() -> None:
+    X = events(401)[0].astype(np.float32)
+    found = halves(X)
+    assert found is not None
+    direction, threshold, right = found
+    first = np.linalg.eigh(np.cov(X.T))[1][:, -1]
+    assert abs(first @ direction) == pytest.approx(1.0, abs=1e-4)
+    assert right.sum() in (200, 201)
+    assert np.array_equal(right, X.astype(np.float64) @ direction.astype(np.float64) > threshold)
+
+
+def test_equal_points_stay_together() -> None:
+    X = np.zeros((300, 2), np.float32)
+    assert halves(X) is None
+    X[:20] = 1.0
+    assert halves(X) is None, "too few on one side"
+    X[:100] = 1.0
+    found = halves(X)
+    assert found is not None
+    assert found[2].sum() in (100, 200)
+
+
+def test_leaves_of_points() -> None:
+    rng = np.random.default_rng(0)
+    splits, X = Splits.none(3), rng.normal(size=(200, 3)).astype(np.float32)
+    assert (splits.leaves_of(X) == 0).all()
+    for leaf in (0, 0, 1, 2, 1):
+        splits.divide(leaf, rng.normal(size=3).astype(np.float32), float(rng.normal()) / 3)
+    found = splits.leaves_of(X)
+    assert set(found) == set(range(6))
+    parts = splits.directions, splits.thresholds, splits.children
+    assert found.tolist() == [oracle.leaf(*parts, x) for x in X]
+    assert found.tolist() == [splits.leaves_of(X[i : i + 1])[0] for i in range(200)]
+    again = Splits.of(splits.arrays(), 5, 3, "this")
+    assert np.array_equal(again.leaves_of(X), found)
+    for children in ([[1, 1]], [[0, -1]], [[-1, -1]]):
+        wrong = {**splits.arrays(), "children": splits.children.copy()}
+        wrong["children"][:1] = children
+        with pytest.raises(StateError, match="children"):
+            Splits.of(wrong, 5, 3, "this")
+
+
+# --- what it learns -------------------------------------------------------------------------------
+
+
+def test_each_leaf_is_ridge_regression_on_its_events() -> None:
+    made, (X, y), (Z, _) = tree(640), events(640), events(50, seed=5)
+    assert made.n_leaves > 2
+    P, Q = X.astype(np.float32), Z.astype(np.float32)
+    mine, asked = made._splits.leaves_of(P), made._splits.leaves_of(Q)
+    k = Gaussian(bandwidth=2.0)
+    for leaf in range(made.n_leaves):
+        rows = np.flatnonzero(mine == leaf)
+        rows = rows[: len(rows) - len(rows) % 64]  # the others are learned one by one
+        A = np.linalg.solve(k.pairwise(P[rows]) + 0.01 * np.eye(len(rows)), y[rows] - 0.5)
+        F = k.pairwise(Q[asked == leaf], P[rows]) @ A + 0.5
+        # Until there are errors, nothing is learned beside.
+        assert made.decide(Z[asked == leaf])[:, 0] == pytest.approx(F, abs=2e-3)
+
+
+def test_it_grows_by_leaves_up_to_its_capacity() -> None:
+    made, (X, y) = tree(256, capacity=1_024), events(3_000, seed=1)
+    counts = []
+    for start in range(0, 3_000, 50):
+        made.learn(X[start : start + 50], y[start : start + 50])
+        counts.append((made.n_leaves, made.n_solved))
+    leaves, solved = zip(*counts, strict=True)
+    assert sorted(leaves) == list(leaves)
+    assert leaves[0] == 1 < 4 <= leaves[-1]
+    assert not made.grows
+    assert 1_024 <= solved[-1] <= 1_024 + 256
+    before = made.n_features
+    made.learn(*events(3_000, seed=2))
+    assert made.n_features <= before + 4_096
+    assert np.abs(made.decide(X)[:, 0] - y).mean() < 0.05
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_any_cut_and_any_restart_is_the_same(asked: bool) -> None:
+    X, y = events(1_700, seed=1)
+    others = X + 0.3  # as they are predicted, some in another leaf
+
+    def run(cuts: list[int], *, restart: bool = False) -> tuple[MetricTree, Numbers]:
+        made, said = tree(256, capacity=1_024), []
+        for first, stop in zip([0, *cuts], [*cuts, len(X)], strict=True):
+            some = slice(first, stop)
+            given = others[some] if asked else None
+            made.learn(X[some], y[some], Asked(given, said.append))
+            if restart:
+                again = MetricTree.from_state(made.state())
+                assert same(again.state(), made.state())
+                made = again
+        return made, np.concatenate(said)
+
+    whole, said = run([])
+    assert whole.n_leaves > 4
+    cuts = [1, 60, 63, 64, 300, 301, 450, 777, 1_100, 1_101, 1_500]
+    for found in (run(cuts, restart=True), run(list(range(7, 1_700, 7)))):
+        assert same(found[0].state(), whole.state())
+        assert np.array_equal(found[1], said)
+    if not asked:
+        alone = tree(256, capacity=1_024)
+        alone.learn(X, y)
+        assert same(alone.state(), whole.state())
+
+
+def test_what_is_asked_is_what_the_tree_knew() -> None:
+    X, y = events(150, seed=3)
+    one, other, said = tree(640), tree(640), []
+    one.learn(X, y, Asked(X + 0.4, said.append))
+    for i in range(150):
+        row = slice(i, i + 1)
+        assert np.array_equal(np.concatenate(said)[row], other.decide(X[row] + 0.4))
+        other.learn(X[row], y[row])
+
+
+def test_columns_and_classes_reach_all_leaves() -> None:
+    X, y = events(640)
+    made = MetricTree(
+        Gaussian(bandwidth=0.2), task="classification", capacity=4_096, seed=1, classes=["a", "b"]
+    )
+    made.extend(3)
+    made.begin(Solution(Gaussian(bandwidth=2.0), 0.01, np.zeros(1)), X, (y > 0.0).astype(float))
+    before = made.decide(X)[:, 0]
+    made.extend(2)
+    made.add_classes(["a", "b", "c"])
+    wide = np.pad(X, ((0, 0), (0, 2)))
+    F = made.decide(wide)
+    assert F.shape == (640, 3)
+    assert F[:, 1] == pytest.approx(before, abs=1e-5)
+    made.learn(wide[:70], np.full(70, 2.0))
+    assert same(MetricTree.from_state(made.state()).state(), made.state())
+    assert made.probabilities(F).sum(axis=1) == pytest.approx(np.ones(640))
+
+
+def test_damaged_states() -> None:
+    made = tree(640)
+    state = made.state()
+    header: Any = state.header
+    with pytest.raises(StateError, match="leaves"):
+        MetricTree.from_state(State({**header, "leaves": 0}, state.arrays))
+    root = {**state.arrays, "tree.root": np.ones(2)}
+    with pytest.raises(StateError, match="root"):
+        MetricTree.from_state(State(header, root))
+    wide = tree(640)
+    wide._leaves[1].extend(1)
+    with pytest.raises(StateError, match="differ"):
+        MetricTree.from_state(wide.state())
+
+
+# --- how it is chosen -----------------------------------------------------------------------------
+
+
+def test_cross_validation_leaves_parts_out() -> None:
+    X, y = events(40)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    family = Family("standard", Gaussian(bandwidth=1.5), True)
+    chosen, found = cross_validated(
+        [family], [1.0], X, y[:, None], rounds=0, ridges=[0.1], error="absolute"
+    )
+    assert (chosen, found.number, found.ridge) == (family, 0, 0.1)
+    expected = np.empty(40)
+    for part in np.array_split(np.arange(40), 3):  # the scale is that of the others
+        rest = np.setdiff1d(np.arange(40), part)
+        scaled = (X - X[rest].mean(axis=0)) / (X[rest].std(axis=0) * np.sqrt(3.0))
+        expected[part] = oracle.left_out(naive.Kernel("gaussian", 1.5), 0.1, scaled, y, 3)[part]
+    assert found.margins[:, 0] == pytest.approx(expected, abs=1e-4)
+    assert found.error == pytest.approx(np.abs(expected - y).mean(), abs=1e-4)
+
+
+def test_rounds_in_one_leaf_are_the_rounds() -> None:
+    X, y = events(200)
+    family = Family("standard", Matern(nu=0.5, bandwidth=1.5), False)
+    given: Any = (family, X[:150], y[:150, None], X[150:], y[150:, None])
+    limits = Limits(2, 150, "random", 0, "absolute", patience=3, single=True)
+    plain = refine(*given, limits, [0.01], 0.01)
+    found = rounds_in_leaves(*given, ridges=[0.01], rounds=2, error="absolute", size=151)
+    assert len(found) >= 2
+    for one, other in zip(found, plain, strict=False):
+        assert one.metric.matrix == pytest.approx(other.metric.matrix, rel=1e-3, abs=1e-4)
+        assert one.margins == pytest.approx(other.margins, abs=1e-3)
+    parts = rounds_in_leaves(*given, ridges=[0.1, 0.01], rounds=2, error="absolute", size=140)
+    assert [one.ridge for one in parts][:2] == [0.1, 0.01]
+    assert parts[0].margins != pytest.approx(found[0].margins, abs=1e-3)
+
+
+def test_a_learner_with_leaves_goes_on_bit_for_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut and restarted also while a new function is made, which learns in leaves by then."""
+    for name, size in (("_FEW", 80), ("_MORE", 160), ("_LEAF", 128)):
+        monkeypatch.setattr(solving, name, size)
+    X, y = events(1_400, seed=1)
+    options: dict[str, Any] = {"buffer_size": 256, "reservoir_size": 1_024, "every": 512}
+    whole = FeatureMachine(task="regression", **options)
+    whole.learn_many(X, y)
+    assert whole._function.n_leaves > 2
+    part = FeatureMachine(task="regression", **options)
+    for first, stop in zip([0, 70, 513, 700, 1_030], [70, 513, 700, 1_030, 1_400], strict=True):
+        for i in range(first, stop, 90):
+            part.learn_many(X[i : min(stop, i + 90)], y[i : min(stop, i + 90)])
+        part = FeatureMachine.from_state(part.state())
+    assert same(part.state(), whole.state())
