@@ -9,11 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import kernels
+from streamk.backends.cholesky import PANEL
 from streamk.declared import Declared, Domain, number, reading, taken
 from streamk.declared import count as number_of
 from streamk.errors import StateError
 from streamk.kernels import Kernel
-from streamk.learners.feature_machine.growing_cholesky import GrowingCholesky, nbytes_of
+from streamk.learners.feature_machine.growing_cholesky import (
+    GrowingCholesky,
+    kernel_rows,
+    nbytes_of,
+)
 from streamk.learners.kernel_ridge.centers import Centers
 from streamk.learners.kernel_ridge.learner import BLOCK
 
@@ -164,13 +169,12 @@ class SolvedPart:
             self.close()
 
     def _extend(self, factor: GrowingCholesky, first: int) -> None:
-        """Take the last part's events from one on into the factor, block by block."""
+        """Take the last part's events from one on into the factor."""
         Z = self._last.points
-        for start in range(first, len(Z), BLOCK):
-            stop = start + BLOCK
-            K = self.kernel.pairwise(Z[start:stop], Z[:stop], dtype=np.float32)
-            K[np.arange(BLOCK), np.arange(start, stop)] = 1.0 + self.ridge
-            factor.append(K)
+        while first < len(Z):
+            stop = min(len(Z), first + PANEL - first % PANEL)
+            factor.append(kernel_rows(self.kernel, Z, first, stop), 1.0 + self.ridge)
+            first = stop
 
     def _solve(self, targets: Callable[[Numbers], Numbers]) -> None:
         """Solve for the coefficients of the last part, after events were added."""
