@@ -238,6 +238,7 @@ class Limits:
     error: str
     patience: int = _PATIENCE
     single: bool = False
+    ladder: bool = True
 
     def solver(self, kernel: Kernel, P: Numbers, Y: Numbers) -> Solver:
         """Return the solver for mapped events P (n, d) and targets Y (n, outputs)."""
@@ -300,7 +301,8 @@ def refine(
         equations = limits.solver(family.kernel, P, Y - mean)
         predict = limits.predictor(family.kernel, metric.mapped(held), equations.centers)
         trials = _Trials(predict, equations, ridges, labels - mean, ERRORS[limits.error])
-        place = descended(trials.error, place, len(ridges))
+        if not found or limits.ladder:
+            place = descended(trials.error, place, len(ridges))
         own, F, A = trials.of(place)
         found.append(Round(len(found), metric, ridges[place], own, F + mean))
         best = min(found, key=lambda one: one.error)

@@ -17,7 +17,7 @@ from streamk.learners.feature_machine.machine import BANDWIDTHS, families
 from streamk.learners.feature_machine.metric_ridge import EventMap, MetricRidge
 from streamk.learners.feature_machine.probabilities import inverse_temperature
 from streamk.learners.feature_machine.search import RIDGES, Family, Limits, Round, refine
-from streamk.learners.feature_machine.solved_part import SolvedPart, whole_blocks
+from streamk.learners.feature_machine.solved_part import PART, SHARED, SolvedPart, whole_blocks
 
 Numbers = NDArray[Any]
 
@@ -162,7 +162,7 @@ class Snapshot:
         columns = Columns.of(self.X[rows], family.scale)
         S, Q = columns.scaled(self.X[rows]), columns.scaled(self.X[held])
         error = "squared" if self.task == "classification" else "absolute"
-        limits = Limits(rounds, len(rows), "random", self.seed, error, patience=1, single=True)
+        limits = Limits(rounds, len(rows), "random", self.seed, error, patience=1, single=True, ladder=rounds > _EXPLORED)
         targets = self.targets
         found = refine(family, S, targets[rows], Q, targets[held], limits, _LADDER, first)
         return min(found, key=lambda one: one.error)
@@ -173,6 +173,8 @@ class Snapshot:
         """Solve for the coefficients of the last events: of as many as pay, in whole blocks."""
         made = EventMap(Columns.of(self.X, family.scale), kept.metric)
         count = min(len(self.X), max(_SMALL, recipe.most) if pays else _SMALL)
+        if count > PART + SHARED:  # it may well be thrown away
+            count = PART
         some = slice(len(self.X) - whole_blocks(count), None)
         constant = self.targets.mean(axis=0)
         part = SolvedPart(
