@@ -25,19 +25,25 @@ class GrowingCholesky:
     each, so that all of them together take as many as a factorization at once. How rows come
     changes no bit of it.
 
+    Parameters
+    ----------
+    capacity : int
+        Rows at most. Their memory is asked for at once, and used as they come.
+
     Examples
     --------
     >>> from streamk.kernels import Gaussian
     >>> points = np.arange(64.0)[:, None] * 99.0
-    >>> factor = GrowingCholesky()
+    >>> factor = GrowingCholesky(64)
     >>> factor.append(kernel_rows(Gaussian(), points, 0, 32), 2.0)
     >>> factor.append(kernel_rows(Gaussian(), points, 32, 64), 2.0)
     >>> len(factor), factor.solved(np.ones((64, 1), np.float32))[0].tolist()
     (64, [0.5])
     """
 
-    def __init__(self) -> None:
-        self._panels: list[Numbers] = []
+    def __init__(self, capacity: int) -> None:
+        # In one piece, which goes back to the system as a whole when it is no longer used.
+        self._room = np.empty(nbytes_of(capacity) // 4, np.float32)
         self._count = 0
         self._twin = backend.select()
 
@@ -60,18 +66,21 @@ class GrowingCholesky:
             If the matrix is not positive definite, but for rounding. The factor stays as it was.
         """
         n, many = self._count, len(rows) * GROUP
-        at, before = n % PANEL, self._panels[: n // PANEL]
-        own = self._panels[-1] if at else np.empty((PANEL // GROUP, n + PANEL, GROUP), np.float32)
+        at, own = n % PANEL, self._panel(n // PANEL)
         first, stop = at // GROUP, (at + many) // GROUP
         own[first:stop, : n + many] = rows
         each = np.arange(many)
         own[first + each // GROUP, n + each, each % GROUP] = diagonal
-        for place, panel in enumerate(before):
-            self._twin.eliminate(own, first, stop, panel, place * PANEL)
+        for place in range(n // PANEL):
+            self._twin.eliminate(own, first, stop, self._panel(place), place * PANEL)
         if not self._twin.factor(own, first, stop, n - at):
             raise np.linalg.LinAlgError("the matrix is not positive definite")
-        self._panels = [*before, own]
         self._count += many
+
+    def _panel(self, place: int) -> Numbers:
+        """Return a panel's array (groups, columns, 32)."""
+        first, stop = (nbytes_of(rows) // 4 for rows in (place * PANEL, (place + 1) * PANEL))
+        return self._room[first:stop].reshape(PANEL // GROUP, -1, GROUP)
 
     def solved(self, Y: Numbers) -> Numbers:
         """Return ``K^-1 Y``, float32 (n, c), of right-hand sides Y float32 (n, c)."""
@@ -81,11 +90,11 @@ class GrowingCholesky:
         A = np.zeros((self._count, parts * lanes), np.float32)
         A[:n, :c] = Y
         A = np.ascontiguousarray(A.reshape(-1, parts, lanes).transpose(1, 0, 2))
-        panels = list(enumerate(self._panels))
-        for place, panel in panels:
-            self._twin.forward(panel, place * PANEL, A)
-        for place, panel in reversed(panels):
-            self._twin.backward(panel, place * PANEL, A)
+        edges = range(0, self._count, PANEL)
+        for at in edges:
+            self._twin.forward(self._panel(at // PANEL), at, A)
+        for at in reversed(edges):
+            self._twin.backward(self._panel(at // PANEL), at, A)
         return A.transpose(1, 0, 2).reshape(self._count, -1)[:n, :c]
 
 

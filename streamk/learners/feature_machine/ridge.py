@@ -86,7 +86,7 @@ class DirectSingle:
 
     def solve(self, ridge: float) -> Numbers:
         """Return the coefficients for a regularization, float32 (n, outputs)."""
-        factor = GrowingCholesky()
+        factor = GrowingCholesky(len(self.centers))
         for panel in self._panels:
             factor.append(panel, 1.0 + ridge)
         return factor.solved(self._Y)

@@ -156,7 +156,7 @@ class SolvedPart:
         last, first = self._last, len(self._last)
         try:
             if self._factor is None:  # by the same steps as before
-                self._factor = GrowingCholesky()
+                self._factor = GrowingCholesky(last.capacity)
                 self._extend(self._factor, 0)
             last.append(points, labels, np.zeros((len(points), last.n_outputs)))
             self._extend(self._factor, first)
