@@ -17,7 +17,7 @@ from streamk.learners.feature_machine.machine import BANDWIDTHS, families
 from streamk.learners.feature_machine.metric_ridge import EventMap, MetricRidge
 from streamk.learners.feature_machine.probabilities import inverse_temperature
 from streamk.learners.feature_machine.search import RIDGES, Family, Limits, Round, refine
-from streamk.learners.feature_machine.solved_part import PART, SHARED, SolvedPart, whole_blocks
+from streamk.learners.feature_machine.solved_part import SolvedPart, whole_blocks
 
 Numbers = NDArray[Any]
 
@@ -31,6 +31,10 @@ _FEW, _EXPLORED = 800, 2
 _MORE = 1_600
 """Events by which the metric of the best family is learned. From so many on it is judged whether
 they have paid."""
+_GRADIENTS = 800
+"""Events at which gradients are taken, for each of these metrics."""
+_AT_ONCE = 4_608
+"""Events that a function is made of. It takes more as they come, if it goes on at all."""
 _FULL = 1.01
 """Ratio of errors by which a diagonal metric may be worse than a full one, of many more numbers."""
 _PAYS = 0.97
@@ -162,7 +166,17 @@ class Snapshot:
         columns = Columns.of(self.X[rows], family.scale)
         S, Q = columns.scaled(self.X[rows]), columns.scaled(self.X[held])
         error = "squared" if self.task == "classification" else "absolute"
-        limits = Limits(rounds, len(rows), "random", self.seed, error, patience=1, single=True, ladder=rounds > _EXPLORED)
+        limits = Limits(
+            rounds,
+            len(rows),
+            "random",
+            self.seed,
+            error,
+            patience=1,
+            single=True,
+            ladder=len(rows) > _FEW,
+            n_gradients=_GRADIENTS,
+        )
         targets = self.targets
         found = refine(family, S, targets[rows], Q, targets[held], limits, _LADDER, first)
         return min(found, key=lambda one: one.error)
@@ -172,9 +186,7 @@ class Snapshot:
     ) -> MetricRidge:
         """Solve for the coefficients of the last events: of as many as pay, in whole blocks."""
         made = EventMap(Columns.of(self.X, family.scale), kept.metric)
-        count = min(len(self.X), max(_SMALL, recipe.most) if pays else _SMALL)
-        if count > PART + SHARED:  # it may well be thrown away
-            count = PART
+        count = min(len(self.X), _AT_ONCE, max(_SMALL, recipe.most) if pays else _SMALL)
         some = slice(len(self.X) - whole_blocks(count), None)
         constant = self.targets.mean(axis=0)
         part = SolvedPart(
