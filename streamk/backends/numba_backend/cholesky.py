@@ -1,9 +1,9 @@
 """A Cholesky factor in single precision, in tiles of `GROUP` rows and columns.
 
-All but the blocks on the diagonal is products of tiles, made by the register tiles of `pairwise`:
-they take the widest vectors that there are, in contrast to the library's BLAS, and need none of its
-rearrangements. A sum goes over `_CHUNK` columns in registers, which are as many as stay in the
-first cache, and then it is taken from the matrix.
+All but the blocks on the diagonal is products of tiles, made by the register tiles of `pairwise`.
+They take the widest vectors that there are, which the BLAS that comes with NumPy may not, and
+nothing is rearranged for them. A sum goes over `_CHUNK` columns in registers, as many as stay in
+the first cache, and then it is taken from the matrix.
 """
 
 from __future__ import annotations
@@ -70,21 +70,21 @@ def _inverse_factor(T: Any, row: Any, X: Any) -> Any:
 def _reduce(own: Any, i: Any, panel: Any, j: Any, since: Any, count: Any, at: Any, K: Any) -> None:
     """Take the products of two groups over `count` columns from the tile of own group i at `at`."""
     if count > 0:
-        I, J = own.reshape(-1), panel.reshape(-1)
+        T, P = own.reshape(-1), panel.reshape(-1)
         p, y = i * own.shape[1] * GROUP, j * panel.shape[1] * GROUP
         start = since * GROUP
-        sums(_LINEAR, I, p + start, count, J, y + start, GROUP, 1, GROUP, _NONE, K)
+        sums(_LINEAR, T, p + start, count, P, y + start, GROUP, 1, GROUP, _NONE, K)
         first = p + at * GROUP
-        _subtract(K, I[first : first + _TILE])
+        _subtract(K, T[first : first + _TILE])
 
 
 @compiled
 def _divide(own: Any, i: Any, panel: Any, j: Any, at: Any, K: Any) -> None:
     """Turn the tile of own group i at `at` into the factor's, by the diagonal one of group j."""
-    I, J = own.reshape(-1), panel.reshape(-1)
+    T, P = own.reshape(-1), panel.reshape(-1)
     p, y = (i * own.shape[1] + at) * GROUP, (j * panel.shape[1] + at) * GROUP
-    sums(_LINEAR, I, p, GROUP, J, y, GROUP, 1, GROUP, _NONE, K)
-    I[p : p + _TILE] = K
+    sums(_LINEAR, T, p, GROUP, P, y, GROUP, 1, GROUP, _NONE, K)
+    T[p : p + _TILE] = K
 
 
 @compiled
@@ -107,7 +107,11 @@ def eliminate(own: Any, first: int, stop: int, panel: Any, at: int) -> None:
 
 @compiled
 def _factor(own: Any, first: Any, stop: Any, at: Any) -> Any:
-    K, X, row = np.empty(_TILE, np.float32), np.empty(_TILE, np.float32), np.empty(GROUP, np.float32)
+    K, X, row = (
+        np.empty(_TILE, np.float32),
+        np.empty(_TILE, np.float32),
+        np.empty(GROUP, np.float32),
+    )
     for since in range(0, at, _CHUNK):
         for j in range(stop):
             for i in range(max(first, j), stop):

@@ -1,4 +1,8 @@
-"""A Cholesky factor in single precision, by panels."""
+"""A Cholesky factor in single precision, by panels.
+
+Products are those of one group's rows at a time, so that they are of the same matrices however rows
+come.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +29,10 @@ def eliminate(own: Array, first: int, stop: int, panel: Array, at: int) -> None:
 
 def factor(own: Array, first: int, stop: int, at: int) -> bool:
     """Turn the columns of the panel itself into those of the factor."""
-    own[first:stop, at : at + stop * GROUP] -= _rows(own[:stop], at) @ own[first:stop, :at]
     for j in range(stop):
         tile = slice(at + j * GROUP, at + (j + 1) * GROUP)
         rows = own[max(first, j) : stop]
-        rows[:, tile] -= own[j, at : tile.start].T @ rows[:, at : tile.start]
+        rows[:, tile] -= own[j, : tile.start].T @ rows[:, : tile.start]
         if j >= first:
             try:
                 rows[0, tile] = np.linalg.inv(np.linalg.cholesky(rows[0, tile].T)).T
@@ -61,4 +64,4 @@ def backward(panel: Array, at: int, A: Array) -> None:
 
 def _rows(panel: Array, count: int) -> Array:
     """Return the first columns of a panel, row by row (rows, count)."""
-    return panel[:, :count].transpose(0, 2, 1).reshape(-1, count)
+    return panel[:, :count].transpose(0, 2, 1).reshape(len(panel) * GROUP, count)

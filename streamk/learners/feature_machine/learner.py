@@ -63,9 +63,9 @@ class FeatureMachine(Supervised):
     error there: the families on the 800 events before, the rounds of the best on 1,600. Families
     are compared the first three times; later functions are of that of the one in use.
 
-    Then the coefficients of the events that are kept are solved for, and those of each block of 64
-    or 256 later events, until there are ``buffer_size + reservoir_size``: exactly up to 4,096, and
-    from then on part by part (`streamk.learners.feature_machine.solved_part`). Where
+    Then the coefficients of the last 4,608 events that are kept are solved for, and those of each
+    block of 64 or 256 later events, until there are ``buffer_size + reservoir_size``: exactly up to
+    3,072, and from then on part by part (`streamk.learners.feature_machine.solved_part`). Where
     1,600 events have lowered the error of 800 by less than 3%, still more would not pay: the
     function is then made of 1,024, and takes no more.
 
@@ -80,9 +80,9 @@ class FeatureMachine(Supervised):
     exact solutions of blocks of its equations, in the same metric with a tenth of the bandwidth.
     Until the first takeover there is this part alone, on columns as they come.
 
-    To solve for n events takes about ``n^3 / 3`` multiplications in single precision up to 4,096,
-    and ``n 4096^2 / 1.5`` of more, however they come, and up to 32 MiB while they come; after a
-    restart the factor is made again when the next block is learned.
+    To solve for n events takes about ``n^3 / 3`` multiplications in single precision up to 3,072,
+    and ``n 3072^2`` of more, however they come, and up to 20 MiB while they come; after a restart
+    the factor is made again when the next block is learned.
 
     Parameters
     ----------

@@ -138,9 +138,10 @@ class MetricRidge(OnlineKernelRidge):
     """
 
     TYPE = "metric-ridge"
-    FORMAT = 3
+    FORMAT = 4
     """From 2 on with the regularization of the first part, without which that does not grow, from 3
-    on with what the last part of it adds to coefficients of the one before."""
+    on with what the last part of it adds to coefficients of the one before, from 4 on with the size
+    of such a part."""
     UNCALIBRATED = 0
     WORK = 1_024
     map = EventMap.identity(0)
