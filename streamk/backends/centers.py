@@ -2,9 +2,10 @@
 
 ``f(x) = sum over centers of a_j k(x, z_j)``. The centers lie in groups of `streamk.backends.GROUP`
 slots: their points (groups, d, GROUP) with those of a group in the lanes of vectors, and their
-coefficients (parts, slots, GROUP) with the outputs in the lanes, so many parts as there are needed
-for all outputs. Both are float32; where there is no center or no output, they are 0. Each twin's
-module `centers` defines the functions of `BackendModule`.
+coefficients (parts, slots, lanes) with the outputs in the lanes, so many parts as there are needed
+for all outputs: GROUP lanes, or one where there are up to `FEW` outputs. Both are float32; where
+there is no center or no output, they are 0. Each twin's module `centers` defines the functions of
+`BackendModule`.
 
 All arrays are C-contiguous. What is computed for a row is the same, bit for bit, whatever rows are
 computed with it.
@@ -21,6 +22,9 @@ from streamk.backends.incremental import KernelNumbers
 
 Array = NDArray[Any]
 
+FEW = 7
+"""Outputs of which each is summed up by itself: to have so many in lanes would take longer."""
+
 
 class BackendModule(Protocol):
     """The functions of a backend's module `centers`."""
@@ -32,7 +36,7 @@ class BackendModule(Protocol):
     def expand(self, kernel: KernelNumbers, X: Array, laid: Array, A: Array, out: Array) -> None:
         """Write f of the rows of X (n, d), float32, into `out` (n, outputs), float64.
 
-        A is the coefficients (parts, slots, GROUP). Over the centers of a group sums are in
+        A is the coefficients (parts, slots, lanes). Over the centers of some groups sums are in
         float32, and beyond in float64.
         """
         ...

@@ -8,11 +8,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from streamk.backends import cholesky as backend
 from streamk.declared import FINITE
 from streamk.errors import StateError
 from streamk.kernels import Gaussian, Matern
 from streamk.learners.feature_machine import solved_part
-from streamk.learners.feature_machine.growing_cholesky import GrowingCholesky, nbytes_of
+from streamk.learners.feature_machine.growing_cholesky import (
+    GrowingCholesky,
+    kernel_rows,
+    nbytes_of,
+)
 from streamk.learners.feature_machine.ridge import Direct, DirectSingle
 from streamk.learners.feature_machine.solved_part import SolvedPart
 
@@ -31,33 +36,61 @@ def targets(labels: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack([labels, np.sin(labels)], axis=1)
 
 
-@pytest.mark.parametrize("sizes", [(600,), (64,) * 9, (256, 256, 88), (64, 192, 256, 64)])
-def test_a_factor_is_that_of_the_whole_matrix(sizes: tuple[int, ...]) -> None:
+@pytest.fixture(params=["numpy", "numba"])
+def _twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"streamk.backends.{request.param}_backend.cholesky"
+    module = pytest.importorskip(name)
+    monkeypatch.setattr(backend, "select", lambda: module)
+
+
+def grown(Z: NDArray[Any], sizes: tuple[int, ...]) -> GrowingCholesky:
+    factor, at = GrowingCholesky(sum(sizes)), 0
+    for size in sizes:
+        factor.append(kernel_rows(KERNEL, Z, at, at + size), 1.1)
+        at += size
+    return factor
+
+
+@pytest.mark.parametrize("sizes", [(40,), (256, 256, 75), (64,) * 9, (256, 256, 88), (32, 224, 64)])
+@pytest.mark.parametrize("outputs", [1, 3, 7, 40])
+@pytest.mark.usefixtures("_twin")
+def test_a_factor_is_that_of_the_whole_matrix(sizes: tuple[int, ...], outputs: int) -> None:
     n = sum(sizes)
-    K = KERNEL.pairwise(points(n)) + 0.1 * np.eye(n)
-    Y = np.random.default_rng(1).normal(size=(n, 3))
-    whole, grown, at = K.astype(np.float32), GrowingCholesky(), 0
-    if len(sizes) == 1:
-        grown = GrowingCholesky.of(whole)
-    else:
-        for size in sizes:
-            grown.append(whole[at : at + size, : at + size])
-            at += size
-    assert len(grown) == n
-    assert sum(panel.nbytes for panel in grown._panels) == nbytes_of(n)
-    found = grown.solved(Y.astype(np.float32))
+    Y = np.random.default_rng(1).normal(size=(n, outputs))
+    factor = grown(points(n), sizes)
+    assert n <= len(factor) < n + 32
+    found = factor.solved(Y.astype(np.float32))
     assert found.dtype == np.float32
+    K = KERNEL.pairwise(points(n)) + 0.1 * np.eye(n)
     assert found == pytest.approx(np.linalg.solve(K, Y), abs=1e-3)
 
 
+@pytest.mark.usefixtures("_twin")
+def test_how_rows_come_changes_no_bit_of_a_factor() -> None:
+    Y = np.random.default_rng(1).normal(size=(576, 2)).astype(np.float32)
+    said = [
+        grown(points(576), sizes).solved(Y)
+        for sizes in ((256, 256, 64), (64,) * 9, (192, 64, 32, 224, 64))
+    ]
+    assert np.array_equal(said[1], said[0])
+    assert np.array_equal(said[2], said[0])
+
+
+def test_a_factor_takes_the_memory_that_is_told() -> None:
+    assert grown(points(300), (256, 44))._room.nbytes == nbytes_of(300)
+
+
+@pytest.mark.usefixtures("_twin")
 def test_a_factor_stays_as_it_was_where_a_matrix_is_not_definite() -> None:
-    factor = GrowingCholesky()
-    factor.append(np.eye(2, dtype=np.float32))
+    Z, Y = points(128), np.ones((96, 1), np.float32)
+    factor = grown(Z, (64, 64))
+    factor._count = 64  # room for more
+    wrong = np.ones((1, 96, 32), np.float32)
     with pytest.raises(np.linalg.LinAlgError):
-        factor.append(np.array([[1.0, 1.0, 1.0]], np.float32))
-    assert len(factor) == 2
-    factor.append(np.array([[0.5, 0.0, 1.0]], np.float32))
-    assert factor.solved(np.ones((3, 1), np.float32))[:, 0] == pytest.approx([2 / 3, 1, 2 / 3])
+        factor.append(wrong, 0.5)
+    assert len(factor) == 64
+    factor.append(kernel_rows(KERNEL, Z, 64, 96), 1.1)
+    assert np.array_equal(factor.solved(Y), grown(Z, (64, 32)).solved(Y))
 
 
 def test_coefficients_in_single_precision_are_near_the_exact_ones() -> None:
@@ -226,7 +259,7 @@ def test_a_state_in_which_all_events_were_one_part_goes_on() -> None:
     one = part()
     one.add(points(320), np.ones(320), targets)
     header: Any = one.header()
-    assert header.pop("shared") == 128
+    assert (header.pop("part"), header.pop("shared")) == (256, 128)
     arrays = one.arrays()
     del arrays["added"]
     options: Any = {"capacity": 512, "sizes": {"columns": 3, "outputs": 2}, "labels": FINITE}
@@ -237,13 +270,39 @@ def test_a_state_in_which_all_events_were_one_part_goes_on() -> None:
     assert (len(again), again.grows) == (512, False)
 
 
-@pytest.mark.parametrize("change", [{"shared": 64}, {"shared": 0}, {"shared": -1}, {"shared": "x"}])
+@pytest.mark.parametrize(("n", "closed"), [(192, False), (384, False), (448, True), (512, False)])
+@pytest.mark.usefixtures("small")
+def test_a_state_of_other_parts_goes_on(
+    n: int, closed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(solved_part, "_BEFORE", (256, 128))
+    one = part()
+    one.add(points(n), np.linspace(-1.0, 1.0, n), targets)
+    if closed:
+        one.close()
+    header, arrays = one.header(), one.arrays()
+    assert header.pop("part") == 256
+    monkeypatch.setattr(solved_part, "PART", 192)
+    options: Any = {"capacity": 512, "sizes": {"columns": 3, "outputs": 2}, "labels": FINITE}
+    again = SolvedPart.of(header, arrays, owner="this", **options)
+    assert (len(again), again.grows) == (n, one.grows)
+    assert again.outputs(points(9)) == pytest.approx(one.outputs(points(9)), abs=1e-5)
+    if again.grows:
+        again.add(points(64, seed=1), np.ones(64), targets)
+    other = SolvedPart.of(again.header(), again.arrays(), owner="this", **options)
+    assert np.array_equal(other.outputs(points(9)), again.outputs(points(9)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"shared": 64}, {"shared": 0}, {"shared": -1}, {"shared": "x"}, {"part": 64}, {"part": None}],
+)
 @pytest.mark.usefixtures("small")
 def test_shared_events_are_checked(change: Any) -> None:
     one = part()
     one.add(points(320), np.ones(320), targets)
     options: Any = {"capacity": 512, "sizes": {"columns": 3, "outputs": 2}, "labels": FINITE}
-    with pytest.raises(StateError, match="shared"):
+    with pytest.raises(StateError, match=r"shared|part"):
         SolvedPart.of({**one.header(), **change}, one.arrays(), owner="this", **options)
     arrays = one.arrays()
     arrays["added"] = arrays["added"][:5]

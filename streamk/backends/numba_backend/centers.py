@@ -10,17 +10,23 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
 
-from streamk.backends import GROUP, KernelCode
+from streamk.backends import GROUP, LANES, KernelCode
 from streamk.backends.incremental import KernelNumbers
 from streamk.backends.numba_backend.compilation.compiling import compiled, exact
 from streamk.backends.numba_backend.pairwise import of_sums, sums
+from streamk.backends.numba_backend.simd.vectors import Emitter, data
 from streamk.backends.numpy_backend.pairwise import sum_factor
 
 __all__ = ["add", "expand", "follow", "lay"]
 
 _ROWS = 32
 """Rows of a tile."""
+_TILES = 8
+"""Groups over which a sum is in single precision, where outputs are few."""
 
 
 @exact
@@ -55,12 +61,86 @@ def _expand(code: Any, parameter: Any, f: Any, X: Any, laid: Any, A: Any, out: A
                         out[r + i, q * GROUP + o] += spare[i * GROUP + o]
 
 
+def _type_weigh(_: Any, K: Any, A: Any, s: Any, k: Any, a: Any, row: Any, tiles: Any) -> Any:
+    """Return the sum over some tiles of one row's kernels times the coefficients of an output.
+
+    The row's kernels with the first tile begin at number k of K, those with the next one `row`
+    further; the coefficients at a of A, one tile after the other. Lanes are summed up at last, and
+    the sum is written to the first place of s.
+    """
+    sizes = (k, a, row, tiles)
+    signature = types.void(K, A, s, *(types.int64 for _ in sizes))
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        tile, factors, out = (
+            data(context, builder, kind, value)
+            for kind, value in zip(signature.args[:3], values[:3], strict=True)
+        )
+        k, a, row, tiles = values[3:]
+        e = Emitter(builder, context.get_data_type(signature.args[0].dtype))
+        places = range(0, GROUP, LANES)
+        first, other = e.at(tile, k), e.at(factors, a)
+
+        def add(i: Any, totals: list[Any]) -> list[Any]:
+            x, y = e.at(first, e.offset((i, row))), e.at(other, e.offset((i, e.size(GROUP))))
+            each = zip(places, totals, strict=True)
+            return [e.fma(e.load(x, place), e.load(y, place), total) for place, total in each]
+
+        total, *more = e.loop(tiles, [e.constant(0.0) for _ in places], add)
+        for one in more:
+            total = builder.fadd(total, one)
+        half = LANES // 2
+        while half > 0:
+            parts = (range(start, start + half) for start in (0, half))
+            total = builder.fadd(*(_chosen(builder, total, part) for part in parts))
+            half //= 2
+        builder.store(builder.extract_element(total, ir.IntType(32)(0)), out)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _chosen(builder: Any, vector: Any, lanes: range) -> Any:
+    """Emit the vector of some lanes."""
+    places = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
+    return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), places)
+
+
+_weigh: Any = intrinsic(_type_weigh)
+
+
+@compiled
+def _expand_each(code: Any, parameter: Any, f: Any, X: Any, laid: Any, A: Any, out: Any) -> None:
+    """Do it for few outputs, each by itself: centers stay in the lanes until a sum is there."""
+    (n, d), groups, (outputs, slots) = X.shape, laid.shape[0], A.shape
+    rows, flat, s = min(n, _ROWS), A.reshape(-1), np.empty(1, X.dtype)
+    K, spare = np.empty(_TILES * rows * GROUP, X.dtype), np.empty(rows * GROUP, X.dtype)
+    for r in range(0, n, rows):
+        count = min(rows, n - r)
+        out[r : r + count] = 0.0
+        for g in range(0, groups, _TILES):
+            tiles = min(_TILES, groups - g)
+            for t in range(tiles):
+                tile = K[t * rows * GROUP : (t * rows + count) * GROUP]
+                sums(code, laid, (g + t) * d * GROUP, d, X, r * d, count, d, 1, f, tile)
+                of_sums(code, parameter, f, tile, spare)
+            for i in range(count):
+                for o in range(outputs):
+                    a = o * slots + g * GROUP
+                    _weigh(K, flat, s, i * GROUP, a, rows * GROUP, tiles)
+                    out[r + i, o] += s[0]
+
+
 def expand(kernel: KernelNumbers, X: Any, laid: Any, A: Any, out: Any) -> None:
     """Write the sum of all centers' kernels times coefficients into `out`."""
     f = sum_factor(kernel.code, kernel.parameter, kernel.scale, X.dtype)
     if laid.shape[1] == 0:  # at least one column
         X, laid = np.zeros((len(X), 1), X.dtype), np.zeros((len(laid), 1, GROUP), X.dtype)
-    _expand(int(kernel.code), float(kernel.parameter), f, X, laid, A, out)
+    code, parameter = int(kernel.code), float(kernel.parameter)
+    if A.shape[2] == 1:
+        _expand_each(code, parameter, f, X, laid, A.reshape(A.shape[:2]), out)
+    else:
+        _expand(code, parameter, f, X, laid, A, out)
 
 
 @exact

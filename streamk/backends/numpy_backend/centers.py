@@ -26,8 +26,9 @@ def expand(kernel: KernelNumbers, X: Array, laid: Array, A: Array, out: Array) -
     for g, points in enumerate(laid):
         pairwise(*kernel, X, np.ascontiguousarray(points.T), K)
         part = np.zeros(out.shape, X.dtype)
-        for k, a in zip(K.T, A[:, g * GROUP : (g + 1) * GROUP].transpose(1, 0, 2), strict=True):
-            part += k[:, None] * a.reshape(-1)[: out.shape[1]]
+        some = A[:, g * GROUP : (g + 1) * GROUP].transpose(1, 0, 2).reshape(GROUP, -1)
+        for k, a in zip(K.T, some, strict=True):
+            part += k[:, None] * a[: out.shape[1]]
         out += part
 
 

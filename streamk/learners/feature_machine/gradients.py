@@ -38,8 +38,8 @@ from streamk.kernels.base import as_points
 
 Numbers = NDArray[Any]
 
-_CELLS = 1 << 22
-"""Kernel values that are there at once: 32 MiB of float64, and as many weights."""
+_CELLS = 1 << 20
+"""Kernel values that are there at once: 8 MiB of float64, and as many weights."""
 _WIDTH = 2_048
 """Columns of a product, outputs times columns of the points: more are done in turns."""
 
@@ -98,7 +98,7 @@ def outer_products(
 
     The mean over points of ``sum over outputs of grad f grad f'`` (Radhakrishnan et al. 2024, the
     update of M in the algorithm of recursive feature machines). The gradients are made for some
-    points at a time: beside the result it takes about 100 MiB.
+    points at a time: beside the result it takes about 30 MiB.
 
     Parameters
     ----------

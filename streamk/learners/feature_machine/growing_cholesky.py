@@ -2,99 +2,125 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
+
+from streamk.backends import GROUP
+from streamk.backends import cholesky as backend
+from streamk.backends.cholesky import PANEL
+from streamk.kernels import Kernel
 
 Numbers = NDArray[Any]
 
-_PANEL = 256
-"""Rows that lie in one array. Products of whole panels are what takes the time."""
+_NARROW = 4
+"""Outputs up to which their products are made one by one, and not in all lanes."""
 
 
 class GrowingCholesky:
     """The lower Cholesky factor of a positive definite matrix that gets rows from time to time.
 
     Only the lower triangle is kept, 2 n^2 bytes. To append to n rows takes n^2 multiplications for
-    each, so that all of them together take as many as a factorization at once.
+    each, so that all of them together take as many as a factorization at once. How rows come
+    changes no bit of it.
+
+    Parameters
+    ----------
+    capacity : int
+        Rows at most. Their memory is asked for at once, and used as they come.
 
     Examples
     --------
-    >>> factor = GrowingCholesky()
-    >>> factor.append(np.array([[4.0]], np.float32))
-    >>> factor.append(np.array([[2.0, 5.0]], np.float32))
-    >>> len(factor), factor.solved(np.array([[8.0], [8.0]], np.float32)).ravel().tolist()
-    (2, [1.5, 1.0])
+    >>> from streamk.kernels import Gaussian
+    >>> points = np.arange(64.0)[:, None] * 99.0
+    >>> factor = GrowingCholesky(64)
+    >>> factor.append(kernel_rows(Gaussian(), points, 0, 32), 2.0)
+    >>> factor.append(kernel_rows(Gaussian(), points, 32, 64), 2.0)
+    >>> len(factor), factor.solved(np.ones((64, 1), np.float32))[0].tolist()
+    (64, [0.5])
     """
 
-    def __init__(self) -> None:
-        self._panels: list[Numbers] = []
+    def __init__(self, capacity: int) -> None:
+        # In one piece, which goes back to the system as a whole when it is no longer used.
+        self._room = np.empty(nbytes_of(capacity) // 4, np.float32)
         self._count = 0
-
-    @classmethod
-    def of(cls, K: Numbers) -> GrowingCholesky:
-        """Return the factor of a matrix K float32 (n, n), of which the lower triangle is read.
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            If it is not positive definite, but for rounding.
-        """
-        factor = cls()
-        for first in range(0, len(K), _PANEL):
-            stop = min(first + _PANEL, len(K))
-            factor.append(K[first:stop, :stop])
-        return factor
+        self._twin = backend.select()
 
     def __len__(self) -> int:
         return self._count
 
-    def append(self, K: Numbers) -> None:
-        """Take in the matrix's next rows, with their columns up to the diagonal.
+    def append(self, rows: Numbers, diagonal: float) -> None:
+        """Take in the matrix's next rows.
 
         Parameters
         ----------
-        K : float32 array of shape (m, n + m)
-            Of a matrix that had n rows. Its rows must not cross a multiple of 256.
+        rows : float32 array of shape (groups, n + 32 groups, 32)
+            Of a matrix that had n rows, as of `kernel_rows`. They must not cross a multiple of 256.
+        diagonal : float
+            The number that the matrix has on its diagonal.
 
         Raises
         ------
         numpy.linalg.LinAlgError
             If the matrix is not positive definite, but for rounding. The factor stays as it was.
         """
-        n, m = self._count, len(K)
-        X = np.empty((m, n), np.float32)
-        for some, panel in self._parts():
-            rest = K[:, some] - X[:, : some.start] @ panel[:, : some.start].T
-            X[:, some] = _solved(panel[:, some], rest.T).T
-        own = np.linalg.cholesky(K[:, n:] - X @ X.T)
-        at = n % _PANEL
-        if at == 0:
-            self._panels.append(np.zeros((_PANEL, n + _PANEL), np.float32))
-        self._panels[-1][at : at + m, :n] = X
-        self._panels[-1][at : at + m, n : n + m] = own
-        self._count += m
+        n, many = self._count, len(rows) * GROUP
+        at, own = n % PANEL, self._panel(n // PANEL)
+        first, stop = at // GROUP, (at + many) // GROUP
+        own[first:stop, : n + many] = rows
+        each = np.arange(many)
+        own[first + each // GROUP, n + each, each % GROUP] = diagonal
+        for place in range(n // PANEL):
+            self._twin.eliminate(own, first, stop, self._panel(place), place * PANEL)
+        if not self._twin.factor(own, first, stop, n - at):
+            raise np.linalg.LinAlgError("the matrix is not positive definite")
+        self._count += many
 
-    def _parts(self) -> Iterator[tuple[slice, Numbers]]:
-        """Yield the rows of each panel, and the factor's numbers up to the diagonal there."""
-        for place, panel in enumerate(self._panels):
-            first = place * _PANEL
-            stop = min(first + _PANEL, self._count)
-            yield slice(first, stop), panel[: stop - first, :stop]
+    def _panel(self, place: int) -> Numbers:
+        """Return a panel's array (groups, columns, 32)."""
+        first, stop = (nbytes_of(rows) // 4 for rows in (place * PANEL, (place + 1) * PANEL))
+        return self._room[first:stop].reshape(PANEL // GROUP, -1, GROUP)
 
     def solved(self, Y: Numbers) -> Numbers:
         """Return ``K^-1 Y``, float32 (n, c), of right-hand sides Y float32 (n, c)."""
-        A = np.array(Y, np.float32)
-        for some, panel in self._parts():
-            A[some] -= panel[:, : some.start] @ A[: some.start]
-            A[some] = _solved(panel[:, some], A[some])
-        for some, panel in reversed(list(self._parts())):
-            A[some] = _solved(panel[:, some], A[some], transposed=True)
-            A[: some.start] -= panel[:, : some.start].T @ A[some]
-        return A
+        n, c = Y.shape
+        lanes = c if c <= _NARROW else GROUP
+        parts = -(-c // lanes)
+        A = np.zeros((self._count, parts * lanes), np.float32)
+        A[:n, :c] = Y
+        A = np.ascontiguousarray(A.reshape(-1, parts, lanes).transpose(1, 0, 2))
+        edges = range(0, self._count, PANEL)
+        for at in edges:
+            self._twin.forward(self._panel(at // PANEL), at, A)
+        for at in reversed(edges):
+            self._twin.backward(self._panel(at // PANEL), at, A)
+        return A.transpose(1, 0, 2).reshape(self._count, -1)[:n, :c]
+
+
+def kernel_rows(kernel: Kernel, Z: Numbers, first: int, stop: int) -> Numbers:
+    """Return rows of a kernel matrix, with their columns up to the diagonal.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    Z : array of shape (n, d)
+    first, stop : int
+        Numbers of the rows. The first one is a multiple of 32.
+
+    Returns
+    -------
+    float32 array of shape (groups, columns, 32)
+        The rows in groups of 32. If they are no multiple of 32, there are rows and columns of zeros
+        beside them.
+    """
+    groups = -(-(stop - first) // GROUP)
+    rows = np.zeros((groups, first + groups * GROUP, GROUP), np.float32)
+    for g in range(groups):
+        some = slice(first + g * GROUP, min(first + (g + 1) * GROUP, stop))
+        K = kernel.pairwise(Z[: some.stop], Z[some], dtype=np.float32)
+        rows[g, : some.stop, : K.shape[1]] = K
+    return rows
 
 
 def nbytes_of(n: int) -> int:
@@ -103,11 +129,5 @@ def nbytes_of(n: int) -> int:
     >>> nbytes_of(257)
     786432
     """
-    panels = -(-n // _PANEL)
-    return 2 * _PANEL**2 * panels * (panels + 1)
-
-
-def _solved(L: Numbers, Y: Numbers, *, transposed: bool = False) -> Numbers:
-    return np.asarray(
-        scipy.linalg.solve_triangular(L, Y, lower=True, trans=int(transposed), check_finite=False)
-    )
+    panels = -(-n // PANEL)
+    return 2 * PANEL**2 * panels * (panels + 1)

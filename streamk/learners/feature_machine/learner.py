@@ -86,7 +86,7 @@ class FeatureMachine(Supervised):
     far as that has lowered the error. Until the first takeover there is this part alone, on columns
     as they come.
 
-    To solve for n events takes about ``n 2048^2 / 3`` multiplications in single precision, and each
+    To solve for n events takes about ``n 3072^2 / 3`` multiplications in single precision, and each
     later block about as many as its leaf. The events that are kept are ``8 d`` bytes each for d
     columns, and as much once more in the function, and in one that is made; factors take up to
     32 MiB.

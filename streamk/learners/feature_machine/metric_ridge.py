@@ -42,7 +42,7 @@ class MetricRidge(OnlineKernelRidge):
     FORMAT = 4
     """From 2 on with the regularization of the first part, without which that does not grow, from 3
     on with what the last part of it adds to coefficients of the one before, from 4 on with the room
-    of the first part."""
+    of the first part and the size of its parts."""
     UNCALIBRATED = 0
     WORK = 1_024
     RIDGES = (*OnlineKernelRidge.RIDGES, 1e9)

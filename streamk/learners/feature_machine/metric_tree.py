@@ -24,7 +24,7 @@ from streamk.state import State
 
 Numbers = NDArray[Any]
 
-SPLITS = 3_584, 2_048
+SPLITS = 3_584, 3_072
 """Events from which on a leaf is divided, while there are few leaves, and later."""
 _ROOM = 512
 """Further events that a leaf has room for, until it is looked at."""
@@ -59,7 +59,7 @@ class MetricTree:
 
     An event costs its own leaf alone, predicted or learned, so that the time for an event stays the
     same while the function goes on to grow with the stream. A leaf is `MetricRidge`. From 3,584
-    events on, or 2,048 where there are 4 leaves, it is divided in the direction of the points'
+    events on, or 3,072 where there are 4 leaves, it is divided in the direction of the points'
     largest variance in the metric, at the median, and both halves are solved for anew. So xRFM
     (Beaglehole et al. 2025) divides a batch, there in the metric's own first direction, which had
     larger errors on covtype. When all leaves together have `capacity` events, none takes any

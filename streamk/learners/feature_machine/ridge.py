@@ -9,12 +9,13 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from streamk.backends.cholesky import PANEL
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.landmarks.oasis import oasis
 from streamk.landmarks.rpcholesky import block_rpcholesky
 from streamk.learners.eigenpro.normal_equations import NormalEquations
-from streamk.learners.feature_machine.growing_cholesky import GrowingCholesky
+from streamk.learners.feature_machine.growing_cholesky import GrowingCholesky, kernel_rows
 
 Numbers = NDArray[Any]
 
@@ -80,12 +81,15 @@ class DirectSingle:
 
     def __init__(self, kernel: Kernel, P: Numbers, Y: Numbers) -> None:
         self.centers, self._Y = P, Y.astype(np.float32)
-        self._K = kernel.pairwise(P, dtype=np.float32)
+        edges = range(0, len(P), PANEL)
+        self._panels = [kernel_rows(kernel, P, at, min(at + PANEL, len(P))) for at in edges]
 
     def solve(self, ridge: float) -> Numbers:
         """Return the coefficients for a regularization, float32 (n, outputs)."""
-        np.fill_diagonal(self._K, np.float32(1.0 + ridge))
-        return GrowingCholesky.of(self._K).solved(self._Y)
+        factor = GrowingCholesky(len(self.centers))
+        for panel in self._panels:
+            factor.append(panel, 1.0 + ridge)
+        return factor.solved(self._Y)
 
 
 class OnCenters:

@@ -38,7 +38,7 @@ ERRORS: dict[str, Callable[[Numbers], Numbers]] = {"absolute": np.abs, "squared"
 _PATIENCE = 2
 """Rounds without a smaller error after which there are no more, if nothing else is said."""
 _AT_MOST = 10_000
-"""Events at which gradients are taken."""
+"""Events at which gradients are taken, if nothing else is said."""
 
 
 @dataclass(frozen=True)
@@ -94,13 +94,11 @@ def next_metric(family: Family, metric: Metric, P: Numbers, Z: Numbers, A: Numbe
     metric : Metric
         Of the function.
     P, Z : float64 arrays of shapes (n, d) and (p, d)
-        Mapped events and centers.
+        Mapped events at which gradients are taken, and centers.
     A : float64 array of shape (p, outputs)
         Coefficients.
     """
-    G = outer_products(
-        family.kernel, P[:_AT_MOST], Z, A, diagonal=family.diagonal, dtype=np.float32
-    )
+    G = outer_products(family.kernel, P, Z, A, diagonal=family.diagonal, dtype=np.float32)
     return Metric.of(metric.unmapped(G))
 
 
@@ -229,6 +227,10 @@ class Limits:
         Rounds without a smaller error after which there are no more.
     single : bool
         Whether all events are centers, and all is computed in single precision.
+    ladder : bool
+        Whether each round searches its regularization. If not, round 0 does it for all.
+    n_gradients : int
+        Events at which gradients are taken.
     """
 
     rounds: int
@@ -238,6 +240,8 @@ class Limits:
     error: str
     patience: int = _PATIENCE
     single: bool = False
+    ladder: bool = True
+    n_gradients: int = _AT_MOST
 
     def solver(self, kernel: Kernel, P: Numbers, Y: Numbers) -> Solver:
         """Return the solver for mapped events P (n, d) and targets Y (n, outputs)."""
@@ -268,7 +272,7 @@ def refine(
     """Go through the rounds of one family with many events.
 
     The regularization is searched on the ladder of `ridges`, from that of the round before, as long
-    as errors fall.
+    as errors fall; by `limits.ladder` in round 0 alone.
 
     Parameters
     ----------
@@ -300,13 +304,15 @@ def refine(
         equations = limits.solver(family.kernel, P, Y - mean)
         predict = limits.predictor(family.kernel, metric.mapped(held), equations.centers)
         trials = _Trials(predict, equations, ridges, labels - mean, ERRORS[limits.error])
-        place = descended(trials.error, place, len(ridges))
+        if not found or limits.ladder:
+            place = descended(trials.error, place, len(ridges))
         own, F, A = trials.of(place)
         found.append(Round(len(found), metric, ridges[place], own, F + mean))
         best = min(found, key=lambda one: one.error)
         if len(found) > limits.rounds or len(found) - 1 - best.number >= limits.patience:
             return found
-        metric = normalized(family, next_metric(family, metric, P, equations.centers, A), S)
+        some = P[: limits.n_gradients]
+        metric = normalized(family, next_metric(family, metric, some, equations.centers, A), S)
         del equations, trials, predict  # before the next ones take as much memory
 
 

@@ -9,33 +9,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import kernels
+from streamk.backends.cholesky import PANEL
 from streamk.declared import Declared, Domain, number, reading, taken
 from streamk.declared import count as number_of
 from streamk.errors import StateError
 from streamk.kernels import Kernel
-from streamk.learners.feature_machine.growing_cholesky import GrowingCholesky, nbytes_of
+from streamk.learners.feature_machine.growing_cholesky import (
+    GrowingCholesky,
+    kernel_rows,
+    nbytes_of,
+)
 from streamk.learners.kernel_ridge.centers import Centers
 from streamk.learners.kernel_ridge.learner import BLOCK
 
 Numbers = NDArray[Any]
 
-PART = 4_096
+PART = 3_072
 """Events whose equations are solved together."""
 SHARED = 2_048
 """Events of one part that are in the next one, too."""
+_BEFORE = 4_096, 2_048
+"""Both in states that do not name the former."""
 _RIDGES = Domain(least=1e-12, most=1e12)
 
 
 class SolvedPart:
     """The function ``sum of a_j k(x, x_j)`` of up to `capacity` events, solved for part by part.
 
-    The coefficients of the first 4,096 events solve ``(K + r I) a = y``. Then the last 2,048 of
-    these and the next 2,048 are a part: what is added to its coefficients solves the same for what
+    The coefficients of the first 3,072 events solve ``(K + r I) a = y``. Then the last 2,048 of
+    these and the next 1,024 are a part: what is added to its coefficients solves the same for what
     the function so far leaves of the equations, nothing for the shared events and the errors of the
     new ones. So goes a sweep of block Gauss-Seidel over all equations, in blocks that overlap: the
     shared events hold the function where it is known while there are few new ones. One sweep is
-    about as good as to solve for all at once, and takes ``n 4096^2 / 1.5`` multiplications in place
-    of ``n^3 / 3``, and 32 MiB at most for the factor.
+    about as good as to solve for all at once, and takes ``n 3072^2`` multiplications in place of
+    ``n^3 / 3``, and 20 MiB at most for the factor.
 
     Events are added while there is room, and then the coefficients of the last part are solved
     for. That takes as many multiplications as to solve once for all of it, but for the last
@@ -159,7 +166,7 @@ class SolvedPart:
         last, first = self._last, len(self._last)
         try:
             if self._factor is None:  # by the same steps as before
-                self._factor = GrowingCholesky()
+                self._factor = GrowingCholesky(last.capacity)
                 self._extend(self._factor, 0)
             last.append(points, labels, np.zeros((len(points), last.n_outputs)))
             self._extend(self._factor, first)
@@ -172,13 +179,12 @@ class SolvedPart:
             self.close()
 
     def _extend(self, factor: GrowingCholesky, first: int) -> None:
-        """Take the last part's events from one on into the factor, block by block."""
+        """Take the last part's events from one on into the factor."""
         Z = self._last.points
-        for start in range(first, len(Z), BLOCK):
-            stop = start + BLOCK
-            K = self.kernel.pairwise(Z[start:stop], Z[:stop], dtype=np.float32)
-            K[np.arange(BLOCK), np.arange(start, stop)] = 1.0 + self.ridge
-            factor.append(K)
+        while first < len(Z):
+            stop = min(len(Z), first + PANEL - first % PANEL)
+            factor.append(kernel_rows(self.kernel, Z, first, stop), 1.0 + self.ridge)
+            first = stop
 
     def _solve(self, targets: Callable[[Numbers], Numbers]) -> None:
         """Solve for the coefficients of the last part, after events were added."""
@@ -232,6 +238,7 @@ class SolvedPart:
             "kernel": self.kernel.to_json(),
             "ridge": self.ridge,
             "closed": self.closed,
+            "part": PART,
             "shared": self._shared,
         }
 
@@ -288,15 +295,22 @@ class SolvedPart:
         part = cls(kernel, ridge, capacity, n_columns=known["columns"], n_outputs=known["outputs"])
         part.closed = closed
         done = _done(count)
+        if "part" in header:
+            added = _added(header, arrays, known, done, owner)
+        else:
+            found["coefficients"] = _folded(header, arrays, known, found["coefficients"], owner)
+            shared = SHARED if done and (done < count or part.grows) else 0
+            added = np.zeros((shared, known["outputs"]))
         part._done.append(*(found[each.name][:done] for each in declared))
-        part._share(_added(header, arrays, known, done, owner))
+        part._share(added)
         part._last.append(*(found[each.name][done:] for each in declared))
         return part
 
 
-def _done(count: int) -> int:
-    """Return how many of so many events are in parts that are full."""
-    return 0 if count < PART else count - (count - PART) % (PART - SHARED)
+def _done(count: int, size: int | None = None, shared: int | None = None) -> int:
+    """Return how many of so many events are in parts that are full, by default those of now."""
+    size, shared = size or PART, shared or SHARED
+    return 0 if count < size else count - (count - size) % (size - shared)
 
 
 def _added(
@@ -304,13 +318,25 @@ def _added(
 ) -> Numbers:
     """Return what the last part of a state adds to coefficients of events that it shares."""
     most = SHARED if done else 0
-    if "shared" not in header:  # a state in which all events were one part
-        return np.zeros((most, sizes["outputs"]))
+    if "part" in header and number_of(header, "part", owner) != PART:
+        raise StateError(f"'part' of {owner} must be {PART}, not {header['part']}")
     shared = number_of(header, "shared", owner)
     if shared != most and (shared or sizes["base"] > done):
         raise StateError(f"'shared' of {owner} must be {most}, not {shared}")
     one = Declared("added", "float32", (shared, "outputs"))
     return taken((one,), arrays, sizes, owner)[0]["added"]
+
+
+def _folded(
+    header: Any, arrays: dict[str, Numbers], sizes: dict[str, int], A: Numbers, owner: str
+) -> Numbers:
+    """Return the coefficients of a state of other parts, with what its last one adds to them."""
+    if "shared" not in header:  # all events were one part
+        return A
+    done = _done(sizes["base"], *_BEFORE)
+    added, A = _added(header, arrays, sizes, done, owner), A.copy()
+    A[done - len(added) : done] += added
+    return A
 
 
 def whole_blocks(count: int) -> int:

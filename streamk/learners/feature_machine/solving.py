@@ -38,6 +38,8 @@ _MORE = 1_600
 they have paid."""
 _MOST, _LEAF = 8_192, 2_048
 """Events by which that metric is learned anew, and those of a leaf that is divided meanwhile."""
+_GRADIENTS = 800
+"""Events at which gradients are taken, for each of these metrics."""
 _FULL = 1.01
 """Ratio of errors by which a diagonal metric may be worse than a full one, of many more numbers."""
 _PAYS = 0.97
@@ -217,7 +219,15 @@ class Snapshot:
         """Return the rounds of a family that learns some events."""
         S, Q = self._scaled(family, rows, held)
         limits = Limits(
-            rounds, len(rows), "random", self.seed, self._error, patience=1, single=True
+            rounds,
+            len(rows),
+            "random",
+            self.seed,
+            self._error,
+            patience=1,
+            single=True,
+            ladder=len(rows) > _FEW,
+            n_gradients=_GRADIENTS,
         )
         targets = self.targets
         return refine(family, S, targets[rows], Q, targets[held], limits, _LADDER, first)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from streamk.backends import GROUP
 from streamk.backends import centers as backend
+from streamk.backends.centers import FEW
 from streamk.backends.incremental import KernelNumbers
 from streamk.backends.threads import divide
 from streamk.declared import Declared, Domain, taken
@@ -52,7 +53,7 @@ class Centers:
         self._X = np.zeros((0, n_columns), np.float32)
         self._y = np.zeros(0)
         self._laid = np.zeros((0, self._mapped(self._X).shape[1], GROUP), np.float32)
-        self._A = np.zeros((_parts(n_outputs), 0, GROUP), np.float32)
+        self._A = _no_coefficients(n_outputs, 0)
         self._twin = backend.select()
 
     def __len__(self) -> int:
@@ -75,14 +76,16 @@ class Centers:
 
     def coefficients(self, slots: Numbers) -> Numbers:
         """Return a copy of the coefficients of some slots, float32 (n, outputs)."""
+        parts, _, lanes = self._A.shape
         some = self._A[:, slots].transpose(1, 0, 2)
-        return some.reshape(len(slots), len(self._A) * GROUP)[:, : self.n_outputs]
+        return some.reshape(len(slots), parts * lanes)[:, : self.n_outputs]
 
     def set_coefficients(self, slots: Numbers, A: Numbers) -> None:
         """Replace the coefficients of some slots by A (n, outputs)."""
-        room = np.zeros((len(slots), len(self._A) * GROUP), np.float32)
+        parts, _, lanes = self._A.shape
+        room = np.zeros((len(slots), parts * lanes), np.float32)
         room[:, : self.n_outputs] = A
-        self._A[:, slots] = room.reshape(len(slots), len(self._A), GROUP).transpose(1, 0, 2)
+        self._A[:, slots] = room.reshape(len(slots), parts, lanes).transpose(1, 0, 2)
 
     def next_slots(self, count: int) -> Numbers:
         """Return the slots of the next centers, int64 (count,)."""
@@ -138,7 +141,7 @@ class Centers:
     def set_outputs(self, A: Numbers) -> None:
         """Have other outputs, with the coefficients A (n, outputs) of all centers."""
         self.n_outputs = A.shape[1]
-        self._A = np.zeros((_parts(self.n_outputs), self._A.shape[1], GROUP), np.float32)
+        self._A = _no_coefficients(self.n_outputs, self._A.shape[1])
         self.set_coefficients(np.arange(len(self)), A)
 
     def arrays(self) -> dict[str, Numbers]:
@@ -174,5 +177,7 @@ class Centers:
         return self
 
 
-def _parts(n_outputs: int) -> int:
-    return -(-n_outputs // GROUP)
+def _no_coefficients(n_outputs: int, slots: int) -> Numbers:
+    """Return those of so many slots, 0: outputs in lanes, or one by one where they are few."""
+    lanes = 1 if n_outputs <= FEW else GROUP
+    return np.zeros((-(-n_outputs // lanes), slots, lanes), np.float32)

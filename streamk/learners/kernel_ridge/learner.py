@@ -169,7 +169,7 @@ class OnlineKernelRidge(OnCenters):
             self._constant = self._targets(centers.labels).mean(axis=0)
         if len(lost):
             change = self.kernel.product(centers.points, *gone, dtype=np.float32)
-            self._correct(np.argsort(-np.abs(change).sum(axis=1), kind="stable")[:BLOCK])
+            self._correct(_largest(np.abs(change).sum(axis=1), BLOCK))
         n = len(centers)
         random = np.random.Generator(np.random.Philox(np.random.SeedSequence([self.seed, blocks])))
         order = random.permutation(n)
@@ -254,3 +254,11 @@ class OnlineKernelRidge(OnCenters):
         slots = (np.arange(kept.n_seen - len(kept), kept.n_seen) % kept.capacity)[-events:]
         theirs = np.concatenate([kept.points[slots], other._pending])[-events:]
         return theirs, np.concatenate([kept.labels[slots], other._pending_labels])[-events:]
+
+
+def _largest(numbers: Numbers, count: int) -> Numbers:
+    """Return the places of so many of the largest numbers, of equal ones the first, ascending."""
+    least = np.partition(numbers, len(numbers) - count)[len(numbers) - count]
+    above, equal = numbers > least, np.flatnonzero(numbers == least)
+    above[equal[: count - int(above.sum())]] = True
+    return np.flatnonzero(above)
