@@ -5,11 +5,13 @@ because a row's result must not depend on its batch.
 
 A function's machine code holds that of the functions it calls and what the emitters of other
 modules wrote into it. numba's cache knows of the function's own file alone, and would go on with
-old code where another file has changed. So here the state of all these files counts.
+old code where another file has changed. So here what is in all these files counts, and not their
+times, which differ in every copy and checkout.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,7 +35,7 @@ _BESIDE = tuple(
     )
 )
 _SOURCES = sorted([*_HERE.rglob("*.py"), *_BESIDE])
-_STAMP = tuple((path.name, s.st_mtime_ns, s.st_size) for path in _SOURCES for s in [path.stat()])
+_STAMP = tuple((path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in _SOURCES)
 
 
 def compiling(**options: Any) -> Callable[[Any], Any]:
