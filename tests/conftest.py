@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import hashlib
 import importlib.util
 import itertools
@@ -130,6 +131,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     turns = [path for pair in itertools.zip_longest(*parts) for path in pair if path is not None]
     place = {path: turn for turn, path in enumerate(turns)}
     items.sort(key=lambda item: place[item.path])
+
+
+def pytest_collection_finish() -> None:
+    """Leave the tests out of all garbage collections, and collect more seldom.
+
+    Compiling makes millions of objects; each collection would look at thousands of tests anew.
+    """
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 SASL_USERS = {"ada": "correct horse battery staple"}

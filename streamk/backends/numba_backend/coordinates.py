@@ -9,7 +9,13 @@ import numpy as np
 
 from streamk.backends import LossCode
 from streamk.backends.coordinates import FLATTEST
-from streamk.backends.numba_backend.compilation.compiling import compiled, compiling, exact
+from streamk.backends.numba_backend.compilation.compiling import (
+    compiled,
+    compiling,
+    exact,
+    exact_part,
+    part,
+)
 from streamk.backends.numba_backend.learning import loss_gradient
 
 _LOGISTIC, _SOFTMAX = int(LossCode.LOGISTIC), int(LossCode.SOFTMAX)
@@ -28,7 +34,7 @@ def _dot(a: Any, b: Any, first: Any) -> Any:
     return total
 
 
-@compiled
+@part
 def _output(phi: Any, W: Any, f: Any) -> None:
     f[:] = 0.0
     for i in range(phi.shape[0]):
@@ -43,7 +49,7 @@ def outputs(Q: Any, W: Any, F: Any) -> None:
         _output(Q[r], W, F[r])
 
 
-@compiled
+@part
 def _slopes(phi: Any, y: Any, W: Any, loss: Any, F: Any, G: Any) -> Any:
     """Write outputs into F and the loss's slopes in them into G; return whether F is finite."""
     code, parameter, classes = loss
@@ -55,7 +61,7 @@ def _slopes(phi: Any, y: Any, W: Any, loss: Any, F: Any, G: Any) -> Any:
     return True
 
 
-@compiled
+@part
 def _move(W: Any, decay: Any, direction: Any, factor: Any, g: Any) -> None:
     for i in range(W.shape[0]):
         step = factor * direction[i]
@@ -78,7 +84,7 @@ def descend(
     return Phi.shape[0]
 
 
-@exact
+@exact_part
 def _curvature(f: Any, g: Any, y: Any, loss: Any) -> Any:
     """Return what the loss curves at most in a direction of the outputs f, with slopes g."""
     code, parameter, most = loss[0], loss[1], 0.0
@@ -103,7 +109,7 @@ def _curvature(f: Any, g: Any, y: Any, loss: Any) -> Any:
     return 1.0
 
 
-@compiled
+@part
 def _gain(T: Any, phi: Any, size: Any, forgetting: Any, b: Any) -> Any:
     """Take a row into A, T' T being its inverse (Carlson 1973).
 

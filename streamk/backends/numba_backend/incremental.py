@@ -13,7 +13,7 @@ import numpy as np
 
 from streamk.backends import GROUP
 from streamk.backends.incremental import ADMIT, KEEP, LONGEST
-from streamk.backends.numba_backend.compilation.compiling import compiled, exact
+from streamk.backends.numba_backend.compilation.compiling import compiled, exact, exact_part, part
 from streamk.backends.numba_backend.pairwise import lay, of_sums, sums, with_columns
 from streamk.backends.numba_backend.triangles import (
     ROWS,
@@ -46,7 +46,7 @@ _FEW = 6
 """Events from which on a group is quicker than one after the other."""
 
 
-@exact
+@exact_part
 def _left(k: Any, size: Any) -> Any:
     """Return what the squares of k leave of 1."""
     left = 1.0
@@ -55,7 +55,7 @@ def _left(k: Any, size: Any) -> Any:
     return left
 
 
-@exact
+@exact_part
 def _left_lanes(T: Any, size: Any, left: Any) -> None:
     left[:] = 1.0
     for m in range(size):
@@ -96,7 +96,7 @@ def _make_room(size: Any, d: Any, n: Any, side: Any) -> Any:
     )
 
 
-@compiled
+@part
 def _one(kernel: Any, span: Any, x: Any, room: Any) -> Any:
     """Write the coordinates of an event into k and return its Schur complement."""
     code, parameter, f = kernel
@@ -109,7 +109,7 @@ def _one(kernel: Any, span: Any, x: Any, room: Any) -> Any:
     return _left(room.k, size)
 
 
-@compiled
+@part
 def _group(kernel: Any, span: Any, X: Any, first: Any, room: Any) -> None:
     """Write the coordinates of a group of events into T, their Schur complements into `left`."""
     code, parameter, f = kernel
@@ -122,7 +122,7 @@ def _group(kernel: Any, span: Any, X: Any, first: Any, room: Any) -> None:
     _left_lanes(room.T, size, room.left)
 
 
-@compiled
+@part
 def _write(T: Any, Phi: Any) -> None:
     """Write the coordinates of the first events of a group."""
     for lane in range(Phi.shape[0]):
@@ -148,7 +148,7 @@ def _coordinates(kernel: Any, span: Any, X: Any, Phi: Any, left: Any) -> None:
         r += count
 
 
-@exact
+@exact_part
 def _most(q: Any, delta: Any, now: Any, inverse: Any, leaned: Any, rate: Any) -> Any:
     """Return the landmark in whose place an event gains most, and how much."""
     best, at = -1.0, KEEP
@@ -185,7 +185,7 @@ def _outcome(q: Any, delta: Any, now: Any, rule: Any) -> Any:
     return j if gain > threshold else KEEP
 
 
-@compiled
+@part
 def _watch_one(kernel: Any, span: Any, rule: Any, x: Any, now: Any, room: Any) -> Any:
     floor, rate = rule[2], rule[6]
     delta = _one(kernel, span, x, room)
@@ -195,7 +195,7 @@ def _watch_one(kernel: Any, span: Any, rule: Any, x: Any, now: Any, room: Any) -
     return _outcome(room.q, delta, now, rule), delta
 
 
-@compiled
+@part
 def _watch_group(
     kernel: Any, span: Any, rule: Any, X: Any, first: Any, number: Any, room: Any
 ) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import CHUNK, LANES, LossCode
-from streamk.backends.numba_backend.compilation.compiling import exact
+from streamk.backends.numba_backend.compilation.compiling import exact, exact_part
 
 _SQUARED, _HINGE = int(LossCode.SQUARED), int(LossCode.HINGE)
 _SQUARED_HINGE, _LOGISTIC = int(LossCode.SQUARED_HINGE), int(LossCode.LOGISTIC)
@@ -27,7 +27,7 @@ def finish(acc: Any, factor: Any, F: Any) -> None:
             F[r, k] = total * factor
 
 
-@exact
+@exact_part
 def _slope(code: Any, p: Any, f: Any, y: Any) -> Any:
     """Return the derivative in f of a loss of one output measured against y."""
     r = f - y
@@ -49,7 +49,7 @@ def _slope(code: Any, p: Any, f: Any, y: Any) -> Any:
     return 1.0 - p if r > 0 else -p
 
 
-@exact
+@exact_part
 def _softmax_slopes(f: Any, true: Any, weight: Any, g: Any) -> None:
     top, total = f.max(), 0.0
     for k in range(f.shape[0]):
@@ -58,7 +58,7 @@ def _softmax_slopes(f: Any, true: Any, weight: Any, g: Any) -> None:
         g[k] = weight * (math.exp(f[k] - top) / total - (1.0 if k == true else 0.0))
 
 
-@exact
+@exact_part
 def _rival(f: Any, true: Any) -> Any:
     """Return the class of the largest output but the true one's."""
     best = 1 if true == 0 else 0
@@ -68,7 +68,7 @@ def _rival(f: Any, true: Any) -> Any:
     return best
 
 
-@exact
+@exact_part
 def _target(classes: Any, y: Any, k: Any, outputs: Any) -> Any:
     """Return the number against which output k is measured."""
     if not classes:
@@ -77,7 +77,7 @@ def _target(classes: Any, y: Any, k: Any, outputs: Any) -> Any:
     return 1.0 if positive else -1.0
 
 
-@exact
+@exact_part
 def _crammer_singer_slopes(squared: Any, f: Any, true: Any, weight: Any, g: Any) -> None:
     best = _rival(f, true)
     g[:] = 0.0
@@ -104,7 +104,7 @@ def loss_gradient(
                 G[r, k] = weight * _slope(code, parameter, F[r, k], target)
 
 
-@exact
+@exact_part
 def _value(code: Any, p: Any, f: Any, y: Any) -> Any:
     """Return a loss of one output measured against y."""
     r = f - y
@@ -123,7 +123,7 @@ def _value(code: Any, p: Any, f: Any, y: Any) -> Any:
     return max(-p * r, (1.0 - p) * r)
 
 
-@exact
+@exact_part
 def _row_value(code: Any, parameter: Any, classes: Any, f: Any, y: Any) -> Any:
     """Return the loss of one row of outputs."""
     outputs, total = f.shape[0], 0.0

@@ -27,7 +27,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends import GROUP, LANES, KernelCode
-from streamk.backends.numba_backend.compilation.compiling import compiled
+from streamk.backends.numba_backend.compilation.compiling import compiled, part
 from streamk.backends.numba_backend.simd.exponential import decayed
 from streamk.backends.numba_backend.simd.vectors import Emitter, data, registers
 from streamk.backends.numba_backend.tangent import neural_tangent
@@ -168,7 +168,7 @@ def sums(
             _square(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
 
 
-@compiled
+@part
 def of_sums(code: Any, parameter: Any, f: Any, K: Any, spare: Any) -> None:
     """Turn sums into kernels; `f` is the factor of the sum, `spare` room for as many numbers."""
     real = K.dtype.type
@@ -194,7 +194,7 @@ def of_sums(code: Any, parameter: Any, f: Any, K: Any, spare: Any) -> None:
         neural_tangent(f, round(parameter), K, spare)
 
 
-@compiled
+@part
 def _power(base: Any, exponent: Any, out: Any) -> None:
     """Write base^exponent into `out`; the base is lost."""
     out[:] = 1.0
@@ -238,7 +238,7 @@ def _pairwise(code: Any, parameter: Any, f: Any, X: Any, Y: Any, out: Any) -> No
                 _put(K, out[r : r + rows, first : first + GROUP])
 
 
-@compiled
+@part
 def _put(K: Any, out: Any) -> None:
     """Write a tile into its place."""
     if out.shape[1] == GROUP:

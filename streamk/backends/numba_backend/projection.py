@@ -17,7 +17,7 @@ from streamk.backends import (
     Sketch,
     Zonal,
 )
-from streamk.backends.numba_backend.compilation.compiling import compiled, exact
+from streamk.backends.numba_backend.compilation.compiling import compiled, exact, part
 from streamk.backends.numba_backend.compilation.parts import overload
 from streamk.backends.numba_backend.features.dense import evaluate_dense
 from streamk.backends.numba_backend.features.hadamard import (
@@ -84,7 +84,7 @@ def _keep(X: Any, basis: Any, first: Any, phi: Any, curve: Any) -> None:
     evaluate(X, basis, None, None, phi, first, first + phi.shape[0], 0, curve)
 
 
-@compiled
+@part
 def _add_gradient(G: Any, phi: Any, out: Any) -> None:
     """Add a chunk's features times the rows' gradients to its sums."""
     for k in range(out.shape[0]):
@@ -114,15 +114,20 @@ def _gradient(X: Any, basis: Any, G: Any, step: Any, out: Any, curve: Any) -> No
         _sum_gradient(G, phi, 0, out[c : c + count])
 
 
-@compiled
-def _predict_keeping(
-    X: Any, basis: Any, A: Any, acc: Any, first: Any, kept: Any, curve: Any
-) -> None:
+@part
+def _sum_keeping(X: Any, basis: Any, A: Any, acc: Any, first: Any, kept: Any, curve: Any) -> None:
     """Add up all features, keeping those of the chunks from `first` on."""
     outputs, last = A.shape[1], first + kept.shape[0]
     evaluate(X, basis, A, acc, None, 0, first, outputs, curve)
     evaluate(X, basis, A, acc, kept, first, last, outputs, curve)
     evaluate(X, basis, A, acc, None, last, A.shape[0], outputs, curve)
+
+
+@compiled
+def _predict_keeping(
+    X: Any, basis: Any, A: Any, acc: Any, first: Any, kept: Any, curve: Any
+) -> None:
+    _sum_keeping(X, basis, A, acc, first, kept, curve)
 
 
 @exact
@@ -156,7 +161,7 @@ def _step(
     g = room[at : at + chunks * outputs * CHUNK].reshape((chunks, outputs, CHUNK))
     at += chunks * outputs * CHUNK
     kept = room[at : at + count * n * CHUNK].reshape((count, n, CHUNK))
-    _predict_keeping(X, basis, A, acc, before, kept, curve)
+    _sum_keeping(X, basis, A, acc, before, kept, curve)
     if not slopes(acc, y, loss, factor, weight, F, G):
         return False
     g[:] = 0.0
@@ -239,8 +244,8 @@ def features(X: Any, basis: Basis, cosine: bool, wide: bool, out: Any) -> None:
         phi = np.empty((-(-min(some, chunks - c) // period) * period, n, CHUNK), out.dtype)
         _keep(X, _arrays(basis, curve), c, phi, curve)
         stop = min(c + some, chunks)
-        part = phi[: stop - c].transpose(1, 0, 2).reshape(n, (stop - c) * CHUNK)
-        out[:, c * CHUNK : stop * CHUNK] = part
+        block = phi[: stop - c].transpose(1, 0, 2).reshape(n, (stop - c) * CHUNK)
+        out[:, c * CHUNK : stop * CHUNK] = block
 
 
 def gradient(X: Any, basis: Basis, G: Any, cosine: bool, wide: bool, out: Any) -> None:
@@ -308,9 +313,9 @@ def _step_together(
     kept: dict[int, tuple[slice, Any]] = {}
 
     def predict(rows: slice) -> None:
-        part = np.empty((count, rows.stop - rows.start, CHUNK), A.dtype)
-        kept[rows.start] = rows, part
-        _predict_keeping(X[rows], _arrays(basis, curve), A, acc[rows], before, part, curve)
+        phi = np.empty((count, rows.stop - rows.start, CHUNK), A.dtype)
+        kept[rows.start] = rows, phi
+        _predict_keeping(X[rows], _arrays(basis, curve), A, acc[rows], before, phi, curve)
 
     divide(n, n * PARALLEL_FLOPS, predict, threads)
     if not slopes(acc, y, loss, factor, weight, F, G):
@@ -318,8 +323,8 @@ def _step_together(
 
     def descend_on(some: slice) -> None:
         g = np.zeros((some.stop - some.start, outputs, CHUNK), A.dtype)
-        for _, (rows, part) in sorted(kept.items()):
-            _sum_gradient(G[rows], part, skip + some.start, g)
+        for _, (rows, phi) in sorted(kept.items()):
+            _sum_gradient(G[rows], phi, skip + some.start, g)
         edge = some.start * CHUNK
         descend(target[some], squares[some], g, rate, start - edge, stop - edge)
 

@@ -22,7 +22,7 @@ from streamk.backends import CHUNK, LANES, ROUNDS, Basis, Curve, Dense, Hadamard
 from streamk.backends.host import put, xp
 from streamk.backends.numba_backend import projection
 from streamk.backends.numba_backend.compilation.addresses import pointer
-from streamk.backends.numba_backend.compilation.compiling import compiling, exact
+from streamk.backends.numba_backend.compilation.compiling import compiling, exact, parts
 from streamk.backends.numba_backend.features.dense import evaluate_dense, evaluate_pair
 from streamk.backends.numba_backend.features.hadamard import MASKS, STRIDES, evaluate_row, join_all
 from streamk.backends.numba_backend.learning import finish, loss_gradient, score
@@ -30,6 +30,7 @@ from streamk.backends.numba_backend.simd.vectors import Emitter, data
 from streamk.backends.single import BatchOfOne
 
 _alone = compiling()
+_inner = parts()
 
 _A, _SQUARES, _FREQUENCIES, _RADII, _B, _MASKS, _X, _ACC, _G, _PHI, _LABEL, _SPARE, _BOTH = range(
     13
@@ -60,7 +61,7 @@ def _subtract(_: Any, A: Any, phi: Any, at: Any, where: Any, g: Any, rate: Any) 
 _descend_chunk: Any = intrinsic(_subtract)
 
 
-@_alone
+@_inner
 def _descend(table: Any, X: Any, outputs: Any, rate: Any) -> None:
     """Subtract the gradient, as `learning.descend` does."""
     chunks, start, stop = table[_CHUNKS], table[_START], table[_STOP]
@@ -88,7 +89,7 @@ def _descend(table: Any, X: Any, outputs: Any, rate: Any) -> None:
                     A[c, k, i] -= rate * (g * phi[c, i])
 
 
-@_alone
+@_inner
 def _evaluate(table: Any, X: Any, strides: Any, bend: Any, phi: Any, outputs: Any) -> Any:
     """Add up the features of the only row of X; return the sums."""
     chunks = table[_CHUNKS]
@@ -110,7 +111,7 @@ def _evaluate(table: Any, X: Any, strides: Any, bend: Any, phi: Any, outputs: An
     return acc
 
 
-@_alone
+@_inner
 def _evaluate_both(table: Any, x: Any, p: Any, strides: Any, bend: Any, outputs: Any) -> Any:
     """Add up the features of two rows, the first one's being kept; return the sums of each."""
     chunks, d = table[_CHUNKS], x.shape[1]
@@ -129,7 +130,7 @@ def _evaluate_both(table: Any, x: Any, p: Any, strides: Any, bend: Any, outputs:
     return acc[:1], acc[1:]
 
 
-@_alone
+@_inner
 def _learn(table: Any, X: Any, y: Any, factors: Any, acc: Any, F: Any) -> Any:
     """Descend on the loss of the event whose features are kept, unless its prediction overflows."""
     factor, weight, rate = factors
@@ -144,7 +145,7 @@ def _learn(table: Any, X: Any, y: Any, factors: Any, acc: Any, F: Any) -> Any:
     return True
 
 
-@_alone
+@_inner
 def _learn_each(table: Any, x: Any, y: Any, amplitude: Any, steps: Any, rows: Any) -> None:
     """Descend on the loss of each function, and score it, by the outputs rows (functions, outputs).
 
@@ -169,7 +170,7 @@ def _learn_each(table: Any, x: Any, y: Any, amplitude: Any, steps: Any, rows: An
     score(code, parameter, classes, both, label[:1], kept, most, losses)
 
 
-@_alone
+@_inner
 def _finite(x: Any) -> Any:
     bad = 0
     for j in range(len(x)):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from streamk.backends.codes import DEEPEST
-from streamk.backends.numba_backend.compilation.compiling import compiled, exact
+from streamk.backends.numba_backend.compilation.compiling import compiled, exact, exact_part
 from streamk.backends.numpy_backend.tangent import LEAST, MOST, lacking
 
 __all__ = ["neural_tangent", "to_sphere"]
@@ -106,7 +106,7 @@ def _squares(x: Any, lanes: Any) -> Any:
     return lanes[0]
 
 
-@exact
+@exact_part
 def _largest(x: Any, least: Any) -> Any:
     """Return the largest of `least` and all |x|."""
     for value in x:

@@ -20,7 +20,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends import GROUP, LANES, KernelCode
-from streamk.backends.numba_backend.compilation.compiling import compiled
+from streamk.backends.numba_backend.compilation.compiling import compiled, part
 from streamk.backends.numba_backend.pairwise import sums as tile_sums
 from streamk.backends.numba_backend.simd.vectors import Emitter, data
 
@@ -67,7 +67,7 @@ def _type_add_rows(_: Any, S: Any, s: Any, v: Any, at: Any, by: Any, s_at: Any, 
 _add_rows: Any = intrinsic(_type_add_rows)
 
 
-@compiled
+@part
 def solve_one(S: Any, size: Any, k: Any, s: Any) -> None:
     """Turn k into ``L^-1 k``; `s` is room, as many numbers as S has rows."""
     flat, stride, v = S.reshape(-1), S.shape[1], np.empty(LANES)
@@ -85,7 +85,7 @@ def solve_one(S: Any, size: Any, k: Any, s: Any) -> None:
             _add_rows(flat, s, v, first * stride + stop, stride, stop, chunks)
 
 
-@compiled
+@part
 def solve_one_back(S: Any, size: Any, k: Any, s: Any) -> None:
     """Turn k into ``L^-T k``."""
     flat, stride, v = S.reshape(-1), S.shape[1], np.zeros(LANES)
@@ -103,7 +103,7 @@ def solve_one_back(S: Any, size: Any, k: Any, s: Any) -> None:
         _add_rows(flat, s, v, last, -stride, 0, first // LANES)
 
 
-@compiled
+@part
 def solve_lanes(S: Any, size: Any, back: Any, T: Any, R: Any) -> None:
     """Turn a group's right-hand sides, T[m * GROUP + lane], into its solutions.
 

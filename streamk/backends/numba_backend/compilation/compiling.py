@@ -105,3 +105,4 @@ compiled = compiling(nogil=True, fastmath={"contract"})
 # What the fused step and the step in parts share outside the loops over features must round in the
 # same way in both, so nothing may be fused there.
 exact = compiling(nogil=True)
+exact_part = parts(nogil=True)

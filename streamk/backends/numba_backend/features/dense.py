@@ -14,7 +14,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends import CHUNK, LANES
-from streamk.backends.numba_backend.compilation.compiling import compiled
+from streamk.backends.numba_backend.compilation.compiling import part
 from streamk.backends.numba_backend.simd.curves import Bend
 from streamk.backends.numba_backend.simd.sinks import Sink
 from streamk.backends.numba_backend.simd.vectors import Emitter, data, registers
@@ -106,7 +106,7 @@ def _tile(rows: int) -> Any:
 _rows_tile, _pair_tile, _row_tile = _tile(ROWS), _tile(2), _tile(1)
 
 
-@compiled
+@part
 def evaluate_dense(
     X: Any, W: Any, b: Any, A: Any, acc: Any, phi: Any, first: Any, stop: Any, outputs: Any,
     curve: Any,
@@ -122,7 +122,7 @@ def evaluate_dense(
             _row_tile(X, W, b, A, acc, phi, d, outputs, r, c, at + r * CHUNK, CHUNK, curve)
 
 
-@compiled
+@part
 def evaluate_pair(
     X: Any, W: Any, b: Any, A: Any, acc: Any, phi: Any, chunks: Any, outputs: Any, curve: Any
 ) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from numba.core import types
 
 from streamk.backends import CHUNK, LANES, ROUNDS
-from streamk.backends.numba_backend.compilation.compiling import compiled
+from streamk.backends.numba_backend.compilation.compiling import compiled, part
 from streamk.backends.numba_backend.compilation.parts import overload
 from streamk.backends.numba_backend.features.hadamard_tile import (
     PARTS,
@@ -30,7 +30,7 @@ STRIDES = {CHUNK << k: tuple(CHUNK << i for i in range(k)) for k in range(5)}
 """Of each width of a transform, how far apart the pairs of its stages between chunks are."""
 
 
-@compiled
+@part
 def _interleave(X: Any, first: Any, out: Any) -> None:
     """Lay rows from `first` on out side by side: `FEW` numbers of each in turn, 0 at the end."""
     d, size = X.shape[1], out.shape[1] * LANES
@@ -40,7 +40,7 @@ def _interleave(X: Any, first: Any, out: Any) -> None:
             lay_side_by_side(X, at, d - j, d, out, q * size + j * SIDE)
 
 
-@compiled
+@part
 def _join(signs: Any, c: Any, step: Any, apart: Any, masks: Any) -> None:
     """Lay out the signs of `SIDE` transforms of `step` chunks that begin `apart` chunks apart."""
     for i in range(step):
@@ -50,7 +50,7 @@ def _join(signs: Any, c: Any, step: Any, apart: Any, masks: Any) -> None:
             join_signs(signs, word, word + on, word + 2 * on, word + 3 * on, masks, at)
 
 
-@compiled
+@part
 def _evaluate_rows(
     X: Any, strides: Any, signs: Any, radii: Any, b: Any, A: Any, acc: Any, phi: Any, first: Any,
     stop: Any, outputs: Any, curve: Any,
@@ -83,7 +83,7 @@ def join_all(signs: Any, step: Any, masks: Any) -> None:
         _join(signs, c, step, step, masks[c * MASKS :])
 
 
-@compiled
+@part
 def evaluate_row(
     X: Any, r: Any, strides: Any, signs: Any, masks: Any, radii: Any, b: Any, x: Any, A: Any,
     acc: Any, phi: Any, first: Any, stop: Any, outputs: Any, curve: Any,
@@ -117,7 +117,7 @@ def evaluate_row(
         c += step
 
 
-@compiled
+@part
 def evaluate_hadamard(
     X: Any, strides: Any, signs: Any, radii: Any, b: Any, A: Any, acc: Any, phi: Any, first: Any,
     stop: Any, outputs: Any, curve: Any,
@@ -136,7 +136,7 @@ def evaluate_hadamard(
             )
 
 
-@compiled
+@part
 def _hand_on(
     width: Any, X: Any, signs: Any, radii: Any, room: Any, x: Any, s: Any, at: Any, there: Any,
     groups: Any, curve: Any,
@@ -173,7 +173,7 @@ def _compiled_begun(b: Any, c: Any, i: Any, curve: Any) -> Any:
     return random if isinstance(curve, types.Float) else zero
 
 
-@compiled
+@part
 def evaluate_groups(
     X: Any, widths: Any, signs: Any, radii: Any, b: Any, room: Any, A: Any, acc: Any, phi: Any,
     first: Any, stop: Any, outputs: Any, curve: Any,

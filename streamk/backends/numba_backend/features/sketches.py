@@ -19,7 +19,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends import CHUNK, LANES
-from streamk.backends.numba_backend.compilation.compiling import compiled
+from streamk.backends.numba_backend.compilation.compiling import part
 from streamk.backends.numba_backend.simd.sinks import Sink
 from streamk.backends.numba_backend.simd.vectors import Emitter, data, stack
 
@@ -167,7 +167,7 @@ def _tile(rows: int) -> Any:
 _row_tile, _rows_tile = _tile(1), _tile(LANES)
 
 
-@compiled
+@part
 def evaluate_sketches(
     X: Any, buckets: Any, A: Any, acc: Any, phi: Any, first: Any, stop: Any, outputs: Any,
     curve: Any,
