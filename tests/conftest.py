@@ -7,6 +7,7 @@ import gc
 import hashlib
 import importlib.util
 import itertools
+import logging
 import os
 import secrets
 import shutil
@@ -140,6 +141,29 @@ def pytest_collection_finish() -> None:
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+def _process_wide() -> dict[str, Any]:
+    """What a test that changes it must put back: others of its process would go on with it."""
+    log = logging.getLogger("streamk")
+    return {
+        "the log": (log.level, log.propagate, log.disabled, log.handlers[:], log.filters[:]),
+        "garbage collection": (gc.isenabled(), gc.get_threshold()),
+        "signals": [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)],
+        "the directory": Path.cwd(),
+    }
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was() -> Iterator[None]:
+    """Fail a test that leaves what belongs to the process changed."""
+    before = _process_wide()
+    yield
+    after = _process_wide()
+    changed = [
+        f"{name}: {was} became {after[name]}" for name, was in before.items() if after[name] != was
+    ]
+    assert not changed, f"the test has left something changed: {'; '.join(changed)}"
 
 
 SASL_USERS = {"ada": "correct horse battery staple"}
