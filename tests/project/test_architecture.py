@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -158,11 +159,13 @@ def imports(source: str, module: str, *, is_package: bool) -> Iterator[tuple[int
                 yield node.lineno, str(argument.value)
 
 
-IMPORTS = {
-    module: list(imports(path.read_text("utf-8"), module, is_package=path.name == "__init__.py"))
-    for module, path in MODULES.items()
-}
-"""Lines and names of what each module imports."""
+@cache
+def all_imports() -> dict[str, list[tuple[int, str]]]:
+    """Return lines and names of what each module imports."""
+    return {
+        module: list(imports(path.read_text("utf-8"), module, is_package=path.stem == "__init__"))
+        for module, path in MODULES.items()
+    }
 
 
 def room(module: str) -> str:
@@ -206,7 +209,7 @@ def test_every_room_has_a_floor() -> None:
 def test_arrows_point_down() -> None:
     faults = [
         f"{MODULES[module].relative_to(ROOT)}:{line} imports {name}: {fault}"
-        for module, found in IMPORTS.items()
+        for module, found in all_imports().items()
         for line, name in found
         if (fault := arrow_fault(module, name))
     ]
@@ -216,7 +219,7 @@ def test_arrows_point_down() -> None:
 def test_no_modules_import_each_other_in_a_circle() -> None:
     graph = {
         module: {name for _, name in found if name in MODULES and name != module}
-        for module, found in IMPORTS.items()
+        for module, found in all_imports().items()
     }
     # A package's front door offers what its modules define; it is not what they stand on.
     for module, names in graph.items():
