@@ -135,12 +135,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave the tests out of all garbage collections, and collect more seldom.
+    """Search for garbage more seldom: compiling makes millions of objects, and tests are many.
 
-    Compiling makes millions of objects; each collection would look at thousands of tests anew.
+    Not as seldom as the engine does in a run, which has tests.
     """
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
+    gc.set_threshold(20_000, 20, 20)
 
 
 def _process_wide() -> dict[str, Any]:

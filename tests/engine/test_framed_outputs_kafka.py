@@ -245,7 +245,7 @@ def test_each_prediction_is_there_once_after_kills(
     to = f"kafka://{kafka_address}/{topic}?encoding=avro&schemas={registry.address}"
     job = ("run", clicks, *JOB[:2], *JOB[4:], "--to", to, "--checkpoint", "state")
     job = (*job, "--checkpoint-every", "90")
-    for count in (50, 200):
+    for count in (50, 380):  # beyond the last checkpoint, 360, so that the last start has to read
         with running(job, tmp_path) as run:
             until(lambda n=count: len(list(read_all(kafka_address, topic))) >= n, run)
             run.send_signal(signal.SIGKILL)
