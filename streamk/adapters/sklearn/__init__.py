@@ -25,6 +25,10 @@ from streamk.adapters.sklearn.landmarks import (
 )
 from streamk.adapters.sklearn.learners import KernelClassifier, KernelRegressor
 from streamk.adapters.sklearn.meka import MekaClassifier, MekaRidge
+from streamk.adapters.sklearn.online_feature_machine import (
+    FeatureMachineClassifier,
+    FeatureMachineRegressor,
+)
 from streamk.adapters.sklearn.online_nystrom import NystromClassifier, NystromRegressor
 from streamk.adapters.sklearn.ridge import BlockRidge, KernelRegression
 
@@ -37,6 +41,8 @@ __all__ = [
     "DoublyStochasticRegressor",
     "EigenProClassifier",
     "EigenProRegressor",
+    "FeatureMachineClassifier",
+    "FeatureMachineRegressor",
     "KMeansNystroem",
     "KernelClassifier",
     "KernelRegression",
