@@ -9,14 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from streamk.adapters.options import estimator
 from streamk.adapters.sklearn.options import check_classes, drawn_seed
+from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.landmarks.matrices import Numbers
 from streamk.learners.feature_machine.machine import RFM, rfm
 from streamk.learners.feature_machine.probabilities import inverse_temperature, probabilities
+from streamk.learners.feature_machine.weights import Weights, deviations, of_rows
 
 __all__ = ["RFMClassifier", "RFMRegressor"]
 
@@ -37,10 +39,36 @@ class _RFM(BaseEstimator):  # type: ignore[misc]
     selection: str = "random"
     random_state: int | np.random.RandomState | None = None
 
-    def _fit(self, points: Numbers, targets: Numbers, error: str) -> None:
+    def _weighted(
+        self, points: Numbers, labels: NDArray[Any], sample_weight: ArrayLike | None
+    ) -> tuple[Numbers, NDArray[Any], Weights]:
+        """Return the events that count, with labels and weights.
+
+        Raises
+        ------
+        InvalidInput
+            If fewer than 2 events count.
+        ValueError
+            If weights are negative or do not fit, as scikit-learn says it.
+        """
+        if sample_weight is None:
+            return points, labels, None
+        weights = _check_sample_weight(
+            sample_weight, points, dtype=np.float64, ensure_non_negative=True
+        )
+        counts = weights > 0.0
+        if counts.sum() < 2:
+            raise InvalidInput(
+                f"{counts.sum()} events have a sample weight above 0; at least 2 are needed"
+            )
+        return points[counts], labels[counts], weights[counts]
+
+    def _fit(self, points: Numbers, targets: Numbers, error: str, weights: Weights) -> None:
         options = self.get_params(deep=False)
         seed = drawn_seed(options.pop("random_state"))
-        self.machine_: RFM = rfm(points, targets, seed=seed, error=error, **options)
+        self.machine_: RFM = rfm(
+            points, targets, seed=seed, error=error, weights=weights, **options
+        )
         self.kernel_: Kernel = self.machine_.family.kernel
         self.metric_: Numbers = self.machine_.metric.matrix
         self.feature_importances_: Numbers = self.machine_.metric.shares
@@ -115,7 +143,7 @@ class RFMClassifier(ClassifierMixin, _RFM):  # type: ignore[misc]
     True
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn the metric and the regressions.
 
         Parameters
@@ -124,6 +152,8 @@ class RFMClassifier(ClassifierMixin, _RFM):  # type: ignore[misc]
             NaN where missing.
         y : array of shape (n,)
             Labels of any kind that can be sorted.
+        sample_weight : array of shape (n,), optional
+            How often each event counts: 0 not at all, 2 as if it were there twice.
 
         Returns
         -------
@@ -132,20 +162,22 @@ class RFMClassifier(ClassifierMixin, _RFM):  # type: ignore[misc]
         Raises
         ------
         InvalidInput
-            If an option is out of its domain, or all labels are of one class.
+            If an option is out of its domain, all labels are of one class, or fewer than 2 events
+            have a weight above 0.
         ValueError
             If events or labels do not fit, as scikit-learn says it.
         """
         points, labels = validate_data(self, X, y, ensure_min_samples=2, **_EVENTS)
         check_classification_targets(labels)
+        points, labels, weights = self._weighted(points, labels, sample_weight)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         check_classes(self.classes_)
         targets = np.where(numbers[:, None] == np.arange(len(self.classes_)), 1.0, -1.0)
         if len(self.classes_) == 2:
             targets = targets[:, 1:]
-        self._fit(points, targets, "squared")
-        held = self.machine_.held
-        self._factor: float = inverse_temperature(self.machine_.margins, numbers[held])
+        self._fit(points, targets, "squared", weights)
+        held, margins = self.machine_.held, self.machine_.margins
+        self._factor: float = inverse_temperature(margins, numbers[held], of_rows(weights, held))
         return self
 
     def decision_function(self, X: ArrayLike) -> Numbers:
@@ -213,7 +245,7 @@ class RFMRegressor(MultiOutputMixin, RegressorMixin, _RFM):  # type: ignore[misc
     [0, 1, 2, 3, 4]
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn the metric and the regression.
 
         Parameters
@@ -221,6 +253,8 @@ class RFMRegressor(MultiOutputMixin, RegressorMixin, _RFM):  # type: ignore[misc
         X : array of shape (n, d)
             NaN where missing.
         y : array of shape (n,) or (n, targets)
+        sample_weight : array of shape (n,), optional
+            How often each event counts: 0 not at all, 2 as if it were there twice.
 
         Returns
         -------
@@ -229,18 +263,19 @@ class RFMRegressor(MultiOutputMixin, RegressorMixin, _RFM):  # type: ignore[misc
         Raises
         ------
         InvalidInput
-            If an option is out of its domain.
+            If an option is out of its domain, or fewer than 2 events have a weight above 0.
         ValueError
             If events or targets do not fit, as scikit-learn says it.
         """
         points, numbers = validate_data(
             self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2, **_EVENTS
         )
+        points, numbers, weights = self._weighted(points, numbers, sample_weight)
         targets = np.asarray(numbers, np.float64).reshape(len(points), -1)
-        deviations = targets.std(axis=0)
-        self._units: Numbers = np.where(deviations > 0.0, deviations, 1.0)
+        spread = deviations(targets, weights)
+        self._units: Numbers = np.where(spread > 0.0, spread, 1.0)
         self._shape: tuple[int, ...] = np.shape(numbers)[1:]
-        self._fit(points, targets / self._units, "absolute")
+        self._fit(points, targets / self._units, "absolute", weights)
         return self
 
     def predict(self, X: ArrayLike) -> Numbers:
