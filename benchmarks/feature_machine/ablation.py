@@ -2,8 +2,8 @@
 
 Second order: `FeatureMachine` solves the equations of kernel ridge regression, in blocks. First
 order: `DoublyStochastic` takes a step along the gradient of each event, with the defaults of its
-command (2,048 random features, steps of a ladder) and ``Matern(nu=0.5)`` of the bandwidth 1.5, which
-is better for it than 6. Without a metric are `FeatureMachine(rounds=0)` and the same columns
+command (2,048 random features, steps of a ladder) and ``Matern(nu=0.5)`` of the bandwidth 1.5,
+which is better for it than 6. Without a metric are `FeatureMachine(rounds=0)` and the same columns
 standardized. The metric of the first-order learner is that of `rfm`, made where `FeatureMachine`
 begins its own, of the last 1,600 events; then a new learner begins in the new metric with the last
 4,096 events, whose mean and deviation are the unit of numbers.
