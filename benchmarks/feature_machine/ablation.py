@@ -283,7 +283,7 @@ def render(found: Mapping[str, Any]) -> str:
     tables = (
         _errors(found, "error of the last 8,000", PARTS),
         _errors(found, "the same by distance", KINDS),
-        common.table(["relevant columns' share", "equal", *metrics], shares),
+        common.table(["relevant columns", "equal", *metrics], shares),
     )
     return "\n\n".join(tables)
 
