@@ -149,7 +149,33 @@ def test_a_metric_is_learned_in_fit_and_on_the_stream() -> None:
     for model in (fitted, streamed):
         learner: Any = model.learner_
         assert learner.learner.n_takeovers > 0
-        assert learner.learner.column_shares[:5].min() > learner.learner.column_shares[5:].max()
+        assert model.feature_importances_.sum() == pytest.approx(1.0)
+        assert model.feature_importances_[:5].min() > model.feature_importances_[5:].max()
+
+
+def test_importances_of_a_frame_are_those_of_its_columns() -> None:
+    rng = np.random.default_rng(0)
+    n = 600
+    X = pd.DataFrame(
+        {
+            "noise": rng.normal(size=n),
+            "town": rng.choice(["Rome", "Oslo", "Bonn"], n),
+            "sign": rng.normal(size=n),
+            "pair": [{"x": x, "y": y} for x, y in rng.normal(size=(n, 2))],
+        }
+    )
+    y = (X["town"] == "Oslo") ^ (X["sign"] > 0)
+    model = FeatureMachineClassifier(metric="diagonal", first=256, swap_delay=64, random_state=0)
+    with pytest.raises(NotFittedError):
+        _ = model.feature_importances_
+    found = model.fit(X, y).feature_importances_
+    assert found.shape == (model.n_features_in_,) == (4,)
+    assert found.sum() == pytest.approx(1.0)
+    assert found[[1, 2]].sum() > 0.9
+    assert found[3] > 0.0
+    by_number = pd.DataFrame(rng.normal(size=(n, 3)))
+    model.fit(by_number, by_number[1] > 0)
+    assert model.feature_importances_.argmax() == 1
 
 
 def test_accuracy() -> None:

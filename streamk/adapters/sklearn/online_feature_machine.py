@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from streamk import learners
 from streamk.adapters.options import GAMMA, WithMetric, chosen, estimator
+from streamk.adapters.rows import Numbers
 from streamk.adapters.sklearn.estimators import Classifier, Estimator, Regressor
 from streamk.learners import Learner
 
@@ -19,6 +21,17 @@ class _FeatureMachine(WithMetric, Estimator):
     """The common part of the classifier and the regressor."""
 
     random_state: int | np.random.RandomState | None = None
+
+    @property
+    def feature_importances_(self) -> Numbers:
+        """The shares of the columns in the metric's diagonal, float64 (n_features_in_,)."""
+        check_is_fitted(self, "learner_")
+        learner: Any = self._model.learner
+        shares: Numbers = learner.learner.column_shares
+        if self._names is None:
+            return shares
+        owners = self._model.owners(self._names)
+        return np.asarray(np.bincount(owners, shares, len(self._names)), np.float64)
 
     def _make(self, random: np.random.RandomState, **options: Any) -> Learner:
         seed = int(random.randint(2**31))
@@ -70,8 +83,10 @@ class FeatureMachineClassifier(Classifier, _FeatureMachine):
     ----------
     classes_ : array of shape (n_classes,)
     learner_ : Learner
-        Its labels are the positions in `classes_`; ``learner_.learner.column_shares`` are the
-        shares of its columns in the metric's diagonal.
+        Its labels are the positions in `classes_`.
+    feature_importances_ : float64 array of shape (d,)
+        The diagonal of the metric over its sum, equal shares before the first metric. A data
+        frame's column has the sum over what became of its texts and dates.
     n_features_in_ : int
 
     Examples
@@ -106,6 +121,7 @@ class FeatureMachineRegressor(Regressor, _FeatureMachine):
     Attributes
     ----------
     learner_ : Learner
+    feature_importances_ : float64 array of shape (d,)
     n_features_in_ : int
 
     Examples
@@ -116,6 +132,6 @@ class FeatureMachineRegressor(Regressor, _FeatureMachine):
     >>> model = FeatureMachineRegressor(random_state=0).fit(X[:1000], y[:1000])
     >>> bool(model.score(X[1000:], y[1000:]) > 0.95)
     True
-    >>> sorted(model.learner_.learner.column_shares.argsort()[-5:].tolist())
+    >>> sorted(model.feature_importances_.argsort()[-5:].tolist())
     [0, 1, 2, 3, 4]
     """
