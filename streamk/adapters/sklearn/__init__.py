@@ -14,7 +14,12 @@ from streamk.adapters.sklearn.doubly_stochastic import (
     DoublyStochasticRegressor,
 )
 from streamk.adapters.sklearn.eigenpro import EigenProClassifier, EigenProRegressor
-from streamk.adapters.sklearn.feature_machine import RFMClassifier, RFMRegressor
+from streamk.adapters.sklearn.feature_machine import (
+    FeatureMachineClassifier,
+    FeatureMachineRegressor,
+    RFMClassifier,
+    RFMRegressor,
+)
 from streamk.adapters.sklearn.kernel_ridge import KernelRidgeClassifier, KernelRidgeRegressor
 from streamk.adapters.sklearn.landmarks import (
     KMeansNystroem,
@@ -25,10 +30,6 @@ from streamk.adapters.sklearn.landmarks import (
 )
 from streamk.adapters.sklearn.learners import KernelClassifier, KernelRegressor
 from streamk.adapters.sklearn.meka import MekaClassifier, MekaRidge
-from streamk.adapters.sklearn.online_feature_machine import (
-    FeatureMachineClassifier,
-    FeatureMachineRegressor,
-)
 from streamk.adapters.sklearn.online_nystrom import NystromClassifier, NystromRegressor
 from streamk.adapters.sklearn.ridge import BlockRidge, KernelRegression
 
