@@ -89,14 +89,18 @@ def gradient(k: naive.Kernel, M, Z, A, x) -> np.ndarray:
     return found
 
 
-def agop(gradients: Sequence[np.ndarray]) -> np.ndarray:
-    """Mean over events of the outer products of gradients (c, d), summed over outputs: (d, d)."""
+def agop(gradients: Sequence[np.ndarray], weights: Sequence[float] | None = None) -> np.ndarray:
+    """Mean over events of the outer products of gradients (c, d), summed over outputs: (d, d).
+
+    Of weight 2 an event counts as two of them.
+    """
+    w = [1.0] * len(gradients) if weights is None else weights
     d = gradients[0].shape[1]
     G = np.zeros((d, d))
-    for of_event in gradients:
+    for of_event, times in zip(gradients, w, strict=True):
         for g in of_event:
-            G += np.outer(g, g)
-    return G / len(gradients)
+            G += times * np.outer(g, g)
+    return G / sum(w)
 
 
 def wave_gradient(Omega, phases, amplitude: float, A, x) -> np.ndarray:
@@ -119,19 +123,21 @@ def scaled(k: naive.Kernel, G, C) -> np.ndarray:
     return G * np.trace(C) / np.trace(G @ C)
 
 
-def rounds(k: naive.Kernel, X, Y, ridges: Sequence[float], *, diagonal: bool):
+def rounds(k: naive.Kernel, X, Y, ridges: Sequence[float], *, diagonal: bool, weights=None):
     """Coefficients (p, c) and metric (d, d) of each round; that of round 0 is I.
 
-    The Laplacian, whose distance is ``sum_j sqrt(M_jj) |x_j - z_j|``, has diagonal metrics.
+    The Laplacian, whose distance is ``sum_j sqrt(M_jj) |x_j - z_j|``, has diagonal metrics. With
+    weights w the coefficients are those of the least ``sum w_i |f(x_i) - y_i|^2 + r |f|^2``.
     """
+    w = np.ones(len(X)) if weights is None else np.asarray(weights, float)
     M, found = np.eye(X.shape[1]), []
     for ridge in ridges:
         K = np.array([[kernel(k, M, x, z) for z in X] for x in X])
-        A = np.linalg.solve(K + ridge * np.eye(len(X)), Y - Y.mean(axis=0))
+        A = np.linalg.solve(K + ridge * np.diag(1.0 / w), Y - w @ Y / w.sum())
         found.append((A, M))
-        G = agop([gradient(k, M, X, A, x) for x in X])
+        G = agop([gradient(k, M, X, A, x) for x in X], w.tolist())
         G = np.diag(np.diag(G)) if diagonal else G
-        M = scaled(k, G, np.cov(X.T, bias=True))
+        M = scaled(k, G, np.cov(X.T, bias=True, aweights=w))
     return found
 
 

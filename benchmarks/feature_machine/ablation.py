@@ -1,12 +1,17 @@
 """The streaming learner without its metric, without its second order, and what the metric finds.
 
 Second order: `FeatureMachine` solves the equations of kernel ridge regression, in blocks. First
-order: `DoublyStochastic` takes a step along the gradient of each event. Without a metric are
-`FeatureMachine(rounds=0)` and the same columns standardized. The metric of the first-order learner
-is that of `rfm`, made where `FeatureMachine` begins its own, of the last 1,600 events; then a new
-learner begins in the new metric with the last 4,096 events. Its kernel is ``Matern(nu=0.5)`` with
-the bandwidth 6, by which the distances of metrics are compared, too: "L1" is the Laplace kernel of
-the L1 distance, whose bandwidth is sqrt(d) times as much, "L2" the Matern kernel.
+order: `DoublyStochastic` takes a step along the gradient of each event, with the defaults of its
+command (2,048 random features, steps of a ladder) and ``Matern(nu=0.5)`` of the bandwidth 1.5,
+which is better for it than 6. Without a metric are `FeatureMachine(rounds=0)` and the same columns
+standardized. The metric of the first-order learner is that of `rfm`, made where `FeatureMachine`
+begins its own, of the last 1,600 events; then a new learner begins in the new metric with the last
+4,096 events, whose mean and deviation are the unit of numbers.
+
+Metrics are learned every 4,096 events, so that there are some after a change; "by default" they are
+every 16,384, and so they are "with this", where `FeatureMachine` is an expert of the default model.
+"L1" is the Laplace kernel of the L1 distance, by its bandwidth in units of sqrt(d); "L2" is
+``Matern(nu=0.5)``, of which `FeatureMachine` itself takes the bandwidth 1.5 or 6.
 
 Streams are 20,000 events of which the relevant columns are known; of those that change, others are
 relevant from event 10,000 on. The share of the metric's diagonal in the relevant columns is that at
@@ -17,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import Any
 
@@ -31,10 +36,9 @@ EVENTS = 20_000
 HALF = EVENTS // 2
 SCORED = 8_000
 _BATCH = 500
-_BEGINNINGS = (64, 128, 256, 512, 1_536, 4_608, 9_216, 18_432)
-"""Events at which `FeatureMachine` begins a metric by its defaults."""
+_EVERY = 4_096
 _LEARNED, _REPLAYED = 1_600, 4_096
-_BANDWIDTH = 6.0
+_BANDWIDTH = 1.5
 
 Numbers = NDArray[Any]
 
@@ -113,6 +117,21 @@ STREAMS: dict[str, Callable[[], Known]] = {
 # --- models -------------------------------------------------------------------------------------
 
 
+@cache
+def _beginnings() -> tuple[int, ...]:
+    """Events at which `FeatureMachine` begins a metric, to within 64."""
+    from streamk.learners import FeatureMachine
+
+    machine, step = FeatureMachine(task="regression", rounds=0, every=_EVERY), 64
+    found, solving = [], False
+    for n in range(step, EVENTS + 1, step):
+        machine.learn_many(np.arange(n - step, n, dtype=np.float64)[:, None], np.arange(step))
+        if machine.is_solving and not solving:
+            found.append(n)
+        solving = machine.is_solving
+    return tuple(found)
+
+
 class FirstOrder:
     """Steps along gradients, in the metric of the last events or in none."""
 
@@ -121,33 +140,51 @@ class FirstOrder:
         self._X: Numbers = np.zeros((0, 0))
         self._y: Numbers = np.zeros(0)
         self._seen = 0
+        self._middle, self._unit = 0.0, 1.0
         self._map: Callable[[Numbers], Numbers] = np.asarray
         self._learner = self._new()
         self.column_shares: Numbers = np.zeros(0)
 
     def _new(self) -> Any:
         from streamk.kernels import Matern
-        from streamk.learners import DoublyStochastic
+        from streamk.learners import DoublyStochastic, Ladder
 
-        loss = "squared" if self._task == "regression" else "logistic"
-        return DoublyStochastic(Matern(nu=0.5, bandwidth=_BANDWIDTH), loss=loss)
+        return DoublyStochastic(
+            Matern(nu=0.5, bandwidth=_BANDWIDTH),
+            loss="squared" if self._task == "regression" else "logistic",
+            step=Ladder(),
+            batch_size=1,
+            block_size=2_048,
+            max_features=2_048,
+        )
 
     def predict_then_learn_many(self, X: Numbers, labels: Any) -> Any:
         """Predict a batch, learn it, and begin anew where a metric is due."""
-        found = self._learner.predict_then_learn_many(self._map(X), labels)
+        said = self._learner.predict_then_learn_many(self._map(X), self._inside(labels))
         kept = slice(-_REPLAYED, None)
         self._X = np.concatenate([self._X.reshape(-1, X.shape[1]), X])[kept]
         self._y = np.concatenate([self._y, np.asarray(labels, np.float64)])[kept]
         before, self._seen = self._seen, self._seen + len(X)
-        if any(before < due <= self._seen for due in _BEGINNINGS):
+        found = said.predictions
+        if self._task == "regression":
+            found = found * self._unit + self._middle
+        if any(before < due <= self._seen for due in _beginnings()):
             self._begin()
         return found
+
+    def _inside(self, labels: Any) -> Any:
+        """Return labels as the learner has them: classes as they are, numbers in their unit."""
+        if self._task != "regression":
+            return np.asarray(labels, bool).tolist()
+        return (np.asarray(labels) - self._middle) / self._unit
 
     def _begin(self) -> None:
         from streamk.kernels import Matern
         from streamk.learners.feature_machine.machine import rfm
 
         kernel = Matern(nu=0.5, bandwidth=_BANDWIDTH)
+        if self._task == "regression":
+            self._middle, self._unit = float(self._y.mean()), float(self._y.std())
         X, y = self._X[-_LEARNED:], self._y[-_LEARNED:, None]
         machine = rfm(
             X, 2 * y - 1 if self._task != "regression" else y, kernel=kernel, rounds=self._rounds
@@ -155,31 +192,60 @@ class FirstOrder:
         self._map = lambda Z: machine.metric.mapped(machine.columns.scaled(Z))
         self.column_shares = machine.metric.shares
         self._learner = self._new()
-        labels = self._y if self._task == "regression" else (self._y > 0.5).tolist()
-        self._learner.learn_many(self._map(self._X), labels)
+        self._learner.learn_many(self._map(self._X), self._inside(self._y))
 
 
-def _second_order(task: str, d: int, **options: Any) -> Any:
-    from streamk.kernels import Laplacian, Matern
-    from streamk.learners import FeatureMachine
+class SecondOrder:
+    """`FeatureMachine`, of the kernel that is asked for."""
 
-    distance = options.pop("distance", None)
-    if distance == "L1":
-        options["kernel"] = Laplacian(bandwidth=_BANDWIDTH * d**0.5)
-    elif distance == "L2":
-        options["kernel"] = Matern(nu=0.5, bandwidth=_BANDWIDTH)
-    return FeatureMachine(task=task, **options)
+    def __init__(self, task: str, d: int, *, l1: float | None = None, **options: Any) -> None:
+        from streamk.kernels import Laplacian
+        from streamk.learners import FeatureMachine
+
+        kernel = None if l1 is None else Laplacian(bandwidth=l1 * d**0.5)
+        self._learner = FeatureMachine(kernel, task=task, **{"every": _EVERY, **options})
+
+    def predict_then_learn_many(self, X: Numbers, labels: Any) -> Any:
+        """Predict a batch and learn it."""
+        return self._learner.predict_then_learn_many(X, labels).predictions
+
+    @property
+    def column_shares(self) -> Numbers:
+        return self._learner.column_shares
 
 
-MODELS: dict[str, Callable[[str, int], Any]] = {
+class Pool:
+    """The default model, without this learner or with it among the experts."""
+
+    column_shares: Numbers = np.zeros(0)
+
+    def __init__(self, task: str, _: int, *, expert: bool) -> None:
+        from streamk.learners import FeatureMachine, MultiKernel
+
+        experts = [FeatureMachine(task=task)] if expert else []
+        self._learner = MultiKernel(task=task, seed=1, external_experts=experts)
+
+    def predict_then_learn_many(self, X: Numbers, labels: Any) -> Any:
+        """Predict a batch and learn it."""
+        return self._learner.predict_then_learn_many(X, labels).predictions
+
+
+PARTS: dict[str, Callable[[str, int], Any]] = {
     "neither": lambda task, _: FirstOrder(task, rounds=0),
     "metric": lambda task, _: FirstOrder(task, rounds=4),
-    "2nd order": partial(_second_order, rounds=0),
-    "both": _second_order,
-    "L1, diagonal": partial(_second_order, distance="L1", metric="diagonal"),
-    "L2, diagonal": partial(_second_order, distance="L2", metric="diagonal"),
-    "L2, full": partial(_second_order, distance="L2", metric="full"),
+    "2nd order": partial(SecondOrder, rounds=0),
+    "both": SecondOrder,
+    "by default": partial(SecondOrder, every=16_384),
+    "default model": partial(Pool, expert=False),
+    "with this": partial(Pool, expert=True),
 }
+KINDS: dict[str, Callable[[str, int], Any]] = {
+    "L1, 1.5": partial(SecondOrder, l1=1.5, metric="diagonal"),
+    "L1, 6": partial(SecondOrder, l1=6.0, metric="diagonal"),
+    "L2, diagonal": partial(SecondOrder, metric="diagonal"),
+    "L2, full": partial(SecondOrder, metric="full"),
+}
+MODELS = PARTS | KINDS
 
 
 def measure(_: Directory, *, quick: bool) -> dict[str, Any]:
@@ -207,7 +273,7 @@ def _run(stream: Known, model: Any) -> dict[str, float]:
     for start in range(0, n, _BATCH):
         some = stream.y[start : start + _BATCH]
         labels = some if stream.task == "regression" else some.tolist()
-        said = model.predict_then_learn_many(stream.X[start : start + _BATCH], labels).predictions
+        said = model.predict_then_learn_many(stream.X[start : start + _BATCH], labels)
         wrong = np.array(said, object) != np.array(labels, object)
         missed.append(np.abs(said - some) if stream.task == "regression" else 100.0 * wrong)
         shares.append(model.column_shares)
@@ -225,21 +291,31 @@ def _run(stream: Known, model: Any) -> dict[str, float]:
 
 def render(found: Mapping[str, Any]) -> str:
     """Errors, and the shares of the relevant columns beside those of a metric of equal ones."""
-    errors, shares = [], []
-    metrics = [name for name in MODELS if name not in ("neither", "2nd order")]
+    shares = []
+    metrics = ["metric", "both", *KINDS]
     for name, one in found.items():
-        unit = " %" if one["task"] == "classification" else ""
-        errors.append([f"{name}{unit}", *(f"{one['models'][m]['error']:.2f}" for m in MODELS)])
         equal = [count / one["columns"] for count in one["relevant"]]
         cells = [
             _shares([one["models"][m].get(key) for key in ("before", "after")]) for m in metrics
         ]
         shares.append([name, _shares(equal), *cells])
     tables = (
-        common.table(["error of the last 8,000", *MODELS], errors),
-        common.table(["share of relevant columns", "equal", *metrics], shares),
+        _errors(found, "last 8,000 events", PARTS),
+        _errors(found, "the same by distance", KINDS),
+        common.table(["relevant columns", "equal", *metrics], shares),
     )
     return "\n\n".join(tables)
+
+
+def _errors(found: Mapping[str, Any], title: str, models: Mapping[str, Any]) -> str:
+    rows = [
+        [
+            name + (" %" if one["task"] == "classification" else ""),
+            *(f"{one['models'][m]['error']:.2f}" for m in models),
+        ]
+        for name, one in found.items()
+    ]
+    return common.table([title, *models], rows)
 
 
 def _shares(two: list[float | None]) -> str:

@@ -38,11 +38,20 @@ _PARTS: dict[str, parts.Render] = {
 
 def render(document: Mapping[str, Any]) -> str:
     """The tables of the parts that were measured; then what was not run, and the packages."""
-    lines = [
-        f"Not run in {part}: {missing}."
-        for part in ("at_once", "late")
-        if (missing := progressive.missing(document["results"].get(part)))
-    ]
+    lines = []
+    for part in ("at_once", "late"):
+        found = document["results"].get(part)
+        if found is None:
+            continue
+        if missing := progressive.missing(found):
+            lines.append(f"Not run in {part}: {missing}.")
+        limit = f"{document['settings']['limit_s']:.0f} s of the processor"
+        slow = progressive.slow(found)
+        lines.append(
+            f"Not at the end within {limit} in {part}: {slow}."
+            if slow
+            else f"All that were run in {part} came to the end of their streams within {limit}."
+        )
     packages = document["settings"]["packages"]
     lines.append(", ".join(f"{name} {version}" for name, version in packages.items()) + ".")
     return "\n\n".join([parts.render(document, _PARTS), tables.wrapped(lines)])

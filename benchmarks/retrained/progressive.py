@@ -122,17 +122,38 @@ def render(found: Mapping[str, Any]) -> str:
     return "\n\n".join(table for table in shown if table)
 
 
-def missing(found: Mapping[str, Any] | None) -> str:
-    """Contestants that lack streams they take, of a part that was measured."""
+def missing(found: Mapping[str, Any]) -> str:
+    """Contestants and the streams that they take and were not run on."""
     lacking = []
-    for name in ROWS if found else ():
+    for name in ROWS:
         there = found["contestants"].get(name, {})
-        tasks = CONTESTANTS[name].tasks
-        takes = [s for s, about in found["streams"].items() if about["task"] in tasks]
-        few = sum(s not in there for s in takes)
-        if few:
-            lacking.append(name + (f" ({few} streams)" if few < len(takes) else ""))
+        one = CONTESTANTS[name]
+        takes = [
+            stream
+            for stream, about in found["streams"].items()
+            if about["task"] in one.tasks and about["columns"] <= one.most_columns
+        ]
+        run = [stream for stream in takes if stream in there]
+        few = [stream for stream in takes if stream not in there]
+        if few and not run:
+            lacking.append(name)
+        elif few:
+            some = _listed(few) if len(few) <= len(run) else f"all but {_listed(run)}"
+            lacking.append(f"{name} ({some})")
     return "; ".join(lacking)
+
+
+def slow(found: Mapping[str, Any]) -> str:
+    """Contestants and the streams of which they did not come to the end in time."""
+    ended = {
+        name: [stream for stream, one in there.items() if one.get("ended") == "too slow"]
+        for name, there in found["contestants"].items()
+    }
+    return "; ".join(f"{name} ({_listed(some)})" for name, some in ended.items() if some)
+
+
+def _listed(streams: Sequence[str]) -> str:
+    return ", ".join(stream.partition("_")[0] for stream in streams)
 
 
 def _seeded(title: str, found: Mapping[str, Any]) -> str:

@@ -191,6 +191,21 @@ class OnCenters:
     batch_size: int = 256
 
 
+@estimator()
+class WithMetric:
+    """Options of a recursive feature machine on a stream, as estimators have them."""
+
+    kernel: str | Kernel | None = None
+    bandwidth: float | None = None
+    metric: str = "auto"
+    rounds: int = 4
+    buffer_size: int = 4096
+    reservoir_size: int = 4096
+    first: int = 512
+    every: int = 16_384
+    swap_delay: int = 256
+
+
 GAMMA = {
     "gamma": "give bandwidth=1/sqrt(2*gamma) (laplacian: 1/gamma), in units of the scaled columns"
 }

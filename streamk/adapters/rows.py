@@ -41,6 +41,24 @@ class Model:
         learner = learners.from_state(saved["learner"])
         Model.__init__(self, learner, Schema.from_json(saved["schema"]))
 
+    def owners(self, names: Sequence[Hashable]) -> list[int]:
+        """Return of which field each column is made, by the place of the field among `names`.
+
+        Parameters
+        ----------
+        names : sequence of hashable
+            The fields of all events that were learned, before nested ones became several.
+        """
+        schema = self._table.schema
+        places = {name: place for place, name in enumerate(flatten(dict.fromkeys(names)))}
+        found = []
+        for column in schema.columns:
+            field = schema.owner(column)
+            while field and field not in places:  # of a nested one
+                field = str(field).rpartition(".")[0]
+            found.append(places[field])
+        return found
+
     def _lay_out(self) -> None:
         """Prepare the fast way, for events that have every column and only numbers."""
         names = tuple(self._table.places)

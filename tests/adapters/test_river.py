@@ -39,6 +39,8 @@ from streamk.adapters.river import (
     DoublyStochasticRegressor,
     EigenProClassifier,
     EigenProRegressor,
+    FeatureMachineClassifier,
+    FeatureMachineRegressor,
     KernelClassifier,
     KernelRegressor,
     KernelRidgeClassifier,
@@ -111,6 +113,10 @@ CHECKED: dict[str, base.Estimator] = {
     "events": KernelRidgeClassifier(),
     "centers": EigenProClassifier(n_centers=32, batch_size=16),
     "regressor on centers": EigenProRegressor(n_centers=32, batch_size=16, solver="eigenpro"),
+    "metric": FeatureMachineClassifier(first=64, every=100, swap_delay=32),
+    "regressor with a metric": FeatureMachineRegressor(
+        kernel="laplacian", buffer_size=64, reservoir_size=64, first=64, swap_delay=32
+    ),
     "regressor on events": KernelRidgeRegressor(max_centers=64, regularization=1.0),
     "pipeline": preprocessing.StandardScaler() | KernelClassifier(),
 }
@@ -144,6 +150,7 @@ def test_river_checks(model: base.Estimator, check: Callable[[base.Estimator], N
         *(StreamingMekaClassifier(), StreamingMekaRegressor()),
         *(KernelRidgeClassifier(), KernelRidgeRegressor()),
         *(EigenProClassifier(), EigenProRegressor()),
+        *(FeatureMachineClassifier(), FeatureMachineRegressor()),
     ],
 )
 def test_no_check_is_skipped(model: base.Estimator) -> None:
@@ -238,6 +245,39 @@ def test_on_landmarks_an_event_is_what_the_learner_gets(optimizer: str) -> None:
     )
     assert "predicted: True" in model.debug_one({"a": 1.0, "b": 1.0})
     assert model.clone()._get_params() == model._get_params()
+
+
+def test_with_a_metric_an_event_is_what_the_learner_gets() -> None:
+    options: dict[str, Any] = {"first": 64, "swap_delay": 32, "metric": "diagonal"}
+    model = FeatureMachineRegressor(**options, seed=7)
+    learner = learners.create("feature-machine", task="regression", seed=7, **options)
+    learner.add_columns(["a", "b", "c"])
+    rng = np.random.default_rng(0)
+    for row in rng.normal(size=(300, 3)):
+        x = dict(zip("abc", row.tolist(), strict=True))
+        y = float(np.sin(2.0 * row[1]))
+        if learner.n_events:
+            assert model.predict_one(x) == learner.predict_one(row)
+        model.learn_one(dict(reversed(x.items())), y)
+        learner.learn_one(row, y)
+    inside: Any = learner
+    assert inside.learner.n_takeovers > 0
+    again = pickle.loads(pickle.dumps(model))
+    assert again.predict_one(x) == model.predict_one(x)
+    assert "b = " in model.debug_one(x)
+    assert model.clone()._get_params() == model._get_params()
+
+
+@pytest.mark.parametrize("estimator", [FeatureMachineClassifier, FeatureMachineRegressor])
+def test_options_of_a_metric_out_of_their_domain(estimator: Any) -> None:
+    for options, said in (
+        ({"metric": "round"}, "metric='round'"),
+        ({"kernel": "laplacian", "metric": "full"}, "diagonal"),
+        ({"kernel": "ntk"}, "no closed form"),
+        ({"first": 1}, "first=1"),
+    ):
+        with pytest.raises(InvalidInput, match=said):
+            estimator(**options)
 
 
 # Before anything is learned
@@ -446,6 +486,7 @@ def test_gamma_is_a_bandwidth(estimator: Any) -> None:
     [
         DoublyStochasticClassifier,
         EigenProRegressor,
+        FeatureMachineClassifier,
         KernelRidgeClassifier,
         NystromRegressor,
         StreamingMekaClassifier,

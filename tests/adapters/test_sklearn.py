@@ -26,6 +26,8 @@ from streamk.adapters.sklearn import (
     DoublyStochasticRegressor,
     EigenProClassifier,
     EigenProRegressor,
+    FeatureMachineClassifier,
+    FeatureMachineRegressor,
     KernelClassifier,
     KernelRegressor,
     KernelRidgeClassifier,
@@ -48,6 +50,8 @@ VARIANTS = [
     EigenProRegressor(n_centers=50, batch_size=16, solver="eigenpro"),
     KernelRidgeClassifier(),
     KernelRidgeRegressor(max_centers=64),
+    FeatureMachineClassifier(first=64, every=100, swap_delay=32),
+    FeatureMachineRegressor(kernel="laplacian", buffer_size=64, first=64, swap_delay=32),
     KernelClassifier(class_weight="balanced"),
     KernelRegressor(loss="quantile"),
     DoublyStochasticRegressor(),
@@ -135,6 +139,45 @@ def test_partial_fit_is_the_learner_on_the_stream() -> None:
     assert model.score(X, y) > 0.65  # the first events are in a scale of few
 
 
+def test_a_metric_is_learned_in_fit_and_on_the_stream() -> None:
+    X, y = make_friedman1(1_000, random_state=0)
+    options: dict[str, Any] = {"metric": "diagonal", "first": 256, "swap_delay": 64}
+    fitted = FeatureMachineRegressor(**options, random_state=0).fit(X, y)
+    streamed = FeatureMachineRegressor(**options, random_state=0)
+    for first in range(0, 1_000, 100):
+        streamed.partial_fit(X[first : first + 100], y[first : first + 100])
+    for model in (fitted, streamed):
+        learner: Any = model.learner_
+        assert learner.learner.n_takeovers > 0
+        assert model.feature_importances_.sum() == pytest.approx(1.0)
+        assert model.feature_importances_[:5].min() > model.feature_importances_[5:].max()
+
+
+def test_importances_of_a_frame_are_those_of_its_columns() -> None:
+    rng = np.random.default_rng(0)
+    n = 600
+    X = pd.DataFrame(
+        {
+            "noise": rng.normal(size=n),
+            "town": rng.choice(["Rome", "Oslo", "Bonn"], n),
+            "sign": rng.normal(size=n),
+            "pair": [{"x": x, "y": y} for x, y in rng.normal(size=(n, 2))],
+        }
+    )
+    y = (X["town"] == "Oslo") ^ (X["sign"] > 0)
+    model = FeatureMachineClassifier(metric="diagonal", first=256, swap_delay=64, random_state=0)
+    with pytest.raises(NotFittedError):
+        _ = model.feature_importances_
+    found = model.fit(X, y).feature_importances_
+    assert found.shape == (model.n_features_in_,) == (4,)
+    assert found.sum() == pytest.approx(1.0)
+    assert found[[1, 2]].sum() > 0.9
+    assert found[3] > 0.0
+    by_number = pd.DataFrame(rng.normal(size=(n, 3)))
+    model.fit(by_number, by_number[1] > 0)
+    assert model.feature_importances_.argmax() == 1
+
+
 def test_accuracy() -> None:
     assert cross_val_score(DoublyStochasticClassifier(random_state=0), *moons(), cv=3).mean() > 0.95
     cancer = load_breast_cancer(return_X_y=True)
@@ -148,7 +191,8 @@ def test_accuracy() -> None:
         assert cross_val_score(made(random_state=0), *moons(), cv=3).mean() > 0.95
         wide = made(bandwidth=2.0, random_state=0)
         assert cross_val_score(wide, *cancer, cv=3).mean() > 0.95
-    for made in (EigenProRegressor, KernelRidgeRegressor):
+    assert cross_val_score(FeatureMachineClassifier(random_state=0), *moons(), cv=3).mean() > 0.95
+    for made in (EigenProRegressor, KernelRidgeRegressor, FeatureMachineRegressor):
         assert cross_val_score(made(random_state=0), *diabetes, cv=3).mean() > 0.4
 
 
@@ -225,6 +269,7 @@ def test_partial_fit_wants_to_know_the_classes() -> None:
         DoublyStochasticClassifier,
         DoublyStochasticRegressor,
         EigenProClassifier,
+        FeatureMachineClassifier,
         KernelRidgeRegressor,
         NystromClassifier,
     ],

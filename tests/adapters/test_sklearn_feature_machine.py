@@ -18,7 +18,13 @@ from streamk.kernels import NTK, Gaussian, Laplacian
 ONE: dict[str, Any] = {"kernel": "matern", "bandwidth": 2.0, "metric": "diagonal", "rounds": 2}
 
 
-@parametrize_with_checks([RFMClassifier(**ONE)])
+def drawn_at_random(_estimator: Any) -> dict[str, str]:
+    reason = "which events are held back is drawn at random, and by another number of them anew"
+    kinds = ("dense", "sparse")
+    return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in kinds}
+
+
+@parametrize_with_checks([RFMClassifier(**ONE)], expected_failed_checks=drawn_at_random)
 def test_sklearn_checks(estimator: Any, check: Any) -> None:
     check(estimator)
 
@@ -31,7 +37,8 @@ def test_sklearn_checks(estimator: Any, check: Any) -> None:
         RFMRegressor(**ONE),
         RFMRegressor(kernel="laplacian", n_centers=12, selection="rpcholesky"),
         RFMClassifier(kernel=Gaussian(bandwidth=1.5), metric="full", n_centers=12),
-    ]
+    ],
+    expected_failed_checks=drawn_at_random,
 )
 def test_sklearn_checks_of_variants(estimator: Any, check: Any) -> None:
     check(estimator)
@@ -93,6 +100,38 @@ def test_several_targets_count_in_their_own_units() -> None:
     np.testing.assert_allclose(F[:, 1], 1e6 * F[:, 0] + 1e7, rtol=1e-6)
     alone = RFMRegressor(**ONE, random_state=0).fit(X, y)
     np.testing.assert_allclose(alone.predict(X[:50]), F[:, 0], rtol=1e-4)
+
+
+def test_events_of_weight_0_are_left_out() -> None:
+    X, y = friedman(200)
+    w = np.where(np.arange(200) % 4, 1.0, 0.0)
+    model = RFMRegressor(**ONE, random_state=0).fit(X, np.where(w, y, 1e9), sample_weight=w)
+    less = RFMRegressor(**ONE, random_state=0).fit(X[w > 0], y[w > 0])
+    np.testing.assert_allclose(model.predict(X), less.predict(X), rtol=1e-5)
+    names = np.where(w == 0.0, "none", np.where(y > y.mean(), "high", "low"))
+    sorting = RFMClassifier(**ONE, random_state=0).fit(X, names, sample_weight=w)
+    assert sorting.classes_.tolist() == ["high", "low"]
+    with pytest.raises(InvalidInput, match=r"1 events have .* above 0; at least 2 are needed"):
+        model.fit(X, y, sample_weight=np.eye(200)[0])
+    with pytest.raises(InvalidInput, match="one class, 'high'"):
+        sorting.fit(X, names, sample_weight=names == "high")
+
+
+def test_weights_move_decisions_and_probabilities() -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(600, 2))
+    y = random.random(600) < 1.0 / (1.0 + np.exp(-2.0 * X[:, 0]))
+    w = np.where(y, 9.0, 1.0)
+    plain = RFMClassifier(**ONE, random_state=0).fit(X[::2], y[::2])
+    heavy = RFMClassifier(**ONE, random_state=0).fit(X[::2], y[::2], sample_weight=w[::2])
+    assert heavy.predict(X).mean() > 1.3 * plain.predict(X).mean()
+    losses = [log_loss(y[1::2], one.predict_proba(X[1::2])) for one in (plain, heavy)]
+    assert losses[0] < losses[1]
+    losses = [
+        log_loss(y[1::2], one.predict_proba(X[1::2]), sample_weight=w[1::2])
+        for one in (plain, heavy)
+    ]
+    assert losses[1] < losses[0]
 
 
 def test_a_pickle_predicts_the_same() -> None:

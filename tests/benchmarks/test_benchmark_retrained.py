@@ -142,6 +142,32 @@ def test_the_last_tenth_is_scored_alone() -> None:
         assert losses[one["against"][METRIC.name]["rival"]] == min(losses.values())
 
 
+def test_what_was_not_run_and_what_was_too_slow_is_named() -> None:
+    streams = {
+        "elec2": {"task": "binary", "columns": 6},
+        "spam_sparse": {"task": "binary", "columns": 39_916},
+        "letter": {"task": "classes", "columns": 16},
+        "cpusmall": {"task": "regression", "columns": 12},
+    }
+    everywhere: dict[str, Any] = {name: {} for name in streams}
+    found: dict[str, Any] = {
+        "streams": streams,
+        "contestants": {name: dict(everywhere) for name in CONTESTANTS},
+    }
+    del found["contestants"]["HGB, all before"]["spam_sparse"]  # too wide for it
+    del found["contestants"]["CapyMOA SGBT"]["cpusmall"]  # it knows no numbers
+    del found["contestants"][METRIC.name]["spam_sparse"]
+    assert progressive.missing(found) == progressive.slow(found) == ""
+    del found["contestants"]["HGB, all before"]["letter"]
+    del found["contestants"]["HGB, last 10,000"]
+    found["contestants"]["LightGBM, all before"] = {"elec2": {}}
+    found["contestants"][OURS.name]["letter"] = {"ended": "too slow", "accuracy": 0.5}
+    assert progressive.missing(found) == (
+        "LightGBM, all before (all but elec2); HGB, all before (letter); HGB, last 10,000"
+    )
+    assert progressive.slow(found) == "streamk (letter)"
+
+
 @pytest.mark.nightly
 def test_a_quick_run_has_all_tables(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -13,6 +13,10 @@ from streamk.adapters.river.doubly_stochastic import (
     DoublyStochasticRegressor,
 )
 from streamk.adapters.river.eigenpro import EigenProClassifier, EigenProRegressor
+from streamk.adapters.river.feature_machine import (
+    FeatureMachineClassifier,
+    FeatureMachineRegressor,
+)
 from streamk.adapters.river.kernel_ridge import KernelRidgeClassifier, KernelRidgeRegressor
 from streamk.adapters.river.learners import (
     KernelClassifier,
@@ -31,6 +35,8 @@ __all__ = [
     "DoublyStochasticRegressor",
     "EigenProClassifier",
     "EigenProRegressor",
+    "FeatureMachineClassifier",
+    "FeatureMachineRegressor",
     "KernelClassifier",
     "KernelRegressor",
     "KernelRidgeClassifier",

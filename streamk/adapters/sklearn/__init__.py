@@ -14,7 +14,12 @@ from streamk.adapters.sklearn.doubly_stochastic import (
     DoublyStochasticRegressor,
 )
 from streamk.adapters.sklearn.eigenpro import EigenProClassifier, EigenProRegressor
-from streamk.adapters.sklearn.feature_machine import RFMClassifier, RFMRegressor
+from streamk.adapters.sklearn.feature_machine import (
+    FeatureMachineClassifier,
+    FeatureMachineRegressor,
+    RFMClassifier,
+    RFMRegressor,
+)
 from streamk.adapters.sklearn.kernel_ridge import KernelRidgeClassifier, KernelRidgeRegressor
 from streamk.adapters.sklearn.landmarks import (
     KMeansNystroem,
@@ -37,6 +42,8 @@ __all__ = [
     "DoublyStochasticRegressor",
     "EigenProClassifier",
     "EigenProRegressor",
+    "FeatureMachineClassifier",
+    "FeatureMachineRegressor",
     "KMeansNystroem",
     "KernelClassifier",
     "KernelRegression",

@@ -1,4 +1,4 @@
-"""Recursive feature machines as scikit-learn estimators."""
+"""Recursive feature machines as scikit-learn estimators, in batch and on a stream."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from streamk.adapters.options import estimator
+from streamk import learners
+from streamk.adapters.options import GAMMA, WithMetric, chosen, estimator
+from streamk.adapters.sklearn.estimators import Classifier, Estimator, Regressor
 from streamk.adapters.sklearn.options import check_classes, drawn_seed
+from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.landmarks.matrices import Numbers
+from streamk.learners import Learner
 from streamk.learners.feature_machine.machine import RFM, rfm
 from streamk.learners.feature_machine.probabilities import inverse_temperature, probabilities
+from streamk.learners.feature_machine.weights import Weights, deviations, of_rows
 
-__all__ = ["RFMClassifier", "RFMRegressor"]
+__all__ = ["FeatureMachineClassifier", "FeatureMachineRegressor", "RFMClassifier", "RFMRegressor"]
 
 _EVENTS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
 """Requirements of events."""
@@ -37,10 +42,36 @@ class _RFM(BaseEstimator):  # type: ignore[misc]
     selection: str = "random"
     random_state: int | np.random.RandomState | None = None
 
-    def _fit(self, points: Numbers, targets: Numbers, error: str) -> None:
+    def _weighted(
+        self, points: Numbers, labels: NDArray[Any], sample_weight: ArrayLike | None
+    ) -> tuple[Numbers, NDArray[Any], Weights]:
+        """Return the events that count, with labels and weights.
+
+        Raises
+        ------
+        InvalidInput
+            If fewer than 2 events count.
+        ValueError
+            If weights are negative or do not fit, as scikit-learn says it.
+        """
+        if sample_weight is None:
+            return points, labels, None
+        weights = _check_sample_weight(
+            sample_weight, points, dtype=np.float64, ensure_non_negative=True
+        )
+        counts = weights > 0.0
+        if counts.sum() < 2:
+            raise InvalidInput(
+                f"{counts.sum()} events have a sample weight above 0; at least 2 are needed"
+            )
+        return points[counts], labels[counts], weights[counts]
+
+    def _fit(self, points: Numbers, targets: Numbers, error: str, weights: Weights) -> None:
         options = self.get_params(deep=False)
         seed = drawn_seed(options.pop("random_state"))
-        self.machine_: RFM = rfm(points, targets, seed=seed, error=error, **options)
+        self.machine_: RFM = rfm(
+            points, targets, seed=seed, error=error, weights=weights, **options
+        )
         self.kernel_: Kernel = self.machine_.family.kernel
         self.metric_: Numbers = self.machine_.metric.matrix
         self.feature_importances_: Numbers = self.machine_.metric.shares
@@ -115,7 +146,7 @@ class RFMClassifier(ClassifierMixin, _RFM):  # type: ignore[misc]
     True
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn the metric and the regressions.
 
         Parameters
@@ -124,6 +155,8 @@ class RFMClassifier(ClassifierMixin, _RFM):  # type: ignore[misc]
             NaN where missing.
         y : array of shape (n,)
             Labels of any kind that can be sorted.
+        sample_weight : array of shape (n,), optional
+            How often each event counts: 0 not at all, 2 as if it were there twice.
 
         Returns
         -------
@@ -132,20 +165,22 @@ class RFMClassifier(ClassifierMixin, _RFM):  # type: ignore[misc]
         Raises
         ------
         InvalidInput
-            If an option is out of its domain, or all labels are of one class.
+            If an option is out of its domain, all labels are of one class, or fewer than 2 events
+            have a weight above 0.
         ValueError
             If events or labels do not fit, as scikit-learn says it.
         """
         points, labels = validate_data(self, X, y, ensure_min_samples=2, **_EVENTS)
         check_classification_targets(labels)
+        points, labels, weights = self._weighted(points, labels, sample_weight)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         check_classes(self.classes_)
         targets = np.where(numbers[:, None] == np.arange(len(self.classes_)), 1.0, -1.0)
         if len(self.classes_) == 2:
             targets = targets[:, 1:]
-        self._fit(points, targets, "squared")
-        held = self.machine_.held
-        self._factor: float = inverse_temperature(self.machine_.margins, numbers[held])
+        self._fit(points, targets, "squared", weights)
+        held, margins = self.machine_.held, self.machine_.margins
+        self._factor: float = inverse_temperature(margins, numbers[held], of_rows(weights, held))
         return self
 
     def decision_function(self, X: ArrayLike) -> Numbers:
@@ -213,7 +248,7 @@ class RFMRegressor(MultiOutputMixin, RegressorMixin, _RFM):  # type: ignore[misc
     [0, 1, 2, 3, 4]
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn the metric and the regression.
 
         Parameters
@@ -221,6 +256,8 @@ class RFMRegressor(MultiOutputMixin, RegressorMixin, _RFM):  # type: ignore[misc
         X : array of shape (n, d)
             NaN where missing.
         y : array of shape (n,) or (n, targets)
+        sample_weight : array of shape (n,), optional
+            How often each event counts: 0 not at all, 2 as if it were there twice.
 
         Returns
         -------
@@ -229,21 +266,143 @@ class RFMRegressor(MultiOutputMixin, RegressorMixin, _RFM):  # type: ignore[misc
         Raises
         ------
         InvalidInput
-            If an option is out of its domain.
+            If an option is out of its domain, or fewer than 2 events have a weight above 0.
         ValueError
             If events or targets do not fit, as scikit-learn says it.
         """
         points, numbers = validate_data(
             self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2, **_EVENTS
         )
+        points, numbers, weights = self._weighted(points, numbers, sample_weight)
         targets = np.asarray(numbers, np.float64).reshape(len(points), -1)
-        deviations = targets.std(axis=0)
-        self._units: Numbers = np.where(deviations > 0.0, deviations, 1.0)
+        spread = deviations(targets, weights)
+        self._units: Numbers = np.where(spread > 0.0, spread, 1.0)
         self._shape: tuple[int, ...] = np.shape(numbers)[1:]
-        self._fit(points, targets / self._units, "absolute")
+        self._fit(points, targets / self._units, "absolute", weights)
         return self
 
     def predict(self, X: ArrayLike) -> Numbers:
         """Return numbers, float64 of shape (n,) or (n, targets), for events X (n, d)."""
         F = self._outputs(X) * self._units
         return np.asarray(F.reshape(len(F), *self._shape))
+
+
+@estimator(GAMMA)
+class _FeatureMachine(WithMetric, Estimator):
+    """The common part of the classifier and the regressor."""
+
+    random_state: int | np.random.RandomState | None = None
+
+    @property
+    def feature_importances_(self) -> Numbers:
+        """The shares of the columns in the metric's diagonal, float64 (n_features_in_,)."""
+        check_is_fitted(self, "learner_")
+        learner: Any = self._model.learner
+        shares: Numbers = learner.learner.column_shares
+        if self._names is None:
+            return shares
+        owners = self._model.owners(self._names)
+        return np.asarray(np.bincount(owners, shares, len(self._names)), np.float64)
+
+    def _make(self, random: np.random.RandomState, **options: Any) -> Learner:
+        seed = int(random.randint(2**31))
+        return learners.create(
+            "feature-machine", task=self._task, seed=seed, **chosen(self), **options
+        )
+
+
+class FeatureMachineClassifier(Classifier, _FeatureMachine):
+    """Kernel classification in a metric of the columns that is learned, on a stream.
+
+    A recursive feature machine (`streamk.learners.FeatureMachine`) behind an online scaling of the
+    columns (`streamk.learners.Scaled`), so that no scaler is needed before it. NaN is missing and
+    counts as the column's median. It is kernel ridge regression on classes, +1 and -1 for each,
+    and learns anew from time to time which columns and directions matter. `fit` goes through its
+    events once, in a random order, and `partial_fit` in the order given. For data that are there
+    all at once `RFMClassifier` is the same method in batch, and compares more.
+
+    Parameters
+    ----------
+    kernel : str or Kernel, optional
+        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", or one of
+        `streamk.kernels` of these. By default ``Matern(nu=0.5)``, the Laplace kernel of the L2
+        distance.
+    bandwidth : float, optional
+        Of the default kernel, whose bandwidths 1.5 and 6 are compared else, or of one given by
+        name, 1.5 else; in units of the scaled columns: two events of the stream are sqrt(2) apart
+        in the root of the mean square.
+    metric : {"auto", "diagonal", "full"}, default "auto"
+        A factor for each column, or a matrix; "auto" compares both up to 128 columns. "laplacian"
+        and "cauchy" have diagonal ones only.
+    rounds : int, default 4
+        Metrics that are learned one after the other, at most; 0 is kernel ridge regression.
+    buffer_size : int, default 4096
+        Last events that are kept.
+    reservoir_size : int, default 4096
+        Sample of older ones.
+    first : int, default 512
+        Events before the first metric is begun.
+    every : int, default 16384
+        Events between two metrics later on; fewer where a stream changes fast.
+    swap_delay : int, default 256
+        Events after which a new function takes over, or does not. The last five are described
+        in `streamk.learners.FeatureMachine`.
+    random_state : int, RandomState or None, default None
+        Of the order of the events, and of the learner.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    learner_ : Learner
+        Its labels are the positions in `classes_`.
+    feature_importances_ : float64 array of shape (d,)
+        The diagonal of the metric over its sum, equal shares before the first metric. A data
+        frame's column has the sum over what became of its texts and dates.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from streamk.adapters.sklearn import FeatureMachineClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = FeatureMachineClassifier(random_state=0)
+    >>> bool(cross_val_score(model, X, y, cv=3).mean() > 0.9)
+    True
+    """
+
+
+class FeatureMachineRegressor(Regressor, _FeatureMachine):
+    """As `FeatureMachineClassifier`, for numbers to be predicted, in any unit.
+
+    Parameters
+    ----------
+    kernel : str or Kernel, optional
+    bandwidth : float, optional
+    metric : {"auto", "diagonal", "full"}, default "auto"
+    rounds : int, default 4
+    buffer_size : int, default 4096
+    reservoir_size : int, default 4096
+    first : int, default 512
+    every : int, default 16384
+    swap_delay : int, default 256
+    random_state : int, RandomState or None, default None
+        These are described in `FeatureMachineClassifier`.
+
+    Attributes
+    ----------
+    learner_ : Learner
+    feature_importances_ : float64 array of shape (d,)
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_friedman1
+    >>> from streamk.adapters.sklearn import FeatureMachineRegressor
+    >>> X, y = make_friedman1(1200, random_state=0)
+    >>> model = FeatureMachineRegressor(random_state=0).fit(X[:1000], y[:1000])
+    >>> bool(model.score(X[1000:], y[1000:]) > 0.95)
+    True
+    >>> sorted(model.feature_importances_.argsort()[-5:].tolist())
+    [0, 1, 2, 3, 4]
+    """

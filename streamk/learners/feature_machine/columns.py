@@ -9,6 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
+from streamk.learners.feature_machine.weights import (
+    Weights,
+    deviations,
+    mean,
+    median,
+    of_rows,
+    sum_of,
+)
 
 Numbers = NDArray[Any]
 
@@ -44,8 +52,8 @@ class Columns:
     knots: tuple[tuple[Numbers, Numbers], ...]
 
     @classmethod
-    def of(cls, X: Numbers, scale: str) -> Columns:
-        """Return the map for events X (n, d), float64, NaN where missing.
+    def of(cls, X: Numbers, scale: str, weights: Weights = None) -> Columns:
+        """Return the map for events X (n, d), float64, NaN where missing, of these weights.
 
         Raises
         ------
@@ -55,16 +63,20 @@ class Columns:
         if scale not in SCALES:
             raise InvalidInput(f"scale={scale!r} must be one of {', '.join(SCALES)}")
         d = X.shape[1]
-        medians = np.array([np.median(v) if len(v) else 0.0 for v in map(_present, X.T)])
-        knots = tuple(_ranks(_present(v)) for v in X.T) if scale == "ranks" else ()
+        there = [
+            (v[known], of_rows(weights, known))
+            for v, known in zip(X.T, ~np.isnan(X.T), strict=True)
+        ]
+        medians = np.array([median(v, w) if len(v) else 0.0 for v, w in there])
+        knots = tuple(_ranks(v, w) for v, w in there) if scale == "ranks" else ()
         plain = cls(medians, np.zeros(d), np.ones(d), knots)
         P = plain.scaled(X)
-        means, deviations = P.mean(axis=0), P.std(axis=0)
+        means, spread = mean(P, weights), deviations(P, weights)
         # What rounding leaves of a constant is no deviation.
-        varies = deviations > 1e-12 * np.maximum(np.abs(means), 1e-300)
+        varies = spread > 1e-12 * np.maximum(np.abs(means), 1e-300)
         count = max(1, int(varies.sum()))
         factors = np.zeros(d)
-        factors[varies] = 1.0 / (deviations[varies] * np.sqrt(count))
+        factors[varies] = 1.0 / (spread[varies] * np.sqrt(count))
         return cls(medians, means, factors, knots)
 
     def scaled(self, X: Numbers) -> Numbers:
@@ -91,16 +103,13 @@ class Columns:
         )
 
 
-def _present(v: Numbers) -> Numbers:
-    return v[~np.isnan(v)]
-
-
-def _ranks(v: Numbers) -> tuple[Numbers, Numbers]:
+def _ranks(v: Numbers, weights: Weights) -> tuple[Numbers, Numbers]:
     """Return ascending values and the share of events below each, half of the equal ones."""
     if not len(v):
         return np.zeros(1), np.zeros(1)
-    values, counts = np.unique(v, return_counts=True)
-    ranks = (np.cumsum(counts) - 0.5 * counts) / len(v)
+    values, places = np.unique(v, return_inverse=True)
+    counts = np.bincount(places, weights)
+    ranks = (np.cumsum(counts) - 0.5 * counts) / sum_of(weights, len(v))
     if len(values) > _KNOTS:
         chosen = np.unique(np.searchsorted(ranks, np.linspace(ranks[0], ranks[-1], _KNOTS)))
         values, ranks = values[chosen], ranks[chosen]

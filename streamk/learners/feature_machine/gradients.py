@@ -35,6 +35,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from streamk.errors import InvalidInput
 from streamk.kernels import Cauchy, Gaussian, Kernel, Laplacian, Matern, RationalQuadratic
 from streamk.kernels.base import as_points
+from streamk.learners.feature_machine.weights import Weights, sum_of
 
 Numbers = NDArray[Any]
 
@@ -93,6 +94,7 @@ def outer_products(
     *,
     diagonal: bool = False,
     dtype: DTypeLike = np.float64,
+    weights: Weights = None,
 ) -> Numbers:
     """Average gradient outer product (AGOP) of ``k(x, Z) A``.
 
@@ -113,6 +115,8 @@ def outer_products(
         Whether to return the diagonal alone.
     dtype : {float64, float32}, default float64
         Of the gradients; their products are summed up in float64.
+    weights : array of shape (n,), optional
+        How much each point counts in the mean.
 
     Returns
     -------
@@ -134,11 +138,12 @@ def outer_products(
     """
     points, centers, coefficients = _checked(X, Z, A, dtype)
     n, d = points.shape
+    roots = None if weights is None else np.sqrt(weights).astype(points.dtype)[:, None, None]
     total = np.zeros(d) if diagonal else np.zeros((d, d))
-    for _, _, G in _in_blocks(kernel, points, centers, coefficients):
-        each = G.reshape(-1, d)
+    for rows, _, G in _in_blocks(kernel, points, centers, coefficients):
+        each = (G if roots is None else G * roots[rows]).reshape(-1, d)
         total += np.einsum("ij,ij->j", each, each, dtype=np.float64) if diagonal else each.T @ each
-    return np.asarray(total / n)
+    return np.asarray(total / sum_of(weights, n))
 
 
 def of_waves(

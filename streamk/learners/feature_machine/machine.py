@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from streamk.learners.feature_machine.search import (
     Explored,
     Family,
     Limits,
+    Round,
     Split,
     explore,
     identity,
@@ -31,6 +32,7 @@ from streamk.learners.feature_machine.search import (
     normalized,
     refine,
 )
+from streamk.learners.feature_machine.weights import Weights, checked, mean, of_rows, unit
 
 Numbers = NDArray[Any]
 
@@ -112,6 +114,7 @@ def rfm(
     selection: str = "random",
     error: str = "absolute",
     seed: int = 0,
+    weights: ArrayLike | None = None,
 ) -> RFM:
     """Learn a metric of the columns, and kernel ridge regression in it.
 
@@ -153,6 +156,9 @@ def rfm(
     error : {"absolute", "squared"}, default "absolute"
         By which all is compared on held-back events; few large numbers decide on squared ones.
     seed : int, default 0
+    weights : array of shape (n,), optional
+        How often each event counts, positive: in means and scales, the sum of squares that is
+        solved for, the AGOP, and errors. Leave out events that are not to count.
 
     Returns
     -------
@@ -173,68 +179,80 @@ def rfm(
     """
     events, targets = np.asarray(X, np.float64), np.asarray(Y, np.float64)
     _check(events, targets, rounds, n_centers, selection)
+    given = checked(weights, len(events))
+    scale = unit(given)
     if error not in ERRORS:
         raise InvalidInput(f"error={error!r} must be one of {', '.join(ERRORS)}")
     chosen = families(kernel, bandwidth, metric, events.shape[1])
-    ridges = RIDGES if regularization is None else (_checked_ridge(regularization),)
+    ridges = RIDGES if regularization is None else (_checked_ridge(regularization) / scale,)
     limits = Limits(rounds, n_centers, selection, seed, error)
     random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed])))
     order = random.permutation(len(events))
     work = _by_parts if len(events) <= min(_FEW, n_centers) else _by_held_back
-    return work(events, targets, order, chosen, ridges, limits)
+    data = _Data(events, targets, None if given is None else given / scale, order)
+    found = work(data, chosen, ridges, limits)
+    return replace(found, ridge=found.ridge * scale)
+
+
+@dataclass(frozen=True)
+class _Data:
+    """Events, their targets and weights, and a random order of them."""
+
+    X: Numbers
+    Y: Numbers
+    weights: Weights
+    order: Numbers
+
+    def split(self, train: Numbers, held: Numbers) -> Split:
+        """Return events to learn from and others held back, with the weights of all."""
+        return Split(train, held, self.weights)
 
 
 def _by_parts(
-    X: Numbers,
-    Y: Numbers,
-    order: Numbers,
-    families: Sequence[Family],
-    ridges: Sequence[float],
-    limits: Limits,
+    data: _Data, families: Sequence[Family], ridges: Sequence[float], limits: Limits
 ) -> RFM:
     """Choose everything by cross-validation, and do the rounds again with all events."""
-    parts = np.array_split(order, min(_FOLDS, len(order)))
+    X, Y, weights = data.X, data.Y, data.weights
+    parts = np.array_split(data.order, min(_FOLDS, len(X)))
     splits = [
-        Split(np.concatenate([one for one in parts if one is not part]), part) for part in parts
+        data.split(np.concatenate([one for one in parts if one is not part]), part)
+        for part in parts
     ]
-    best = _explored(families, X, Y, splits, ridges, limits.rounds, limits.error)[0]
+    best = _explored(families, data, splits, ridges, limits.rounds, limits.error)[0]
     family = best.family
-    columns = Columns.of(X, family.scale)
-    S, mean = columns.scaled(X), Y.mean(axis=0)
+    columns = Columns.of(X, family.scale, weights)
+    S, constant = columns.scaled(X), mean(Y, weights)
     metric = identity(family, X.shape[1])
     for turn, ridge in enumerate(best.ridges):
         P = metric.mapped(S)
-        A = limits.solver(family.kernel, P, Y - mean).solve(ridge)
+        A = limits.solver(family.kernel, P, Y - constant, weights).solve(ridge)
         if turn + 1 < len(best.ridges):
-            metric = normalized(family, next_metric(family, metric, P, P, A), S)
-    held = np.arange(len(X))
-    return RFM(family, columns, metric, P, A, mean, ridge, (best.error,), turn, held, best.margins)
+            metric = next_metric(family, metric, P, P, A, weights)
+            metric = normalized(family, metric, S, weights)
+    held, errors = np.arange(len(X)), (best.error,)
+    return RFM(family, columns, metric, P, A, constant, ridge, errors, turn, held, best.margins)
 
 
 def _by_held_back(
-    X: Numbers,
-    Y: Numbers,
-    order: Numbers,
-    families: Sequence[Family],
-    ridges: Sequence[float],
-    limits: Limits,
+    data: _Data, families: Sequence[Family], ridges: Sequence[float], limits: Limits
 ) -> RFM:
     """Choose the family in a sample and the round by held-back events; solve with all of them."""
+    X, Y, weights = data.X, data.Y, data.weights
     count = min(int(_HELD * len(X)), _MOST_HELD)
-    held, train = order[:count], order[count:]
+    held, train = data.order[:count], data.order[count:]
     family, first = families[0], ridges[len(ridges) // 2]
     if len(families) > 1 or len(ridges) > 1:
-        sample, turns = [Split(train[:_FEW], held)], min(limits.rounds, _EXPLORED)
-        best = _explored(families, X, Y, sample, ridges, turns, limits.error)
+        sample, turns = [data.split(train[:_FEW], held)], min(limits.rounds, _EXPLORED)
+        best = _explored(families, data, sample, ridges, turns, limits.error)
         if len(train) > _MORE:
-            best = _compared(best[:_FINALISTS], X, Y, Split(train[:_MORE], held), ridges, limits)
+            more = data.split(train[:_MORE], held)
+            best = _compared(best[:_FINALISTS], data, more, ridges, limits)
         family, first = best[0].family, best[0].ridges[0]
-    S, Q, columns = _scaled(family, X, Split(train, held))
-    found = refine(family, S, Y[train], Q, Y[held], limits, ridges, first)
+    found, scaled, columns = _refined(family, data, data.split(train, held), limits, ridges, first)
     kept = min(found, key=lambda one: one.error)
-    mean = Y.mean(axis=0)
-    P = kept.metric.mapped(np.concatenate([S, Q]))
-    equations = limits.solver(family.kernel, P, Y[np.concatenate([train, held])] - mean)
+    constant = mean(Y, weights)
+    P, every = kept.metric.mapped(np.concatenate(scaled)), np.concatenate([train, held])
+    equations = limits.solver(family.kernel, P, Y[every] - constant, of_rows(weights, every))
     A = equations.solve(kept.ridge)
     errors = tuple(one.error for one in found)
     return RFM(
@@ -243,7 +261,7 @@ def _by_held_back(
         kept.metric,
         equations.centers,
         A,
-        mean,
+        constant,
         kept.ridge,
         errors,
         kept.number,
@@ -254,8 +272,7 @@ def _by_held_back(
 
 def _explored(
     families: Sequence[Family],
-    X: Numbers,
-    Y: Numbers,
+    data: _Data,
     splits: Sequence[Split],
     ridges: Sequence[float],
     rounds: int,
@@ -263,7 +280,7 @@ def _explored(
 ) -> list[Explored]:
     """Return families in the order of their errors, by all regularizations of few events."""
     found = [
-        explore(family, X, Y, splits, rounds=rounds, ridges=ridges, error=error)
+        explore(family, data.X, data.Y, splits, rounds=rounds, ridges=ridges, error=error)
         for family in families
     ]
     return sorted(found, key=lambda one: one.error)
@@ -271,8 +288,7 @@ def _explored(
 
 def _compared(
     finalists: Sequence[Explored],
-    X: Numbers,
-    Y: Numbers,
+    data: _Data,
     split: Split,
     ridges: Sequence[float],
     limits: Limits,
@@ -280,19 +296,27 @@ def _compared(
     """Return families in the order of their errors on more events, with all rounds."""
     found = []
     for one in finalists:
-        S, Q, _ = _scaled(one.family, X, split)
-        made = refine(
-            one.family, S, Y[split.train], Q, Y[split.held], limits, ridges, one.ridges[0]
-        )
+        made, _, _ = _refined(one.family, data, split, limits, ridges, one.ridges[0])
         kept = min(made, key=lambda other: other.error)
         found.append(Explored(one.family, (made[0].ridge,), kept.error, kept.margins))
     return sorted(found, key=lambda one: one.error)
 
 
-def _scaled(family: Family, X: Numbers, split: Split) -> tuple[Numbers, Numbers, Columns]:
-    """Return events to learn and those held back on a scale of the former."""
-    columns = Columns.of(X[split.train], family.scale)
-    return columns.scaled(X[split.train]), columns.scaled(X[split.held]), columns
+def _refined(
+    family: Family,
+    data: _Data,
+    split: Split,
+    limits: Limits,
+    ridges: Sequence[float],
+    first: float,
+) -> tuple[list[Round], tuple[Numbers, Numbers], Columns]:
+    """Return all rounds of a family, and the events of both parts on the scale of the first."""
+    X, Y, weights = data.X, data.Y, (split.of_train(), split.of_held())
+    columns = Columns.of(X[split.train], family.scale, weights[0])
+    S, Q = columns.scaled(X[split.train]), columns.scaled(X[split.held])
+    Z, labels = Y[split.train], Y[split.held]
+    found = refine(family, S, Z, Q, labels, limits, ridges, first, weights)
+    return found, (S, Q), columns
 
 
 def families(kernel: str | Kernel, bandwidth: float | None, metric: str, d: int) -> list[Family]:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.learners.feature_machine.weights import Weights, covariance, deviations
+
 Numbers = NDArray[Any]
 
 
@@ -82,7 +84,7 @@ class Metric:
         return np.asarray(R @ G @ R)
 
 
-def rescaled(M: Numbers, X: Numbers, *, absolute: bool) -> Numbers:
+def rescaled(M: Numbers, X: Numbers, *, absolute: bool, weights: Weights = None) -> Numbers:
     """Return the multiple of M by which points are as far apart as by the identity.
 
     The mean squared distance of two points stays as it is: sharpening a metric does not change the
@@ -95,6 +97,7 @@ def rescaled(M: Numbers, X: Numbers, *, absolute: bool) -> Numbers:
     absolute : bool
         Whether distances are sums of ``sqrt(M_jj) |x_j - z_j|`` instead; deviations of columns
         stand for their differences.
+    weights : float64 array of shape (n,), optional
 
     Returns
     -------
@@ -108,15 +111,15 @@ def rescaled(M: Numbers, X: Numbers, *, absolute: bool) -> Numbers:
     array([1.5, 0.5])
     """
     if absolute:
-        deviations = X.std(axis=0)
-        now, aim = float(np.sqrt(np.maximum(M, 0.0)) @ deviations), float(deviations.sum())
+        spread = deviations(X, weights)
+        now, aim = float(np.sqrt(np.maximum(M, 0.0)) @ spread), float(spread.sum())
         factor = (aim / now) ** 2 if now > 0.0 else 0.0
     elif M.ndim == 1:
-        variances = X.var(axis=0)
+        variances = np.square(deviations(X, weights))
         now, aim = float(M @ variances), float(variances.sum())
         factor = aim / now if now > 0.0 else 0.0
     else:
-        C = np.atleast_2d(np.cov(X.T, bias=True))
+        C = covariance(X, weights)
         now, aim = float(np.sum(M * C)), float(np.trace(C))
         factor = aim / now if now > 0.0 else 0.0
     if factor <= 0.0 or not np.isfinite(factor):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from streamk.backends import numpy_backend
 from streamk.learners.common.calibration import LARGEST, LEAST, of_each_class
+from streamk.learners.feature_machine.weights import Weights, mean_error
 
 Numbers = NDArray[Any]
 
@@ -40,7 +41,7 @@ def probabilities(F: Numbers, factor: float) -> Numbers:
     return np.asarray(numpy_backend.softmax(factor * of_each_class(F)))
 
 
-def inverse_temperature(F: Numbers, classes: Numbers) -> float:
+def inverse_temperature(F: Numbers, classes: Numbers, weights: Weights = None) -> float:
     """Return the factor of margins with the least log loss (Guo et al. 2017, section 4.2).
 
     Labels count as if one event beside the n ones had been of another class (Platt 1999, section
@@ -52,6 +53,8 @@ def inverse_temperature(F: Numbers, classes: Numbers) -> float:
         Margins of events that were not learned.
     classes : array of shape (n,)
         Numbers of their classes.
+    weights : float64 array of shape (n,), optional
+        How much each event counts, relative to the mean of all.
 
     Returns
     -------
@@ -69,14 +72,14 @@ def inverse_temperature(F: Numbers, classes: Numbers) -> float:
     own = every[np.arange(n), classes.astype(np.int64)]
     margins = every - own[:, None]
     # Mean margin of the class that is meant over the one of the label, 0 but for Platt's event.
-    other = float(margins.sum()) / (n * (count - 1)) / (n + 2)
+    other: float = mean_error(margins, weights) / (count - 1) / (n + 2)
 
     def loss(logarithm: float) -> float:
         """Mean log loss, a convex function of the factor."""
         Z = math.exp(logarithm) * margins
         top = Z.max(axis=1)
         of_sum = top + np.log(np.exp(Z - top[:, None]).sum(axis=1))
-        return float(np.mean(of_sum) - math.exp(logarithm) * other)
+        return mean_error(of_sum[:, None], weights) - math.exp(logarithm) * other
 
     low, high = math.log(LEAST), math.log(LARGEST)
     left, right = high - _SHARE * (high - low), low + _SHARE * (high - low)

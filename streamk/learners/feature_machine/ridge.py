@@ -16,6 +16,7 @@ from streamk.landmarks.oasis import oasis
 from streamk.landmarks.rpcholesky import block_rpcholesky
 from streamk.learners.eigenpro.normal_equations import NormalEquations
 from streamk.learners.feature_machine.growing_cholesky import GrowingCholesky, kernel_rows
+from streamk.learners.feature_machine.weights import Weights, of_rows, rooted, times
 
 Numbers = NDArray[Any]
 
@@ -37,8 +38,12 @@ class Solver(Protocol):
 class Direct:
     """Coefficients ``(K + r I)^-1 Y``, by a Cholesky factor for each regularization r.
 
+    With weights w they are ``(K + r W^-1)^-1 Y``, of the least ``sum w_i |f(x_i) - y_i|^2 + r
+    |f|^2``, by the factor of ``W^1/2 K W^1/2 + r I``.
+
     The kernel matrix is kept in single precision, whose rounding is far below the least
-    regularization; factors are made in double precision. Together they take 12 n^2 bytes.
+    regularization; factors are made in double precision. Together they take 12 n^2 bytes. Beside
+    the weight of an event that counts much r is small: with weights all is in double precision.
 
     Parameters
     ----------
@@ -47,6 +52,7 @@ class Direct:
         Mapped events.
     Y : float64 array of shape (n, outputs)
         Their targets.
+    weights : float64 array of shape (n,), optional
 
     Examples
     --------
@@ -55,16 +61,18 @@ class Direct:
     array([[0.8]])
     """
 
-    def __init__(self, kernel: Kernel, P: Numbers, Y: Numbers) -> None:
-        self.centers, self._Y = P, Y
-        self._K = kernel.pairwise(P, dtype=np.float32)
+    def __init__(self, kernel: Kernel, P: Numbers, Y: Numbers, weights: Weights = None) -> None:
+        self.centers, self._roots = P, rooted(weights)
+        self._Y = times(Y, self._roots)
+        self._K = kernel.pairwise(P, dtype=np.float32 if weights is None else np.float64)
+        _weigh(self._K, self._roots)
 
     def solve(self, ridge: float) -> Numbers:
         """Return the coefficients for a regularization, float64 (n, outputs)."""
         M = self._K.astype(np.float64).T  # symmetric, and in LAPACK's order
         M[np.diag_indices(len(M))] += ridge
         factor = scipy.linalg.cholesky(M, lower=True, overwrite_a=True, check_finite=False)
-        return _solved(factor, self._Y)
+        return times(_solved(factor, self._Y), self._roots)
 
 
 class DirectSingle:
@@ -107,14 +115,20 @@ class OnCenters:
         Their targets.
     centers : float64 array of shape (p, d)
         Mapped.
+    weights : float64 array of shape (n,), optional
     """
 
-    def __init__(self, kernel: Kernel, P: Numbers, Y: Numbers, centers: Numbers) -> None:
+    def __init__(
+        self, kernel: Kernel, P: Numbers, Y: Numbers, centers: Numbers, weights: Weights = None
+    ) -> None:
         self.centers, self._none = centers, np.zeros(Y.shape[1])
+        roots = rooted(weights)
         self._equations = NormalEquations(kernel.pairwise(centers), n_outputs=Y.shape[1])
         for start in range(0, len(P), _ROWS):
             rows = slice(start, start + _ROWS)
-            self._equations.add(kernel.pairwise(P[rows], centers), Y[rows])
+            some = of_rows(roots, rows)
+            K = kernel.pairwise(P[rows], centers)
+            self._equations.add(times(K, some), times(Y[rows], some))
 
     def solve(self, ridge: float) -> Numbers:
         """Return the coefficients for a regularization, float64 (p, outputs)."""
@@ -122,7 +136,14 @@ class OnCenters:
 
 
 def solver(
-    kernel: Kernel, P: Numbers, Y: Numbers, *, n_centers: int, selection: str, seed: int
+    kernel: Kernel,
+    P: Numbers,
+    Y: Numbers,
+    *,
+    n_centers: int,
+    selection: str,
+    seed: int,
+    weights: Weights = None,
 ) -> Solver:
     """Return the direct solver of up to `n_centers` events, and one on centers of more.
 
@@ -136,18 +157,21 @@ def solver(
     selection : {"random", "rpcholesky", "oasis"}
         How centers are chosen among the events.
     seed : int
+    weights : float64 array of shape (n,), optional
     """
     if len(P) <= n_centers:
-        return Direct(kernel, P, Y)
+        return Direct(kernel, P, Y, weights)
     if selection == "random":
-        return OnCenters(kernel, P, Y, P[:n_centers])
+        return OnCenters(kernel, P, Y, P[:n_centers], weights)
     choose = oasis if selection == "oasis" else block_rpcholesky
     found = choose(P, kernel, max_landmarks=n_centers, seed=seed, dtype="float32")
-    return OnCenters(kernel, P, Y, P[found.indices])
+    return OnCenters(kernel, P, Y, P[found.indices], weights)
 
 
-def by_eigenvalues(kernel: Kernel, P: Numbers, Y: Numbers, ridges: Sequence[float]) -> Numbers:
-    """Return ``(K + r I)^-1 Y`` for each regularization, from one eigendecomposition.
+def by_eigenvalues(
+    kernel: Kernel, P: Numbers, Y: Numbers, ridges: Sequence[float], weights: Weights = None
+) -> Numbers:
+    """Return the coefficients of `Direct` for each regularization, from one eigendecomposition.
 
     Parameters
     ----------
@@ -155,6 +179,7 @@ def by_eigenvalues(kernel: Kernel, P: Numbers, Y: Numbers, ridges: Sequence[floa
     P : float64 array of shape (n, d)
     Y : float64 array of shape (n, outputs)
     ridges : sequence of float
+    weights : float64 array of shape (n,), optional
 
     Returns
     -------
@@ -166,11 +191,11 @@ def by_eigenvalues(kernel: Kernel, P: Numbers, Y: Numbers, ridges: Sequence[floa
     >>> by_eigenvalues(Gaussian(), np.zeros((1, 1)), np.ones((1, 1)), [0.25, 1.0])[:, 0, 0]
     array([0.8, 0.5])
     """
-    values, Q = scipy.linalg.eigh(
-        kernel.pairwise(P), overwrite_a=True, check_finite=False, driver="evd"
-    )
-    values, rotated = np.maximum(values, 0.0), Q.T @ Y
-    return np.stack([Q @ (rotated / (values + ridge)[:, None]) for ridge in ridges])
+    roots, K = rooted(weights), kernel.pairwise(P)
+    _weigh(K, roots)
+    values, Q = scipy.linalg.eigh(K, overwrite_a=True, check_finite=False, driver="evd")
+    values, rotated = np.maximum(values, 0.0), Q.T @ times(Y, roots)
+    return np.stack([times(Q @ (rotated / (values + ridge)[:, None]), roots) for ridge in ridges])
 
 
 def predicted(kernel: Kernel, P: Numbers, centers: Numbers, A: Numbers) -> Numbers:
@@ -186,6 +211,13 @@ def check_selection(selection: str) -> None:
     """Raise InvalidInput unless it is one of `SELECTIONS`."""
     if selection not in SELECTIONS:
         raise InvalidInput(f"selection={selection!r} must be one of {', '.join(SELECTIONS)}")
+
+
+def _weigh(K: Numbers, roots: Weights) -> None:
+    """Make ``W^1/2 K W^1/2`` of K (n, n), in its place."""
+    if roots is not None:
+        K *= roots
+        K *= roots[:, None]
 
 
 def _solved(factor: Numbers, Y: Numbers) -> Numbers:

@@ -27,6 +27,7 @@ from streamk.learners.feature_machine.ridge import (
     predicted,
     solver,
 )
+from streamk.learners.feature_machine.weights import Weights, mean, mean_error, of_rows, sum_of
 
 Numbers = NDArray[Any]
 Indices = NDArray[np.intp]
@@ -57,10 +58,19 @@ class Family:
 
 @dataclass(frozen=True)
 class Split:
-    """Events to learn from, and those held back."""
+    """Events to learn from, those held back, and the weights of all."""
 
     train: Indices
     held: Indices
+    weights: Weights = None
+
+    def of_train(self) -> Weights:
+        """Return the weights of the events to learn from."""
+        return of_rows(self.weights, self.train)
+
+    def of_held(self) -> Weights:
+        """Return the weights of those held back."""
+        return of_rows(self.weights, self.held)
 
 
 @dataclass(frozen=True)
@@ -85,7 +95,9 @@ class Round:
     margins: Numbers
 
 
-def next_metric(family: Family, metric: Metric, P: Numbers, Z: Numbers, A: Numbers) -> Metric:
+def next_metric(
+    family: Family, metric: Metric, P: Numbers, Z: Numbers, A: Numbers, weights: Weights = None
+) -> Metric:
     """Return the metric of the next round.
 
     Parameters
@@ -97,15 +109,25 @@ def next_metric(family: Family, metric: Metric, P: Numbers, Z: Numbers, A: Numbe
         Mapped events at which gradients are taken, and centers.
     A : float64 array of shape (p, outputs)
         Coefficients.
+    weights : float64 array of shape (n,), optional
+        Of the events.
     """
-    G = outer_products(family.kernel, P, Z, A, diagonal=family.diagonal, dtype=np.float32)
+    G = outer_products(
+        family.kernel,
+        P,
+        Z,
+        A,
+        diagonal=family.diagonal,
+        dtype=np.float32,
+        weights=of_rows(weights, slice(len(P))),
+    )
     return Metric.of(metric.unmapped(G))
 
 
-def normalized(family: Family, metric: Metric, X: Numbers) -> Metric:
+def normalized(family: Family, metric: Metric, X: Numbers, weights: Weights = None) -> Metric:
     """Return the metric's multiple that keeps the mean distance of events X (n, d)."""
     M = metric.diagonal if metric.is_diagonal else metric.matrix
-    return Metric.of(rescaled(M, X, absolute=family.absolute))
+    return Metric.of(rescaled(M, X, absolute=family.absolute, weights=weights))
 
 
 def identity(family: Family, d: int) -> Metric:
@@ -162,7 +184,7 @@ def explore(
         One of `ERRORS`.
     """
     paths = [_Path(family, X, Y, split) for split in splits]
-    count = sum(len(split.held) for split in splits)
+    count = sum(sum_of(split.of_held(), len(split.held)) for split in splits)
     best, least, margins = 0, np.inf, np.full(Y.shape, np.nan)
     chosen: list[float] = []
     for turn in range(rounds + 1):
@@ -186,27 +208,30 @@ class _Path:
 
     def __init__(self, family: Family, X: Numbers, Y: Numbers, split: Split) -> None:
         self._family = family
-        columns = Columns.of(X[split.train], family.scale)
+        self._weights, self._of_held = split.of_train(), split.of_held()
+        columns = Columns.of(X[split.train], family.scale, self._weights)
         self._S, self._held = columns.scaled(X[split.train]), columns.scaled(X[split.held])
-        self._mean = Y[split.train].mean(axis=0)
+        self._mean = mean(Y[split.train], self._weights)
         self._Y, self._labels = Y[split.train] - self._mean, Y[split.held]
         self._metric = identity(family, X.shape[1])
 
     def errors(self, ridges: Sequence[float], of: Callable[[Numbers], Numbers]) -> Numbers:
         """Return the sum of errors of held-back events by each regularization."""
         P, Q = self._metric.mapped(self._S), self._metric.mapped(self._held)
-        A = by_eigenvalues(self._family.kernel, P, self._Y, ridges)
+        A = by_eigenvalues(self._family.kernel, P, self._Y, ridges, self._weights)
         many, p, c = A.shape
         F = predicted(self._family.kernel, Q, P, A.transpose(1, 0, 2).reshape(p, -1))
         self.margins = F.reshape(len(Q), many, c).transpose(1, 0, 2) + self._mean
         self._coefficients = A
-        return np.asarray(of(self.margins - self._labels).sum(axis=(1, 2)))
+        errors = of(self.margins - self._labels).sum(axis=2)
+        return np.asarray(errors.sum(axis=1) if self._of_held is None else errors @ self._of_held)
 
     def sharpen(self, k: int) -> None:
         """Take the metric of the function with one of these regularizations."""
         P = self._metric.mapped(self._S)
-        found = next_metric(self._family, self._metric, P, P, self._coefficients[k])
-        self._metric = normalized(self._family, found, self._S)
+        A, weights = self._coefficients[k], self._weights
+        found = next_metric(self._family, self._metric, P, P, A, weights)
+        self._metric = normalized(self._family, found, self._S, weights)
 
 
 @dataclass(frozen=True)
@@ -243,12 +268,18 @@ class Limits:
     ladder: bool = True
     n_gradients: int = _AT_MOST
 
-    def solver(self, kernel: Kernel, P: Numbers, Y: Numbers) -> Solver:
+    def solver(self, kernel: Kernel, P: Numbers, Y: Numbers, weights: Weights = None) -> Solver:
         """Return the solver for mapped events P (n, d) and targets Y (n, outputs)."""
         if self.single:
             return DirectSingle(kernel, P, Y)
         return solver(
-            kernel, P, Y, n_centers=self.n_centers, selection=self.selection, seed=self.seed
+            kernel,
+            P,
+            Y,
+            n_centers=self.n_centers,
+            selection=self.selection,
+            seed=self.seed,
+            weights=weights,
         )
 
     def predictor(self, kernel: Kernel, Q: Numbers, Z: Numbers) -> Callable[[Numbers], Numbers]:
@@ -268,6 +299,7 @@ def refine(
     limits: Limits,
     ridges: Sequence[float],
     first: float,
+    weights: tuple[Weights, Weights] = (None, None),
 ) -> list[Round]:
     """Go through the rounds of one family with many events.
 
@@ -290,29 +322,34 @@ def refine(
         Ascending.
     first : float
         One of them.
+    weights : tuple of two float64 arrays, optional
+        Of the events to learn from, and of those held back.
 
     Returns
     -------
     list of Round
         Those that were made, up to `limits.rounds` after round 0.
     """
-    mean, metric = Y.mean(axis=0), identity(family, S.shape[1])
+    (own, of_held), metric = weights, identity(family, S.shape[1])
+    middle = mean(Y, own)
     found: list[Round] = []
     place = list(ridges).index(first)
     while True:
         P = metric.mapped(S)
-        equations = limits.solver(family.kernel, P, Y - mean)
+        equations = limits.solver(family.kernel, P, Y - middle, own)
         predict = limits.predictor(family.kernel, metric.mapped(held), equations.centers)
-        trials = _Trials(predict, equations, ridges, labels - mean, ERRORS[limits.error])
+        trials = _Trials(predict, equations, ridges, labels - middle, limits.error, of_held)
         if not found or limits.ladder:
             place = descended(trials.error, place, len(ridges))
-        own, F, A = trials.of(place)
-        found.append(Round(len(found), metric, ridges[place], own, F + mean))
+        error, F, A = trials.of(place)
+        found.append(Round(len(found), metric, ridges[place], error, F + middle))
         best = min(found, key=lambda one: one.error)
         if len(found) > limits.rounds or len(found) - 1 - best.number >= limits.patience:
             return found
         some = P[: limits.n_gradients]
-        metric = normalized(family, next_metric(family, metric, some, equations.centers, A), S)
+        metric = normalized(
+            family, next_metric(family, metric, some, equations.centers, A, own), S, own
+        )
         del equations, trials, predict  # before the next ones take as much memory
 
 
@@ -325,11 +362,12 @@ class _Trials:
         equations: Solver,
         ridges: Sequence[float],
         targets: Numbers,
-        of: Callable[[Numbers], Numbers],
+        error: str,
+        weights: Weights,
     ) -> None:
         self._predict, self._equations, self._ridges = predict, equations, ridges
-        self._targets = targets
-        self._error_of = of
+        self._targets, self._weights = targets, weights
+        self._error_of = ERRORS[error]
         self._known: dict[int, tuple[float, Numbers, Numbers]] = {}
 
     def of(self, place: int) -> tuple[float, Numbers, Numbers]:
@@ -337,7 +375,7 @@ class _Trials:
         if place not in self._known:
             A = self._equations.solve(self._ridges[place])
             F = self._predict(A)
-            error = float(self._error_of(F - self._targets).sum() / len(F))
+            error = mean_error(self._error_of(F - self._targets), self._weights)
             self._known[place] = (error, F, A)
         return self._known[place]
 
