@@ -160,6 +160,16 @@ def test_more_events_that_do_not_pay_are_not_taken(monkeypatch: pytest.MonkeyPat
     assert (noise.n_solved, noise.grows) == (64, False)
 
 
+def test_of_many_events_some_are_taken_only_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solving, "_AT_ONCE", 128)
+    now = snapshot(300)
+    made = now.solved(Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 512, 2))
+    assert (made.n_solved, made.grows) == (128, True)
+    part = made._base
+    assert part is not None
+    assert np.array_equal(part.arrays()["labels"], now.y[-128:])
+
+
 def test_a_state_of_format_1_goes_on_without_growing() -> None:
     made = snapshot(150).solved(Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 256, 2))
     state = made.state()
