@@ -221,6 +221,27 @@ def test_the_round_kept_is_that_of_least_error(n: int) -> None:
     assert min(found.errors) == pytest.approx(own)
 
 
+def test_rounds_may_keep_the_regularization_of_the_first_one() -> None:
+    X, Y = friedman(300, noise=1.0)
+    S = Columns.of(X, "standard").scaled(X)
+    family = Family("standard", Matern(nu=0.5, bandwidth=1.5), diagonal=True)
+    data = S[:200], Y[:200], S[200:], Y[200:]
+
+    def rounds(first: float, n_gradients: int, *, ladder: bool) -> list[search.Round]:
+        limits = search.Limits(
+            3, 200, "random", 0, "absolute", 9, single=True, ladder=ladder, n_gradients=n_gradients
+        )
+        return search.refine(family, *data, limits, search.RIDGES, first)
+
+    tried, kept = (rounds(search.RIDGES[-1], 200, ladder=ladder) for ladder in (True, False))
+    assert len(tried) == len(kept) == 4
+    assert tried[0].ridge == kept[0].ridge < search.RIDGES[-1]
+    assert {one.ridge for one in kept} == {kept[0].ridge}
+    fewer = rounds(search.RIDGES[-1], 100, ladder=False)
+    assert fewer[1].metric.shares == pytest.approx(kept[1].metric.shares, abs=0.05)
+    assert not np.array_equal(fewer[1].metric.root, kept[1].metric.root)
+
+
 def test_the_same_bits_again_and_another_order_by_another_seed() -> None:
     X, Y = friedman(400)
     first, second, other = (rfm(X, Y, seed=seed, **SMALL) for seed in (0, 0, 1))

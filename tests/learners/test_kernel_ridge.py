@@ -15,6 +15,7 @@ from streamk.backends.incremental import KernelNumbers
 from streamk.backends.numpy_backend import centers as readable
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import OnlineKernelRidge, create, from_state
+from streamk.learners.kernel_ridge.learner import _largest
 from streamk.learners.kernel_ridge.on_centers import RIDGES
 from streamk.state import State
 
@@ -136,6 +137,14 @@ def test_the_twins_agree(kernel: kernels.Kernel, n: int, centers: int, outputs: 
         np.testing.assert_allclose(one, other, atol=2e-5)
     exact = kernel.pairwise(X, Z) @ V[:centers, :outputs]
     np.testing.assert_allclose(found[1][0][0], exact[0], atol=2e-5)
+
+
+def test_the_largest_are_those_of_a_stable_order() -> None:
+    rng = np.random.default_rng(0)
+    for numbers in (rng.normal(size=300), rng.integers(3, size=300), np.zeros(300)):
+        for count in (1, 64, 300):
+            first = np.argsort(-numbers, kind="stable")[:count]
+            assert np.array_equal(_largest(numbers, count), np.sort(first))
 
 
 # --- streams --------------------------------------------------------------------------------------

@@ -35,10 +35,10 @@ class GrowingCholesky:
     >>> from streamk.kernels import Gaussian
     >>> points = np.arange(64.0)[:, None] * 99.0
     >>> factor = GrowingCholesky(64)
-    >>> factor.append(kernel_rows(Gaussian(), points, 0, 32), 2.0)
-    >>> factor.append(kernel_rows(Gaussian(), points, 32, 64), 2.0)
+    >>> factor.append(kernel_rows(Gaussian(), points, 0, 32), 4.0)
+    >>> factor.append(kernel_rows(Gaussian(), points, 32, 64), 4.0)
     >>> len(factor), factor.solved(np.ones((64, 1), np.float32))[0].tolist()
-    (64, [0.5])
+    (64, [0.25])
     """
 
     def __init__(self, capacity: int) -> None:

@@ -65,11 +65,11 @@ class SolvedPart:
     Examples
     --------
     >>> from streamk.kernels import Gaussian
-    >>> part = SolvedPart(Gaussian(), 1.0, 64, n_columns=1, n_outputs=1)
+    >>> part = SolvedPart(Gaussian(), 3.0, 64, n_columns=1, n_outputs=1)
     >>> points = np.arange(64.0, dtype=np.float32)[:, None] * 99.0
     >>> part.add(points, np.ones(64), lambda labels: labels[:, None])
     >>> part.outputs(np.zeros((1, 1), np.float32)), part.grows
-    (array([[0.5]]), False)
+    (array([[0.25]]), False)
     """
 
     def __init__(
