@@ -11,13 +11,19 @@ import pytest
 
 from streamk.errors import InvalidInput
 from streamk.kernels import NTK, Gaussian, Kernel, Laplacian, Matern
-from streamk.learners.feature_machine import machine, ridge, search
-from streamk.learners.feature_machine.columns import Columns
+from streamk.learners.feature_machine import machine
 from streamk.learners.feature_machine.machine import RFM, rfm
-from streamk.learners.feature_machine.metric import Metric, rescaled
-from streamk.learners.feature_machine.probabilities import inverse_temperature, probabilities
-from streamk.learners.feature_machine.ridge import Direct, OnCenters, by_eigenvalues, predicted
-from streamk.learners.feature_machine.search import Family, descended, identity
+from streamk.learners.feature_machine.rounds import ridge, search
+from streamk.learners.feature_machine.rounds.columns import Columns
+from streamk.learners.feature_machine.rounds.metric import Metric, rescaled
+from streamk.learners.feature_machine.rounds.probabilities import inverse_temperature, probabilities
+from streamk.learners.feature_machine.rounds.ridge import (
+    Direct,
+    OnCenters,
+    by_eigenvalues,
+    predicted,
+)
+from streamk.learners.feature_machine.rounds.search import Family, descended, identity
 
 
 def friedman(n: int, seed: int = 0, noise: float = 0.1) -> tuple[Any, Any]:

@@ -15,14 +15,15 @@ from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Gaussian, Laplacian, Matern
 from streamk.learners import FeatureMachine, OnlineKernelRidge, create
 from streamk.learners.common.supervised import Asked
-from streamk.learners.feature_machine import metric_ridge, metric_tree, solving
-from streamk.learners.feature_machine.columns import Columns
-from streamk.learners.feature_machine.event_map import EventMap
-from streamk.learners.feature_machine.metric import Metric
-from streamk.learners.feature_machine.metric_ridge import MetricRidge
-from streamk.learners.feature_machine.metric_tree import MetricTree
-from streamk.learners.feature_machine.solved_part import SolvedPart
+from streamk.learners.feature_machine import solving
+from streamk.learners.feature_machine.rounds.columns import Columns
+from streamk.learners.feature_machine.rounds.metric import Metric
 from streamk.learners.feature_machine.solving import Recipe, Snapshot
+from streamk.learners.feature_machine.tree import metric_ridge, metric_tree
+from streamk.learners.feature_machine.tree.event_map import EventMap
+from streamk.learners.feature_machine.tree.metric_ridge import MetricRidge
+from streamk.learners.feature_machine.tree.metric_tree import MetricTree
+from streamk.learners.feature_machine.tree.solved_part import SolvedPart
 from streamk.state import State
 
 SMALL: dict[str, Any] = {"buffer_size": 128, "reservoir_size": 64, "first": 64, "swap_delay": 40}

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
-from streamk.learners.feature_machine.weights import (
+from streamk.learners.feature_machine.rounds.weights import (
     Weights,
     deviations,
     mean,

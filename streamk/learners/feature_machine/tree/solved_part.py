@@ -14,7 +14,7 @@ from streamk.declared import Declared, Domain, number, reading, taken
 from streamk.declared import count as number_of
 from streamk.errors import StateError
 from streamk.kernels import Kernel
-from streamk.learners.feature_machine.growing_cholesky import (
+from streamk.learners.feature_machine.rounds.growing_cholesky import (
     GrowingCholesky,
     kernel_rows,
     nbytes_of,

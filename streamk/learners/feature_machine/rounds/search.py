@@ -17,17 +17,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.kernels import Kernel, Laplacian
-from streamk.learners.feature_machine.columns import Columns
-from streamk.learners.feature_machine.gradients import outer_products
-from streamk.learners.feature_machine.metric import Metric, rescaled
-from streamk.learners.feature_machine.ridge import (
+from streamk.learners.feature_machine.rounds.columns import Columns
+from streamk.learners.feature_machine.rounds.gradients import outer_products
+from streamk.learners.feature_machine.rounds.metric import Metric, rescaled
+from streamk.learners.feature_machine.rounds.ridge import (
     DirectSingle,
     Solver,
     by_eigenvalues,
     predicted,
     solver,
 )
-from streamk.learners.feature_machine.weights import Weights, mean, mean_error, of_rows, sum_of
+from streamk.learners.feature_machine.rounds.weights import (
+    Weights,
+    mean,
+    mean_error,
+    of_rows,
+    sum_of,
+)
 
 Numbers = NDArray[Any]
 Indices = NDArray[np.intp]
