@@ -13,17 +13,17 @@ from streamk.errors import InvalidInput
 from streamk.kernels import NTK, Gaussian, Kernel, Laplacian, Matern
 from streamk.learners.feature_machine import machine
 from streamk.learners.feature_machine.machine import RFM, rfm
-from streamk.learners.feature_machine.rounds import ridge, search
-from streamk.learners.feature_machine.rounds.columns import Columns
-from streamk.learners.feature_machine.rounds.metric import Metric, rescaled
-from streamk.learners.feature_machine.rounds.probabilities import inverse_temperature, probabilities
-from streamk.learners.feature_machine.rounds.ridge import (
+from streamk.learners.metric_rounds import ridge, search
+from streamk.learners.metric_rounds.columns import Columns
+from streamk.learners.metric_rounds.metric import Metric, rescaled
+from streamk.learners.metric_rounds.probabilities import inverse_temperature, probabilities
+from streamk.learners.metric_rounds.ridge import (
     Direct,
     OnCenters,
     by_eigenvalues,
     predicted,
 )
-from streamk.learners.feature_machine.rounds.search import Family, descended, identity
+from streamk.learners.metric_rounds.search import Family, descended, identity
 
 
 def friedman(n: int, seed: int = 0, noise: float = 0.1) -> tuple[Any, Any]:

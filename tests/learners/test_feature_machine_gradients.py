@@ -22,8 +22,8 @@ from streamk.kernels import (
     Polynomial,
     RationalQuadratic,
 )
-from streamk.learners.feature_machine.rounds import gradients as module
-from streamk.learners.feature_machine.rounds.gradients import gradients, of_waves, outer_products
+from streamk.learners.metric_rounds import gradients as module
+from streamk.learners.metric_rounds.gradients import gradients, of_waves, outer_products
 
 KERNELS: list[tuple[Kernel, naive.Kernel]] = [
     (Gaussian(bandwidth=1.3), naive.Kernel("gaussian", 1.3)),

@@ -16,14 +16,14 @@ from streamk.kernels import Gaussian, Laplacian, Matern
 from streamk.learners import FeatureMachine, OnlineKernelRidge, create
 from streamk.learners.common.supervised import Asked
 from streamk.learners.feature_machine import solving
-from streamk.learners.feature_machine.rounds.columns import Columns
-from streamk.learners.feature_machine.rounds.metric import Metric
 from streamk.learners.feature_machine.solving import Recipe, Snapshot
-from streamk.learners.feature_machine.tree import metric_ridge, metric_tree
-from streamk.learners.feature_machine.tree.event_map import EventMap
-from streamk.learners.feature_machine.tree.metric_ridge import MetricRidge
-from streamk.learners.feature_machine.tree.metric_tree import MetricTree
-from streamk.learners.feature_machine.tree.solved_part import SolvedPart
+from streamk.learners.metric_rounds.columns import Columns
+from streamk.learners.metric_rounds.metric import Metric
+from streamk.learners.metric_trees import metric_ridge, metric_tree
+from streamk.learners.metric_trees.event_map import EventMap
+from streamk.learners.metric_trees.metric_ridge import MetricRidge
+from streamk.learners.metric_trees.metric_tree import MetricTree
+from streamk.learners.metric_trees.solved_part import SolvedPart
 from streamk.state import State
 
 SMALL: dict[str, Any] = {"buffer_size": 128, "reservoir_size": 64, "first": 64, "swap_delay": 40}

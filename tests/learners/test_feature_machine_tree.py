@@ -15,12 +15,12 @@ from streamk.kernels import Gaussian, Matern
 from streamk.learners import FeatureMachine
 from streamk.learners.common.supervised import Asked
 from streamk.learners.feature_machine import solving
-from streamk.learners.feature_machine.rounds.cross_validation import cross_validated
-from streamk.learners.feature_machine.rounds.search import Family, Limits, refine
-from streamk.learners.feature_machine.tree import metric_ridge, metric_tree
-from streamk.learners.feature_machine.tree.metric_tree import MetricTree, Solution
-from streamk.learners.feature_machine.tree.rounds_in_leaves import rounds_in_leaves
-from streamk.learners.feature_machine.tree.splits import Splits, halves
+from streamk.learners.metric_rounds.cross_validation import cross_validated
+from streamk.learners.metric_rounds.search import Family, Limits, refine
+from streamk.learners.metric_trees import metric_ridge, metric_tree
+from streamk.learners.metric_trees.metric_tree import MetricTree, Solution
+from streamk.learners.metric_trees.rounds_in_leaves import rounds_in_leaves
+from streamk.learners.metric_trees.splits import Splits, halves
 from streamk.state import State
 
 Numbers = NDArray[Any]

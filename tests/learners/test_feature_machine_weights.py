@@ -12,13 +12,13 @@ import pytest
 from streamk.errors import InvalidInput
 from streamk.kernels import Gaussian, Kernel, Laplacian, Matern
 from streamk.learners.feature_machine.machine import rfm
-from streamk.learners.feature_machine.rounds import ridge, search, weights
-from streamk.learners.feature_machine.rounds.columns import Columns
-from streamk.learners.feature_machine.rounds.gradients import outer_products
-from streamk.learners.feature_machine.rounds.metric import rescaled
-from streamk.learners.feature_machine.rounds.probabilities import inverse_temperature
-from streamk.learners.feature_machine.rounds.ridge import Direct, OnCenters, by_eigenvalues
-from streamk.learners.feature_machine.rounds.search import Family, identity
+from streamk.learners.metric_rounds import ridge, search, weights
+from streamk.learners.metric_rounds.columns import Columns
+from streamk.learners.metric_rounds.gradients import outer_products
+from streamk.learners.metric_rounds.metric import rescaled
+from streamk.learners.metric_rounds.probabilities import inverse_temperature
+from streamk.learners.metric_rounds.ridge import Direct, OnCenters, by_eigenvalues
+from streamk.learners.metric_rounds.search import Family, identity
 
 KERNELS: list[tuple[Kernel, naive.Kernel, bool]] = [
     (Matern(nu=0.5, bandwidth=2.0), naive.Kernel("matern", 2.0, 0.5), True),

@@ -12,14 +12,14 @@ from streamk.backends import cholesky as backend
 from streamk.declared import FINITE
 from streamk.errors import StateError
 from streamk.kernels import Gaussian, Matern
-from streamk.learners.feature_machine.rounds.growing_cholesky import (
+from streamk.learners.metric_rounds.growing_cholesky import (
     GrowingCholesky,
     kernel_rows,
     nbytes_of,
 )
-from streamk.learners.feature_machine.rounds.ridge import Direct, DirectSingle
-from streamk.learners.feature_machine.tree import solved_part
-from streamk.learners.feature_machine.tree.solved_part import SolvedPart
+from streamk.learners.metric_rounds.ridge import Direct, DirectSingle
+from streamk.learners.metric_trees import solved_part
+from streamk.learners.metric_trees.solved_part import SolvedPart
 
 KERNEL = Matern(nu=0.5, bandwidth=1.5)
 

@@ -20,8 +20,8 @@ from streamk.kernels import Kernel
 from streamk.landmarks.matrices import Numbers
 from streamk.learners import Learner
 from streamk.learners.feature_machine.machine import RFM, rfm
-from streamk.learners.feature_machine.rounds.probabilities import inverse_temperature, probabilities
-from streamk.learners.feature_machine.rounds.weights import Weights, deviations, of_rows
+from streamk.learners.metric_rounds.probabilities import inverse_temperature, probabilities
+from streamk.learners.metric_rounds.weights import Weights, deviations, of_rows
 
 __all__ = ["FeatureMachineClassifier", "FeatureMachineRegressor", "RFMClassifier", "RFMRegressor"]
 

@@ -25,7 +25,7 @@ from streamk.learners.common.options import (
 from streamk.learners.common.supervised import Asked, Supervised
 from streamk.learners.feature_machine.machine import METRICS
 from streamk.learners.feature_machine.solving import Recipe, Snapshot
-from streamk.learners.feature_machine.tree.metric_tree import MetricTree
+from streamk.learners.metric_trees.metric_tree import MetricTree
 from streamk.learners.renewal.event_buffer import EventBuffer
 from streamk.learners.renewal.replacement import Replacement
 from streamk.losses import loss as loss_by_name
@@ -69,7 +69,7 @@ class FeatureMachine(Supervised):
     Then the coefficients of the events that are kept are solved for, and those of each block of 64
     or 256 later events, until there are ``buffer_size + reservoir_size``. There is one function for
     all of them up to 3,584, and from then on one for each leaf of a tree
-    (`streamk.learners.feature_machine.tree.metric_tree`), so that an event takes the time of a leaf
+    (`streamk.learners.metric_trees.metric_tree`), so that an event takes the time of a leaf
     however many there are. Where 1,600 events have lowered the error of 800 by less than 3%, still
     more would not pay: the function is then made of 1,024, and takes no more.
 

@@ -14,11 +14,11 @@ from streamk import kernels
 from streamk.errors import InvalidInput
 from streamk.kernels import Cauchy, Kernel, Laplacian, Matern
 from streamk.landmarks.checks import check_count
-from streamk.learners.feature_machine.rounds.columns import SCALES, Columns
-from streamk.learners.feature_machine.rounds.gradients import check_kernel
-from streamk.learners.feature_machine.rounds.metric import Metric
-from streamk.learners.feature_machine.rounds.ridge import check_selection, predicted
-from streamk.learners.feature_machine.rounds.search import (
+from streamk.learners.metric_rounds.columns import SCALES, Columns
+from streamk.learners.metric_rounds.gradients import check_kernel
+from streamk.learners.metric_rounds.metric import Metric
+from streamk.learners.metric_rounds.ridge import check_selection, predicted
+from streamk.learners.metric_rounds.search import (
     ERRORS,
     RIDGES,
     Explored,
@@ -32,7 +32,7 @@ from streamk.learners.feature_machine.rounds.search import (
     normalized,
     refine,
 )
-from streamk.learners.feature_machine.rounds.weights import Weights, checked, mean, of_rows, unit
+from streamk.learners.metric_rounds.weights import Weights, checked, mean, of_rows, unit
 
 Numbers = NDArray[Any]
 

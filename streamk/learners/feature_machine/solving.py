@@ -13,14 +13,14 @@ from streamk.errors import InvalidInput
 from streamk.kernels import Kernel, Matern
 from streamk.learners.common.classes import Label
 from streamk.learners.feature_machine.machine import BANDWIDTHS, families
-from streamk.learners.feature_machine.rounds.columns import Columns
-from streamk.learners.feature_machine.rounds.cross_validation import cross_validated
-from streamk.learners.feature_machine.rounds.probabilities import inverse_temperature
-from streamk.learners.feature_machine.rounds.search import RIDGES, Family, Limits, Round, refine
-from streamk.learners.feature_machine.tree.event_map import EventMap
-from streamk.learners.feature_machine.tree.metric_tree import MetricTree, Solution
-from streamk.learners.feature_machine.tree.rounds_in_leaves import rounds_in_leaves
-from streamk.learners.feature_machine.tree.solved_part import whole_blocks
+from streamk.learners.metric_rounds.columns import Columns
+from streamk.learners.metric_rounds.cross_validation import cross_validated
+from streamk.learners.metric_rounds.probabilities import inverse_temperature
+from streamk.learners.metric_rounds.search import RIDGES, Family, Limits, Round, refine
+from streamk.learners.metric_trees.event_map import EventMap
+from streamk.learners.metric_trees.metric_tree import MetricTree, Solution
+from streamk.learners.metric_trees.rounds_in_leaves import rounds_in_leaves
+from streamk.learners.metric_trees.solved_part import whole_blocks
 
 Numbers = NDArray[Any]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
-from streamk.learners.feature_machine.rounds.weights import (
+from streamk.learners.metric_rounds.weights import (
     Weights,
     deviations,
     mean,

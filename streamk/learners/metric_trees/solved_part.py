@@ -14,13 +14,13 @@ from streamk.declared import Declared, Domain, number, reading, taken
 from streamk.declared import count as number_of
 from streamk.errors import StateError
 from streamk.kernels import Kernel
-from streamk.learners.feature_machine.rounds.growing_cholesky import (
+from streamk.learners.kernel_ridge.centers import Centers
+from streamk.learners.kernel_ridge.learner import BLOCK
+from streamk.learners.metric_rounds.growing_cholesky import (
     GrowingCholesky,
     kernel_rows,
     nbytes_of,
 )
-from streamk.learners.kernel_ridge.centers import Centers
-from streamk.learners.kernel_ridge.learner import BLOCK
 
 Numbers = NDArray[Any]
 

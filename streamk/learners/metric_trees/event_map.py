@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from streamk.declared import NON_NEGATIVE, Declared, Domain, taken
 from streamk.errors import StateError
 from streamk.kernels import Linear
-from streamk.learners.feature_machine.rounds.columns import Columns
-from streamk.learners.feature_machine.rounds.metric import Metric
+from streamk.learners.metric_rounds.columns import Columns
+from streamk.learners.metric_rounds.metric import Metric
 
 Numbers = NDArray[Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.learners.feature_machine.rounds.weights import Weights, covariance, deviations
+from streamk.learners.metric_rounds.weights import Weights, covariance, deviations
 
 Numbers = NDArray[Any]
 

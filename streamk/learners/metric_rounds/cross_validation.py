@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.learners.feature_machine.rounds.columns import Columns
-from streamk.learners.feature_machine.rounds.metric import Metric
-from streamk.learners.feature_machine.rounds.ridge import DirectSingle
-from streamk.learners.feature_machine.rounds.search import (
+from streamk.learners.metric_rounds.columns import Columns
+from streamk.learners.metric_rounds.metric import Metric
+from streamk.learners.metric_rounds.ridge import DirectSingle
+from streamk.learners.metric_rounds.search import (
     ERRORS,
     Family,
     Round,
@@ -59,7 +59,7 @@ def cross_validated(
     ridges : sequence of float
         Regularizations, ascending; searched from the middle on, as long as errors fall.
     error : str
-        One of `streamk.learners.feature_machine.rounds.search.ERRORS`.
+        One of `streamk.learners.metric_rounds.search.ERRORS`.
 
     Returns
     -------

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from streamk.backends import numpy_backend
 from streamk.learners.common.calibration import LARGEST, LEAST, of_each_class
-from streamk.learners.feature_machine.rounds.weights import Weights, mean_error
+from streamk.learners.metric_rounds.weights import Weights, mean_error
 
 Numbers = NDArray[Any]
 

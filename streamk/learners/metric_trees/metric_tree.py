@@ -14,12 +14,12 @@ from streamk.kernels import Kernel
 from streamk.learners.common.calibration import Calibration
 from streamk.learners.common.classes import MOST_CLASSES, Label
 from streamk.learners.common.supervised import Asked
-from streamk.learners.feature_machine.rounds.search import Family
-from streamk.learners.feature_machine.tree.event_map import EventMap
-from streamk.learners.feature_machine.tree.metric_ridge import MetricRidge
-from streamk.learners.feature_machine.tree.solved_part import SolvedPart, whole_blocks
-from streamk.learners.feature_machine.tree.splits import Splits, halves
 from streamk.learners.kernel_ridge.learner import BLOCK
+from streamk.learners.metric_rounds.search import Family
+from streamk.learners.metric_trees.event_map import EventMap
+from streamk.learners.metric_trees.metric_ridge import MetricRidge
+from streamk.learners.metric_trees.solved_part import SolvedPart, whole_blocks
+from streamk.learners.metric_trees.splits import Splits, halves
 from streamk.state import State
 
 Numbers = NDArray[Any]

@@ -17,17 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.kernels import Kernel, Laplacian
-from streamk.learners.feature_machine.rounds.columns import Columns
-from streamk.learners.feature_machine.rounds.gradients import outer_products
-from streamk.learners.feature_machine.rounds.metric import Metric, rescaled
-from streamk.learners.feature_machine.rounds.ridge import (
+from streamk.learners.metric_rounds.columns import Columns
+from streamk.learners.metric_rounds.gradients import outer_products
+from streamk.learners.metric_rounds.metric import Metric, rescaled
+from streamk.learners.metric_rounds.ridge import (
     DirectSingle,
     Solver,
     by_eigenvalues,
     predicted,
     solver,
 )
-from streamk.learners.feature_machine.rounds.weights import (
+from streamk.learners.metric_rounds.weights import (
     Weights,
     mean,
     mean_error,

@@ -15,8 +15,8 @@ from streamk.kernels import Kernel
 from streamk.landmarks.oasis import oasis
 from streamk.landmarks.rpcholesky import block_rpcholesky
 from streamk.learners.eigenpro.normal_equations import NormalEquations
-from streamk.learners.feature_machine.rounds.growing_cholesky import GrowingCholesky, kernel_rows
-from streamk.learners.feature_machine.rounds.weights import Weights, of_rows, rooted, times
+from streamk.learners.metric_rounds.growing_cholesky import GrowingCholesky, kernel_rows
+from streamk.learners.metric_rounds.weights import Weights, of_rows, rooted, times
 
 Numbers = NDArray[Any]
 

@@ -13,8 +13,8 @@ from streamk.declared import count
 from streamk.errors import StateError
 from streamk.kernels import Kernel
 from streamk.learners.common.supervised import Asked
-from streamk.learners.feature_machine.tree.solved_part import SolvedPart
 from streamk.learners.kernel_ridge.learner import BLOCK, OnlineKernelRidge
+from streamk.learners.metric_trees.solved_part import SolvedPart
 from streamk.state import State
 
 Numbers = NDArray[Any]

@@ -35,7 +35,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from streamk.errors import InvalidInput
 from streamk.kernels import Cauchy, Gaussian, Kernel, Laplacian, Matern, RationalQuadratic
 from streamk.kernels.base import as_points
-from streamk.learners.feature_machine.rounds.weights import Weights, sum_of
+from streamk.learners.metric_rounds.weights import Weights, sum_of
 
 Numbers = NDArray[Any]
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.learners.feature_machine.rounds.metric import Metric
-from streamk.learners.feature_machine.rounds.ridge import DirectSingle
-from streamk.learners.feature_machine.rounds.search import (
+from streamk.learners.metric_rounds.metric import Metric
+from streamk.learners.metric_rounds.ridge import DirectSingle
+from streamk.learners.metric_rounds.search import (
     ERRORS,
     Family,
     Round,
@@ -18,7 +18,7 @@ from streamk.learners.feature_machine.rounds.search import (
     next_metric,
     normalized,
 )
-from streamk.learners.feature_machine.tree.splits import Splits, halves
+from streamk.learners.metric_trees.splits import Splits, halves
 
 Numbers = NDArray[Any]
 
@@ -59,7 +59,7 @@ def rounds_in_leaves(
     rounds : int
         After round 0, at most.
     error : str
-        One of `streamk.learners.feature_machine.rounds.search.ERRORS`.
+        One of `streamk.learners.metric_rounds.search.ERRORS`.
     size : int
         Events of a leaf from which on it is divided.
 
