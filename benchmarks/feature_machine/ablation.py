@@ -119,16 +119,14 @@ STREAMS: dict[str, Callable[[], Known]] = {
 
 @cache
 def _beginnings() -> tuple[int, ...]:
-    """Events at which `FeatureMachine` begins a metric, to within 64."""
+    """Events at which `FeatureMachine` begins a metric."""
     from streamk.learners import FeatureMachine
 
     machine, step = FeatureMachine(task="regression", rounds=0, every=_EVERY), 64
-    found, solving = [], False
+    found: dict[int, None] = {}
     for n in range(step, EVENTS + 1, step):
         machine.learn_many(np.arange(n - step, n, dtype=np.float64)[:, None], np.arange(step))
-        if machine.is_solving and not solving:
-            found.append(n)
-        solving = machine.is_solving
+        found[machine.last_beginning] = None
     return tuple(found)
 
 

@@ -200,8 +200,8 @@ class WithMetric:
     metric: str = "auto"
     rounds: int = 4
     buffer_size: int = 4096
-    reservoir_size: int = 4096
-    first: int = 512
+    reservoir_size: int = 28_672
+    first: int = 64
     every: int = 16_384
     swap_delay: int = 256
 

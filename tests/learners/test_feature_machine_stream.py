@@ -191,6 +191,11 @@ def test_an_older_state_goes_on(known: int) -> None:
     assert same(MetricTree.from_state(old.state()).state(), old.state())
 
 
+def test_shares_before_there_is_a_column() -> None:
+    assert FeatureMachine().column_shares.shape == (0,)
+    assert FeatureMachine(columns=["a", "b"]).column_shares.tolist() == [0.5, 0.5]
+
+
 def test_maps_grow_and_go_through_their_arrays() -> None:
     X = np.random.default_rng(0).normal(size=(50, 3))
     for scale in ("standard", "ranks"):

@@ -40,9 +40,9 @@ class FeatureMachineClassifier(_FeatureMachine, Classifier):
         Metrics that are learned one after the other, at most; 0 is kernel ridge regression.
     buffer_size : int, default 4096
         Last events that are kept.
-    reservoir_size : int, default 4096
+    reservoir_size : int, default 28672
         Sample of older ones.
-    first : int, default 512
+    first : int, default 64
         Events before the first metric is begun.
     every : int, default 16384
         Events between two metrics later on; fewer where a stream changes fast.
@@ -79,8 +79,8 @@ class FeatureMachineRegressor(_FeatureMachine, Regressor):
     metric : {"auto", "diagonal", "full"}, default "auto"
     rounds : int, default 4
     buffer_size : int, default 4096
-    reservoir_size : int, default 4096
-    first : int, default 512
+    reservoir_size : int, default 28672
+    first : int, default 64
     every : int, default 16384
     swap_delay : int, default 256
     seed : int, optional

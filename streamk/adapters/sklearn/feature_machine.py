@@ -338,9 +338,9 @@ class FeatureMachineClassifier(Classifier, _FeatureMachine):
         Metrics that are learned one after the other, at most; 0 is kernel ridge regression.
     buffer_size : int, default 4096
         Last events that are kept.
-    reservoir_size : int, default 4096
+    reservoir_size : int, default 28672
         Sample of older ones.
-    first : int, default 512
+    first : int, default 64
         Events before the first metric is begun.
     every : int, default 16384
         Events between two metrics later on; fewer where a stream changes fast.
@@ -382,8 +382,8 @@ class FeatureMachineRegressor(Regressor, _FeatureMachine):
     metric : {"auto", "diagonal", "full"}, default "auto"
     rounds : int, default 4
     buffer_size : int, default 4096
-    reservoir_size : int, default 4096
-    first : int, default 512
+    reservoir_size : int, default 28672
+    first : int, default 64
     every : int, default 16384
     swap_delay : int, default 256
     random_state : int, RandomState or None, default None

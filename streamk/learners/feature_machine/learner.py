@@ -40,13 +40,13 @@ _TOLERANCE = 1.02
 """Ratio of errors up to which a new function takes over: over few events the errors of two metrics
 differ by chance, and that of more events is better in the long run."""
 _FACTORS = ((512, 2), (4_096, 3), (2**62, 2))
-"""Up to so many events, the ratio of those of two beginnings, while there is room for the later."""
+"""Below so many events, the ratio of those of two beginnings, while there is room for the later."""
 _GROWTH = 3
 """Ratio of the events of two solutions, at most, where each is made at once."""
 _COMPARED = 0.25
 """Part of a beginning's events by which two functions are compared, if `swap_delay` is not less."""
-_SEARCHES = 216
-"""Multiple of `first` from which on the family of functions is that of the one in use."""
+_SETTLED = 13_824
+"""Events from which on the family of functions is that of the one in use."""
 
 
 class FeatureMachine(Supervised):
@@ -88,8 +88,8 @@ class FeatureMachine(Supervised):
 
     To solve for n events takes about ``n 3072^2 / 3`` multiplications in single precision, and each
     later block about as many as its leaf. The events that are kept are ``8 d`` bytes each for d
-    columns, and as much once more in the function, and in one that is made; factors take up to
-    32 MiB.
+    columns, and up to twice as much once more in the function, and in one that is made; factors
+    take up to 80 MiB in each.
 
     Parameters
     ----------
@@ -252,6 +252,11 @@ class FeatureMachine(Supervised):
         return self._next is not None
 
     @property
+    def last_beginning(self) -> int:
+        """Events after which the last new function was begun, 0 before the first."""
+        return self._began
+
+    @property
     def nbytes(self) -> int:
         """Memory of the events that are kept and of the function, in bytes."""
         return self._recent.nbytes + self._sample.nbytes + self._function.nbytes
@@ -328,7 +333,7 @@ class FeatureMachine(Supervised):
         now = Snapshot(X, y, targets, self.classes, self._task, seed)
         known = self._function
         recipe = replace(self._recipe, errors=known.errors)
-        if self.n_events >= _SEARCHES * self.first:
+        if self.n_events >= _SETTLED:
             recipe = replace(recipe, family=known.family, most=_GROWTH * known.n_solved)
         delay = min(self.swap_delay, max(1, int(_COMPARED * self._began)))
         self._next = Replacement(self._began + delay, lambda: now.solved(recipe))

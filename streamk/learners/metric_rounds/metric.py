@@ -64,7 +64,7 @@ class Metric:
         """The diagonal of M over its sum, float64 (d,); equal shares where it is 0."""
         total = float(self.diagonal.sum())
         d = len(self.root)
-        return self.diagonal / total if total > 0.0 else np.full(d, 1.0 / d)
+        return self.diagonal / total if total > 0.0 else np.full(d, 1.0 / max(1, d))
 
     def mapped(self, X: Numbers) -> Numbers:
         """Return ``R x`` of points X (n, d)."""
