@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
@@ -869,6 +870,32 @@ def number_cost(name: str | None, parameter: float, error: float) -> float:
     if name == "quantile":
         return min(4.0 * max((1.0 - parameter) * error, -parameter * error), 16.0)
     return min(2.0 * a, 16.0)
+
+
+@dataclass
+class Evidence:
+    """Whether the mixture with external experts is better than that without, after some labels."""
+
+    spared: float = 0.0
+    fewer: float = 0.0
+    apart: float = 0.0
+
+    @property
+    def full_is_better(self) -> bool:
+        return self.spared > 0.0 and self.fewer >= -math.sqrt(self.apart)
+
+    def learn(self, own, full, label: int | None, number: float | None) -> None:
+        """Take in what both said: probabilities and the class's number, or numbers and theirs."""
+        if label is None:
+            lost = [number_cost(None, 0.0, said[0] - number) for said in (own, full)]
+            wrong = [0.0, 0.0]
+        else:
+            both = [[1.0 - p[0], p[0]] if len(p) == 1 else list(p) for p in (own, full)]
+            lost = [-math.log(max(p[label], 1e-4)) for p in both]
+            wrong = [float(p[label] < max(p)) for p in both]
+        self.spared = 0.999 * self.spared + lost[0] - lost[1]
+        self.fewer = 0.999 * self.fewer + wrong[0] - wrong[1]
+        self.apart = 0.999 * self.apart + abs(wrong[0] - wrong[1])
 
 
 def number_slope(name: str | None, parameter: float, error: float, size: float = 1.0) -> float:

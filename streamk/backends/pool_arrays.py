@@ -8,9 +8,10 @@ BANDWIDTHS of the ladder, OUTPUTS (1 for two classes and for numbers), CLASSES (
 TABLES in GROUPS, MEMBERS the columns of all tables, SLOTS their cells, WINDOW the events that
 smoothers remember, NEWTON the features of the second-order expert (0 without it), LEVELS the knots
 of a column, MIXERS fixed shares (MIXERS_SHARE), products of experts (MIXERS_PRODUCT) and the
-product of these, EXTERNAL the experts whose outputs come from elsewhere: the last ones.
-LINEAR_RULES, LADDER_RULES and GRID_RULES are experts of one kind side by side. Outputs that there
-is room for, those that are not used being zero, are OUTPUT_ROOM. `derived` has the others.
+product of these, EXTERNAL the experts whose outputs come from elsewhere: the last ones, and
+OWN_EXPERTS all others. LINEAR_RULES, LADDER_RULES and GRID_RULES are experts of one kind side by
+side. Outputs that there is room for, those that are not used being zero, are OUTPUT_ROOM. `derived`
+has the others.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ SIZES = (
     *("TASK", "COLUMNS", "FEATURES", "BANDWIDTHS", "OUTPUTS", "CLASSES", "TABLES", "GROUPS"),
     *("MEMBERS", "SLOTS", "EXPERTS", "WINDOW", "LINEAR_RULES", "LADDER_RULES", "GRID_RULES"),
     *("NEWTON", "LEVELS", "MIXERS_SHARE", "MIXERS_PRODUCT", "MIXERS", "LOSS", "EXTERNAL"),
-    *("OUTPUT_ROOM", "LINE", "SIDE_LINE", "SUMMED", "KEPT_ROWS"),
+    *("OUTPUT_ROOM", "LINE", "SIDE_LINE", "SUMMED", "KEPT_ROWS", "OWN_EXPERTS"),
 )
 """Numbers that stay what they are while events are learned. TASK is one of those in
 `streamk.backends`, LOSS the kind of the loss by which numbers are learned and mixed."""
@@ -108,6 +109,18 @@ TRACKED = Declared("tracked", "float64", (2, ("EXPERTS", 1)), _WIDE)
 """Of quantiles alone: offsets and mean errors, see the loops' `offsets`."""
 PINBALL = Declared("pinball", "bool", ("EXPERTS",), FLAGS)
 """Of quantiles alone: which experts descend the pinball loss."""
+
+OWN_MIXING = (
+    Declared("own_shares", "float64", ("MIXERS_SHARE", "OWN_EXPERTS"), _WEIGHTS),
+    Declared("own_products", "float64", ("MIXERS_PRODUCT", "OWN_EXPERTS"), _PRODUCT),
+    Declared("own_inverses", "float64", ("MIXERS_PRODUCT", "OWN_EXPERTS", "OWN_EXPERTS"), _INVERSE),
+    Declared("own_last_product", "float64", (("MIXERS", -1),), _PRODUCT),
+    Declared("own_last_inverse", "float64", (("MIXERS", -1), ("MIXERS", -1)), _INVERSE),
+    Declared("own_mixer_weights", "float64", ("MIXERS",), _WEIGHTS),
+    # By how much the mixture of all experts is better, see the loops' `evidence`.
+    Declared("evidence", "float64", (6,), Domain(-1e9, 1e9)),
+)
+"""Where there are external experts alone: the mixture of the others, which a state holds, too."""
 
 FOLLOWING = (
     Declared("center", "float64", ("COLUMNS",)),
@@ -181,6 +194,14 @@ ROOM = (
 )
 """Arrays that a forecast writes."""
 
+OWN_ROOM = (
+    Declared("own_mixed", "float64", ("MIXERS", "OUTPUTS")),
+    Declared("own_mixer_scores", "float32", (("MIXERS", -1), "OUTPUTS")),
+    Declared("own_out", "float64", ("OUTPUTS",)),
+    Declared("full_out", "float64", ("OUTPUTS",)),  # of all experts; OUT is the better one
+)
+"""Where there are external experts alone: what a forecast writes of the mixture of the others."""
+
 LEARNERS_ROOM = (
     Declared("cell_slopes", "float32", _TABLES),
     Declared("cell_squares", "float32", _TABLES),
@@ -193,7 +214,12 @@ LEARNERS_ROOM = (
 )
 """Workspace of learning."""
 
-ARRAYS = (*LEARNED, TRACKED, PINBALL, *FOLLOWING, *ROOM, *LEARNERS_ROOM)
+_OF_QUANTILES = (TRACKED, PINBALL)
+_OF_EXTERNAL = (*OWN_MIXING, *OWN_ROOM)
+ARRAYS = (
+    *(*LEARNED, *_OF_QUANTILES, *OWN_MIXING, *FOLLOWING),
+    *(*ROOM, *OWN_ROOM, *LEARNERS_ROOM),
+)
 
 
 def line(outputs: int) -> int:
@@ -211,15 +237,19 @@ def derived(sizes: Mapping[str, int]) -> dict[str, int]:
     """Return sizes with those that follow from the others.
 
     These are the numbers that a cell takes (LINE), and one without room for more outputs
-    (SIDE_LINE); the classes that smoothers have sums of (SUMMED), two for numbers; and the rows
-    that are kept of an event (KEPT_ROWS): of the experts, the mixers and their mixture.
+    (SIDE_LINE); the classes that smoothers have sums of (SUMMED), two for numbers; experts of the
+    pool itself (OWN_EXPERTS); and the rows that are kept of an event (KEPT_ROWS): of the experts,
+    the mixers and their mixture. With external experts these are the mixers of all and their
+    mixture, those of the others and theirs, and the one of the two that is predicted.
     """
+    mixture, external = sizes["MIXERS"] + 1, sizes["EXTERNAL"]
     return {
         **sizes,
         "LINE": line(sizes["OUTPUT_ROOM"]),
         "SIDE_LINE": line(sizes["OUTPUTS"]),
         "SUMMED": max(2, sizes["CLASSES"]),
-        "KEPT_ROWS": sizes["EXPERTS"] + sizes["MIXERS"] + 1,
+        "KEPT_ROWS": sizes["EXPERTS"] + (2 * mixture + 1 if external else mixture),
+        "OWN_EXPERTS": sizes["EXPERTS"] - external,
     }
 
 
@@ -229,23 +259,32 @@ def with_room(sizes: Mapping[str, int]) -> dict[str, int]:
     return derived({**sizes, "OUTPUTS": room, "CLASSES": max(sizes["CLASSES"], room)})
 
 
-def arrays_of(loss: int) -> tuple[Declared, ...]:
-    """Return the arrays of a pool that learns numbers by such a kind of loss."""
-    return tuple(each for each in ARRAYS if loss == QUANTILE or each not in (TRACKED, PINBALL))
+def arrays_of(sizes: Mapping[str, int]) -> tuple[Declared, ...]:
+    """Return the arrays of a pool of such sizes."""
+    return tuple(each for each in ARRAYS if each not in _left_out(sizes))
 
 
-def learned_of(loss: int) -> tuple[Declared, ...]:
+def learned_of(sizes: Mapping[str, int]) -> tuple[Declared, ...]:
     """Return those that learning changes and a state holds."""
-    return (*LEARNED, TRACKED) if loss == QUANTILE else LEARNED
+    found = (*LEARNED, TRACKED, *OWN_MIXING)
+    return tuple(each for each in found if each not in _left_out(sizes))
 
 
-def stored(loss: int, task: int, classes: int) -> tuple[Declared, ...]:
-    """Return what a state holds, with the domains of a task's labels."""
-    found = learned_of(loss)
-    if task == NUMBERS:
+def _left_out(sizes: Mapping[str, int]) -> tuple[Declared, ...]:
+    """Return arrays that there are none of."""
+    return (
+        *(() if sizes["LOSS"] == QUANTILE else _OF_QUANTILES),
+        *(() if sizes["EXTERNAL"] else _OF_EXTERNAL),
+    )
+
+
+def stored(sizes: Mapping[str, int]) -> tuple[Declared, ...]:
+    """Return what a state holds, with the domains of the task's labels."""
+    found = learned_of(sizes)
+    if sizes["TASK"] == NUMBERS:
         return found
     labels = {
-        "window_y": Domain(0, classes - 1, whole=True),
+        "window_y": Domain(0, sizes["CLASSES"] - 1, whole=True),
         "level": _SHARE_OF_LABELS,
     }
     return tuple(replace(each, domain=labels.get(each.name, each.domain)) for each in found)

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from streamk.backends import pool_arrays
 from streamk.errors import InvalidInput, StateError
-from streamk.learners import MultiKernel
+from streamk.kernels import Gaussian
+from streamk.learners import MultiKernel, OnlineNystrom
 from streamk.learners.multi_kernel.upkeep import Upkeep
 from streamk.losses import loss
 from streamk.state import State
 
-KINDS = ("two", "three", "numbers", "quantile")
+KINDS = ("two", "three", "numbers", "quantile", "external")
 COLUMNS = ("a", "b", "c")
 
 
@@ -26,7 +27,7 @@ def events(kind: str, n: int, seed: int = 0) -> tuple[NDArray[np.float64], list[
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, len(COLUMNS)))
     g = X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=n)
-    if kind == "two":
+    if kind in ("two", "external"):
         return X, (g > 0).tolist()
     if kind == "three":
         return X, np.digitize(g, [-0.3, 0.3]).tolist()
@@ -36,12 +37,14 @@ def events(kind: str, n: int, seed: int = 0) -> tuple[NDArray[np.float64], list[
 @cache
 def trained(kind: str) -> State:
     """The state of a learner that has learned 150 events."""
-    number = kind not in ("two", "three")
+    number = kind not in ("two", "three", "external")
+    external = [OnlineNystrom(Gaussian(bandwidth=1.0), loss="softmax", max_landmarks=4)]
     model = MultiKernel(
         task="regression" if number else "classification",
         seed=1,
         columns=COLUMNS,
         loss=loss("quantile", q=0.8) if kind == "quantile" else None,
+        external_experts=external if kind == "external" else None,
     )
     model.learn_many(*events(kind, 150))
     return model.state()
@@ -197,7 +200,10 @@ def test_all_arrays_of_a_state_are_declared() -> None:
             name.partition(".")[2] for name in trained(kind).arrays if name.startswith("pool.")
         }
         stored = pool_arrays.learned_of(
-            pool_arrays.QUANTILE if kind == "quantile" else pool_arrays.DEFAULT
+            {
+                "LOSS": pool_arrays.QUANTILE if kind == "quantile" else pool_arrays.DEFAULT,
+                "EXTERNAL": int(kind == "external"),
+            }
         )
         assert found - upkeep == {each.name for each in stored}
 

@@ -115,7 +115,7 @@ class ExpertPool(PoolTable):
 
     def _begin(self) -> None:
         """Make the arrays as they are before the first event."""
-        wanted, sizes = pool_arrays.arrays_of(self.sizes["LOSS"]), pool_arrays.with_room(self.sizes)
+        wanted, sizes = pool_arrays.arrays_of(self.sizes), pool_arrays.with_room(self.sizes)
         self.arrays = {
             each.name.upper(): cells.aligned(each, sizes)
             if each.name == "cells_a"
@@ -142,30 +142,39 @@ class ExpertPool(PoolTable):
         a["LEVEL"][...] = 1.0 / classes if classes > 1 else 0.0
 
     def _begin_mixing(self) -> None:
-        a, e, mixers = self.arrays, self.experts, self.sizes["MIXERS"]
-        starts = np.array([0.0, *NEWTON_STARTS])
+        a, starts = self.arrays, np.array([0.0, *NEWTON_STARTS])
         first: dict[str, Any] = {
             "ACTIVE": True,
             "BANKS": self._bank_numbers,
             "ACTIVE_MASK": 1.0,
             "ONES": 1.0,
-            "SHARES": 1 / e,
             "ALPHAS": ALPHAS,
             "INVERSE_TEMPERATURES": 1.0,
-            "PRODUCTS": 1 / e,
             "PRODUCT_RATES": [GRADIENT_RATE, *(0.0 for _ in NEWTON_STARTS)],
             "PRODUCT_STARTS": starts,
             "FORGETS": [1.0, *NEWTON_FORGETS],
-            "INVERSES": np.eye(e) * starts[:, None, None],
-            "LAST_PRODUCT": 1 / (mixers - 1),
-            "LAST_INVERSE": np.eye(mixers - 1) * expert_loops.event.mixture.LAST_START,
-            "MIXER_WEIGHTS": 1 / mixers,
             "LOSS_PARAMETER": 0.0 if self.loss is None else self.loss.parameter,
         }
         if "TRACKED" in a:
             first |= {"TRACKED": np.array([[0.0], [1.0]]), "PINBALL": self._pinball}
         for name, values in first.items():
             a[name][...] = values
+        for mixture in self._mixtures:
+            for name in ("SHARES", "PRODUCTS", "LAST_PRODUCT", "MIXER_WEIGHTS"):
+                a[mixture + name][...] = 1.0 / a[mixture + name].shape[-1]
+            self._begin_inverses(mixture)
+
+    @property
+    def _mixtures(self) -> tuple[str, ...]:
+        """Beginnings of the names of a mixture's arrays: of all experts, and of the pool's own."""
+        return ("", "OWN_") if self.external_experts else ("",)
+
+    def _begin_inverses(self, mixture: str) -> None:
+        """Have the products of a mixture take long steps, as at the beginning."""
+        inverses, last = self.arrays[f"{mixture}INVERSES"], self.arrays[f"{mixture}LAST_INVERSE"]
+        for P, start in zip(inverses[1:], NEWTON_STARTS, strict=True):
+            P[...] = np.eye(len(P)) * start
+        last[...] = np.eye(len(last)) * expert_loops.event.mixture.LAST_START
 
     def _paced(self, rules: tuple[tuple[int, float], ...], features: int) -> NDArray[np.float64]:
         """Return the rates of step rules on so many features."""
@@ -217,7 +226,7 @@ class ExpertPool(PoolTable):
     @property
     def learned_names(self) -> tuple[str, ...]:
         """The places of arrays that learning changes; the others follow from options and scale."""
-        return tuple(each.name.upper() for each in pool_arrays.learned_of(self.sizes["LOSS"]))
+        return tuple(each.name.upper() for each in pool_arrays.learned_of(self.sizes))
 
     @property
     def _bank_numbers(self) -> list[int]:
@@ -232,12 +241,15 @@ class ExpertPool(PoolTable):
         Returns
         -------
         float64 array of shape (external experts,)
-            Sums of what the loss would have been more without each, less a part of the loss. They
-            are 0 from now on.
+            Sums of what the loss would have been more without each, less a part of the loss, but
+            no more than what it would have been without any, and not above 0 if there would have
+            been fewer errors. They are 0 from now on.
         """
-        sums = self.arrays["BANK_COSTS"][len(BANKS) + 3 :]
-        found = sums.copy()
-        sums[:] = 0.0
+        sums, evidence = self.arrays["BANK_COSTS"][len(BANKS) + 3 :], self.arrays["EVIDENCE"][3:]
+        spared, fewer, apart = evidence.tolist()
+        joint = spared if fewer >= -math.sqrt(apart) else -abs(spared)
+        found: NDArray[np.float64] = np.minimum(sums, joint)
+        sums[:] = evidence[:] = 0.0
         return found
 
     def adapt(self, scale: RunningQuantiles) -> None:
@@ -247,6 +259,13 @@ class ExpertPool(PoolTable):
             a[name.upper()][:d] = getattr(scale, name)
         a["DISTANCE"][0] = distance = max(scale.distance, _CLOSEST)
         a["SCALES"][:] = np.array(SHARPNESS) * math.sqrt(2.0) / distance
+
+    @property
+    def disagreement_weights(self) -> NDArray[np.float64]:
+        """Weights of the pool's own experts, by which their disagreement is measured."""
+        name = "OWN_SHARES" if self.external_experts else "SHARES"
+        weights: NDArray[np.float64] = self.arrays[name][0]
+        return weights
 
     def set_external_outputs(self, outputs: NDArray[np.float32]) -> None:
         """Set the outputs (external experts, K), NaN of inactive ones, for the next forecast."""
@@ -313,13 +332,28 @@ class ExpertPool(PoolTable):
             for array in (a[f"{bank}_A"], squares):
                 np.moveaxis(array, axis, 0)[0] = 0.0
         cells.restart(a, self.output_room, len(GRID_RULES) - 1, _RESTART)
-        for P, start in zip(a["INVERSES"][1:], NEWTON_STARTS, strict=True):
-            P[...] = np.eye(len(P)) * start
-        a["LAST_INVERSE"][...] = (
-            np.eye(len(a["LAST_INVERSE"])) * expert_loops.event.mixture.LAST_START
-        )
-        a["MIXER_WEIGHTS"][:] = 1.0 / len(a["MIXER_WEIGHTS"])
+        for mixture in self._mixtures:
+            self._begin_inverses(mixture)
+            a[f"{mixture}MIXER_WEIGHTS"][:] = 1.0 / self.sizes["MIXERS"]
         a["ACTIVE"][:] = True
+
+    def begin_full_mixing(self) -> None:
+        """Have the mixture of all experts begin with what that of the pool's own ones knows.
+
+        External experts, which have rested, have the weights of new ones, and nothing is known of
+        what they are worth.
+        """
+        a, own, e = self.arrays, self.sizes["OWN_EXPERTS"], self.experts
+        for name in ("LAST_PRODUCT", "LAST_INVERSE", "MIXER_WEIGHTS"):
+            a[name][...] = a[f"OWN_{name}"]
+        a["SHARES"][:, :own] = a["OWN_SHARES"] * (own / e)
+        a["SHARES"][:, own:] = 1.0 / e
+        a["PRODUCTS"][:, :own], a["PRODUCTS"][:, own:] = a["OWN_PRODUCTS"], 0.0
+        a["INVERSES"][...] = 0.0
+        a["INVERSES"][:, own:, own:] = np.eye(e - own) * a["PRODUCT_STARTS"][:, None, None]
+        a["INVERSES"][:, :own, :own] = a["OWN_INVERSES"]
+        a["INVERSE_TEMPERATURES"][own:], a["CURVATURES"][own:] = 1.0, 0.0
+        a["EVIDENCE"][...] = 0.0
 
     def clear_window(self) -> None:
         """Begin the window anew."""
@@ -356,16 +390,18 @@ class ExpertPool(PoolTable):
         a, banks = self.arrays, np.array(self.banks)
         on = a["ACTIVE_MASK"]
         F = np.where(on[:, None] > 0.0, a["F"].astype(np.float64), 0.0)
-        terms = np.abs(a["PRODUCTS"]) * np.abs(
-            F - F.mean(axis=1, keepdims=True) * (F.shape[1] > 1)
-        ).sum(axis=1)
-        parts = np.vstack([a["SHARES"] * on, terms * on])
+        sizes = np.abs(F - F.mean(axis=1, keepdims=True) * (F.shape[1] > 1)).sum(axis=1)
+        mixture, mixed = "", self.experts
+        if self.external_experts and not np.array_equal(a["OUT"], a["FULL_OUT"]):
+            mixture, mixed = "OWN_", self.sizes["OWN_EXPERTS"]
+        of = {name: a[mixture + name] for name in ("SHARES", "PRODUCTS", "LAST_PRODUCT")}
+        terms = np.abs(of["PRODUCTS"]) * sizes[:mixed]
+        parts = np.vstack([of["SHARES"], terms]) * on[:mixed]
         sums = parts.sum(axis=1, keepdims=True)
         parts /= np.where(sums > 0, sums, 1.0)
-        last = np.abs(a["LAST_PRODUCT"])
-        parts = (
-            a["MIXER_WEIGHTS"][:-1] + a["MIXER_WEIGHTS"][-1] * last / (last.sum() or 1.0)
-        ) @ parts
+        last, top = np.abs(of["LAST_PRODUCT"]), a[f"{mixture}MIXER_WEIGHTS"]
+        parts = (top[:-1] + top[-1] * last / (last.sum() or 1.0)) @ parts
+        parts = np.pad(parts, (0, self.experts - mixed))
         return {bank: float(parts[banks == bank].sum()) for bank in dict.fromkeys(self.banks)}
 
     # State

@@ -96,12 +96,13 @@ def _take_classes(new: ExpertPool, old: ExpertPool) -> None:
     All is as `successor` leaves it. What changes its place is copied, so that the other pool may
     still forecast.
     """
-    names = ("LEVEL", "WINDOW_Z", "WINDOW_Y", "SHARES", "BANK_COSTS")
+    shares = [name for name in ("SHARES", "OWN_SHARES") if name in old.held]
+    names = ("LEVEL", "WINDOW_Z", "WINDOW_Y", *shares, "BANK_COSTS")
     new.widen(new.classes, **{name: np.zeros_like(old.held[name]) for name in names})
     columns, order = np.arange(len(old.keys)), list(range(old.classes))
-    new.arrays["SHARES"][...] = old.arrays["SHARES"] / old.arrays["SHARES"].sum(
-        axis=1, keepdims=True
-    )
+    for name in shares:
+        sums = old.arrays[name].sum(axis=1, keepdims=True)
+        new.arrays[name][...] = old.arrays[name] / sums
     _inherit_level(new, old, order)
     _inherit_window(new, old, columns, order)
 
@@ -143,22 +144,39 @@ def _inherit_coefficients(
 
 def _inherit_mixing(new: ExpertPool, old: ExpertPool) -> None:
     """Take over the weights of experts and tables."""
-    for name in ("FACTORS", "SPREAD", "LAST_PRODUCT", "LAST_INVERSE", "MIXER_WEIGHTS", "ACTIVE"):
+    for name in ("FACTORS", "SPREAD", "ACTIVE"):
         new.arrays[name][...] = old.arrays[name]
     # The second-order expert may have gone.
     both = set(new.banks) & set(old.banks)
     here, there = (
         [n for n, bank in enumerate(banks) if bank in both] for banks in (new.banks, old.banks)
     )
-    for name in ("SHARES", "PRODUCTS"):
-        new.arrays[name][:, here] = old.arrays[name][:, there]
     for name in ("INVERSE_TEMPERATURES", "CURVATURES"):
         new.arrays[name][here] = old.arrays[name][there]
-    new.arrays["SHARES"] /= new.arrays["SHARES"].sum(axis=1, keepdims=True)
     if "TRACKED" in new.arrays:
         new.arrays["TRACKED"][:, [*here, -1]] = old.arrays["TRACKED"][:, [*there, -1]]
-    inverses = old.arrays["INVERSES"][:, there][:, :, there]
-    new.arrays["INVERSES"][np.ix_(range(len(inverses)), here, here)] = inverses
+    _inherit_weights(new, old, "", here, there)
+    if "EVIDENCE" in new.arrays:
+        new.arrays["EVIDENCE"][...] = old.arrays["EVIDENCE"]
+        of_own = [
+            [n for n in places if n < pool.sizes["OWN_EXPERTS"]]
+            for places, pool in ((here, new), (there, old))
+        ]
+        _inherit_weights(new, old, "OWN_", *of_own)
+
+
+def _inherit_weights(
+    new: ExpertPool, old: ExpertPool, mixture: str, here: list[int], there: list[int]
+) -> None:
+    """Take over the weights of a mixture, whose experts `there` are `here` now."""
+    for name in ("LAST_PRODUCT", "LAST_INVERSE", "MIXER_WEIGHTS"):
+        new.arrays[mixture + name][...] = old.arrays[mixture + name]
+    for name in ("SHARES", "PRODUCTS"):
+        new.arrays[mixture + name][:, here] = old.arrays[mixture + name][:, there]
+    shares = new.arrays[f"{mixture}SHARES"]
+    shares /= shares.sum(axis=1, keepdims=True)
+    inverses = old.arrays[f"{mixture}INVERSES"][:, there][:, :, there]
+    new.arrays[f"{mixture}INVERSES"][np.ix_(range(len(inverses)), here, here)] = inverses
 
 
 def _inherit_cells(new: ExpertPool, old: ExpertPool, order: list[int]) -> None:

@@ -13,7 +13,6 @@ from streamk.declared import NON_NEGATIVE, Domain, count, taken, within
 from streamk.errors import StateError
 from streamk.learners.experts import expert_pool, tables
 from streamk.learners.experts.expert_pool import ExpertPool
-from streamk.learners.experts.number_loss import kind_of
 from streamk.losses import Loss
 from streamk.state import State
 
@@ -71,8 +70,10 @@ def load(
         task, found, len(keys), capacity, outputs, external_experts, loss, tables.LARGEST
     )
     del sizes["SLOTS"]  # which are fewer, as long as there were few events
-    declared = pool_arrays.stored(kind_of(loss), task, found)
-    arrays, sizes = taken(declared, state.arrays, sizes, OWNER)
+    held = state.arrays
+    if external_experts and "own_shares" not in held:
+        held = {**held, **_own_mixing(held, sizes["OWN_EXPERTS"])}
+    arrays, sizes = taken(pool_arrays.stored(sizes), held, sizes, OWNER)
     cells_of = expert_pool.cells_of(len(keys), outputs)
     most = _most_cells(cells_of, sizes["SLOTS"], n_events)
     _check_together(arrays, sizes)
@@ -89,6 +90,22 @@ def load(
     )
     pool.restore(arrays, *window)
     return pool
+
+
+def _own_mixing(arrays: Mapping[str, NDArray[Any]], own: int) -> dict[str, NDArray[Any]]:
+    """Return the mixture without external experts, of a state from before there was one.
+
+    It begins with the weights that its experts have among all.
+    """
+    names = ("shares", "products", "inverses", "last_product", "last_inverse", "mixer_weights")
+    if not set(names) <= set(arrays):
+        return {}
+    found: dict[str, NDArray[Any]] = {f"own_{name}": arrays[name] for name in names}
+    for name in ("own_shares", "own_products"):
+        found[name] = found[name][..., :own].copy()
+    found["own_inverses"] = found["own_inverses"][..., :own, :own].copy()
+    found["own_shares"] /= np.maximum(found["own_shares"].sum(axis=-1, keepdims=True), _TINY)
+    return {**found, "evidence": np.zeros(6)}
 
 
 def state_of(pool: ExpertPool, more: Mapping[str, NDArray[Any]]) -> State:
@@ -148,8 +165,9 @@ def _check_together(arrays: Mapping[str, NDArray[Any]], sizes: Mapping[str, int]
     within(squares, NON_NEGATIVE, "cells_a", OWNER)
     if "tracked" in arrays:
         within(arrays["tracked"][1], NON_NEGATIVE, "tracked", OWNER)
-    for name in ("newton_p", "inverses", "last_inverse"):
-        _check_symmetric(arrays[name], name)
+    for name in ("newton_p", "inverses", "last_inverse", "own_inverses", "own_last_inverse"):
+        if name in arrays:
+            _check_symmetric(arrays[name], name)
     _check_stakes(arrays)
 
 

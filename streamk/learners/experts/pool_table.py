@@ -14,7 +14,7 @@ from streamk.backends import expert_loops, pool_arrays
 from streamk.learners.experts import class_room
 from streamk.learners.experts.arena import side_by_side
 
-_ROOM = tuple(each.name.upper() for each in pool_arrays.ROOM)
+_ROOM = tuple(each.name.upper() for each in (*pool_arrays.ROOM, *pool_arrays.OWN_ROOM))
 
 
 class PoolTable:
@@ -105,7 +105,8 @@ class Workspace:
     """The workspace of a thread that forecasts by a pool."""
 
     def __init__(self, pool: PoolTable) -> None:
-        self._arrays = side_by_side({name: np.zeros_like(pool.arrays[name]) for name in _ROOM})
+        there = [name for name in _ROOM if name in pool.arrays]
+        self._arrays = side_by_side({name: np.zeros_like(pool.arrays[name]) for name in there})
         self._arrays["ONES"][:] = 1.0
         at = expert_loops.slot
         self._at = np.array([getattr(at, name) for name in self._arrays])

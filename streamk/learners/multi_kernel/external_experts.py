@@ -138,10 +138,18 @@ class ExternalExperts:
         """Which learners do not rest."""
         return self._rests.active
 
-    def review(self, worth: NDArray[np.float64]) -> None:
-        """Decide which learners rest, by what each was worth (n,) since the last review."""
+    def review(self, worth: NDArray[np.float64]) -> bool:
+        """Decide which learners rest, by what each was worth (n,) since the last review.
+
+        Returns
+        -------
+        bool
+            Whether some are active now, after all have rested.
+        """
+        before = any(self.active)
         if self._rests.review(worth):
             self._follow_rests()
+        return any(self.active) and not before
 
     def _follow_rests(self) -> None:
         """Have those learners rest that are to."""

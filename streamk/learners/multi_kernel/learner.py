@@ -98,7 +98,10 @@ class MultiKernel(HeldLearning):
         must be new; copies learn. They see the columns in units of their spread, with the median
         where a value is missing, and the median distance of two events is the root of 2. Numbers
         are in the labels' spread. They go on as they are where the losses rise. One whose
-        predictions overflow begins anew. A `FeatureMachine` rests where the others' loss is less
+        predictions overflow begins anew. Beside the mixture of all experts there is then that
+        without external ones, as it would be if there were none, and it is predicted by the one
+        whose loss over the last thousand events or so was smaller, unless it has made more errors.
+        A `FeatureMachine` rests where the others' loss is less
         than 0.5% above that of all: it is looked at after each 1,024 events, rests for 8,192 or
         more, up to 65,536, and is tried again for 4,096. All others are always active.
     pending_bytes : int, default 8 MiB
@@ -324,7 +327,7 @@ class MultiKernel(HeldLearning):
         predicted, scores = self._forecast(self._check(X))
         if not self.n_events:
             return np.full((len(predicted), len(wanted)), np.nan)
-        errors = self._errors.quantiles(scores, self._pool.arrays["SHARES"][0], wanted)
+        errors = self._errors.quantiles(scores, self._pool.disagreement_weights, wanted)
         return np.asarray(predicted + errors / self._labels.inverse[0])
 
     def predict_interval_many(self, X: ArrayLike, level: float = 0.9) -> NDArray[np.float64]:

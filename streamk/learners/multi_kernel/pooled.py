@@ -46,10 +46,11 @@ class Pooled(OneAtATime, Decider):
     """A pool of experts with what goes with it; see `streamk.learners.MultiKernel`."""
 
     TYPE = "multi-kernel"
-    FORMAT = 6
+    FORMAT = 7
     """From 2 on with the weights of the classes, from 3 on with external experts, if there are any,
     from 4 on with the number of classes that there may be, from 5 on with present names of
-    arrays, from 6 on with what external experts are worth."""
+    arrays, from 6 on with what external experts are worth, from 7 on with the mixture without
+    them."""
     OPTIONS: ClassVar[dict[str, Option]] = {
         "loss": Made(
             kind=Loss,
@@ -201,12 +202,16 @@ class Pooled(OneAtATime, Decider):
     def _changed(self) -> None:
         """Give a new pool the scale, and drop the predictions of the one before."""
         self._shape = (len(self._columns or ()),)
-        self._external.update_columns_and_classes(self._columns or (), self.classes, self._scale)
+        self._tell_external()
         self._pool.adapt(self._scale)
         self._pending.clear()
         self._held.clear()
         self._fresh = None
         self._loops = expert_loops.event
+
+    def _tell_external(self) -> None:
+        """Give the external experts the columns and classes that there are by now."""
+        self._external.update_columns_and_classes(self._columns or (), self.classes, self._scale)
 
     # What follows from a forecast
 

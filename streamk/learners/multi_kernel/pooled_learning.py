@@ -109,7 +109,7 @@ class PooledLearning(Pooled):
             self._pool = pool_growth.with_classes(pool, classes)
             self._changed()
         elif self._external.lacks_classes(classes):
-            self._changed()
+            self._tell_external()
         return numbers
 
     @property
@@ -251,7 +251,7 @@ class PooledLearning(Pooled):
             seen = then
         if self._errors is not None:
             missed = float(number - seen[-1, 0])
-            self._errors.update(missed, seen[: pool.experts], pool.arrays["SHARES"][0])
+            self._errors.update(missed, seen[: pool.experts], pool.disagreement_weights)
         self._loops.update(pool.table, seen, number)
         if self._external:
             self._external.learn(event[None], number)
@@ -265,7 +265,8 @@ class PooledLearning(Pooled):
         """Decide which external experts rest, if it is time."""
         if self._external and self.n_events % STRETCH == 0:
             self._settle()
-            self._external.review(self._pool.external_gains())
+            if self._external.review(self._pool.external_gains()):
+                self._pool.begin_full_mixing()
 
     def _add_cells(self) -> None:
         """Grow the tables with the events learned."""

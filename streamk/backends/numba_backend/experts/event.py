@@ -18,6 +18,7 @@ from streamk.backends.numba_backend.experts.mixing import (
     mixture,
     offsets,
     spread,
+    weights,
 )
 from streamk.backends.pool_arrays import QUANTILE
 
@@ -59,9 +60,8 @@ def weigh(numbers: Any, said: Any, y: Any) -> None:
     """Update the mixing weights by the outputs that were kept."""
     table = carray(numbers, (slot.SIZE,))
     seen = carray(said, (table[slot.KEPT_ROWS], table[slot.OUTPUTS]))
-    mixed, out = view.mixed(table), view.out(table)
-    mixture.learn(table, seen, y, mixed, out)
-    mixture.add_bank_costs(table, view.scores(table), y, out, mixed[0])
+    mixture.learn(table, seen, y)
+    mixture.add_bank_costs(table, y)
 
 
 @stage(_TABLE, types.float64, fastmath=SUMS)
@@ -73,7 +73,7 @@ def descend(numbers: Any, y: Any) -> None:
         # Those learn that are active now, though some were not at the prediction.
         mixture.expand_active_mask(table, active)
         on, steep = view.active_mask(table), view.pinball(table)
-        miss = view.out(table)[0] - y
+        miss = weights.mixture(table, True).out[0] - y
         offsets.learn(miss, y, view.loss(table), F, on, steep, view.tracked(table), G)
     else:
         expert_predictions.slopes(table[slot.TASK], y, view.loss(table), G)
@@ -102,7 +102,7 @@ def forecast_one(table: Any, x: Any) -> None:
     call(table[slot.FEATURES_OF], table, (x,))
     call(table[slot.PREDICT], table, ())
     call(table[slot.MIX], table, ())
-    mixture.store(view.mixed(table), view.out(table), view.kept(table)[table[slot.EXPERTS] :])
+    mixture.store(table)
     table[slot.FRESH] = 1
 
 
@@ -169,7 +169,8 @@ def learn(
         are not all if it has found something.
     """
     e, k = table[slot.EXPERTS], table[slot.OUTPUTS]
-    now, predicted, shares = view.kept(table), view.out(table), view.shares(table)
+    now, predicted = view.kept(table), view.out(table)
+    shares = weights.mixture(table, True).shares
     since, period, drift, trials, limits = upkeep
     F, own = view.f(table), e - table[slot.EXTERNAL]
     for i in range(len(X)):

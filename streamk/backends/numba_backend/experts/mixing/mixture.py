@@ -12,16 +12,16 @@ from streamk.backends.numba_backend.experts.layout import slot, view
 from streamk.backends.numba_backend.experts.mixing import (
     calibration,
     costs,
+    evidence,
     expert_predictions,
     two_stage,
+    weights,
 )
 from streamk.backends.pool_arrays import SMOOTHERS
 
 LOST, EVENTS, REVIEWED = NEWTON + 1, NEWTON + 2, NEWTON + 3
 """Places in the bank costs after those of the banks: the sum of losses, events, and events in which
 the banks were looked at."""
-WORTH = 0.005
-"""Part of the loss that an external expert has to spare the others to stay active."""
 _SELDOM = 4
 """Events in which the banks are looked at once."""
 LAST_START, LAST_FORGET = 0.01, 0.9998
@@ -53,127 +53,147 @@ def expand_active_mask(table: Any, active: Any) -> None:
 
 @fast
 def mix(table: Any) -> None:
-    """Write the mixers' predictions and their mixture, from SCORES."""
-    task, L, mixed, x = (
-        table[slot.TASK],
-        view.scores(table),
-        view.mixed(table),
-        table[slot.MIXERS],
-    )
-    on, beliefs, room = (
-        view.active_mask(table),
-        view.probabilities(table),
+    """Write the mixers' predictions and their mixture, from SCORES.
+
+    With external experts there are two mixtures, see `weights` and `evidence`.
+    """
+    task, L, on = table[slot.TASK], view.scores(table), view.active_mask(table)
+    expert_predictions.to_probabilities(task, L, view.probabilities(table))
+    calibration.to_probabilities(task, L, view.inverse_temperatures(table), view.calibrated(table))
+    for which in range(weights.first(table, on), weights.last(table) + 1):
+        _mix(table, weights.mixture(table, which > 0), weights.experts(table, which > 0))
+    if table[slot.EXTERNAL] > 0:
+        evidence.choose(table, on)
+
+
+@fast
+def _mix(table: Any, one: Any, n: Any) -> None:
+    """Write the predictions of a mixture of the first n experts."""
+    task, x, on = table[slot.TASK], table[slot.MIXERS], view.active_mask(table)[:n]
+    L, room, sums = (
+        view.scores(table)[:n],
         view.expert_workspace(table),
+        view.output_workspace(table),
     )
-    expert_predictions.to_probabilities(task, L, beliefs)
-    weights, calibrated = view.shares(table), view.calibrated(table)
-    two_stage.share(weights[0], beliefs, on, room, mixed[0])
-    calibration.to_probabilities(task, L, view.inverse_temperatures(table), calibrated)
-    two_stage.share(weights[1], calibrated, on, room, mixed[1])
-    first, weights, sums = len(weights), view.products(table), view.output_workspace(table)
-    for i in range(len(weights)):
-        two_stage.pool(task, L, weights[i], sums, mixed[first + i])
-    said = view.mixer_scores(table)
-    two_stage.to_scores(task, mixed, said)
-    two_stage.pool(task, said, view.last_product(table), sums, mixed[x - 1])
-    top, all_active = view.mixer_weights(table), view.ones(table)
-    two_stage.share(top, mixed, all_active, room, view.out(table))
+    two_stage.share(one.shares[0], view.probabilities(table), on, room, one.mixed[0])
+    two_stage.share(one.shares[1], view.calibrated(table), on, room, one.mixed[1])
+    first = len(one.shares)
+    for i in range(len(one.products)):
+        two_stage.pool(task, L, one.products[i], sums, one.mixed[first + i])
+    two_stage.to_scores(task, one.mixed, one.said)
+    two_stage.pool(task, one.said, one.last_product, sums, one.mixed[x - 1])
+    two_stage.share(one.top, one.mixed, view.ones(table), room, one.out)
 
 
 @fast
-def store(mixed: Any, out: Any, kept: Any) -> None:
-    """Write what the mixers (mixers, outputs) and their mixture say, as it is kept."""
-    number, x = kept.dtype.type, len(mixed)
-    for k in range(len(out)):
-        for m in range(x):
-            kept[m, k] = number(mixed[m, k])
-        kept[x, k] = number(out[k])
+def store(table: Any) -> None:
+    """Write what the mixers and their mixtures say into KEPT, after the scores."""
+    row = table[slot.EXPERTS]
+    kept, out = view.kept(table), view.out(table)
+    number = kept.dtype.type
+    for which in range(weights.last(table) + 1):
+        one = weights.mixture(table, which > 0)
+        for m in range(len(one.mixed)):
+            for k in range(len(out)):
+                kept[row + m, k] = number(one.mixed[m, k])
+        row += len(one.mixed)
+        for k in range(len(out)):
+            kept[row, k] = number(one.out[k])
+        row += 1
+    if table[slot.EXTERNAL] > 0:
+        for k in range(len(out)):
+            kept[row, k] = number(out[k])
 
 
 @fast
-def _load(table: Any, kept: Any, mixed: Any, out: Any) -> None:
-    """Write what `store` was given.
+def _load(table: Any, seen: Any, one: Any, row: Any) -> None:
+    """Write what `store` has kept of a mixture from a row on.
 
     With the weights that they have by now, mixers too would look better than they were.
     """
-    x, k = table[slot.MIXERS], table[slot.OUTPUTS]
-    for c in range(k):
+    x = len(one.mixed)
+    for c in range(len(one.out)):
         for m in range(x):
-            mixed[m, c] = kept[m, c]
-        out[c] = kept[x, c]
-    two_stage.to_scores(table[slot.TASK], mixed, view.mixer_scores(table))
+            one.mixed[m, c] = seen[row + m, c]
+        one.out[c] = seen[row + x, c]
+    two_stage.to_scores(table[slot.TASK], one.mixed, one.said)
 
 
 @fast
-def learn(table: Any, seen: Any, y: Any, mixed: Any, out: Any) -> None:
-    """Update the mixers and their mixture by the predictions, as they are kept.
+def learn(table: Any, seen: Any, y: Any) -> None:
+    """Update the mixers and their mixtures by the predictions, as they are kept.
 
     That is in the pool's workspace from then on: an expert that was inactive at the prediction is
     inactive to the mixing, whether or not it is active now.
     """
-    task, e, x = table[slot.TASK], table[slot.EXPERTS], table[slot.MIXERS]
-    L, on = view.scores(table), view.active_mask(table)
+    task, e = table[slot.TASK], table[slot.EXPERTS]
+    L, on, how = view.scores(table), view.active_mask(table), view.loss(table)
     late = not table[slot.FRESH] or expert_predictions.differ(seen, L, on)
     if late:
         expert_predictions.load(seen, L, on)
         call(table[slot.MIX], table, ())
     table[slot.FRESH] = 0
-    weights, alphas = view.shares(table), view.alphas(table)
-    likely, beliefs, calibrated = (
-        view.losses(table),
-        view.probabilities(table),
-        view.calibrated(table),
-    )
-    _learn_share(table, weights[0], beliefs, y, on, alphas[0], likely)
-    _learn_share(table, weights[1], calibrated, y, on, alphas[1], likely)
+    begin, end = weights.first(table, on), weights.last(table) + 1
+    alphas, likely, calibrated = view.alphas(table), view.losses(table), view.calibrated(table)
+    for m in range(len(alphas)):
+        said = view.probabilities(table) if m == 0 else calibrated
+        two_stage.likelihoods(task, said, y, how, likely)
+        two_stage.temper(likely)
+        for which in range(begin, end):
+            shares = weights.mixture(table, which > 0).shares[m]
+            two_stage.reweigh(shares, likely, on, alphas[m])
     factors, curvatures = view.inverse_temperatures(table), view.curvatures(table)
-    how = view.loss(table)
     calibration.learn(task, L, calibrated, y, how, view.mean_error(table), on, factors, curvatures)
-    _learn_products(table, L, y, mixed[len(weights) :])
-    if late:
-        _load(table, seen[e:], mixed, out)
-    top, all_active = view.mixer_weights(table), view.ones(table)
-    _learn_share(table, top, mixed, y, all_active, alphas[0], view.above(table))
-    _learn_last_product(table, y, mixed[x - 1])
+    for which in range(begin, end):
+        one = weights.mixture(table, which > 0)
+        _learn_products(table, one, L[: weights.experts(table, which > 0)], y)
+        if late:
+            _load(table, seen, one, e + which * (table[slot.MIXERS] + 1))
+        _learn_top(table, one, y)
+    if begin < end - 1:
+        evidence.compare(table, task, y)
 
 
 @fast
-def _learn_share(
-    table: Any, weights: Any, said: Any, y: Any, on: Any, alpha: Any, likely: Any
-) -> None:
-    """Update a fixed share by the predictions that it mixes; `likely` is workspace."""
-    two_stage.likelihoods(table[slot.TASK], said, y, view.loss(table), likely)
+def _learn_top(table: Any, one: Any, y: Any) -> None:
+    """Update the fixed share of a mixture's mixers, and then their product."""
+    likely = view.above(table)
+    two_stage.likelihoods(table[slot.TASK], one.mixed, y, view.loss(table), likely)
     two_stage.temper(likely)
-    two_stage.reweigh(weights, likely, on, alpha)
+    two_stage.reweigh(one.top, likely, view.ones(table), view.alphas(table)[0])
+    _learn_last_product(table, one, y)
 
 
 @fast
-def _learn_products(table: Any, L: Any, y: Any, mixed: Any) -> None:
-    """Update the products of experts; `mixed` are their predictions."""
-    weights, inverses, numbers = (
-        view.products(table),
-        view.inverses(table),
-        table[slot.TASK] == NUMBERS,
-    )
+def _learn_products(table: Any, one: Any, L: Any, y: Any) -> None:
+    """Update a mixture's products of experts by their predictions."""
+    numbers = table[slot.TASK] == NUMBERS
     rates, starts = view.product_rates(table), view.product_starts(table)
     forgets, room, g = view.forgets(table), view.expert_workspace(table), view.slopes(table)
-    for i in range(len(weights)):
-        residual = _direction(table, L, mixed[i], y, g)
+    first, g = len(one.shares), g[: len(L)]
+    for i in range(len(one.products)):
+        residual = _direction(table, L, one.mixed[first + i], y, g)
+        w, P = one.products[i], one.inverses[i]
         if starts[i] > 0.0:
-            two_stage.newton_step(weights[i], inverses[i], g, residual, forgets[i], starts[i], room)
+            two_stage.newton_step(w, P, g, residual, forgets[i], starts[i], room[: len(L)])
         else:
-            two_stage.gradient_step(weights[i], g, residual, rates[i], numbers)
+            two_stage.gradient_step(w, g, residual, rates[i], numbers)
 
 
 @fast
-def _learn_last_product(table: Any, y: Any, prediction: Any) -> None:
-    """Update the product of the other mixers; `prediction` becomes its prediction now."""
-    said, weights = view.mixer_scores(table), view.last_product(table)
-    room, g = view.expert_workspace(table)[: len(weights)], view.slopes(table)[: len(weights)]
-    two_stage.pool(table[slot.TASK], said, weights, view.output_workspace(table), prediction)
-    residual = _direction(table, said, prediction, y, g)
+def _learn_last_product(table: Any, one: Any, y: Any) -> None:
+    """Update the product of a mixture's other mixers.
+
+    What it predicts by now takes the place of what it had predicted.
+    """
+    n, prediction = len(one.last_product), one.mixed[len(one.mixed) - 1]
+    room, g = view.expert_workspace(table)[:n], view.slopes(table)[:n]
+    two_stage.pool(
+        table[slot.TASK], one.said, one.last_product, view.output_workspace(table), prediction
+    )
+    residual = _direction(table, one.said, prediction, y, g)
     two_stage.newton_step(
-        weights, view.last_inverse(table), g, residual, LAST_FORGET, LAST_START, room
+        one.last_product, one.last_inverse, g, residual, LAST_FORGET, LAST_START, room
     )
 
 
@@ -189,30 +209,36 @@ def _direction(table: Any, L: Any, prediction: Any, y: Any, g: Any) -> Any:
 
 
 @fast
-def add_bank_costs(table: Any, L: Any, y: Any, out: Any, room: Any) -> None:
+def add_bank_costs(table: Any, y: Any) -> None:
     """Add up what was lost, and what the lack of each bank would have cost.
 
     And of each external expert, by how much that was more than it has to be.
 
-    The former is of the prediction as it was made, the latter of the experts' scores then and of
-    the weights they have now.
+    What was lost is of the prediction as it was made, the others are of the experts' scores then
+    and of the weights they have now. Of the pool's own banks, and of drift, the mixture of these
+    alone decides, so that they are what they would be without external experts.
     """
     task, bank_costs, how = table[slot.TASK], view.bank_costs(table), view.loss(table)
-    bank_costs[LOST] += two_stage.loss(task, out, y, how)
+    n, one = table[slot.OWN_EXPERTS], weights.mixture(table, True)
+    bank_costs[LOST] += two_stage.loss(task, one.out, y, how)
     bank_costs[EVENTS] += 1.0
     if bank_costs[EVENTS] % _SELDOM:
         return
     bank_costs[REVIEWED] += 1.0
-    weights = view.products(table)[1]
-    banks, sums = view.banks(table), view.output_workspace(table)
-    two_stage.pool(task, L, weights, sums, room)
-    by_all = two_stage.loss(task, room, y, how)
+    w, L, on = one.products[1], view.scores(table), view.active_mask(table)
+    banks, sums, room = view.banks(table), view.output_workspace(table), one.mixed[0]
+    two_stage.pool(task, L[:n], w, sums, room)
+    by_own = two_stage.loss(task, room, y, how)
     for bank in range(NEWTON + 1):
-        two_stage.pool_without(task, L, weights, banks, bank, sums, room)
-        bank_costs[bank] += two_stage.loss(task, room, y, how) - by_all
-    on, first = view.active_mask(table), table[slot.EXPERTS] - table[slot.EXTERNAL]
+        two_stage.pool_without(task, L[:n], w, banks, bank, sums, room)
+        bank_costs[bank] += two_stage.loss(task, room, y, how) - by_own
+    if table[slot.EXTERNAL] == 0 or not weights.has_external(table, on):
+        return
+    w = view.products(table)[1]
+    two_stage.pool(task, L, w, sums, room)
+    by_all = two_stage.loss(task, room, y, how)
     for place in range(table[slot.EXTERNAL]):
-        if on[first + place] > 0.0:
-            two_stage.pool_without(task, L, weights, banks, NEWTON + 2 + place, sums, room)
+        if on[n + place] > 0.0:
+            two_stage.pool_without(task, L, w, banks, NEWTON + 2 + place, sums, room)
             spared = two_stage.loss(task, room, y, how) - by_all
-            bank_costs[REVIEWED + 1 + place] += spared - WORTH * by_all
+            bank_costs[REVIEWED + 1 + place] += spared - evidence.WORTH * by_all

@@ -1,0 +1,182 @@
+"""With external experts there are two mixtures, and the better one is what is predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from multi_kernel_kit import KINDS, make, stream
+from naive import Evidence
+from numpy.typing import NDArray
+
+from streamk.errors import StateError
+from streamk.kernels import Gaussian
+from streamk.learners import MultiKernel, OnlineNystrom
+from streamk.losses import loss
+from streamk.state import State
+
+WEIGHTS = ("SHARES", "PRODUCTS", "INVERSES", "LAST_PRODUCT", "LAST_INVERSE", "MIXER_WEIGHTS")
+
+
+def nystrom(kind: str) -> list[Any]:
+    of = "squared" if kind in ("numbers", "quantile") else "softmax"
+    return [OnlineNystrom(Gaussian(bandwidth=0.7), loss=of, max_landmarks=16)]
+
+
+def pair(kind: str, **options: Any) -> tuple[MultiKernel, MultiKernel]:
+    """A model without external experts, and one with them."""
+    if kind == "quantile":
+        options["loss"], kind = loss("quantile", q=0.8), "numbers"
+    return make(kind, **options), make(kind, external_experts=nystrom(kind), **options)
+
+
+def labels(kind: str) -> str:
+    return "numbers" if kind == "quantile" else kind
+
+
+def one_by_one(model: MultiKernel, X: NDArray[Any], y: Any) -> None:
+    for x, label in zip(X, y, strict=True):
+        model.decision_one(x)
+        model.learn_one(x, label)
+
+
+def in_batches(model: MultiKernel, X: NDArray[Any], y: Any) -> None:
+    for n in range(0, len(X), 90):
+        model.predict_then_learn_many(X[n : n + 90], y[n : n + 90])
+
+
+def with_late_labels(model: MultiKernel, X: NDArray[Any], y: Any) -> None:
+    for n in range(0, len(X), 30):
+        model.decision_many(X[n : n + 30])
+        if n:
+            model.learn_many(X[n - 30 : n], y[n - 30 : n])
+
+
+@pytest.mark.parametrize("how", [one_by_one, in_batches, with_late_labels])
+@pytest.mark.parametrize("kind", [*KINDS, "quantile"])
+def test_without_external_experts_a_mixture_is_as_if_there_were_none(
+    kind: str, how: Callable[[MultiKernel, NDArray[Any], Any], None]
+) -> None:
+    alone, both = pair(kind)
+    X, y = stream(labels(kind), 1_200)
+    y[700:] = y[700:][::-1]  # drift, by which experts begin anew
+    for model in (alone, both):
+        how(model, X, y)
+    assert both.drifts == alone.drifts
+    own, full = alone._pool.arrays, both._pool.arrays
+    for name in WEIGHTS:
+        np.testing.assert_array_equal(own[name], full[f"OWN_{name}"], err_msg=name)
+    for name in ("LINEAR_A", "LADDER_A", "CELLS_A", "NEWTON_A", "ACTIVE", "LEVEL"):
+        np.testing.assert_array_equal(own[name], full[name], err_msg=name)
+    alone.predict_one(X[0])
+    both.predict_one(X[0])
+    np.testing.assert_array_equal(own["OUT"], full["OWN_OUT"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_better_one_is_predicted(kind: str) -> None:
+    model = pair(kind)[1]
+    X, y = stream(kind, 700)
+    model.learn_many(X[:50], y[:50])
+    arrays = model._pool.arrays
+    known, chosen = Evidence(*arrays["EVIDENCE"][:3].tolist()), []
+    for x, label in zip(X[50:], y[50:], strict=True):
+        said = model.decision_one(x)
+        own, full = arrays["OWN_OUT"].copy(), arrays["FULL_OUT"].copy()
+        best = full if known.full_is_better else own
+        np.testing.assert_array_equal(said, model._restored(best))
+        chosen.append(known.full_is_better)
+        unit = model._unit
+        model.learn_one(x, label)
+        if model._unit != unit:  # what was said is in another one
+            known = Evidence(*arrays["EVIDENCE"][:3].tolist())
+        elif kind == "numbers":
+            known.learn(own, full, None, model._standardized(np.array([label]))[0])
+        else:
+            known.learn(own, full, model.classes.index(label), None)
+    assert np.mean(chosen) > 0.1
+    found = arrays["EVIDENCE"][:3]
+    np.testing.assert_allclose(found, [known.spared, known.fewer, known.apart], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("spared", "fewer", "apart", "full"),
+    [
+        (1.0, 0.0, 0.0, True),
+        (-1.0, 5.0, 9.0, False),
+        (1.0, -2.9, 9.0, True),
+        (1.0, -3.1, 9.0, False),
+    ],
+)
+def test_more_errors_tell_against_external_experts(
+    spared: float, fewer: float, apart: float, full: bool
+) -> None:
+    model = pair("two")[1]
+    X, y = stream("two", 300)
+    model.learn_many(X, y)
+    arrays = model._pool.arrays
+    arrays["EVIDENCE"][:3] = spared, fewer, apart
+    said = model.decision_one(X[0])
+    np.testing.assert_array_equal(said, arrays["FULL_OUT" if full else "OWN_OUT"])
+    assert arrays["FULL_OUT"] != arrays["OWN_OUT"]
+    parts = model.shares(X[0])
+    assert sum(parts.values()) == pytest.approx(1.0)
+    assert (parts["online-nystrom"] > 0.0) == full
+
+
+def test_what_external_experts_are_worth_is_no_more_than_that_of_the_mixture() -> None:
+    model = pair("two")[1]
+    model.learn_many(*stream("two", 300))
+    arrays = model._pool.arrays
+    for spared, fewer, worth in ((2.0, 0.0, 2.0), (9.0, 0.0, 5.0), (2.0, -4.0, -2.0)):
+        arrays["BANK_COSTS"][-1] = 5.0
+        arrays["EVIDENCE"][3:] = spared, fewer, 9.0
+        assert model._pool.external_gains().tolist() == [worth]
+        assert not arrays["EVIDENCE"][3:].any()
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "quantile"])
+def test_after_a_rest_the_full_mixture_begins_as_the_other_one(kind: str) -> None:
+    model = pair(kind)[1]
+    X, y = stream(labels(kind), 400)
+    model.learn_many(X, y)
+    model._pool.begin_full_mixing()
+    arrays = model._pool.arrays
+    np.testing.assert_allclose(arrays["SHARES"].sum(axis=1), 1.0)
+    for x in X[:20]:
+        with model.aside():
+            model.decision_one(x)
+        np.testing.assert_array_equal(arrays["OUT"], arrays["OWN_OUT"])
+        np.testing.assert_allclose(arrays["FULL_OUT"], arrays["OWN_OUT"], atol=0.1)
+    again = MultiKernel.from_state(model.state())
+    for one in (model, again):
+        one.learn_many(X, y)
+    np.testing.assert_array_equal(arrays["FULL_OUT"], again._pool.arrays["FULL_OUT"])
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "quantile"])
+def test_states_from_before_there_were_two(kind: str) -> None:
+    model = pair(kind)[1]
+    X, y = stream(labels(kind), 400)
+    model.learn_many(X, y)
+    state = model.state()
+    new = [name for name in state.arrays if name.startswith("pool.own_")]
+    older = {name: array for name, array in state.arrays.items() if name not in new}
+    del older["pool.evidence"]
+    again = MultiKernel.from_state(State({**state.header, "format": 6}, older))
+    assert len(new) == len(WEIGHTS)
+    shares = again._pool.arrays["OWN_SHARES"]
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+    np.testing.assert_allclose(shares / shares[:, :1], *_ratios(model))
+    again.learn_many(X, y)
+    assert np.isfinite(again.decision_many(X)).all()
+    del older["pool.products"]
+    with pytest.raises(StateError, match="products"):
+        MultiKernel.from_state(State({**state.header, "format": 6}, older))
+
+
+def _ratios(model: MultiKernel) -> tuple[NDArray[Any]]:
+    shares = model._pool.arrays["SHARES"][:, :-1]
+    return (shares / shares[:, :1],)
