@@ -191,6 +191,30 @@ def test_an_older_state_goes_on(known: int) -> None:
     assert same(MetricTree.from_state(old.state()).state(), old.state())
 
 
+def test_merging_past_the_event_of_a_takeover() -> None:
+    """A new function that is due by then is compared, and none has an event twice."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(900, 3))
+    y = X[:, 0] * X[:, 1]
+    sizes = {"first": 64, "buffer_size": 64, "reservoir_size": 400, "swap_delay": 64, "rounds": 1}
+    one = FeatureMachine(task="regression", **sizes)
+    one.learn_many(X[:60], y[:60])
+    other = FeatureMachine.from_state(one.state())
+    one.learn_many(X[60:70], y[60:70])
+    other.learn_many(X[70:410], y[70:410])
+    assert one.is_solving
+    one.merge(other, common_events=60)
+    assert one.n_events == 410
+    again, before = FeatureMachine.from_state(one.state()), one.n_takeovers
+    for each in (one, again):
+        each.learn_many(X[410:], y[410:])
+        assert each.n_takeovers > before
+    assert np.array_equal(one.decision_many(X), again.decision_many(X))
+    kept = one._sample.events(until=one._recent.seen - len(one._recent))[0]
+    both = np.concatenate([kept, one._recent.events()[0]])
+    assert len(np.unique(both, axis=0)) == len(both)
+
+
 def test_shares_before_there_is_a_column() -> None:
     assert FeatureMachine().column_shares.shape == (0,)
     assert FeatureMachine(columns=["a", "b"]).column_shares.tolist() == [0.5, 0.5]

@@ -130,7 +130,7 @@ def test_what_external_experts_are_worth_is_no_more_than_that_of_the_mixture() -
     model = pair("two")[1]
     model.learn_many(*stream("two", 300))
     arrays = model._pool.arrays
-    for spared, fewer, worth in ((2.0, 0.0, 2.0), (9.0, 0.0, 5.0), (2.0, -4.0, -2.0)):
+    for spared, fewer, worth in ((8.0, 0.0, 2.0), (36.0, 0.0, 5.0), (8.0, -4.0, -2.0)):
         arrays["BANK_COSTS"][-1] = 5.0
         arrays["EVIDENCE"][3:] = spared, fewer, 9.0
         assert model._pool.external_gains().tolist() == [worth]
@@ -174,6 +174,42 @@ def test_states_from_before_there_were_two(kind: str) -> None:
     assert np.isfinite(again.decision_many(X)).all()
     del older["pool.products"]
     with pytest.raises(StateError, match="products"):
+        MultiKernel.from_state(State({**state.header, "format": 6}, older))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_predictions_of_held_events_from_before_there_were_two(kind: str) -> None:
+    model = pair(kind)[1]
+    X, y = stream(kind, 300)
+    model.learn_many(X[:200], y[:200])
+    model.predict_held_many(X[200:220], range(20))
+    numbers, said = model.held_predictions()
+    mixed = model._pool.sizes["MIXERS"] + 1
+    older = said[:, : model._pool.experts + mixed]
+    again = MultiKernel.from_state(model.state())
+    again.restore_held_predictions(numbers, older)
+    kept = again.held_predictions()[1]
+    assert kept.shape == said.shape
+    np.testing.assert_array_equal(kept[:, : older.shape[1]], older)
+    np.testing.assert_array_equal(kept[:, -1], older[:, -1])
+    again.learn_held_many(X[200:220], y[200:220], numbers.tolist())
+    assert np.isfinite(again.decision_many(X)).all()
+    with pytest.raises(StateError, match="held events"):
+        again.restore_held_predictions(numbers, older[:, 1:])
+
+
+@pytest.mark.parametrize("name", ["shares", "inverses", "last_inverse"])
+def test_damaged_states_from_before_there_were_two(name: str) -> None:
+    model = pair("two")[1]
+    model.learn_many(*stream("two", 100))
+    state = model.state()
+    older = {
+        each: array
+        for each, array in state.arrays.items()
+        if not each.startswith(("pool.own_", "pool.evidence"))
+    }
+    older[f"pool.{name}"] = older[f"pool.{name}"].reshape(-1)[0]
+    with pytest.raises(StateError, match=name):
         MultiKernel.from_state(State({**state.header, "format": 6}, older))
 
 

@@ -72,7 +72,7 @@ def load(
     del sizes["SLOTS"]  # which are fewer, as long as there were few events
     held = state.arrays
     if external_experts and "own_shares" not in held:
-        held = {**held, **_own_mixing(held, sizes["OWN_EXPERTS"])}
+        held = {**held, **_own_mixing(held, sizes)}
     arrays, sizes = taken(pool_arrays.stored(sizes), held, sizes, OWNER)
     cells_of = expert_pool.cells_of(len(keys), outputs)
     most = _most_cells(cells_of, sizes["SLOTS"], n_events)
@@ -92,15 +92,17 @@ def load(
     return pool
 
 
-def _own_mixing(arrays: Mapping[str, NDArray[Any]], own: int) -> dict[str, NDArray[Any]]:
+def _own_mixing(
+    arrays: Mapping[str, NDArray[Any]], sizes: Mapping[str, int]
+) -> dict[str, NDArray[Any]]:
     """Return the mixture without external experts, of a state from before there was one.
 
     It begins with the weights that its experts have among all.
     """
     names = ("shares", "products", "inverses", "last_product", "last_inverse", "mixer_weights")
-    if not set(names) <= set(arrays):
-        return {}
-    found: dict[str, NDArray[Any]] = {f"own_{name}": arrays[name] for name in names}
+    declared = [each for each in pool_arrays.LEARNED if each.name in names]
+    known, own = taken(declared, arrays, sizes, OWNER)[0], sizes["OWN_EXPERTS"]
+    found: dict[str, NDArray[Any]] = {f"own_{name}": array for name, array in known.items()}
     for name in ("own_shares", "own_products"):
         found[name] = found[name][..., :own].copy()
     found["own_inverses"] = found["own_inverses"][..., :own, :own].copy()

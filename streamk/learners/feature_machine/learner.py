@@ -300,7 +300,7 @@ class FeatureMachine(Supervised):
 
     def _turn(self) -> None:
         """Do what is to be done at this event."""
-        if self._next is not None and self.n_events == self._next.at:
+        if self._next is not None and self.n_events >= self._next.at:  # above it after a merge
             self._compare(self._next)
         if self._next is None and self.n_events >= self._due() and self.columns and not self._rests:
             self._begin()
@@ -326,7 +326,7 @@ class FeatureMachine(Supervised):
         """Begin a metric of the events that are kept."""
         self._began = self.n_events
         self._function.missed = 0.0
-        older = self._sample.events(until=self.n_events - len(self._recent))
+        older = self._sample.events(until=self._recent.seen - len(self._recent))
         X, y = map(np.concatenate, zip(older, self._recent.events(), strict=True))
         seed = int(np.random.SeedSequence([self.seed, self._began]).generate_state(1)[0])
         targets = self._function.targets(y)
@@ -494,6 +494,7 @@ class FeatureMachine(Supervised):
             If the learners differ in an option, naming it, or have fewer events than that.
         """
         merge_by_events(self, other, common_events, _last_events_of)
+        self._turn()
 
 
 def _last_events_of(other: FeatureMachine, events: int) -> tuple[Numbers, Numbers]:

@@ -14,6 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from streamk.errors import InvalidInput
 
 Numbers = NDArray[Any]
+
+_LEAST = 1e-100
+"""Least weight, and one over the largest: sums of them are finite, and more than 0."""
 Weights = NDArray[Any] | None
 """Positive numbers, float64 (n,), or None."""
 
@@ -29,10 +32,10 @@ def checked(weights: ArrayLike | None, n: int) -> Weights:
     if weights is None:
         return None
     found = np.asarray(weights, np.float64)
-    if found.shape != (n,) or not (np.isfinite(found) & (found > 0.0)).all():
+    if found.shape != (n,) or not ((found >= _LEAST) & (found <= 1.0 / _LEAST)).all():
         raise InvalidInput(
-            f"weights must be {n} positive numbers, one for each event; leave out events that are "
-            "not to count"
+            f"weights must be {n} positive numbers, one for each event, from {_LEAST:g} to "
+            f"{1.0 / _LEAST:g}; leave out events that are not to count"
         )
     return found
 

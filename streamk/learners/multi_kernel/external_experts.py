@@ -83,6 +83,7 @@ class ExternalExperts:
         self._scale = HysteresisScaler()
         self._events, self._numbers = np.zeros((0, 0)), np.zeros(0)
         self._rests = Rests([hasattr(learner, "rest") for learner in learners])
+        self._all_rest = False
         self._early = True
         """Whether these, the first events and their labels, are kept to be learned anew."""
         self._begin(0)
@@ -138,18 +139,15 @@ class ExternalExperts:
         """Which learners do not rest."""
         return self._rests.active
 
-    def review(self, worth: NDArray[np.float64]) -> bool:
-        """Decide which learners rest, by what each was worth (n,) since the last review.
-
-        Returns
-        -------
-        bool
-            Whether some are active now, after all have rested.
-        """
-        before = any(self.active)
+    def review(self, worth: NDArray[np.float64]) -> None:
+        """Decide which learners rest, by what each was worth (n,) since the last review."""
         if self._rests.review(worth):
             self._follow_rests()
-        return any(self.active) and not before
+
+    def have_woken(self) -> bool:
+        """Return whether some are active now, and all rested when this was asked before."""
+        before, self._all_rest = self._all_rest, not any(self.active)
+        return before and not self._all_rest
 
     def _follow_rests(self) -> None:
         """Have those learners rest that are to."""
@@ -381,6 +379,7 @@ class ExternalExperts:
         if count(header, "format", _OWNER) > 1:
             external_experts._rests.restore(state.arrays, _OWNER)
         external_experts._restore_arrays(state)
+        external_experts._all_rest = not any(external_experts.active)
         return external_experts
 
     def _restore_arrays(self, state: State) -> None:

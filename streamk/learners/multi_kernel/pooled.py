@@ -213,6 +213,11 @@ class Pooled(OneAtATime, Decider):
         """Give the external experts the columns and classes that there are by now."""
         self._external.update_columns_and_classes(self._columns or (), self.classes, self._scale)
 
+    def _follow_woken(self) -> None:
+        """Begin the mixture of all experts anew where external ones are active after a rest."""
+        if self._external and self._external.have_woken():
+            self._pool.begin_full_mixing()
+
     # What follows from a forecast
 
     def _probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -421,6 +426,7 @@ class Pooled(OneAtATime, Decider):
         self._pool, self._scale, self._labels = one.pool, one.scale, copy.deepcopy(one.labels)
         self._upkeep.join(other._upkeep, apart[1] / max(1, sum(apart)))
         self._changed()
+        self._follow_woken()
         if self.n_events // PERIOD > before // PERIOD:
             self._upkeep.review_joined(self._pool, self.n_events)
 

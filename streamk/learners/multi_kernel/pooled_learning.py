@@ -100,6 +100,7 @@ class PooledLearning(Pooled):
         self._settle()
         self._pool.adapt(self._scale)
         self._external.adapt(self._scale)
+        self._follow_woken()
 
     def _encode(self, labels: NDArray[Any]) -> NDArray[np.float64]:
         """Return the numbers of the classes; the experts follow where there are new ones."""
@@ -129,6 +130,7 @@ class PooledLearning(Pooled):
         self._pending.shift(factor, shift)
         self._held.shift(factor, shift)
         self._external.shift_labels(factor, shift, self.n_events)
+        self._follow_woken()
         if self._errors is not None and factor:
             self._errors.rescale(factor)
 
@@ -265,8 +267,8 @@ class PooledLearning(Pooled):
         """Decide which external experts rest, if it is time."""
         if self._external and self.n_events % STRETCH == 0:
             self._settle()
-            if self._external.review(self._pool.external_gains()):
-                self._pool.begin_full_mixing()
+            self._external.review(self._pool.external_gains())
+            self._follow_woken()
 
     def _add_cells(self) -> None:
         """Grow the tables with the events learned."""

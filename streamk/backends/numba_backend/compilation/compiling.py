@@ -23,18 +23,8 @@ from numba.core.registry import CPUDispatcher
 from streamk.backends.first_use import FIRST_USE
 from streamk.backends.numba_backend.compilation.parts import Part, PartCompiler
 
-_HERE = Path(__file__).parents[1]
-_BESIDE = tuple(
-    _HERE.parent / name
-    for name in (
-        "__init__.py",
-        "codes.py",
-        "live_mixture.py",
-        "pool_arrays.py",
-        "two_sample.py",
-    )
-)
-_SOURCES = sorted([*_HERE.rglob("*.py"), *_BESIDE])
+_SOURCES = sorted(Path(__file__).parents[2].rglob("*.py"))
+"""All backends: constants of any of them are in compiled code."""
 _STAMP = tuple((path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in _SOURCES)
 
 

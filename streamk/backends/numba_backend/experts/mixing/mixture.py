@@ -22,7 +22,7 @@ from streamk.backends.pool_arrays import SMOOTHERS
 LOST, EVENTS, REVIEWED = NEWTON + 1, NEWTON + 2, NEWTON + 3
 """Places in the bank costs after those of the banks: the sum of losses, events, and events in which
 the banks were looked at."""
-_SELDOM = 4
+SELDOM = 4
 """Events in which the banks are looked at once."""
 LAST_START, LAST_FORGET = 0.01, 0.9998
 """Largest inverse, and discount, of the product of mixers."""
@@ -222,7 +222,7 @@ def add_bank_costs(table: Any, y: Any) -> None:
     n, one = table[slot.OWN_EXPERTS], weights.mixture(table, True)
     bank_costs[LOST] += two_stage.loss(task, one.out, y, how)
     bank_costs[EVENTS] += 1.0
-    if bank_costs[EVENTS] % _SELDOM:
+    if bank_costs[EVENTS] % SELDOM:
         return
     bank_costs[REVIEWED] += 1.0
     w, L, on = one.products[1], view.scores(table), view.active_mask(table)
