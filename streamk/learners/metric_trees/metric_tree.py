@@ -49,8 +49,8 @@ class MetricTree:
     events on, or 3,072 where there are 4 leaves, it is divided in the direction of the points'
     largest variance in the metric, at the median, and both halves are solved for anew. So xRFM
     (Beaglehole et al. 2025) divides a batch, there in the metric's own first direction, which had
-    larger errors on covtype. When all leaves together have `capacity` events, none takes any
-    further one into its solution.
+    larger errors on covtype. A leaf whose points cannot be divided, as most of them are one, takes
+    no further event into its solution; when all leaves together have `capacity` events, none does.
 
     It also tells how well it has predicted the events that it has learned.
 
@@ -168,8 +168,8 @@ class MetricTree:
     def _divide(self, place: int) -> None:
         """Divide a leaf, or have it take no more where halves would be too uneven.
 
-        A half that has no room for all its points is divided again: in states of before, leaves are
-        larger.
+        A half that has no room for all its points is divided again, as in states of before leaves
+        are larger. If that cannot be, it keeps the last points alone.
         """
         leaf = self._leaves[place]
         known = leaf.solved
