@@ -17,6 +17,7 @@ allocate it; what anyone allocates is limited to `ROOM` by the operating system.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
 import ctypes
 import faulthandler
@@ -46,6 +47,7 @@ from streamk.learners import (
     StreamingMeka,
 )
 from streamk.learners.common.steps import AdaGrad, Constant
+from streamk.learners.metric_trees import metric_tree
 from streamk.learners.registry import create, from_state
 from streamk.state import State
 
@@ -60,7 +62,7 @@ SECONDS = 1.0
 """Of the processor."""
 _STUCK = 60.0
 """Seconds after which a process ends itself and says where it was."""
-_D, _LEARNED, _FEW, _MORE = 3, 120, 2, 20
+_D, _LEARNED, _FEW, _MANY, _MORE = 3, 120, 2, 320, 20
 
 
 # --- learners -------------------------------------------------------------------------------------
@@ -127,6 +129,24 @@ def _feature_machine(task: str, first: int = 100) -> Any:
     kind = "regression" if task == "numbers" else "classification"
     sizes = {"buffer_size": 64, "reservoir_size": 20, "first": first, "swap_delay": 40}
     return create("feature-machine", task=kind, **sizes)
+
+
+def _leaves(task: str) -> Any:
+    """Return a learner whose function has leaves, and so has the next one, after `_MANY` events."""
+    kind = "regression" if task == "numbers" else "classification"
+    sizes = {"buffer_size": 64, "reservoir_size": 240, "first": 70, "swap_delay": 60}
+    return create("feature-machine", task=kind, **sizes)
+
+
+@contextlib.contextmanager
+def small_leaves() -> Iterator[None]:
+    """Have leaves of feature machines divided from 128 events on."""
+    before = metric_tree.SPLITS
+    metric_tree.SPLITS = 128, 128
+    try:
+        yield
+    finally:
+        metric_tree.SPLITS = before
 
 
 def _adagrad(_: str) -> Any:
@@ -201,6 +221,8 @@ LEARNERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "kernel-ridge numbers": ("numbers", _kernel_ridge),
     "feature-machine": ("three", _feature_machine),
     "feature-machine numbers": ("numbers", lambda task: _feature_machine(task, 64)),
+    "feature-machine leaves": ("two", _leaves),
+    "feature-machine leaves of numbers": ("numbers", _leaves),
     "sharded": ("two", _sharded),
     "contest": ("two", _contest),
     "multi-kernel new": ("two", _multi),
@@ -218,9 +240,11 @@ OF_ONE_KERNEL = tuple(name for name in LEARNERS if name not in POOLED)
 def trained(name: str) -> State:
     """Return the state of a learner that has learned some events."""
     task, make = LEARNERS[name]
-    model, (X, y) = make(task), events(_FEW if name.endswith("new") else _LEARNED)
-    model.learn_many(X, labels(task, y))
-    state: State = model.state()
+    count = _FEW if name.endswith("new") else _MANY if "leaves" in name else _LEARNED
+    model, (X, y) = make(task), events(count)
+    with small_leaves():
+        model.learn_many(X, labels(task, y))
+        state: State = model.state()
     return State(json.loads(json.dumps(state.header)), state.arrays)
 
 
@@ -542,7 +566,8 @@ def main(arguments: Sequence[str]) -> None:
         name = names[seed % len(names)]
         print(json.dumps({"begun": seed, "learner": name}), flush=True)
         faulthandler.dump_traceback_later(_STUCK, exit=True)
-        found = judged(states[name], LEARNERS[name][0], seed)
+        with small_leaves():
+            found = judged(states[name], LEARNERS[name][0], seed)
         faulthandler.cancel_dump_traceback_later()
         print(json.dumps({"learner": name, **found}), flush=True)
 

@@ -8,6 +8,7 @@ import naive
 import naive_feature_machine as oracle
 import numpy as np
 import pytest
+from feature_machine_kit import same
 from numpy.typing import NDArray
 
 from streamk import kernels
@@ -40,13 +41,6 @@ def snapshot(n: int) -> Snapshot:
     X = rng.normal(size=(n, 4))
     y = np.sin(2.0 * X[:, 0]) + 0.02 * X[:, 2] + 0.02 * rng.normal(size=n)
     return Snapshot(X, y, y[:, None], (), "regression", seed=2)
-
-
-def same(one: State, other: State) -> bool:
-    arrays = one.arrays.keys() == other.arrays.keys() and all(
-        np.array_equal(array, other.arrays[name]) for name, array in one.arrays.items()
-    )
-    return one.header == other.header and arrays
 
 
 # --- the function that is solved for --------------------------------------------------------------
@@ -136,7 +130,7 @@ def test_the_first_part_takes_blocks_until_it_is_full() -> None:
 
 def test_blocks_are_larger_where_the_first_part_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metric_ridge, "_LARGE", 128)
-    monkeypatch.setattr(metric_tree, "_FEW", 0)  # the factor is not kept
+    monkeypatch.setattr(metric_tree, "_FEW_LEAVES", 0)  # the factor is not kept
     now = snapshot(150)
     made = now.solved(Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 512, 2, most=128))
     rng = np.random.default_rng(1)
@@ -153,7 +147,7 @@ def test_blocks_are_larger_where_the_first_part_is(monkeypatch: pytest.MonkeyPat
 
 
 def test_more_events_that_do_not_pay_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, size in (("_CROSSED", 40), ("_FEW", 40), ("_MORE", 80), ("_SMALL", 64)):
+    for name, size in (("_CROSSED", 40), ("_FEW_EVENTS", 40), ("_MORE_EVENTS", 80), ("_SMALL", 64)):
         monkeypatch.setattr(solving, name, size)
     recipe = Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 256, 2)
     learned = snapshot(150).solved(recipe)
@@ -251,13 +245,16 @@ def test_the_columns_that_matter_are_found() -> None:
 
 def test_the_schedule_counts_events() -> None:
     X, y = stream(500)
-    model, began = FeatureMachine(**{**SMALL, "reservoir_size": 128}, every=100), []
+    model = FeatureMachine(**{**SMALL, "reservoir_size": 128}, every=100)
+    began, compared = [], []
     for x, label in zip(X, y, strict=True):
         before = model.is_solving
         model.learn_one(x, label)
-        if model.is_solving and not before:
-            began.append(model.n_events)
+        if model.is_solving is not before:
+            (compared if before else began).append(model.n_events)
     assert began == [64, 128, 228, 342], "twice as many, and when the stream has grown by half"
+    delays = np.subtract(compared, began).tolist()
+    assert delays == [16, 32, 40, 40], "a quarter of the events before, up to four delays"
 
 
 @pytest.mark.parametrize("better", [True, False])

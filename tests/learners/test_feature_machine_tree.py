@@ -8,6 +8,7 @@ import naive
 import naive_feature_machine as oracle
 import numpy as np
 import pytest
+from feature_machine_kit import same
 from numpy.typing import NDArray
 
 from streamk.errors import StateError
@@ -17,8 +18,9 @@ from streamk.learners.common.supervised import Asked
 from streamk.learners.feature_machine import solving
 from streamk.learners.metric_rounds.cross_validation import cross_validated
 from streamk.learners.metric_rounds.search import Family, Limits, refine
-from streamk.learners.metric_trees import metric_ridge, metric_tree
-from streamk.learners.metric_trees.metric_tree import MetricTree, Solution
+from streamk.learners.metric_trees import metric_ridge, metric_tree, solved_part
+from streamk.learners.metric_trees.metric_ridge import Solution
+from streamk.learners.metric_trees.metric_tree import MetricTree
 from streamk.learners.metric_trees.rounds_in_leaves import rounds_in_leaves
 from streamk.learners.metric_trees.splits import Splits, halves
 from streamk.state import State
@@ -28,16 +30,11 @@ Numbers = NDArray[Any]
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metric_tree, "SPLITS", (320, 192))
-    monkeypatch.setattr(metric_tree, "_FEW", 3)
+    monkeypatch.setattr(metric_tree, "SPLITS", (320, 256))
+    monkeypatch.setattr(metric_tree, "_FEW_LEAVES", 3)
     monkeypatch.setattr(metric_ridge, "_LARGE", 128)
-
-
-def same(one: State, other: State) -> bool:
-    arrays = one.arrays.keys() == other.arrays.keys() and all(
-        np.array_equal(array, other.arrays[name]) for name, array in one.arrays.items()
-    )
-    return one.header == other.header and arrays
+    monkeypatch.setattr(solved_part, "PART", 192)
+    monkeypatch.setattr(solved_part, "SHARED", 64)
 
 
 def events(n: int, seed: int = 0) -> tuple[Numbers, Numbers]:
@@ -79,6 +76,53 @@ def test_equal_points_stay_together() -> None:
     assert found[2].sum() in (100, 200)
 
 
+def test_of_many_equal_points_a_leaf_takes_the_last_ones() -> None:
+    X, y = np.ones((1_000, 3)), np.arange(1_000.0)
+    made = MetricTree(Gaussian(bandwidth=0.2), task="regression", capacity=4_096, seed=1)
+    made.extend(3)
+    made.begin(Solution(Gaussian(bandwidth=2.0), 0.01, np.zeros(1)), X, y)
+    assert (made.n_leaves, made.n_solved, made.grows) == (1, 832, False), "320 + 512"
+    solved = made._leaves[0].solved
+    assert solved is not None
+    assert np.array_equal(solved.labels, y[-832:])
+    again = MetricTree.from_state(made.state())
+    for one in (made, again):
+        one.learn(X[:200], y[:200])
+    assert same(again.state(), made.state())
+
+
+def test_a_leaf_of_equal_points_takes_no_more() -> None:
+    X, y = np.ones((600, 3)), np.sin(np.arange(600.0))
+    made = MetricTree(Gaussian(bandwidth=0.2), task="regression", capacity=4_096, seed=1)
+    made.extend(3)
+    made.begin(Solution(Gaussian(bandwidth=2.0), 0.01, np.zeros(1)), X[:256], y[:256])
+    assert made.grows
+    made.learn(X[256:], y[256:])
+    assert (made.n_leaves, made.n_solved, made.grows) == (1, 320, False)
+    assert np.abs(made.decide(X)).max() < 2.0
+
+
+def test_a_larger_leaf_of_before_loses_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A seventh of its events are elsewhere: the other half is still too large for a leaf."""
+    monkeypatch.setattr(metric_tree, "SPLITS", (4_096, 4_096))
+    one, other = np.arange(1.0, 769.0), np.arange(1.0, 129.0)
+    X = np.zeros((1_792, 3))  # of means 0 and covariances 0, so that places are cut exactly
+    X[:, 0] = np.repeat([-128.0, 768.0], [1_536, 256])
+    X[:, 1] = np.concatenate([-one, one, -other, other]) / 64.0
+    y = np.sin(np.arange(1_792.0))
+    made = MetricTree(Gaussian(bandwidth=0.2), task="regression", capacity=4_096, seed=1)
+    made.extend(3)
+    made.begin(Solution(Gaussian(bandwidth=2.0), 0.01, np.zeros(1)), X, y)
+    assert (made.n_leaves, made.n_solved) == (1, 1_792)
+    monkeypatch.setattr(metric_tree, "SPLITS", (320, 256))
+    again = MetricTree.from_state(made.state())
+    again._divide(0)
+    assert [leaf.n_solved for leaf in again._leaves] == [768, 256, 768]
+    labels = [leaf.solved.labels for leaf in again._leaves if leaf.solved is not None]
+    assert np.array_equal(np.sort(np.concatenate(labels)), np.sort(y))
+    assert same(MetricTree.from_state(again.state()).state(), again.state())
+
+
 def test_leaves_of_points() -> None:
     rng = np.random.default_rng(0)
     splits, X = Splits.none(3), rng.normal(size=(200, 3)).astype(np.float32)
@@ -102,16 +146,33 @@ def test_leaves_of_points() -> None:
 # --- what it learns -------------------------------------------------------------------------------
 
 
-def test_each_leaf_is_ridge_regression_on_its_events() -> None:
-    made, (X, y), (Z, _) = tree(640), events(640), events(50, seed=5)
-    assert made.n_leaves > 2
+def swept(K: Numbers, y: Numbers) -> Numbers:
+    """Coefficients after a sweep of block Gauss-Seidel, of 192 events that share 64 with others."""
+    n, a = len(y), np.zeros(len(y))
+    for start in range(0, max(1, n - 64), 128):
+        some = slice(start, min(start + 192, n))
+        a[some] += np.linalg.solve(K[some, some], (y - K @ a)[some])
+    return a
+
+
+def shared(made: MetricTree) -> list[int]:
+    """How many events the last part of each leaf shares with the one before."""
+    parts = [leaf._base for leaf in made._leaves]
+    return [0 if part is None else part.header()["shared"] for part in parts]
+
+
+@pytest.mark.parametrize(("n", "leaves"), [(256, 1), (448, 2), (640, 4)])
+def test_each_leaf_is_ridge_regression_on_its_events(n: int, leaves: int) -> None:
+    made, (X, y), (Z, _) = tree(n), events(n), events(50, seed=5)
+    assert made.n_leaves == leaves
+    assert shared(made) == ([64, 64][:leaves] if leaves < 4 else 4 * [0])
     P, Q = X.astype(np.float32), Z.astype(np.float32)
     mine, asked = made._splits.leaves_of(P), made._splits.leaves_of(Q)
     k = Gaussian(bandwidth=2.0)
     for leaf in range(made.n_leaves):
         rows = np.flatnonzero(mine == leaf)
         rows = rows[: len(rows) - len(rows) % 64]  # the others are learned one by one
-        A = np.linalg.solve(k.pairwise(P[rows]) + 0.01 * np.eye(len(rows)), y[rows] - 0.5)
+        A = swept(k.pairwise(P[rows]) + 0.01 * np.eye(len(rows)), y[rows] - 0.5)
         F = k.pairwise(Q[asked == leaf], P[rows]) @ A + 0.5
         # Until there are errors, nothing is learned beside.
         assert made.decide(Z[asked == leaf])[:, 0] == pytest.approx(F, abs=2e-3)
@@ -153,6 +214,7 @@ def test_any_cut_and_any_restart_is_the_same(asked: bool) -> None:
 
     whole, said = run([])
     assert whole.n_leaves > 4
+    assert any(shared(whole)), "parts of a leaf, too, go on out of a state"
     cuts = [1, 60, 63, 64, 300, 301, 450, 777, 1_100, 1_101, 1_500]
     for found in (run(cuts, restart=True), run(list(range(7, 1_700, 7)))):
         assert same(found[0].state(), whole.state())
@@ -201,6 +263,15 @@ def test_damaged_states() -> None:
     root = {**state.arrays, "tree.root": np.ones(2)}
     with pytest.raises(StateError, match="root"):
         MetricTree.from_state(State(header, root))
+    for name, most in (("max_centers", 4_096), ("room", 4_096)):
+        leaf = {**header["parts"]["leaf1"], name: most}
+        parts = {**header["parts"], "leaf1": leaf}
+        MetricTree.from_state(State({**header, "parts": parts}, state.arrays))
+        for large in (most + 1, 10**13):
+            leaf = {**leaf, name: large}
+            parts = {**header["parts"], "leaf1": leaf}
+            with pytest.raises(StateError, match="capacity is 4096"):
+                MetricTree.from_state(State({**header, "parts": parts}, state.arrays))
     wide = tree(640)
     wide._leaves[1].extend(1)
     with pytest.raises(StateError, match="differ"):
@@ -231,11 +302,11 @@ def test_rounds_in_one_leaf_are_the_rounds() -> None:
     X, y = events(200)
     family = Family("standard", Matern(nu=0.5, bandwidth=1.5), False)
     given: Any = (family, X[:150], y[:150, None], X[150:], y[150:, None])
-    limits = Limits(2, 150, "random", 0, "absolute", patience=3, single=True)
+    limits = Limits(2, 150, "random", 0, "absolute", patience=1, single=True)
     plain = refine(*given, limits, [0.01], 0.01)
     found = rounds_in_leaves(*given, ridges=[0.01], rounds=2, error="absolute", size=151)
     assert len(found) >= 2
-    for one, other in zip(found, plain, strict=False):
+    for one, other in zip(found, plain, strict=True):
         assert one.metric.matrix == pytest.approx(other.metric.matrix, rel=1e-3, abs=1e-4)
         assert one.margins == pytest.approx(other.margins, abs=1e-3)
     parts = rounds_in_leaves(*given, ridges=[0.1, 0.01], rounds=2, error="absolute", size=140)
@@ -245,7 +316,7 @@ def test_rounds_in_one_leaf_are_the_rounds() -> None:
 
 def test_a_learner_with_leaves_goes_on_bit_for_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut and restarted also while a new function is made, which learns in leaves by then."""
-    for name, size in (("_FEW", 80), ("_MORE", 160), ("_LEAF", 128)):
+    for name, size in (("_FEW_EVENTS", 80), ("_MORE_EVENTS", 160), ("_LEAF", 128)):
         monkeypatch.setattr(solving, name, size)
     X, y = events(1_400, seed=1)
     options: dict[str, Any] = {"buffer_size": 256, "reservoir_size": 1_024, "every": 512}

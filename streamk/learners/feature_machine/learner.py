@@ -219,7 +219,7 @@ class FeatureMachine(Supervised):
         return MetricTree(
             self.kernel or _AT_FIRST,
             task=self._task,
-            capacity=self._recipe.max_centers,
+            capacity=self._recipe.capacity,
             seed=self.seed,
             classes=self.classes,
             max_classes=self.max_classes,
@@ -289,7 +289,7 @@ class FeatureMachine(Supervised):
             return self.first
         soon = self._began * next(factor for most, factor in _FACTORS if self._began < most)
         later = self._began + max(self.every, self._began // 2)
-        return min(soon, later) if soon < self._recipe.max_centers else later
+        return min(soon, later) if soon < self._recipe.capacity else later
 
     def _stop(self) -> int:
         """Return after which event something is to be done besides learning."""
@@ -467,7 +467,7 @@ class FeatureMachine(Supervised):
         """Return the function of a state, which must be of the task, columns and classes here."""
         found = MetricTree.from_state(state)
         columns = None if self.columns is None else tuple(range(len(self.columns)))
-        mine = (self.is_classifier, columns, self.classes, self._recipe.max_centers)
+        mine = (self.is_classifier, columns, self.classes, self._recipe.capacity)
         if mine != (found.is_classifier, found.columns, found.classes, found.capacity):
             raise StateError(
                 f"task, columns, classes and size of a function of {_OWNER} are not its own"

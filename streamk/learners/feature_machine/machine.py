@@ -27,9 +27,7 @@ from streamk.learners.metric_rounds.search import (
     Round,
     Split,
     explore,
-    identity,
-    next_metric,
-    normalized,
+    followed,
     refine,
 )
 from streamk.learners.metric_rounds.weights import Weights, checked, mean, of_rows, unit
@@ -222,13 +220,10 @@ def _by_parts(
     family = best.family
     columns = Columns.of(X, family.scale, weights)
     S, constant = columns.scaled(X), mean(Y, weights)
-    metric = identity(family, X.shape[1])
-    for turn, ridge in enumerate(best.ridges):
-        P = metric.mapped(S)
-        A = limits.solver(family.kernel, P, Y - constant, weights).solve(ridge)
-        if turn + 1 < len(best.ridges):
-            metric = next_metric(family, metric, P, P, A, weights)
-            metric = normalized(family, metric, S, weights)
+    turn, ridge = len(best.ridges) - 1, best.ridges[-1]
+    metric = followed(family, S, Y - constant, best.ridges[:turn], limits.solver, weights)
+    P = metric.mapped(S)
+    A = limits.solver(family.kernel, P, Y - constant, weights).solve(ridge)
     held, errors = np.arange(len(X)), (best.error,)
     return RFM(family, columns, metric, P, A, constant, ridge, errors, turn, held, best.margins)
 

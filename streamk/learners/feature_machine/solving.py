@@ -18,7 +18,8 @@ from streamk.learners.metric_rounds.cross_validation import cross_validated
 from streamk.learners.metric_rounds.probabilities import inverse_temperature
 from streamk.learners.metric_rounds.search import RIDGES, Family, Limits, Round, refine
 from streamk.learners.metric_trees.event_map import EventMap
-from streamk.learners.metric_trees.metric_tree import MetricTree, Solution
+from streamk.learners.metric_trees.metric_ridge import Solution
+from streamk.learners.metric_trees.metric_tree import MetricTree
 from streamk.learners.metric_trees.rounds_in_leaves import rounds_in_leaves
 from streamk.learners.metric_trees.solved_part import whole_blocks
 
@@ -31,12 +32,12 @@ _HELD, _MOST_HELD = 0.2, 1_000
 """Part of the events that are held back to compare families and rounds, and at most so many."""
 _CROSSED = 256
 """Events up to which there is cross-validation instead."""
-_FEW, _EXPLORED = 800, 2
+_FEW_EVENTS, _EXPLORED = 800, 2
 """Events by which families are compared, and rounds after round 0."""
-_MORE = 1_600
+_MORE_EVENTS = 1_600
 """Events by which the metric of the best family is learned. From so many on it is judged whether
 they have paid."""
-_MOST, _LEAF = 8_192, 2_048
+_MOST_EVENTS, _LEAF = 8_192, 2_048
 """Events by which that metric is learned anew, and those of a leaf that is divided meanwhile."""
 _GRADIENTS = 800
 """Events at which gradients are taken, for each of these metrics."""
@@ -60,8 +61,8 @@ class Recipe:
         None for ``Matern(nu=0.5)`` of the better one of two bandwidths.
     metric : {"auto", "diagonal", "full"}
     rounds : int
-    max_centers : int
-        Of each part.
+    capacity : int
+        Of the tree: events that all leaves together solve for, see `MetricTree`.
     max_classes : int
     family : Family or None
         Of the function before, if no others are to be compared with it.
@@ -74,7 +75,7 @@ class Recipe:
     kernel: Kernel | None
     metric: str
     rounds: int
-    max_centers: int
+    capacity: int
     max_classes: int
     family: Family | None = None
     most: int = 2**62
@@ -173,21 +174,21 @@ class Snapshot:
         that change or are noise for the most part, still more would be of no use.
         """
         chosen, place = recipe.families(d), len(_LADDER) // 2
-        many = len(rest) >= _MORE
+        many = len(rest) >= _MORE_EVENTS
         best, first, least = chosen[0], _LADDER[place], np.inf
         if many or len(chosen) > 1:
             turns = min(recipe.rounds, _EXPLORED)
-            few = rest[:_FEW]
+            few = rest[:_FEW_EVENTS]
             found = [_least(self._rounds(one, few, held, turns, first)) for one in chosen]
             each = zip(_handicaps(chosen), found, strict=True)
             errors = [factor * one.error for factor, one in each]
             place = int(np.argmin(errors))
             best, first, least = chosen[place], found[place].ridge, found[place].error
-        found = self._rounds(best, rest[:_MORE], held, recipe.rounds, first)
+        found = self._rounds(best, rest[:_MORE_EVENTS], held, recipe.rounds, first)
         kept = _least(found)
         pays = not many or kept.error < _PAYS * least
-        if pays and len(rest) > _MORE:
-            kept = self._in_leaves(best, rest[:_MOST], held, recipe.rounds, found)
+        if pays and len(rest) > _MORE_EVENTS:
+            kept = self._in_leaves(best, rest[:_MOST_EVENTS], held, recipe.rounds, found)
         return best, kept, pays
 
     def _scaled(self, family: Family, rows: Numbers, held: Numbers) -> tuple[Numbers, Numbers]:
@@ -226,7 +227,7 @@ class Snapshot:
             self._error,
             patience=1,
             single=True,
-            ladder=len(rows) > _FEW,
+            ladder=len(rows) > _FEW_EVENTS,
             n_gradients=_GRADIENTS,
         )
         targets = self.targets
@@ -244,7 +245,7 @@ class Snapshot:
         function = MetricTree(
             replace(narrow, bandwidth=_NARROW * narrow.bandwidth),
             task=self.task,
-            capacity=recipe.max_centers,
+            capacity=recipe.capacity,
             seed=self.seed,
             columns=self.X.shape[1],
             classes=self.classes,

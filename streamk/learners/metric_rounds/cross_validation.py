@@ -11,18 +11,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.kernels import Kernel
 from streamk.learners.metric_rounds.columns import Columns
-from streamk.learners.metric_rounds.metric import Metric
 from streamk.learners.metric_rounds.ridge import DirectSingle
 from streamk.learners.metric_rounds.search import (
     ERRORS,
     Family,
     Round,
     descended,
+    ended,
+    followed,
     identity,
     next_metric,
     normalized,
 )
+from streamk.learners.metric_rounds.weights import Weights
 
 Numbers = NDArray[Any]
 
@@ -120,6 +123,11 @@ class _Fold:
         self._begin()
 
 
+def _single(kernel: Kernel, P: Numbers, Y: Numbers, _: Weights) -> DirectSingle:
+    """Return the solver for mapped events P (n, d) and targets Y (n, outputs)."""
+    return DirectSingle(kernel, P, Y)
+
+
 class _Path:
     """The rounds of one family."""
 
@@ -135,7 +143,7 @@ class _Path:
 
     def followed(self, rounds: int) -> _Path:
         """Take up to so many rounds after the first; return itself."""
-        place = len(self._ridges) // 2
+        place, errors = len(self._ridges) // 2, list[float]()
         for turn in range(rounds + 1):
             self._tried = {}
             place = descended(self._error_of, place, len(self._ridges))
@@ -143,7 +151,8 @@ class _Path:
             self._chosen.append(self._ridges[place])
             if error < self.least:
                 self.least, self._margins, self._best = error, margins, turn
-            if turn == rounds or turn - self._best >= _PATIENCE:
+            errors.append(error)
+            if ended(errors, rounds, _PATIENCE):
                 break
             for fold in self._folds:
                 fold.sharpen(self._ridges[place])
@@ -162,10 +171,6 @@ class _Path:
     def made(self, X: Numbers, Y: Numbers) -> Round:
         """Return the best round, made of all events with the regularizations of its path."""
         S, targets = Columns.of(X, self.family.scale).scaled(X), Y - Y.mean(axis=0)
-        metric: Metric = identity(self.family, X.shape[1])
-        for ridge in self._chosen[: self._best]:
-            P = metric.mapped(S)
-            A = DirectSingle(self.family.kernel, P, targets).solve(ridge)
-            metric = normalized(self.family, next_metric(self.family, metric, P, P, A), S)
-        ridge = self._chosen[self._best]
+        ridges, ridge = self._chosen[: self._best], self._chosen[self._best]
+        metric = followed(self.family, S, targets, ridges, _single)
         return Round(self._best, metric, ridge, self.least, self._margins)

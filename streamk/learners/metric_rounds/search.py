@@ -44,7 +44,7 @@ ERRORS: dict[str, Callable[[Numbers], Numbers]] = {"absolute": np.abs, "squared"
 """Errors of events held back, as rounds and families are compared."""
 _PATIENCE = 2
 """Rounds without a smaller error after which there are no more, if nothing else is said."""
-_AT_MOST = 10_000
+_GRADIENTS = 10_000
 """Events at which gradients are taken, if nothing else is said."""
 
 
@@ -141,6 +141,37 @@ def identity(family: Family, d: int) -> Metric:
     return Metric(np.ones(d) if family.diagonal else np.eye(d))
 
 
+def followed(
+    family: Family,
+    S: Numbers,
+    Y: Numbers,
+    ridges: Sequence[float],
+    solver: Callable[[Kernel, Numbers, Numbers, Weights], Solver],
+    weights: Weights = None,
+) -> Metric:
+    """Return the metric after rounds with known regularizations, that of round 0 if with none.
+
+    Parameters
+    ----------
+    family : Family
+    S : float64 array of shape (n, d)
+        Scaled events, all of which are centers.
+    Y : float64 array of shape (n, outputs)
+        Their targets, of mean 0.
+    ridges : sequence of float
+    solver : callable
+        Makes that of a round, as `Limits.solver` does.
+    weights : float64 array of shape (n,), optional
+        Of the events.
+    """
+    metric = identity(family, S.shape[1])
+    for ridge in ridges:
+        P = metric.mapped(S)
+        A = solver(family.kernel, P, Y, weights).solve(ridge)
+        metric = normalized(family, next_metric(family, metric, P, P, A, weights), S, weights)
+    return metric
+
+
 @dataclass(frozen=True)
 class Explored:
     """The best round of a family by cross-validation.
@@ -193,6 +224,7 @@ def explore(
     count = sum(sum_of(split.of_held(), len(split.held)) for split in splits)
     best, least, margins = 0, np.inf, np.full(Y.shape, np.nan)
     chosen: list[float] = []
+    errors: list[float] = []
     for turn in range(rounds + 1):
         found = [path.errors(ridges, ERRORS[error]) for path in paths]
         total = np.sum(found, axis=0) / count
@@ -202,7 +234,8 @@ def explore(
             best, least = turn, float(total[k])
             for path, split in zip(paths, splits, strict=True):
                 margins[split.held] = path.margins[k]
-        if turn == rounds or turn - best >= _PATIENCE:
+        errors.append(float(total[k]))
+        if ended(errors, rounds, _PATIENCE):
             break
         for path, own in zip(paths, found, strict=True):
             path.sharpen(int(own.argmin()))
@@ -272,7 +305,7 @@ class Limits:
     patience: int = _PATIENCE
     single: bool = False
     ladder: bool = True
-    n_gradients: int = _AT_MOST
+    n_gradients: int = _GRADIENTS
 
     def solver(self, kernel: Kernel, P: Numbers, Y: Numbers, weights: Weights = None) -> Solver:
         """Return the solver for mapped events P (n, d) and targets Y (n, outputs)."""
@@ -336,34 +369,63 @@ def refine(
     list of Round
         Those that were made, up to `limits.rounds` after round 0.
     """
-    (own, of_held), metric = weights, identity(family, S.shape[1])
-    middle = mean(Y, own)
+    data, metric = _HeldBack(S, Y, held, labels, *weights), identity(family, S.shape[1])
     found: list[Round] = []
     place = list(ridges).index(first)
     while True:
-        P = metric.mapped(S)
-        equations = limits.solver(family.kernel, P, Y - middle, own)
-        predict = limits.predictor(family.kernel, metric.mapped(held), equations.centers)
-        trials = _Trials(predict, equations, ridges, labels - middle, limits.error, of_held)
+        trials = data.trials(family, metric, limits, ridges)
         if not found or limits.ladder:
             place = descended(trials.error, place, len(ridges))
         error, F, A = trials.of(place)
-        found.append(Round(len(found), metric, ridges[place], error, F + middle))
-        best = min(found, key=lambda one: one.error)
-        if len(found) > limits.rounds or len(found) - 1 - best.number >= limits.patience:
+        found.append(Round(len(found), metric, ridges[place], error, F + data.middle))
+        if ended([one.error for one in found], limits.rounds, limits.patience):
             return found
-        some = P[: limits.n_gradients]
-        metric = normalized(
-            family, next_metric(family, metric, some, equations.centers, A, own), S, own
-        )
-        del equations, trials, predict  # before the next ones take as much memory
+        some = trials.points[: limits.n_gradients]
+        sharper = next_metric(family, metric, some, trials.centers, A, data.weights)
+        metric = normalized(family, sharper, S, data.weights)
+        del trials  # before the next ones take as much memory
+
+
+@dataclass(frozen=True)
+class _HeldBack:
+    """Scaled events to learn from and others held back, with the targets and weights of both."""
+
+    S: Numbers
+    Y: Numbers
+    held: Numbers
+    labels: Numbers
+    weights: Weights
+    of_held: Weights
+
+    @property
+    def middle(self) -> Numbers:
+        """The mean of the targets to learn from."""
+        return mean(self.Y, self.weights)
+
+    def trials(
+        self, family: Family, metric: Metric, limits: Limits, ridges: Sequence[float]
+    ) -> _Trials:
+        """Return what tries regularizations in a metric."""
+        middle = self.middle
+        P, Q = metric.mapped(self.S), metric.mapped(self.held)
+        equations = limits.solver(family.kernel, P, self.Y - middle, self.weights)
+        predict = limits.predictor(family.kernel, Q, equations.centers)
+        targets = self.labels - middle
+        return _Trials(P, predict, equations, ridges, targets, limits.error, self.of_held)
 
 
 class _Trials:
-    """Regularizations of a ladder that were tried."""
+    """Regularizations of a ladder that were tried.
+
+    Attributes
+    ----------
+    points : float64 array of shape (n, d)
+        The events to learn from, mapped.
+    """
 
     def __init__(
         self,
+        points: Numbers,
         predict: Callable[[Numbers], Numbers],
         equations: Solver,
         ridges: Sequence[float],
@@ -371,10 +433,16 @@ class _Trials:
         error: str,
         weights: Weights,
     ) -> None:
+        self.points = points
         self._predict, self._equations, self._ridges = predict, equations, ridges
         self._targets, self._weights = targets, weights
         self._error_of = ERRORS[error]
         self._known: dict[int, tuple[float, Numbers, Numbers]] = {}
+
+    @property
+    def centers(self) -> Numbers:
+        """The centers of all their functions, mapped points (p, d)."""
+        return self._equations.centers
 
     def of(self, place: int) -> tuple[float, Numbers, Numbers]:
         """Return the error of one, its predictions (held, outputs) and coefficients."""
@@ -388,6 +456,27 @@ class _Trials:
     def error(self, place: int) -> float:
         """Return the mean error of held-back events."""
         return self.of(place)[0]
+
+
+def ended(errors: Sequence[float], rounds: int, patience: int) -> bool:
+    """Return whether there are no more rounds after those of some errors.
+
+    Parameters
+    ----------
+    errors : sequence of float
+        Of round 0 and those after it.
+    rounds : int
+        After round 0, at most.
+    patience : int
+        Rounds without a smaller error after which there are no more.
+
+    Examples
+    --------
+    >>> ended([3.0, 2.0], 4, 1), ended([3.0, 2.0, 2.0], 4, 1), ended([3.0, 2.0], 1, 1)
+    (False, True, True)
+    """
+    best = int(np.nan_to_num(errors, nan=np.inf, posinf=np.inf).argmin())
+    return len(errors) > rounds or len(errors) - 1 - best >= patience
 
 
 def descended(error: Callable[[int], float], place: int, count: int) -> int:

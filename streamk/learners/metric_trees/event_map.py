@@ -17,10 +17,10 @@ from streamk.learners.metric_rounds.metric import Metric
 
 Numbers = NDArray[Any]
 
-_FURTHEST = 1e18
-"""Bound of a point's numbers, whose squares are numbers of single precision, too."""
+FURTHEST = 1e18
+"""Bound of numbers, a point's among them, whose squares are numbers of single precision, too."""
 _WITHIN = Domain(-1e308, 1e308)
-_DOT = Linear()
+DOT = Linear()
 """Its products are the same bits in whatever batch a row comes, unlike those of BLAS."""
 
 
@@ -46,8 +46,8 @@ class EventMap:
         """Return the points of finite events X (n, d), float32 (n, d), row by row the same bits."""
         P, root = self.columns.scaled(X), self.metric.root
         with np.errstate(over="ignore"):
-            found = P * root if self.metric.is_diagonal else _DOT.pairwise(P, root)
-            return np.ascontiguousarray(np.clip(found, -_FURTHEST, _FURTHEST), np.float32)
+            found = P * root if self.metric.is_diagonal else DOT.pairwise(P, root)
+            return np.ascontiguousarray(np.clip(found, -FURTHEST, FURTHEST), np.float32)
 
     def extended(self, count: int) -> EventMap:
         """Return the map of so many more columns, which count as they are."""

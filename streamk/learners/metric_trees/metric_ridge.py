@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,28 @@ _BLOCKS = BLOCK, 4 * BLOCK
 """Events of a block, and those where it takes long to solve for one more."""
 _LARGE = 768
 """Events of a part from which on it takes long, if its factor is not kept."""
+
+
+class Solution(NamedTuple):
+    """Kernel, regularization and constant that a function of events is solved with."""
+
+    kernel: Kernel
+    ridge: float
+    """Regularization."""
+    constant: Numbers
+    """Float64 (outputs,)."""
+    errors: Sequence[float] | None = None
+    """See `MetricRidge.begin`."""
+
+
+class Solved(NamedTuple):
+    """Of which events a function is, and how it is solved for: enough to do so anew."""
+
+    solution: Solution
+    points: Numbers
+    """Float32 (n, d), in the order they came, those among them that no block has yet."""
+    labels: Numbers
+    """Float64 (n,)."""
 
 
 class MetricRidge(OnlineKernelRidge):
@@ -123,13 +145,25 @@ class MetricRidge(OnlineKernelRidge):
         return None if self._base is None else self._base.kernel
 
     @property
-    def solution(self) -> tuple[Kernel, float, Numbers, Numbers] | None:
-        """The first part's kernel and regularization, its points (n, d) and their labels (n,)."""
+    def solved(self) -> Solved | None:
+        """How the first part is solved for, of its events and of those since the last block."""
         base = self._base
         if base is None:
             return None
-        known = base.arrays()
-        return base.kernel, base.ridge, known["points"], known["labels"]
+        known, solution = base.arrays(), Solution(base.kernel, base.ridge, self._constant)
+        points = np.concatenate([known["points"], self._pending])
+        labels = np.append(known["labels"], self._pending_labels)
+        return Solved(solution._replace(errors=self.errors), points, labels)
+
+    @property
+    def room(self) -> int:
+        """Events that the first part may have, 0 where there is none."""
+        return 0 if self._base is None else self._base.capacity
+
+    @property
+    def n_outputs(self) -> int:
+        """Numbers that an event is predicted by."""
+        return self._n_outputs()
 
     @property
     def errors(self) -> list[float] | None:
@@ -186,10 +220,10 @@ class MetricRidge(OnlineKernelRidge):
 
     def _outputs_at(self, slots: Numbers) -> Numbers:
         F = super()._outputs_at(slots)
-        return F if self._base is None else F + self._for_each(self._solved[slots])
+        return F if self._base is None else F + self._for_each(self._of_base[slots])
 
     @cached_property
-    def _solved(self) -> Numbers:
+    def _of_base(self) -> Numbers:
         """Outputs of the first part at the centers of the second, by their slots."""
         assert self._base is not None
         found = np.zeros((self.max_centers, self._n_outputs()))
@@ -206,7 +240,7 @@ class MetricRidge(OnlineKernelRidge):
             self._solve_with(X, y)
             return
         if base is not None:
-            self._solved[self._centers.next_slots(len(X))] = base.outputs(X)
+            self._of_base[self._centers.next_slots(len(X))] = base.outputs(X)
         super()._take_block(X, y, A)
 
     # Columns and outputs
@@ -222,7 +256,7 @@ class MetricRidge(OnlineKernelRidge):
         super()._fit_centers(fitted)
         if self._base is not None:
             self._base.fit_outputs(fitted)
-            self.__dict__.pop("_solved", None)
+            self.__dict__.pop("_of_base", None)
 
     # State
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,8 @@ from streamk.learners.common.classes import MOST_CLASSES, Label
 from streamk.learners.common.supervised import Asked
 from streamk.learners.kernel_ridge.learner import BLOCK
 from streamk.learners.metric_rounds.search import Family
-from streamk.learners.metric_trees.event_map import EventMap
-from streamk.learners.metric_trees.metric_ridge import MetricRidge
+from streamk.learners.metric_trees.event_map import FURTHEST, EventMap
+from streamk.learners.metric_trees.metric_ridge import MetricRidge, Solution
 from streamk.learners.metric_trees.solved_part import SolvedPart, whole_blocks
 from streamk.learners.metric_trees.splits import Splits, halves
 from streamk.state import State
@@ -28,30 +28,17 @@ SPLITS = 3_584, 3_072
 """Events from which on a leaf is divided, while there are few leaves, and later."""
 _ROOM = 512
 """Further events that a leaf has room for, until it is looked at."""
-_FEW = 4
+_FEW_LEAVES = 4
 """Leaves that are few: each keeps the factor of its equations. Of more it is made anew with each
 block, and blocks are larger."""
-_FURTHEST = 1e18
-_MOST = 1e300
-"""Bounds of a margin's error before it is squared, and of sums of errors."""
+_LARGEST_SUM = 1e300
+"""Bound of sums of errors."""
 _PERIODS = BLOCK, 4 * BLOCK
 """Events after which leaves are looked at, and probabilities adjusted: at first, and later."""
-_MANY = 2_048
+_MANY_EVENTS = 2_048
 """Events that a function has learned, from which on it is later."""
-_FEWEST = 4 * BLOCK
+_LEAST_CENTERS = 4 * BLOCK
 """Least room of a leaf for centers that learn what differs from its solution."""
-
-
-class Solution(NamedTuple):
-    """Kernel, regularization and constant that a function of events is solved with."""
-
-    kernel: Kernel
-    ridge: float
-    """Regularization."""
-    constant: Numbers
-    """Float64 (outputs,)."""
-    errors: Sequence[float] | None = None
-    """See `MetricRidge.begin`."""
 
 
 class MetricTree:
@@ -62,8 +49,8 @@ class MetricTree:
     events on, or 3,072 where there are 4 leaves, it is divided in the direction of the points'
     largest variance in the metric, at the median, and both halves are solved for anew. So xRFM
     (Beaglehole et al. 2025) divides a batch, there in the metric's own first direction, which had
-    larger errors on covtype. When all leaves together have `capacity` events, none takes any
-    further one into its solution.
+    larger errors on covtype. A leaf whose points cannot be divided, as most of them are one, takes
+    no further event into its solution; when all leaves together have `capacity` events, none does.
 
     It also tells how well it has predicted the events that it has learned.
 
@@ -123,6 +110,9 @@ class MetricTree:
     def begin(self, solution: Solution, X: Numbers, y: Numbers) -> None:
         """Solve for a function of some events, before others are learned.
 
+        Of events that cannot be divided, as where most of them are one point, only the last ones
+        are taken: as many as a leaf has room for.
+
         Parameters
         ----------
         solution : Solution
@@ -131,9 +121,14 @@ class MetricTree:
         y : float64 array of shape (n,)
             Their labels, as numbers.
         """
-        size = SPLITS[len(X) >= _FEW * SPLITS[0] // 2]
+        size = SPLITS[len(X) >= _FEW_LEAVES * SPLITS[0] // 2]
         self._plant(0, solution, self.map.points(X), y, (self.capacity, size))
         self._fit_leaves()
+
+    @property
+    def _leaf_room(self) -> int:
+        """Events that a leaf's solution may have."""
+        return min(self.capacity, SPLITS[0] + _ROOM)
 
     def _plant(
         self, place: int, solution: Solution, points: Numbers, y: Numbers, room: tuple[int, int]
@@ -141,6 +136,7 @@ class MetricTree:
         """Solve for points (n, d) in place of a leaf: in one, or in several if they are many.
 
         The room is that for centers beside the solution, and that of a leaf before it is divided.
+        A leaf that cannot be divided takes the last points alone, see `_solved`.
         """
         centers, size = room
         cut = halves(points) if len(points) >= size else None
@@ -151,14 +147,16 @@ class MetricTree:
         new = self._splits.divide(place, direction, threshold)
         self._leaves.append(self._leaves[place])
         for leaf, rows in ((place, ~right), (new, right)):
-            half = max(_FEWEST, centers // 2), size
+            half = max(_LEAST_CENTERS, centers // 2), size
             self._plant(leaf, solution, points[rows], y[rows], half)
 
-    def _solved(self, solution: Solution, points: Numbers, y: Numbers, room: int) -> MetricRidge:
-        """Return a leaf of points (n, d); what is left of whole blocks is learned by and by."""
-        before, d = self._leaves[0], points.shape[1]
-        leaf = self._new_leaf(d, before.classes, room)
-        size = min(self.capacity, SPLITS[0] + _ROOM)
+    def _solved(self, solution: Solution, points: Numbers, y: Numbers, centers: int) -> MetricRidge:
+        """Return a leaf of points (n, d), of the last ones if there is no room for all.
+
+        What is left of whole blocks is learned by and by.
+        """
+        before, d, size = self._leaves[0], points.shape[1], self._leaf_room
+        leaf = self._new_leaf(d, before.classes, centers)
         outputs = len(solution.constant)
         part = SolvedPart(solution.kernel, solution.ridge, size, n_columns=d, n_outputs=outputs)
         points, y = points[-size:], y[-size:]
@@ -168,18 +166,19 @@ class MetricTree:
         return leaf
 
     def _divide(self, place: int) -> None:
-        """Divide a leaf, or have it take no more where all its points are one."""
+        """Divide a leaf, or have it take no more where halves would be too uneven.
+
+        A half that has no room for all its points is divided again, as in states of before leaves
+        are larger. If that cannot be, it keeps the last points alone.
+        """
         leaf = self._leaves[place]
-        known = leaf.solution
+        known = leaf.solved
         assert known is not None
-        kernel, ridge, points, labels = known
-        points = np.concatenate([points, leaf._pending])
-        if halves(points) is None:
+        if halves(known.points) is None:
             leaf.close()
             return
-        labels = np.append(labels, leaf._pending_labels)
-        solution = Solution(kernel, ridge, leaf._constant, leaf.errors)
-        self._plant(place, solution, points, labels, (leaf.max_centers, len(labels)))
+        size = min(len(known.points), self._leaf_room + 1)
+        self._plant(place, *known, (leaf.max_centers, size))
 
     def _tend(self) -> None:
         """Divide leaves that are large; have none grow where all together are large enough."""
@@ -189,14 +188,14 @@ class MetricTree:
             self.close()
             return
         for place, leaf in enumerate(tuple(self._leaves)):
-            if leaf.grows and leaf.n_solved >= SPLITS[len(self._leaves) >= _FEW]:
+            if leaf.grows and leaf.n_solved >= SPLITS[len(self._leaves) >= _FEW_LEAVES]:
                 self._divide(place)
         self._fit_leaves()
 
     def _fit_leaves(self) -> None:
         """Have leaves keep their factors, or not."""
         for leaf in self._leaves:
-            leaf.keep_factor(len(self._leaves) <= _FEW)
+            leaf.keep_factor(len(self._leaves) <= _FEW_LEAVES)
 
     def close(self) -> None:
         """Have no leaf's solution take further events."""
@@ -275,7 +274,7 @@ class MetricTree:
             others = self.map.points(asked.events)
         at = 0
         while at < len(points):
-            period = _PERIODS[self.n_events >= _MANY]
+            period = _PERIODS[self.n_events >= _MANY_EVENTS]
             stop = min(len(points), at + period - self.n_events % period)
             some = None if others is None else others[at:stop]
             F, said = self._learn_rows(points[at:stop], y[at:stop], some)
@@ -296,7 +295,7 @@ class MetricTree:
         Returns their outputs before each was learned, and those of what was asked in their place.
         """
         leaves = self._splits.leaves_of(points)
-        F = np.empty((len(points), len(self._leaves[0]._constant)))
+        F = np.empty((len(points), self._leaves[0].n_outputs))
         if others is None:
             for leaf, rows in _grouped(leaves):
                 F[rows] = self._leaves[leaf].learn_points(points[rows], y[rows])
@@ -322,17 +321,17 @@ class MetricTree:
         missed = np.abs(F - self.targets(y))
         if self.is_classifier:
             self._calibration.add(F, y)
-            missed = np.square(np.minimum(missed, _FURTHEST))
+            missed = np.square(np.minimum(missed, FURTHEST))
         # Summed up one by one, for the same bits in whatever batches events come.
-        total = np.cumsum(np.append(self.missed, np.minimum(missed.sum(axis=1), _MOST)))[-1]
-        self.missed = min(float(total), _MOST)
+        total = np.cumsum(np.append(self.missed, np.minimum(missed.sum(axis=1), _LARGEST_SUM)))[-1]
+        self.missed = min(float(total), _LARGEST_SUM)
 
     def decide(self, X: Numbers) -> Numbers:
         """Return the outputs of events X (n, d), float64 (n, outputs)."""
         if self.columns is None:
             return self._leaves[0].decide_checked(X)
         points = self.map.points(X)
-        F = np.empty((len(points), len(self._leaves[0]._constant)))
+        F = np.empty((len(points), self._leaves[0].n_outputs))
         for leaf, rows in _grouped(self._splits.leaves_of(points)):
             F[rows] = self._leaves[leaf].decide_checked(points[rows])
         return F
@@ -413,11 +412,20 @@ class MetricTree:
 
     @classmethod
     def _of_leaves(cls, leaves: Sequence[MetricRidge], capacity: int) -> Self:
-        """Return a tree of leaves, which must be alike."""
+        """Return a tree of leaves, which must be alike, and not larger than it allows.
+
+        What is made later takes memory for as many centers and events as a leaf may have.
+        """
         first = leaves[0]
         alike = {(leaf.is_classifier, leaf.columns, leaf.classes, leaf.seed) for leaf in leaves}
         if len(alike) > 1 or (len(leaves) > 1 and not all(leaf.n_solved for leaf in leaves)):
             raise StateError(f"leaves of {_OWNER} differ in task, columns, classes or seed")
+        for leaf in leaves:
+            if leaf.max_centers > max(_LEAST_CENTERS, capacity) or leaf.room > capacity:
+                raise StateError(
+                    f"a leaf of {_OWNER} has room for {leaf.max_centers} centers and {leaf.room} "
+                    f"solved events, where its capacity is {capacity}"
+                )
         tree = cls(
             first.kernel,
             task="classification" if first.is_classifier else "regression",

@@ -14,6 +14,7 @@ from streamk.learners.metric_rounds.search import (
     ERRORS,
     Family,
     Round,
+    ended,
     identity,
     next_metric,
     normalized,
@@ -81,8 +82,7 @@ def rounds_in_leaves(
                 M += len(rows) * (own.diagonal if family.diagonal else own.matrix)
         missed = float(ERRORS[error](F - labels).sum() / len(F))
         found.append(Round(len(found), metric, ridge, missed, F))
-        best = min(found, key=lambda one: one.error)
-        if len(found) > rounds or len(found) - 1 - best.number >= _PATIENCE:
+        if ended([one.error for one in found], rounds, _PATIENCE):
             return found
         metric = normalized(family, Metric.of(M / len(S)), S)
 

@@ -10,12 +10,10 @@ from numpy.typing import NDArray
 
 from streamk.declared import Declared, Domain, taken
 from streamk.errors import StateError
-from streamk.kernels import Linear
+from streamk.learners.metric_trees.event_map import DOT
 
 Numbers = NDArray[Any]
 
-_DOT = Linear()
-"""Its products are the same bits in whatever batch a row comes, unlike those of BLAS."""
 _TURNS = 30
 """Power iterations for a direction."""
 _LEAST, _SHARE = 64, 8
@@ -43,7 +41,7 @@ def halves(points: Numbers) -> tuple[Numbers, float, Numbers] | None:
     True
     """
     direction = direction_of(points)
-    values = _DOT.pairwise(points, direction[None])[:, 0]
+    values = DOT.pairwise(points, direction[None])[:, 0]
     threshold = threshold_of(values)
     if threshold is None:
         return None
@@ -137,7 +135,7 @@ class Splits:
         at = np.zeros(len(points), np.int64)
         if not len(self):
             return at
-        right = _DOT.pairwise(points, self.directions) > self.thresholds
+        right = DOT.pairwise(points, self.directions) > self.thresholds
         rows = np.arange(len(points))
         while len(rows):
             at[rows] = self.children[at[rows], right[rows, at[rows]].astype(np.int64)]
