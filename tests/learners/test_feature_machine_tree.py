@@ -17,8 +17,11 @@ from streamk.learners import FeatureMachine
 from streamk.learners.common.supervised import Asked
 from streamk.learners.feature_machine import solving
 from streamk.learners.metric_rounds.cross_validation import cross_validated
+from streamk.learners.metric_rounds.metric import Metric
 from streamk.learners.metric_rounds.search import Family, Limits, refine
 from streamk.learners.metric_trees import metric_ridge, metric_tree, solved_part
+from streamk.learners.metric_trees import rounds_in_leaves as rounds_in_leaves_module
+from streamk.learners.metric_trees.event_map import EventMap
 from streamk.learners.metric_trees.metric_ridge import Solution
 from streamk.learners.metric_trees.metric_tree import MetricTree
 from streamk.learners.metric_trees.rounds_in_leaves import rounds_in_leaves
@@ -329,3 +332,31 @@ def test_a_learner_with_leaves_goes_on_bit_for_bit(monkeypatch: pytest.MonkeyPat
             part.learn_many(X[i : min(stop, i + 90)], y[i : min(stop, i + 90)])
         part = FeatureMachine.from_state(part.state())
     assert same(part.state(), whole.state())
+
+
+def test_a_value_that_overflows_on_its_scale_is_a_point() -> None:
+    identity = EventMap.identity(2)
+    flat = EventMap(identity.columns, Metric(np.array([[1.0, 0.0], [0.0, 0.0]])))
+    for one in (identity, flat, EventMap(identity.columns, Metric(np.array([1.0, 0.0])))):
+        assert np.isfinite(one.points(np.array([[1.5e308, -1.5e308]]))).all()
+
+
+def test_rounds_of_equal_events_take_no_more_than_a_leaf(monkeypatch: pytest.MonkeyPatch) -> None:
+    solved: list[int] = []
+    real = rounds_in_leaves_module.DirectSingle
+
+    def counted(kernel: Any, P: Any, Y: Any) -> Any:
+        solved.append(len(P))
+        return real(kernel, P, Y)
+
+    monkeypatch.setattr(rounds_in_leaves_module, "DirectSingle", counted)
+    rng = np.random.default_rng(0)
+    S = rng.normal(size=(600, 3))
+    S[rng.random(600) < 0.95] = 1.0
+    family = Family("standard", Matern(nu=0.5, bandwidth=1.5), True)
+    held = rng.normal(size=(50, 3))
+    found = rounds_in_leaves(
+        family, S, S[:, :1], held, held[:, :1], ridges=[0.1], rounds=1, error="squared", size=128
+    )
+    assert max(solved) <= 128
+    assert np.isfinite([one.error for one in found]).all()

@@ -22,6 +22,8 @@ FURTHEST = 1e18
 _WITHIN = Domain(-1e308, 1e308)
 DOT = Linear()
 """Its products are the same bits in whatever batch a row comes, unlike those of BLAS."""
+_LARGEST = 1e150
+"""Bound of scaled numbers: with a metric of 0 in a column, infinity would be no number at all."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class EventMap:
 
     def points(self, X: Numbers) -> Numbers:
         """Return the points of finite events X (n, d), float32 (n, d), row by row the same bits."""
-        P, root = self.columns.scaled(X), self.metric.root
+        P, root = np.clip(self.columns.scaled(X), -_LARGEST, _LARGEST), self.metric.root
         with np.errstate(over="ignore"):
             found = P * root if self.metric.is_diagonal else DOT.pairwise(P, root)
             return np.ascontiguousarray(np.clip(found, -FURTHEST, FURTHEST), np.float32)

@@ -125,6 +125,8 @@ class MetricRidge(OnlineKernelRidge):
         """Add events to the first part."""
         assert self._base is not None
         self._base.add(points, y, lambda labels: self._targets(labels) - self._constant)
+        if not self._keeps:
+            self._base.forget_factor()
 
     def close(self) -> None:
         """Have the first part take no further events."""
@@ -153,7 +155,7 @@ class MetricRidge(OnlineKernelRidge):
         known, solution = base.arrays(), Solution(base.kernel, base.ridge, self._constant)
         points = np.concatenate([known["points"], self._pending])
         labels = np.append(known["labels"], self._pending_labels)
-        return Solved(solution._replace(errors=self.errors), points, labels)
+        return Solved(solution._replace(errors=(self._errors / 2.0).tolist()), points, labels)
 
     @property
     def room(self) -> int:

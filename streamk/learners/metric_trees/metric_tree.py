@@ -236,9 +236,12 @@ class MetricTree:
 
     @property
     def errors(self) -> list[float] | None:
-        """Those of the regularizations of what differs from the solution, if there is one."""
+        """Those of the regularizations of what differs from the solution, if there is one.
+
+        They are means over the leaves, since each leaf of a new function begins with them.
+        """
         each = [leaf.errors for leaf in self._leaves]
-        return None if each[0] is None else np.sum(np.array(each, np.float64), axis=0).tolist()
+        return None if each[0] is None else np.mean(np.array(each, np.float64), axis=0).tolist()
 
     @property
     def n_leaves(self) -> int:

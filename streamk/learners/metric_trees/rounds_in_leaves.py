@@ -101,6 +101,8 @@ def _leaves(P: Numbers, Q: Numbers, size: int) -> Iterator[tuple[Numbers, Number
             new = splits.divide(leaf, direction, threshold)
             parts[leaf], parts[new] = rows[~right], rows[right]
             left += [leaf, new]
+        else:
+            parts[leaf] = rows[:size]  # of many that are equal a few will do
     leaves = splits.leaves_of(asked)
     for leaf in sorted(parts):
         yield parts[leaf], np.flatnonzero(leaves == leaf)
