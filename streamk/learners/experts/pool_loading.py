@@ -23,6 +23,8 @@ _LARGEST = 3e38
 """About the largest number of single precision."""
 _STEEPEST = 160.0
 """Largest slope of a linear expert in a coefficient: an error of 20 times a value of 8."""
+_TRUST = 4.0
+"""Units of loss that the mixture of all experts has spared, of a state that does not say it."""
 _LONGEST, _TINY = 1e25, 1e-25
 """How many times a stake's unit grows at most, and the least unit: see the loops' `coin`."""
 
@@ -97,7 +99,8 @@ def _own_mixing(
 ) -> dict[str, NDArray[Any]]:
     """Return the mixture without external experts, of a state from before there was one.
 
-    It begins with the weights that its experts have among all.
+    It begins with the weights that its experts have among all. The mixture of all goes on
+    predicting, as it did, until it has lost more by so much.
     """
     names = ("shares", "products", "inverses", "last_product", "last_inverse", "mixer_weights")
     declared = [each for each in pool_arrays.LEARNED if each.name in names]
@@ -107,7 +110,7 @@ def _own_mixing(
         found[name] = found[name][..., :own].copy()
     found["own_inverses"] = found["own_inverses"][..., :own, :own].copy()
     found["own_shares"] /= np.maximum(found["own_shares"].sum(axis=-1, keepdims=True), _TINY)
-    return {**found, "evidence": np.zeros(6)}
+    return {**found, "evidence": np.array([_TRUST, 0.0, 0.0, 0.0, 0.0, 0.0])}
 
 
 def state_of(pool: ExpertPool, more: Mapping[str, NDArray[Any]]) -> State:
