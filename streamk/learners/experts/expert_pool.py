@@ -248,6 +248,7 @@ class ExpertPool(PoolTable):
         sums, evidence = self.arrays["BANK_COSTS"][len(BANKS) + 3 :], self.arrays["EVIDENCE"][3:]
         spared, fewer, apart = evidence.tolist()
         spared /= expert_loops.event.mixture.SELDOM  # as the others, which are of fewer events
+        # The rule of the loops' `evidence.choose`.
         joint = spared if fewer >= -math.sqrt(apart) else -abs(spared)
         found: NDArray[np.float64] = np.minimum(sums, joint)
         sums[:] = evidence[:] = 0.0

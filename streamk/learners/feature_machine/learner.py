@@ -248,7 +248,7 @@ class FeatureMachine(Supervised):
 
     @property
     def is_solving(self) -> bool:
-        """Whether a new function is being made, or waits for its event."""
+        """True while a new function is being made, or waits for its event."""
         return self._next is not None
 
     @property

@@ -46,7 +46,7 @@ class Metric:
 
     @property
     def is_diagonal(self) -> bool:
-        """Whether columns are scaled only."""
+        """True if columns are only scaled."""
         return self.root.ndim == 1
 
     @property

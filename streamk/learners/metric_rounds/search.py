@@ -58,7 +58,7 @@ class Family:
 
     @property
     def absolute(self) -> bool:
-        """Whether distances are sums of absolute differences."""
+        """True if distances are sums of absolute differences."""
         return isinstance(self.kernel, Laplacian)
 
 

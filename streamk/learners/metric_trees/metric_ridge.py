@@ -148,14 +148,15 @@ class MetricRidge(OnlineKernelRidge):
 
     @property
     def solved(self) -> Solved | None:
-        """How the first part is solved for, of its events and of those since the last block."""
+        """Return events of the first part and since the last block, and how they are solved for."""
         base = self._base
         if base is None:
             return None
-        known, solution = base.arrays(), Solution(base.kernel, base.ridge, self._constant)
+        known = base.arrays()
+        solution = Solution(base.kernel, base.ridge, self._constant, self.errors)
         points = np.concatenate([known["points"], self._pending])
         labels = np.append(known["labels"], self._pending_labels)
-        return Solved(solution._replace(errors=(self._errors / 2.0).tolist()), points, labels)
+        return Solved(solution, points, labels)
 
     @property
     def room(self) -> int:
@@ -179,7 +180,7 @@ class MetricRidge(OnlineKernelRidge):
 
     @property
     def grows(self) -> bool:
-        """Whether the first part takes further events."""
+        """True while the first part takes further events."""
         return self._base is not None and self._base.grows
 
     @property

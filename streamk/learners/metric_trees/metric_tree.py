@@ -168,17 +168,20 @@ class MetricTree:
     def _divide(self, place: int) -> None:
         """Divide a leaf, or have it take no more where halves would be too uneven.
 
-        A half that has no room for all its points is divided again, as in states of before leaves
-        are larger. If that cannot be, it keeps the last points alone.
+        Each half begins with half of the errors of its regularizations. One that has no room for
+        all its points is divided again, as in states of before leaves are larger. If that cannot
+        be, it keeps the last points alone.
         """
         leaf = self._leaves[place]
-        known = leaf.solved
+        known, errors = leaf.solved, leaf.errors
         assert known is not None
+        assert errors is not None
         if halves(known.points) is None:
             leaf.close()
             return
         size = min(len(known.points), self._leaf_room + 1)
-        self._plant(place, *known, (leaf.max_centers, size))
+        solution = known.solution._replace(errors=[one / 2.0 for one in errors])
+        self._plant(place, solution, known.points, known.labels, (leaf.max_centers, size))
 
     def _tend(self) -> None:
         """Divide leaves that are large; have none grow where all together are large enough."""
@@ -212,7 +215,7 @@ class MetricTree:
 
     @property
     def is_classifier(self) -> bool:
-        """Whether labels are classes."""
+        """True if labels are classes."""
         return self._leaves[0].is_classifier
 
     @property
@@ -255,7 +258,7 @@ class MetricTree:
 
     @property
     def grows(self) -> bool:
-        """Whether the solution takes further events."""
+        """True while the solution takes further events."""
         return any(leaf.grows for leaf in self._leaves)
 
     @property
