@@ -135,11 +135,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Search for garbage more seldom: compiling makes millions of objects, and tests are many.
+    """Search for garbage between tests alone (`_as_it_was`, `_collected`).
 
-    Not as seldom as the engine does in a run, which has tests.
+    What is left of one test is then finalized at its end, not amid a later one: a finalizer that
+    warns imports modules, and amid another import Python 3.11 fails by that (gh-106176).
     """
-    gc.set_threshold(20_000, 20, 20)
+    gc.disable()
 
 
 def _process_wide() -> dict[str, Any]:
@@ -158,11 +159,19 @@ def _as_it_was() -> Iterator[None]:
     """Fail a test that leaves what belongs to the process changed."""
     before = _process_wide()
     yield
+    gc.collect(1)
     after = _process_wide()
     changed = [
         f"{name}: {was} became {after[name]}" for name, was in before.items() if after[name] != was
     ]
     assert not changed, f"the test has left something changed: {'; '.join(changed)}"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _collected() -> Iterator[None]:
+    """Free what the tests of a file have left in cycles."""
+    yield
+    gc.collect()
 
 
 SASL_USERS = {"ada": "correct horse battery staple"}
