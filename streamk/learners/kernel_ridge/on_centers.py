@@ -189,11 +189,7 @@ class OnCenters(Supervised):
 
     def _targets(self, y: Numbers) -> Numbers:
         """Return labels as the functions learn them, float64 (n, outputs)."""
-        if not self.is_classifier:
-            return np.array(y)[:, None]
-        outputs = self._n_outputs()
-        classes = np.arange(outputs) if outputs > 1 else np.ones(1)
-        return np.where(y[:, None] == classes, 1.0, -1.0)
+        return targets_of(y, self._n_outputs() if self.is_classifier else 0)
 
     def _close_block(self) -> None:
         """Have the centers learn the block, and weigh the functions."""
@@ -406,6 +402,26 @@ class OnCenters(Supervised):
         self._constant = found["constant"].copy()
         if count(state.header, "format", self._owner()) > self.UNCALIBRATED:
             self._calibration.load(arrays, self._owner())
+
+
+def targets_of(y: Numbers, margins: int) -> Numbers:
+    """Return labels y (n,) as functions learn them, float64 (n, outputs).
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+    margins : int
+        Of classes, 1 for two of them; 0 where labels are numbers.
+
+    Examples
+    --------
+    >>> targets_of(np.array([0.0, 2.0]), 3).tolist()
+    [[1.0, -1.0, -1.0], [-1.0, -1.0, 1.0]]
+    """
+    if not margins:
+        return np.array(y)[:, None]
+    classes = np.arange(margins) if margins > 1 else np.ones(1)
+    return np.where(y[:, None] == classes, 1.0, -1.0)
 
 
 def own_kernels(kernel: Kernel, X: Numbers, Y: Numbers) -> Numbers:
