@@ -129,15 +129,24 @@ class OnCenters(Supervised):
         """Predict and learn events that all have labels, block by block."""
         at = 0
         while at < len(events):
-            stop = min(len(events), at + self._block - len(self._pending))
+            stop = min(len(events), at + self._stop - len(self._pending))
             F = self._learn(events[at:stop], numbers[at:stop])
             if asked is not None and asked.events is not None:
                 F = self._answers(asked.events[at:stop], stop - at)
             if asked is not None:
                 asked.add(self._decided(F))
-            if len(self._pending) == self._block:
-                self._close_block()
+            self._turn()
             at = stop
+
+    @property
+    def _stop(self) -> int:
+        """Event of the block up to which events are learned together."""
+        return self._block
+
+    def _turn(self) -> None:
+        """Do what is to be done at this event of the block."""
+        if len(self._pending) == self._block:
+            self._close_block()
 
     def _learn(self, X: Numbers, y: Numbers) -> Numbers:
         """Learn events of one block, and return the outputs of each before it was learned."""

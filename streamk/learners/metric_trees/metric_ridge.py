@@ -23,6 +23,8 @@ Numbers = NDArray[Any]
 
 _BLOCKS = BLOCK, 4 * BLOCK
 """Events of a block, and those where it takes long to solve for one more."""
+_DELAY = 0.25
+"""Part of the next block in which a block is solved for."""
 _QUICK = 512
 """Events of a part up to which a block is solved for at once."""
 _LARGE = 768
@@ -165,6 +167,21 @@ class MetricRidge(OnlineKernelRidge):
         self._centers.clear()
         self._recent.clear()
 
+    @property
+    def _takeover(self) -> int:
+        """Event of the block after which the first part has the one before."""
+        return int(self._block * _DELAY)
+
+    @property
+    def _stop(self) -> int:
+        early = self._next_base is not None and len(self._pending) < self._takeover
+        return self._takeover if early else self._block
+
+    def _turn(self) -> None:
+        if len(self._pending) == self._takeover:
+            self._settle()
+        super()._turn()
+
     def close(self) -> None:
         """Have the first part take no further events."""
         self._settle()
@@ -278,7 +295,6 @@ class MetricRidge(OnlineKernelRidge):
         return np.tile(F, len(self._ridges))
 
     def _take_block(self, X: Numbers, y: Numbers, A: Numbers) -> None:
-        self._settle()
         base = self._base
         if base is not None and base.grows:
             if base.n_last < _QUICK:
@@ -368,11 +384,14 @@ class MetricRidge(OnlineKernelRidge):
         """Begin once more to solve for the block that was solved for, if there was one."""
         assert self._base is not None
         with reading(self._owner()):
-            solving = state.header["format"] > _AT_ONCE and state.header["solving"]
-        centers = len(self._centers)
-        if (solving and centers not in _BLOCKS) or solving != (centers > 0 and self._base.grows):
+            at_once = count(state.header, "format", self._owner()) <= _AT_ONCE
+            solving = not at_once and state.header["solving"]
+        centers, pending = len(self._centers), len(self._pending)
+        can_be = self._base.grows and centers in _BLOCKS and pending < self._takeover
+        if solving not in (True, False) or solving != can_be:
             raise StateError(
-                f"'solving' of {self._owner()} is {solving!r}, which does not fit {centers} centers"
+                f"'solving' of {self._owner()} is {solving!r}, which does not fit {centers} "
+                f"centers and {pending} events that are none"
             )
         if solving:
             self._solve_in_background()
