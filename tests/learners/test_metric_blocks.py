@@ -85,7 +85,7 @@ def test_nothing_waits_until_the_block_is_to_count(monkeypatch: pytest.MonkeyPat
     assert np.array_equal(made.decide_checked(asked), free.decide_checked(asked))
 
 
-def test_a_block_counts_after_a_quarter_of_the_next_one() -> None:
+def test_a_block_counts_from_an_event_of_the_next_one_on() -> None:
     made = leaf()
     X, y = events(64 + _TAKEOVER, seed=1)
     all_at_once = SolvedPart(Gaussian(), 0.1, 1_024, n_columns=2, n_outputs=1)

@@ -23,8 +23,8 @@ Numbers = NDArray[Any]
 
 _BLOCKS = BLOCK, 4 * BLOCK
 """Events of a block, and those where it takes long to solve for one more."""
-_DELAY = 0.25
-"""Part of the next block in which a block is solved for."""
+_DELAYS = dict(zip(_BLOCKS, (BLOCK // 4, BLOCK // 2), strict=True))
+"""Events of the next block while which a block is solved for, by the size of the next."""
 _QUICK = 512
 """Events of a part up to which a block is solved for at once."""
 _LARGE = 768
@@ -170,7 +170,7 @@ class MetricRidge(OnlineKernelRidge):
     @property
     def _takeover(self) -> int:
         """Event of the block after which the first part has the one before."""
-        return int(self._block * _DELAY)
+        return _DELAYS[self._block]
 
     @property
     def _stop(self) -> int:
