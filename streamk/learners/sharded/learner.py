@@ -78,6 +78,8 @@ class Sharded(OwnClasses):
     Parameters
     ----------
     learner : Learner
+        One of many kernels is learned without the external expert that it has by default: two of
+        these are poorly merged. Those that it was given are learned in shards, too.
     shards : int, default 4
         Shards of a round, up to 4096.
     round_events : int, default 4096
@@ -125,7 +127,8 @@ class Sharded(OwnClasses):
                 f"{learner!r} cannot learn in shards; give one of the learners of streamk, such as "
                 "MultiKernel()"
             )
-        self.learner: Any = learner
+        keeps_experts = not hasattr(learner, "without_default_experts")
+        self.learner: Any = learner if keeps_experts else learner.without_default_experts()
         self.shards, self.round_events, self.staleness = shards, round_events, staleness
         self.workers = workers
         self.rounds = 0
