@@ -35,6 +35,7 @@ Numbers = NDArray[Any]
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metric_tree, "SPLITS", (320, 256))
     monkeypatch.setattr(metric_tree, "_FEW_LEAVES", 3)
+    monkeypatch.setattr(metric_ridge, "_QUICK", 64)
     monkeypatch.setattr(metric_ridge, "_LARGE", 128)
     monkeypatch.setattr(solved_part, "PART", 192)
     monkeypatch.setattr(solved_part, "SHARED", 64)
@@ -204,7 +205,7 @@ def test_any_cut_and_any_restart_is_the_same(asked: bool) -> None:
     others = X + 0.3  # as they are predicted, some in another leaf
 
     def run(cuts: list[int], *, restart: bool = False) -> tuple[MetricTree, Numbers]:
-        made, said = tree(256, capacity=1_024), []
+        made, said = tree(256, capacity=1_280), []
         for first, stop in zip([0, *cuts], [*cuts, len(X)], strict=True):
             some = slice(first, stop)
             given = others[some] if asked else None
@@ -223,7 +224,7 @@ def test_any_cut_and_any_restart_is_the_same(asked: bool) -> None:
         assert same(found[0].state(), whole.state())
         assert np.array_equal(found[1], said)
     if not asked:
-        alone = tree(256, capacity=1_024)
+        alone = tree(256, capacity=1_280)
         alone.learn(X, y)
         assert same(alone.state(), whole.state())
 

@@ -67,11 +67,12 @@ class FeatureMachine(Supervised):
     later functions are of that of the one in use.
 
     Then the coefficients of the events that are kept are solved for, and those of each block of 64
-    or 256 later events, until there are ``buffer_size + reservoir_size``. There is one function for
-    all of them up to 3,584, and from then on one for each leaf of a tree
-    (`streamk.learners.metric_trees.metric_tree`), so that an event takes the time of a leaf
-    however many there are. Where 1,600 events have lowered the error of 800 by less than 3%, still
-    more would not pay: the function is then made of 1,024, and takes no more.
+    or 256 later events, until there are ``buffer_size + reservoir_size``: in the background, too,
+    from some hundred events on, while a quarter of the next block is learned. There is one function
+    for all of them up to 3,584, and from then on one for each leaf of a tree
+    (`streamk.learners.metric_trees.metric_tree`), so that an event takes the time of a leaf however
+    many there are. Where 1,600 events have lowered the error of 800 by less than 3%, still more
+    would not pay: the function is then made of 1,024, and takes no more.
 
     The new function learns the events since, as the one in use does, and exactly ``swap_delay``
     events after it was begun the two are compared by how they have predicted these before they

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Self
 
 import numpy as np
@@ -132,6 +133,17 @@ class Centers:
         flops = len(X) * len(self) * (X.shape[1] + GROUP)
         divide(-(-len(X) // _ROWS), flops, expand)
         return F
+
+    def clear(self) -> None:
+        """Have no centers, as if there never were any."""
+        self.n_seen = 0
+
+    def copy(self) -> Centers:
+        """Return the same centers, which change apart from these."""
+        new = copy.copy(self)
+        new._X, new._y = self._X.copy(), self._y.copy()
+        new._laid, new._A = self._laid.copy(), self._A.copy()
+        return new
 
     def add_columns(self, count: int) -> None:
         """Append columns of zeros."""

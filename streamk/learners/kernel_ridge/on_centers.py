@@ -129,15 +129,24 @@ class OnCenters(Supervised):
         """Predict and learn events that all have labels, block by block."""
         at = 0
         while at < len(events):
-            stop = min(len(events), at + self._block - len(self._pending))
+            stop = min(len(events), at + self._stop - len(self._pending))
             F = self._learn(events[at:stop], numbers[at:stop])
             if asked is not None and asked.events is not None:
                 F = self._answers(asked.events[at:stop], stop - at)
             if asked is not None:
                 asked.add(self._decided(F))
-            if len(self._pending) == self._block:
-                self._close_block()
+            self._turn()
             at = stop
+
+    @property
+    def _stop(self) -> int:
+        """Event of the block up to which events are learned together."""
+        return self._block
+
+    def _turn(self) -> None:
+        """Do what is to be done at this event of the block."""
+        if len(self._pending) == self._block:
+            self._close_block()
 
     def _learn(self, X: Numbers, y: Numbers) -> Numbers:
         """Learn events of one block, and return the outputs of each before it was learned."""
@@ -189,11 +198,7 @@ class OnCenters(Supervised):
 
     def _targets(self, y: Numbers) -> Numbers:
         """Return labels as the functions learn them, float64 (n, outputs)."""
-        if not self.is_classifier:
-            return np.array(y)[:, None]
-        outputs = self._n_outputs()
-        classes = np.arange(outputs) if outputs > 1 else np.ones(1)
-        return np.where(y[:, None] == classes, 1.0, -1.0)
+        return targets_of(y, self._n_outputs() if self.is_classifier else 0)
 
     def _close_block(self) -> None:
         """Have the centers learn the block, and weigh the functions."""
@@ -406,6 +411,26 @@ class OnCenters(Supervised):
         self._constant = found["constant"].copy()
         if count(state.header, "format", self._owner()) > self.UNCALIBRATED:
             self._calibration.load(arrays, self._owner())
+
+
+def targets_of(y: Numbers, margins: int) -> Numbers:
+    """Return labels y (n,) as functions learn them, float64 (n, outputs).
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+    margins : int
+        Of classes, 1 for two of them; 0 where labels are numbers.
+
+    Examples
+    --------
+    >>> targets_of(np.array([0.0, 2.0]), 3).tolist()
+    [[1.0, -1.0, -1.0], [-1.0, -1.0, 1.0]]
+    """
+    if not margins:
+        return np.array(y)[:, None]
+    classes = np.arange(margins) if margins > 1 else np.ones(1)
+    return np.where(y[:, None] == classes, 1.0, -1.0)
 
 
 def own_kernels(kernel: Kernel, X: Numbers, Y: Numbers) -> Numbers:

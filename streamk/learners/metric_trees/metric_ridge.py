@@ -9,20 +9,32 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.declared import count
+from streamk.declared import count, reading
 from streamk.errors import StateError
 from streamk.kernels import Kernel
 from streamk.learners.common.supervised import Asked
 from streamk.learners.kernel_ridge.learner import BLOCK, OnlineKernelRidge
+from streamk.learners.kernel_ridge.on_centers import targets_of
 from streamk.learners.metric_trees.solved_part import SolvedPart
+from streamk.learners.renewal.background import Background
 from streamk.state import State
 
 Numbers = NDArray[Any]
 
 _BLOCKS = BLOCK, 4 * BLOCK
 """Events of a block, and those where it takes long to solve for one more."""
+_DELAY = 0.25
+"""Part of the next block in which a block is solved for."""
+_QUICK = 512
+"""Events of a part up to which a block is solved for at once."""
 _LARGE = 768
 """Events of a part from which on it takes long, if its factor is not kept."""
+
+
+_AT_ONCE = 4
+"""The last format of states that have no block that is solved for."""
+_ALL_RIDGES = 4
+"""The first format of states with the last regularization."""
 
 
 class Solution(NamedTuple):
@@ -55,21 +67,26 @@ class MetricRidge(OnlineKernelRidge):
     part learns what events since then differ from it, as `OnlineKernelRidge` does, with a kernel of
     its own: to correct a function event by event takes a narrower one than to solve for it, as the
     blocks of coefficients that are solved for at a time must not depend on each other by much. In
-    that kernel an event is learned, too, until its block is complete.
+    that kernel an event is learned, too, until the first part has its block.
+
+    From 512 events of a part on, a block is solved for in the background while the next one is
+    learned, and its events are centers of the second part until that is complete.
 
     Options are those of `OnlineKernelRidge`.
     """
 
     TYPE = "metric-ridge"
-    FORMAT = 4
+    FORMAT = 5
     """From 2 on with the regularization of the first part, without which that does not grow, from 3
     on with what the last part of it adds to coefficients of the one before, from 4 on with the room
-    of the first part and the size of its parts."""
+    of the first part and the size of its parts, from 5 on with a block that is solved for."""
     UNCALIBRATED = 0
     WORK = 1_024
     RIDGES = (*OnlineKernelRidge.RIDGES, 1e9)
     """By the last one nothing is learned but by the first part."""
     _base: SolvedPart | None = None
+    _next_base: Background[SolvedPart] | None = None
+    """With the block that the centers are, while that is solved for."""
     _keeps = True
 
     def begin(
@@ -124,12 +141,50 @@ class MetricRidge(OnlineKernelRidge):
     def _solve_with(self, points: Numbers, y: Numbers) -> None:
         """Add events to the first part."""
         assert self._base is not None
-        self._base.add(points, y, lambda labels: self._targets(labels) - self._constant)
+        self._base.add(points, y, self._left_to_solve)
         if not self._keeps:
             self._base.forget_factor()
 
+    @property
+    def _left_to_solve(self) -> Callable[[Numbers], Numbers]:
+        """The function of labels that gives outputs of the first part, as they are now."""
+        constant, margins = self._constant, self._n_outputs() if self.is_classifier else 0
+        return lambda labels: targets_of(labels, margins) - constant
+
+    def _solve_in_background(self) -> None:
+        """Begin to add the events that are centers to the first part."""
+        assert self._base is not None
+        points, labels = self._centers.points.copy(), self._centers.labels.copy()
+        self._next_base = Background(self._base.extending(points, labels, self._left_to_solve))
+
+    def _settle(self) -> None:
+        """Go on with the first part of all blocks that are complete."""
+        if self._next_base is None:
+            return
+        self._base, self._next_base = self._next_base.result(), None
+        if not self._keeps:
+            self._base.forget_factor()
+        self._centers.clear()
+        self._recent.clear()
+
+    @property
+    def _takeover(self) -> int:
+        """Event of the block after which the first part has the one before."""
+        return int(self._block * _DELAY)
+
+    @property
+    def _stop(self) -> int:
+        early = self._next_base is not None and len(self._pending) < self._takeover
+        return self._takeover if early else self._block
+
+    def _turn(self) -> None:
+        if len(self._pending) == self._takeover:
+            self._settle()
+        super()._turn()
+
     def close(self) -> None:
         """Have the first part take no further events."""
+        self._settle()
         if self._base is not None:
             self._base.close()
 
@@ -149,6 +204,7 @@ class MetricRidge(OnlineKernelRidge):
     @property
     def solved(self) -> Solved | None:
         """Return events of the first part and since the last block, and how they are solved for."""
+        self._settle()
         base = self._base
         if base is None:
             return None
@@ -175,8 +231,9 @@ class MetricRidge(OnlineKernelRidge):
 
     @property
     def n_solved(self) -> int:
-        """Events of the first part."""
-        return 0 if self._base is None else len(self._base)
+        """Events of the first part, with those that are solved for."""
+        base, coming = self._base, self._next_base
+        return 0 if base is None else len(base) + (0 if coming is None else len(self._centers))
 
     @property
     def grows(self) -> bool:
@@ -186,7 +243,7 @@ class MetricRidge(OnlineKernelRidge):
     @property
     def n_features(self) -> int:
         """Centers of both parts."""
-        return super().n_features + self.n_solved
+        return super().n_features + (0 if self._base is None else len(self._base))
 
     @property
     def nbytes(self) -> int:
@@ -240,7 +297,11 @@ class MetricRidge(OnlineKernelRidge):
     def _take_block(self, X: Numbers, y: Numbers, A: Numbers) -> None:
         base = self._base
         if base is not None and base.grows:
-            self._solve_with(X, y)
+            if base.n_last < _QUICK:
+                self._solve_with(X, y)
+                return
+            self._centers.append(X, y, A)
+            self._solve_in_background()
             return
         if base is not None:
             self._of_base[self._centers.next_slots(len(X))] = base.outputs(X)
@@ -251,11 +312,13 @@ class MetricRidge(OnlineKernelRidge):
     def extend(self, count: int) -> None:
         """Take up columns that were 0 in all events so far."""
         known = len(self.columns or ())
+        self._settle()
         if self._base is not None:
             self._base.add_columns(count)
         self.add_columns(range(known, known + count))
 
     def _fit_centers(self, fitted: Callable[[Numbers], Numbers]) -> None:
+        self._settle()
         super()._fit_centers(fitted)
         if self._base is not None:
             self._base.fit_outputs(fitted)
@@ -266,7 +329,8 @@ class MetricRidge(OnlineKernelRidge):
     def state(self) -> State:
         """Everything needed to go on exactly from here: a JSON header and arrays."""
         known, base = super().state(), self._base
-        header = {**known.header, "base": None, "block": self._block}
+        solving = self._next_base is not None
+        header = {**known.header, "base": None, "block": self._block, "solving": solving}
         arrays = dict(known.arrays)
         if base is not None:
             header |= {"base": base.header(), "room": base.capacity}
@@ -314,11 +378,28 @@ class MetricRidge(OnlineKernelRidge):
             owner=f"'base' of {self._owner()}",
         )
         self._settled = 0
+        self._restore_block(state)
+
+    def _restore_block(self, state: State) -> None:
+        """Begin once more to solve for the block that was solved for, if there was one."""
+        assert self._base is not None
+        with reading(self._owner()):
+            at_once = count(state.header, "format", self._owner()) <= _AT_ONCE
+            solving = not at_once and state.header["solving"]
+        centers, pending = len(self._centers), len(self._pending)
+        can_be = self._base.grows and centers in _BLOCKS and pending < self._takeover
+        if solving not in (True, False) or solving != can_be:
+            raise StateError(
+                f"'solving' of {self._owner()} is {solving!r}, which does not fit {centers} "
+                f"centers and {pending} events that are none"
+            )
+        if solving:
+            self._solve_in_background()
 
 
 def _with_last_ridge(state: State) -> State:
     """Return a state before format 4 as one with the last regularization, of no coefficients."""
-    if count(state.header, "format", "this 'metric-ridge' state") >= MetricRidge.FORMAT:
+    if count(state.header, "format", "this 'metric-ridge' state") >= _ALL_RIDGES:
         return state
     arrays, before = dict(state.arrays), len(MetricRidge.RIDGES) - 1
     for name in ("coefficients", "pending_coefficients"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -162,6 +163,26 @@ class SolvedPart:
                 self._solve(targets)
             at = stop
 
+    def extending(
+        self, points: Numbers, labels: Numbers, targets: Callable[[Numbers], Numbers]
+    ) -> Callable[[], SolvedPart]:
+        """Return the work of adding events to a copy, which it returns.
+
+        It may be done in another thread, while this one is only read; the factor is the copy's from
+        now on. Arguments are those of `add`.
+        """
+        factors, self._factor = [self._factor], None
+
+        def work() -> SolvedPart:
+            new = copy.copy(self)
+            new._last = self._last.copy()
+            # Where the work is begun once more, as after a fork, the factor may be half done.
+            new._factor = factors.pop() if factors else None
+            new.add(points, labels, targets)
+            return new
+
+        return work
+
     def _add_to_last(self, points: Numbers, labels: Numbers) -> None:
         last, first = self._last, len(self._last)
         try:
@@ -203,7 +224,8 @@ class SolvedPart:
 
     def _close_last(self) -> None:
         """Go on with a part that shares events with the last one, if there is room."""
-        done, last, shared = self._done, self._last, self._shared
+        done, last, shared = self._done.copy(), self._last, self._shared
+        self._done = done  # that of another one, whose copy this is, stays
         A = last.coefficients(np.arange(len(last)))
         old = np.arange(len(done) - shared, len(done))
         done.set_coefficients(old, done.coefficients(old) + A[:shared])

@@ -1,0 +1,220 @@
+"""Blocks that are solved for in the background: when they count, restarts, forks and failures."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from feature_machine_kit import same
+from numpy.typing import NDArray
+
+from streamk.errors import StateError
+from streamk.kernels import Gaussian, Matern
+from streamk.learners.common.supervised import Asked
+from streamk.learners.metric_trees import metric_ridge
+from streamk.learners.metric_trees.metric_ridge import MetricRidge
+from streamk.learners.metric_trees.solved_part import SolvedPart
+from streamk.learners.renewal.background import Background
+from streamk.state import State
+
+Numbers = NDArray[Any]
+
+_TAKEOVER = 16
+"""Event of the next block, of 64, after which a block counts."""
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metric_ridge, "_QUICK", 64)
+
+
+def events(n: int, seed: int = 0) -> tuple[Numbers, Numbers]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2)).astype(np.float32)
+    return X, np.sin(2.0 * X[:, 0].astype(np.float64)) + 0.1 * rng.normal(size=n)
+
+
+def leaf(task: str = "regression", capacity: int = 1_024) -> MetricRidge:
+    """A function of 128 events."""
+    X, y = events(128)
+    classes = ("a", "b") if task == "classification" else ()
+    made = MetricRidge(Matern(nu=0.5, bandwidth=0.1), task=task, columns=range(2), classes=classes)
+    part = SolvedPart(Gaussian(), 0.1, capacity, n_columns=2, n_outputs=1)
+    made.begin(part, X, y if not classes else (y > 0.0).astype(np.float64), np.array([0.25]))
+    return made
+
+
+class Gate:
+    """Has work in the background wait until it is opened."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.open, self.began = threading.Event(), threading.Event()
+        extending = SolvedPart.extending
+
+        def held(part: SolvedPart, *arguments: Any) -> Any:
+            work = extending(part, *arguments)
+
+            def waits() -> SolvedPart:
+                self.began.set()
+                assert self.open.wait(60.0)
+                return work()
+
+            return waits
+
+        monkeypatch.setattr(SolvedPart, "extending", held)
+
+
+def test_nothing_waits_until_the_block_is_to_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    free, made = leaf(), leaf()
+    X, y = events(64 + _TAKEOVER, seed=1)
+    free.learn_points(X[:-1], y[:-1])
+    gate = Gate(monkeypatch)
+    made.learn_points(X[:-1], y[:-1])  # it would not come back if it waited
+    assert gate.began.wait(60.0)
+    asked = events(20, seed=2)[0]
+    assert np.array_equal(made.decide_checked(asked), free.decide_checked(asked))
+    assert same(made.state(), free.state())
+    assert made.n_solved == 192
+    threading.Timer(0.05, gate.open.set).start()
+    made.learn_points(X[-1:], y[-1:])
+    assert gate.open.is_set()
+    free.learn_points(X[-1:], y[-1:])
+    assert np.array_equal(made.decide_checked(asked), free.decide_checked(asked))
+
+
+def test_a_block_counts_after_a_quarter_of_the_next_one() -> None:
+    made = leaf()
+    X, y = events(64 + _TAKEOVER, seed=1)
+    all_at_once = SolvedPart(Gaussian(), 0.1, 1_024, n_columns=2, n_outputs=1)
+    first, labels = events(128)
+    all_at_once.add(
+        np.concatenate([first, X[:64]]), np.append(labels, y[:64]), lambda y: y[:, None] - 0.25
+    )
+    made.learn_points(X[:-1], y[:-1])
+    assert made._base is not None
+    assert len(made._base) == 128
+    made.learn_points(X[-1:], y[-1:])
+    assert len(made._base) == 192
+    asked = events(20, seed=2)[0]
+    assert made._base.outputs(asked) == pytest.approx(all_at_once.outputs(asked), abs=1e-3)
+    assert len(made._centers) == 0
+
+
+def test_until_then_its_events_are_learned_one_by_one() -> None:
+    made = leaf()
+    X, y = events(64, seed=1)
+    far = X + np.float32(40.0)  # of which the function knows nothing
+    made._errors[-1] = 1e9  # the last regularization would learn nothing
+    made.learn_points(far, y)
+    assert made.n_solved > len(made._base or ())
+    assert np.abs(made.decide_checked(far)[:, 0] - y).mean() < np.abs(0.25 - y).mean()
+
+
+@pytest.mark.parametrize("learned", [64, 70, 64 + _TAKEOVER - 1, 64 + _TAKEOVER, 129])
+def test_a_state_amid_a_block_goes_on_bit_for_bit(learned: int) -> None:
+    X, y = events(300, seed=1)
+    whole, said = leaf(), []
+    whole.learn_points(X[:learned], y[:learned])
+    again = MetricRidge.from_state(whole.state())
+    assert again.state().header["solving"] is (learned % 64 < _TAKEOVER)
+    assert same(again.state(), whole.state())
+    for one in (whole, again):
+        found: list[Numbers] = []
+        one.learn_points(X[learned:], y[learned:], Asked(X[learned:] + 0.1, found.append))
+        said.append(np.concatenate(found))
+    assert np.array_equal(*said)
+    assert same(again.state(), whole.state())
+
+
+def test_columns_classes_and_an_end_wait_for_the_block() -> None:
+    X, y = events(70, seed=1)
+    made = leaf("classification")
+    made.learn_points(X, (y > 0.0).astype(np.float64))
+    assert made.state().header["solving"] is True
+    made.extend(1)
+    assert made.state().header["solving"] is False
+    made.learn_points(np.pad(X, ((0, 0), (0, 1))), (y > 0.0).astype(np.float64))
+    assert made.state().header["solving"] is True
+    made.add_classes(["c"])
+    assert made.state().header["solving"] is False
+    assert made.n_solved == 256
+    made.learn_points(np.pad(X, ((0, 0), (0, 1))), np.full(70, 2.0))
+    assert same(MetricRidge.from_state(made.state()).state(), made.state())
+    made.close()
+    assert (made.grows, made.n_solved) == (False, 320)
+
+
+def test_states_in_which_no_block_can_be_solved_for_are_refused() -> None:
+    X, y = events(70, seed=1)
+    made = leaf()
+    made.learn_points(X, y)
+    state = made.state()
+    header: Any = state.header
+    with pytest.raises(StateError, match="'solving' of this 'metric-ridge' state is False"):
+        MetricRidge.from_state(State({**header, "solving": False}, state.arrays))
+    with pytest.raises(StateError, match="'solving'"):
+        MetricRidge.from_state(State({**header, "solving": "yes"}, state.arrays))
+    late = {**state.arrays, "pending": X[:20], "pending_labels": y[:20]}
+    late["pending_coefficients"] = np.zeros((20, late["pending_coefficients"].shape[1]))
+    with pytest.raises(StateError, match="'solving'"):
+        MetricRidge.from_state(State(header, late))
+    made.learn_points(X[:20], y[:20])
+    settled = made.state()
+    with pytest.raises(StateError, match="'solving' of this 'metric-ridge' state is True"):
+        MetricRidge.from_state(State({**settled.header, "solving": True}, settled.arrays))
+
+
+def test_what_fails_in_the_background_is_raised_where_it_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: Any) -> None:
+        raise MemoryError("no room for the factor")
+
+    X, y = events(90, seed=1)
+    made = leaf()
+    with monkeypatch.context() as patch:
+        patch.setattr(SolvedPart, "add", fails)
+        made.learn_points(X[:70], y[:70])
+        with pytest.raises(MemoryError, match="factor"):
+            made.learn_points(X[70:], y[70:])
+
+
+def _forked(made: MetricRidge, X: Numbers, y: Numbers, found: Any) -> None:
+    made.learn_points(X, y)
+    found.put(made.decide_checked(X))
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("began", [False, True])
+def test_a_forked_process_does_the_work_itself(
+    began: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = events(200, seed=1)
+    made, free = leaf(), leaf()
+    free.learn_points(X, y)
+    gate = Gate(monkeypatch)
+    made.learn_points(X[:70], y[:70])
+    if began:
+        assert gate.began.wait(60.0)
+    context: Any = multiprocessing.get_context("fork")
+    found = context.Queue()
+    child = context.Process(target=_forked, args=(made, X[70:], y[70:], found))
+    gate.open.set()
+    child.start()
+    theirs = found.get(timeout=60.0)
+    child.join()
+    assert np.array_equal(theirs, free.decide_checked(X[70:]))
+    made.learn_points(X[70:], y[70:])
+    assert np.array_equal(made.decide_checked(X[70:]), theirs)
+
+
+def test_background_work_raises_what_it_raised() -> None:
+    def fails() -> None:
+        raise KeyError("one")
+
+    work = Background(fails)
+    with pytest.raises(KeyError, match="one"):
+        work.result()
