@@ -1,12 +1,13 @@
 """A live learner and its compiled copy: the next 10,000 events after all others of a stream.
 
-`multi-kernel` learns a stream but for its last 10,000 events, a copy is compiled
-(`LiveCompiled.renew_copy`), and both go on: each event is predicted, then its label is learned.
-"learner" is the learner itself, "served" the copy mixed with what follows the labels; "frozen" are
-the learner and the copy as they were when the last events began. "worst class" is the share of the
-events of a class that "served" gets right, less that of the learner, of the class where this is
-least, among those of 100 events or more. Microseconds are those of predicting an event, one of
-10,000 and one alone, of both in turn, one thread. Numbers are predicted with errors in their unit.
+`multi-kernel`, without its feature machine, learns a stream but for its last 10,000 events, a copy
+is compiled (`LiveCompiled.renew_copy`), and both go on: each event is predicted, then its label is
+learned. "learner" is the learner itself, "served" the copy mixed with what follows the labels;
+"frozen" are the learner and the copy as they were when the last events began. "worst class" is the
+share of the events of a class that "served" gets right, less that of the learner, of the class
+where this is least, among those of 100 events or more. Microseconds are those of predicting an
+event, one of 10,000 and one alone, of both in turn, one thread. Numbers are predicted with errors
+in their unit.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def _set(stream: Dataset, following: int) -> dict[str, Any]:
     X, numbers = stream.X.astype(np.float64), stream.y.dtype.kind == "f"
     y = stream.y.astype(np.float64).tolist() if numbers else stream.y.tolist()
     n = len(X) - following
-    model = LiveCompiled(MultiKernel(task="regression" if numbers else "classification", threads=1))
+    task = "regression" if numbers else "classification"
+    model = LiveCompiled(MultiKernel(task=task, threads=1, external_experts=()))
     began = time.perf_counter()
     model.learn_many(X[:n], y[:n])
     learned = time.perf_counter() - began
