@@ -108,7 +108,7 @@ HEADLINES = (
         "first_light",
     ),
     Headline(
-        "the same without a metric (`--expert none`)",
+        "accuracy, %, mean of five streams of 20,000 events, without a metric",
         lambda r: _first(r, "streamk, engine, no metric"),
         lambda r: _first(r, "River ARF, 10 trees"),
         "River ARF, 10 trees",
