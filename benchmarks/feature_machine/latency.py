@@ -3,9 +3,9 @@
 The default model, and the same without its feature machine ("no metric"), predict and learn each
 event by itself, as fast as they can or at a steady rate. A time is that of one event, from when the
 model takes it to when it is predicted and learned; at a rate, it is not that from when it was due.
-"preparing" are the events during which a new metric is searched for and solved in the background,
-or waits for the event from which it counts; blocks of the function in use are solved for in both.
-What is compiled is compiled before.
+"preparing" are the events from that at which a new metric is begun, to be searched for and solved
+in the background, to that at which it takes over, which waits for it if it is late. Blocks of the
+function in use are solved for in both. What is compiled is compiled before.
 """
 
 from __future__ import annotations
@@ -68,17 +68,18 @@ def _made(stream: Dataset, options: Mapping[str, Any]) -> Watched:
 def _times(
     stream: Dataset, model: Watched, rate: int
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Milliseconds of each event (n,), and whether a function was being made after it."""
+    """Milliseconds of each event (n,), and whether a function was made before or after it."""
     X, y = stream.X.astype(np.float64), stream.y.tolist()
     took, preparing = np.zeros(len(X)), np.zeros(len(X), bool)
     due = time.perf_counter()
     for i, label in enumerate(y):
         if rate:
             due = _wait(due + 1.0 / rate)
+        preparing[i] = model.is_preparing
         began = time.perf_counter()
         model.predict_then_learn_many(X[i : i + 1], [label])
         took[i] = 1e3 * (time.perf_counter() - began)
-        preparing[i] = model.is_preparing
+        preparing[i] |= model.is_preparing
     return took, preparing
 
 
@@ -107,8 +108,8 @@ def render(found: Mapping[str, Any]) -> str:
                 for kind, figures in kinds.items():
                     if figures["events"]:
                         about = f", {kind}" if kinds[PREPARING]["events"] else ""
-                        cells = [f"{value:.3g}" for value in figures["quantiles"]]
-                        cells += [f"{figures['most']:.0f}"]
+                        cells = [f"{value:,.2f}" for value in figures["quantiles"]]
+                        cells += [f"{figures['most']:,.0f}"]
                         title = f"{name.split('_')[0]}, {pace}: {model}{about}"
                         rows.append([title, f"{figures['events']:,}", *cells])
     header = ["one event at a time", "events", "p50 ms", "p99", "p99.9", "most"]
