@@ -55,12 +55,15 @@ def _set(stream: Dataset, following: int) -> dict[str, Any]:
     learner = MultiKernel.from_state(model.learner.state(), threads=1)
     served = LiveCompiled.from_state(model.state(), learner={"threads": 1})
     took = times({"learner": learner.decision_many, "served": served.decision_many}, X[n:])
-    answers = {"frozen learner": learner, "frozen copy": copy}
+    answers: dict[str, Any] = {"frozen learner": learner, "frozen copy": copy}
     said = {name: _said(one, X[n:], numbers) for name, one in answers.items()}
     said["learner"] = _prequential(model.learner, X[n:], y[n:], numbers)
     said["served"] = _prequential(served, X[n:], y[n:], numbers)
+    own = {name: one.classes for name, one in answers.items()}
     figures = {
-        name: (_errors if numbers else _scores)(found, np.array(y[n:]), _classes(name, model))
+        name: (_errors if numbers else _scores)(
+            found, np.array(y[n:]), own.get(name, model.classes)
+        )
         for name, found in said.items()
     }
     return {
@@ -72,12 +75,6 @@ def _set(stream: Dataset, following: int) -> dict[str, Any]:
         "cost": copy.cost,
         "shape": copy.shape,
     }
-
-
-def _classes(name: str, model: LiveCompiled) -> tuple[Any, ...]:
-    """The classes in the order of the columns of a model's probabilities."""
-    assert model.copy is not None
-    return model.copy.classes if name == "frozen copy" else model.classes
 
 
 def _said(model: Any, X: Numbers, numbers: bool) -> Numbers:
