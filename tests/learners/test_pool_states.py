@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from multi_kernel_kit import pool_alone
 from numpy.typing import NDArray
 
 from streamk.backends import pool_arrays
@@ -39,7 +40,7 @@ def trained(kind: str) -> State:
     """The state of a learner that has learned 150 events."""
     number = kind not in ("two", "three", "external")
     external = [OnlineNystrom(Gaussian(bandwidth=1.0), loss="softmax", max_landmarks=4)]
-    model = MultiKernel(
+    model = pool_alone(
         task="regression" if number else "classification",
         seed=1,
         columns=COLUMNS,
