@@ -13,6 +13,7 @@ from multi_kernel_kit import KINDS, assert_same, stream
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine
+from streamk.kernels import Gaussian
 from streamk.learners import (
     FeatureMachine,
     LiveCompiled,
@@ -58,7 +59,7 @@ def test_no_external_experts_are_none(kind: str, none: Any) -> None:
 
 
 def test_others_take_its_place() -> None:
-    ridge = OnlineKernelRidge(task="regression")
+    ridge = OnlineKernelRidge(Gaussian(), task="regression")
     model = MultiKernel(task="regression", external_experts=[ridge])
     assert [one["type"] for one in model.external_experts] == ["kernel-ridge"]
 

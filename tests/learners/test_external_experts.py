@@ -585,7 +585,8 @@ def test_guests_come_in_a_list(external_experts: Any) -> None:
 
 
 def test_no_guests_are_none() -> None:
-    assert pool_alone(external_experts=None).external_experts == pool_alone().external_experts == []
+    none = MultiKernel(external_experts=[]).external_experts
+    assert none == MultiKernel(external_experts=()).external_experts == []
 
 
 @pytest.mark.parametrize("kind", KINDS)

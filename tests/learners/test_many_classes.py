@@ -35,7 +35,7 @@ ONE_KERNEL = {
     "kernel-ridge": lambda **options: OnlineKernelRidge(Gaussian(bandwidth=1.0), **options),
     "feature-machine": lambda **options: FeatureMachine(Gaussian(bandwidth=1.0), **options),
 }
-MAKERS: dict[str, Any] = {"multi-kernel": MultiKernel, **ONE_KERNEL}
+MAKERS: dict[str, Any] = {"multi-kernel": pool_alone, **ONE_KERNEL}
 
 
 def coming(classes: int, n: int | None = None) -> tuple[NDArray[np.float64], list[int]]:

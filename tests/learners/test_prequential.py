@@ -257,7 +257,8 @@ def test_a_river_estimator_says_the_same(name: str) -> None:
     model = maker.make(threads=1)
     found = model.predict_then_learn_many(X, shown)
     numbers = maker.labels == "numbers"
-    estimator: Any = KernelRegressor(seed=1) if numbers else KernelClassifier(seed=1)
+    made: Any = KernelRegressor if numbers else KernelClassifier
+    estimator = made(seed=1, external_experts=())
     for n, x in enumerate(X):
         event = dict(enumerate(x.tolist()))
         assert estimator.predict_one(event) == found.predictions[n]
