@@ -26,7 +26,7 @@ TURN = 1_000
 SETS = ("elec2", "covtype_subset93k", "a9a", "airlines_h2o_44k", "rialto")
 _GROWING = {"batch_size": 8, "block_size": 256, "max_features": 1 << 17}
 ENGINES: dict[str, tuple[str, dict[str, Any]]] = {
-    "streamk, engine": ("multi-kernel", {}),
+    "streamk, engine": ("multi-kernel", {"external_experts": ()}),
     "streamk, engine, one kernel": ("doubly-stochastic", {}),
     "streamk, engine, growing": ("doubly-stochastic", _GROWING),
 }
@@ -39,7 +39,7 @@ ENGINES: dict[str, tuple[str, dict[str, Any]]] = {
 def _kernel(_: bool) -> Any:
     from streamk.adapters.river import KernelClassifier
 
-    return KernelClassifier(seed=SEED)
+    return KernelClassifier(external_experts=(), seed=SEED)
 
 
 def _logistic(binary: bool) -> Any:

@@ -128,7 +128,7 @@ def start_bytes() -> int:
     """Bytes of the default model when it has learned one event of two columns."""
     from streamk.learners import MultiKernel
 
-    model = MultiKernel()
+    model = MultiKernel(external_experts=())
     model.learn_many([[0.5, -1.0]], [True])
     return int(model.nbytes)
 

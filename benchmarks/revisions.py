@@ -45,7 +45,7 @@ for line in sys.stdin:
     X, y = found["X"][:n], found["y"][:n]
     task = "regression" if y.dtype.kind == "f" else "classification"
     y = y if task == "regression" else y.astype(int)
-    model = create(learner, task=task, seed=1)
+    model = create(learner, task=task, seed=1, **pool_alone.options(learner))
     began = time.process_time()
     for first in range(0, n, step):
         part = slice(first, first + step)

@@ -30,7 +30,7 @@ SETS = (
     "rialto",
 )
 EXPERTS: dict[str, tuple[str, ...]] = {
-    "none": (),
+    "none": ("--expert", "none"),
     "kernel-ridge": ("--expert", "kernel-ridge"),
     "kernel-ridge, all events": ("--expert", "kernel-ridge:max_centers=131072,corrections=3"),
     "eigenpro": ("--expert", "eigenpro"),

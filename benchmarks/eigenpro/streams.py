@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import common
+from benchmarks import common, pool_alone
 from benchmarks.data import Dataset, Directory, load
 from benchmarks.intervals import cell, mean
 from streamk.learners import create
@@ -63,7 +63,7 @@ def _run(stream: Dataset, learner: str, seed: int) -> dict[str, float]:
     X, y = stream.X[rows], stream.y[rows]
     name, options = LEARNERS[learner]
     task = "regression" if numbers else "classification"
-    model: Any = create(name, task=task, seed=seed, **options)
+    model: Any = create(name, task=task, seed=seed, **pool_alone.options(name), **options)
     began = time.perf_counter()
     found = model.predict_then_learn_many(X, y.tolist()).predictions
     seconds = time.perf_counter() - began

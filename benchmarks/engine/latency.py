@@ -168,7 +168,7 @@ def _produce(
 
 
 def _model() -> Learner:
-    return create("multi-kernel", task="classification")
+    return create("multi-kernel", task="classification", external_experts=())
 
 
 def _serve(client: str, address: str, events: str, predictions: str) -> None:

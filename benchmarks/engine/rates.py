@@ -51,7 +51,7 @@ class Model:
 
 
 MODELS = {
-    "default": Model("multi-kernel", {}, 80_000, 75_000),
+    "default": Model("multi-kernel", {"external_experts": ()}, 80_000, 75_000),
     "one kernel": Model(
         "doubly-stochastic",
         {"block_size": FEATURES, "max_features": FEATURES},

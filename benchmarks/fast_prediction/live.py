@@ -42,7 +42,11 @@ def _set(stream: Dataset, following: int) -> dict[str, Any]:
     X, numbers = stream.X.astype(np.float64), stream.y.dtype.kind == "f"
     y = stream.y.astype(np.float64).tolist() if numbers else stream.y.tolist()
     n = len(X) - following
-    model = LiveCompiled(MultiKernel(task="regression" if numbers else "classification", threads=1))
+    model = LiveCompiled(
+        MultiKernel(
+            task="regression" if numbers else "classification", threads=1, external_experts=()
+        )
+    )
     began = time.perf_counter()
     model.learn_many(X[:n], y[:n])
     learned = time.perf_counter() - began

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import common
+from benchmarks import common, pool_alone
 from benchmarks.data import Dataset, Directory, load
 from benchmarks.feature_machine.retrained import Retrained
 
@@ -47,7 +47,7 @@ def _model(name: str, task: str) -> Any:
     from streamk.learners import FeatureMachine, create
 
     if name != "both":
-        return create(name, task=task)
+        return create(name, task=task, **pool_alone.options(name))
     return create("multi-kernel", task=task, external_experts=[FeatureMachine(task=task)])
 
 

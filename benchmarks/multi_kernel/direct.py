@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.pool_alone import NO_EXPERTS
 from benchmarks.river_battery import loop
 from benchmarks.river_battery.contestant import SEED, Contestant
 from benchmarks.river_battery.loop import Outcome
@@ -36,7 +37,8 @@ class Direct:
 
     def __init__(self, stream: Stream, make: Make = MultiKernel) -> None:
         task = "regression" if stream.task == "regression" else "classification"
-        self.model = make(task=task, seed=SEED, columns=stream.columns, threads=1)
+        known = {"columns": stream.columns, **NO_EXPERTS}
+        self.model = make(task=task, seed=SEED, threads=1, **known)
 
     def learn_one(self, x: Event, y: Any) -> None:
         self.model.learn_one(_row(x), y)

@@ -34,7 +34,7 @@ METRIC = Contestant(
     "streamk, metric",
     partial(ours.make, experts=_feature_machine, warm=_WARM),
     OURS.package,
-    f"{OURS.settings}, external_experts=[FeatureMachine()]",
+    OURS.settings.replace("[]", "[FeatureMachine()]"),
     most_columns=_MOST_COLUMNS,
     none=True,
 )

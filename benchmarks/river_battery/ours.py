@@ -13,8 +13,8 @@ NAME = "streamk"
 _WARM = 300
 
 
-def _no_experts(_: Stream) -> None:
-    return None
+def _no_experts(_: Stream) -> tuple[()]:
+    return ()
 
 
 def make(
@@ -37,5 +37,9 @@ def make(
 
 
 OURS = Contestant(
-    NAME, make, "streamk", "KernelClassifier or KernelRegressor, defaults, seed=1", none=True
+    NAME,
+    make,
+    "streamk",
+    "KernelClassifier or KernelRegressor, seed=1, external_experts=[]",
+    none=True,
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import common, hot
+from benchmarks import common, hot, pool_alone
 from benchmarks.river_battery import ours, rivers
 from benchmarks.river_battery.contestant import SEED, Contestant
 from benchmarks.river_battery.streams import Stream
@@ -108,8 +108,9 @@ def _by_engine(stream: Stream) -> Callable[[Stream], float]:
         engine = Engine(source, model, label="label")
         return common.timed(engine.run)
 
-    seconds(create(MODEL, task=task, seed=SEED), stream.first(_COMPILES))
-    model = create(MODEL, task=task, seed=SEED)
+    chosen = pool_alone.options(MODEL)
+    seconds(create(MODEL, task=task, seed=SEED, **chosen), stream.first(_COMPILES))
+    model = create(MODEL, task=task, seed=SEED, **chosen)
     return lambda part: seconds(model, part)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import common
+from benchmarks import common, pool_alone
 from benchmarks.data import Dataset, Directory, load
 from benchmarks.scale_out.cost_model import first_events
 from benchmarks.scale_out.growing import MODELS, accuracy
@@ -31,13 +31,18 @@ def measure(data: Directory, *, quick: bool) -> dict[str, Any]:
     covtype = load("covtype_subset93k", data, quick=quick)
     for stream in (covtype, clusters(6_000 if quick else EVENTS)):
         for name in MODELS:
-            one, _ = accuracy(create(name, task=stream.task, seed=1), stream)
+            one, _ = accuracy(
+                create(name, task=stream.task, seed=1, **pool_alone.options(name)), stream
+            )
             row: dict[str, Any] = {"events": len(stream), "one": one}
             for shards in SHARDS:
                 first = first_events(shards)
                 if len(stream) < first + _ROUNDS * first // 8 or (quick and shards > SHARDS[0]):
                     continue
-                model = Sharded(create(name, task=stream.task, seed=1), shards=shards)
+                model = Sharded(
+                    create(name, task=stream.task, seed=1, **pool_alone.options(name)),
+                    shards=shards,
+                )
                 right, rounds = accuracy(model, stream)
                 row[str(shards)] = {"points": right - one, "rounds": rounds}
             common.note(f"  {stream.name}, {name}: {row}")

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import common
+from benchmarks import common, pool_alone
 from benchmarks.data import Dataset, Directory, load
 from streamk.distributed import Batch, Rounds
 from streamk.learners import create
@@ -60,7 +60,7 @@ def measure(data: Directory, *, name: str, quick: bool) -> dict[str, Any]:
 
 
 def _new(name: str, stream: Dataset) -> Learner:
-    model = create(name, task=stream.task, seed=1)
+    model = create(name, task=stream.task, seed=1, **pool_alone.options(name))
     model.add_columns(stream.columns)
     return model
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import common
+from benchmarks import common, pool_alone
 from benchmarks.data import Dataset, Directory, load
 from benchmarks.intervals import mean
 from benchmarks.scale_out.costs import SETS, SHARDS
@@ -40,7 +40,9 @@ def measure(data: Directory, *, quick: bool) -> dict[str, Any]:
     for label in SETS:
         stream = load(label, data, quick=quick)
         for name in MODELS:
-            one, _ = accuracy(create(name, task=stream.task, seed=1), stream)
+            one, _ = accuracy(
+                create(name, task=stream.task, seed=1, **pool_alone.options(name)), stream
+            )
             row: dict[str, Any] = {"events": len(stream), "one": one}
             for shards in SHARDS[:1] if quick else SHARDS:
                 row[str(shards)] = _points(name, stream, one, shards=shards)

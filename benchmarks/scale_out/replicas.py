@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks import pool_alone
 from benchmarks.data import Dataset
 from streamk.learners import create
 from streamk.learners.base import Learner
@@ -14,7 +15,7 @@ from streamk.learners.base import Learner
 
 def model(name: str, stream: Dataset, **options: Any) -> Learner:
     """A model of one thread that knows the columns of a stream."""
-    made = create(name, task=stream.task, seed=1, threads=1, **options)
+    made = create(name, task=stream.task, seed=1, threads=1, **pool_alone.options(name), **options)
     made.add_columns(stream.columns)
     return made
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from benchmarks import common
+from benchmarks import common, pool_alone
 from benchmarks.data import Directory
 from benchmarks.engine.events import LABEL, encoded, load
 from benchmarks.serving.processes import MODELS, asked_in_rounds, serving, streamk
@@ -67,7 +67,7 @@ class Feeder(threading.Thread):
 def _job(home: Path, model: str, lines: Sequence[bytes], every: int, *more: str) -> Iterator[Path]:
     """Have a job learn lines at the pace, with checkpoints; yield the file of what it tells."""
     told, state = home / "told.ndjson", home / "job"
-    often = ("--checkpoint-every", str(every))
+    often = (*pool_alone.flags(model), "--checkpoint-every", str(every))
     command = streamk("run", "stdin:", "--label", LABEL, "--model", model, "--json", *often, *more)
     with told.open("wb") as log, contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, state, ignore_errors=True)

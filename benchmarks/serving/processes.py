@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import pool_alone
 from benchmarks.engine.events import LABEL, Event, encoded
 
 MODELS = ("multi-kernel", "doubly-stochastic")
@@ -119,6 +120,7 @@ def learned(home: Path, model: str, events: Sequence[Event]) -> Path:
     file, state = home / "events.ndjson", home / model
     file.write_bytes(b"".join(line + b"\n" for line in encoded(events)))
     run = ("run", f"file:{file}", "--label", LABEL, "--model", model, "--quiet")
+    run = (*run, *pool_alone.flags(model))
     subprocess.run(streamk(*run, "--checkpoint", str(state)), check=True)
     return state
 

@@ -75,7 +75,8 @@ def lowest(held: NDArray[np.float64]) -> float:
 def predicted(stream: Stream, delay: int) -> Said:
     """Predictions of the default model for the events of a stream."""
     task = "regression" if stream.task == "regression" else "classification"
-    model, X = MultiKernel(task=task, seed=1, threads=1), np.asarray(stream.table(), np.float64)
+    model = MultiKernel(task=task, seed=1, threads=1, external_experts=())
+    X = np.asarray(stream.table(), np.float64)
     model.add_columns(tuple(range(X.shape[1])))
     y, parts = stream.y.tolist(), []
     if delay:

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import common
+from benchmarks import common, pool_alone
 from benchmarks.engine.broker import Broker, broker, cpu_seconds
 from benchmarks.soak import memory
 from benchmarks.soak.load import BAD, DELAY, LABELLED, Load, Topics
@@ -116,7 +116,7 @@ def _job(home: Path, address: str, topics: Topics, model: str) -> Iterator[subpr
     command += ["--labels", at + topics.labels, "--key", "id", "--label-timeout", "20s"]
     command += ["--to", at + topics.predictions, "--dead-letters", f"file:{home}/dead.ndjson"]
     command += ["--checkpoint", f"{home}/state", "--checkpoint-every", "200000"]
-    command += ["--model", model, "--json", "--quiet"]
+    command += ["--model", model, *pool_alone.flags(model), "--json", "--quiet"]
     with (home / "report.json").open("wb") as out, (home / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=common.ROOT, stdout=out, stderr=log)
     try:

@@ -23,7 +23,7 @@ def measure(data: Dataset, rounds: int) -> dict[str, Any]:
     """Events/s of predict_one and learn_one, and the ratio round by round."""
     events = list(data.first(EVENTS).events(0, EVENTS))
     makers: dict[str, Callable[[], Any]] = {
-        OURS: lambda: KernelClassifier(seed=1),
+        OURS: lambda: KernelClassifier(external_experts=(), seed=1),
         FOREST: lambda: ARFClassifier(n_models=10, seed=1),
         LINEAR: lambda: StandardScaler() | LogisticRegression(),
     }
