@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from cli_kit import click_events, ndjson, streamk
 
-from streamk.cli.model_options import build, experts_of
+from streamk.cli.model_options import build, challenger_header, experts_of
 from streamk.cli.parsing.arguments import UsageError
-from streamk.learners import Sharded, create
+from streamk.learners import Contest, Sharded, create
 
 RUN = ("run", "file:events.ndjson", "--label", "clicked", "--checkpoint", "state")
 
@@ -92,7 +92,16 @@ def test_shards_go_on_with_the_machine_of_the_model_that_they_begin_with(home: P
     assert json.loads(out)["checkpoints"][-1]["model"]["experts"]
 
 
-def test_challengers_may_differ_in_it(home: Path) -> None:
-    challenged = (*RUN, "--challenger", "lean=doubly-stochastic")
+def test_challengers_have_it_as_the_checkpoint_has_it(home: Path) -> None:
+    challenged = (*RUN, "--challenger", "many=multi-kernel:max_classes=9")
+    model = create("multi-kernel", task="classification", max_classes=9, external_experts=())
+    own = create("multi-kernel", task="classification", external_experts=())
+    header = Contest({"multi-kernel": own, "many": model}).state().header
+    assert experts_of(challenger_header(header, "many") or {}) == ("none",)
+    assert experts_of(challenger_header(header, "multi-kernel") or {}) == ("none",)
+    assert challenger_header(header, "other") is None
+    assert challenger_header(own.state().header, "many") is None
     streamk(*challenged, "--expert", "none", "--max-events", "100", cwd=home)
     streamk(*challenged, cwd=home)
+    out, _ = streamk("inspect", "state", "--json", cwd=home)
+    assert json.loads(out)["checkpoints"][-1]["model"]["experts"] == []

@@ -45,7 +45,7 @@ def trained(kind: str) -> State:
         seed=1,
         columns=COLUMNS,
         loss=loss("quantile", q=0.8) if kind == "quantile" else None,
-        external_experts=external if kind == "external" else None,
+        external_experts=external if kind == "external" else (),
     )
     model.learn_many(*events(kind, 150))
     return model.state()
