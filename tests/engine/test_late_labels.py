@@ -449,7 +449,7 @@ def test_the_score_is_that_of_river() -> None:
         for time, x in events
     ]
     metric = metrics.Accuracy()
-    model = compose.Discard("at") | KernelClassifier(seed=1)
+    model = compose.Discard("at") | KernelClassifier(external_experts=(), seed=1)
     evaluate.progressive_val_score(
         data, model, metric, moment="at", delay=dt.timedelta(milliseconds=500)
     )

@@ -185,7 +185,8 @@ def test_a_job_may_take_them_up_or_change_the_level(tmp_path: Path) -> None:
 
     def more(n: int, **options: Any) -> list[Any]:
         """What is written up to so many records."""
-        before, model = (
+        before = len(sink.outputs)
+        model = create("multi-kernel", external_experts=(), task="regression")
             len(sink.outputs),
             create("multi-kernel", external_experts=(), task="regression"),
         )
