@@ -187,9 +187,6 @@ def test_a_job_may_take_them_up_or_change_the_level(tmp_path: Path) -> None:
         """What is written up to so many records."""
         before = len(sink.outputs)
         model = create("multi-kernel", external_experts=(), task="regression")
-            len(sink.outputs),
-            create("multi-kernel", external_experts=(), task="regression"),
-        )
         job(stream, model, sink, late=True, checkpoint=tmp_path, max_events=n, **options).run()
         return [output.value for output in sink.outputs[before:]]
 
