@@ -22,6 +22,7 @@ __all__ = [
     "NO_EXPERT",
     "Setting",
     "build",
+    "challenger_header",
     "described",
     "experts_of",
     "learner_header",
@@ -206,6 +207,16 @@ def own_header(header: Mapping[str, Any], named: Collection[str]) -> Mapping[str
     if not names or header["champion"] in names:
         return learner_header(header)
     return learner_header(header["parts"][f"challenger-{names[0]}"])
+
+
+def challenger_header(header: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    """Return of a saved contest's header that of the model of a name; None if there is none."""
+    from streamk.learners import Contest
+
+    if header["type"] != Contest.TYPE or name not in [each["name"] for each in header["models"]]:
+        return None
+    part = "learner" if name == header["champion"] else f"challenger-{name}"
+    return learner_header(header["parts"][part])
 
 
 def experts_of(header: Mapping[str, Any]) -> Sequence[str] | None:

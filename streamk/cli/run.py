@@ -17,7 +17,14 @@ from streamk.cli.job.challengers import add_challengers, contested
 from streamk.cli.job.late import add_late, check_late, late_labels
 from streamk.cli.job.shards import add_sharding, sharded
 from streamk.cli.job.signals import add_details, add_signals
-from streamk.cli.model_options import build, described, experts_of, own_header, task_of
+from streamk.cli.model_options import (
+    build,
+    challenger_header,
+    described,
+    experts_of,
+    own_header,
+    task_of,
+)
 from streamk.cli.output.report import as_json, as_text
 from streamk.cli.parsing.arguments import (
     Parser,
@@ -404,7 +411,7 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     if kept is not None and isinstance(model, MultiKernel):
         model.has_default_experts = False  # those of the model that it goes on with, in shards too
     model = sharded(model, options, own, first, stack)
-    model = contested(model, name, options, partial(described, made=made))
+    model = contested(model, name, options, partial(_challenger, made=made, kept=kept))
     engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}
     engine_options["schema"] = schema
     engine_options["ignore"] = tuple(options.get("ignore", ()))
@@ -478,6 +485,16 @@ def _experts(
         return options.get("expert")
     named = {name for name, _ in options.get("challenger", ())}
     return experts_of(own_header(kept, named))
+
+
+def _challenger(
+    name: str, text: str, option: str, *, made: Callable[..., Any], kept: Mapping[str, Any] | None
+) -> Any:
+    """A challenger that is described; external experts are as the checkpoint has them."""
+    before = None if kept is None else challenger_header(kept, name)
+    if before is not None and text.partition(":")[0] == MODEL:
+        made = partial(made, experts=experts_of(before))
+    return described(text, option, made)
 
 
 def _opened(opener: Callable[[str], Any], address: str) -> Any:

@@ -542,7 +542,8 @@ class FeatureMachine(Supervised):
 
 def _last_events_of(other: FeatureMachine, events: int) -> tuple[Numbers, Numbers]:
     """Return the last events that another learner keeps, and their labels."""
-    return other._recent.events(other._recent.seen - events)
+    X, y = other._recent.events(other._recent.seen - events)
+    return X.reshape(len(y), -1 if len(y) else len(other.columns or ())), y
 
 
 _OWNER = "this 'feature-machine' state"

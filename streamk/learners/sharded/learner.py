@@ -20,7 +20,14 @@ from streamk.learners.common.prequential import (
     joined_by_class,
 )
 from streamk.learners.sharded.reduction import Span, reduced
-from streamk.learners.sharded.replicas import Batch, Outcome, Task, give_columns, merging
+from streamk.learners.sharded.replicas import (
+    Batch,
+    Outcome,
+    Task,
+    for_shards,
+    give_columns,
+    merging,
+)
 from streamk.learners.sharded.round import Common, Round, plan
 from streamk.options import Whole
 from streamk.state import JSON, State
@@ -127,8 +134,7 @@ class Sharded(OwnClasses):
                 f"{learner!r} cannot learn in shards; give one of the learners of streamk, such as "
                 "MultiKernel()"
             )
-        keeps_experts = not hasattr(learner, "without_default_experts")
-        self.learner: Any = learner if keeps_experts else learner.without_default_experts()
+        self.learner: Any = for_shards(learner)
         self.shards, self.round_events, self.staleness = shards, round_events, staleness
         self.workers = workers
         self.rounds = 0
