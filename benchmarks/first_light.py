@@ -1,11 +1,12 @@
 """Progressive accuracy, log loss and events/s, side by side with River's models.
 
-Every model predicts each event before it learns it. All take the same events in the same order,
-in one process and in turn, a thousand events at a time (the engine, all of them at once); all have
-their default options, but for the engine's third line, a model that grows for as long as it
-learns. River's linear models come after a StandardScaler, as they need one; ours scale by
-themselves. An event is scored by its predicted probabilities; the log loss takes them as at least
-1e-15. An event for which a model knows no class yet, the first one, is not scored.
+Every model predicts each event before it learns it. All take the same events in the same order, in
+one process and in turn, a thousand events at a time (the engine, all of them at once); all have
+their default options, but for "no metric", which has no feature machine among its experts, and
+"growing", a model that grows for as long as it learns. River's linear models come after a
+StandardScaler, as they need one; ours scale by themselves. An event is scored by its predicted
+probabilities; the log loss takes them as at least 1e-15. An event for which a model knows no class
+yet, the first one, is not scored.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from benchmarks import common
@@ -23,10 +25,13 @@ from benchmarks.data import Dataset, load
 SEED = 1
 EVENTS = 20_000
 TURN = 1_000
+_WARM = 1_300
+"""Events after which all that a feature machine needs is compiled."""
 SETS = ("elec2", "covtype_subset93k", "a9a", "airlines_h2o_44k", "rialto")
 _GROWING = {"batch_size": 8, "block_size": 256, "max_features": 1 << 17}
 ENGINES: dict[str, tuple[str, dict[str, Any]]] = {
     "streamk, engine": ("multi-kernel", {}),
+    "streamk, engine, no metric": ("multi-kernel", {"external_experts": ()}),
     "streamk, engine, one kernel": ("doubly-stochastic", {}),
     "streamk, engine, growing": ("doubly-stochastic", _GROWING),
 }
@@ -36,10 +41,10 @@ ENGINES: dict[str, tuple[str, dict[str, Any]]] = {
 # --- the models ---------------------------------------------------------------------------------
 
 
-def _kernel(_: bool) -> Any:
+def _kernel(_: bool, **options: Any) -> Any:
     from streamk.adapters.river import KernelClassifier
 
-    return KernelClassifier(seed=SEED)
+    return KernelClassifier(seed=SEED, **options)
 
 
 def _logistic(binary: bool) -> Any:
@@ -88,6 +93,7 @@ def _no_change(_: bool) -> Any:
 
 ONE_BY_ONE: dict[str, Callable[[bool], Any]] = {
     "streamk, one event at a time": _kernel,
+    "streamk, one at a time, no metric": partial(_kernel, external_experts=()),
     "River logistic regression": _linear,
     "River RBFSampler + logistic": _sampled,
     "River Hoeffding tree": _tree,
@@ -188,11 +194,11 @@ def measure(data: Dataset) -> dict[str, Any]:
 
 def warm_up(data: Dataset) -> None:
     """Compile what the models compile, outside of what is timed."""
-    few = data.first(300)
+    few = data.first(_WARM)
     for engine in ENGINES.values():
         through_engine(few, *engine)
     model = _kernel(few.y.dtype == bool)
-    for x, label in few.events(0, 20):
+    for x, label in few.events(0, len(few)):
         model.predict_proba_one(x)
         model.learn_one(x, label)
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from late_kit import small_segments
+from multi_kernel_kit import pool_alone
 
 from connectors.base import Output
 from connectors.files.sinks import NDJSONSink
 from connectors.registry import open_source
 from streamk.engine import Engine, LateLabels
-from streamk.learners import MultiKernel
 
 EVENTS = 500
 
@@ -69,7 +69,7 @@ def engine(
     )
     return Engine(
         open_source(f"file:{directory}/events.ndjson"),
-        model or MultiKernel(seed=1, pending_bytes=60_000),
+        model or pool_alone(seed=1, pending_bytes=60_000),
         label="y",
         labels=late,
         ignore=("at",),

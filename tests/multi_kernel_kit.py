@@ -26,9 +26,14 @@ def stream(kind: str, n: int, d: int = 3, seed: int = 0) -> tuple[NDArray[np.flo
     return X, np.array(["a", "b", "c", "d"])[2 * (g > 0) + (X[:, 0] > 0)]
 
 
+def pool_alone(**options: Any) -> MultiKernel:
+    """A learner without external experts, unless they are given."""
+    return MultiKernel(**{"external_experts": (), **options})
+
+
 def make(kind: str, **options: Any) -> MultiKernel:
     task = "regression" if kind == "numbers" else "classification"
-    return MultiKernel(**{"task": task, "seed": 1, **options})
+    return pool_alone(**{"task": task, "seed": 1, **options})
 
 
 def learned(kind: str, n: int, d: int = 3, seed: int = 0, **options: Any) -> MultiKernel:

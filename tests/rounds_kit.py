@@ -14,7 +14,7 @@ from streamk.learners.base import Learner
 from streamk.packing import fingerprint
 
 MODELS: dict[str, dict[str, Any]] = {
-    "multi-kernel": {},
+    "multi-kernel": {"external_experts": ()},
     "doubly-stochastic": {"block_size": 128, "max_features": 128},
     "online-nystrom": {"max_landmarks": 24},
     "streaming-meka": {},

@@ -83,7 +83,8 @@ def labels(task: str, y: np.ndarray[Any, Any]) -> Any:
 
 
 def _multi(task: str, **options: Any) -> Any:
-    return MultiKernel(task="regression" if task == "numbers" else "classification", **options)
+    kind = "regression" if task == "numbers" else "classification"
+    return MultiKernel(**{"task": kind, "external_experts": (), **options})
 
 
 def _external(task: str) -> Any:

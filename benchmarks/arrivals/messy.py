@@ -1,4 +1,4 @@
-"""Airlines as it might arrive, learned by `streamk run` without options, beside the clean file.
+"""Airlines as it might arrive, learned by `streamk run --expert none`, beside the clean file.
 
 The clean file has one JSON object a line: numbers, three texts, and null where a cell is missing.
 The messy one tells the same of each flight otherwise, and some of it worse:
@@ -37,6 +37,7 @@ from benchmarks.engine.events import LABEL, Event, encoded, load, write
 
 NAME = "airlines_h2o_44k"
 SEED = 16
+_OPTIONS = ("--expert", "none", "--json", "--quiet")
 _FIELDS = (
     *("Year", "Month", "DayofMonth", "DayOfWeek", "CRSDepTime", "CRSArrTime"),
     *("CRSElapsedTime", "Distance", "UniqueCarrier", "Origin", "Dest"),
@@ -106,9 +107,9 @@ def _number(value: float | None, rng: random.Random) -> Any:
 
 
 def _command(source: str, label: str) -> dict[str, Any]:
-    """Figures of a run of the command without options."""
+    """Figures of a run of the command, without a feature machine."""
     done = subprocess.run(
-        [sys.executable, "-m", "streamk", "run", source, "--label", label, "--json", "--quiet"],
+        [sys.executable, "-m", "streamk", "run", source, "--label", label, *_OPTIONS],
         cwd=common.ROOT,
         stdout=subprocess.PIPE,
         text=True,

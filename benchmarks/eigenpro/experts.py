@@ -1,8 +1,9 @@
 """External experts of the default model, by the command: `streamk run --expert`.
 
-Each stream is written to a file of CSV and run as a user would. Accuracy is of all events predicted
-before they were learned, "last tenth" that of the last tenth of the predictions written; of numbers
-these are the part of the variance that is explained.
+Without the option ("default") there is a feature machine, which the experts that are named take the
+place of. Each stream is written to a file of CSV and run as a user would. Accuracy is of all events
+predicted before they were learned, "last tenth" that of the last tenth of the predictions written;
+of numbers these are the part of the variance that is explained.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ SETS = (
     "rialto",
 )
 EXPERTS: dict[str, tuple[str, ...]] = {
-    "none": (),
+    "none": ("--expert", "none"),
+    "default": (),
     "kernel-ridge": ("--expert", "kernel-ridge"),
     "kernel-ridge, all events": ("--expert", "kernel-ridge:max_centers=131072,corrections=3"),
     "eigenpro": ("--expert", "eigenpro"),

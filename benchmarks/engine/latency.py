@@ -1,12 +1,12 @@
 """Event in to prediction out through Kafka, at fixed rates, beside an echo by the same client.
 
-A process produces events at a fixed rate, a second one runs the engine with its default model, and
-this one consumes the predictions. An event's latency runs from the moment at which it was due to be
-sent, also where the producer was late, to the moment at which its prediction was read. All clocks
-are the machine's one monotonic clock. The same with a plain loop in place of the engine, which
-sends every event back as it is, shows what Kafka, its client and the machine take; the client of
-that loop is the engine's, with the connector's settings. Producing and consuming is done by the
-connector's first choice for all.
+A process produces events at a fixed rate, a second one runs the engine with its default model, but
+without a feature machine, and this one consumes the predictions. An event's latency runs from the
+moment at which it was due to be sent, also where the producer was late, to the moment at which its
+prediction was read. All clocks are the machine's one monotonic clock. The same with a plain loop in
+place of the engine, which sends every event back as it is, shows what Kafka, its client and the
+machine take; the client of that loop is the engine's, with the connector's settings. Producing and
+consuming is done by the connector's first choice for all.
 
 Engine and echo take turns. A ratio is that of a round; the table has the medians of all rounds.
 """
@@ -168,7 +168,7 @@ def _produce(
 
 
 def _model() -> Learner:
-    return create("multi-kernel", task="classification")
+    return create("multi-kernel", task="classification", external_experts=())
 
 
 def _serve(client: str, address: str, events: str, predictions: str) -> None:

@@ -1,4 +1,4 @@
-"""`streamk run` with and without `--serve-compiled`, where most events have no label.
+"""`streamk run --expert none` with and without `--serve-compiled`, where most events have no label.
 
 Of each stream the first 30,000 events have their labels (or the first half), of the others one of
 ten. The same events are read from a CSV file, as fast as the job can, and from a topic, into
@@ -113,7 +113,7 @@ class _Job:
             [
                 *(sys.executable, "-m", "streamk", "run", source, "--label", "label"),
                 *("--task", task, "--to", f"file:{name}.ndjson", "--checkpoint", name),
-                *("--json", "--quiet", *options),
+                *("--json", "--quiet", "--expert", "none", *options),
             ],
             cwd=here,
             env=os.environ | {"PYTHONPATH": str(common.ROOT)},

@@ -1,12 +1,13 @@
 """A live learner and its compiled copy: the next 10,000 events after all others of a stream.
 
-`multi-kernel` learns a stream but for its last 10,000 events, a copy is compiled
-(`LiveCompiled.renew_copy`), and both go on: each event is predicted, then its label is learned.
-"learner" is the learner itself, "served" the copy mixed with what follows the labels; "frozen" are
-the learner and the copy as they were when the last events began. "worst class" is the share of the
-events of a class that "served" gets right, less that of the learner, of the class where this is
-least, among those of 100 events or more. Microseconds are those of predicting an event, one of
-10,000 and one alone, of both in turn, one thread. Numbers are predicted with errors in their unit.
+`multi-kernel`, without its feature machine, learns a stream but for its last 10,000 events, a copy
+is compiled (`LiveCompiled.renew_copy`), and both go on: each event is predicted, then its label is
+learned. "learner" is the learner itself, "served" the copy mixed with what follows the labels;
+"frozen" are the learner and the copy as they were when the last events began. "worst class" is the
+share of the events of a class that "served" gets right, less that of the learner, of the class
+where this is least, among those of 100 events or more. Microseconds are those of predicting an
+event, one of 10,000 and one alone, of both in turn, one thread. Numbers are predicted with errors
+in their unit.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def _set(stream: Dataset, following: int) -> dict[str, Any]:
     X, numbers = stream.X.astype(np.float64), stream.y.dtype.kind == "f"
     y = stream.y.astype(np.float64).tolist() if numbers else stream.y.tolist()
     n = len(X) - following
-    model = LiveCompiled(MultiKernel(task="regression" if numbers else "classification", threads=1))
+    task = "regression" if numbers else "classification"
+    model = LiveCompiled(MultiKernel(task=task, threads=1, external_experts=()))
     began = time.perf_counter()
     model.learn_many(X[:n], y[:n])
     learned = time.perf_counter() - began
@@ -53,12 +55,15 @@ def _set(stream: Dataset, following: int) -> dict[str, Any]:
     learner = MultiKernel.from_state(model.learner.state(), threads=1)
     served = LiveCompiled.from_state(model.state(), learner={"threads": 1})
     took = times({"learner": learner.decision_many, "served": served.decision_many}, X[n:])
-    answers = {"frozen learner": learner, "frozen copy": copy}
+    answers: dict[str, Any] = {"frozen learner": learner, "frozen copy": copy}
     said = {name: _said(one, X[n:], numbers) for name, one in answers.items()}
     said["learner"] = _prequential(model.learner, X[n:], y[n:], numbers)
     said["served"] = _prequential(served, X[n:], y[n:], numbers)
+    own = {name: one.classes for name, one in answers.items()}
     figures = {
-        name: (_errors if numbers else _scores)(found, np.array(y[n:]), _classes(name, model))
+        name: (_errors if numbers else _scores)(
+            found, np.array(y[n:]), own.get(name, model.classes)
+        )
         for name, found in said.items()
     }
     return {
@@ -70,12 +75,6 @@ def _set(stream: Dataset, following: int) -> dict[str, Any]:
         "cost": copy.cost,
         "shape": copy.shape,
     }
-
-
-def _classes(name: str, model: LiveCompiled) -> tuple[Any, ...]:
-    """The classes in the order of the columns of a model's probabilities."""
-    assert model.copy is not None
-    return model.copy.classes if name == "frozen copy" else model.classes
 
 
 def _said(model: Any, X: Numbers, numbers: bool) -> Numbers:

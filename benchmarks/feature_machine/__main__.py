@@ -4,6 +4,7 @@ rivals     beside plain kernel ridge regression, LightGBM, a forest and the auth
 families   each distance and kind of metric by itself, round after round
 stream     the learner of streams, by itself and among the experts of the default model
 ablation   the learner of streams without its metric or its second order, and what the metric finds
+latency    what one event waits while a new function is being made, and otherwise
 
 How each figure is taken is at the top of the modules in feature_machine/. With --only the other
 parts stay in the results as they were, with the machine and the date of their own run.
@@ -16,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks import common, parts
-from benchmarks.feature_machine import ablation, families, rivals, stream
+from benchmarks.feature_machine import ablation, families, latency, rivals, stream
 
 NAME = "feature_machine"
 PARTS: dict[str, parts.Render] = {
@@ -24,6 +25,7 @@ PARTS: dict[str, parts.Render] = {
     "families": families.render,
     "stream": stream.render,
     "ablation": ablation.render,
+    "latency": latency.render,
 }
 
 
@@ -38,6 +40,7 @@ def run(argv: Sequence[str] | None = None) -> None:
         "families": families.measure,
         "stream": stream.measure,
         "ablation": ablation.measure,
+        "latency": latency.measure,
     }
     parts.run(NAME, __doc__, measures, render, argv, {"seeds": rivals.SEEDS})
 

@@ -9,7 +9,8 @@ begins its own, of the last 1,600 events; then a new learner begins in the new m
 4,096 events, whose mean and deviation are the unit of numbers.
 
 Metrics are learned every 4,096 events, so that there are some after a change; "by default" they are
-every 16,384, and so they are "with this", where `FeatureMachine` is an expert of the default model.
+every 16,384, and so they are in the default model, where `FeatureMachine` is one of the experts;
+"pool alone" is without it.
 "L1" is the Laplace kernel of the L1 distance, by its bandwidth in units of sqrt(d); "L2" is
 ``Matern(nu=0.5)``, of which `FeatureMachine` itself takes the bandwidth 1.5 or 6.
 
@@ -213,14 +214,14 @@ class SecondOrder:
 
 
 class Pool:
-    """The default model, without this learner or with it among the experts."""
+    """The default model, or the same without this learner among its experts."""
 
     column_shares: Numbers = np.zeros(0)
 
     def __init__(self, task: str, _: int, *, expert: bool) -> None:
-        from streamk.learners import FeatureMachine, MultiKernel
+        from streamk.learners import MultiKernel
 
-        experts = [FeatureMachine(task=task)] if expert else []
+        experts = None if expert else ()
         self._learner = MultiKernel(task=task, seed=1, external_experts=experts)
 
     def predict_then_learn_many(self, X: Numbers, labels: Any) -> Any:
@@ -234,8 +235,8 @@ PARTS: dict[str, Callable[[str, int], Any]] = {
     "2nd order": partial(SecondOrder, rounds=0),
     "both": SecondOrder,
     "by default": partial(SecondOrder, every=16_384),
-    "default model": partial(Pool, expert=False),
-    "with this": partial(Pool, expert=True),
+    "pool alone": partial(Pool, expert=False),
+    "default model": partial(Pool, expert=True),
 }
 KINDS: dict[str, Callable[[str, int], Any]] = {
     "L1, 1.5": partial(SecondOrder, l1=1.5, metric="diagonal"),

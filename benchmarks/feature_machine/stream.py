@@ -1,4 +1,4 @@
-"""The streaming feature machine by itself and among the experts of the default model.
+"""The streaming feature machine by itself, and the default model with it and without.
 
 Progressive errors: each event is predicted, then learned, in batches of 500. Models have their
 defaults. Options of the feature machine were chosen on covtype, cpusmall, elec2 and letter, and the
@@ -41,21 +41,19 @@ _FIRST = 1_300
 """Events that another model of the kind learns before, which begins with all that is compiled."""
 
 
-def _model(name: str, task: str) -> Any:
+def _model(name: str, task: str, **options: Any) -> Any:
     if name == "trees":
         return Retrained(task)
-    from streamk.learners import FeatureMachine, create
+    from streamk.learners import create
 
-    if name != "both":
-        return create(name, task=task)
-    return create("multi-kernel", task=task, external_experts=[FeatureMachine(task=task)])
+    return create(name, task=task, **options)
 
 
 MODELS: dict[str, Callable[[str], Any]] = {
     "feature-machine": lambda task: _model("feature-machine", task),
     "kernel-ridge": lambda task: _model("kernel-ridge", task),
     "multi-kernel": lambda task: _model("multi-kernel", task),
-    "multi-kernel, this as an expert": lambda task: _model("both", task),
+    "multi-kernel, no metric": lambda task: _model("multi-kernel", task, external_experts=()),
     "LightGBM, anew every 1,000": lambda task: _model("trees", task),
 }
 

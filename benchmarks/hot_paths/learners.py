@@ -10,7 +10,7 @@ from streamk.learners.registry import from_state
 from .common import events
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    "multi-kernel": {},
+    "multi-kernel": {"external_experts": ()},
     "doubly-stochastic": {},
     "online-nystrom": {"max_landmarks": 128},
     "streaming-meka": {"rank": 32, "n_clusters": 2, "first": 256},

@@ -64,7 +64,9 @@ def resident() -> int:
 def main(argv: Sequence[str]) -> None:
     name, order = argv[0], argv[3]
     held, run, events = (int(argv[n]) for n in (1, 2, 4))
-    model: Any = Same() if name == "join alone" else MultiKernel(seed=0, threads=1)
+    model: Any = (
+        Same() if name == "join alone" else MultiKernel(seed=0, threads=1, external_experts=())
+    )
     trainer = records.trainer(model, held)
     for batch in (*records.filling(records.BATCH), *records.steady(records.BATCH, 512, run)):
         trainer.take(batch)  # what is compiled or made at first

@@ -1,4 +1,7 @@
-"""`MultiKernel` itself in the river battery's loop, and the streams it is asked about."""
+"""`MultiKernel` itself in the river battery's loop, and the streams it is asked about.
+
+It has no external experts: what is measured are the parts of the pool.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,9 @@ class Direct:
 
     def __init__(self, stream: Stream, make: Make = MultiKernel) -> None:
         task = "regression" if stream.task == "regression" else "classification"
-        self.model = make(task=task, seed=SEED, columns=stream.columns, threads=1)
+        self.model = make(
+            task=task, seed=SEED, columns=stream.columns, threads=1, external_experts=()
+        )
 
     def learn_one(self, x: Event, y: Any) -> None:
         self.model.learn_one(_row(x), y)

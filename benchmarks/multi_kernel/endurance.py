@@ -41,7 +41,9 @@ def _process(*arguments: str) -> dict[str, Any]:
 
 def endure(plan: Plan) -> dict[str, Any]:
     """All events of a plan through one learner."""
-    model = MultiKernel(seed=SEED, columns=range(COLUMNS), classes=(False, True))
+    model = MultiKernel(
+        seed=SEED, columns=range(COLUMNS), classes=(False, True), external_experts=()
+    )
     stream, right = Moving(plan, SEED), np.full(plan.events, False)  # all of its pages are there
     watch, clock = _Watch(), _Clock(model, plan)
     while stream.position < plan.events:

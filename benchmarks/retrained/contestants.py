@@ -1,4 +1,4 @@
-"""The contestants: ours without and with a learned metric, and trees.
+"""The contestants: ours with its defaults and without a metric, and trees.
 
 CapyMOA's are streaming gradient boosted trees (SGBT, Gunasekara et al. 2024) and PLASTIC (Heyden et
 al. 2024), a Hoeffding tree that is restructured; of classes.
@@ -6,38 +6,16 @@ al. 2024), a Hoeffding tree that is restructured; of classes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from benchmarks.retrained import trees
-from benchmarks.river_battery import moa, ours, rivers
+from benchmarks.river_battery import moa, rivers
 from benchmarks.river_battery.contestant import SEED, Contestant
-from benchmarks.river_battery.ours import OURS
-from benchmarks.river_battery.streams import Stream
+from benchmarks.river_battery.ours import OURS, PLAIN
 
 _MOST_COLUMNS = 1_000
-"""A metric of more would take its time in products of events with thousands of columns."""
-_WARM = 1_300
-"""Events after which all that the metric needs is compiled."""
-
-
-def _feature_machine(stream: Stream) -> Sequence[Any]:
-    from streamk.learners import FeatureMachine
-
-    task = "regression" if stream.task == "regression" else "classification"
-    return [FeatureMachine(task=task)]
-
-
-METRIC = Contestant(
-    "streamk, metric",
-    partial(ours.make, experts=_feature_machine, warm=_WARM),
-    OURS.package,
-    f"{OURS.settings}, external_experts=[FeatureMachine()]",
-    most_columns=_MOST_COLUMNS,
-    none=True,
-)
+"""CapyMOA's are not run on streams of more."""
 _SGBT = "StreamingGradientBoostedTrees"
 _MOA = (
     moa.contestant("CapyMOA PLASTIC", "PLASTIC", "defaults"),
@@ -47,8 +25,8 @@ MOA = tuple(replace(one, most_columns=_MOST_COLUMNS) for one in _MOA)
 BASELINES = tuple(one for one in rivers.CONTESTANTS if one.name in rivers.BASELINES)
 RIVALS = (*BASELINES, *trees.CONTESTANTS, *MOA)
 """In the order in which they run: those that take longest come last."""
-CONTESTANTS = {one.name: one for one in (OURS, METRIC, *RIVALS)}
-ROWS = (OURS.name, METRIC.name, *(one.name for one in (*trees.CONTESTANTS, *MOA, *BASELINES)))
+CONTESTANTS = {one.name: one for one in (OURS, PLAIN, *RIVALS)}
+ROWS = (OURS.name, PLAIN.name, *(one.name for one in (*trees.CONTESTANTS, *MOA, *BASELINES)))
 
 
 def of_seed(contestant: Contestant, seed: int) -> Contestant:

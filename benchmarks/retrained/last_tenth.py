@@ -21,12 +21,11 @@ from numpy.typing import NDArray
 from benchmarks import common
 from benchmarks.data import Directory
 from benchmarks.retrained import trees
-from benchmarks.retrained.contestants import METRIC
 from benchmarks.river_battery import compare, scores, tables, units
 from benchmarks.river_battery.contestant import SEED, Contestant
 from benchmarks.river_battery.loop import Outcome
 from benchmarks.river_battery.measure import Battery
-from benchmarks.river_battery.ours import OURS
+from benchmarks.river_battery.ours import OURS, PLAIN
 from benchmarks.river_battery.streams import NUMBERS, STREAMS, Stream, load
 
 LIMIT = 3_600.0
@@ -79,7 +78,7 @@ def _stream(stream: Stream, *, cached: bool) -> dict[str, Any]:
     end = stream.part(start, len(stream))
     limits = dict(_limits(stream, start, cached=cached))
     outcomes = dict(limits)
-    for contestant in (OURS, METRIC):
+    for contestant in (OURS, PLAIN):
         outcome = _ours(contestant, stream, start, cached=cached)
         if outcome is not None:
             outcomes[contestant.name] = outcome
@@ -92,7 +91,7 @@ def _stream(stream: Stream, *, cached: bool) -> dict[str, Any]:
         "methods": figures,
         "against": {
             ours: _against(outcomes[ours], limits, end)
-            for ours in (OURS.name, METRIC.name)
+            for ours in (OURS.name, PLAIN.name)
             if ours in outcomes and limits
         },
     }
@@ -181,7 +180,7 @@ def _against(ours: Outcome, limits: Mapping[str, Outcome], end: Stream) -> dict[
     return {"rival": best, **found}
 
 
-METHODS = (OURS.name, METRIC.name, *LIMITS, NO_CHANGE)
+METHODS = (OURS.name, PLAIN.name, *LIMITS, NO_CHANGE)
 
 
 def render(found: Mapping[str, Any]) -> str:
@@ -193,7 +192,7 @@ def render(found: Mapping[str, Any]) -> str:
         _table("last tenth: MAE", numbers, "mae", tables.short),
         _table("last tenth: RMSE", numbers, "rmse", tables.short),
     ]
-    for name, title in ((OURS.name, "ours"), (METRIC.name, "metric")):
+    for name, title in ((OURS.name, "ours"), (PLAIN.name, "no metric")):
         against = {s: one["against"][name] for s, one in found.items() if name in one["against"]}
         shown += [
             tables.against(f"{title}, last tenth: points", "best limit", against, 100),

@@ -15,11 +15,11 @@ import numpy as np
 from benchmarks import common
 from benchmarks.data import Directory
 from benchmarks.retrained import trees
-from benchmarks.retrained.contestants import CONTESTANTS, METRIC, RIVALS, ROWS, of_seed
+from benchmarks.retrained.contestants import CONTESTANTS, RIVALS, ROWS, of_seed
 from benchmarks.river_battery import compare, scores, standing, tables, units
 from benchmarks.river_battery.contestant import SEED
 from benchmarks.river_battery.measure import Battery
-from benchmarks.river_battery.ours import OURS
+from benchmarks.river_battery.ours import OURS, PLAIN
 from benchmarks.river_battery.streams import FILES, NUMBERS, RIVERS, STREAMS, Stream, load
 
 EVENTS = 20_000
@@ -31,7 +31,7 @@ _CLOSE = 0.01
 def measure(
     data: Directory, *, quick: bool, delay: int, cached: bool, names: Sequence[str] = tuple(STREAMS)
 ) -> dict[str, Any]:
-    """Measure all contestants; compare ours, without and with a metric, with the best rival."""
+    """Measure all contestants; compare ours, with and without a metric, with the best rival."""
     streams = [load(name, data, quick=quick, events=EVENTS) for name in names]
     battery = Battery(
         streams,
@@ -44,7 +44,7 @@ def measure(
     )
     figures = battery.figures(list(CONTESTANTS))
     rivals = [one.name for one in RIVALS]
-    against = {one.name: battery.against_best(figures, rivals, one.name) for one in (OURS, METRIC)}
+    against = {one.name: battery.against_best(figures, rivals, one.name) for one in (OURS, PLAIN)}
     close = {
         stream: one["rival"]
         for stream, one in against[OURS.name].items()
@@ -56,6 +56,7 @@ def measure(
         "contestants": figures,
         "later": _later(battery, figures),
         "against": against,
+        "seeds_of": OURS.name,
         "seeds": {
             stream.name: one
             for stream in streams
@@ -84,7 +85,10 @@ def _seeds(battery: Battery, stream: Stream, rival: str) -> dict[str, Any]:
     outcomes = [one for each in contestants if (one := battery.run(each, stream)) is not None]
     if len(outcomes) < SEEDS:
         return {}
-    losses = [battery.losses(rival, stream, outcome) for outcome in outcomes]
+    pairs = [battery.losses(rival, stream, outcome) for outcome in outcomes]
+    losses = [pair for pair in pairs if pair is not None]
+    if len(losses) < SEEDS:
+        return {}
     theirs, ours = (np.array(each) for each in zip(*losses, strict=True))
     differences = (theirs - ours).mean(axis=1).tolist()
     found = compare.paired(theirs.mean(axis=0), ours.mean(axis=0))
@@ -118,7 +122,8 @@ def render(found: Mapping[str, Any]) -> str:
             tables.against(f"{title}: points, {late}", "best rival", against, 100),
             tables.against(f"{title}: % of its MAE, {late}", "best rival", against, 100, NUMBERS),
         ]
-    shown += [_seeded(f"{SEEDS} seeds, {late}", found["seeds"]), _rates(late, figures)]
+    title = f"{SEEDS} seeds of {found['seeds_of']}, {late}"
+    shown += [_seeded(title, found["seeds"]), _rates(late, figures)]
     return "\n\n".join(table for table in shown if table)
 
 

@@ -1,7 +1,8 @@
 """The guide's front page: streamk beside the best of each library, stream by stream.
 
 The best of a library is picked for each stream in hindsight: of River's ten models, of CapyMOA's
-three, of the twelve settings of Vowpal Wabbit. All of streamk's figures are of one setting.
+three, of the twelve settings of Vowpal Wabbit. All of streamk's figures are of its
+defaults, those of "no metric" without a feature machine among its experts.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from benchmarks import common
 from benchmarks.river_battery import moa, standing
 from benchmarks.river_battery.field import BASELINES, GRIDS, RIVER
-from benchmarks.river_battery.ours import NAME
+from benchmarks.river_battery.ours import NAME, PLAIN_NAME
 from benchmarks.river_battery.standing import Figures
 from benchmarks.river_battery.streams import FILES, NUMBERS, RIVERS
 
@@ -69,9 +70,14 @@ def render(document: Mapping[str, Any]) -> str:
     for stream in shown(figures):
         found, about = best(figures, stream), document["results"]["streams"][stream]
         cells = [f"{100 * found[library][0]:.2f}" for library in LIBRARIES]
+        if PLAIN_NAME in figures:
+            cells.insert(1, f"{100 * figures[PLAIN_NAME][stream]['accuracy']:.2f}")
         zero = f"{100 * baseline(figures, stream):.2f}"
         rows.append([short(stream), str(about["classes"]), *cells, zero])
-    table = common.table(["accuracy, %", "classes", *LIBRARIES, "no model"], rows)
+    columns = list(LIBRARIES)
+    if PLAIN_NAME in figures:
+        columns.insert(1, PLAIN_NAME.removeprefix(f"{NAME}, "))
+    table = common.table(["accuracy, %", "classes", *columns, "no model"], rows)
     delays = document["results"]["delays"]
     lines = [_first(delays), *_behind(figures), *_unsure(delays["0"])]
     return "\n\n".join((table, "\n".join([*lines, *_ranks(figures), *_rates(figures)])))
@@ -132,10 +138,11 @@ def _rank(title: str, figures: Figures, streams: Sequence[str], key: str) -> str
 def _rates(figures: Figures) -> list[str]:
     """Medians over the streams: of each library the slowest and the fastest model."""
     lines = ["Events a second of one core, the slowest and the fastest model:"]
-    for library, names in LIBRARIES.items():
+    for library, names in {**LIBRARIES, PLAIN_NAME: (PLAIN_NAME,)}.items():
         rates = [_rate(figures[name]) for name in names if name in figures]
-        each = dict.fromkeys(f"{rate:,.0f}" for rate in (min(rates), max(rates)))
-        lines.append(f"  {library:<12}{' to '.join(each)}")
+        each = dict.fromkeys(f"{rate:,.0f}" for rate in rates and (min(rates), max(rates)))
+        if each:
+            lines.append(f"  {library:<20}{' to '.join(each)}")
     return lines
 
 

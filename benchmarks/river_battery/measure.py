@@ -95,13 +95,22 @@ class Battery:
             if there and (ours, stream.name) in self._ours:
                 best = min(there, key=there.__getitem__)
                 losses = self.losses(best, stream, self._ours[ours, stream.name])
-                found[stream.name] = {"rival": best, **compare.paired(*losses)}
+                if losses is not None:
+                    found[stream.name] = {"rival": best, **compare.paired(*losses)}
         return found
 
-    def losses(self, rival: str, stream: Stream, ours: Outcome) -> tuple[Numbers, Numbers]:
-        """Losses of a rival that was run before, and of ours, on the same events."""
-        theirs = units.kept(self.cache, self.contestants[rival].key(stream, self.delay), 0.0)
-        assert theirs is not None
+    def losses(self, rival: str, stream: Stream, ours: Outcome) -> tuple[Numbers, Numbers] | None:
+        """Losses of a rival and of ours on the same events; None where its run is not to be had.
+
+        Its figures may come from the results of an earlier day, so it is run if that is not kept.
+        """
+        contestant = self.contestants[rival]
+        theirs = units.kept(self.cache, contestant.key(stream, self.delay), 0.0)
+        if theirs is None:
+            theirs = self.run(contestant, stream)
+        if theirs is None:
+            common.note(f"  {self.delay} {stream.name} is not compared: no run of {rival}")
+            return None
         return scores.both(theirs, ours, stream, self.delay)
 
 
@@ -110,12 +119,20 @@ def _whole(figures: Mapping[str, Any] | None, key: str) -> bool:
 
 
 def measure(
-    streams: Sequence[Stream], names: Sequence[str], batteries: Sequence[Battery]
+    streams: Sequence[Stream],
+    names: Sequence[str],
+    batteries: Sequence[Battery],
+    before: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What the streams are, and by delay all figures and what they say about ours."""
+    """What the streams are, and by delay all figures and what they say about ours.
+
+    Contestants that are not among the names have their figures of the results `before`, if any.
+    """
     delays = {}
     for battery in batteries:
         figures = battery.figures(names)
+        if before is not None:
+            figures = {**before["delays"][str(battery.delay)]["contestants"], **figures}
         found: dict[str, Any] = {
             "contestants": figures,
             "against_river": battery.against_best(figures, RIVER),

@@ -1,9 +1,10 @@
 """Events/s of ours against those of ARF with ten trees, on every stream.
 
-All take the same events in turn, round after round, and go on learning from one round to the next:
-ours and ARF through River's `progressive_val_score`, and the model that `streamk run` makes through
-the engine from memory. A round follows some events that are not timed. A stream of more columns
-than the engine looks for by itself is left out.
+Ours are with their defaults, and without a feature machine among the experts ("no metric"). All
+take the same events in turn, round after round, and go on learning from one round to the next: ours
+and ARF through River's `progressive_val_score`, and the model that `streamk run` makes through the
+engine from memory. A round follows some events that are not timed. A stream of more columns than
+the engine looks for by itself is left out.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ NAME = "river_battery_speed"
 ROUNDS = 3
 ROUND = 2_000
 WARM = 1_000
-_COMPILES = 600
+_COMPILES = 1_300
 """Events after which the engine has compiled all that it needs, with a model of their own."""
 RIVER_GOAL = 20
 ENGINE_GOALS = {"binary": 60, "classes": 30}
-"""Times ARF's rate."""
+"""Times ARF's rate, of ours without a metric."""
 LOOP, ENGINE, FOREST = "streamk, River's loop", "streamk, engine", "River ARF, 10"
+PLAIN_LOOP, PLAIN_ENGINE = f"{LOOP}, no metric", f"{ENGINE}, no metric"
+_PAIRS = {"": (LOOP, ENGINE), ", no metric": (PLAIN_LOOP, PLAIN_ENGINE)}
 _FOREST = next(c for c in rivers.CONTESTANTS if c.name == FOREST)
 
 
@@ -53,6 +56,8 @@ def _measured(stream: Stream) -> dict[str, Any]:
     contestants: dict[str, Callable[[Stream], Any]] = {
         LOOP: _by_river(ours.OURS, stream),
         ENGINE: _by_engine(stream),
+        PLAIN_LOOP: _by_river(ours.PLAIN, stream),
+        PLAIN_ENGINE: _by_engine(stream, external_experts=()),
         FOREST: _by_river(_FOREST, stream),
     }
     for take in contestants.values():
@@ -65,12 +70,13 @@ def _measured(stream: Stream) -> dict[str, Any]:
     common.note("  " + "; ".join(f"{name} {rate[-1]:,.0f}/s" for name, rate in rates.items()))
     ratios = {
         name: [a / b for a, b in zip(rates[name], rates[FOREST], strict=True)]
-        for name in (LOOP, ENGINE)
+        for names in _PAIRS.values()
+        for name in names
     }
-    goals = [hot.goal(f"{stream.name}, River's loop", ratios[LOOP], "x", least=RIVER_GOAL)]
+    goals = [hot.goal(f"{stream.name}, River's loop", ratios[PLAIN_LOOP], "x", least=RIVER_GOAL)]
     if stream.task in ENGINE_GOALS:
         least = ENGINE_GOALS[stream.task]
-        goals.append(hot.goal(f"{stream.name}, engine", ratios[ENGINE], "x", least=least))
+        goals.append(hot.goal(f"{stream.name}, engine", ratios[PLAIN_ENGINE], "x", least=least))
     return {
         "events_a_round": size,
         "events_per_s": {name: common.spread(values) for name, values in rates.items()},
@@ -93,7 +99,7 @@ def _by_river(contestant: Contestant, stream: Stream) -> Callable[[Stream], floa
     return take
 
 
-def _by_engine(stream: Stream) -> Callable[[Stream], float]:
+def _by_engine(stream: Stream, **options: Any) -> Callable[[Stream], float]:
     """Seconds in which the engine takes a part of the stream."""
     from connectors.memory import MemorySource
     from streamk.cli.run import MODEL
@@ -108,33 +114,40 @@ def _by_engine(stream: Stream) -> Callable[[Stream], float]:
         engine = Engine(source, model, label="label")
         return common.timed(engine.run)
 
-    seconds(create(MODEL, task=task, seed=SEED), stream.first(_COMPILES))
-    model = create(MODEL, task=task, seed=SEED)
+    seconds(create(MODEL, task=task, seed=SEED, **options), stream.first(_COMPILES))
+    model = create(MODEL, task=task, seed=SEED, **options)
     return lambda part: seconds(model, part)
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """The table: rates, and how many times ARF's they are."""
+    """The tables: rates, and how many times ARF's they are."""
     results = document["results"]
-    rows = []
-    for name, one in results["streams"].items():
-        rates, times = one["events_per_s"], one["times_arf"]
-        rows.append(
-            [
-                name,
-                *(f"{rates[who]['median']:,.0f}" for who in (FOREST, LOOP)),
-                _times(times[LOOP]),
-                f"{rates[ENGINE]['median']:,.0f}",
-                _times(times[ENGINE]),
-            ]
-        )
-    header = ["events/s, median", "ARF, 10", "River's loop", "times ARF", "engine", "times ARF"]
+    tables = [_rates(results["streams"], about, *pair) for about, pair in _PAIRS.items()]
     missed = [goal for goal in results["goals"] if not goal["reached"]]
     text = f"Goals reached: {len(results['goals']) - len(missed)} of {len(results['goals'])}."
-    tables = [common.table(header, rows), text]
+    tables = [*filter(None, tables), text]
     if missed:
         tables.append(hot.goals_table(missed, "goals missed"))
     return "\n\n".join([*tables, common.origin(document)])
+
+
+def _rates(streams: Mapping[str, Any], about: str, loop: str, engine: str) -> str:
+    """The table of ours with one setting, if that was measured."""
+    rows = []
+    for name, one in streams.items():
+        rates, times = one["events_per_s"], one["times_arf"]
+        if loop in rates:
+            rows.append(
+                [
+                    name,
+                    *(f"{rates[who]['median']:,.0f}" for who in (FOREST, loop)),
+                    _times(times[loop]),
+                    f"{rates[engine]['median']:,.0f}",
+                    _times(times[engine]),
+                ]
+            )
+    header = [f"events/s{about}", "ARF, 10", "River's loop", "times ARF", "engine", "times ARF"]
+    return common.table(header, rows) if rows else ""
 
 
 def _times(figure: Mapping[str, Any]) -> str:

@@ -12,11 +12,11 @@ from benchmarks import common, hot
 from benchmarks.river_battery import standing
 from benchmarks.river_battery.contestant import ALL
 from benchmarks.river_battery.field import BASELINES, CONTESTANTS, GRIDS, RIVER, SINGLES
-from benchmarks.river_battery.ours import NAME
+from benchmarks.river_battery.ours import NAME, PLAIN_NAME
 from benchmarks.river_battery.standing import Figures
 from benchmarks.river_battery.streams import FILES, NUMBERS, RIVERS, STREAMS
 
-ROWS = (*SINGLES[: -len(BASELINES)], *GRIDS, *BASELINES)
+ROWS = (NAME, PLAIN_NAME, *SINGLES[1 : -len(BASELINES)], *GRIDS, *BASELINES)
 """The lines of the tables."""
 
 
@@ -108,8 +108,8 @@ def errors(title: str, key: str, late: str, figures: Figures, *, rows: Sequence[
 
 
 def _ranked(rows: Sequence[str]) -> list[str]:
-    """Those of one setting."""
-    return [name for name in rows if name not in GRIDS]
+    """Those of one setting, ours with its defaults alone."""
+    return [name for name in rows if name not in (*GRIDS, PLAIN_NAME)]
 
 
 def short(value: float) -> str:
@@ -151,7 +151,7 @@ def where_both(
 ) -> str:
     """Means of ours and of each contestant with one setting, on the streams that both finished."""
     lines = []
-    for name in _ranked(rows):
+    for name in (name for name in rows if name not in GRIDS):
         both = (NAME, name)
         there = [s for s in streams if all(standing.finished(figures, who, s) for who in both)]
         if name != NAME and there:
@@ -247,7 +247,7 @@ def wrapped(lines: Sequence[str]) -> str:
 def _missing(figures: Figures, streams: Sequence[str]) -> list[str]:
     """Contestants and how many of their streams lack, grids and how many of their settings."""
     found = []
-    for name in SINGLES:
+    for name in (*SINGLES, PLAIN_NAME):
         takes = [s for s in streams if CONTESTANTS[name].tasks == ALL or s not in NUMBERS]
         lacking = sum(s not in figures.get(name, {}) for s in takes)
         if lacking:

@@ -15,9 +15,10 @@ import numpy as np
 
 from benchmarks import common
 from benchmarks.data import Dataset, Directory, load
+from benchmarks.scale_out import replicas
 from benchmarks.scale_out.cost_model import first_events
 from benchmarks.scale_out.growing import MODELS, accuracy
-from streamk.learners import Sharded, create
+from streamk.learners import Sharded
 
 SHARDS = 2, 4, 8, 16, 64, 256
 EVENTS, _COLUMNS, _CLUSTERS, _CLASSES = 1_000_000, 10, 50, 5
@@ -31,13 +32,13 @@ def measure(data: Directory, *, quick: bool) -> dict[str, Any]:
     covtype = load("covtype_subset93k", data, quick=quick)
     for stream in (covtype, clusters(6_000 if quick else EVENTS)):
         for name in MODELS:
-            one, _ = accuracy(create(name, task=stream.task, seed=1), stream)
+            one, _ = accuracy(replicas.made(name, stream), stream)
             row: dict[str, Any] = {"events": len(stream), "one": one}
             for shards in SHARDS:
                 first = first_events(shards)
                 if len(stream) < first + _ROUNDS * first // 8 or (quick and shards > SHARDS[0]):
                     continue
-                model = Sharded(create(name, task=stream.task, seed=1), shards=shards)
+                model = Sharded(replicas.made(name, stream), shards=shards)
                 right, rounds = accuracy(model, stream)
                 row[str(shards)] = {"points": right - one, "rounds": rounds}
             common.note(f"  {stream.name}, {name}: {row}")

@@ -26,6 +26,7 @@ import numpy as np
 
 from benchmarks import common
 from benchmarks.data import Dataset, Directory, load
+from benchmarks.scale_out import replicas
 from streamk.distributed import Batch, Rounds
 from streamk.learners import create
 from streamk.learners.base import Learner
@@ -60,7 +61,7 @@ def measure(data: Directory, *, name: str, quick: bool) -> dict[str, Any]:
 
 
 def _new(name: str, stream: Dataset) -> Learner:
-    model = create(name, task=stream.task, seed=1)
+    model = replicas.made(name, stream)
     model.add_columns(stream.columns)
     return model
 

@@ -19,6 +19,7 @@ import numpy as np
 from benchmarks import common
 from benchmarks.data import Dataset, Directory, load
 from benchmarks.intervals import mean
+from benchmarks.scale_out import replicas
 from benchmarks.scale_out.costs import SETS, SHARDS
 from streamk.distributed import Processes, TaskDivision
 from streamk.learners import Sharded, create
@@ -40,7 +41,7 @@ def measure(data: Directory, *, quick: bool) -> dict[str, Any]:
     for label in SETS:
         stream = load(label, data, quick=quick)
         for name in MODELS:
-            one, _ = accuracy(create(name, task=stream.task, seed=1), stream)
+            one, _ = accuracy(replicas.made(name, stream), stream)
             row: dict[str, Any] = {"events": len(stream), "one": one}
             for shards in SHARDS[:1] if quick else SHARDS:
                 row[str(shards)] = _points(name, stream, one, shards=shards)
@@ -56,7 +57,7 @@ def measure(data: Directory, *, quick: bool) -> dict[str, Any]:
 
 def _points(name: str, stream: Dataset, one: float, **options: int) -> dict[str, Any]:
     """Return points gained by shards, and the rounds that it took."""
-    model = Sharded(create(name, task=stream.task, seed=1), **options)
+    model = Sharded(replicas.made(name, stream), **options)
     right, rounds = accuracy(model, stream)
     return {"points": right - one, "rounds": rounds}
 

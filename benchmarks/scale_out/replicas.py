@@ -8,15 +8,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.data import Dataset
-from streamk.learners import create
+from streamk.learners import MultiKernel, create
 from streamk.learners.base import Learner
+
+
+def made(name: str, stream: Dataset, **options: Any) -> Learner:
+    """A model; one of many kernels has no external expert, as in shards by default."""
+    if name == MultiKernel.TYPE:
+        options["external_experts"] = ()
+    return create(name, task=stream.task, seed=1, **options)
 
 
 def model(name: str, stream: Dataset, **options: Any) -> Learner:
     """A model of one thread that knows the columns of a stream."""
-    made = create(name, task=stream.task, seed=1, threads=1, **options)
-    made.add_columns(stream.columns)
-    return made
+    new = made(name, stream, threads=1, **options)
+    new.add_columns(stream.columns)
+    return new
 
 
 def events(stream: Dataset) -> tuple[NDArray[np.float64], list[Any]]:

@@ -85,8 +85,8 @@ def _beside(
 ) -> dict[str, Any]:
     """Ask a server while the job goes on from a checkpoint, or have the job alone at rate 0."""
     seconds, rounds = (0.5, 1) if quick else (ROUND_SECONDS, ROUNDS)
-    going = ("run", f"file:{home / 'long.ndjson'}", "--label", LABEL, "--model", model, "--quiet")
-    more = ("--start-from", str(state), "--checkpoint", str(home / f"{model}-{rate}"))
+    going = ("run", f"file:{home / 'long.ndjson'}", "--label", LABEL, *MODELS[model], "--quiet")
+    more = ("--start-from", str(state), "--checkpoint", f"{state}-{rate}")
     with contextlib.ExitStack() as stack:
         port = stack.enter_context(serving(state)) if rate else 0
         progress = home / "progress.ndjson"

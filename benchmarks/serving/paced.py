@@ -26,8 +26,8 @@ from benchmarks.data import Directory
 from benchmarks.engine.events import LABEL, encoded, load
 from benchmarks.serving.processes import MODELS, asked_in_rounds, serving, streamk
 
-PACE = 20_000
-"""Events a second."""
+PACE, SLOWER = 20_000, {"multi-kernel": 8_000}
+"""Events a second, and those of models that cannot learn as many."""
 STEP = 0.005
 """Seconds between two writes of events."""
 LEARNED, ASKED = 40_000, 500
@@ -68,7 +68,8 @@ def _job(home: Path, model: str, lines: Sequence[bytes], every: int, *more: str)
     """Have a job learn lines at the pace, with checkpoints; yield the file of what it tells."""
     told, state = home / "told.ndjson", home / "job"
     often = ("--checkpoint-every", str(every))
-    command = streamk("run", "stdin:", "--label", LABEL, "--model", model, "--json", *often, *more)
+    options = ("--label", LABEL, *MODELS[model], "--json", *often, *more)
+    command = streamk("run", "stdin:", *options)
     with told.open("wb") as log, contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, state, ignore_errors=True)
         process = subprocess.Popen(
@@ -80,7 +81,7 @@ def _job(home: Path, model: str, lines: Sequence[bytes], every: int, *more: str)
         )
         assert process.stdin is not None
         stack.callback(process.stdin.close)
-        feeder = Feeder(process.stdin, lines, PACE)
+        feeder = Feeder(process.stdin, lines, SLOWER.get(model, PACE))
         feeder.start()
         # It may be writing to a pipe that is full, until nobody reads any more.
         stack.callback(feeder.join)
@@ -110,7 +111,7 @@ def paced(data: Directory, *, quick: bool) -> dict[str, Any]:
                         one = asked_in_rounds(told, port, asking, **how)
                         of_rate[str(rate)] = one
                         common.note(f"  {model}, {who}, {rate}: {one}")
-    return {"pace": PACE, "models": found}
+    return {"pace": PACE, "slower": SLOWER, "models": found}
 
 
 @contextlib.contextmanager

@@ -16,7 +16,12 @@ import numpy as np
 
 from benchmarks.engine.events import LABEL, Event, encoded
 
-MODELS = ("multi-kernel", "doubly-stochastic")
+MODELS: dict[str, tuple[str, ...]] = {
+    "multi-kernel": (),
+    "multi-kernel, no metric": ("--expert", "none"),
+    "doubly-stochastic": ("--model", "doubly-stochastic"),
+}
+"""Options of a job, by what the tables call it; "no metric" is without a feature machine."""
 CONNECTIONS = 16
 """Of a client that asks at a rate."""
 
@@ -116,9 +121,9 @@ def asked_in_rounds(
 
 def learned(home: Path, model: str, events: Sequence[Event]) -> Path:
     """Return the checkpoint of a job that has learned some events."""
-    file, state = home / "events.ndjson", home / model
+    file, state = home / "events.ndjson", home / model.replace(", ", "-")
     file.write_bytes(b"".join(line + b"\n" for line in encoded(events)))
-    run = ("run", f"file:{file}", "--label", LABEL, "--model", model, "--quiet")
+    run = ("run", f"file:{file}", "--label", LABEL, *MODELS[model], "--quiet")
     subprocess.run(streamk(*run, "--checkpoint", str(state)), check=True)
     return state
 

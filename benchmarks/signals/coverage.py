@@ -1,8 +1,8 @@
 """Intervals and prediction sets of 90% on the streams of the river battery.
 
-The default model predicts and learns each event, labels at once or 48 events late, and
-`streamk.conformal` gives each prediction its interval or set. The same predictions and delays then
-go through the rules of `rules.py`.
+The default model, without its feature machine, predicts and learns each event, labels at once or 48
+events late, and `streamk.conformal` gives each prediction its interval or set. The same predictions
+and delays then go through the rules of `rules.py`.
 
 A set is never empty, so it holds at least what the predicted class alone holds: where that is right
 more often than the level, coverage is the accuracy and the sets have one class. The lowest coverage
@@ -73,9 +73,10 @@ def lowest(held: NDArray[np.float64]) -> float:
 
 
 def predicted(stream: Stream, delay: int) -> Said:
-    """Predictions of the default model for the events of a stream."""
+    """Predictions of many kernels for the events of a stream."""
     task = "regression" if stream.task == "regression" else "classification"
-    model, X = MultiKernel(task=task, seed=1, threads=1), np.asarray(stream.table(), np.float64)
+    model = MultiKernel(task=task, seed=1, threads=1, external_experts=())
+    X = np.asarray(stream.table(), np.float64)
     model.add_columns(tuple(range(X.shape[1])))
     y, parts = stream.y.tolist(), []
     if delay:

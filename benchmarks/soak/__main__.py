@@ -29,6 +29,8 @@ from benchmarks.soak import memory
 from benchmarks.soak.load import BAD, DELAY, LABELLED, Load, Topics
 
 NAME = "soak"
+MODEL = "multi-kernel"
+"""It has no feature machine here."""
 MINUTES = 30.0
 QUICK_SECONDS = 8.0
 _WARM_SECONDS = 120.0
@@ -40,7 +42,7 @@ _KEPT = 120
 def run(argv: Sequence[str] | None = None) -> None:
     parser = common.arguments(f"benchmarks.{NAME}", __doc__)
     parser.add_argument("--minutes", type=float, default=MINUTES, help="default: %(default)s")
-    parser.add_argument("--model", default="multi-kernel", help="default: %(default)s")
+    parser.add_argument("--model", default=MODEL, help="default: %(default)s")
     parser.add_argument("--kafka", metavar="HOST:PORT", help="a broker to use")
     options = parser.parse_args(argv)
     seconds = QUICK_SECONDS if options.quick else 60 * options.minutes
@@ -117,6 +119,7 @@ def _job(home: Path, address: str, topics: Topics, model: str) -> Iterator[subpr
     command += ["--to", at + topics.predictions, "--dead-letters", f"file:{home}/dead.ndjson"]
     command += ["--checkpoint", f"{home}/state", "--checkpoint-every", "200000"]
     command += ["--model", model, "--json", "--quiet"]
+    command += ["--expert", "none"] if model == MODEL else []
     with (home / "report.json").open("wb") as out, (home / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=common.ROOT, stdout=out, stderr=log)
     try:

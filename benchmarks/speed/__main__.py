@@ -1,7 +1,7 @@
 """How fast, against what else could be done on the same machine in the same run.
 
 memory   engine from memory on elec2, 1,024 features, steps of 256 events: at least 60,000 events/s
-river    the River adapter one event at a time: at least 10 times ARF's rate
+river    the River adapter, one event at a time, no metric: at least 10 times ARF's rate
 state    4 bytes a feature and output plus a constant; `import streamk` under 0.5 s
 
 All contestants run in turn and repeatedly; tables give median and range. Files and Kafka are in

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import common
-from streamk.learners import create
+from streamk.learners import InverseTime, create
 
 COLUMNS, OUTPUTS = 784, 10
 BLOCK, BLOCKS = 4096, (1, 4, 16)
@@ -34,7 +34,10 @@ def measure(rounds: int, *, quick: bool) -> dict[str, Any]:
 
 
 def grow(blocks: tuple[int, ...], **options: Any) -> list[dict[str, Any]]:
-    """Bytes at several numbers of features: one event is one step, one more block."""
+    """Bytes at several numbers of features: one event is one step, one more block.
+
+    The model has one size of steps: of a ladder it would keep coefficients for each.
+    """
     rng = np.random.default_rng(1)
     model = create(
         "doubly-stochastic",
@@ -44,6 +47,8 @@ def grow(blocks: tuple[int, ...], **options: Any) -> list[dict[str, Any]]:
         cache_bytes=0,
         batch_size=1,
         block_size=BLOCK,
+        max_features=BLOCK * max(blocks),
+        step=InverseTime(1.0),
         **options,
     )
     found = []

@@ -18,7 +18,21 @@ from streamk.errors import BackendUnavailable, InvalidInput
 from streamk.learners.base import Learner
 from streamk.options import Choice, Flag, Option, Whole
 
-__all__ = ["Setting", "build", "described", "learner_header", "options_of", "own_header", "task_of"]
+__all__ = [
+    "NO_EXPERT",
+    "Setting",
+    "build",
+    "challenger_header",
+    "described",
+    "experts_of",
+    "learner_header",
+    "options_of",
+    "own_header",
+    "task_of",
+]
+
+NO_EXPERT = "none"
+"""Among external experts: there are none."""
 
 STEPS = ("constant", "inverse-time", "adagrad")
 """Rules with a size; `LADDER` has none."""
@@ -195,13 +209,35 @@ def own_header(header: Mapping[str, Any], named: Collection[str]) -> Mapping[str
     return learner_header(header["parts"][f"challenger-{names[0]}"])
 
 
+def challenger_header(header: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    """Return of a saved contest's header that of the model of a name; None if there is none."""
+    from streamk.learners import Contest
+
+    if header["type"] != Contest.TYPE or name not in [each["name"] for each in header["models"]]:
+        return None
+    part = "learner" if name == header["champion"] else f"challenger-{name}"
+    return learner_header(header["parts"][part])
+
+
+def experts_of(header: Mapping[str, Any]) -> Sequence[str] | None:
+    """Return the external experts of a job that names none and goes on with a saved model.
+
+    Those by default if the learner whose header it is has any, and none if it has none, as one that
+    was learned in shards or before there was a default.
+    """
+    kept = {"external_experts", "guests"} & header.get("parts", {}).keys()
+    if header["type"] != "multi-kernel" or kept:
+        return None
+    return (NO_EXPERT,)
+
+
 def build(
     name: str,
     *,
     task: str,
     seed: int,
     settings: Sequence[tuple[str, str]],
-    experts: Sequence[str] = (),
+    experts: Sequence[str] | None = None,
 ) -> Learner:
     """Return the model of that name with these options, as text.
 
@@ -212,8 +248,9 @@ def build(
     seed : int
     settings : sequence of (str, str)
         Names and values of options.
-    experts : sequence of str
-        External experts of many kernels: a model, or "model:name=value,name=value".
+    experts : sequence of str, optional
+        External experts of many kernels: a model, or "model:name=value,name=value"; `NO_EXPERT`
+        alone for none. None is for those by default.
 
     Raises
     ------
@@ -241,11 +278,20 @@ def build(
         options["loss"] = loss(options["loss"], **loss_options)
     if options.keys() & (_OF_KERNEL | _OF_FEATURES).keys():
         options["kernel"] = _made_kernel(name, options)
-    if experts:
+    if experts is not None:
         if name != MultiKernel.TYPE:
             raise UsageError(f"--expert joins the experts of {MultiKernel.TYPE}, not {name}")
-        options["external_experts"] = [_expert(text, task, seed) for text in experts]
+        options["external_experts"] = _experts(experts, task, seed)
     return create(name, task=task, seed=seed, **options)
+
+
+def _experts(texts: Sequence[str], task: str, seed: int) -> list[Learner]:
+    """External experts, as they are named."""
+    if NO_EXPERT not in texts:
+        return [_expert(text, task, seed) for text in texts]
+    if len(texts) > 1:
+        raise UsageError(f"--expert {NO_EXPERT} and other experts exclude each other")
+    return []
 
 
 def _expert(text: str, task: str, seed: int) -> Learner:

@@ -11,7 +11,7 @@ from streamk.cli.parsing.arguments import Parser
 __all__ = ["main"]
 
 MODELS = {
-    "multi-kernel": "many kernels, mixed as the stream asks for (default)",
+    "multi-kernel": "many kernels and a feature-machine, mixed (default)",
     "doubly-stochastic": "one kernel, random features, columns scaled",
     "online-nystrom": "one kernel, events as landmarks, columns scaled",
     "streaming-meka": "one kernel, events by clusters, factorized anew, scaled",

@@ -17,7 +17,14 @@ from streamk.cli.job.challengers import add_challengers, contested
 from streamk.cli.job.late import add_late, check_late, late_labels
 from streamk.cli.job.shards import add_sharding, sharded
 from streamk.cli.job.signals import add_details, add_signals
-from streamk.cli.model_options import build, described, own_header, task_of
+from streamk.cli.model_options import (
+    build,
+    challenger_header,
+    described,
+    experts_of,
+    own_header,
+    task_of,
+)
 from streamk.cli.output.report import as_json, as_text
 from streamk.cli.parsing.arguments import (
     Parser,
@@ -181,7 +188,8 @@ def _parser() -> Parser:
         metavar="MODEL",
         action="append",
         help="a model of one kernel among the experts of multi-kernel, with options after a colon"
-        " (eigenpro:kernel=matern,nu=0.5); may be repeated",
+        " (eigenpro:kernel=matern,nu=0.5), in the place of the feature-machine that is there by"
+        " default but with --workers or --shards; may be repeated; none for none",
     )
     add(
         "--serve-compiled",
@@ -374,7 +382,7 @@ def check(options: dict[str, Any]) -> None:
 def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     """Everything put together, cheapest mistakes first."""
     from streamk.engine import Engine
-    from streamk.learners import LiveCompiled
+    from streamk.learners import LiveCompiled, MultiKernel
     from streamk.learners.live import TOLERANCE
     from streamk.learners.warming import preparing
 
@@ -384,7 +392,8 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     own = _kept("checkpoint", options)
     first = _kept("start_from", options) if own is None else None
     kept = own or first
-    name, seed, experts = _model(options, kept), options.get("seed", 0), options.get("expert", [])
+    name, seed = _model(options, kept), options.get("seed", 0)
+    experts = _experts(options, kept, name)
     made = partial(build, task=task, seed=seed)
     model = made(name, settings=settings, experts=experts)
     is_compiled = kept is not None and kept["type"] == LiveCompiled.TYPE
@@ -399,8 +408,10 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
         model = LiveCompiled(model, tolerance=tolerance, wait=False, seed=seed)
     elif "serve_tolerance" in options:
         raise UsageError("--serve-tolerance is for a job with --serve-compiled")
+    if kept is not None and isinstance(model, MultiKernel):
+        model.has_default_experts = False  # those of the model that it goes on with, in shards too
     model = sharded(model, options, own, first, stack)
-    model = contested(model, name, options, partial(described, made=made))
+    model = contested(model, name, options, partial(_challenger, made=made, kept=kept))
     engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}
     engine_options["schema"] = schema
     engine_options["ignore"] = tuple(options.get("ignore", ()))
@@ -464,6 +475,26 @@ def _model(options: dict[str, Any], kept: Mapping[str, Any] | None) -> str:
         return str(options["model"])
     named = {name for name, _ in options.get("challenger", ())}
     return MODEL if kept is None else str(own_header(kept, named)["type"])
+
+
+def _experts(
+    options: dict[str, Any], kept: Mapping[str, Any] | None, name: str
+) -> Sequence[str] | None:
+    """External experts as they are named, or as the model has them that the job goes on with."""
+    if "expert" in options or kept is None or name != MODEL:
+        return options.get("expert")
+    named = {name for name, _ in options.get("challenger", ())}
+    return experts_of(own_header(kept, named))
+
+
+def _challenger(
+    name: str, text: str, option: str, *, made: Callable[..., Any], kept: Mapping[str, Any] | None
+) -> Any:
+    """A challenger that is described; external experts are as the checkpoint has them."""
+    before = None if kept is None else challenger_header(kept, name)
+    if before is not None and text.partition(":")[0] == MODEL:
+        made = partial(made, experts=experts_of(before))
+    return described(text, option, made)
 
 
 def _opened(opener: Callable[[str], Any], address: str) -> Any:

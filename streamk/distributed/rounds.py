@@ -17,7 +17,7 @@ from streamk.learners.common.prequential import Followed, Prequential, joined_by
 from streamk.learners.registry import from_state
 from streamk.learners.sharded.learner import MOST_SHARDS
 from streamk.learners.sharded.reduction import reduced
-from streamk.learners.sharded.replicas import Answer, Batch, Task, merging, work
+from streamk.learners.sharded.replicas import Answer, Batch, Task, for_shards, merging, work
 from streamk.state import State
 
 Events: TypeAlias = (
@@ -45,7 +45,8 @@ class Rounds(Closing):
     Parameters
     ----------
     model : Learner or State
-        It stays as it is.
+        It stays as it is. A new one of many kernels is learned without the external expert that it
+        has by default, as in `streamk.learners.Sharded`.
     shards : int, default 16
         Up to 4096.
     workers : int or MessageWorkers, default 1
@@ -84,7 +85,8 @@ class Rounds(Closing):
         if isinstance(model, State):
             self._state = model
         else:
-            self._state, self._placing = model.state(), model.placing
+            learner = for_shards(model)
+            self._state, self._placing = learner.state(), learner.placing
         self._model = from_state(self._state, **self._placing)
         self._rounds = 0
         self._workers: TaskDivision | None = None

@@ -187,7 +187,8 @@ def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
     task : {"classification", "regression"}
     seed : int, default 0
     **options
-        For "multi-kernel" those of `MultiKernel`; it needs none. For "doubly-stochastic" ``kernel``
+        For "multi-kernel" those of `MultiKernel`; it needs none, and ``external_experts=[]`` is for
+        one without a feature machine. For "doubly-stochastic" ``kernel``
         (name or Kernel, "gaussian"), ``bandwidth`` (0.5), ``step`` (number or Step; `Ladder`, found
         with a preconditioner), ``loss`` (softmax, squared), ``batch_size`` (1; twice the block with
         a preconditioner), ``block_size`` and ``max_features`` (2048), and the other options of the

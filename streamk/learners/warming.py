@@ -40,30 +40,33 @@ def preparing(model: Learner) -> Iterator[None]:
     cache. What is done inside is done in the meantime; at the end all is ready.
     """
     models = model.models.values() if isinstance(model, Contest) else (model,)
-    many = any(isinstance(innermost(each), MultiKernel) for each in models)
+    many = [one for each in models if isinstance(one := innermost(each), MultiKernel)]
     task = "classification" if model.is_classifier else "regression"
-    with _compiling(task) if many else nullcontext():
+    of_machine = any(
+        options["type"] == FeatureMachine.TYPE for one in many for options in one.external_experts
+    )
+    with _compiling(task, of_machine=of_machine) if many else nullcontext():
         yield
 
 
 @contextmanager
-def _compiling(task: str) -> Iterator[None]:
+def _compiling(task: str, *, of_machine: bool) -> Iterator[None]:
     ahead = expert_loops.ahead
-    missing = ahead.missing(task)
+    missing = ahead.missing(task, of_machine=of_machine)
     if not missing:
         yield
         return
     with FIRST_USE.expecting(len(missing) + _OTHERS):
         with ahead.compiling(missing, task):
             yield
-            model = create(MultiKernel.TYPE, task=task, columns=("a", "b"))
+            model = create(MultiKernel.TYPE, task=task, columns=("a", "b"), external_experts=())
         model.predict_then_learn_many(_X, _TWO if model.is_classifier else _NUMBERS)
 
 
 def warm_up() -> None:
     """Do `streamk.warm_up`."""
     with FIRST_USE.shown_on(sys.stderr):
-        with _compiling("classification"):
+        with _compiling("classification", of_machine=True):
             pass
         for task, y in _LABELLED:
             for model in _models(task):

@@ -60,7 +60,7 @@ def test_memory_is_told_at_each_stop(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_experts_by_the_command(tmp_path: Path) -> None:
     found = quick("experts", tmp_path)
-    experts = {"none", "kernel-ridge", "kernel-ridge, all events", "eigenpro"}
+    experts = {"none", "default", "kernel-ridge", "kernel-ridge, all events", "eigenpro"}
     for one in found.values():
         assert set(one["experts"]) == experts
         assert all(of["whole"] <= 1.0 for of in one["experts"].values())

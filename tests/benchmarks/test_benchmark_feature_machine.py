@@ -13,7 +13,7 @@ pytest.importorskip("sklearn", reason="the estimators are scikit-learn's: pip in
 pytest.importorskip("lightgbm", reason="a rival: pip install lightgbm")
 
 from benchmarks.feature_machine import __main__ as feature_machine
-from benchmarks.feature_machine import ablation, families, rivals
+from benchmarks.feature_machine import ablation, families, latency, rivals
 from benchmarks.feature_machine.retrained import Retrained
 
 
@@ -23,7 +23,7 @@ def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(rivals.XRFM, raising=False)
     few = {name: rivals.SETS[name] for name in ("cpusmall", "letter")}
     monkeypatch.setattr(rivals, "SETS", few)
-    monkeypatch.setattr(families, "SETS", few)
+    monkeypatch.setattr(families, "SETS", tuple(few))
 
 
 def quick(part: str, path: Path) -> dict[str, Any]:
@@ -83,8 +83,28 @@ def test_every_part_left_out_has_its_errors_and_shares(
         assert set(one["models"]) == set(ablation.MODELS)
         for name, figures in one["models"].items():
             assert figures["error"] > 0.0
-            assert ("after" in figures) == (name not in ("default model", "with this"))
+            assert ("after" in figures) == (name not in ("pool alone", "default model"))
             assert 0.0 <= figures.get("after", 0.0) <= 1.0
+
+
+def test_times_of_events_while_a_function_is_made_and_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(latency, "SETS", ("elec2",))
+    monkeypatch.setattr(latency, "EVENTS", 150)
+    monkeypatch.setattr(latency, "_WARM", 80)
+    found = quick("latency", tmp_path)["elec2"]
+    assert set(found["rates"]) == {"0", "2000"}
+    for models in found["rates"].values():
+        plain, default = models["no metric"], models["default"]
+        assert plain["preparing"] == {"events": 0}
+        assert plain["otherwise"]["events"] == 150
+        assert default["preparing"]["events"] > 0, "a metric is begun after 64 events"
+        assert sum(one["events"] for one in default.values()) == 150
+        for one in (*plain.values(), *default.values()):
+            if one["events"]:
+                assert one["quantiles"] == sorted(one["quantiles"])
+                assert one["most"] >= one["quantiles"][-1]
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])

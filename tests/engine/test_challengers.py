@@ -20,6 +20,7 @@ from engine_kit import (
     same_model,
     split,
 )
+from multi_kernel_kit import pool_alone
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, Key, LateLabels, Report, Snapshot, newest_checkpoint
@@ -28,7 +29,7 @@ from streamk.engine.checkpoints.locks import lock
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.engine.recovery.promotion import change_champion
 from streamk.errors import EngineError, InvalidInput, StateError
-from streamk.learners import Contest, MultiKernel, Scaled, create
+from streamk.learners import Contest, Scaled, create
 
 N = 400
 HISTORY, LIVE = events(120, seed=1), events(80, seed=2, first=120)
@@ -107,9 +108,9 @@ def test_each_model_learns_as_in_a_job_of_its_own() -> None:
 
 def test_the_default_model_learns_as_in_a_job_of_its_own() -> None:
     data, times = stream()
-    many = {"many": lambda: MultiKernel(seed=1)}
+    many = {"many": lambda: pool_alone(seed=1)}
     found = run(MemorySource(data, timestamps=times), contest("first", **many)).model
-    alone = run(MemorySource(data, timestamps=times), MultiKernel(seed=1)).model
+    alone = run(MemorySource(data, timestamps=times), pool_alone(seed=1)).model
     assert isinstance(found, Contest)
     assert same_model(found.models["many"], alone)
 
@@ -214,7 +215,7 @@ def test_models_that_began_otherwise_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="the model 'near' of the checkpoint began otherwise"):
         on(HISTORY + LIVE, other, checkpoint=tmp_path)
     with pytest.raises(StateError, match="was made with model type='scaled', this run has"):
-        on(HISTORY + LIVE, Contest({"a": MultiKernel(), "b": worse()}), checkpoint=tmp_path)
+        on(HISTORY + LIVE, Contest({"a": pool_alone(), "b": worse()}), checkpoint=tmp_path)
     both = Contest({"a": worse(), "first": worse()})
     with pytest.raises(StateError, match="own model is none of the checkpoint's, or one of the"):
         on(HISTORY + LIVE, both, checkpoint=tmp_path)
@@ -318,7 +319,7 @@ def test_late_labels_are_refused() -> None:
 
 def test_details_are_the_champions() -> None:
     def numbers() -> Any:
-        return MultiKernel(task="regression", seed=1)
+        return pool_alone(task="regression", seed=1)
 
     stream = [{"a": e["a"], "b": e["b"], "y": e["a"] * e["b"]} for e in HISTORY[:60]]
     options: dict[str, Any] = {"interval": 0.9, "explain": True, "ignore": ()}

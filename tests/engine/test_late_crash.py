@@ -17,12 +17,13 @@ import numpy as np
 import pytest
 from engine_kit import Crash, CrashingSink, same_model
 from late_kit import small_segments, waiting
+from multi_kernel_kit import pool_alone
 
 from connectors.memory import MemorySink
 from streamk.engine import newest_checkpoint
 from streamk.engine.observing.observer import Observer
 from streamk.errors import StateError
-from streamk.learners import MultiKernel, Sharded
+from streamk.learners import Sharded
 from streamk.state import State
 
 
@@ -34,7 +35,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def in_shards() -> Sharded:
-    return Sharded(MultiKernel(seed=1), shards=2, round_events=25)
+    return Sharded(pool_alone(seed=1), shards=2, round_events=25)
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ import late_job
 import pytest
 from engine_kit import same_model
 from kafka_kit import producer
+from multi_kernel_kit import pool_alone
 
 from connectors.kafka import KafkaSource
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, LateLabels
 from streamk.errors import InvalidInput
-from streamk.learners import MultiKernel
 
 pytestmark = [
     pytest.mark.kafka,
@@ -32,7 +32,7 @@ def run(events: Any, labels: Any) -> tuple[Any, MemorySink]:
     sink = MemorySink()
     report = Engine(
         events,
-        MultiKernel(seed=1),
+        pool_alone(seed=1),
         label="y",
         ignore=("at",),
         sink=sink,

@@ -11,6 +11,7 @@ from engine_kit import WhimsicalSource, learner, same_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from late_kit import Counting, small_segments
+from multi_kernel_kit import pool_alone
 from naive_late import NaiveJoin, in_order
 
 from connectors.memory import MemorySink, MemorySource
@@ -240,8 +241,8 @@ def test_many_kernels_learn_by_what_they_said_at_the_time(kind: str) -> None:
     """As one at a time, under the numbers of the events; so, too, without numbers."""
     events, labels = stream(400, delay=200, kind=kind)
     task = "regression" if kind == "numbers" else "classification"
-    report, _ = run({"0": events}, {"0": labels}, MultiKernel(seed=1, task=task))
-    model, plain = MultiKernel(seed=1, task=task), MultiKernel(seed=1, task=task)
+    report, _ = run({"0": events}, {"0": labels}, pool_alone(seed=1, task=task))
+    model, plain = pool_alone(seed=1, task=task), pool_alone(seed=1, task=task)
     held: dict[str, Any] = {}
     for one in in_order({"labels/0": labels, "stream/0": events}):
         if one.partition.startswith("stream/"):
@@ -274,7 +275,7 @@ def test_many_kernels_learn_the_same_from_the_disk(kind: str, revisions: str) ->
     found = []
     for rows in (1 << 15, 3):
         with small_segments(rows):
-            model = MultiKernel(seed=1, task=task)
+            model = pool_alone(seed=1, task=task)
             found.append(run({"0": events}, {"0": labels}, model, whim=rows % 7, **options))
     (plain, said), (report, again) = found
     assert [one.value for one in again.outputs] == [one.value for one in said.outputs]
@@ -313,7 +314,7 @@ def test_equal_events_are_learned_by_what_was_said_of_each() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 2))
     y = (X[:, 0] > 0).tolist()
-    model = MultiKernel(seed=0, columns=("a", "b"))
+    model = pool_alone(seed=0, columns=("a", "b"))
     model.learn_many(X, y)
     twin = MultiKernel.from_state(model.state())
     x = X[:1]
@@ -339,7 +340,7 @@ def test_fields_that_come_later_become_columns_with_the_first_event_learned() ->
         (3, {"id": 4, "a": 4.0, "late": 4.0}),
     ]
     labels = [(10, {"id": 2, "y": 1.0}), (11, {"id": 1, "y": 2.0}), (12, {"id": 3, "y": 3.0})]
-    report, _ = run({"0": events}, {"0": labels}, MultiKernel(seed=1, task="regression"), whim=3)
+    report, _ = run({"0": events}, {"0": labels}, pool_alone(seed=1, task="regression"), whim=3)
     assert report.model.columns == ("a", "c=x", "c=y")
     assert report.schema.columns == ("a", "c=x", "c=y")
     assert report.fates.held == 1
@@ -378,7 +379,7 @@ def test_the_policy_raise_ends_at_the_first_bad_record() -> None:
 def test_a_class_too_many_is_a_bad_label() -> None:
     events = [(i, event(i, i)) for i in range(3)]
     labels = [(10 + i, {"id": i, "y": f"class {i}"}) for i in range(3)]
-    report, _ = run({"e": events}, {"l": labels}, MultiKernel(seed=0, max_classes=2))
+    report, _ = run({"e": events}, {"l": labels}, pool_alone(seed=0, max_classes=2))
     assert report.counts.bad == {"label out of domain": 1}
     assert report.counts.learned == 2
 
@@ -448,11 +449,11 @@ def test_the_score_is_that_of_river() -> None:
         for time, x in events
     ]
     metric = metrics.Accuracy()
-    model = compose.Discard("at") | KernelClassifier(seed=1)
+    model = compose.Discard("at") | KernelClassifier(external_experts=(), seed=1)
     evaluate.progressive_val_score(
         data, model, metric, moment="at", delay=dt.timedelta(milliseconds=500)
     )
     labels = [(t + 500, {"id": x["id"], "y": x["a"] * x["b"] > 0}) for t, x in events]
-    report, _ = run({"0": events}, {"0": labels}, MultiKernel(seed=1))
+    report, _ = run({"0": events}, {"0": labels}, pool_alone(seed=1))
     assert report.whole["accuracy"] == pytest.approx(metric.get(), abs=1e-12)
     assert metric.get() > 0.8

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from late_kit import small_segments, waiting
+from multi_kernel_kit import pool_alone
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Checkpoint, Engine, LateLabels, newest_checkpoint
@@ -27,7 +28,6 @@ from streamk.engine.waiting.key_table import KeyTable, hashes_of
 from streamk.engine.waiting.segment import Segment
 from streamk.engine.waiting.segment_log import SegmentLog
 from streamk.errors import EngineError, StateError
-from streamk.learners import MultiKernel
 
 ENTRY = tuple[str, int]
 
@@ -260,7 +260,7 @@ def test_keys_are_over_before_any_label_has_come(tmp_path: Path, task: str) -> N
         labels = MemorySource([{"id": 0, "at": 10**6, "y": 1}])
         late = LateLabels(labels, key="id", time="at", timeout=0.5, revisions="learn")
         options: Any = {"label": "y", "labels": late, "ignore": ("at",), "max_skew": np.inf}
-        model = MultiKernel(seed=1, task=task)
+        model = pool_alone(seed=1, task=task)
         engine = Engine(events, model, checkpoint=tmp_path, max_events=most, **options)
         report = engine.run()
         assert report.fates.missing == most - 51

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 from engine_kit import WhimsicalSource, events, learner, same_model
+from multi_kernel_kit import pool_alone
 
 from connectors.memory import MemorySink
 from streamk.encoding import Schema, decoder
@@ -43,8 +44,8 @@ def models() -> dict[str, Any]:
         "scaled": create("doubly-stochastic", task="classification", **small),
         "plain": learner(),
         "sharded": Sharded(MultiKernel(seed=1), shards=2, round_events=32),
-        "compiled": LiveCompiled(MultiKernel(seed=1), seed=1),
-        "contest": Contest({"a": MultiKernel(seed=1), "b": MultiKernel(seed=2)}),
+        "compiled": LiveCompiled(pool_alone(seed=1), seed=1),
+        "contest": Contest({"a": pool_alone(seed=1), "b": pool_alone(seed=2)}),
     }
 
 

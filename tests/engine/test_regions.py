@@ -110,7 +110,7 @@ def test_batches_and_crashes_leave_no_trace(task: str, late: bool, tmp_path: Pat
     option = {"prediction_set" if task == "classification" else "interval": 0.8}
 
     def model() -> Any:
-        return create("multi-kernel", task=task, seed=1)
+        return create("multi-kernel", external_experts=(), task=task, seed=1)
 
     plain, sink = MemorySink(), CrashingSink()
     expected = job(stream, model(), plain, late=late, **option).run()
@@ -163,7 +163,7 @@ def test_what_is_served_is_what_the_job_gives_next(task: str, tmp_path: Path) ->
 def test_a_model_whose_job_gave_none_says_so(tmp_path: Path) -> None:
     job(
         classes(100),
-        create("multi-kernel", task="classification"),
+        create("multi-kernel", external_experts=(), task="classification"),
         MemorySink(),
         checkpoint=tmp_path,
     ).run()
@@ -185,7 +185,8 @@ def test_a_job_may_take_them_up_or_change_the_level(tmp_path: Path) -> None:
 
     def more(n: int, **options: Any) -> list[Any]:
         """What is written up to so many records."""
-        before, model = len(sink.outputs), create("multi-kernel", task="regression")
+        before = len(sink.outputs)
+        model = create("multi-kernel", external_experts=(), task="regression")
         job(stream, model, sink, late=True, checkpoint=tmp_path, max_events=n, **options).run()
         return [output.value for output in sink.outputs[before:]]
 
@@ -226,16 +227,16 @@ def test_regions_of_another_level_do_not_count(between: float | None, tmp_path: 
 
 def test_those_of_another_job_come_with_its_model(tmp_path: Path) -> None:
     stream = numbers(300)
-    model = create("multi-kernel", task="regression")
+    model = create("multi-kernel", external_experts=(), task="regression")
     job(stream, model, MemorySink(), checkpoint=tmp_path / "one", interval=0.9).run()
-    sink, model = MemorySink(), create("multi-kernel", task="regression")
+    sink, model = MemorySink(), create("multi-kernel", external_experts=(), task="regression")
     more = {"start_from": tmp_path / "one", "checkpoint": tmp_path / "two", "interval": 0.9}
     job(numbers(5, seed=1), model, sink, **more).run()
     assert sink.outputs[0].value["interval"] is not None
 
 
 def test_a_compiled_copy_has_them_too() -> None:
-    model = LiveCompiled(create("multi-kernel", task="regression"), wait=True)
+    model = LiveCompiled(create("multi-kernel", external_experts=(), task="regression"), wait=True)
     stream, sink = numbers(400), MemorySink()
     job(stream, model, sink, interval=0.9).run()
     assert abs(np.mean(held(stream, sink, "regression")) - 0.9) < 0.05
@@ -248,7 +249,7 @@ def test_rows_of_numbers_need_no_names() -> None:
     source = MemorySource(Rows(X, (X[:, 0] > 0).astype(int)))
     Engine(
         source,
-        create("multi-kernel", task="classification"),
+        create("multi-kernel", external_experts=(), task="classification"),
         label="y",
         sink=sink,
         prediction_set=0.9,

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from multi_kernel_kit import pool_alone
 
 from streamk import kernels
 from streamk.learners import DoublyStochastic, MultiKernel, Scaled
@@ -24,7 +25,7 @@ def labels(y):
 
 def learned(X, y, **options):
     """What a model said of each event from 500 on before it learned it."""
-    model = MultiKernel(seed=3, threads=1, **options)
+    model = pool_alone(seed=3, threads=1, **options)
     model.learn_many(X[:500], y[:500])
     said = []
     for first in range(500, len(X), 50):
@@ -73,7 +74,7 @@ def test_a_column_that_is_far_only_after_it_was_missing_and_zero():
 def test_a_state_goes_on_and_cuts_into_calls_change_nothing():
     X, y = stream(n=1500)
     X, y = X + 1e12, labels(y)
-    whole, parts = (MultiKernel(seed=3, threads=1) for _ in range(2))
+    whole, parts = (pool_alone(seed=3, threads=1) for _ in range(2))
     whole.learn_many(X, y)
     for first, stop in ((0, 1), (1, 2), (2, 40), (40, 999), (999, 1500)):
         parts.learn_many(X[first:stop], y[first:stop])

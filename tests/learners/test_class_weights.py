@@ -7,7 +7,7 @@ from typing import Any
 import naive
 import numpy as np
 import pytest
-from multi_kernel_kit import assert_same, learned, make, stream
+from multi_kernel_kit import assert_same, learned, make, pool_alone, stream
 from numpy.typing import NDArray
 
 from connectors.memory import MemorySink, MemorySource
@@ -90,7 +90,7 @@ def test_all_ways_to_a_decision_are_one(kind: str, chosen: Any) -> None:
 @pytest.mark.parametrize("chosen", [{"rare": 8.0}, "balanced"], ids=str)
 def test_the_weighted_error_is_less(chosen: Any) -> None:
     X, y = imbalanced(6_000)
-    weighted, plain = MultiKernel(seed=1, class_weight=chosen), MultiKernel(seed=1)
+    weighted, plain = pool_alone(seed=1, class_weight=chosen), pool_alone(seed=1)
     said, other = (progressive(model, X, y)[1_000:] for model in (weighted, plain))
     y = y[1_000:]
     cost = np.where(y == "rare", 8.0 if chosen != "balanced" else 1 / (y == "rare").mean(), 1.0)
@@ -101,7 +101,7 @@ def test_the_weighted_error_is_less(chosen: Any) -> None:
 
 def test_equal_weights_change_no_decision() -> None:
     X, y = imbalanced(1_500)
-    even, plain = MultiKernel(seed=1, class_weight={"rare": 1}), MultiKernel(seed=1)
+    even, plain = pool_alone(seed=1, class_weight={"rare": 1}), pool_alone(seed=1)
     assert progressive(even, X, y).tolist() == progressive(plain, X, y).tolist()
 
 
@@ -120,24 +120,24 @@ def test_a_class_that_comes_late() -> None:
     X, y = stream("two", 1_500)
     late = (np.arange(1_500) >= 1_000) & (X[:, 2] > 0.8)
     y = np.where(late, "late", y)
-    model = MultiKernel(seed=1, class_weight="balanced")
+    model = pool_alone(seed=1, class_weight="balanced")
     said = progressive(model, X, y)
     assert "late" not in said[:1_000]
     assert (said[1_200:] == "late")[y[1_200:] == "late"].mean() > 0.8
-    waits = MultiKernel(seed=1, class_weight={"late": 1e9})
+    waits = pool_alone(seed=1, class_weight={"late": 1e9})
     progressive(waits, X, y)
     assert set(waits.predict_many(X)) == {"late"}
 
 
 def test_a_single_class_or_none() -> None:
-    model = MultiKernel(columns=["a"], classes=["x", "y"], class_weight={"y": 3.0})
+    model = pool_alone(columns=["a"], classes=["x", "y"], class_weight={"y": 3.0})
     assert model.predict_one([0.0]) == "y"
-    only = MultiKernel(seed=1, class_weight="balanced")
+    only = pool_alone(seed=1, class_weight="balanced")
     only.learn_many(np.zeros((10, 2)), ["only"] * 10)
     assert only.predict_one(np.zeros(2)) == "only"
     assert only.predict_many(np.zeros((2, 2))).tolist() == ["only"] * 2
     # What was never met is not predicted for its weight alone.
-    named = MultiKernel(seed=1, classes=["x", "y"], class_weight="balanced")
+    named = pool_alone(seed=1, classes=["x", "y"], class_weight="balanced")
     X, _ = stream("two", 500)
     named.learn_many(X, ["x"] * 500)
     assert set(named.predict_many(X)) == {"x"}
@@ -149,7 +149,7 @@ def test_a_single_class_or_none() -> None:
 @pytest.mark.parametrize("chosen", ["balanced", {"often": 1, "rare": 7.5}, {True: 2.0, 3: 1.0}])
 def test_a_restored_learner_goes_on_exactly(chosen: Any) -> None:
     X, y = imbalanced(900)
-    model = MultiKernel(seed=1, class_weight=chosen)
+    model = pool_alone(seed=1, class_weight=chosen)
     model.learn_many(X[:400], y[:400])
     again = from_state(model.state())
     assert isinstance(again, MultiKernel)
@@ -163,7 +163,7 @@ def test_a_restored_learner_goes_on_exactly(chosen: Any) -> None:
 
 def test_how_events_are_divided_changes_nothing() -> None:
     X, y = imbalanced(500)
-    one, many = (MultiKernel(seed=1, class_weight="balanced") for _ in range(2))
+    one, many = (pool_alone(seed=1, class_weight="balanced") for _ in range(2))
     for x, label in zip(X, y, strict=True):
         one.learn_one(x, label)
     many.learn_many(X, y)
@@ -225,13 +225,13 @@ def test_shares_are_merged(mine: int) -> None:
 )
 def test_a_bad_choice_is_named(options: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
-        MultiKernel(**options)
+        pool_alone(**options)
 
 
 def test_the_weight_of_a_label_that_never_comes_changes_nothing() -> None:
     X, y = imbalanced(300)
     told, plain = (
-        MultiKernel(seed=1, class_weight=w) for w in ({"rare": 8.0, "never": 99.0}, {"rare": 8.0})
+        pool_alone(seed=1, class_weight=w) for w in ({"rare": 8.0, "never": 99.0}, {"rare": 8.0})
     )
     assert progressive(told, X, y).tolist() == progressive(plain, X, y).tolist()
     assert from_state(told.state()).predict_many(X).tolist() == plain.predict_many(X).tolist()
@@ -247,7 +247,7 @@ def test_of_booleans_only_two_have_a_weight() -> None:
 
 
 def test_labels_and_weights_of_numpy() -> None:
-    model = MultiKernel(class_weight={np.str_("a"): np.float32(2.0), np.int64(3): 1})
+    model = pool_alone(class_weight={np.str_("a"): np.float32(2.0), np.int64(3): 1})
     assert model.class_weight == {"a": 2.0, 3: 1.0}
     assert [type(label) for label in model.class_weight] == [str, int]  # type: ignore[union-attr]
 
@@ -256,7 +256,8 @@ def test_the_engine_says_and_scores_what_the_weights_decide() -> None:
     X, y = imbalanced(1_500)
     events = [{**dict(zip("abcdef", x, strict=True)), "y": label}
               for x, label in zip(X.tolist(), y.tolist(), strict=True)]  # fmt: skip
-    sink, model = MemorySink(), create("multi-kernel", task="classification", seed=1, **BALANCED)
+    options = {"task": "classification", "seed": 1, "external_experts": (), **BALANCED}
+    sink, model = MemorySink(), create("multi-kernel", **options)
     result = Engine(MemorySource(events), model, label="y", until_end=True, sink=sink).run()
     said = [output.value["prediction"] for output in sink.outputs]
     best = [max(o.value["probabilities"], key=o.value["probabilities"].get, default=None)

@@ -11,6 +11,7 @@ import naive_contest
 import numpy as np
 import pytest
 from engine_kit import same_model
+from multi_kernel_kit import pool_alone
 from rounds_kit import TASKS, events, model
 
 from streamk.errors import InvalidInput, StateError
@@ -179,7 +180,7 @@ def test_another_number_of_events_begins_another_test() -> None:
 
 def learned(cut: int = 100) -> tuple[Contest, Any, list[Any]]:
     X, y = events(N, "classification")
-    contest = Contest({"a": model("doubly-stochastic", "classification"), "b": MultiKernel()})
+    contest = Contest({"a": model("doubly-stochastic", "classification"), "b": pool_alone()})
     contest.predict_then_learn_many(X[:cut], y[:cut])
     return contest, X, y
 
@@ -257,7 +258,7 @@ def test_drifts_are_counted_from_the_first_event(monkeypatch: pytest.MonkeyPatch
     X, y = events(N, "classification")
     contest = Contest({"a": worse("classification"), "b": worse("classification")})
     contest.predict_then_learn_many(X[:40], y[:40])
-    contest.begin("c", MultiKernel())
+    contest.begin("c", pool_alone())
     monkeypatch.setattr(MultiKernel, "drifts", (3,))
     assert contest.drifts == ()
     contest.promote("c")
@@ -269,7 +270,7 @@ def test_drifts_are_counted_from_the_first_event(monkeypatch: pytest.MonkeyPatch
 
 def test_contests_merge_model_by_model() -> None:
     X, y = events(N, "classification")
-    one = Contest({"a": model("doubly-stochastic", "classification"), "b": MultiKernel()})
+    one = Contest({"a": model("doubly-stochastic", "classification"), "b": pool_alone()})
     one.add_columns(range(4))
     one.predict_then_learn_many(X[:100], y[:100])
     other = Contest.from_state(one.state())
@@ -304,18 +305,18 @@ def test_models_that_began_apart_have_nothing_in_common() -> None:
 @pytest.mark.parametrize(
     ("models", "says"),
     [
-        (lambda: {"a": MultiKernel()}, "two models at least, not of 1"),
-        (lambda: {"a": MultiKernel(), "b.c": MultiKernel()}, "'b.c' cannot be the name"),
-        (lambda: {"a": MultiKernel(), "": MultiKernel()}, "letters, digits, - and _"),
-        (lambda: {"a": MultiKernel(), "b": MultiKernel(task="regression")}, "the same task"),
-        (lambda: {"a": MultiKernel(), "b": LiveCompiled(MultiKernel())}, "cannot be in a contest"),
-        (lambda: {"a": MultiKernel(), "b": learned()[0].models["a"]}, "b has learned 100 events"),
+        (lambda: {"a": pool_alone()}, "two models at least, not of 1"),
+        (lambda: {"a": pool_alone(), "b.c": pool_alone()}, "'b.c' cannot be the name"),
+        (lambda: {"a": pool_alone(), "": pool_alone()}, "letters, digits, - and _"),
+        (lambda: {"a": pool_alone(), "b": pool_alone(task="regression")}, "the same task"),
+        (lambda: {"a": pool_alone(), "b": LiveCompiled(pool_alone())}, "cannot be in a contest"),
+        (lambda: {"a": pool_alone(), "b": learned()[0].models["a"]}, "b has learned 100 events"),
         (
-            lambda: {"a": MultiKernel(), "b": MultiKernel(columns=("x", "y"))},
+            lambda: {"a": pool_alone(), "b": pool_alone(columns=("x", "y"))},
             "b and a must have the same columns, or none yet",
         ),
         (
-            lambda: {"a": MultiKernel(classes=[*"xyz"]), "b": MultiKernel(max_classes=2)},
+            lambda: {"a": pool_alone(classes=[*"xyz"]), "b": pool_alone(max_classes=2)},
             "with b there are 3 classes, and one of the models may have 2",
         ),
     ],
@@ -328,14 +329,14 @@ def test_models_that_make_no_contest(models: Callable[[], Any], says: str) -> No
 def test_options_out_of_their_domain() -> None:
     for options in ({"promote_after": -1}, {"window": 0}):
         with pytest.raises(InvalidInput, match=next(iter(options))):
-            Contest({"a": MultiKernel(), "b": MultiKernel()}, **options)
+            Contest({"a": pool_alone(), "b": pool_alone()}, **options)
     contest, _, _ = learned()
     with pytest.raises(InvalidInput, match="called 'b' already"):
-        contest.begin("b", MultiKernel())
+        contest.begin("b", pool_alone())
     with pytest.raises(InvalidInput, match="b is the last challenger; go on with the champion"):
         contest.drop("b")
     with pytest.raises(InvalidInput, match="with few there are 4 classes"):
-        contest.begin("few", MultiKernel(max_classes=2, classes=[*"xy"]))
+        contest.begin("few", pool_alone(max_classes=2, classes=[*"xy"]))
     assert list(contest.models) == ["a", "b"]
 
 
@@ -343,7 +344,7 @@ def test_events_that_no_model_can_have() -> None:
     contest, X, _ = learned()
     with pytest.raises(InvalidInput, match="is inf"):
         contest.predict_then_learn_many([[math.inf] * 4], ["same"])
-    small = Contest({"a": MultiKernel(), "b": MultiKernel(max_classes=2)})
+    small = Contest({"a": pool_alone(), "b": pool_alone(max_classes=2)})
     with pytest.raises(InvalidInput, match="max_classes=2"):
         small.learn_many(X[:3], ["x", "y", "z"])
     assert small.n_events == 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from multi_kernel_kit import KINDS, assert_same, assert_sound, learned, make, stream
+from multi_kernel_kit import KINDS, assert_same, assert_sound, learned, make, pool_alone, stream
 from numpy.typing import NDArray
 
 from streamk.backends import CLASSES
@@ -23,7 +23,7 @@ from streamk.learners.multi_kernel.rescaling import Scaled, lines, rescale
 
 def test_a_single_class_is_certain() -> None:
     X, _ = stream("two", 100)
-    model = MultiKernel(seed=1)
+    model = pool_alone(seed=1)
     model.learn_many(X, ["only"] * 100)
     assert model.predict_proba_many(X).tolist() == [[1.0]] * 100
     assert set(model.predict_many(X)) == {"only"}
@@ -35,7 +35,7 @@ def test_a_single_class_is_certain() -> None:
 def test_the_second_class_may_come_late(before: int) -> None:
     X, y = stream("two", before + 1500)
     y[:before] = "other"
-    model = MultiKernel(seed=1)
+    model = pool_alone(seed=1)
     model.learn_many(X, y)
     assert model.classes == ("other", "same")
     fresh, expected = stream("two", 500, seed=5)
@@ -45,7 +45,7 @@ def test_the_second_class_may_come_late(before: int) -> None:
 
 def test_a_third_class_leaves_what_was_known() -> None:
     X, y = stream("two", 1000)
-    model = MultiKernel(seed=1)
+    model = pool_alone(seed=1)
     model.learn_many(X, y)
     fresh, expected = stream("two", 500, seed=5)
     before = model.predict_proba_many(fresh)
@@ -91,7 +91,7 @@ def test_twenty_six_classes_one_by_one() -> None:
     n = rng.integers(0, np.clip(np.arange(3000) // 60, 1, 25) + 1)
     X = centers[n] + 0.15 * rng.normal(size=(3000, 4))
     y = np.array(list("abcdefghijklmnopqrstuvwxyz"))[n]
-    model = MultiKernel(seed=1)
+    model = pool_alone(seed=1)
     model.learn_many(X[:2500], y[:2500])
     p = model.predict_proba_many(X[2500:])
     np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=0, atol=1e-9)
@@ -105,7 +105,7 @@ def test_twenty_six_classes_one_by_one() -> None:
 def test_labels_of_every_kind(labels: tuple[Any, ...]) -> None:
     X, _ = stream("two", 300)
     y = [labels[n] for n in np.digitize(X[:, 0], np.linspace(-1, 1, len(labels) + 1)[1:-1])]
-    given, found = MultiKernel(seed=1, classes=labels), MultiKernel(seed=1)
+    given, found = pool_alone(seed=1, classes=labels), pool_alone(seed=1)
     for model in (given, found):
         model.learn_many(X, y)
         said = model.predict_many(X[-100:])
@@ -168,7 +168,7 @@ def test_a_column_that_comes_late_is_learned() -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (3000, 3))
     y = np.where(X[:, 2] > 0, "high", "low")
-    model = MultiKernel(seed=1)
+    model = pool_alone(seed=1)
     model.learn_many(X[:500, :2], y[:500])
     model.add_columns(["late"])
     model.learn_many(X[500:2500], y[500:2500])
@@ -176,7 +176,7 @@ def test_a_column_that_comes_late_is_learned() -> None:
 
 
 def test_many_columns_come_one_by_one() -> None:
-    model = MultiKernel(seed=1)
+    model = pool_alone(seed=1)
     rng = np.random.default_rng(0)
     for d in range(1, 90):
         model.add_columns([f"column {d}"])
@@ -208,7 +208,7 @@ def test_columns_in_the_room_of_a_pool_are_restored(kind: str, d: int) -> None:
 
 def test_a_learner_without_columns() -> None:
     for task, label in (("classification", "a"), ("regression", 3.0)):
-        model = MultiKernel(task=task, columns=[])
+        model = pool_alone(task=task, columns=[])
         model.learn_many(np.zeros((40, 0)), [label] * 40)
         assert model.predict_one([]) == pytest.approx(label)
         model.add_columns(["a"])
@@ -218,7 +218,7 @@ def test_a_learner_without_columns() -> None:
 
 
 def test_columns_must_differ() -> None:
-    model = MultiKernel(columns=["a", "b"])
+    model = pool_alone(columns=["a", "b"])
     with pytest.raises(InvalidInput, match="a"):
         model.add_columns(["c", "a"])
     assert model.columns == ("a", "b")
@@ -308,7 +308,7 @@ def test_joining_takes_a_share_of_all_that_was_learned(kind: str) -> None:
 
 def test_merging_different_columns_and_classes() -> None:
     X, _ = stream("two", 1200)
-    one, other = MultiKernel(seed=1, columns=["a", "b"]), MultiKernel(seed=1, columns=["c", "a"])
+    one, other = pool_alone(seed=1, columns=["a", "b"]), pool_alone(seed=1, columns=["c", "a"])
     one.learn_many(X[:600, [0, 1]], np.where(X[:600, 0] > 0, "p", "q"))
     other.learn_many(X[600:, [2, 0]], np.where(X[600:, 0] > 0, "p", "r"))
     one.merge(other)
@@ -350,7 +350,7 @@ def test_a_window_that_another_wakes_begins_anew() -> None:
 def test_learners_that_do_not_fit_are_not_merged() -> None:
     one = learned("two", 50)
     with pytest.raises(InvalidInput, match="seed"):
-        one.merge(MultiKernel(seed=2))
+        one.merge(pool_alone(seed=2))
     with pytest.raises(InvalidInput, match="is_classifier"):
         one.merge(learned("numbers", 50))  # type: ignore[arg-type]
     for common in (-1, 51):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from multi_kernel_kit import KINDS, assert_same, assert_sound, learned, make, stream
+from multi_kernel_kit import KINDS, assert_same, assert_sound, learned, make, pool_alone, stream
 from numpy.typing import NDArray
 
 from streamk.adapters.river import KernelClassifier
@@ -185,7 +185,7 @@ def test_guests_get_the_weight_they_earn() -> None:
     guest = nystrom("numbers", optimizer="newton", regularization=1e-3, max_landmarks=64)
     missed = []
     for joined in ((), (guest,)):
-        model = MultiKernel(task="regression", seed=1, external_experts=joined)
+        model = pool_alone(task="regression", seed=1, external_experts=joined)
         model.learn_many(X[:300], y[:300])
         errors = []
         for x, label in zip(X[300:], y[300:], strict=True):
@@ -370,7 +370,7 @@ def test_columns_that_come_late(kind: str) -> None:
 
 
 def test_a_learner_without_columns() -> None:
-    model = MultiKernel(seed=1, external_experts=external_experts("two"))
+    model = pool_alone(seed=1, external_experts=external_experts("two"))
     model.learn_many(np.zeros((20, 0)), [*"ab"] * 10)
     assert model.predict_proba_many(np.zeros((3, 0))).shape == (3, 2)
 
@@ -543,14 +543,14 @@ def test_learners_of_other_guests_are_not_merged() -> None:
 
 @pytest.mark.parametrize(
     ("guest", "said"),
-    [(MultiKernel(), "is a MultiKernel"), (Scaled(nystrom("two")), "is a Scaled"),
+    [(pool_alone(), "is a MultiKernel"), (Scaled(nystrom("two")), "is a Scaled"),
      ("online-nystrom", "is a str"), (nystrom("numbers"), "learns numbers.*loss='softmax'"),
      (nystrom("two", columns=["a"]), "give a new"), (nystrom("two", classes=["a"]), "give a new")],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )  # fmt: skip
 def test_who_cannot_join_is_told_why(guest: Any, said: str) -> None:
     with pytest.raises(InvalidInput, match=rf"external_experts\[1\] .*{said}"):
-        MultiKernel(external_experts=[nystrom("two"), guest])
+        pool_alone(external_experts=[nystrom("two"), guest])
 
 
 def test_a_guest_whose_steps_are_too_long_begins_anew_and_the_others_go_on() -> None:
@@ -559,7 +559,7 @@ def test_a_guest_whose_steps_are_too_long_begins_anew_and_the_others_go_on() -> 
     y = X[:, 0] + 0.1 * rng.normal(size=300)
     wild = DoublyStochastic(Gaussian(), loss="squared", step=Constant(8.0), batch_size=1)
     alone, host = (
-        MultiKernel(task="regression", seed=1, external_experts=external_experts)
+        pool_alone(task="regression", seed=1, external_experts=external_experts)
         for external_experts in ([], [wild])
     )
     missed = dict.fromkeys((alone, host), 0.0)
@@ -574,7 +574,7 @@ def test_a_guest_whose_steps_are_too_long_begins_anew_and_the_others_go_on() -> 
 
 def test_a_guest_of_classes_among_numbers_is_told_of_losses() -> None:
     with pytest.raises(InvalidInput, match=r"learns classes.*loss='squared'"):
-        MultiKernel(task="regression", external_experts=[nystrom("two")])
+        pool_alone(task="regression", external_experts=[nystrom("two")])
 
 
 @pytest.mark.parametrize("external_experts", [nystrom("two"), "online-nystrom", 3])
@@ -585,9 +585,8 @@ def test_guests_come_in_a_list(external_experts: Any) -> None:
 
 
 def test_no_guests_are_none() -> None:
-    assert (
-        MultiKernel(external_experts=None).external_experts == MultiKernel().external_experts == []
-    )
+    none = MultiKernel(external_experts=[]).external_experts
+    assert none == MultiKernel(external_experts=()).external_experts == []
 
 
 @pytest.mark.parametrize("kind", KINDS)

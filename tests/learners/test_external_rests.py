@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from multi_kernel_kit import assert_same
+from multi_kernel_kit import assert_same, pool_alone
 from numpy.typing import NDArray
 
 from streamk.errors import StateError
@@ -76,7 +76,7 @@ def made(task: str) -> MultiKernel:
     machine = FeatureMachine(
         task=task, first=64, swap_delay=40, buffer_size=128, reservoir_size=128, rounds=1
     )
-    return MultiKernel(task=task, seed=1, external_experts=[machine], threads=1)
+    return pool_alone(task=task, seed=1, external_experts=[machine], threads=1)
 
 
 def noise(task: str, n: int = 700) -> tuple[NDArray[Any], Any]:

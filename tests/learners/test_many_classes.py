@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from engine_kit import WhimsicalSource
+from multi_kernel_kit import pool_alone
 from numpy.typing import NDArray
 
 from connectors.memory import MemorySink, MemorySource
@@ -34,7 +35,7 @@ ONE_KERNEL = {
     "kernel-ridge": lambda **options: OnlineKernelRidge(Gaussian(bandwidth=1.0), **options),
     "feature-machine": lambda **options: FeatureMachine(Gaussian(bandwidth=1.0), **options),
 }
-MAKERS: dict[str, Any] = {"multi-kernel": MultiKernel, **ONE_KERNEL}
+MAKERS: dict[str, Any] = {"multi-kernel": pool_alone, **ONE_KERNEL}
 
 
 def coming(classes: int, n: int | None = None) -> tuple[NDArray[np.float64], list[int]]:
@@ -72,7 +73,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_few_of_the_classes_that_come_have_a_pool_made_anew(made: list[int]) -> None:
-    model = MultiKernel(seed=1)
+    model = pool_alone(seed=1)
     model.predict_then_learn_many(*coming(150))
     assert len(model.classes) == 150
     beyond_the_first = [classes for classes in made if classes > 16]
@@ -96,11 +97,11 @@ def test_room_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not a bit: neither predictions, nor the state, nor what goes on from it."""
     X, y = coming(40, 120)
     fresh = np.random.default_rng(0).normal(size=(20, 3))
-    roomy = MultiKernel(seed=1)
+    roomy = pool_alone(seed=1)
     roomy.learn_many(X, y)
     assert roomy._pool.class_room > 40
     monkeypatch.setattr("streamk.learners.experts.pool_growth.room_for", lambda classes, _: classes)
-    exact = MultiKernel(seed=1)
+    exact = pool_alone(seed=1)
     exact.learn_many(X, y)
     assert exact._pool.class_room == 40
     np.testing.assert_array_equal(roomy.predict_proba_many(fresh), exact.predict_proba_many(fresh))
@@ -117,7 +118,7 @@ def test_a_pool_with_room_restarts_merges_and_meets_columns_as_one_without(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def learned() -> MultiKernel:
-        model, other = MultiKernel(seed=1), MultiKernel(seed=1)
+        model, other = pool_alone(seed=1), pool_alone(seed=1)
         X, y = coming(20, 60)
         model.learn_many(X, y)
         model._pool.restart()
@@ -136,7 +137,7 @@ def test_a_pool_with_room_restarts_merges_and_meets_columns_as_one_without(
 def test_a_forecast_by_the_pool_of_before_goes_on() -> None:
     """One that has begun in another thread, when a class comes."""
     X, y = coming(20, 60)
-    model = MultiKernel(seed=1)
+    model = pool_alone(seed=1)
     model.learn_many(X, y)
     before, expected = model._pool, model.predict_proba_many(X)
     model.learn_many(X[:1], ["new"])
@@ -223,7 +224,7 @@ def run(
     source: MemorySource, sinks: tuple[MemorySink, MemorySink] | None = None, **options: Any
 ) -> tuple[Any, list[Any], list[Any]]:
     sink, letters = sinks or (MemorySink(), MemorySink())
-    model = MultiKernel(seed=1, max_classes=3)
+    model = pool_alone(seed=1, max_classes=3)
     if options.get("on_error") != "raise":
         options["dead_letters"] = letters
     report = Engine(source, model, label="y", sink=sink, **options).run()

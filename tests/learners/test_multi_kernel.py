@@ -17,6 +17,7 @@ from multi_kernel_kit import (
     losses_of,
     make,
     opinions_of,
+    pool_alone,
     stream,
 )
 from numpy.typing import NDArray
@@ -58,7 +59,7 @@ def test_a_class_in_the_middle_of_a_batch(late: int, count: int) -> None:
     X, _ = stream("two", 320)
     y = np.arange(320) % max(1, count - 1)
     y[late:] = np.arange(320 - late) % count
-    one, many = MultiKernel(seed=1), MultiKernel(seed=1)
+    one, many = pool_alone(seed=1), pool_alone(seed=1)
     for x, label in zip(X, y, strict=True):
         one.learn_one(x, label)
     many.learn_many(X, y)
@@ -69,7 +70,7 @@ def test_a_class_in_the_middle_of_a_batch(late: int, count: int) -> None:
 def test_several_classes_in_the_middle_of_a_batch() -> None:
     X, _ = stream("two", 200)
     y = np.array([f"class {n}" for n in np.sqrt(np.arange(200)).astype(int)])
-    one, many = MultiKernel(seed=1), MultiKernel(seed=1)
+    one, many = pool_alone(seed=1), pool_alone(seed=1)
     for x, label in zip(X, y, strict=True):
         one.learn_one(x, label)
     many.learn_many(X, y)
@@ -377,7 +378,7 @@ def test_the_engine_goes_on_exactly_after_crashes(kind: str, tmp_path: Path) -> 
     def run(directory: Path | None, sink: MemorySink) -> Any:
         return Engine(
             MemorySource(events),
-            create("multi-kernel", task=task, seed=2),
+            create("multi-kernel", external_experts=(), task=task, seed=2),
             label="y",
             until_end=True,
             checkpoint=directory,
@@ -426,12 +427,12 @@ def test_the_engine_goes_on_exactly_after_crashes(kind: str, tmp_path: Path) -> 
 )
 def test_a_bad_option_is_named(options: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
-        MultiKernel(**options)
+        pool_alone(**options)
 
 
 def test_an_unknown_option_is_named() -> None:
     with pytest.raises(InvalidInput, match="bandwidth"):
-        create("multi-kernel", task="classification", bandwidth=1.0)
+        create("multi-kernel", external_experts=(), task="classification", bandwidth=1.0)
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != MultiKernel.TYPE])
@@ -444,7 +445,7 @@ def test_a_model_of_one_kernel_takes_a_bandwidth_beside_a_name_only(name: str) -
 
 
 def test_before_anything_is_learned() -> None:
-    model = MultiKernel()
+    model = pool_alone()
     assert model.columns is None
     assert model.classes == ()
     assert model.nbytes < 1_000_000
@@ -452,12 +453,12 @@ def test_before_anything_is_learned() -> None:
         model.predict_many([[1.0]])
     with pytest.raises(NotLearned):
         model.predict_proba_one([1.0])
-    number = MultiKernel(task="regression")
+    number = pool_alone(task="regression")
     assert number.predict_one([1.0, 2.0]) == 0.0
     assert number.predict_many([[1.0]]).tolist() == [0.0]
     with pytest.raises(InvalidInput, match="no class probabilities"):
         number.predict_proba_many([[1.0]])
-    named = MultiKernel(columns=["a", "b"], classes=["x", "y"])
+    named = pool_alone(columns=["a", "b"], classes=["x", "y"])
     assert named.predict_proba_one([1.0, 2.0]) == pytest.approx({"x": 0.5, "y": 0.5})
     assert named.columns == ("a", "b")
 
@@ -474,7 +475,7 @@ def test_the_seed_decides() -> None:
 
 def test_named_classes_have_even_odds_before_the_first_event() -> None:
     for classes in (["a", "b"], ["a", "b", "c"]):
-        model = MultiKernel(classes=classes)
+        model = pool_alone(classes=classes)
         odds = model.predict_proba_one(np.zeros(4))
         assert odds == pytest.approx(dict.fromkeys(classes, 1 / len(classes)))
 
@@ -485,7 +486,7 @@ def test_intervals_learn_from_the_predictions_that_were_made() -> None:
     X = np.random.default_rng(1).normal(size=(len(y), 2))
     widths = []
     for delay in (1, 20):
-        model = MultiKernel(task="regression", seed=1)
+        model = pool_alone(task="regression", seed=1)
         for first in range(0, len(y), delay):
             some = slice(first, first + delay)
             interval = model.predict_interval_many(X[some])
@@ -495,7 +496,7 @@ def test_intervals_learn_from_the_predictions_that_were_made() -> None:
 
 
 def test_a_learner_says_how_far_it_is() -> None:
-    model = MultiKernel(task="regression")
+    model = pool_alone(task="regression")
     assert repr(model) == "<MultiKernel for regression: 0 events, 0 columns>"
     model.learn_many(np.ones((3, 2)), [1.0, 2.0, 3.0])
     assert repr(model) == "<MultiKernel for regression: 3 events, 2 columns>"

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from multi_kernel_kit import assert_same, assert_sound, learned, make, stream
+from multi_kernel_kit import assert_same, assert_sound, learned, make, pool_alone, stream
 from numpy.typing import NDArray
 
 from streamk.adapters.river import KernelRegressor
@@ -27,7 +27,7 @@ LOSSES: list[str | Loss] = [
 
 def predicted(X: Floats, y: Floats, delay: int = 1, **options: Any) -> Floats:
     """Progressive predictions, labels so many events late."""
-    model = MultiKernel(task="regression", seed=1, **options)
+    model = pool_alone(task="regression", seed=1, **options)
     said = np.empty(len(y))
     for first in range(0, len(y), delay):
         some = slice(first, first + delay)
@@ -54,13 +54,13 @@ def predicted(X: Floats, y: Floats, delay: int = 1, **options: Any) -> Floats:
 )
 def test_a_loss_that_cannot_be_is_named(loss: Any, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
-        MultiKernel(task="regression", loss=loss)
+        pool_alone(task="regression", loss=loss)
 
 
 @pytest.mark.parametrize("loss", ["squared", "softmax", loss_of("quantile")])
 def test_classes_take_no_loss(loss: Any) -> None:
     with pytest.raises(InvalidInput, match=r"^loss=.* is for numbers"):
-        MultiKernel(loss=loss)
+        pool_alone(loss=loss)
 
 
 def test_river_passes_the_loss_on() -> None:
@@ -109,7 +109,7 @@ def test_a_part_q_of_the_numbers_is_below(make_stream: Any, q: float, delay: int
 @pytest.mark.parametrize("q", [0.1, 0.9])
 def test_quantiles_know_where_the_noise_is(q: float) -> None:
     X, y = uneven(np.random.default_rng(0), 8000)
-    model = MultiKernel(task="regression", seed=1, loss=loss_of("quantile", q=q))
+    model = pool_alone(task="regression", seed=1, loss=loss_of("quantile", q=q))
     model.learn_many(X[:6000], y[:6000])
     some, said = X[6000:], model.predict_many(X[6000:])
     below = y[6000:] <= said
@@ -148,7 +148,7 @@ def test_heavy_tails_are_for_other_losses(loss: str) -> None:
 @pytest.mark.parametrize("loss", LOSSES)
 def test_intervals_hold_whatever_the_loss(loss: str | Loss) -> None:
     X, y = uneven(np.random.default_rng(0), 4000)
-    model = MultiKernel(task="regression", seed=1, loss=loss)
+    model = pool_alone(task="regression", seed=1, loss=loss)
     held = []
     for first in range(0, 4000, 8):
         some = slice(first, first + 8)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from multi_kernel_kit import assert_same, assert_sound, learned, make, stream
+from multi_kernel_kit import assert_same, assert_sound, learned, make, pool_alone, stream
 from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
@@ -67,7 +67,7 @@ LEVELS: list[tuple[Callable[[np.random.Generator], Batch], float]] = [
 @pytest.mark.parametrize(("make_stream", "level"), LEVELS)
 def test_it_learns(make_stream: Any, level: float, seed: int) -> None:
     X, y = make_stream(np.random.default_rng(seed))
-    said = progressive(MultiKernel(seed=seed), X, y, 600)
+    said = progressive(pool_alone(seed=seed), X, y, 600)
     assert (said == y[-600:]).mean() > level
 
 
@@ -78,7 +78,7 @@ def test_it_learns_numbers_with_outliers(seed: int) -> None:
     true = 1e4 + 100.0 * np.sin(2.0 * X[:, 0])
     y = true + rng.normal(size=2500)
     y[rng.random(2500) < 0.03] += 1e5
-    said = progressive(MultiKernel(task="regression", seed=seed), X, y, 600)
+    said = progressive(pool_alone(task="regression", seed=seed), X, y, 600)
     errors = np.abs(said - true[-600:])
     assert np.median(errors) < 15.0  # the best line is off by 60
     assert errors.mean() < 25.0
@@ -109,7 +109,7 @@ def test_that_a_value_is_missing_tells() -> None:
     X = rng.normal(size=(1500, 2))
     X[rng.random(1500) < 0.3, 0] = np.nan
     y = np.isnan(X[:, 0])
-    assert (progressive(MultiKernel(seed=1), X, y, 500) == y[-500:]).mean() > 0.97
+    assert (progressive(pool_alone(seed=1), X, y, 500) == y[-500:]).mean() > 0.97
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, 1e151, -1e200])
@@ -167,7 +167,7 @@ def test_wrong_shapes_are_refused() -> None:
     before = model.state()
     model.learn_many(X[:0], y[:0])
     assert_same(model, MultiKernel.from_state(before))
-    fresh = MultiKernel()
+    fresh = pool_alone()
     fresh.learn_many(np.empty((0, 3)), [])
     assert fresh.n_events == 0
 
@@ -248,7 +248,7 @@ def test_wide_events() -> None:
     rng = np.random.default_rng(0)
     X = (rng.random((400, 300)) < 0.05).astype(float)
     y = X[:, :10].sum(axis=1) > 0
-    model = MultiKernel(seed=1)
+    model = pool_alone(seed=1)
     model.learn_many(X[:300], y[:300])
     assert (model.predict_many(X[300:]) == y[300:]).mean() > 0.6
     assert_sound(model)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from multi_kernel_kit import pool_alone
 from numpy.typing import NDArray
 
 from streamk.backends import pool_arrays
@@ -39,12 +40,12 @@ def trained(kind: str) -> State:
     """The state of a learner that has learned 150 events."""
     number = kind not in ("two", "three", "external")
     external = [OnlineNystrom(Gaussian(bandwidth=1.0), loss="softmax", max_landmarks=4)]
-    model = MultiKernel(
+    model = pool_alone(
         task="regression" if number else "classification",
         seed=1,
         columns=COLUMNS,
         loss=loss("quantile", q=0.8) if kind == "quantile" else None,
-        external_experts=external if kind == "external" else None,
+        external_experts=external if kind == "external" else (),
     )
     model.learn_many(*events(kind, 150))
     return model.state()

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from multi_kernel_kit import pool_alone
 from numpy.typing import NDArray
 
 from streamk import kernels, losses
@@ -40,7 +41,7 @@ def many(labels: str = "two", **options: Any) -> Maker:
     task = "regression" if labels == "numbers" else "classification"
 
     def make(threads: int) -> MultiKernel:
-        return MultiKernel(task=task, seed=1, threads=threads, **options)
+        return pool_alone(task=task, seed=1, threads=threads, **options)
 
     return Maker(make, labels)
 
@@ -256,7 +257,8 @@ def test_a_river_estimator_says_the_same(name: str) -> None:
     model = maker.make(threads=1)
     found = model.predict_then_learn_many(X, shown)
     numbers = maker.labels == "numbers"
-    estimator: Any = KernelRegressor(seed=1) if numbers else KernelClassifier(seed=1)
+    made: Any = KernelRegressor if numbers else KernelClassifier
+    estimator = made(seed=1, external_experts=())
     for n, x in enumerate(X):
         event = dict(enumerate(x.tolist()))
         assert estimator.predict_one(event) == found.predictions[n]
@@ -281,7 +283,7 @@ def test_predictions_are_by_what_was_learned_before(name: str) -> None:
 
 
 def test_classes_not_known_yet_have_no_probability() -> None:
-    model = MultiKernel(seed=1)
+    model = pool_alone(seed=1)
     found = model.predict_then_learn_many([[0.0], [1.0], [2.0], [3.0]], ["a", "b", "c", "a"])
     assert found.predictions[0] is None
     known = [[False] * 3, [True, False, False], [True, True, False], [True] * 3]
@@ -292,7 +294,7 @@ def test_classes_not_known_yet_have_no_probability() -> None:
 
 def test_an_event_without_a_label_is_not_learned() -> None:
     X, y, _ = stream(MAKERS["two classes"], n=100)
-    model = MultiKernel(seed=1)
+    model = pool_alone(seed=1)
     model.learn_many(X[:50], y[:50])
     before = model.state()
     found = model.predict_then_learn_many(X[50:], [None] * 50)
@@ -383,7 +385,7 @@ def test_an_order_that_was_given_stays(name: str) -> None:
 
 
 def test_of_booleans_only_two_have_a_weight() -> None:
-    model: Any = MultiKernel(class_weight={True: 5.0, "never": 2.0})
+    model: Any = pool_alone(class_weight={True: 5.0, "never": 2.0})
     calls: list[Callable[[], Any]] = [
         lambda: model.learn_one([1.0], True),
         lambda: model.learn_many([[1.0]], [np.bool_(False)]),

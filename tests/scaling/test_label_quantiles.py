@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from multi_kernel_kit import pool_alone
 
 from streamk.errors import StateError
 from streamk.kernels import Laplacian
-from streamk.learners import MultiKernel, OnlineKernelRidge
+from streamk.learners import OnlineKernelRidge
 from streamk.learners.registry import from_state
 from streamk.scaling.jumps import BLOCK
 from streamk.scaling.label_quantiles import LabelQuantiles
@@ -215,7 +216,7 @@ def test_a_jump_of_level_or_unit_is_forgotten_within_some_hundred_events(
     a: float, b: float
 ) -> None:
     X, y, deviation = stream(a, b)
-    model = MultiKernel(task="regression", seed=1)
+    model = pool_alone(task="regression", seed=1)
     found = np.asarray(model.predict_then_learn_many(X, y).predictions)
     later = slice(2000, 3000)
     assert np.abs(found[later] - y[later]).mean() < 0.25 * abs(deviation)
@@ -229,7 +230,7 @@ def test_any_cut_of_a_stream_with_a_jump(external: bool) -> None:
     }
 
     def made() -> Any:
-        return MultiKernel(task="regression", seed=1, **(experts if external else {}))
+        return pool_alone(task="regression", seed=1, **(experts if external else {}))
 
     whole, other, ones = made(), made(), made()
     expected = whole.predict_then_learn_many(X, y).predictions

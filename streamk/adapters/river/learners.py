@@ -34,7 +34,8 @@ class KernelClassifier(Classifier):
     max_classes : int, default 1000
         Classes that there may be; `learn_one` raises where a label would be one more.
     external_experts : sequence of learners of one kernel, optional
-        Learners of `streamk.learners` that join the experts; see `streamk.learners.MultiKernel`.
+        Learners of `streamk.learners` that join the experts: a `FeatureMachine` by default, ``[]``
+        for none, which is several times as fast; see `streamk.learners.MultiKernel`.
     seed : int, optional
         From 0 to 2^64 - 1. Random by default.
 

@@ -45,7 +45,8 @@ class KernelClassifier(Classifier):
         What it costs to miss each class: `predict` says the class with the largest product of
         weight and probability, and `predict_proba` is as ever; see `streamk.learners.MultiKernel`.
     external_experts : sequence of learners of one kernel, optional
-        Learners of `streamk.learners` that join the experts; see `streamk.learners.MultiKernel`.
+        Learners of `streamk.learners` that join the experts: a `FeatureMachine` by default, ``[]``
+        for none, which is several times as fast; see `streamk.learners.MultiKernel`.
     random_state : int, RandomState or None, default None
         Of the random features and of the order of `fit`.
 

@@ -42,7 +42,7 @@ def _named_model(text: str) -> tuple[str, str]:
 
 
 def contested(
-    model: Any, name: str, options: Mapping[str, Any], described: Callable[[str, str], Any]
+    model: Any, name: str, options: Mapping[str, Any], described: Callable[[str, str, str], Any]
 ) -> Any:
     """Return the model with its challengers, if there are any.
 
@@ -53,7 +53,8 @@ def contested(
         By which it was chosen; its own name among the challengers.
     options : mapping
     described : callable
-        Makes a model of a text and the option that it was given by, for messages.
+        Makes the challenger of a name out of a text and the option that it was given by, for
+        messages.
 
     Raises
     ------
@@ -83,7 +84,7 @@ def contested(
                 f"--challenger {challenger}={text}: {what} is called {challenger}; choose another"
                 " name"
             )
-        models[challenger] = described(text, f"--challenger {challenger}={text}")
+        models[challenger] = described(challenger, text, f"--challenger {challenger}={text}")
     return Contest(
         models,
         promote_after=options.get("promote_after", 0),

@@ -120,6 +120,11 @@ class FeatureMachine(Supervised):
     swap_delay : int, default 256
         Events by which a new function and the one in use are compared, but no more than a quarter
         of those before.
+    max_width : int, optional
+        Columns and classes, together, above which it rests for good: it gives up the events that it
+        has kept and its function, keeps no more of either, and predicts even odds, or 0. So the
+        memory of one among other experts has a bound where columns grow with the stream. None, the
+        default, is no bound.
     seed : int, default 0
         Of the sample, and of blocks that are drawn.
     columns, classes, max_classes
@@ -153,7 +158,8 @@ class FeatureMachine(Supervised):
     """
 
     TYPE = "feature-machine"
-    FORMAT = 1
+    FORMAT = 2
+    """From 2 on with a bound of columns and classes."""
     dtype: np.dtype[Any] = np.dtype(np.float64)
     """Of events."""
     can_diverge = False
@@ -170,6 +176,9 @@ class FeatureMachine(Supervised):
         "first": Whole(least=64, about="events before the first metric is begun"),
         "every": Whole(about="events between two of them"),
         "swap_delay": Whole(about="events after which it may take over"),
+        "max_width": Whole(
+            optional=True, since=2, about="columns and classes above which it rests for good (none)"
+        ),
         "seed": SEED,
         "max_classes": replace(MAX_CLASSES, since=1),
     }
@@ -186,6 +195,7 @@ class FeatureMachine(Supervised):
         first: int = 64,
         every: int = 16_384,
         swap_delay: int = 256,
+        max_width: int | None = None,
         seed: int = 0,
         columns: Sequence[Column] | None = None,
         classes: Sequence[Label] = (),
@@ -199,21 +209,26 @@ class FeatureMachine(Supervised):
         self.kernel, self.metric, self.rounds = kernel, metric, rounds
         self.buffer_size, self.reservoir_size = buffer_size, reservoir_size
         self.first, self.every, self.swap_delay, self.seed = first, every, swap_delay, seed
+        self.max_width = max_width
         options.check(self.OPTIONS, self)
         room = buffer_size + reservoir_size
         self._recipe = Recipe(kernel, metric, rounds, room, max_classes)
         self._recipe.families(2)  # raises where kernel and metric do not fit
-        self._recent = EventBuffer("recent", buffer_size)
-        self._sample = EventBuffer("reservoir", reservoir_size, seed)
         self._columns: tuple[Column, ...] | None = None
-        self._function = self._new_function()
-        self._next: Replacement[MetricTree] | None = None
         self._began = 0
-        self._rests = False
+        self._rests = self._has_retired = False
+        self._begin_empty()
         self.n_events = self.n_takeovers = self.n_waits = 0
         self.seconds_waited = 0.0
         if columns is not None:
             self.add_columns(columns)
+
+    def _begin_empty(self) -> None:
+        """Have no events, and the function of none."""
+        self._recent = EventBuffer("recent", self.buffer_size)
+        self._sample = EventBuffer("reservoir", self.reservoir_size, self.seed)
+        self._function = self._new_function()
+        self._next: Replacement[MetricTree] | None = None
 
     def _new_function(self) -> MetricTree:
         """Return the function of the events before the first takeover."""
@@ -274,15 +289,20 @@ class FeatureMachine(Supervised):
                 self._function.learn(events[at:stop], numbers[at:stop], part)
             elif asked is not None:
                 asked.add(self.decide_checked(asked.of(events)[at:stop]))
-            # Copies: whose the events are may write over them before the background reads them.
-            X, y = events[at:stop].copy(), numbers[at:stop].copy()
-            self._recent.add(X, y)
-            self._sample.add(X, y)
-            if self._next is not None:
-                self._next.learn(X, y)
+            if not self._has_retired:
+                self._keep(events[at:stop], numbers[at:stop])
             self.n_events += stop - at
             self._turn()
             at = stop
+
+    def _keep(self, events: Numbers, numbers: Numbers) -> None:
+        """Keep events, and have the function that is being made learn them."""
+        # Copies: whose the events are may write over them before the background reads them.
+        X, y = events.copy(), numbers.copy()
+        self._recent.add(X, y)
+        self._sample.add(X, y)
+        if self._next is not None:
+            self._next.learn(X, y)
 
     def _due(self) -> int:
         """Return after which event a metric is begun."""
@@ -317,8 +337,28 @@ class FeatureMachine(Supervised):
         """From now on keep events alone: the function stays, and no new one is made."""
         self._rests, self._next = True, None
 
+    @property
+    def has_retired(self) -> bool:
+        """It rests for good, since there are more columns and classes than `max_width`."""
+        return self._has_retired
+
+    def _retire_if_wide(self) -> None:
+        """Rest for good where there are too many columns and classes."""
+        width = len(self._columns or ()) + len(self.classes)
+        if self._has_retired or self.max_width is None or width <= self.max_width:
+            return
+        self._has_retired = self._rests = True
+        self._begin_empty()
+        if self._columns:
+            self._function.extend(len(self._columns))
+
     def wake(self) -> None:
-        """Learn again, and begin a new function of the events that are kept by now."""
+        """Learn again, and begin a new function of the events that are kept by now.
+
+        It does nothing if `has_retired`.
+        """
+        if self._has_retired:
+            return
         self._rests = False
         if self.columns and self.n_events >= self.first:
             self._begin()
@@ -383,6 +423,7 @@ class FeatureMachine(Supervised):
         if self._next is not None:
             self._next.then(lambda new: new.extend(count))
         self._columns = columns
+        self._retire_if_wide()
 
     def _fit_outputs(self) -> None:
         """Give new classes their outputs."""
@@ -392,6 +433,7 @@ class FeatureMachine(Supervised):
         self._function.add_classes(classes)
         if self._next is not None:
             self._next.then(lambda new: new.add_classes(classes))
+        self._retire_if_wide()
 
     # State
 
@@ -500,7 +542,8 @@ class FeatureMachine(Supervised):
 
 def _last_events_of(other: FeatureMachine, events: int) -> tuple[Numbers, Numbers]:
     """Return the last events that another learner keeps, and their labels."""
-    return other._recent.events(other._recent.seen - events)
+    X, y = other._recent.events(other._recent.seen - events)
+    return X.reshape(len(y), -1 if len(y) else len(other.columns or ())), y
 
 
 _OWNER = "this 'feature-machine' state"

@@ -98,6 +98,8 @@ class Centers:
         There are no more than the capacity. Returns their slots.
         """
         slots = self.next_slots(len(X))
+        if not len(X):  # nothing is to be compiled for that
+            return slots
         self._make_room(min(self.capacity, self.n_seen + len(X)))
         self._X[slots], self._y[slots] = X, y
         self._twin.lay(self._mapped(np.ascontiguousarray(X, np.float32)), slots, self._laid)

@@ -137,7 +137,13 @@ class ExternalExperts:
     @property
     def active(self) -> list[bool]:
         """Which learners do not rest."""
-        return self._rests.active
+        pairs = zip(self._rests.active, self._retired, strict=True)
+        return [active and not retired for active, retired in pairs]
+
+    @property
+    def _retired(self) -> list[bool]:
+        """Which learners rest for good."""
+        return [getattr(learner, "has_retired", False) for learner in self._learners]
 
     def review(self, worth: NDArray[np.float64]) -> None:
         """Decide which learners rest, by what each was worth (n,) since the last review."""
@@ -171,6 +177,8 @@ class ExternalExperts:
                 learner.add_columns(new)
             if more:
                 learner.add_classes(self._classes)
+        if len(self) and all(self._retired):
+            self._end_early_phase()
 
     def lacks_classes(self, classes: int) -> bool:
         """Whether there are external experts, and they have not met so many classes."""
@@ -220,11 +228,11 @@ class ExternalExperts:
         n_outputs : int
             Of the pool's experts.
         """
-        Z = self._scale.transform(events)
-        out = np.zeros((len(events), len(self), n_outputs), np.float32)
+        out = np.full((len(events), len(self), n_outputs), np.nan, np.float32)
+        active = self.active
+        Z = self._scale.transform(events) if any(active) else events
         for place, learner in enumerate(self._learners):
-            if not self._rests.active[place]:
-                out[:, place] = np.nan
+            if not active[place]:
                 continue
             F = learner.decide_checked(np.ascontiguousarray(Z, learner.dtype))
             out[:, place] = self._scores(learner, F, n_outputs)
@@ -253,15 +261,14 @@ class ExternalExperts:
         float32 array of shape (n, external experts, n_outputs)
             The scores, bit for bit those of events that come alone, and NaN of those that rest.
         """
-        out = np.zeros((len(events), len(self), n_outputs), np.float32)
-        if not len(self):
+        out = np.full((len(events), len(self), n_outputs), np.nan, np.float32)
+        if all(self._retired):
             return out
         Z, labels = self._scale.transform(events), self._labels_of(numbers)
-        for place, learner in enumerate(self._learners):
+        for place, (learner, active) in enumerate(zip(self._learners, self.active, strict=True)):
             X = np.ascontiguousarray(Z, learner.dtype)
-            if not self._rests.active[place]:
+            if not active:
                 learner.learn_checked(X, labels)
-                out[:, place] = np.nan
                 continue
             if not learner.can_diverge:
                 out[:, place] = self._followed(learner, X, labels, n_outputs)
@@ -309,6 +316,8 @@ class ExternalExperts:
         return labels
 
     def _learn_scaled(self, events: NDArray[np.float64], numbers: NDArray[np.float64]) -> None:
+        if all(self._retired):
+            return
         Z, labels = self._scale.transform(events), self._labels_of(numbers)
         for place, learner in enumerate(self._learners):
             self._learn_by(place, np.ascontiguousarray(Z, learner.dtype), labels)

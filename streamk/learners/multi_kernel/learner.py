@@ -31,9 +31,11 @@ class MultiKernel(HeldLearning):
     each kernel learned; kernel smoothers over the last 1,000 events at a ladder of sharpnesses;
     recursive least squares; and the constant kernel, which follows the labels alone. All but the
     smoothers learn by several step rules at once, the linear models also by one without a rate or a
-    unit (coin betting). Two stages mix their predictions. The mixers are fixed shares of the
-    experts as they are and of experts made as sure as they may be, products of experts, and a
-    product of these; a fixed share with rate a = 0.001 mixes them.
+    unit (coin betting). By default a `FeatureMachine`, a kernel whose metric is learned, is another
+    one, and takes most of the time where it is of use (`external_experts`). Two stages mix their
+    predictions. The mixers are fixed shares of the experts as they are and of experts made as sure
+    as they may be, products of experts, and a product of these; a fixed share with rate a = 0.001
+    mixes them.
 
     Kinds of experts without which the mixture would be as good are made inactive, and are tried
     again now and then; so the time of an event depends on the stream. Where the losses rise (a
@@ -94,13 +96,15 @@ class MultiKernel(HeldLearning):
         weight of a label that never comes changes nothing: on a stream it may still come. Where
         `classes` are given, or the first label is a boolean, it must be one of the classes.
     external_experts : sequence of learners of one kernel, optional
-        Learners that join the experts: their predictions are mixed like those of the others. They
-        must be new; copies learn. They see the columns in units of their spread, with the median
-        where a value is missing, and the median distance of two events is the root of 2. Numbers
-        are in the labels' spread. They go on as they are where the losses rise. One whose
-        predictions overflow begins anew. Beside the mixture of all experts there is then that
-        without external ones, as it would be if there were none, and it is predicted by the one
-        whose loss over the last thousand events or so was smaller, unless it has made more errors.
+        Learners that join the experts: their predictions are mixed like those of the others. By
+        default that is a `FeatureMachine` of this task and seed, which rests for good where columns
+        and classes, together, are more than 256; an empty sequence is for none. They must be new;
+        copies learn. They see the columns in units of their spread, with the median where a value
+        is missing, and the median distance of two events is the root of 2. Numbers are in the
+        labels' spread. They go on as they are where the losses rise. One whose predictions overflow
+        begins anew. Beside the mixture of all experts there is then that without external ones, as
+        it would be if there were none, and it is predicted by the one whose loss over the last
+        thousand events or so was smaller, unless it has made more errors.
         A `FeatureMachine` rests where the others' loss is less than 0.5% above that of all: it is
         looked at after each 1,024 events, rests for 8,192 or more, up to 65,536, and is tried again
         for 4,096. All others are always active.

@@ -26,6 +26,7 @@ from streamk.learners.common.predictor import Decider
 from streamk.learners.experts import expert_pool, pool_growth, pool_loading, tables
 from streamk.learners.experts.expert_pool import ExpertPool
 from streamk.learners.experts.number_loss import loss_from_json, number_loss
+from streamk.learners.multi_kernel.default_experts import default_experts
 from streamk.learners.multi_kernel.external_experts import ExternalExperts
 from streamk.learners.multi_kernel.intervals import ErrorQuantiles
 from streamk.learners.multi_kernel.older_states import with_names_of_today
@@ -99,11 +100,13 @@ class Pooled(OneAtATime, Decider):
         self.seed = check_seed(seed)
         self.threads, self.pending_bytes = threads, pending_bytes
         self.n_events = 0
-        self._external = ExternalExperts(
-            () if external_experts is None else external_experts, is_classifier=self.is_classifier
-        )
         self._classes = Classes(classes, max_classes)
         options.check(self.OPTIONS, self)
+        self.has_default_experts = external_experts is None
+        """Whether its external experts are those by default: `without_default_experts`."""
+        if external_experts is None:
+            external_experts = default_experts(task=task, seed=seed)
+        self._external = ExternalExperts(external_experts, is_classifier=self.is_classifier)
         if class_weight is not None:
             self._weights = ClassWeights(class_weight)
             if classes:
@@ -147,6 +150,18 @@ class Pooled(OneAtATime, Decider):
         return self._external.options
 
     guests = former_attribute("guests", "external_experts")
+
+    def without_default_experts(self) -> Self:
+        """Return this learner, without external experts if it has those by default and is new."""
+        if not (self.has_default_experts and self.n_events == 0):
+            return self
+        return type(self)(
+            **{name: getattr(self, name) for name in self.OPTIONS},
+            task="classification" if self.is_classifier else "regression",
+            columns=self._columns,
+            classes=self.classes,
+            external_experts=(),
+        )
 
     @property
     def drifts(self) -> tuple[int, ...]:
@@ -312,6 +327,7 @@ class Pooled(OneAtATime, Decider):
                 **options.from_header(cls.OPTIONS, header),
                 task=header["task"],
                 classes=listed(header, "classes", "a multi-kernel learner"),
+                external_experts=(),
                 threads=threads,
             )
             model.n_events = count(header, "n_events", "a multi-kernel learner")

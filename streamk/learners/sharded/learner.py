@@ -20,7 +20,14 @@ from streamk.learners.common.prequential import (
     joined_by_class,
 )
 from streamk.learners.sharded.reduction import Span, reduced
-from streamk.learners.sharded.replicas import Batch, Outcome, Task, give_columns, merging
+from streamk.learners.sharded.replicas import (
+    Batch,
+    Outcome,
+    Task,
+    for_shards,
+    give_columns,
+    merging,
+)
 from streamk.learners.sharded.round import Common, Round, plan
 from streamk.options import Whole
 from streamk.state import JSON, State
@@ -78,6 +85,8 @@ class Sharded(OwnClasses):
     Parameters
     ----------
     learner : Learner
+        One of many kernels is learned without the external expert that it has by default: two of
+        these are poorly merged. Those that it was given are learned in shards, too.
     shards : int, default 4
         Shards of a round, up to 4096.
     round_events : int, default 4096
@@ -125,7 +134,7 @@ class Sharded(OwnClasses):
                 f"{learner!r} cannot learn in shards; give one of the learners of streamk, such as "
                 "MultiKernel()"
             )
-        self.learner: Any = learner
+        self.learner: Any = for_shards(learner)
         self.shards, self.round_events, self.staleness = shards, round_events, staleness
         self.workers = workers
         self.rounds = 0

@@ -183,6 +183,19 @@ def _follow(learner: Any, batch: Batch) -> Answer:
     return Answer(found, tuple(learner.classes), int(learner.n_events))
 
 
+def for_shards(learner: Any) -> Any:
+    """Return a learner as shards learn it: of many kernels without the experts by default.
+
+    Examples
+    --------
+    >>> from streamk.learners import MultiKernel
+    >>> for_shards(MultiKernel()).external_experts
+    []
+    """
+    without = getattr(learner, "without_default_experts", None)
+    return learner if without is None else without()
+
+
 def give_columns(learner: Any, names: Sequence[Column] | None) -> None:
     """Give a learner the columns that it has not met; None are no columns yet."""
     if names is None:

@@ -24,6 +24,7 @@ import numba
 
 from streamk.backends.first_use import FIRST_USE
 from streamk.backends.numba_backend.compilation.stages import Compilable
+from streamk.backends.numba_backend.experts import machine
 from streamk.backends.numba_backend.experts.event import LOOPS, STAGES
 
 _WORK = (
@@ -32,9 +33,17 @@ _WORK = (
 )
 
 
-def missing(task: str) -> list[Compilable]:
-    """Return what is in no cache of that which learning needs, the longest work first."""
-    return [one for one in _all(task) if not one.is_cached]
+def missing(task: str, *, of_machine: bool) -> list[Compilable]:
+    """Return what is in no cache of that which learning needs, the longest work first.
+
+    Parameters
+    ----------
+    task : str
+    of_machine : bool
+        Whether there is a feature machine among the experts.
+    """
+    wanted = _all(task) if of_machine else [*STAGES.values(), *LOOPS[task]]
+    return [one for one in wanted if not one.is_cached]
 
 
 @contextmanager
@@ -62,7 +71,7 @@ def addresses() -> dict[int, int]:
 
 
 def _all(task: str) -> list[Compilable]:
-    return [*STAGES.values(), *LOOPS[task]]
+    return [*STAGES.values(), *LOOPS[task], *machine.LOOPS]
 
 
 def _next(left: deque[Compilable]) -> Compilable | None:
@@ -171,7 +180,7 @@ def _distribute(helper: subprocess.Popen[str], left: deque[Compilable], task: st
             one = _next(left)
             if one is None:
                 break
-            orders.write(f"{task} {one.name}\n")
+            orders.write(f"{task} {_all(task).index(one)}\n")
 
 
 def work() -> None:
@@ -179,10 +188,8 @@ def work() -> None:
     gc.disable()  # for good: this process ends soon
     _report_done()
     for line in sys.stdin:
-        task, name = line.split()
-        for one in _all(task):
-            if one.name == name:
-                one.compile()
+        task, place = line.split()
+        _all(task)[int(place)].compile()
         _report_done()
 
 

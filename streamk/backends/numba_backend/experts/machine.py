@@ -1,0 +1,31 @@
+"""The loops that a feature machine among the experts calls, so that they are compiled with them."""
+
+from __future__ import annotations
+
+from numba.core import types
+
+from streamk.backends.numba_backend.centers import _add, _expand, _expand_each, _follow, _lay
+from streamk.backends.numba_backend.cholesky import _eliminate, _factor, _forward_narrow
+from streamk.backends.numba_backend.compilation.stages import Compilable, Loop
+from streamk.backends.numba_backend.pairwise import _pairwise
+
+__all__ = ["LOOPS"]
+
+_INT, _FLOAT, _SINGLE = types.int64, types.float64, types.float32
+_ROW, _ROWS, _NUMBERS = types.float64[::1], types.float64[:, ::1], types.int64[::1]
+_SINGLES, _TILES = types.float32[:, ::1], types.float32[:, :, ::1]
+_KERNEL = _INT, _FLOAT, _SINGLE
+
+LOOPS: list[Compilable] = [
+    Loop(_factor, (_TILES, _INT, _INT, _INT)),
+    Loop(_forward_narrow, (_TILES, _INT, _TILES)),
+    Loop(_eliminate, (_TILES, _INT, _INT, _TILES, _INT)),
+    Loop(_expand_each, (*_KERNEL, _SINGLES, _TILES, _SINGLES, _ROWS)),
+    Loop(_expand, (*_KERNEL, _SINGLES, _TILES, _TILES, _ROWS)),
+    Loop(_pairwise, (_INT, _FLOAT, _FLOAT, _ROWS, _ROWS, _ROWS)),
+    Loop(_pairwise, (*_KERNEL, _SINGLES, _SINGLES, _SINGLES)),
+    Loop(_follow, (_ROWS, _ROWS, _ROW, _INT, _ROWS, _ROWS)),
+    Loop(_add, (_ROWS, _NUMBERS, _ROWS, _ROWS)),
+    Loop(_lay, (_SINGLES, _NUMBERS, _TILES)),
+]
+"""Those of its first functions, of any task."""

@@ -1,0 +1,107 @@
+"""The feature machine among the experts of the command's default model, and jobs without one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_kit import click_events, ndjson, streamk
+
+from streamk.cli.model_options import build, challenger_header, experts_of
+from streamk.cli.parsing.arguments import UsageError
+from streamk.learners import Contest, Sharded, create
+
+RUN = ("run", "file:events.ndjson", "--label", "clicked", "--checkpoint", "state")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "events.ndjson").write_bytes(ndjson(click_events()))
+    return tmp_path
+
+
+def experts(home: Path) -> list[str]:
+    """The types of the external experts of the last checkpoint."""
+    out, _ = streamk("inspect", "state", "--json", cwd=home)
+    model = json.loads(out)["checkpoints"][-1]["model"]
+    return [one["type"] for one in model["experts"]]
+
+
+def made(*given: str, **options: Any) -> Any:
+    chosen = {"experts": given} if given else {}
+    return build("multi-kernel", task="regression", seed=3, settings=[], **{**chosen, **options})
+
+
+def test_it_is_there_unless_others_are_named() -> None:
+    plain = create("multi-kernel", task="regression", seed=3)
+    assert made().state().header == plain.state().header
+    assert made("none").external_experts == []
+    assert [one["type"] for one in made("kernel-ridge").external_experts] == ["kernel-ridge"]
+    both = made("feature-machine", "kernel-ridge").external_experts
+    assert [one["type"] for one in both] == ["feature-machine", "kernel-ridge"]
+    with pytest.raises(UsageError, match="--expert none and other experts exclude each other"):
+        made("none", "kernel-ridge")
+
+
+def test_what_a_job_has_that_goes_on_from_a_saved_model() -> None:
+    assert experts_of(made().state().header) is None
+    assert experts_of(made("kernel-ridge").state().header) is None
+    assert experts_of(made("none").state().header) == ("none",)
+    assert experts_of(create("kernel-ridge", task="regression").state().header) is None
+
+
+def test_a_job_has_it_and_goes_on_with_it(home: Path) -> None:
+    streamk(*RUN, "--max-events", "100", cwd=home)
+    assert experts(home) == ["feature-machine"]
+    streamk(*RUN, cwd=home)
+    shown, _ = streamk("inspect", "state", cwd=home)
+    assert "feature-machine: buffer_size 4096" in shown
+    _, err = streamk(*RUN, "--expert", "none", cwd=home, status=1)
+    assert "this run has None" in err
+
+
+def test_a_job_without_one_goes_on_without(home: Path) -> None:
+    (home / "job.toml").write_text('expert = "none"\n')
+    streamk(*RUN, "--config", "job.toml", "--max-events", "100", cwd=home)
+    assert experts(home) == []
+    streamk(*RUN, cwd=home)  # as of a streamk that had none by default
+    assert experts(home) == []
+    streamk(*RUN[:-1], "other", "--start-from", "state", cwd=home)
+    streamk(*RUN[:-1], "shards", "--start-from", "state", "--shards", "2", cwd=home)
+
+
+def test_in_shards_there_is_none_unless_it_is_named(home: Path) -> None:
+    shards = ("--shards", "2", "--round-events", "16")
+    streamk(*RUN, *shards, "--max-events", "100", cwd=home)
+    assert experts(home) == []
+    streamk(*RUN, *shards, cwd=home)
+    assert isinstance(Sharded(made()).learner.external_experts, list)
+    named = (*RUN[:-1], "named", *shards, "--expert", "feature-machine")
+    streamk(*named, "--max-events", "100", cwd=home)
+    streamk(*named, cwd=home)
+
+
+def test_shards_go_on_with_the_machine_of_the_model_that_they_begin_with(home: Path) -> None:
+    streamk(*RUN, "--max-events", "100", cwd=home)
+    job = (*RUN[:-1], "shards", "--start-from", "state", "--shards", "2")
+    streamk(*job, "--max-events", "150", cwd=home)
+    streamk(*job, cwd=home)
+    out, _ = streamk("inspect", "shards", "--json", cwd=home)
+    assert json.loads(out)["checkpoints"][-1]["model"]["experts"]
+
+
+def test_challengers_have_it_as_the_checkpoint_has_it(home: Path) -> None:
+    challenged = (*RUN, "--challenger", "many=multi-kernel:max_classes=9")
+    model = create("multi-kernel", task="classification", max_classes=9, external_experts=())
+    own = create("multi-kernel", task="classification", external_experts=())
+    header = Contest({"multi-kernel": own, "many": model}).state().header
+    assert experts_of(challenger_header(header, "many") or {}) == ("none",)
+    assert experts_of(challenger_header(header, "multi-kernel") or {}) == ("none",)
+    assert challenger_header(header, "other") is None
+    assert challenger_header(own.state().header, "many") is None
+    streamk(*challenged, "--expert", "none", "--max-events", "100", cwd=home)
+    streamk(*challenged, cwd=home)
+    out, _ = streamk("inspect", "state", "--json", cwd=home)
+    assert json.loads(out)["checkpoints"][-1]["model"]["experts"] == []

@@ -1,0 +1,236 @@
+"""The feature machine that a learner of many kernels has by default: where it is, and is not."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from multi_kernel_kit import KINDS, assert_same, stream
+
+from connectors.memory import MemorySink, MemorySource
+from streamk.engine import Engine
+from streamk.kernels import Gaussian
+from streamk.learners import (
+    FeatureMachine,
+    LiveCompiled,
+    MultiKernel,
+    OnlineKernelRidge,
+    Sharded,
+    create,
+    from_state,
+)
+from streamk.losses import loss
+
+
+def default(kind: str, **options: Any) -> MultiKernel:
+    task = "regression" if kind == "numbers" else "classification"
+    return MultiKernel(**{"task": task, "seed": 3, **options})
+
+
+def machine(model: MultiKernel) -> FeatureMachine:
+    (found,) = model._external._learners
+    assert isinstance(found, FeatureMachine)
+    return found
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_it_is_a_machine_of_the_models_task_and_seed(task: str) -> None:
+    for model in (MultiKernel(task=task, seed=3), create("multi-kernel", task=task, seed=3)):
+        (one,) = model.external_experts
+        assert (one["type"], one["task"], one["seed"]) == ("feature-machine", task, 3)
+        assert one["max_width"] == 256
+        given = MultiKernel(task=task, seed=3, external_experts=[FeatureMachine(task=task, seed=3)])
+        other = {**given.external_experts[0], "max_width": 256}
+        assert {**one, "max_width": 256} == other
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("none", [[], ()])
+def test_no_external_experts_are_none(kind: str, none: Any) -> None:
+    X, y = stream(kind, 100)
+    model = default(kind, external_experts=none)
+    model.learn_many(X, y)
+    assert model.external_experts == []
+    assert "external_experts" not in model.state().header["parts"]
+
+
+def test_others_take_its_place() -> None:
+    ridge = OnlineKernelRidge(Gaussian(), task="regression")
+    model = MultiKernel(task="regression", external_experts=[ridge])
+    assert [one["type"] for one in model.external_experts] == ["kernel-ridge"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_events_one_by_one_at_once_and_after_a_restart(kind: str) -> None:
+    X, y = stream(kind, 420)
+    one, many, again = default(kind), default(kind), default(kind)
+    for x, label in zip(X, y, strict=True):
+        one.learn_one(x, label)
+    many.learn_many(X, y)
+    for start, stop in ((0, 70), (70, 71), (71, 200), (200, 420)):  # 70: a function is being made
+        again = from_state(again.state())
+        again.learn_many(X[start:stop], y[start:stop])
+    assert machine(many).n_takeovers > 0
+    assert_same(one, many)
+    assert_same(again, many)
+
+
+def test_copies_go_on_alike() -> None:
+    X, y = stream("two", 300)
+    model = default("two")
+    model.learn_many(X[:70], y[:70])
+    copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+    for each in (model, *copies):
+        each.learn_many(X[70:], y[70:])
+    assert_same(model, copies[0])
+    assert_same(model, copies[1])
+
+
+def test_a_state_without_external_experts_opens_as_one() -> None:
+    X, y = stream("two", 200)
+    model = default("two", external_experts=[])
+    model.learn_many(X[:100], y[:100])
+    opened = from_state(model.state())
+    assert opened.external_experts == []
+    assert not opened.has_default_experts
+    model.learn_many(X[100:], y[100:])
+    opened.learn_many(X[100:], y[100:])
+    assert_same(model, opened)
+
+
+@pytest.mark.parametrize("q", [None, 0.1, 0.9])
+def test_it_does_no_harm_to_a_quantile(q: float | None) -> None:
+    X, y = stream("numbers", 1_500)
+    X = np.hstack([X, np.random.default_rng(1).normal(size=(1_500, 5))])  # of no use
+    chosen = {} if q is None else {"loss": loss("quantile", q=q)}
+    level, lost = 0.5 if q is None else q, []
+    for external in ([], None):
+        model = default("numbers", external_experts=external, **chosen)
+        errors = y - model.predict_then_learn_many(X, y).predictions
+        lost.append(np.maximum(level * errors, (level - 1.0) * errors)[500:].mean())
+    assert lost[1] < 0.95 * lost[0]
+
+
+# --- shards ---------------------------------------------------------------------------------------
+
+
+def test_in_shards_there_is_none_by_default() -> None:
+    model = Sharded(MultiKernel(seed=3, class_weight="balanced", classes=["a", "b"]))
+    assert model.learner.external_experts == []
+    alone = MultiKernel(seed=3, class_weight="balanced", classes=["a", "b"], external_experts=())
+    assert_same(model.learner, alone)
+
+
+def test_one_that_is_given_is_learned_in_shards() -> None:
+    model = Sharded(MultiKernel(external_experts=[FeatureMachine()]))
+    assert [one["type"] for one in model.learner.external_experts] == ["feature-machine"]
+
+
+# --- where it is used -----------------------------------------------------------------------------
+
+
+def test_a_job_goes_on_from_its_checkpoint(tmp_path: Any) -> None:
+    X, y = stream("two", 300)
+    events = [
+        {**dict(zip("abc", x, strict=True)), "y": label}
+        for x, label in zip(X.tolist(), y.tolist(), strict=True)
+    ]
+    said = []
+    for parts in ((300,), (70, 300)):
+        sink = MemorySink()
+        for stop in parts:
+            engine = Engine(
+                MemorySource(events),
+                MultiKernel(),
+                label="y",
+                sink=sink,
+                checkpoint=tmp_path / str(len(parts)),
+                until_end=True,
+                max_events=stop,
+            )
+            engine.run()
+        said.append([output.value["prediction"] for output in sink.outputs])
+    assert len(said[0]) == 300
+    assert said[0] == said[1]
+
+
+def test_it_predicts_beside_learning_threads() -> None:
+    X, y = stream("two", 400)
+    model, alone = default("two"), default("two")
+    model.learn_many(X[:64], y[:64])
+    thread = threading.Thread(target=model.learn_many, args=(X[64:], y[64:]))
+    thread.start()
+    while thread.is_alive():
+        with model.aside():
+            model.predict_many(X[:5])
+    thread.join()
+    alone.learn_many(X, y)
+    assert_same(model, alone)
+
+
+def test_a_compiled_copy_may_serve_it() -> None:
+    X, y = stream("two", 300)
+    model = LiveCompiled(MultiKernel(seed=3))
+    model.learn_many(X, y)
+    opened = from_state(model.state())
+    np.testing.assert_array_equal(opened.decision_many(X[:20]), model.decision_many(X[:20]))
+
+
+def test_its_share_has_its_name() -> None:
+    X, y = stream("two", 300)
+    model = default("two")
+    model.learn_many(X, y)
+    assert "feature-machine" in model.shares(X[0])
+
+
+# --- wide tables ----------------------------------------------------------------------------------
+
+
+def test_columns_that_come_late_have_it_rest_for_good() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, 300)), rng.choice(["a", "b"], 400)
+    one, many = MultiKernel(seed=3), MultiKernel(seed=3)
+    for model in (one, many):
+        model.learn_many(X[:150, :200], y[:150])
+        assert machine(model).n_takeovers > 0
+        assert not machine(model).has_retired
+        model.add_columns([f"late {n}" for n in range(100)])
+        assert machine(model).has_retired
+    kept = machine(many).nbytes
+    many.learn_many(X[150:], y[150:])
+    for x, label in zip(X[150:], y[150:], strict=True):
+        one.learn_one(x, label)
+    assert_same(one, many)
+    assert machine(many).nbytes == kept < 100_000
+    assert many._external._events.size == 0
+    assert not any(many._external.active)
+    again = from_state(many.state())
+    assert machine(again).has_retired
+    again.learn_many(X[:50], y[:50])
+    many.learn_many(X[:50], y[:50])
+    assert_same(again, many)
+
+
+def test_a_wide_table_is_learned_as_without_it() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(1_300, 260)), rng.choice(["a", "b"], 1_300)
+    said = [
+        MultiKernel(seed=3, external_experts=external).predict_then_learn_many(X, y).probabilities
+        for external in ([], None)
+    ]
+    np.testing.assert_array_equal(said[0], said[1])
+
+
+def test_many_classes_have_it_rest_for_good() -> None:
+    X = np.random.default_rng(0).normal(size=(400, 3))
+    y = [str(n) for n in np.arange(400) * 254 // 400]
+    model = MultiKernel(seed=3)
+    model.learn_many(X[:390], y[:390])
+    assert not machine(model).has_retired
+    model.learn_many(X[390:], [f"late {n}" for n in range(10)])
+    assert machine(model).has_retired
+    model.predict_many(X)

@@ -1,0 +1,115 @@
+"""A feature machine with a bound of columns and classes: beyond it, it rests for good."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streamk.errors import InvalidInput
+from streamk.learners import FeatureMachine, from_state
+
+
+def made(max_width: int | None, task: str = "classification") -> FeatureMachine:
+    return FeatureMachine(task=task, max_width=max_width, first=64, swap_delay=16)
+
+
+def learned(max_width: int | None, columns: int = 6) -> FeatureMachine:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, columns))
+    model = made(max_width)
+    model.learn_many(X, np.where(X[:, 0] > 0.0, "a", "b"))
+    return model
+
+
+def test_up_to_the_bound_it_changes_nothing() -> None:
+    X = np.random.default_rng(1).normal(size=(50, 6))
+    bound, free = learned(8), learned(None)
+    assert not bound.has_retired
+    assert bound.n_takeovers > 0
+    np.testing.assert_array_equal(bound.decision_many(X), free.decision_many(X))
+
+
+def test_beyond_it_everything_is_given_up() -> None:
+    model = learned(8)
+    before = model.nbytes
+    model.add_columns(["late"])
+    assert model.has_retired
+    assert model.rests
+    assert model.nbytes < before / 10
+    X = np.random.default_rng(1).normal(size=(100, 7))
+    np.testing.assert_array_equal(model.predict_proba_many(X), np.full((100, 2), 0.5))
+    model.learn_many(X, np.where(X[:, 0] > 0.0, "a", "b"))
+    model.wake()
+    assert model.rests
+    assert model.n_events == 300
+    assert model.nbytes < before / 10
+    assert not model.is_solving
+
+
+def test_one_that_is_being_made_is_given_up() -> None:
+    rng = np.random.default_rng(0)
+    X, model = rng.normal(size=(70, 6)), made(8)
+    model.learn_many(X, np.where(X[:, 0] > 0.0, "a", "b"))
+    assert model.is_solving
+    model.add_columns(["late"])
+    assert not model.is_solving
+    X = rng.normal(size=(70, 7))
+    model.learn_many(X, np.where(X[:, 0] > 0.0, "a", "b"))
+    assert model.n_takeovers == 0
+
+
+def test_classes_count_as_columns_do() -> None:
+    model = learned(8)
+    X = np.random.default_rng(1).normal(size=(3, 6))
+    model.learn_many(X, ["a", "late", "b"])
+    assert model.has_retired
+    assert model.classes == ("b", "a", "late") or model.classes == ("a", "b", "late")
+    assert model.predict_proba_many(X).shape == (3, 3)
+
+
+def test_numbers_are_predicted_as_nothing() -> None:
+    X = np.random.default_rng(1).normal(size=(100, 5))
+    model = made(4, "regression")
+    model.learn_many(X, X[:, 0])
+    assert model.has_retired
+    np.testing.assert_array_equal(model.predict_many(X), np.zeros(100))
+
+
+def test_it_is_part_of_the_state() -> None:
+    model = learned(8)
+    model.add_columns(["late"])
+    again = from_state(model.state())
+    assert isinstance(again, FeatureMachine)
+    assert again.max_width == 8
+    assert again.has_retired
+    X = np.random.default_rng(1).normal(size=(100, 7))
+    for each in (model, again):
+        each.learn_many(X, np.where(X[:, 0] > 0.0, "a", "b"))
+    np.testing.assert_array_equal(model.decision_many(X), again.decision_many(X))
+    assert model.state().header == again.state().header
+
+
+def test_a_state_of_before_has_no_bound() -> None:
+    state = learned(None).state()
+    del state.header["max_width"]
+    state.header["format"] = 1
+    again = from_state(state)
+    assert isinstance(again, FeatureMachine)
+    assert again.max_width is None
+
+
+def test_it_is_a_whole_number() -> None:
+    with pytest.raises(InvalidInput, match="max_width=0 must be a whole number"):
+        made(0)
+
+
+def test_merging_takes_in_the_other_columns() -> None:
+    one, two = learned(8), learned(8)
+    X = np.random.default_rng(1).normal(size=(30, 6))
+    y = np.where(X[:, 0] > 0.0, "a", "b")
+    one.learn_many(X, y)
+    two.add_columns(["late"])
+    two.learn_many(np.hstack([X, X[:, :1]]), y)
+    one.merge(two, common_events=200)
+    assert one.has_retired
+    assert one.n_events == 260
