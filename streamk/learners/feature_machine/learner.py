@@ -208,6 +208,7 @@ class FeatureMachine(Supervised):
         self._function = self._new_function()
         self._next: Replacement[MetricTree] | None = None
         self._began = 0
+        self._start = first
         self._rests = False
         self.n_events = self.n_takeovers = self.n_waits = 0
         self.seconds_waited = 0.0
@@ -285,11 +286,17 @@ class FeatureMachine(Supervised):
 
     def _due(self) -> int:
         """Return after which event a metric is begun."""
-        if not self._began:
-            return self.first
-        soon = self._began * next(factor for most, factor in _FACTORS if self._began < most)
-        later = self._began + max(self.every, self._began // 2)
+        return self._after(self._began) if self._began else self._start
+
+    def _after(self, began: int) -> int:
+        """Return after which event a metric is begun, the one before at that event."""
+        soon = began * next(factor for most, factor in _FACTORS if began < most)
+        later = began + max(self.every, began // 2)
         return min(soon, later) if soon < self._recipe.capacity else later
+
+    def _taken_over(self, began: int) -> int:
+        """Return after which event a function takes over that was begun at this one."""
+        return began + min(self.swap_delay, max(1, int(_COMPARED * began)))
 
     def _stop(self) -> int:
         """Return after which event something is to be done besides learning."""
@@ -304,6 +311,21 @@ class FeatureMachine(Supervised):
             self._compare(self._next)
         if self._next is None and self.n_events >= self._due() and self.columns and not self._rests:
             self._begin()
+
+    def learn_again(self, events: Numbers, labels: Numbers) -> None:
+        """Learn events that others predicted, checked as for `learn_checked`, as the first ones.
+
+        No function is made that would not predict an event after them: the first one is that which
+        takes over last among them.
+        """
+        self._start = self.first
+        while self._taken_over(self._after(self._start)) <= len(events):
+            self._start = self._after(self._start)
+        self.learn_checked(events, labels)
+
+    def last_events(self, most: int) -> tuple[Numbers, Numbers]:
+        """Return so many of the last events that are kept (n, d), or all, and their labels."""
+        return self._recent.events(self._recent.seen - most)
 
     # Resting
 
@@ -335,8 +357,8 @@ class FeatureMachine(Supervised):
         recipe = replace(self._recipe, errors=known.errors)
         if self.n_events >= _SETTLED:
             recipe = replace(recipe, family=known.family, most=_GROWTH * known.n_solved)
-        delay = min(self.swap_delay, max(1, int(_COMPARED * self._began)))
-        self._next = Replacement(self._began + delay, lambda: now.solved(recipe))
+        at = self._taken_over(self._began)
+        self._next = Replacement(at, lambda: now.solved(recipe))
 
     def _compare(self, new: Replacement[MetricTree]) -> None:
         """Go on with the new function if it has predicted the events since about as well."""
@@ -499,7 +521,7 @@ class FeatureMachine(Supervised):
 
 def _last_events_of(other: FeatureMachine, events: int) -> tuple[Numbers, Numbers]:
     """Return the last events that another learner keeps, and their labels."""
-    return other._recent.events(other._recent.seen - events)
+    return other.last_events(events)
 
 
 _OWNER = "this 'feature-machine' state"
