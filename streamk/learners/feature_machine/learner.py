@@ -310,7 +310,7 @@ class FeatureMachine(Supervised):
         if self._next is not None and self.n_events >= self._next.at:  # above it after a merge
             self._compare(self._next)
         if self._next is None and self.n_events >= self._due() and self.columns and not self._rests:
-            self._begin()
+            self._begin(*self._kept())
 
     def learn_again(self, events: Numbers, labels: Numbers) -> None:
         """Learn events that others predicted, checked as for `learn_checked`, as the first ones.
@@ -339,17 +339,26 @@ class FeatureMachine(Supervised):
         self._rests, self._next = True, None
 
     def wake(self) -> None:
-        """Learn again, and begin a new function of the events that are kept by now."""
+        """Learn again, and begin a new function of the last events, as many as the buffer has."""
         self._rests = False
         if self.columns and self.n_events >= self.first:
-            self._begin()
+            self._begin(*self._recent.events())
 
-    def _begin(self) -> None:
-        """Begin a metric of the events that are kept."""
-        self._began = self.n_events
-        self._function.missed = 0.0
+    def grow(self) -> None:
+        """Begin a new function of all events that are kept."""
+        if self.columns and self.n_events >= self.first:
+            self._begin(*self._kept())
+
+    def _kept(self) -> tuple[Numbers, Numbers]:
+        """Return the events that are kept, the sample's first, and their labels."""
         older = self._sample.events(until=self._recent.seen - len(self._recent))
         X, y = map(np.concatenate, zip(older, self._recent.events(), strict=True))
+        return X, y
+
+    def _begin(self, X: Numbers, y: Numbers) -> None:
+        """Begin a metric of these events."""
+        self._began = self.n_events
+        self._function.missed = 0.0
         seed = int(np.random.SeedSequence([self.seed, self._began]).generate_state(1)[0])
         targets = self._function.targets(y)
         now = Snapshot(X, y, targets, self.classes, self._task, seed)

@@ -156,20 +156,27 @@ class ExternalExperts:
         """
         changed = self._rests.review(worth, alarm=alarms > self._alarms)
         self._alarms = alarms
-        anew = [change.place for change in changed if change.reviews]
+        anew = [change.place for change in changed if change.step == "begin"]
         for change in changed:
-            if change.reviews:
-                self._begin_learner(change)
-        self._follow_rests()
+            self._follow(change)
         # What is known of the weight of one that begins anew is of another learner.
         if anew and all(place in anew for place, on in enumerate(self.active) if on):
             self._all_rest = True
 
-    def _begin_learner(self, change: Change) -> None:
-        """Have a learner begin anew, with the last of the events that it keeps."""
-        known, new = self._learners[change.place], self._new(change.place)
-        if isinstance(known, FeatureMachine) and isinstance(new, FeatureMachine):
-            X, numbers = known.last_events(change.reviews * STRETCH)
+    def _follow(self, change: Change) -> None:
+        """Do what a review calls for."""
+        learner = self._learners[change.place]
+        if not isinstance(learner, FeatureMachine):
+            return
+        if change.step == "rest":
+            learner.rest()
+        elif change.step == "wake":
+            learner.wake()
+        elif change.step == "grow":
+            learner.grow()
+        else:
+            X, numbers = learner.last_events(change.reviews * STRETCH)
+            new: Any = self._new(change.place)
             new.learn_again(X, self._named(numbers) if self._is_classifier else numbers)
             self._learners[change.place] = new
 

@@ -37,19 +37,20 @@ _OLDER = 4
 
 @dataclass(frozen=True)
 class Change:
-    """An expert that is to rest, or is woken, or is to begin anew.
+    """What is to become of an expert.
 
     Attributes
     ----------
     place : int
-    is_active : bool
-        From now on.
+    step : {"rest", "wake", "grow", "begin"}
+        It rests; is active again; is active still, and worth its time since it was woken; or
+        begins anew, having rested or not.
     reviews : int
-        Reviews of whose events alone it is to learn, these being the last; 0 for all that it has.
+        Whole reviews since an alarm, of whose events alone it is to begin anew.
     """
 
     place: int
-    is_active: bool
+    step: str
     reviews: int = 0
 
 
@@ -74,7 +75,7 @@ class Rests:
     >>> rests = Rests([True, False])
     >>> found = [rests.review(np.array([-1.0, -1.0])) for _ in range(10)]
     >>> found[1], found[9]
-    ([Change(place=0, is_active=False, reviews=0)], [Change(place=0, is_active=True, reviews=0)])
+    ([Change(place=0, step='rest', reviews=0)], [Change(place=0, step='wake', reviews=0)])
     >>> rests.active
     [True, True]
     """
@@ -161,17 +162,18 @@ def _review_active(
     if known[_AGE] < _TRIAL:
         return None
     if known[_WORTH] > 0.0:
+        is_first, was_woken = not known[_PAID], known[_REST] > _SHORTEST
         known[_REST], known[_PAID], known[_IGNORED] = _SHORTEST, 1.0, 1.0
-        return None
+        return Change(place, "grow") if is_first and was_woken else None
     since = int(known[_SINCE])
     if known[_PAID] and since >= 0:
         if since < _AFTER:
             return None
         known[_AGE], known[_WORTH], known[_PAID], known[_SINCE] = 0.0, 0.0, 0.0, _NONE
-        return Change(place, is_active=True, reviews=since)
+        return Change(place, "begin", since)
     known[_KIND], known[_AGE], known[_SINCE] = _RESTS, 0.0, _NONE
     known[_LEFT] = known[_IGNORED]
-    return Change(place, is_active=False)
+    return Change(place, "rest")
 
 
 def _review_resting(place: int, known: NDArray[np.float64], alarm: bool) -> Change | None:
@@ -185,8 +187,9 @@ def _review_resting(place: int, known: NDArray[np.float64], alarm: bool) -> Chan
     since = int(known[_SINCE])
     if since < _AFTER and known[_AGE] < known[_REST]:
         return None
-    if since >= _AFTER:
+    by_alarm = since >= _AFTER
+    if by_alarm:
         known[_IGNORED] = min(2.0 * known[_IGNORED], _LONGEST)
     known[_KIND], known[_AGE], known[_REST] = _ACTIVE, 0.0, min(2.0 * known[_REST], _LONGEST)
     known[_WORTH], known[_PAID], known[_SINCE] = 0.0, 0.0, _NONE
-    return Change(place, is_active=True, reviews=max(0, since) if since >= _AFTER else 0)
+    return Change(place, "begin", since) if by_alarm else Change(place, "wake")
