@@ -286,17 +286,16 @@ class FeatureMachine(Supervised):
 
     def _due(self) -> int:
         """Return after which event a metric is begun."""
-        return self._after(self._began) if self._began else self._start
-
-    def _after(self, began: int) -> int:
-        """Return after which event a metric is begun, the one before at that event."""
-        soon = began * next(factor for most, factor in _FACTORS if began < most)
-        later = began + max(self.every, began // 2)
+        if not self._began:
+            return self._start
+        soon = self._began * next(factor for most, factor in _FACTORS if self._began < most)
+        later = self._began + max(self.every, self._began // 2)
         return min(soon, later) if soon < self._recipe.capacity else later
 
-    def _taken_over(self, began: int) -> int:
-        """Return after which event a function takes over that was begun at this one."""
-        return began + min(self.swap_delay, max(1, int(_COMPARED * began)))
+    @property
+    def _begins_late(self) -> bool:
+        """Whether the function that was begun last is the first one, after `learn_again`."""
+        return self.first < self._began == self._start
 
     def _stop(self) -> int:
         """Return after which event something is to be done besides learning."""
@@ -315,12 +314,9 @@ class FeatureMachine(Supervised):
     def learn_again(self, events: Numbers, labels: Numbers) -> None:
         """Learn events that others predicted, checked as for `learn_checked`, as the first ones.
 
-        No function is made that would not predict an event after them: the first one is that which
-        takes over last among them.
+        A function is made once, with the event after them, and taken over with the next one.
         """
-        self._start = self.first
-        while self._taken_over(self._after(self._start)) <= len(events):
-            self._start = self._after(self._start)
+        self._start = max(self.first, len(events) + 1)
         self.learn_checked(events, labels)
 
     def last_events(self, most: int) -> tuple[Numbers, Numbers]:
@@ -366,8 +362,10 @@ class FeatureMachine(Supervised):
         recipe = replace(self._recipe, errors=known.errors)
         if self.n_events >= _SETTLED:
             recipe = replace(recipe, family=known.family, most=_GROWTH * known.n_solved)
-        at = self._taken_over(self._began)
-        self._next = Replacement(at, lambda: now.solved(recipe))
+        delay = min(self.swap_delay, max(1, int(_COMPARED * self._began)))
+        if self._begins_late:
+            delay = 1
+        self._next = Replacement(self._began + delay, lambda: now.solved(recipe))
 
     def _compare(self, new: Replacement[MetricTree]) -> None:
         """Go on with the new function if it has predicted the events since about as well."""
@@ -376,7 +374,7 @@ class FeatureMachine(Supervised):
         if new.failure is not None:
             return
         made = new.result()
-        if made.missed <= _TOLERANCE * self._function.missed:
+        if self._begins_late or made.missed <= _TOLERANCE * self._function.missed:
             self._function = made
             self.n_takeovers += 1
         elif not made.grows:
@@ -440,6 +438,7 @@ class FeatureMachine(Supervised):
             "n_events": self.n_events,
             "n_takeovers": self.n_takeovers,
             "began": self._began,
+            "start": self._start,
             "rests": self._rests,
             "next": None,
         }
@@ -474,6 +473,7 @@ class FeatureMachine(Supervised):
         for name in ("n_events", "n_takeovers"):
             setattr(learner, name, count(header, name, _OWNER))
         learner._began = count(header, "began", _OWNER)
+        learner._start = count({"start": learner.first, **header}, "start", _OWNER)
         learner._rests = header.get("rests") is True
         if learner._began > learner.n_events:
             raise StateError(f"'began' of {_OWNER} is above its 'n_events'; it is damaged")

@@ -26,6 +26,9 @@ _BLAMED = 4
 """Whole reviews after an alarm, up to which it may be why an expert is of use no more."""
 _NONE = -1.0
 """Reviews since an alarm where there was none, or it does not count."""
+_NOT_YET, _PAID_OFF, _WOKEN = range(3)
+"""Whether an expert was worth its time since it last changed: not yet, or it was, or not yet since
+it was woken, so that it has a function of the last events."""
 _FREE, _ACTIVE, _RESTS = range(3)
 """An expert that cannot rest, one that is active, and one that rests."""
 _KIND, _AGE, _REST, _WORTH, _PAID, _SINCE, _LEFT, _IGNORED = range(8)
@@ -162,15 +165,12 @@ def _review_active(
     if known[_AGE] < _TRIAL:
         return None
     if known[_WORTH] > 0.0:
-        is_first, was_woken = not known[_PAID], known[_REST] > _SHORTEST
-        known[_REST], known[_PAID], known[_IGNORED] = _SHORTEST, 1.0, 1.0
-        return Change(place, "grow") if is_first and was_woken else None
+        grows = known[_PAID] == _WOKEN
+        known[_REST], known[_PAID], known[_IGNORED] = _SHORTEST, _PAID_OFF, 1.0
+        return Change(place, "grow") if grows else None
     since = int(known[_SINCE])
-    if known[_PAID] and since >= 0:
-        if since < _AFTER:
-            return None
-        known[_AGE], known[_WORTH], known[_PAID], known[_SINCE] = 0.0, 0.0, 0.0, _NONE
-        return Change(place, "begin", since)
+    if known[_PAID] == _PAID_OFF and since >= 0:
+        return _begin_anew(place, known, since) if since >= _AFTER else None
     known[_KIND], known[_AGE], known[_SINCE] = _RESTS, 0.0, _NONE
     known[_LEFT] = known[_IGNORED]
     return Change(place, "rest")
@@ -187,9 +187,17 @@ def _review_resting(place: int, known: NDArray[np.float64], alarm: bool) -> Chan
     since = int(known[_SINCE])
     if since < _AFTER and known[_AGE] < known[_REST]:
         return None
-    by_alarm = since >= _AFTER
-    if by_alarm:
-        known[_IGNORED] = min(2.0 * known[_IGNORED], _LONGEST)
-    known[_KIND], known[_AGE], known[_REST] = _ACTIVE, 0.0, min(2.0 * known[_REST], _LONGEST)
-    known[_WORTH], known[_PAID], known[_SINCE] = 0.0, 0.0, _NONE
-    return Change(place, "begin", since) if by_alarm else Change(place, "wake")
+    known[_REST] = min(2.0 * known[_REST], _LONGEST)
+    if since >= _AFTER:
+        return _begin_anew(place, known, since)
+    known[_KIND], known[_AGE], known[_WORTH] = _ACTIVE, 0.0, 0.0
+    known[_PAID], known[_SINCE] = _WOKEN, _NONE
+    return Change(place, "wake")
+
+
+def _begin_anew(place: int, known: NDArray[np.float64], since: int) -> Change:
+    """Have an expert begin anew, so many whole reviews after an alarm."""
+    known[_KIND], known[_AGE], known[_WORTH] = _ACTIVE, 0.0, 0.0
+    known[_PAID], known[_SINCE] = _NOT_YET, _NONE
+    known[_IGNORED] = min(2.0 * known[_IGNORED], _LONGEST)
+    return Change(place, "begin", since)
