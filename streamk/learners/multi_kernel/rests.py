@@ -40,7 +40,7 @@ _OLDER = 4
 
 @dataclass(frozen=True)
 class Change:
-    """What is to become of an expert.
+    """A change of an expert, which a review calls for.
 
     Attributes
     ----------
