@@ -85,7 +85,7 @@ class ExternalExperts:
         self._is_classifier = is_classifier
         self._scale = HysteresisScaler()
         self._events, self._numbers = np.zeros((0, 0)), np.zeros(0)
-        self._rests = Rests([hasattr(learner, "rest") for learner in learners])
+        self._rests = Rests([isinstance(learner, FeatureMachine) for learner in learners])
         self._all_rest = False
         self._alarms = 0
         """Drifts that the pool had found at the last review."""
@@ -177,7 +177,8 @@ class ExternalExperts:
         else:
             X, numbers = learner.last_events(change.reviews * STRETCH)
             new: Any = self._new(change.place)
-            new.learn_again(X, self._named(numbers) if self._is_classifier else numbers)
+            if len(numbers):
+                new.learn_again(X, self._named(numbers) if self._is_classifier else numbers)
             self._learners[change.place] = new
 
     def have_woken(self) -> bool:
@@ -188,9 +189,8 @@ class ExternalExperts:
     def _follow_rests(self) -> None:
         """Have those learners rest that are to."""
         for learner, active in zip(self._learners, self._rests.active, strict=True):
-            one: Any = learner
-            if getattr(one, "rests", False) == active:
-                one.wake() if active else one.rest()
+            if isinstance(learner, FeatureMachine) and learner.rests == active:
+                learner.wake() if active else learner.rest()
 
     # Growing
 
