@@ -61,24 +61,20 @@ def test_only_those_rest_that_can() -> None:
     assert one.active == [True, True, True]
 
 
-def test_an_alarm_ends_a_rest_when_there_are_enough_events_since() -> None:
+def test_an_alarm_shortens_a_rest_when_there_are_enough_events_since() -> None:
+    assert changes(Rests([True]), BAD, 8, alarms={6}) == [(2, "rest"), (8, "begin")]
+    assert changes(Rests([True]), BAD, 9, alarms={6, 7}) == [(2, "rest"), (9, "begin")]
+    assert changes(Rests([True]), BAD, 10, alarms={9}) == [(2, "rest"), (10, "wake")]
     one = Rests([True])
-    assert changes(one, BAD, 7, alarms={4}) == [(2, "rest"), (6, "begin")]
-    one = Rests([True])
-    assert changes(one, BAD, 8, alarms={3, 4}) == [(2, "rest"), (6, "begin"), (8, "rest")]
+    assert changes(one, BAD, 5, alarms={3}) == [(2, "rest")], "not below a half"
+    assert one.review(BAD) == [Change(0, "begin", 3)]
 
 
-def test_of_alarms_that_wake_it_in_vain_ever_more_are_ignored() -> None:
-    one = Rests([True])
-    found = changes(one, BAD, 300, alarms=range(3, 301, 4))
-    began = [n for n, step in found if step == "begin"]
-    assert began[:3] == [5, 17, 37]
-    tried = [n for n, step in found if step != "rest"]
-    assert len(tried) < 8, "each trial takes twice as long to come"
-    one = Rests([True])
-    assert changes(one, BAD, 5, alarms={3}) == [(2, "rest"), (5, "begin")]
-    assert changes(one, GOOD, 4) == [], "it has a function of the last events, and goes on"
-    assert changes(one, BAD, 6, alarms={4}) == [(1, "rest"), (6, "begin")], "the first one counts"
+def test_alarms_without_an_end_do_not_undo_the_doubling() -> None:
+    found = changes(Rests([True]), BAD, 1_000, alarms=range(1, 1_000, 3))
+    tried = [n for n, step in found if step == "begin"]
+    assert tried[:3] == [6, 18, 36]
+    assert len(tried) == 7, "each rest is twice as long as the one before, or half of that"
 
 
 def test_an_expert_of_use_begins_anew_after_an_alarm() -> None:

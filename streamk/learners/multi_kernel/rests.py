@@ -22,6 +22,8 @@ _MEMORY = 0.5
 """Factor of what was known of its worth at each review."""
 _AFTER = 2
 """Whole reviews after an alarm, from which on there are enough events since it to begin anew."""
+_SHORTENED = 0.5
+"""Part of a rest that an alarm does not shorten, so that false ones do not undo the doubling."""
 _BLAMED = 4
 """Whole reviews after an alarm, up to which it may be why an expert is of use no more."""
 _NONE = -1.0
@@ -31,9 +33,9 @@ _NOT_YET, _PAID_OFF, _WOKEN = range(3)
 it was woken, so that it has a function of the last events."""
 _FREE, _ACTIVE, _RESTS = range(3)
 """An expert that cannot rest, one that is active, and one that rests."""
-_KIND, _AGE, _REST, _WORTH, _PAID, _SINCE, _LEFT, _IGNORED = range(8)
+_KIND, _AGE, _REST, _WORTH, _PAID, _SINCE = range(6)
 """Kind, reviews since it last changed, next rest, worth, whether it was worth its time since then,
-whole reviews since an alarm, alarms until one counts, and the same after the next trial."""
+and whole reviews since an alarm."""
 _OLDER = 4
 """Numbers of each expert in states from before there were alarms."""
 
@@ -64,10 +66,9 @@ class Rests:
     counting most. Else it rests, for 8 reviews at first and twice as many each time, without an
     end, and is then active for two again. Once it was worth its time the next rest is a short one.
 
-    After an alarm, that the stream has changed, an expert that rests is woken as soon as there were
-    two whole reviews, and learns their events alone. If that was in vain, the next alarm does
-    nothing, and so on with twice as many each time. One that was worth its time, and is not after
-    an alarm, begins anew with the events since instead of resting.
+    An alarm, that the stream has changed, halves a rest at most: then, or after two whole reviews,
+    the expert begins anew with the events since the alarm alone. One that was worth its time, and
+    is not after an alarm, begins anew with these instead of resting.
 
     Parameters
     ----------
@@ -84,7 +85,7 @@ class Rests:
     """
 
     def __init__(self, can_rest: list[bool]) -> None:
-        self._known = np.zeros((len(can_rest), 8))
+        self._known = np.zeros((len(can_rest), 6))
         self._known[:, _KIND] = np.where(can_rest, _ACTIVE, _FREE)
         self._known[:] = _begun(self._known)
 
@@ -147,7 +148,7 @@ def _begun(known: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return what is known of experts that begin."""
     found = np.zeros_like(known)
     found[:, _KIND] = np.where(known[:, _KIND] == _FREE, _FREE, _ACTIVE)
-    found[:, _REST], found[:, _SINCE], found[:, _LEFT], found[:, _IGNORED] = _SHORTEST, _NONE, 1, 1
+    found[:, _REST], found[:, _SINCE] = _SHORTEST, _NONE
     return found
 
 
@@ -156,48 +157,46 @@ def _review_active(
 ) -> Change | None:
     """Decide whether an active expert goes on, begins anew or rests."""
     known[_WORTH] = _MEMORY * known[_WORTH] + worth
-    if alarm:
-        known[_SINCE] = 0.0
-    elif known[_SINCE] != _NONE:
-        known[_SINCE] += 1.0
-    if known[_SINCE] > _BLAMED:
-        known[_SINCE] = _NONE
+    since = _since_alarm(known, alarm)
+    if since > _BLAMED:
+        since = known[_SINCE] = _NONE
     if known[_AGE] < _TRIAL:
         return None
     if known[_WORTH] > 0.0:
         grows = known[_PAID] == _WOKEN
-        known[_REST], known[_PAID], known[_IGNORED] = _SHORTEST, _PAID_OFF, 1.0
+        known[_REST], known[_PAID] = _SHORTEST, _PAID_OFF
         return Change(place, "grow") if grows else None
-    since = int(known[_SINCE])
-    if known[_PAID] == _PAID_OFF and since >= 0:
-        return _begin_anew(place, known, since) if since >= _AFTER else None
+    if known[_PAID] == _PAID_OFF and since != _NONE:
+        return _begin_anew(place, known) if since >= _AFTER else None
     known[_KIND], known[_AGE], known[_SINCE] = _RESTS, 0.0, _NONE
-    known[_LEFT] = known[_IGNORED]
     return Change(place, "rest")
 
 
 def _review_resting(place: int, known: NDArray[np.float64], alarm: bool) -> Change | None:
     """Decide whether an expert that rests is woken."""
-    if known[_SINCE] != _NONE:
-        known[_SINCE] += 1.0
-    if alarm:
-        known[_LEFT] -= 1.0
-        if known[_LEFT] <= 0.0:
-            known[_SINCE] = 0.0
-    since = int(known[_SINCE])
-    if since < _AFTER and known[_AGE] < known[_REST]:
+    changed = _since_alarm(known, alarm) >= _AFTER
+    if known[_AGE] < (_SHORTENED * known[_REST] if changed else known[_REST]):
         return None
     known[_REST] = min(2.0 * known[_REST], _LONGEST)
-    if since >= _AFTER:
-        return _begin_anew(place, known, since)
+    if changed:
+        return _begin_anew(place, known)
     known[_KIND], known[_AGE], known[_WORTH] = _ACTIVE, 0.0, 0.0
     known[_PAID], known[_SINCE] = _WOKEN, _NONE
     return Change(place, "wake")
 
 
-def _begin_anew(place: int, known: NDArray[np.float64], since: int) -> Change:
-    """Have an expert begin anew, so many whole reviews after an alarm."""
+def _since_alarm(known: NDArray[np.float64], alarm: bool) -> float:
+    """Return how many whole reviews there are by now since an alarm."""
+    if alarm:
+        known[_SINCE] = 0.0
+    elif known[_SINCE] != _NONE:
+        known[_SINCE] += 1.0
+    return float(known[_SINCE])
+
+
+def _begin_anew(place: int, known: NDArray[np.float64]) -> Change:
+    """Have an expert begin anew with the events since an alarm."""
+    since = int(known[_SINCE])
     known[_KIND], known[_AGE], known[_WORTH] = _ACTIVE, 0.0, 0.0
     known[_PAID], known[_SINCE] = _NOT_YET, _NONE
-    known[_IGNORED] = min(2.0 * known[_IGNORED], _LONGEST)
     return Change(place, "begin", since)
