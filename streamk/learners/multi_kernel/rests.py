@@ -22,8 +22,8 @@ _MEMORY = 0.5
 """Factor of what was known of its worth at each review."""
 _AFTER = 2
 """Whole reviews after an alarm, from which on there are enough events since it to begin anew."""
-_SHORTENED = 0.5
-"""Part of a rest that an alarm does not shorten, so that false ones do not undo the doubling."""
+_DEAF = 0.5
+"""Part of a rest in which alarms count for nothing, so that false ones do not undo the doubling."""
 _BLAMED = 4
 """Whole reviews after an alarm, up to which it may be why an expert is of use no more."""
 _NONE = -1.0
@@ -66,9 +66,9 @@ class Rests:
     counting most. Else it rests, for 8 reviews at first and twice as many each time, without an
     end, and is then active for two again. Once it was worth its time the next rest is a short one.
 
-    An alarm, that the stream has changed, halves a rest at most: then, or after two whole reviews,
-    the expert begins anew with the events since the alarm alone. One that was worth its time, and
-    is not after an alarm, begins anew with these instead of resting.
+    An alarm in the second half of a rest, that the stream has changed, ends it: after two whole
+    reviews the expert begins anew, with the events since the alarm alone. One that was worth its
+    time, and is not after an alarm, begins anew with these instead of resting.
 
     Parameters
     ----------
@@ -174,8 +174,8 @@ def _review_active(
 
 def _review_resting(place: int, known: NDArray[np.float64], alarm: bool) -> Change | None:
     """Decide whether an expert that rests is woken."""
-    changed = _since_alarm(known, alarm) >= _AFTER
-    if known[_AGE] < (_SHORTENED * known[_REST] if changed else known[_REST]):
+    changed = _since_alarm(known, alarm and known[_AGE] >= _DEAF * known[_REST]) >= _AFTER
+    if known[_AGE] < known[_REST] and not changed:
         return None
     known[_REST] = min(2.0 * known[_REST], _LONGEST)
     if changed:
