@@ -408,8 +408,8 @@ def test_without_guests_a_state_is_what_it_was() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"type": "scaled"}, {"format": 3}, {"learners": 4}, {"learners": "x"}, {"learners": 0},
-     {"born": None}],
+    [{"type": "scaled"}, {"format": 4}, {"alarms": -1}, {"learners": 4}, {"learners": "x"},
+     {"learners": 0}, {"born": None}],
     ids=str,
 )  # fmt: skip
 def test_damaged_guests_are_refused(change: dict[str, Any]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -11,54 +13,104 @@ from numpy.typing import NDArray
 
 from streamk.errors import StateError
 from streamk.learners import FeatureMachine, MultiKernel
-from streamk.learners.multi_kernel import pooled_learning, rests
-from streamk.learners.multi_kernel.rests import Rests
+from streamk.learners.multi_kernel import external_experts, pooled_learning, rests
+from streamk.learners.multi_kernel.rests import Change, Rests
+from streamk.state import State
 
 BAD, GOOD = np.array([-1.0]), np.array([1.0])
 
 
-def changes(one: Rests, worth: NDArray[Any], reviews: int) -> list[int]:
-    """Return after which reviews something changed."""
-    return [n for n in range(1, reviews + 1) if one.review(worth)]
+def changes(
+    one: Rests, worth: NDArray[Any], reviews: int, alarms: Collection[int] = ()
+) -> list[tuple[int, str]]:
+    """Return after which reviews something changed, and what."""
+    found = []
+    for n in range(1, reviews + 1):
+        found += [(n, change.step) for change in one.review(worth, alarm=n in alarms)]
+    return found
 
 
-def test_rests_become_longer_where_trials_fail() -> None:
-    assert changes(Rests([True]), BAD, 100) == [4, 12, 16, 32, 36, 68, 72]
-    long = changes(Rests([True]), BAD, 1_000)
-    assert max(np.diff(long)) == 64
+def test_rests_become_longer_where_trials_fail_without_an_end() -> None:
+    found = changes(Rests([True]), BAD, 62)
+    assert found == [
+        (2, "rest"),
+        (10, "wake"),
+        (12, "rest"),
+        (28, "wake"),
+        (30, "rest"),
+        (62, "wake"),
+    ]
+    long = [n for n, step in changes(Rests([True]), BAD, 50_000) if step == "wake"]
+    assert np.diff(long).tolist() == [2 + 8 * 2**n for n in range(1, len(long))]
 
 
 def test_an_expert_of_use_stays_active_and_rests_a_short_while_at_first() -> None:
     one = Rests([True])
     assert changes(one, GOOD, 50) == []
-    assert changes(one, BAD, 12) == [1, 9]
-    assert changes(one, GOOD, 4) == []
-    assert changes(one, BAD, 12) == [1, 9], "not 16 reviews later"
+    assert changes(one, BAD, 9) == [(1, "rest"), (9, "wake")]
+    assert changes(one, GOOD, 4) == [(2, "grow")], "once"
+    assert changes(one, BAD, 9) == [(1, "rest"), (9, "wake")], "not 16 reviews later"
 
 
 def test_only_those_rest_that_can() -> None:
     one = Rests([False, True, False])
-    assert [one.review(np.full(3, -1.0)) for _ in range(4)][-1] == [1]
+    found = [one.review(np.full(3, -1.0), alarm=True) for _ in range(2)]
+    assert found == [[], [Change(1, "rest")]]
     assert one.active == [True, False, True]
     one.begin()
     assert one.active == [True, True, True]
 
 
+def test_an_alarm_in_the_second_half_ends_a_rest_when_there_are_enough_events_since() -> None:
+    assert changes(Rests([True]), BAD, 8, alarms={6}) == [(2, "rest"), (8, "begin")]
+    assert changes(Rests([True]), BAD, 9, alarms={6, 7}) == [(2, "rest"), (9, "begin")]
+    assert changes(Rests([True]), BAD, 10, alarms={9}) == [(2, "rest"), (10, "wake")]
+    assert changes(Rests([True]), BAD, 10, alarms={3, 5}) == [(2, "rest"), (10, "wake")]
+    one = Rests([True])
+    assert changes(one, BAD, 7, alarms={3, 6}) == [(2, "rest")]
+    assert one.review(BAD) == [Change(0, "begin", 2)]
+
+
+def test_alarms_without_an_end_do_not_undo_the_doubling() -> None:
+    found = changes(Rests([True]), BAD, 1_000, alarms=range(1, 1_000, 3))
+    tried = [n for n, step in found if step == "begin"]
+    assert tried == [9, 21, 42, 78, 147, 279, 540]
+
+
+def test_an_expert_of_use_begins_anew_after_an_alarm() -> None:
+    one = Rests([True])
+    assert changes(one, 8.0 * GOOD, 9, alarms={7, 9}) == []
+    found = [change for _ in range(8) for change in one.review(4.0 * BAD)]
+    assert found == [Change(0, "begin", 2), Change(0, "rest")]
+    one = Rests([True])
+    assert changes(one, GOOD, 9, alarms={2}) == []
+    assert changes(one, BAD, 3) == [(1, "rest")], "not because of that alarm"
+
+
 def test_states_go_on_and_are_checked() -> None:
     one, again = Rests([True, False]), Rests([True, False])
-    for _ in range(6):
-        one.review(np.array([-1.0, 0.0]))
-    again.restore(one.arrays(), "this")
+    for n in range(8):
+        one.review(np.array([-1.0, 0.0]), alarm=n == 6)
+    again.restore(one.arrays(), "this", alarms=True)
     assert again.active == [False, True]
-    both = [[each.review(np.array([0.5, 0.0])) for _ in range(20)] for each in (one, again)]
+    both = [[each.review(np.array([-0.5, 0.0])) for _ in range(20)] for each in (one, again)]
     assert both[0] == both[1]
     for place, value in (((0, 0), 0.0), ((1, 0), 1.0), ((0, 0), 5.0), ((0, 1), -1.0)):
         arrays = one.arrays()
         arrays["rests"][place] = value
         with pytest.raises(StateError, match="rests"):
-            again.restore(arrays, "this")
-    with pytest.raises(StateError, match="rests"):
-        again.restore({}, "this")
+            again.restore(arrays, "this", alarms=True)
+    for found in ({}, {"rests": one.arrays()["rests"][:, :4]}):
+        with pytest.raises(StateError, match="rests"):
+            again.restore(found, "this", alarms=True)
+
+
+def test_states_from_before_alarms_counted() -> None:
+    one, again = Rests([True]), Rests([True])
+    changes(one, BAD, 5)
+    again.restore({"rests": one.arrays()["rests"][:, :4]}, "this", alarms=False)
+    assert again.active == [False]
+    assert changes(again, BAD, 6) == changes(one, BAD, 6) == [(5, "wake")]
 
 
 # --- among the experts ---------------------------------------------------------------------------
@@ -66,9 +118,9 @@ def test_states_go_on_and_are_checked() -> None:
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reviews after each 64 events, trials of two and rests of three."""
-    monkeypatch.setattr(pooled_learning, "STRETCH", 64)
-    monkeypatch.setattr(rests, "_TRIAL", 2)
+    """Reviews after each 64 events, and rests of three."""
+    for module in (pooled_learning, external_experts):
+        monkeypatch.setattr(module, "STRETCH", 64)
     monkeypatch.setattr(rests, "_SHORTEST", 3)
 
 
@@ -176,6 +228,97 @@ def test_a_machine_that_is_woken_makes_a_function_of_what_it_kept() -> None:
         each.learn_many(X[500:], y[500:])
         assert each.n_takeovers == 2, "of all 500, and better than what was learned of 100"
     assert np.array_equal(machine.decision_many(X), again.decision_many(X))
+
+
+def test_a_machine_that_is_woken_makes_it_of_the_last_events_and_then_of_all() -> None:
+    X = np.random.default_rng(0).normal(size=(600, 3))
+    y = X[:, 0] * X[:, 1]
+    machine = FeatureMachine(
+        task="regression", first=64, swap_delay=1, every=10_000, buffer_size=100
+    )
+    machine.learn_many(X[:100], y[:100])
+    machine.rest()
+    machine.learn_many(X[100:500], y[100:500])
+    machine.wake()
+    machine.learn_many(X[500:502], y[500:502])
+    assert machine.n_features < 150
+    machine.grow()
+    machine.learn_many(X[502:505], y[502:505])
+    assert machine.n_features > 400
+
+
+@pytest.mark.parametrize("n", [30, 200])
+def test_first_events_that_are_learned_again(n: int) -> None:
+    """One function is made, after them, and taken over with the next event."""
+    X = np.random.default_rng(0).normal(size=(400, 3))
+    y = X[:, 0] * X[:, 1]
+    machine = FeatureMachine(task="regression", first=64)
+    machine.learn_again(X[:n], y[:n])
+    assert (machine.n_events, machine.last_beginning) == (n, 0)
+    for stop in (n + 1, 66, 202, 400):
+        again = FeatureMachine.from_state(machine.state())
+        for each in (machine, again):
+            each.learn_many(X[each.n_events : stop], y[each.n_events : stop])
+        assert again.n_takeovers == machine.n_takeovers
+        assert np.array_equal(machine.decision_many(X), again.decision_many(X))
+        if stop == 202 == n + 2:
+            assert (machine.last_beginning, machine.n_takeovers) == (201, 1)
+    assert machine.last_beginning == (201 if n == 200 else 256)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.usefixtures("often")
+def test_after_an_alarm_it_begins_anew_with_the_events_since(
+    task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[bool] = []
+
+    def review(*_: Any, alarm: bool) -> list[Change]:
+        heard.append(alarm)
+        return [Change(0, "begin", 2)] if len(heard) % 12 == 0 else []
+
+    monkeypatch.setattr(Rests, "review", review)
+    (X, y), cuts = noise(task, 900), ((64,) * 14, (1,) * 896)
+    models: list[MultiKernel] = []
+    for sizes in cuts:
+        model, at, changed = made(task), 0, 0
+        heard.clear()
+        for size in sizes:
+            before: Any = model._external._learners[0]
+            model.learn_many(X[at : at + size], y[at : at + size])
+            at += size
+            machine: Any = model._external._learners[0]
+            if at >= 640 and machine is not before:
+                assert at == 768
+                assert (machine.n_events, machine.is_solving, machine.rests) == (128, False, False)
+                changed += 1
+            if at == 640:
+                model._upkeep.alarms += 1
+            if at == 768:
+                model = MultiKernel.from_state(model.state(), threads=1)
+        assert changed == 1
+        assert len(heard) == 14
+        assert heard[10:] == [True, False, False, False]
+        models.append(model)
+    assert_same(*models)
+
+
+@pytest.mark.usefixtures("often")
+def test_states_from_before_alarms_woke_it() -> None:
+    X, y = noise("regression", 500)
+    model = made("regression")
+    model.learn_many(X[:200], y[:200])
+    state = model.state()
+    header: Any = copy.deepcopy(dict(state.header))
+    header["parts"]["external_experts"]["format"] = 2
+    del header["parts"]["external_experts"]["alarms"]
+    arrays = dict(state.arrays)
+    name = "external_experts.rests"
+    arrays[name] = arrays[name][:, :4]
+    again = MultiKernel.from_state(State(header, arrays), threads=1)
+    assert again._external.active == model._external.active
+    again.learn_many(X[200:], y[200:])
+    assert np.isfinite(again.predict_many(X)).all()
 
 
 @pytest.mark.usefixtures("often")

@@ -126,14 +126,22 @@ def test_more_errors_tell_against_external_experts(
     assert (parts["online-nystrom"] > 0.0) == full
 
 
-def test_what_external_experts_are_worth_is_no_more_than_that_of_the_mixture() -> None:
-    model = pair("two")[1]
+@pytest.mark.parametrize("several", [False, True])
+def test_what_external_experts_are_worth_is_no_more_than_that_of_the_mixture(
+    several: bool,
+) -> None:
+    model = make("two", external_experts=nystrom("two") * (1 + several))
     model.learn_many(*stream("two", 300))
     arrays = model._pool.arrays
-    for spared, fewer, worth in ((8.0, 0.0, 2.0), (36.0, 0.0, 5.0), (8.0, -4.0, -2.0)):
-        arrays["BANK_COSTS"][-1] = 5.0
+    for spared, fewer, worth, joint in (
+        (8.0, 0.0, 2.0, 2.0),
+        (36.0, 0.0, 5.0, 9.0),
+        (8.0, -4.0, -2.0, -2.0),
+    ):
+        arrays["BANK_COSTS"][-1 - several :] = [5.0, 1.0][: 1 + several]
         arrays["EVIDENCE"][3:] = spared, fewer, 9.0
-        assert model._pool.external_gains().tolist() == [worth]
+        expected = [worth, min(worth, 1.0)] if several else [joint]
+        assert model._pool.external_gains().tolist() == expected
         assert not arrays["EVIDENCE"][3:].any()
 
 

@@ -241,16 +241,20 @@ class ExpertPool(PoolTable):
         Returns
         -------
         float64 array of shape (external experts,)
-            Sums of what the loss would have been more without each, less a part of the loss, but
-            no more than what it would have been without any, and not above 0 if there would have
-            been fewer errors. They are 0 from now on.
+            By how much the loss would have been more without any, less a part of the loss, and not
+            above 0 if there would have been fewer errors. Of several experts each was worth no more
+            than the sum of what a product's loss would have been more without it, less that part.
+            Sums are 0 from now on.
         """
         sums, evidence = self.arrays["BANK_COSTS"][len(BANKS) + 3 :], self.arrays["EVIDENCE"][3:]
         spared, fewer, apart = evidence.tolist()
         spared /= expert_loops.event.mixture.SELDOM  # as the others, which are of fewer events
         # The rule of the loops' `evidence.choose`.
         joint = spared if fewer >= -math.sqrt(apart) else -abs(spared)
-        found: NDArray[np.float64] = np.minimum(sums, joint)
+        # Of one alone the sum tells less: it is of one mixer, and weights that are new mislead it.
+        found: NDArray[np.float64] = (
+            np.minimum(sums, joint) if len(sums) > 1 else np.full(len(sums), joint)
+        )
         sums[:] = evidence[:] = 0.0
         return found
 

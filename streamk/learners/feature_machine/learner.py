@@ -216,6 +216,7 @@ class FeatureMachine(Supervised):
         self._recipe.families(2)  # raises where kernel and metric do not fit
         self._columns: tuple[Column, ...] | None = None
         self._began = 0
+        self._start = first
         self._rests = self._has_retired = False
         self._begin_empty()
         self.n_events = self.n_takeovers = self.n_waits = 0
@@ -307,10 +308,15 @@ class FeatureMachine(Supervised):
     def _due(self) -> int:
         """Return after which event a metric is begun."""
         if not self._began:
-            return self.first
+            return self._start
         soon = self._began * next(factor for most, factor in _FACTORS if self._began < most)
         later = self._began + max(self.every, self._began // 2)
         return min(soon, later) if soon < self._recipe.capacity else later
+
+    @property
+    def _begins_late(self) -> bool:
+        """Whether the function that was begun last is the first one, after `learn_again`."""
+        return self.first < self._began == self._start
 
     def _stop(self) -> int:
         """Return after which event something is to be done besides learning."""
@@ -324,7 +330,19 @@ class FeatureMachine(Supervised):
         if self._next is not None and self.n_events >= self._next.at:  # above it after a merge
             self._compare(self._next)
         if self._next is None and self.n_events >= self._due() and self.columns and not self._rests:
-            self._begin()
+            self._begin(*self._kept())
+
+    def learn_again(self, events: Numbers, labels: Numbers) -> None:
+        """Learn events that others predicted, checked as for `learn_checked`, as the first ones.
+
+        A function is made once, with the event after them, and taken over with the next one.
+        """
+        self._start = max(self.first, len(events) + 1)
+        self.learn_checked(events, labels)
+
+    def last_events(self, most: int) -> tuple[Numbers, Numbers]:
+        """Return so many of the last events that are kept (n, d), or all, and their labels."""
+        return self._recent.events(self._recent.seen - most)
 
     # Resting
 
@@ -353,7 +371,7 @@ class FeatureMachine(Supervised):
             self._function.extend(len(self._columns))
 
     def wake(self) -> None:
-        """Learn again, and begin a new function of the events that are kept by now.
+        """Learn again, and begin a new function of the last events, as many as the buffer has.
 
         It does nothing if `has_retired`.
         """
@@ -361,14 +379,23 @@ class FeatureMachine(Supervised):
             return
         self._rests = False
         if self.columns and self.n_events >= self.first:
-            self._begin()
+            self._begin(*self._recent.events())
 
-    def _begin(self) -> None:
-        """Begin a metric of the events that are kept."""
-        self._began = self.n_events
-        self._function.missed = 0.0
+    def grow(self) -> None:
+        """Begin a new function of all events that are kept."""
+        if self.columns and self.n_events >= self.first:
+            self._begin(*self._kept())
+
+    def _kept(self) -> tuple[Numbers, Numbers]:
+        """Return the events that are kept, the sample's first, and their labels."""
         older = self._sample.events(until=self._recent.seen - len(self._recent))
         X, y = map(np.concatenate, zip(older, self._recent.events(), strict=True))
+        return X, y
+
+    def _begin(self, X: Numbers, y: Numbers) -> None:
+        """Begin a metric of these events."""
+        self._began = self.n_events
+        self._function.missed = 0.0
         seed = int(np.random.SeedSequence([self.seed, self._began]).generate_state(1)[0])
         targets = self._function.targets(y)
         now = Snapshot(X, y, targets, self.classes, self._task, seed)
@@ -377,6 +404,8 @@ class FeatureMachine(Supervised):
         if self.n_events >= _SETTLED:
             recipe = replace(recipe, family=known.family, most=_GROWTH * known.n_solved)
         delay = min(self.swap_delay, max(1, int(_COMPARED * self._began)))
+        if self._begins_late:
+            delay = 1
         self._next = Replacement(self._began + delay, lambda: now.solved(recipe))
 
     def _compare(self, new: Replacement[MetricTree]) -> None:
@@ -386,7 +415,7 @@ class FeatureMachine(Supervised):
         if new.failure is not None:
             return
         made = new.result()
-        if made.missed <= _TOLERANCE * self._function.missed:
+        if self._begins_late or made.missed <= _TOLERANCE * self._function.missed:
             self._function = made
             self.n_takeovers += 1
         elif not made.grows:
@@ -452,6 +481,7 @@ class FeatureMachine(Supervised):
             "n_events": self.n_events,
             "n_takeovers": self.n_takeovers,
             "began": self._began,
+            "start": self._start,
             "rests": self._rests,
             "next": None,
         }
@@ -486,6 +516,7 @@ class FeatureMachine(Supervised):
         for name in ("n_events", "n_takeovers"):
             setattr(learner, name, count(header, name, _OWNER))
         learner._began = count(header, "began", _OWNER)
+        learner._start = count({"start": learner.first, **header}, "start", _OWNER)
         learner._rests = header.get("rests") is True
         if learner._began > learner.n_events:
             raise StateError(f"'began' of {_OWNER} is above its 'n_events'; it is damaged")
@@ -542,7 +573,7 @@ class FeatureMachine(Supervised):
 
 def _last_events_of(other: FeatureMachine, events: int) -> tuple[Numbers, Numbers]:
     """Return the last events that another learner keeps, and their labels."""
-    X, y = other._recent.events(other._recent.seen - events)
+    X, y = other.last_events(events)
     return X.reshape(len(y), -1 if len(y) else len(other.columns or ())), y
 
 

@@ -17,8 +17,10 @@ from streamk.learners.common.classes import Label
 from streamk.learners.common.merging import check_mergeable
 from streamk.learners.common.supervised import Asked
 from streamk.learners.experts.expert_pool import FURTHEST
-from streamk.learners.multi_kernel.rests import Rests
-from streamk.learners.scaled.learner import TYPES, OfOneKernel, restored
+from streamk.learners.feature_machine.learner import FeatureMachine
+from streamk.learners.multi_kernel.joining import check_can_join
+from streamk.learners.multi_kernel.rests import STRETCH, Change, Rests
+from streamk.learners.scaled.learner import OfOneKernel, restored
 from streamk.scaling.hysteresis import HysteresisScaler
 from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import JSON, State
@@ -32,6 +34,8 @@ _OTHER = 8.0
 the first steps, were to a label is then another thing."""
 _NOISE = 0.3
 """Factor by which two estimates of a unit from one stream may differ."""
+_WITH_RESTS, _WITH_ALARMS = 2, 3
+"""Formats from which on states have which learners rest, and the alarms that wake them."""
 
 
 class ExternalExperts:
@@ -63,8 +67,7 @@ class ExternalExperts:
     """
 
     TYPE = "external-experts"
-    FORMAT = 2
-    """From 2 on with which learners rest."""
+    FORMAT = 3
 
     def __init__(self, learners: Sequence[OfOneKernel], *, is_classifier: bool) -> None:
         if not isinstance(learners, list | tuple):
@@ -73,7 +76,7 @@ class ExternalExperts:
                 "[OnlineNystrom()]; leave it out for none"
             )
         for place, learner in enumerate(learners):
-            _check(learner, f"external_experts[{place}]", is_classifier)
+            check_can_join(learner, f"external_experts[{place}]", is_classifier)
         self._fresh = [learner.state() for learner in learners]
         self.placings = [learner.placing for learner in learners]
         """Device and threads of each, as of `Learner.placing`."""
@@ -82,8 +85,10 @@ class ExternalExperts:
         self._is_classifier = is_classifier
         self._scale = HysteresisScaler()
         self._events, self._numbers = np.zeros((0, 0)), np.zeros(0)
-        self._rests = Rests([hasattr(learner, "rest") for learner in learners])
+        self._rests = Rests([isinstance(learner, FeatureMachine) for learner in learners])
         self._all_rest = False
+        self._alarms = 0
+        """Drifts that the pool had found at the last review."""
         self._early = True
         """Whether these, the first events and their labels, are kept to be learned anew."""
         self._begin(0)
@@ -98,7 +103,7 @@ class ExternalExperts:
         """Learn the first events anew, in another scale or unit."""
         self._begin(self._born)
         if len(self._numbers):
-            self._learn_scaled(self._events, self._numbers)
+            self._learn_scaled(self._events, self._numbers, again=True)
 
     def _new(self, place: int) -> OfOneKernel:
         """Return a learner that has not learned, of the columns and classes of the pool."""
@@ -145,10 +150,42 @@ class ExternalExperts:
         """Which learners rest for good."""
         return [getattr(learner, "has_retired", False) for learner in self._learners]
 
-    def review(self, worth: NDArray[np.float64]) -> None:
-        """Decide which learners rest, by what each was worth (n,) since the last review."""
-        if self._rests.review(worth):
-            self._follow_rests()
+    def review(self, worth: NDArray[np.float64], alarms: int) -> None:
+        """Decide which learners rest.
+
+        Parameters
+        ----------
+        worth : float64 array of shape (n,)
+            Of each, since the last review.
+        alarms : int
+            Drifts that the pool has found by now.
+        """
+        changed = self._rests.review(worth, alarm=alarms > self._alarms)
+        self._alarms = alarms
+        anew = [change.place for change in changed if change.step == "begin"]
+        for change in changed:
+            self._follow(change)
+        # What is known of the weight of one that begins anew is of another learner.
+        if anew and all(place in anew for place, on in enumerate(self.active) if on):
+            self._all_rest = True
+
+    def _follow(self, change: Change) -> None:
+        """Do what a review calls for."""
+        learner = self._learners[change.place]
+        if not isinstance(learner, FeatureMachine):
+            return
+        if change.step == "rest":
+            learner.rest()
+        elif change.step == "wake":
+            learner.wake()
+        elif change.step == "grow":
+            learner.grow()
+        else:
+            X, numbers = learner.last_events(change.reviews * STRETCH)
+            new: Any = self._new(change.place)
+            if len(numbers):
+                new.learn_again(X, self._named(numbers) if self._is_classifier else numbers)
+            self._learners[change.place] = new
 
     def have_woken(self) -> bool:
         """Return whether some are active now, and all rested when this was asked before."""
@@ -158,9 +195,8 @@ class ExternalExperts:
     def _follow_rests(self) -> None:
         """Have those learners rest that are to."""
         for learner, active in zip(self._learners, self._rests.active, strict=True):
-            one: Any = learner
-            if getattr(one, "rests", False) == active:
-                one.wake() if active else one.rest()
+            if isinstance(learner, FeatureMachine) and learner.rests == active:
+                learner.wake() if active else learner.rest()
 
     # Growing
 
@@ -309,18 +345,28 @@ class ExternalExperts:
 
     def _labels_of(self, numbers: NDArray[np.float64]) -> NDArray[Any]:
         """Return labels as the learners take them."""
-        if not self._is_classifier:
-            return np.asarray((numbers - self._unit[1]) / self._unit[0])
+        if self._is_classifier:
+            return self._named(numbers)
+        return np.asarray((numbers - self._unit[1]) / self._unit[0])
+
+    def _named(self, numbers: NDArray[np.float64]) -> NDArray[Any]:
+        """Return the classes (n,) of these numbers."""
         labels = np.empty(len(numbers), dtype=object)
         labels[:] = [self._classes[int(number)] for number in numbers]
         return labels
 
-    def _learn_scaled(self, events: NDArray[np.float64], numbers: NDArray[np.float64]) -> None:
+    def _learn_scaled(
+        self, events: NDArray[np.float64], numbers: NDArray[np.float64], *, again: bool = False
+    ) -> None:
         if all(self._retired):
             return
         Z, labels = self._scale.transform(events), self._labels_of(numbers)
         for place, learner in enumerate(self._learners):
-            self._learn_by(place, np.ascontiguousarray(Z, learner.dtype), labels)
+            X = np.ascontiguousarray(Z, learner.dtype)
+            if again and isinstance(learner, FeatureMachine):
+                learner.learn_again(X, labels)
+            else:
+                self._learn_by(place, X, labels)
 
     def _learn_by(self, place: int, X: NDArray[Any], labels: NDArray[Any]) -> None:
         try:
@@ -344,6 +390,7 @@ class ExternalExperts:
             "format": self.FORMAT,
             "learners": len(self),
             "born": self._born,
+            "alarms": self._alarms,
             "early": self._early,
         }
         nested = State.nest(parts, header)
@@ -385,8 +432,12 @@ class ExternalExperts:
             ((external_experts._columns, external_experts._classes),) = known
         external_experts._born = count(header, "born", _OWNER)
         external_experts._early = bool(header.get("early"))
-        if count(header, "format", _OWNER) > 1:
-            external_experts._rests.restore(state.arrays, _OWNER)
+        written = count(header, "format", _OWNER)
+        if written >= _WITH_ALARMS:
+            external_experts._alarms = count(header, "alarms", _OWNER)
+        if written >= _WITH_RESTS:
+            alarms = written >= _WITH_ALARMS
+            external_experts._rests.restore(state.arrays, _OWNER, alarms=alarms)
         external_experts._restore_arrays(state)
         external_experts._all_rest = not any(external_experts.active)
         return external_experts
@@ -463,6 +514,7 @@ class ExternalExperts:
             learner.merge(its, common_events=events)
         if ahead:
             self._scale, self._unit, self._born = scale, other._unit.copy(), other._born
+            self._alarms = max(self._alarms, other._alarms)
             self._rests = copy.deepcopy(other._rests)
         self._follow_rests()
 
@@ -471,24 +523,3 @@ _OWNER = "external_experts"
 _LEAST_UNIT = 1e-9
 _EVENTS = Domain(-LARGEST, LARGEST, missing=True)
 _ARRAYS = ("unit", "events", "numbers")
-
-
-def _check(learner: OfOneKernel, name: str, is_classifier: bool) -> None:
-    """Raise InvalidInput if a learner cannot join."""
-    if not isinstance(learner, tuple(TYPES.values())):
-        kinds = " or ".join(kind.__name__ for kind in TYPES.values())
-        raise InvalidInput(
-            f"{name} is a {type(learner).__name__}; give a {kinds}, without scaling: "
-            "the experts have a common one"
-        )
-    if learner.is_classifier != is_classifier:
-        if learner.is_classifier:
-            said = "classes, the experts numbers; give it a loss of numbers, such as loss='squared'"
-        else:
-            said = "numbers, the experts classes; give it a loss of classes, such as loss='softmax'"
-        raise InvalidInput(f"{name} learns {said}, or change the task of the experts")
-    if learner.n_events or learner.columns or learner.classes:
-        raise InvalidInput(
-            f"{name} has learned {learner.n_events} events, or knows columns or classes; "
-            "give a new one, which gets those of the stream"
-        )

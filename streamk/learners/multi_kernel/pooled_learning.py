@@ -267,7 +267,7 @@ class PooledLearning(Pooled):
         """Decide which external experts rest, if it is time."""
         if self._external and self.n_events % STRETCH == 0:
             self._settle()
-            self._external.review(self._pool.external_gains())
+            self._external.review(self._pool.external_gains(), self._upkeep.alarms)
             self._follow_woken()
 
     def _add_cells(self) -> None:

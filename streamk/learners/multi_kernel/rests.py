@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,22 +14,61 @@ from streamk.errors import StateError
 
 STRETCH = 1_024
 """Events between two reviews."""
-_TRIAL = 4
+_TRIAL = 2
 """Reviews that an expert is active for at least."""
-_SHORTEST, _LONGEST = 8, 64
-"""Reviews for which it rests, at least and at most."""
+_SHORTEST, _LONGEST = 8.0, 2.0**32
+"""Reviews for which it rests, at least; and a bound, since what is kept is bounded."""
 _MEMORY = 0.5
 """Factor of what was known of its worth at each review."""
+_AFTER = 2
+"""Whole reviews after an alarm, from which on there are enough events since it to begin anew."""
+_DEAF = 0.5
+"""Part of a rest in which alarms count for nothing, so that false ones do not undo the doubling."""
+_BLAMED = 4
+"""Whole reviews after an alarm, up to which it may be why an expert is of use no more."""
+_NONE = -1.0
+"""Reviews since an alarm where there was none, or it does not count."""
+_NOT_YET, _PAID_OFF, _WOKEN = range(3)
+"""Whether an expert was worth its time since it last changed: not yet, or it was, or not yet since
+it was woken, so that it has a function of the last events."""
 _FREE, _ACTIVE, _RESTS = range(3)
 """An expert that cannot rest, one that is active, and one that rests."""
+_KIND, _AGE, _REST, _WORTH, _PAID, _SINCE = range(6)
+"""Kind, reviews since it last changed, next rest, worth, whether it was worth its time since then,
+and whole reviews since an alarm."""
+_OLDER = 4
+"""Numbers of each expert in states from before there were alarms."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of an expert, which a review calls for.
+
+    Attributes
+    ----------
+    place : int
+    step : {"rest", "wake", "grow", "begin"}
+        It rests; is active again; is active still, and worth its time since it was woken; or
+        begins anew, having rested or not.
+    reviews : int
+        Whole reviews since an alarm, of whose events alone it is to begin anew.
+    """
+
+    place: int
+    step: str
+    reviews: int = 0
 
 
 class Rests:
     """Decides at each review which of several experts rest until another one.
 
-    An expert that was active for four reviews goes on if it was worth its time, the last reviews
-    counting most. Else it rests, for 8 reviews at first and twice as many each time, up to 64, and
-    is then active for four again. Once it was worth its time the next rest is a short one.
+    An expert that was active for two reviews goes on if it was worth its time, the last reviews
+    counting most. Else it rests, for 8 reviews at first and twice as many each time, without an
+    end, and is then active for two again. Once it was worth its time the next rest is a short one.
+
+    An alarm in the second half of a rest, that the stream has changed, ends it: after two whole
+    reviews the expert begins anew, with the events since the alarm alone. One that was worth its
+    time, and is not after an alarm, begins anew with these instead of resting.
 
     Parameters
     ----------
@@ -37,55 +77,126 @@ class Rests:
     Examples
     --------
     >>> rests = Rests([True, False])
-    >>> [rests.review(np.array([-1.0, -1.0])) for _ in range(12)][3::8]
-    [[0], [0]]
+    >>> found = [rests.review(np.array([-1.0, -1.0])) for _ in range(10)]
+    >>> found[1], found[9]
+    ([Change(place=0, step='rest', reviews=0)], [Change(place=0, step='wake', reviews=0)])
     >>> rests.active
     [True, True]
     """
 
     def __init__(self, can_rest: list[bool]) -> None:
-        self._known = np.zeros((len(can_rest), 4))
-        """Kind, reviews since it last changed, next rest and worth of each expert."""
-        self._known[:, 0] = np.where(can_rest, _ACTIVE, _FREE)
-        self._known[:, 2] = _SHORTEST
+        self._known = np.zeros((len(can_rest), 6))
+        self._known[:, _KIND] = np.where(can_rest, _ACTIVE, _FREE)
+        self._known[:] = _begun(self._known)
 
     @property
     def active(self) -> list[bool]:
         """Which experts do not rest."""
-        return [bool(found != _RESTS) for found in self._known[:, 0]]
+        return [bool(found != _RESTS) for found in self._known[:, _KIND]]
 
-    def review(self, worth: NDArray[np.float64]) -> list[int]:
-        """Take in what each was worth (n,) since the last review; return those that change."""
+    def review(self, worth: NDArray[np.float64], *, alarm: bool = False) -> list[Change]:
+        """Take in what each was worth (n,) since the last review; return those that change.
+
+        Parameters
+        ----------
+        worth : float64 array of shape (n,)
+        alarm : bool, default False
+            Whether there was one since the last review.
+        """
         changed = []
         for place, known in enumerate(self._known):
-            known[1] += 1.0
-            if known[0] == _ACTIVE:
-                known[3] = _MEMORY * known[3] + worth[place]
-                if known[1] >= _TRIAL and known[3] > 0.0:
-                    known[2] = _SHORTEST
-                elif known[1] >= _TRIAL:
-                    known[:2] = _RESTS, 0.0
-                    changed.append(place)
-            elif known[0] == _RESTS and known[1] >= known[2]:
-                known[:] = _ACTIVE, 0.0, min(2.0 * known[2], _LONGEST), 0.0
-                changed.append(place)
+            if known[_KIND] == _FREE:
+                continue
+            known[_AGE] += 1.0
+            if known[_KIND] == _ACTIVE:
+                found = _review_active(place, known, float(worth[place]), alarm)
+            else:
+                found = _review_resting(place, known, alarm)
+            if found is not None:
+                changed.append(found)
         return changed
 
     def begin(self) -> None:
         """Have all be active, as at the beginning."""
-        some = self._known[:, 0] != _FREE
-        self._known[some] = _ACTIVE, 0.0, _SHORTEST, 0.0
+        self._known[:] = _begun(self._known)
 
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         """Return everything needed to go on exactly from here, by name."""
         return {"rests": self._known.copy()}
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]], owner: str) -> None:
-        """Take what `arrays` gave. Raises `StateError` if it does not fit."""
-        one = Declared("rests", "float64", (len(self._known), 4), Domain(-1e12, 1e12))
+    def restore(self, arrays: Mapping[str, NDArray[Any]], owner: str, *, alarms: bool) -> None:
+        """Take what `arrays` gave, before there were alarms or since then.
+
+        Raises
+        ------
+        StateError
+            If it does not fit.
+        """
+        width = self._known.shape[1] if alarms else _OLDER
+        one = Declared("rests", "float64", (len(self._known), width), Domain(-1e12, 1e12))
         found = taken((one,), arrays, {}, owner)[0]["rests"]
-        kinds, mine = found[:, 0], self._known[:, 0]
+        kinds, mine = found[:, _KIND], self._known[:, _KIND]
         fits = np.isin(kinds, (_FREE, _ACTIVE, _RESTS)) & ((kinds == _FREE) == (mine == _FREE))
-        if not fits.all() or (found[:, 1:3] < 0.0).any():
+        counts = found[:, [_AGE, _REST, *range(_PAID, width)]]
+        if not fits.all() or (counts < _NONE).any() or (counts[:, :2] < 0.0).any():
             raise StateError(f"array 'rests' of {owner} does not fit its learners")
-        self._known = found.copy()
+        self.begin()
+        self._known[:, :width] = found
+
+
+def _begun(known: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what is known of experts that begin."""
+    found = np.zeros_like(known)
+    found[:, _KIND] = np.where(known[:, _KIND] == _FREE, _FREE, _ACTIVE)
+    found[:, _REST], found[:, _SINCE] = _SHORTEST, _NONE
+    return found
+
+
+def _review_active(
+    place: int, known: NDArray[np.float64], worth: float, alarm: bool
+) -> Change | None:
+    """Decide whether an active expert goes on, begins anew or rests."""
+    known[_WORTH] = _MEMORY * known[_WORTH] + worth
+    since = _since_alarm(known, alarm)
+    if since > _BLAMED:
+        since = known[_SINCE] = _NONE
+    if known[_AGE] < _TRIAL:
+        return None
+    if known[_WORTH] > 0.0:
+        grows = known[_PAID] == _WOKEN
+        known[_REST], known[_PAID] = _SHORTEST, _PAID_OFF
+        return Change(place, "grow") if grows else None
+    if known[_PAID] == _PAID_OFF and since != _NONE:
+        return _begin_anew(place, known) if since >= _AFTER else None
+    known[_KIND], known[_AGE], known[_SINCE] = _RESTS, 0.0, _NONE
+    return Change(place, "rest")
+
+
+def _review_resting(place: int, known: NDArray[np.float64], alarm: bool) -> Change | None:
+    """Decide whether an expert that rests is woken."""
+    changed = _since_alarm(known, alarm and known[_AGE] >= _DEAF * known[_REST]) >= _AFTER
+    if known[_AGE] < known[_REST] and not changed:
+        return None
+    known[_REST] = min(2.0 * known[_REST], _LONGEST)
+    if changed:
+        return _begin_anew(place, known)
+    known[_KIND], known[_AGE], known[_WORTH] = _ACTIVE, 0.0, 0.0
+    known[_PAID], known[_SINCE] = _WOKEN, _NONE
+    return Change(place, "wake")
+
+
+def _since_alarm(known: NDArray[np.float64], alarm: bool) -> float:
+    """Return how many whole reviews there are by now since an alarm."""
+    if alarm:
+        known[_SINCE] = 0.0
+    elif known[_SINCE] != _NONE:
+        known[_SINCE] += 1.0
+    return float(known[_SINCE])
+
+
+def _begin_anew(place: int, known: NDArray[np.float64]) -> Change:
+    """Have an expert begin anew with the events since an alarm."""
+    since = int(known[_SINCE])
+    known[_KIND], known[_AGE], known[_WORTH] = _ACTIVE, 0.0, 0.0
+    known[_PAID], known[_SINCE] = _NOT_YET, _NONE
+    return Change(place, "begin", since)

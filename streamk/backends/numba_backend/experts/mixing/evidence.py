@@ -17,7 +17,7 @@ from streamk.backends.numba_backend.experts.compiled import fast
 from streamk.backends.numba_backend.experts.layout import view
 from streamk.backends.numba_backend.experts.mixing import two_stage, weights
 
-WORTH = 0.005
+WORTH = 0.02
 """Part of the loss that external experts have to spare the others to stay active."""
 _MEMORY = 0.999
 _SPARED, _FEWER, _APART, _WORTH, _FEWER_SINCE, _APART_SINCE = range(6)

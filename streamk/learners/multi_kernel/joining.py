@@ -1,0 +1,27 @@
+"""Checks of learners that are to join a pool of experts."""
+
+from __future__ import annotations
+
+from streamk.errors import InvalidInput
+from streamk.learners.scaled.learner import TYPES, OfOneKernel
+
+
+def check_can_join(learner: OfOneKernel, name: str, is_classifier: bool) -> None:
+    """Raise InvalidInput if a learner cannot join."""
+    if not isinstance(learner, tuple(TYPES.values())):
+        kinds = " or ".join(kind.__name__ for kind in TYPES.values())
+        raise InvalidInput(
+            f"{name} is a {type(learner).__name__}; give a {kinds}, without scaling: "
+            "the experts have a common one"
+        )
+    if learner.is_classifier != is_classifier:
+        if learner.is_classifier:
+            said = "classes, the experts numbers; give it a loss of numbers, such as loss='squared'"
+        else:
+            said = "numbers, the experts classes; give it a loss of classes, such as loss='softmax'"
+        raise InvalidInput(f"{name} learns {said}, or change the task of the experts")
+    if learner.n_events or learner.columns or learner.classes:
+        raise InvalidInput(
+            f"{name} has learned {learner.n_events} events, or knows columns or classes; "
+            "give a new one, which gets those of the stream"
+        )
