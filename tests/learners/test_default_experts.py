@@ -197,9 +197,9 @@ def test_columns_that_come_late_have_it_rest_for_good() -> None:
     for model in (one, many):
         model.learn_many(X[:150, :200], y[:150])
         assert machine(model).n_takeovers > 0
-        assert not machine(model).has_retired
+        assert not machine(model).is_too_wide
         model.add_columns([f"late {n}" for n in range(100)])
-        assert machine(model).has_retired
+        assert machine(model).is_too_wide
     kept = machine(many).nbytes
     many.learn_many(X[150:], y[150:])
     for x, label in zip(X[150:], y[150:], strict=True):
@@ -209,7 +209,7 @@ def test_columns_that_come_late_have_it_rest_for_good() -> None:
     assert many._external._events.size == 0
     assert not any(many._external.active)
     again = from_state(many.state())
-    assert machine(again).has_retired
+    assert machine(again).is_too_wide
     again.learn_many(X[:50], y[:50])
     many.learn_many(X[:50], y[:50])
     assert_same(again, many)
@@ -230,7 +230,7 @@ def test_many_classes_have_it_rest_for_good() -> None:
     y = [str(n) for n in np.arange(400) * 254 // 400]
     model = MultiKernel(seed=3)
     model.learn_many(X[:390], y[:390])
-    assert not machine(model).has_retired
+    assert not machine(model).is_too_wide
     model.learn_many(X[390:], [f"late {n}" for n in range(10)])
-    assert machine(model).has_retired
+    assert machine(model).is_too_wide
     model.predict_many(X)

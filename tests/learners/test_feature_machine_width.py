@@ -24,7 +24,7 @@ def learned(max_width: int | None, columns: int = 6) -> FeatureMachine:
 def test_up_to_the_bound_it_changes_nothing() -> None:
     X = np.random.default_rng(1).normal(size=(50, 6))
     bound, free = learned(8), learned(None)
-    assert not bound.has_retired
+    assert not bound.is_too_wide
     assert bound.n_takeovers > 0
     np.testing.assert_array_equal(bound.decision_many(X), free.decision_many(X))
 
@@ -33,7 +33,7 @@ def test_beyond_it_everything_is_given_up() -> None:
     model = learned(8)
     before = model.nbytes
     model.add_columns(["late"])
-    assert model.has_retired
+    assert model.is_too_wide
     assert model.rests
     assert model.nbytes < before / 10
     X = np.random.default_rng(1).normal(size=(100, 7))
@@ -62,7 +62,7 @@ def test_classes_count_as_columns_do() -> None:
     model = learned(8)
     X = np.random.default_rng(1).normal(size=(3, 6))
     model.learn_many(X, ["a", "late", "b"])
-    assert model.has_retired
+    assert model.is_too_wide
     assert model.classes == ("b", "a", "late") or model.classes == ("a", "b", "late")
     assert model.predict_proba_many(X).shape == (3, 3)
 
@@ -71,7 +71,7 @@ def test_numbers_are_predicted_as_nothing() -> None:
     X = np.random.default_rng(1).normal(size=(100, 5))
     model = made(4, "regression")
     model.learn_many(X, X[:, 0])
-    assert model.has_retired
+    assert model.is_too_wide
     np.testing.assert_array_equal(model.predict_many(X), np.zeros(100))
 
 
@@ -81,7 +81,7 @@ def test_it_is_part_of_the_state() -> None:
     again = from_state(model.state())
     assert isinstance(again, FeatureMachine)
     assert again.max_width == 8
-    assert again.has_retired
+    assert again.is_too_wide
     X = np.random.default_rng(1).normal(size=(100, 7))
     for each in (model, again):
         each.learn_many(X, np.where(X[:, 0] > 0.0, "a", "b"))
@@ -111,5 +111,5 @@ def test_merging_takes_in_the_other_columns() -> None:
     two.add_columns(["late"])
     two.learn_many(np.hstack([X, X[:, :1]]), y)
     one.merge(two, common_events=200)
-    assert one.has_retired
+    assert one.is_too_wide
     assert one.n_events == 260

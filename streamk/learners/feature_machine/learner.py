@@ -217,7 +217,7 @@ class FeatureMachine(Supervised):
         self._columns: tuple[Column, ...] | None = None
         self._began = 0
         self._start = first
-        self._rests = self._has_retired = False
+        self._rests = self._is_too_wide = False
         self._begin_empty()
         self.n_events = self.n_takeovers = self.n_waits = 0
         self.seconds_waited = 0.0
@@ -290,7 +290,7 @@ class FeatureMachine(Supervised):
                 self._function.learn(events[at:stop], numbers[at:stop], part)
             elif asked is not None:
                 asked.add(self.decide_checked(asked.of(events)[at:stop]))
-            if not self._has_retired:
+            if not self._is_too_wide:
                 self._keep(events[at:stop], numbers[at:stop])
             self.n_events += stop - at
             self._turn()
@@ -356,16 +356,16 @@ class FeatureMachine(Supervised):
         self._rests, self._next = True, None
 
     @property
-    def has_retired(self) -> bool:
+    def is_too_wide(self) -> bool:
         """It rests for good, since there are more columns and classes than `max_width`."""
-        return self._has_retired
+        return self._is_too_wide
 
-    def _retire_if_wide(self) -> None:
+    def _end_if_too_wide(self) -> None:
         """Rest for good where there are too many columns and classes."""
         width = len(self._columns or ()) + len(self.classes)
-        if self._has_retired or self.max_width is None or width <= self.max_width:
+        if self._is_too_wide or self.max_width is None or width <= self.max_width:
             return
-        self._has_retired = self._rests = True
+        self._is_too_wide = self._rests = True
         self._begin_empty()
         if self._columns:
             self._function.extend(len(self._columns))
@@ -373,9 +373,9 @@ class FeatureMachine(Supervised):
     def wake(self) -> None:
         """Learn again, and begin a new function of the last events, as many as the buffer has.
 
-        It does nothing if `has_retired`.
+        It does nothing if `is_too_wide`.
         """
-        if self._has_retired:
+        if self._is_too_wide:
             return
         self._rests = False
         if self.columns and self.n_events >= self.first:
@@ -383,7 +383,7 @@ class FeatureMachine(Supervised):
 
     def grow(self) -> None:
         """Begin a new function of all events that are kept."""
-        if self.columns and self.n_events >= self.first:
+        if not self._is_too_wide and self.columns and self.n_events >= self.first:
             self._begin(*self._kept())
 
     def _kept(self) -> tuple[Numbers, Numbers]:
@@ -452,7 +452,7 @@ class FeatureMachine(Supervised):
         if self._next is not None:
             self._next.then(lambda new: new.extend(count))
         self._columns = columns
-        self._retire_if_wide()
+        self._end_if_too_wide()
 
     def _fit_outputs(self) -> None:
         """Give new classes their outputs."""
@@ -462,7 +462,7 @@ class FeatureMachine(Supervised):
         self._function.add_classes(classes)
         if self._next is not None:
             self._next.then(lambda new: new.add_classes(classes))
-        self._retire_if_wide()
+        self._end_if_too_wide()
 
     # State
 

@@ -142,13 +142,13 @@ class ExternalExperts:
     @property
     def active(self) -> list[bool]:
         """Which learners do not rest."""
-        pairs = zip(self._rests.active, self._retired, strict=True)
-        return [active and not retired for active, retired in pairs]
+        pairs = zip(self._rests.active, self._too_wide, strict=True)
+        return [active and not ended for active, ended in pairs]
 
     @property
-    def _retired(self) -> list[bool]:
+    def _too_wide(self) -> list[bool]:
         """Which learners rest for good."""
-        return [getattr(learner, "has_retired", False) for learner in self._learners]
+        return [getattr(learner, "is_too_wide", False) for learner in self._learners]
 
     def review(self, worth: NDArray[np.float64], alarms: int) -> None:
         """Decide which learners rest.
@@ -213,7 +213,7 @@ class ExternalExperts:
                 learner.add_columns(new)
             if more:
                 learner.add_classes(self._classes)
-        if len(self) and all(self._retired):
+        if len(self) and all(self._too_wide):
             self._end_early_phase()
 
     def lacks_classes(self, classes: int) -> bool:
@@ -298,7 +298,7 @@ class ExternalExperts:
             The scores, bit for bit those of events that come alone, and NaN of those that rest.
         """
         out = np.full((len(events), len(self), n_outputs), np.nan, np.float32)
-        if all(self._retired):
+        if all(self._too_wide):
             return out
         Z, labels = self._scale.transform(events), self._labels_of(numbers)
         for place, (learner, active) in enumerate(zip(self._learners, self.active, strict=True)):
@@ -358,7 +358,7 @@ class ExternalExperts:
     def _learn_scaled(
         self, events: NDArray[np.float64], numbers: NDArray[np.float64], *, again: bool = False
     ) -> None:
-        if all(self._retired):
+        if all(self._too_wide):
             return
         Z, labels = self._scale.transform(events), self._labels_of(numbers)
         for place, learner in enumerate(self._learners):
