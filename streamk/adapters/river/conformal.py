@@ -139,8 +139,8 @@ class ConformalClassifier(base.Wrapper[base.Classifier], base.Classifier):
     >>> for x, y in datasets.ImageSegments().take(1000):
     ...     held.update(y in model.predict_set_one(x))
     ...     model.learn_one(x, y)
-    >>> print(f"{held.get():.2f}")
-    0.93
+    >>> bool(held.get() > 0.9)
+    True
     """
 
     def __init__(self, classifier: base.Classifier, confidence_level: float = 0.9) -> None:
