@@ -282,6 +282,7 @@ class FeatureMachine(Supervised):
 
     def _learn_labelled(self, events: Numbers, numbers: Numbers, asked: Asked | None) -> None:
         """Predict and learn events that all have labels."""
+        self._compare_if_due()
         at = 0
         while at < len(events):
             stop = min(len(events), at + self._stop() - self.n_events)
@@ -327,8 +328,7 @@ class FeatureMachine(Supervised):
 
     def _turn(self) -> None:
         """Do what is to be done at this event."""
-        if self._next is not None and self.n_events >= self._next.at:  # above it after a merge
-            self._compare(self._next)
+        self._compare_if_due()
         if self._next is None and self.n_events >= self._due() and self.columns and not self._rests:
             self._begin(*self._kept())
 
@@ -408,6 +408,11 @@ class FeatureMachine(Supervised):
             delay = 1
         self._next = Replacement(self._began + delay, lambda: now.solved(recipe))
 
+    def _compare_if_due(self) -> None:
+        """Compare a new function at its event, or after it: after a merge, or an interrupt."""
+        if self._next is not None and self.n_events >= self._next.at:
+            self._compare(self._next)
+
     def _compare(self, new: Replacement[MetricTree]) -> None:
         """Go on with the new function if it has predicted the events since about as well."""
         self._wait(new)
@@ -471,6 +476,7 @@ class FeatureMachine(Supervised):
 
         A metric that is being learned is waited for.
         """
+        self._compare_if_due()
         header: dict[str, Any] = {
             "type": self.TYPE,
             "format": self.FORMAT,
