@@ -11,6 +11,7 @@ import pytest
 from multi_kernel_kit import assert_same, pool_alone
 from numpy.typing import NDArray
 
+from streamk.backends.numba_backend.experts.mixing import evidence
 from streamk.errors import StateError
 from streamk.learners import FeatureMachine, MultiKernel
 from streamk.learners.multi_kernel import external_experts, pooled_learning, rests
@@ -111,6 +112,14 @@ def test_states_from_before_alarms_counted() -> None:
     again.restore({"rests": one.arrays()["rests"][:, :4]}, "this", alarms=False)
     assert again.active == [False]
     assert changes(again, BAD, 6) == changes(one, BAD, 6) == [(5, "wake")]
+
+
+def test_the_documentation_has_these_numbers() -> None:
+    stretch, text = rests.STRETCH, " ".join((MultiKernel.__doc__ or "").split())
+    shortest, trial = int(rests._SHORTEST) * stretch, rests._TRIAL * stretch
+    assert f"less than {evidence.WORTH:.0%} above" in text
+    assert f"after each {stretch:,} events, rests for {shortest:,} at first" in text
+    assert f"tried again for {trial:,}." in text
 
 
 # --- among the experts ---------------------------------------------------------------------------
