@@ -88,6 +88,19 @@ def test_an_expert_of_use_begins_anew_after_an_alarm() -> None:
     assert changes(one, BAD, 3) == [(1, "rest")], "not because of that alarm"
 
 
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_alarms_without_an_end_do_not_put_off_a_new_beginning(every: int) -> None:
+    one = Rests([True])
+    assert changes(one, GOOD, 3) == []
+    found = changes(one, 4.0 * BAD, 8, alarms=range(1, 9, every))
+    assert found == [(3, "begin"), (5, "rest")]
+    one = Rests([True])
+    assert changes(one, 4.0 * GOOD, 9, alarms=range(1, 10)) == []
+    assert one.review(8.0 * BAD, alarm=True) == []
+    assert one.review(BAD, alarm=True) == []
+    assert one.review(BAD, alarm=True) == [Change(0, "begin", 2)], "of the last alarm while of use"
+
+
 def test_states_go_on_and_are_checked() -> None:
     one, again = Rests([True, False]), Rests([True, False])
     for n in range(8):
