@@ -339,10 +339,13 @@ class Pooled(OneAtATime, Decider):
                 model._errors = ErrorQuantiles.from_state(state.child("errors"))
             elif "weights" in header["parts"]:
                 model._weights = ClassWeights.from_state(state.child("weights"))
+            if header["columns"] is not None:
+                model._upkeep.restore(state.child("pool").arrays)
             if "external_experts" in header["parts"]:
                 model._external = ExternalExperts.from_state(
                     state.child("external_experts"),
                     is_classifier=model.is_classifier,
+                    alarms=model._upkeep.alarms,
                     placings=placings,
                 )
                 model._external.check(tuple(header["columns"] or ()), model.classes)
@@ -369,7 +372,6 @@ class Pooled(OneAtATime, Decider):
             external_experts=self._external.names,
             n_events=self.n_events,
         )
-        self._upkeep.restore(state.arrays)
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:
         """Take in what another learner learned since the two were one.
