@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from cli_kit import click_events, ndjson, streamk
 
+from streamk.cli.inspect import _experts
 from streamk.cli.model_options import build, challenger_header, experts_of
 from streamk.cli.parsing.arguments import UsageError
-from streamk.learners import Contest, Sharded, create
+from streamk.learners import Contest, FeatureMachine, Sharded, create
 
 RUN = ("run", "file:events.ndjson", "--label", "clicked", "--checkpoint", "state")
 
@@ -43,6 +44,12 @@ def test_it_is_there_unless_others_are_named() -> None:
     assert [one["type"] for one in both] == ["feature-machine", "kernel-ridge"]
     with pytest.raises(UsageError, match="--expert none and other experts exclude each other"):
         made("none", "kernel-ridge")
+
+
+def test_what_is_shown_of_it_are_its_options_alone() -> None:
+    (shown,) = _experts(made().state().header)
+    assert shown["type"] == "feature-machine"
+    assert set(shown["options"]) <= {"task", *FeatureMachine.OPTIONS}
 
 
 def test_what_a_job_has_that_goes_on_from_a_saved_model() -> None:

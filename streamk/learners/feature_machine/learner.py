@@ -524,8 +524,7 @@ class FeatureMachine(Supervised):
         learner._began = count(header, "began", _OWNER)
         learner._start = count({"start": learner.first, **header}, "start", _OWNER)
         learner._rests = header.get("rests") is True
-        if learner._began > learner.n_events:
-            raise StateError(f"'began' of {_OWNER} is above its 'n_events'; it is damaged")
+        learner._check_counts()
         if learner.n_events and (names is None or (learner.is_classifier and not learner.classes)):
             raise StateError(f"{_OWNER} has learned events without columns or classes")
         classes = len(learner.classes) if learner.is_classifier else None
@@ -542,6 +541,19 @@ class FeatureMachine(Supervised):
                 "a state's next function",
             )
         return learner
+
+    def _check_counts(self) -> None:
+        """Raise StateError unless what a state says of beginnings and rests can be."""
+        if self._began > self.n_events:
+            raise StateError(f"'began' of {_OWNER} is above its 'n_events'; it is damaged")
+        latest = max(self.first, self.n_events + 1)  # after `learn_again`
+        if not self.first <= self._start <= latest:
+            raise StateError(
+                f"'start' of {_OWNER} is {self._start}, not between {self.first} and {latest}; it "
+                "is damaged"
+            )
+        if self._is_too_wide and not self._rests:
+            raise StateError(f"{_OWNER} is wider than its 'max_width' and does not rest")
 
     def _restored(self, state: State) -> MetricTree:
         """Return the function of a state, which must be of the task, columns and classes here."""
