@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from streamk.engine.checkpoints.reading import Checkpoint
+from streamk.engine.recovery.older_headers import in_format_of
 from streamk.engine.recovery.opening import initials
 from streamk.errors import StateError
 from streamk.learners import Sharded
@@ -86,6 +87,9 @@ class Job:
             mine, other = _in_shards(mine), _in_shards(other)
         if mine == other:
             return "the model's arrays", "others", "these"
+        other = in_format_of(other, mine)
+        if mine == other:  # of older formats, whose arrays cannot be compared
+            return None
         name, other, mine = _difference(other, mine)
         parts = [part for part in name.split(".") if part not in ("parts", "learner")]
         return f"model {'.'.join(parts)}".replace("fresh-", ""), other, mine
