@@ -188,7 +188,7 @@ def _options(learner: Mapping[str, Any]) -> dict[str, Any]:
         "turn",
         "scale",
         "parts",
-        *("began", "n_takeovers", "rests", "next"),
+        *("began", "start", "n_takeovers", "rests", "next"),
     }
     return {name: value for name, value in sorted(learner.items()) if name not in progress}
 
