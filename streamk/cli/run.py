@@ -166,7 +166,16 @@ def _parser() -> Parser:
         " always does",
     )
     add("--config", metavar="FILE", help="TOML file with any of these options")
+    _add_model(parser)
+    add_challengers(parser)
+    add_late(parser)
+    add_sharding(parser)
+    _add_running(parser)
+    parser.add_common()
+    return parser
 
+
+def _add_model(parser: Parser) -> None:
     add = parser.add_argument_group("the model (see: streamk models)").add_argument
     add("--model", metavar="NAME", help=f"default: {MODEL}, or the checkpoint's")
     add(
@@ -204,12 +213,6 @@ def _parser() -> Parser:
         help="by how much the copy may be worse than the model: in accuracy and log loss, of"
         " numbers in mean squared error over their variance (default 0.005); give it at each start",
     )
-    add_challengers(parser)
-    add_late(parser)
-    add_sharding(parser)
-    _add_running(parser)
-    parser.add_common()
-    return parser
 
 
 def _add_running(parser: Parser) -> None:
