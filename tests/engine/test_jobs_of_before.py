@@ -9,14 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import events, same_model
+from engine_kit import events, learner, same_model
 
 from connectors.memory import MemorySource
 from streamk.engine import Engine
 from streamk.engine.recovery.older_headers import in_format_of
 from streamk.errors import StateError
 from streamk.kernels import Gaussian
-from streamk.learners import FeatureMachine, MultiKernel, OnlineKernelRidge, Sharded, create
+from streamk.learners import (
+    Contest,
+    FeatureMachine,
+    MultiKernel,
+    OnlineKernelRidge,
+    Sharded,
+    create,
+)
 from streamk.learners.multi_kernel.external_experts import ExternalExperts
 from streamk.state import State
 
@@ -72,6 +79,22 @@ def test_a_job_goes_on(name: str, tmp_path: Path) -> None:
     for stop in (130, None):
         found = run(MODELS[name](), checkpoint=tmp_path, max_events=stop)
     assert same_model(found, run(MODELS[name]()))
+
+
+@pytest.mark.parametrize("name", ["machine", "experts"])
+def test_a_job_goes_on_beside_challengers(name: str, tmp_path: Path) -> None:
+    def contest(**options: Any) -> Contest:
+        return Contest({"own": MODELS[name](**options), "other": learner()})
+
+    with older_formats():
+        run(contest(), checkpoint=tmp_path, max_events=90)
+    with pytest.raises(StateError, match="model max_classes=1000, this run has 9"):
+        run(contest(max_classes=9), checkpoint=tmp_path)
+    for stop in (130, None):
+        found = run(contest(), checkpoint=tmp_path, max_events=stop)
+    assert same_model(found, run(contest()))
+    shards = run(Sharded(MODELS[name](), shards=2), start_from=tmp_path)
+    assert shards.n_events == 2 * len(EVENTS)
 
 
 @pytest.mark.parametrize("name", MODELS)
