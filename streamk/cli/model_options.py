@@ -219,16 +219,37 @@ def challenger_header(header: Mapping[str, Any], name: str) -> Mapping[str, Any]
     return learner_header(header["parts"][part])
 
 
-def experts_of(header: Mapping[str, Any]) -> Sequence[str] | None:
-    """Return the external experts of a job that names none and goes on with a saved model.
+def experts_of(
+    header: Mapping[str, Any], named: Sequence[str] | None = None
+) -> Sequence[str] | None:
+    """Return the external experts of a job that goes on with a saved model, as texts.
 
-    Those by default if the learner whose header it is has any, and none if it has none, as one that
-    was learned in shards or before there was a default.
+    Where none are named they are of the types that the learner has whose header it is, and none if
+    it has none, as one that was learned in shards or before there was a default. A feature machine
+    that has no bound goes on without one if none is named: there was none by default at first.
     """
-    kept = {"external_experts", "guests"} & header.get("parts", {}).keys()
-    if header["type"] != "multi-kernel" or kept:
-        return None
-    return (NO_EXPERT,)
+    if header["type"] != "multi-kernel":
+        return named
+    parts = header["parts"]
+    kept = parts.get("external_experts", parts.get("guests", {})).get("parts", {})
+    fresh = [kept[f"fresh-{n}"] for n in range(len(kept)) if f"fresh-{n}" in kept]
+    if named is None:
+        named = [one["type"] for one in fresh] or [NO_EXPERT]
+    unbound = {place for place, one in enumerate(fresh) if _is_unbound(one)}
+    return [_without_bound(text) if n in unbound else text for n, text in enumerate(named)]
+
+
+def _is_unbound(header: Mapping[str, Any]) -> bool:
+    """Return whether this is the header of a feature machine without a bound."""
+    return header.get("type") == "feature-machine" and header.get("max_width") is None
+
+
+def _without_bound(text: str) -> str:
+    """Return the text of an expert: of a feature machine without a bound, if it names none."""
+    name, _, options = text.partition(":")
+    if name != "feature-machine" or "max_width" in options:
+        return text
+    return f"{name}:{options + ',' if options else ''}max_width=none"
 
 
 def build(
@@ -250,7 +271,7 @@ def build(
         Names and values of options.
     experts : sequence of str, optional
         External experts of many kernels: a model, or "model:name=value,name=value"; `NO_EXPERT`
-        alone for none. None is for those by default.
+        alone, or an empty sequence, for none. None is for those by default.
 
     Raises
     ------
@@ -296,12 +317,24 @@ def _experts(texts: Sequence[str], task: str, seed: int) -> list[Learner]:
 
 def _expert(text: str, task: str, seed: int) -> Learner:
     """A learner of one kernel for an external expert, which is given scaled columns."""
-    from streamk.learners import Scaled
+    from streamk.learners import MODELS, Scaled
+    from streamk.learners.multi_kernel.default_experts import WIDEST
+    from streamk.learners.scaled.learner import TYPES
 
-    option = f"--expert {text}"
-    found = described(text, option, functools.partial(build, task=task, seed=seed))
+    def made(name: str, settings: Sequence[tuple[str, str]]) -> Learner:
+        if name == "feature-machine":  # the one by default, but for what is chosen
+            settings = [("max_width", str(WIDEST)), *settings]
+        return build(name, task=task, seed=seed, settings=settings)
+
+    option, name = f"--expert {text}", text.partition(":")[0]
+    if name not in MODELS:
+        raise UsageError(
+            f"{option}: no model {name!r}{nearest(name, (*TYPES, NO_EXPERT))} (there are"
+            f" {', '.join(TYPES)}, and {NO_EXPERT}, alone and without options, for none)"
+        )
+    found = described(text, option, made)
     if not isinstance(found, Scaled):
-        raise UsageError(f"{option}: {text.partition(':')[0]} is not a model of one kernel")
+        raise UsageError(f"{option}: {name} is not a model of one kernel")
     return found.learner
 
 

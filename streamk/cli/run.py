@@ -166,7 +166,16 @@ def _parser() -> Parser:
         " always does",
     )
     add("--config", metavar="FILE", help="TOML file with any of these options")
+    _add_model(parser)
+    add_challengers(parser)
+    add_late(parser)
+    add_sharding(parser)
+    _add_running(parser)
+    parser.add_common()
+    return parser
 
+
+def _add_model(parser: Parser) -> None:
     add = parser.add_argument_group("the model (see: streamk models)").add_argument
     add("--model", metavar="NAME", help=f"default: {MODEL}, or the checkpoint's")
     add(
@@ -204,12 +213,6 @@ def _parser() -> Parser:
         help="by how much the copy may be worse than the model: in accuracy and log loss, of"
         " numbers in mean squared error over their variance (default 0.005); give it at each start",
     )
-    add_challengers(parser)
-    add_late(parser)
-    add_sharding(parser)
-    _add_running(parser)
-    parser.add_common()
-    return parser
 
 
 def _add_running(parser: Parser) -> None:
@@ -382,7 +385,7 @@ def check(options: dict[str, Any]) -> None:
 def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     """Everything put together, cheapest mistakes first."""
     from streamk.engine import Engine
-    from streamk.learners import LiveCompiled, MultiKernel
+    from streamk.learners import LiveCompiled
     from streamk.learners.live import TOLERANCE
     from streamk.learners.warming import preparing
 
@@ -408,8 +411,6 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
         model = LiveCompiled(model, tolerance=tolerance, wait=False, seed=seed)
     elif "serve_tolerance" in options:
         raise UsageError("--serve-tolerance is for a job with --serve-compiled")
-    if kept is not None and isinstance(model, MultiKernel):
-        model.has_default_experts = False  # those of the model that it goes on with, in shards too
     model = sharded(model, options, own, first, stack)
     model = contested(model, name, options, partial(_challenger, made=made, kept=kept))
     engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}
@@ -481,10 +482,11 @@ def _experts(
     options: dict[str, Any], kept: Mapping[str, Any] | None, name: str
 ) -> Sequence[str] | None:
     """External experts as they are named, or as the model has them that the job goes on with."""
-    if "expert" in options or kept is None or name != MODEL:
-        return options.get("expert")
+    experts: Sequence[str] | None = options.get("expert")
+    if kept is None or name != MODEL:
+        return experts
     named = {name for name, _ in options.get("challenger", ())}
-    return experts_of(own_header(kept, named))
+    return experts_of(own_header(kept, named), experts)
 
 
 def _challenger(

@@ -190,7 +190,7 @@ def test_a_model_of_one_kernel_joins_the_experts(home: Path) -> None:
     streamk(*job, *experts, "--max-events", "50", cwd=home)
     streamk(*job, *experts, cwd=home)
     _, err = streamk(*job, cwd=home, status=1)
-    assert "model external_experts.0.type='eigenpro', this run has 'feature-machine'" in err
+    assert "model external_experts.0.batch_size=16, this run has 256" in err
     shown, _ = streamk("inspect", "state", cwd=home)
     assert "eigenpro: batch_size 16" in shown
     text, _ = streamk("run", "--help", cwd=home)

@@ -52,25 +52,75 @@ def test_what_is_shown_of_it_are_its_options_alone() -> None:
     assert set(shown["options"]) <= {"task", *FeatureMachine.OPTIONS}
 
 
+def test_one_that_is_named_is_as_the_one_by_default() -> None:
+    assert made("feature-machine").state().header == made().state().header
+    (one,) = made("feature-machine:first=128").external_experts
+    assert (one["first"], one["max_width"]) == (128, 256)
+    for text, width in (("9", 9), ("none", None)):
+        (one,) = made(f"feature-machine:max_width={text}").external_experts
+        assert one["max_width"] == width
+    assert (
+        build("feature-machine", task="regression", seed=0, settings=[]).learner.max_width is None
+    )
+
+
+@pytest.mark.parametrize("text", ["none:seed=1", "None", "other"])
+def test_a_name_that_there_is_not(text: str) -> None:
+    with pytest.raises(UsageError, match=f"--expert {text}: no model .* none, alone") as caught:
+        made(text)
+    assert "kernel-ridge" in str(caught.value)
+    assert "multi-kernel" not in str(caught.value)
+
+
 def test_what_a_job_has_that_goes_on_from_a_saved_model() -> None:
-    assert experts_of(made().state().header) is None
-    assert experts_of(made("kernel-ridge").state().header) is None
-    assert experts_of(made("none").state().header) == ("none",)
+    assert experts_of(made().state().header) == ["feature-machine"]
+    assert experts_of(made("kernel-ridge").state().header) == ["kernel-ridge"]
+    assert experts_of(made("none").state().header) == ["none"]
     assert experts_of(create("kernel-ridge", task="regression").state().header) is None
+    assert experts_of(made().state().header, ["eigenpro:seed=1"]) == ["eigenpro:seed=1"]
+
+
+def test_a_machine_goes_on_without_the_bound_that_it_has_not() -> None:
+    unbound = "feature-machine:max_width=none"
+    header = made("kernel-ridge", unbound).state().header
+    assert experts_of(header) == ["kernel-ridge", unbound]
+    named = ["kernel-ridge", "feature-machine"]
+    assert experts_of(header, named) == ["kernel-ridge", unbound]
+    named[1] += ":first=128"
+    assert experts_of(header, named) == ["kernel-ridge", "feature-machine:first=128,max_width=none"]
+    named[1] = "feature-machine:max_width=9"
+    assert experts_of(header, named) == named
+    assert experts_of(header, ["none"]) == ["none"]
+    assert experts_of(header, [*named, "eigenpro"]) == [*named, "eigenpro"]
 
 
 def test_a_job_has_it_and_goes_on_with_it(home: Path) -> None:
     streamk(*RUN, "--max-events", "100", cwd=home)
     assert experts(home) == ["feature-machine"]
-    streamk(*RUN, cwd=home)
+    streamk(*RUN, "--max-events", "150", cwd=home)
+    streamk(*RUN, "--expert", "feature-machine", cwd=home)
     shown, _ = streamk("inspect", "state", cwd=home)
     assert "feature-machine: buffer_size 4096" in shown
+    assert ", start " not in " ".join(shown.split())
     _, err = streamk(*RUN, "--expert", "none", cwd=home, status=1)
     assert "this run has None" in err
 
 
-def test_a_job_without_one_goes_on_without(home: Path) -> None:
-    (home / "job.toml").write_text('expert = "none"\n')
+def test_a_job_goes_on_with_those_that_were_named(home: Path) -> None:
+    named = ("--expert", "kernel-ridge", "--expert", "feature-machine")
+    streamk(*RUN, *named, "--max-events", "100", cwd=home)
+    streamk(*RUN, "--max-events", "150", cwd=home)
+    assert experts(home) == ["kernel-ridge", "feature-machine"]
+    streamk(*RUN, *named, cwd=home)
+    other = (*RUN[:-1], "other")
+    streamk(*other, "--expert", "kernel-ridge:max_centers=99", "--max-events", "100", cwd=home)
+    _, err = streamk(*other, cwd=home, status=1)
+    assert "max_centers=99, this run has" in err
+
+
+@pytest.mark.parametrize("none", ['"none"', "[]", '["none"]'])
+def test_a_job_without_one_goes_on_without(none: str, home: Path) -> None:
+    (home / "job.toml").write_text(f"expert = {none}\n")
     streamk(*RUN, "--config", "job.toml", "--max-events", "100", cwd=home)
     assert experts(home) == []
     streamk(*RUN, cwd=home)  # as of a streamk that had none by default
@@ -84,7 +134,8 @@ def test_in_shards_there_is_none_unless_it_is_named(home: Path) -> None:
     streamk(*RUN, *shards, "--max-events", "100", cwd=home)
     assert experts(home) == []
     streamk(*RUN, *shards, cwd=home)
-    assert isinstance(Sharded(made()).learner.external_experts, list)
+    assert Sharded(made()).learner.external_experts == []
+    assert Sharded(made("feature-machine")).learner.external_experts != []
     named = (*RUN[:-1], "named", *shards, "--expert", "feature-machine")
     streamk(*named, "--max-events", "100", cwd=home)
     streamk(*named, cwd=home)
@@ -104,8 +155,8 @@ def test_challengers_have_it_as_the_checkpoint_has_it(home: Path) -> None:
     model = create("multi-kernel", task="classification", max_classes=9, external_experts=())
     own = create("multi-kernel", task="classification", external_experts=())
     header = Contest({"multi-kernel": own, "many": model}).state().header
-    assert experts_of(challenger_header(header, "many") or {}) == ("none",)
-    assert experts_of(challenger_header(header, "multi-kernel") or {}) == ("none",)
+    assert experts_of(challenger_header(header, "many") or {}) == ["none"]
+    assert experts_of(challenger_header(header, "multi-kernel") or {}) == ["none"]
     assert challenger_header(header, "other") is None
     assert challenger_header(own.state().header, "many") is None
     streamk(*challenged, "--expert", "none", "--max-events", "100", cwd=home)

@@ -212,7 +212,7 @@ class CheckpointCoordinator:
     def _opened(self, found: Checkpoint) -> Learner:
         """Return the model of a checkpoint, on the device and threads of this run's."""
         assert self._opening is not None
-        return self._opening.open(found.model, self._trainer.model)
+        return self._opening.open(self._job.model_of(found), self._trainer.model)
 
     def _restore(self, found: Checkpoint) -> None:
         body, trainer = found.body, self._trainer

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from streamk.declared import listed
 from streamk.engine.checkpoints.reading import Checkpoint
+from streamk.engine.recovery.older_headers import in_format_of
 from streamk.engine.recovery.opening import initials
 from streamk.errors import StateError
-from streamk.learners import Sharded
+from streamk.learners import Contest, Sharded
 from streamk.packing import fingerprint
 from streamk.state import State
 
@@ -86,9 +88,28 @@ class Job:
             mine, other = _in_shards(mine), _in_shards(other)
         if mine == other:
             return "the model's arrays", "others", "these"
+        other = in_format_of(other, mine)
+        if mine == other:  # of older formats, whose arrays cannot be compared
+            return None
         name, other, mine = _difference(other, mine)
         parts = [part for part in name.split(".") if part not in ("parts", "learner")]
         return f"model {'.'.join(parts)}".replace("fresh-", ""), other, mine
+
+    def model_of(self, found: Checkpoint) -> State:
+        """Return the model of a checkpoint that fits.
+
+        Among several the job's own is known by what it was before it had learned, as it is written
+        today.
+        """
+        state, mine = found.model, self._config["model"]
+        older, newer = _in_shards(found.body["config"]["model"]), _in_shards(mine)
+        if state.type != Contest.TYPE or older == newer or in_format_of(older, newer) != newer:
+            return state
+        models = [
+            {**each, "initial": self._learner} if each["initial"] == found.body["initial"] else each
+            for each in listed(state.header, "models", "a contest")
+        ]
+        return State({**state.header, "models": models}, state.arrays)
 
 
 def _in_shards(header: Any) -> Any:

@@ -73,7 +73,7 @@ class ExternalExperts:
         if not isinstance(learners, list | tuple):
             raise InvalidInput(
                 f"external_experts={learners!r} must be a list of learners, such as "
-                "[OnlineNystrom()]; leave it out for none"
+                "[OnlineNystrom()]; give [] for none"
             )
         for place, learner in enumerate(learners):
             check_can_join(learner, f"external_experts[{place}]", is_classifier)

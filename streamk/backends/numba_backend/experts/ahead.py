@@ -71,7 +71,7 @@ def addresses() -> dict[int, int]:
 
 
 def _all(task: str) -> list[Compilable]:
-    return [*STAGES.values(), *LOOPS[task], *machine.LOOPS]
+    return [*STAGES.values(), *LOOPS[task], *machine.loops(task)]
 
 
 def _next(left: deque[Compilable]) -> Compilable | None:

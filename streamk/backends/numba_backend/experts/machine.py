@@ -5,18 +5,24 @@ from __future__ import annotations
 from numba.core import types
 
 from streamk.backends.numba_backend.centers import _add, _expand, _expand_each, _follow, _lay
-from streamk.backends.numba_backend.cholesky import _eliminate, _factor, _forward_narrow
+from streamk.backends.numba_backend.cholesky import (
+    _backward,
+    _eliminate,
+    _factor,
+    _forward,
+    _forward_narrow,
+)
 from streamk.backends.numba_backend.compilation.stages import Compilable, Loop
 from streamk.backends.numba_backend.pairwise import _pairwise
 
-__all__ = ["LOOPS"]
+__all__ = ["loops"]
 
 _INT, _FLOAT, _SINGLE = types.int64, types.float64, types.float32
 _ROW, _ROWS, _NUMBERS = types.float64[::1], types.float64[:, ::1], types.int64[::1]
 _SINGLES, _TILES = types.float32[:, ::1], types.float32[:, :, ::1]
 _KERNEL = _INT, _FLOAT, _SINGLE
 
-LOOPS: list[Compilable] = [
+_OF_ALL: list[Compilable] = [
     Loop(_factor, (_TILES, _INT, _INT, _INT)),
     Loop(_forward_narrow, (_TILES, _INT, _TILES)),
     Loop(_eliminate, (_TILES, _INT, _INT, _TILES, _INT)),
@@ -29,3 +35,13 @@ LOOPS: list[Compilable] = [
     Loop(_lay, (_SINGLES, _NUMBERS, _TILES)),
 ]
 """Those of its first functions, of any task."""
+_OF_CLASSES: list[Compilable] = [
+    Loop(_forward, (_TILES, _INT, _TILES)),
+    Loop(_backward, (_TILES, _INT, _TILES)),
+]
+"""Those of functions of five classes or more, which may come with any event."""
+
+
+def loops(task: str) -> list[Compilable]:
+    """Return the loops of its first functions."""
+    return _OF_ALL if task == "regression" else [*_OF_ALL, *_OF_CLASSES]
