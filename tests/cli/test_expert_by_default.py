@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from cli_kit import click_events, ndjson, streamk
 
+from streamk.cli.inspect import _experts
 from streamk.cli.model_options import build, challenger_header, experts_of
 from streamk.cli.parsing.arguments import UsageError
-from streamk.learners import Contest, Sharded, create
+from streamk.learners import Contest, FeatureMachine, Sharded, create
 
 RUN = ("run", "file:events.ndjson", "--label", "clicked", "--checkpoint", "state")
 
@@ -52,9 +53,8 @@ def test_one_that_is_named_is_as_the_one_by_default() -> None:
     for text, width in (("9", 9), ("none", None)):
         (one,) = made(f"feature-machine:max_width={text}").external_experts
         assert one["max_width"] == width
-    assert (
-        build("feature-machine", task="regression", seed=0, settings=[]).learner.max_width is None
-    )
+    alone: Any = build("feature-machine", task="regression", seed=0, settings=[])
+    assert alone.learner.max_width is None
 
 
 @pytest.mark.parametrize("text", ["none:seed=1", "None", "other"])
@@ -63,6 +63,12 @@ def test_a_name_that_there_is_not(text: str) -> None:
         made(text)
     assert "kernel-ridge" in str(caught.value)
     assert "multi-kernel" not in str(caught.value)
+
+
+def test_what_is_shown_of_it_are_its_options_alone() -> None:
+    (shown,) = _experts(made().state().header)
+    assert shown["type"] == "feature-machine"
+    assert set(shown["options"]) <= {"task", *FeatureMachine.OPTIONS}
 
 
 def test_what_a_job_has_that_goes_on_from_a_saved_model() -> None:

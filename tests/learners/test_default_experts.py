@@ -23,6 +23,7 @@ from streamk.learners import (
     create,
     from_state,
 )
+from streamk.learners.sharded.replicas import for_shards
 from streamk.losses import loss
 
 
@@ -123,6 +124,29 @@ def test_in_shards_there_is_none_by_default() -> None:
     assert model.learner.external_experts == []
     alone = MultiKernel(seed=3, class_weight="balanced", classes=["a", "b"], external_experts=())
     assert_same(model.learner, alone)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("columns", [None, ("a", "b", "c")])
+def test_the_learner_that_shards_are_given_learns(kind: str, columns: Any) -> None:
+    X, y = stream(kind, 600)
+    assert X.shape[1] == 3
+    given, alone = (default(kind, columns=columns, external_experts=e) for e in (None, ()))
+    if columns:
+        given.decision_many(X[:5])
+    models = [Sharded(each, shards=1) for each in (given, alone)]
+    assert models[0].learner is given
+    said = [each.predict_then_learn_many(X, y).predictions for each in models]
+    assert given.n_events == 600
+    np.testing.assert_array_equal(*said)
+    assert_same(given, alone)
+
+
+def test_rounds_leave_the_learner_that_they_are_given_as_it_is() -> None:
+    given = default("two", columns=("a", "b"))
+    assert for_shards(given).external_experts == []
+    assert len(given.external_experts) == 1
+    assert_same(for_shards(given), default("two", columns=("a", "b"), external_experts=()))
 
 
 def test_one_that_is_given_is_learned_in_shards() -> None:

@@ -11,6 +11,7 @@ import pytest
 from multi_kernel_kit import assert_same, pool_alone
 from numpy.typing import NDArray
 
+from streamk.backends.numba_backend.experts.mixing import evidence
 from streamk.errors import StateError
 from streamk.learners import FeatureMachine, MultiKernel
 from streamk.learners.multi_kernel import external_experts, pooled_learning, rests
@@ -87,6 +88,19 @@ def test_an_expert_of_use_begins_anew_after_an_alarm() -> None:
     assert changes(one, BAD, 3) == [(1, "rest")], "not because of that alarm"
 
 
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_alarms_without_an_end_do_not_put_off_a_new_beginning(every: int) -> None:
+    one = Rests([True])
+    assert changes(one, GOOD, 3) == []
+    found = changes(one, 4.0 * BAD, 8, alarms=range(1, 9, every))
+    assert found == [(3, "begin"), (5, "rest")]
+    one = Rests([True])
+    assert changes(one, 4.0 * GOOD, 9, alarms=range(1, 10)) == []
+    assert one.review(8.0 * BAD, alarm=True) == []
+    assert one.review(BAD, alarm=True) == []
+    assert one.review(BAD, alarm=True) == [Change(0, "begin", 2)], "of the last alarm while of use"
+
+
 def test_states_go_on_and_are_checked() -> None:
     one, again = Rests([True, False]), Rests([True, False])
     for n in range(8):
@@ -111,6 +125,14 @@ def test_states_from_before_alarms_counted() -> None:
     again.restore({"rests": one.arrays()["rests"][:, :4]}, "this", alarms=False)
     assert again.active == [False]
     assert changes(again, BAD, 6) == changes(one, BAD, 6) == [(5, "wake")]
+
+
+def test_the_documentation_has_these_numbers() -> None:
+    stretch, text = rests.STRETCH, " ".join((MultiKernel.__doc__ or "").split())
+    shortest, trial = int(rests._SHORTEST) * stretch, rests._TRIAL * stretch
+    assert f"less than {evidence.WORTH:.0%} above" in text
+    assert f"after each {stretch:,} events, rests for {shortest:,} at first" in text
+    assert f"tried again for {trial:,}." in text
 
 
 # --- among the experts ---------------------------------------------------------------------------
@@ -303,11 +325,8 @@ def test_after_an_alarm_it_begins_anew_with_the_events_since(
     assert_same(*models)
 
 
-@pytest.mark.usefixtures("often")
-def test_states_from_before_alarms_woke_it() -> None:
-    X, y = noise("regression", 500)
-    model = made("regression")
-    model.learn_many(X[:200], y[:200])
+def of_before(model: MultiKernel) -> MultiKernel:
+    """Return the model as it opens from a state of before there were alarms."""
     state = model.state()
     header: Any = copy.deepcopy(dict(state.header))
     header["parts"]["external_experts"]["format"] = 2
@@ -315,10 +334,68 @@ def test_states_from_before_alarms_woke_it() -> None:
     arrays = dict(state.arrays)
     name = "external_experts.rests"
     arrays[name] = arrays[name][:, :4]
-    again = MultiKernel.from_state(State(header, arrays), threads=1)
+    return MultiKernel.from_state(State(header, arrays), threads=1)
+
+
+@pytest.mark.usefixtures("often")
+def test_states_from_before_alarms_woke_it() -> None:
+    X, y = noise("regression", 500)
+    model = made("regression")
+    model.learn_many(X[:200], y[:200])
+    again = of_before(model)
     assert again._external.active == model._external.active
     again.learn_many(X[200:], y[200:])
     assert np.isfinite(again.predict_many(X)).all()
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Return whether there was an alarm, of each review from now on."""
+    found: list[bool] = []
+
+    def review(*_: Any, alarm: bool) -> list[Change]:
+        found.append(alarm)
+        return []
+
+    monkeypatch.setattr(Rests, "review", review)
+    return found
+
+
+@pytest.mark.usefixtures("often")
+def test_alarms_of_before_are_not_new_to_a_state_of_before(heard: list[bool]) -> None:
+    X, y = noise("regression", 320)
+    model = made("regression")
+    model.learn_many(X[:100], y[:100])
+    model._upkeep.alarms += 3
+    again = MultiKernel.from_state(of_before(model).state(), threads=1)
+    heard.clear()
+    again.learn_many(X[100:200], y[100:200])
+    assert heard == [False, False]
+    again._upkeep.alarms += 1
+    again.learn_many(X[200:], y[200:])
+    assert heard == [False, False, True, False]
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("ahead", [True, False])
+@pytest.mark.parametrize("alike", [True, False])
+def test_alarms_that_another_has_had_are_not_new_after_a_merge(
+    heard: list[bool], ahead: bool, alike: bool
+) -> None:
+    X, y = noise("regression", 600)
+    one, other = made("regression"), made("regression")
+    one.learn_many(X[:64], y[:64])
+    other.learn_many(X[:64], y[:64])
+    other._upkeep.alarms += 3
+    n = 384 if ahead else 128
+    other.learn_many(X[64:n] * (1.0 if alike else 9.0), y[64:n])
+    one.learn_many(X[64:256], y[64:256])
+    one.merge(other, common_events=64)
+    assert one._upkeep.alarms >= 3
+    heard.clear()
+    one.learn_many(X[384:], y[384:])
+    assert not any(heard)
+    assert heard
 
 
 @pytest.mark.usefixtures("often")

@@ -353,6 +353,9 @@ def test_options_and_states_are_checked() -> None:
     header: Any = state.header
     with pytest.raises(StateError, match="'began'"):
         FeatureMachine.from_state(State({**header, "began": 71}, state.arrays))
+    for start in (0, 3, model.first - 1, 72, 10**15):
+        with pytest.raises(StateError, match="'start'"):
+            FeatureMachine.from_state(State({**header, "start": start}, state.arrays))
     late = {"at": 3, "failure": None}
     with pytest.raises(StateError, match="a state's next function"):
         FeatureMachine.from_state(State({**header, "next": late}, state.arrays))

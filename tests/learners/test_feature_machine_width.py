@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, StateError
 from streamk.learners import FeatureMachine, from_state
 
 
@@ -87,6 +87,15 @@ def test_it_is_part_of_the_state() -> None:
         each.learn_many(X, np.where(X[:, 0] > 0.0, "a", "b"))
     np.testing.assert_array_equal(model.decision_many(X), again.decision_many(X))
     assert model.state().header == again.state().header
+
+
+def test_a_state_that_is_too_wide_has_to_rest() -> None:
+    model = learned(8)
+    model.add_columns(["late"])
+    state = model.state()
+    state.header["rests"] = False
+    with pytest.raises(StateError, match="does not rest"):
+        from_state(state)
 
 
 def test_a_state_of_before_has_no_bound() -> None:

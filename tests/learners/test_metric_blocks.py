@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -129,13 +131,37 @@ def test_a_state_amid_a_block_goes_on_bit_for_bit(learned: int) -> None:
     assert same(again.state(), whole.state())
 
 
-def test_columns_classes_and_an_end_wait_for_the_block() -> None:
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("told", [70, 85, 150])
+def test_when_columns_are_told_changes_no_bit(
+    told: int, waits: bool, restart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = events(200, seed=1)
+    wide = np.pad(X, ((0, 0), (0, 2)))
+    wide[150:, 2:] = X[:50]
+    early, made = leaf(), leaf()
+    early.extend(2)
+    early.learn_points(wide[:150], y[:150])
+    gate = Gate(monkeypatch)
+    if not waits or told > 64 + _TAKEOVER:
+        gate.open.set()
+    made.learn_points(X[:told], y[:told])
+    made.extend(1)  # while the work has not begun, or has
+    made.extend(1)
+    gate.open.set()
+    if restart:
+        made = MetricRidge.from_state(made.state())
+    made.learn_points(wide[told:150], y[told:150])
+    expected = early.learn_points(wide[150:], y[150:])
+    assert np.array_equal(made.learn_points(wide[150:], y[150:]), expected)
+
+
+def test_classes_and_an_end_wait_for_the_block() -> None:
     X, y = events(70, seed=1)
     made = leaf("classification")
-    made.learn_points(X, (y > 0.0).astype(np.float64))
-    assert made.state().header["solving"] is True
     made.extend(1)
-    assert made.state().header["solving"] is False
+    made.learn_points(np.pad(X, ((0, 0), (0, 1))), (y > 0.0).astype(np.float64))
     made.learn_points(np.pad(X, ((0, 0), (0, 1))), (y > 0.0).astype(np.float64))
     assert made.state().header["solving"] is True
     made.add_classes(["c"])
@@ -182,6 +208,27 @@ def test_what_fails_in_the_background_is_raised_where_it_counts(
             made.learn_points(X[70:], y[70:])
 
 
+def test_an_interrupt_of_the_wait_is_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = events(200, seed=1)
+    free, made, saved = leaf(), leaf(), leaf()
+    free.learn_points(X, y)
+
+    def interrupted(_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    for one in (made, saved):
+        one.learn_points(X[:70], y[:70])
+        with monkeypatch.context() as patch:
+            patch.setattr(Background, "result", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                one.learn_points(X[70:120], y[70:120])
+    assert len(made._pending) == _TAKEOVER
+    saved = MetricRidge.from_state(saved.state())
+    for one in (made, saved):
+        one.learn_points(X[64 + _TAKEOVER :], y[64 + _TAKEOVER :])
+        assert np.array_equal(one.decide_checked(X), free.decide_checked(X))
+
+
 def _forked(made: MetricRidge, X: Numbers, y: Numbers, found: Any) -> None:
     made.learn_points(X, y)
     found.put(made.decide_checked(X))
@@ -209,6 +256,39 @@ def test_a_forked_process_does_the_work_itself(
     assert np.array_equal(theirs, free.decide_checked(X[70:]))
     made.learn_points(X[70:], y[70:])
     assert np.array_equal(made.decide_checked(X[70:]), theirs)
+
+
+_LATE = """
+import threading, time
+import numpy as np
+from streamk.learners import FeatureMachine
+
+X = np.random.default_rng(0).normal(size=(1_600, 3))
+y = X[:, 0] * X[:, 1]
+
+
+def work():
+    model.learn_many(X[:700], y[:700])
+    main.join()
+    time.sleep(0.1)  # until the interpreter has begun to end
+    model.learn_many(X[700:], y[700:])
+    whole = FeatureMachine(task="regression")
+    whole.learn_many(X, y)
+    print(np.array_equal(whole.predict_many(X), model.predict_many(X)), model.n_takeovers)
+
+
+main = threading.current_thread()
+model = FeatureMachine(task="regression")
+threading.Thread(target=work).start()
+"""
+
+
+def test_a_thread_that_outlives_the_main_one_learns_the_same() -> None:
+    done = subprocess.run([sys.executable, "-c", _LATE], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    same, takeovers = done.stdout.split()
+    assert same == "True"
+    assert int(takeovers) > 3
 
 
 def test_background_work_raises_what_it_raised() -> None:

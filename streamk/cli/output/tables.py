@@ -30,10 +30,11 @@ def features(kind: str, n: int) -> str:
 
     >>> features("online-nystrom", 512), features("doubly-stochastic", 2048)
     ('512 landmarks', '2,048 random features')
-    >>> features("kernel-ridge", 64)
-    '64 centers'
+    >>> features("kernel-ridge", 64), features("multi-kernel", 2880)
+    ('64 centers', '2,880 features')
     """
     names = {
+        "multi-kernel": "features",  # random ones, tables, and the centers of other experts
         "online-nystrom": "landmarks",
         "streaming-meka": "features",
         "kernel-ridge": "centers",

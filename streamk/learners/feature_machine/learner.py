@@ -282,6 +282,7 @@ class FeatureMachine(Supervised):
 
     def _learn_labelled(self, events: Numbers, numbers: Numbers, asked: Asked | None) -> None:
         """Predict and learn events that all have labels."""
+        self._compare_if_due()
         at = 0
         while at < len(events):
             stop = min(len(events), at + self._stop() - self.n_events)
@@ -327,8 +328,7 @@ class FeatureMachine(Supervised):
 
     def _turn(self) -> None:
         """Do what is to be done at this event."""
-        if self._next is not None and self.n_events >= self._next.at:  # above it after a merge
-            self._compare(self._next)
+        self._compare_if_due()
         if self._next is None and self.n_events >= self._due() and self.columns and not self._rests:
             self._begin(*self._kept())
 
@@ -408,6 +408,11 @@ class FeatureMachine(Supervised):
             delay = 1
         self._next = Replacement(self._began + delay, lambda: now.solved(recipe))
 
+    def _compare_if_due(self) -> None:
+        """Compare a new function at its event, or after it: after a merge, or an interrupt."""
+        if self._next is not None and self.n_events >= self._next.at:
+            self._compare(self._next)
+
     def _compare(self, new: Replacement[MetricTree]) -> None:
         """Go on with the new function if it has predicted the events since about as well."""
         self._wait(new)
@@ -471,6 +476,7 @@ class FeatureMachine(Supervised):
 
         A metric that is being learned is waited for.
         """
+        self._compare_if_due()
         header: dict[str, Any] = {
             "type": self.TYPE,
             "format": self.FORMAT,
@@ -518,8 +524,7 @@ class FeatureMachine(Supervised):
         learner._began = count(header, "began", _OWNER)
         learner._start = count({"start": learner.first, **header}, "start", _OWNER)
         learner._rests = header.get("rests") is True
-        if learner._began > learner.n_events:
-            raise StateError(f"'began' of {_OWNER} is above its 'n_events'; it is damaged")
+        learner._check_counts()
         if learner.n_events and (names is None or (learner.is_classifier and not learner.classes)):
             raise StateError(f"{_OWNER} has learned events without columns or classes")
         classes = len(learner.classes) if learner.is_classifier else None
@@ -536,6 +541,19 @@ class FeatureMachine(Supervised):
                 "a state's next function",
             )
         return learner
+
+    def _check_counts(self) -> None:
+        """Raise StateError unless what a state says of beginnings and rests can be."""
+        if self._began > self.n_events:
+            raise StateError(f"'began' of {_OWNER} is above its 'n_events'; it is damaged")
+        latest = max(self.first, self.n_events + 1)  # after `learn_again`
+        if not self.first <= self._start <= latest:
+            raise StateError(
+                f"'start' of {_OWNER} is {self._start}, not between {self.first} and {latest}; it "
+                "is damaged"
+            )
+        if self._is_too_wide and not self._rests:
+            raise StateError(f"{_OWNER} is wider than its 'max_width' and does not rest")
 
     def _restored(self, state: State) -> MetricTree:
         """Return the function of a state, which must be of the task, columns and classes here."""

@@ -87,6 +87,8 @@ class MetricRidge(OnlineKernelRidge):
     _base: SolvedPart | None = None
     _next_base: Background[SolvedPart] | None = None
     """With the block that the centers are, while that is solved for."""
+    _columns_since = 0
+    """Columns that came since that was begun."""
     _keeps = True
 
     def begin(
@@ -131,7 +133,7 @@ class MetricRidge(OnlineKernelRidge):
             base is not None
             and not self._keeps
             and base.n_last >= _LARGE
-            and base.room >= _BLOCKS[1]
+            and base.room - self._n_solving >= _BLOCKS[1]
         )
         block = _BLOCKS[large]
         if block != self._block:
@@ -161,7 +163,9 @@ class MetricRidge(OnlineKernelRidge):
         """Go on with the first part of all blocks that are complete."""
         if self._next_base is None:
             return
-        self._base, self._next_base = self._next_base.result(), None
+        base = self._next_base.result()
+        base.add_columns(self._columns_since)
+        self._base, self._next_base, self._columns_since = base, None, 0
         if not self._keeps:
             self._base.forget_factor()
         self._centers.clear()
@@ -178,9 +182,17 @@ class MetricRidge(OnlineKernelRidge):
         return self._takeover if early else self._block
 
     def _turn(self) -> None:
-        if len(self._pending) == self._takeover:
-            self._settle()
+        self._settle_if_due()
         super()._turn()
+
+    def _settle_if_due(self) -> None:
+        """Do what an interrupt may have kept from being done at its event."""
+        if len(self._pending) >= self._takeover:
+            self._settle()
+
+    def _learn_labelled(self, events: Numbers, numbers: Numbers, asked: Asked | None) -> None:
+        self._settle_if_due()
+        super()._learn_labelled(events, numbers, asked)
 
     def close(self) -> None:
         """Have the first part take no further events."""
@@ -232,8 +244,12 @@ class MetricRidge(OnlineKernelRidge):
     @property
     def n_solved(self) -> int:
         """Events of the first part, with those that are solved for."""
-        base, coming = self._base, self._next_base
-        return 0 if base is None else len(base) + (0 if coming is None else len(self._centers))
+        return 0 if self._base is None else len(self._base) + self._n_solving
+
+    @property
+    def _n_solving(self) -> int:
+        """Events that are solved for in the background."""
+        return 0 if self._next_base is None else len(self._centers)
 
     @property
     def grows(self) -> bool:
@@ -312,9 +328,10 @@ class MetricRidge(OnlineKernelRidge):
     def extend(self, count: int) -> None:
         """Take up columns that were 0 in all events so far."""
         known = len(self.columns or ())
-        self._settle()
         if self._base is not None:
             self._base.add_columns(count)
+        if self._next_base is not None:
+            self._columns_since += count
         self.add_columns(range(known, known + count))
 
     def _fit_centers(self, fitted: Callable[[Numbers], Numbers]) -> None:
@@ -328,6 +345,7 @@ class MetricRidge(OnlineKernelRidge):
 
     def state(self) -> State:
         """Everything needed to go on exactly from here: a JSON header and arrays."""
+        self._settle_if_due()
         known, base = super().state(), self._base
         solving = self._next_base is not None
         header = {**known.header, "base": None, "block": self._block, "solving": solving}

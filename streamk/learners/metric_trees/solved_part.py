@@ -155,6 +155,7 @@ class SolvedPart:
         numpy.linalg.LinAlgError
             If that is so of the first events.
         """
+        assert self.closed or len(points) <= self.room
         at = 0
         while at < len(points) and not self.closed:
             stop = min(len(points), at + PART - len(self._last))
@@ -168,14 +169,16 @@ class SolvedPart:
     ) -> Callable[[], SolvedPart]:
         """Return the work of adding events to a copy, which it returns.
 
-        It may be done in another thread, while this one is only read; the factor is the copy's from
-        now on. Arguments are those of `add`.
+        It may be done in another thread, while this one is read and gets columns; the factor is the
+        copy's from now on. Arguments are those of `add`.
         """
         factors, self._factor = [self._factor], None
+        now = copy.copy(self)
+        now._done, now._last = copy.copy(self._done), copy.copy(self._last)
 
         def work() -> SolvedPart:
-            new = copy.copy(self)
-            new._last = self._last.copy()
+            new = copy.copy(now)
+            new._last = now._last.copy()
             # Where the work is begun once more, as after a fork, the factor may be half done.
             new._factor = factors.pop() if factors else None
             new.add(points, labels, targets)

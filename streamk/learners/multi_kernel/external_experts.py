@@ -399,7 +399,12 @@ class ExternalExperts:
 
     @classmethod
     def from_state(
-        cls, state: State, *, is_classifier: bool, placings: Sequence[Mapping[str, Any]] = ()
+        cls,
+        state: State,
+        *,
+        is_classifier: bool,
+        alarms: int = 0,
+        placings: Sequence[Mapping[str, Any]] = (),
     ) -> Self:
         """Return the external experts whose state this is.
 
@@ -407,6 +412,9 @@ class ExternalExperts:
         ----------
         state : State
         is_classifier : bool
+        alarms : int, default 0
+            Drifts that the pool has found, which a state from before alarms counted does not say:
+            none of these is new to it.
         placings : sequence of mappings
             Device and threads of each; by default those of a new one.
 
@@ -433,11 +441,10 @@ class ExternalExperts:
         external_experts._born = count(header, "born", _OWNER)
         external_experts._early = bool(header.get("early"))
         written = count(header, "format", _OWNER)
-        if written >= _WITH_ALARMS:
-            external_experts._alarms = count(header, "alarms", _OWNER)
+        counted = written >= _WITH_ALARMS
+        external_experts._alarms = count(header, "alarms", _OWNER) if counted else alarms
         if written >= _WITH_RESTS:
-            alarms = written >= _WITH_ALARMS
-            external_experts._rests.restore(state.arrays, _OWNER, alarms=alarms)
+            external_experts._rests.restore(state.arrays, _OWNER, alarms=counted)
         external_experts._restore_arrays(state)
         external_experts._all_rest = not any(external_experts.active)
         return external_experts
@@ -496,6 +503,8 @@ class ExternalExperts:
             Whether the other pool has learned more, and the scale of labels is its own from now on.
         """
         self._end_early_phase()
+        # As the pools do: else those that the other has had would be new at the next review.
+        self._alarms = max(self._alarms, other._alarms)
         places = {name: place for place, name in enumerate(other._columns)}
         scale = other._scale.select([places.get(name) for name in self._columns], self._scale)
         factor, shift = unit
@@ -514,7 +523,6 @@ class ExternalExperts:
             learner.merge(its, common_events=events)
         if ahead:
             self._scale, self._unit, self._born = scale, other._unit.copy(), other._born
-            self._alarms = max(self._alarms, other._alarms)
             self._rests = copy.deepcopy(other._rests)
         self._follow_rests()
 

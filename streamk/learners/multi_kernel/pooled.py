@@ -103,7 +103,7 @@ class Pooled(OneAtATime, Decider):
         self._classes = Classes(classes, max_classes)
         options.check(self.OPTIONS, self)
         self.has_default_experts = external_experts is None
-        """Whether its external experts are those by default: `without_default_experts`."""
+        """Whether its external experts are those by default: `drop_default_experts`."""
         if external_experts is None:
             external_experts = default_experts(task=task, seed=seed)
         self._external = ExternalExperts(external_experts, is_classifier=self.is_classifier)
@@ -152,7 +152,7 @@ class Pooled(OneAtATime, Decider):
     guests = former_attribute("guests", "external_experts")
 
     def without_default_experts(self) -> Self:
-        """Return this learner, without external experts if it has those by default and is new."""
+        """Return this learner, or a new one without those that `drop_default_experts` drops."""
         if not (self.has_default_experts and self.n_events == 0):
             return self
         return type(self)(
@@ -162,6 +162,17 @@ class Pooled(OneAtATime, Decider):
             classes=self.classes,
             external_experts=(),
         )
+
+    def drop_default_experts(self) -> None:
+        """Be as if made without external experts, if it has those by default and is new."""
+        if not (self.has_default_experts and self.n_events == 0):
+            return
+        with self._lock:
+            self.has_default_experts = False
+            self._external = ExternalExperts((), is_classifier=self.is_classifier)
+            if self._columns is not None:
+                self._pool = self._new_pool(self._pool.keys)
+                self._changed()
 
     @property
     def drifts(self) -> tuple[int, ...]:
@@ -339,10 +350,13 @@ class Pooled(OneAtATime, Decider):
                 model._errors = ErrorQuantiles.from_state(state.child("errors"))
             elif "weights" in header["parts"]:
                 model._weights = ClassWeights.from_state(state.child("weights"))
+            if header["columns"] is not None:
+                model._upkeep.restore(state.child("pool").arrays)
             if "external_experts" in header["parts"]:
                 model._external = ExternalExperts.from_state(
                     state.child("external_experts"),
                     is_classifier=model.is_classifier,
+                    alarms=model._upkeep.alarms,
                     placings=placings,
                 )
                 model._external.check(tuple(header["columns"] or ()), model.classes)
@@ -369,7 +383,6 @@ class Pooled(OneAtATime, Decider):
             external_experts=self._external.names,
             n_events=self.n_events,
         )
-        self._upkeep.restore(state.arrays)
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:
         """Take in what another learner learned since the two were one.

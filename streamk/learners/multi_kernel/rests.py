@@ -156,8 +156,11 @@ def _review_active(
     place: int, known: NDArray[np.float64], worth: float, alarm: bool
 ) -> Change | None:
     """Decide whether an active expert goes on, begins anew or rests."""
-    known[_WORTH] = _MEMORY * known[_WORTH] + worth
-    since = _since_alarm(known, alarm)
+    before, known[_WORTH] = known[_WORTH], _MEMORY * known[_WORTH] + worth
+    # While it is of no use the count goes on: alarms in every other review would else put off for
+    # good that it begins anew.
+    idle = before <= 0.0 and known[_WORTH] <= 0.0
+    since = _since_alarm(known, alarm and not (idle and known[_SINCE] != _NONE))
     if since > _BLAMED:
         since = known[_SINCE] = _NONE
     if known[_AGE] < _TRIAL:

@@ -12,17 +12,34 @@ T = TypeVar("T")
 
 
 @cache
-def _thread() -> ThreadPoolExecutor:
-    """Return the thread of all learners' blocks: that of replacements is busy for seconds."""
-    return ThreadPoolExecutor(1, thread_name_prefix="streamk-background")
+def _thread(name: str) -> ThreadPoolExecutor:
+    """Return the one thread of that name."""
+    return ThreadPoolExecutor(1, thread_name_prefix=f"streamk-{name}")
 
 
 # A forked process has no such thread, and would wait for it for ever.
 os.register_at_fork(after_in_child=_thread.cache_clear)
 
 
+def submitted(thread: str, work: Callable[[], T]) -> Future[T]:
+    """Return the future of work in the thread of a name.
+
+    It is done at once where the interpreter takes no more of it: when the main thread has ended and
+    another one goes on to learn, or saves a model.
+    """
+    try:
+        return _thread(thread).submit(work)
+    except RuntimeError:
+        future: Future[T] = Future()
+        try:
+            future.set_result(work())
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
 class Background(Generic[T]):
-    """Work that has begun.
+    """Work that has begun, in a thread of its own: that of replacements is busy for seconds.
 
     Parameters
     ----------
@@ -38,12 +55,12 @@ class Background(Generic[T]):
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work, self._process = work, os.getpid()
-        self._future: Future[T] = _thread().submit(work)
+        self._future = submitted("blocks", work)
 
     def result(self) -> T:
         """Return the result as soon as it is there, or raise what the work has raised.
 
-        A forked process, in which nobody does the work, does it now.
+        A forked process, which has no such thread, does the work now.
         """
         if os.getpid() != self._process:
             return self._work()

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
-from os import register_at_fork
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamk.declared import count, reading
 from streamk.errors import InvalidInput, StateError, StreamkError
+from streamk.learners.renewal.background import submitted
 from streamk.state import State
 
 
@@ -34,17 +33,9 @@ class Learns(Protocol):
 F = TypeVar("F", bound=Learns)
 
 
-@cache
-def _worker() -> ThreadPoolExecutor:
-    """Return the thread of all learners' replacements.
-
-    It is one: what limits the threads of BLAS within one is never undone by another.
-    """
-    return ThreadPoolExecutor(1, thread_name_prefix="streamk-replacement")
-
-
-# A forked process has no such thread, and would wait for it for ever.
-register_at_fork(after_in_child=_worker.cache_clear)
+_THREAD = "replacement"
+"""The thread of all learners' replacements. It is one: what limits the threads of BLAS within one
+is never undone by another."""
 
 
 class Replacement(Generic[F]):
@@ -55,13 +46,16 @@ class Replacement(Generic[F]):
     at : int
         Event after which it takes over.
     make : callable
-        Returns it.
+        Returns it. It depends on nothing that changes meanwhile, and is called again in a forked
+        process, which does all of the work itself.
     """
 
     def __init__(self, at: int, make: Callable[[], F]) -> None:
         self.at = at
-        self._future: Future[F] = _worker().submit(make)
-        self._before = self._future
+        self._make, self._process = make, os.getpid()
+        self._steps: list[Callable[[F], Any]] = []
+        """All that has followed, for a forked process."""
+        self._future = self._before = submitted(_THREAD, make)
         self._events: deque[tuple[NDArray[Any], ...]] | None = None
 
     @classmethod
@@ -91,8 +85,10 @@ class Replacement(Generic[F]):
                 f"{owner} must have an 'at' above {clock}, and a text or nothing as 'failure', "
                 f"not {data!r}"
             )
-        function = make() if failure is None else None
-        return cls(at, lambda: _come(function, failure))
+        if failure is not None:
+            return cls(at, lambda: _failed(failure))
+        made = [make()]
+        return cls(at, lambda: made.pop() if made else make())
 
     def saved(self, parts: dict[str, State]) -> dict[str, Any]:
         """Return the data that `of` takes; the function's state goes among the parts as "next".
@@ -106,7 +102,9 @@ class Replacement(Generic[F]):
 
     def then(self, follow: Callable[[F], Any]) -> None:
         """Apply a change to the function, as soon as it is there."""
+        self._renew()
         self._events = None
+        self._steps.append(follow)
         self._follow(follow)
 
     def learn(self, *arrays: NDArray[Any]) -> None:
@@ -116,6 +114,8 @@ class Replacement(Generic[F]):
         asks for the interpreter less often: the thread that goes on meanwhile has it most of the
         time.
         """
+        self._renew()
+        self._steps.append(lambda function: function.learn(*arrays))
         if self._events is None:
             self._events = deque()
         events = self._events
@@ -136,15 +136,32 @@ class Replacement(Generic[F]):
             follow(function)
             return function
 
-        self._future = _worker().submit(work)
+        self._future = submitted(_THREAD, work)
+
+    def _renew(self) -> None:
+        """Begin all of the work anew in a forked process, in which no thread does it."""
+        if os.getpid() == self._process:
+            return
+        steps = tuple(self._steps)
+
+        def work() -> F:
+            function = self._make()
+            for step in steps:
+                step(function)
+            return function
+
+        self._process, self._events = os.getpid(), None
+        self._future = self._before = submitted(_THREAD, work)
 
     @property
     def late(self) -> bool:
         """Whether more is left to be done than to follow what happened last."""
+        self._renew()
         return not self._before.done()
 
     def wait(self) -> float:
         """Wait until it is there, or has failed, and return for how many seconds."""
+        self._renew()
         began = time.perf_counter()
         self._future.exception()
         return time.perf_counter() - began
@@ -157,19 +174,19 @@ class Replacement(Generic[F]):
         StreamkError
             If it could not be made, or a prediction overflowed.
         """
+        self._renew()
         return self._future.result()
 
     @property
     def failure(self) -> StreamkError | None:
         """The error of the background thread; None without one."""
+        self._renew()
         found = self._future.exception()
         if found is not None and not isinstance(found, StreamkError):
             raise found
         return found
 
 
-def _come(function: F | None, failure: str | None) -> F:
-    """Return a function that was made before, or raise what it failed of."""
-    if function is None:
-        raise InvalidInput(failure or "")
-    return function
+def _failed(failure: str) -> NoReturn:
+    """Raise what a function failed of."""
+    raise InvalidInput(failure)

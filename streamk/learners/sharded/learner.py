@@ -24,7 +24,6 @@ from streamk.learners.sharded.replicas import (
     Batch,
     Outcome,
     Task,
-    for_shards,
     give_columns,
     merging,
 )
@@ -85,8 +84,9 @@ class Sharded(OwnClasses):
     Parameters
     ----------
     learner : Learner
-        One of many kernels is learned without the external expert that it has by default: two of
-        these are poorly merged. Those that it was given are learned in shards, too.
+        The first replica is this one, no copy. One of many kernels that is new loses the external
+        expert that it has by default: two of these are poorly merged. Those that it was given are
+        learned in shards, too.
     shards : int, default 4
         Shards of a round, up to 4096.
     round_events : int, default 4096
@@ -134,7 +134,9 @@ class Sharded(OwnClasses):
                 f"{learner!r} cannot learn in shards; give one of the learners of streamk, such as "
                 "MultiKernel()"
             )
-        self.learner: Any = for_shards(learner)
+        if hasattr(learner, "drop_default_experts"):
+            learner.drop_default_experts()
+        self.learner: Any = learner
         self.shards, self.round_events, self.staleness = shards, round_events, staleness
         self.workers = workers
         self.rounds = 0

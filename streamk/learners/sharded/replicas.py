@@ -186,6 +186,8 @@ def _follow(learner: Any, batch: Batch) -> Answer:
 def for_shards(learner: Any) -> Any:
     """Return a learner as shards learn it: of many kernels without the experts by default.
 
+    The learner that is given stays as it is.
+
     Examples
     --------
     >>> from streamk.learners import MultiKernel

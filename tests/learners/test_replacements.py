@@ -1,0 +1,147 @@
+"""New functions of the background: in forked processes, and after an interrupt of the wait."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from streamk.learners import FeatureMachine
+from streamk.learners.feature_machine.solving import Snapshot
+from streamk.learners.renewal.replacement import Replacement
+from streamk.state import State
+
+Numbers = NDArray[Any]
+
+_X = np.random.default_rng(0).normal(size=(900, 3))
+_Y = _X[:, 0] * _X[:, 1]
+
+
+def machine(n: int) -> FeatureMachine:
+    model = FeatureMachine(task="regression", swap_delay=100)
+    model.learn_many(_X[:n], _Y[:n])
+    return model
+
+
+class Sums:
+    """A function that adds up what it learns."""
+
+    def __init__(self, total: float = 0.0) -> None:
+        self.total = total
+
+    def learn(self, numbers: Numbers) -> None:
+        """Take in the numbers one by one, doubling what was there."""
+        for number in numbers:
+            self.total = 2.0 * self.total + number
+
+    def state(self) -> State:
+        """What there is of it."""
+        return State({"type": "sums", "total": self.total}, {})
+
+
+def in_fork(work: Callable[[], Any]) -> Any:
+    """Return what work gives in a forked process."""
+    context: Any = multiprocessing.get_context("fork")
+    found = context.Queue()
+    child = context.Process(target=lambda: found.put(work()))
+    child.start()
+    result = found.get(timeout=60.0)
+    child.join()
+    return result
+
+
+forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+
+
+@forks
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_a_forked_process_makes_the_function_itself(steps: int) -> None:
+    opened, began = threading.Event(), threading.Event()
+
+    def make() -> Sums:
+        began.set()
+        assert opened.wait(60.0)
+        return Sums(1.0)
+
+    new = Replacement(10, make)
+    for step in range(steps):
+        new.learn(np.arange(step, step + 3.0))
+        new.then(lambda function: setattr(function, "total", -function.total))
+    assert began.wait(60.0)
+
+    def work() -> float:
+        new.learn(np.ones(2))
+        assert new.wait() < 60.0
+        assert not new.late
+        return new.result().total
+
+    opened.set()
+    theirs = in_fork(work)
+    assert work() == theirs
+
+
+@forks
+def test_one_that_came_out_of_a_state_is_made_of_it_again() -> None:
+    new = Replacement.of({"at": 9, "failure": None}, 5, lambda: Sums(3.0), "this state")
+    new.learn(np.ones(2))
+    assert new.result().total == 15.0
+
+    def work() -> float:
+        new.learn(np.ones(1))
+        return new.result().total
+
+    assert (in_fork(work), work()) == (31.0, 31.0)
+
+
+@forks
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_machine_goes_on_in_a_forked_process(
+    restored: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = machine(900).predict_many(_X)
+    solved, opened = Snapshot.solved, threading.Event()
+
+    def held(self: Snapshot, *arguments: Any) -> Any:
+        assert opened.wait(60.0)
+        return solved(self, *arguments)
+
+    model = machine(500)
+    monkeypatch.setattr(Snapshot, "solved", held)
+    model.learn_many(_X[500:560], _Y[500:560])
+    assert model.is_solving
+    opened.set()
+    if restored:
+        model = FeatureMachine.from_state(model.state())
+        assert model.is_solving
+
+    def work() -> Numbers:
+        model.learn_many(_X[560:], _Y[560:])
+        FeatureMachine.from_state(model.state())
+        return model.predict_many(_X)
+
+    assert np.array_equal(in_fork(work), expected)
+    assert np.array_equal(work(), expected)
+
+
+def test_an_interrupt_of_the_wait_is_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = machine(900)
+    model, at = machine(560), 0
+
+    def interrupted(_: Any) -> float:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Replacement, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.learn_many(_X[560:], _Y[560:])
+    at = model.n_events
+    assert 560 < at < 900
+    again = FeatureMachine.from_state(model.state())
+    for one in (model, again):
+        one.learn_many(_X[at:], _Y[at:])
+        assert np.array_equal(one.predict_many(_X), expected.predict_many(_X))
