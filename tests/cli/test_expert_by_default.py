@@ -46,12 +46,6 @@ def test_it_is_there_unless_others_are_named() -> None:
         made("none", "kernel-ridge")
 
 
-def test_what_is_shown_of_it_are_its_options_alone() -> None:
-    (shown,) = _experts(made().state().header)
-    assert shown["type"] == "feature-machine"
-    assert set(shown["options"]) <= {"task", *FeatureMachine.OPTIONS}
-
-
 def test_one_that_is_named_is_as_the_one_by_default() -> None:
     assert made("feature-machine").state().header == made().state().header
     (one,) = made("feature-machine:first=128").external_experts
@@ -59,9 +53,8 @@ def test_one_that_is_named_is_as_the_one_by_default() -> None:
     for text, width in (("9", 9), ("none", None)):
         (one,) = made(f"feature-machine:max_width={text}").external_experts
         assert one["max_width"] == width
-    assert (
-        build("feature-machine", task="regression", seed=0, settings=[]).learner.max_width is None
-    )
+    alone: Any = build("feature-machine", task="regression", seed=0, settings=[])
+    assert alone.learner.max_width is None
 
 
 @pytest.mark.parametrize("text", ["none:seed=1", "None", "other"])
@@ -70,6 +63,12 @@ def test_a_name_that_there_is_not(text: str) -> None:
         made(text)
     assert "kernel-ridge" in str(caught.value)
     assert "multi-kernel" not in str(caught.value)
+
+
+def test_what_is_shown_of_it_are_its_options_alone() -> None:
+    (shown,) = _experts(made().state().header)
+    assert shown["type"] == "feature-machine"
+    assert set(shown["options"]) <= {"task", *FeatureMachine.OPTIONS}
 
 
 def test_what_a_job_has_that_goes_on_from_a_saved_model() -> None:
