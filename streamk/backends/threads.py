@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from itertools import pairwise
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 PARALLEL_FLOPS = 4_000_000
 """Work below which handing it to threads costs more than it saves (about 100 microseconds)."""
@@ -19,6 +22,23 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 # A forked process has none of the threads, and would wait for them for ever.
 os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def submitted(executor: ThreadPoolExecutor, work: Callable[..., T], *arguments: Any) -> Future[T]:
+    """Return the future of work that is handed to other threads.
+
+    It is done at once where the interpreter takes no more of it: when the main thread has ended and
+    another one goes on to learn, or saves a model.
+    """
+    try:
+        return executor.submit(work, *arguments)
+    except RuntimeError:
+        future: Future[T] = Future()
+        try:
+            future.set_result(work(*arguments))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
 
 @cache
@@ -52,7 +72,7 @@ def divide(n: int, flops: int, work: Callable[[slice], None], threads: int | Non
         return
     edges = [n * part // parts for part in range(parts + 1)]
     own, *others = (slice(a, b) for a, b in pairwise(edges))
-    jobs = [_pool(threads).submit(work, part) for part in others]
+    jobs = [submitted(_pool(threads), work, part) for part in others]
     # The caller, which is running already, does a part itself: threads that wake up together may
     # be put on one core for as long as short work takes.
     try:

@@ -57,7 +57,7 @@ class ConformalRegressor(base.Wrapper[base.Regressor], base.Regressor):
     ...     held.update(y in model.predict_one(x, with_interval=True))
     ...     model.learn_one(x, y)
     >>> print(f"{held.get():.2f}")
-    0.89
+    0.90
     """
 
     def __init__(self, regressor: base.Regressor, confidence_level: float = 0.9) -> None:

@@ -8,6 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import Generic, TypeVar
 
+from streamk.backends.threads import submitted
+
 T = TypeVar("T")
 
 
@@ -21,21 +23,9 @@ def _thread(name: str) -> ThreadPoolExecutor:
 os.register_at_fork(after_in_child=_thread.cache_clear)
 
 
-def submitted(thread: str, work: Callable[[], T]) -> Future[T]:
-    """Return the future of work in the thread of a name.
-
-    It is done at once where the interpreter takes no more of it: when the main thread has ended and
-    another one goes on to learn, or saves a model.
-    """
-    try:
-        return _thread(thread).submit(work)
-    except RuntimeError:
-        future: Future[T] = Future()
-        try:
-            future.set_result(work())
-        except Exception as error:
-            future.set_exception(error)
-        return future
+def begun(thread: str, work: Callable[[], T]) -> Future[T]:
+    """Return the future of work in the thread of a name."""
+    return submitted(_thread(thread), work)
 
 
 class Background(Generic[T]):
@@ -55,7 +45,7 @@ class Background(Generic[T]):
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work, self._process = work, os.getpid()
-        self._future = submitted("blocks", work)
+        self._future = begun("blocks", work)
 
     def result(self) -> T:
         """Return the result as soon as it is there, or raise what the work has raised.
