@@ -36,7 +36,7 @@ class Watched(MultiKernel):
 
     @property
     def is_preparing(self) -> bool:
-        """Whether one of its feature machines makes a new function."""
+        """True while one of its feature machines makes a new function."""
         return any(
             isinstance(one, FeatureMachine) and one.is_solving for one in self._external._learners
         )
@@ -91,7 +91,7 @@ def _wait(due: float) -> float:
 
 
 def _figures(took: NDArray[np.float64]) -> dict[str, Any]:
-    """How many events there are, the quantiles of their times, and the longest."""
+    """Return the number of events, the quantiles of their times, and the longest."""
     if not len(took):
         return {"events": 0}
     quantiles = [float(f"{one:.4g}") for one in np.quantile(took, QUANTILES).tolist()]

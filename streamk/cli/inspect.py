@@ -176,19 +176,9 @@ def _skewed(places: Mapping[str, Any]) -> dict[str, int]:
 def _options(learner: Mapping[str, Any]) -> dict[str, Any]:
     """The options among what a learner's header holds, nested ones as they are named there."""
     progress = {
-        "type",
-        "format",
-        "columns",
-        "classes",
-        "n_events",
-        "n_steps",
-        "n_seen",
-        "n_learned",
-        "choosing",
-        "turn",
-        "scale",
-        "parts",
-        *("began", "start", "n_takeovers", "rests", "next"),
+        *("type", "format", "columns", "classes", "n_events", "parts"),
+        *("n_steps", "n_seen", "n_learned", "choosing", "turn", "scale"),
+        *("began", "start", "n_takeovers", "rests", "next"),  # of a feature machine
     }
     return {name: value for name, value in sorted(learner.items()) if name not in progress}
 

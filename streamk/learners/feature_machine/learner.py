@@ -316,7 +316,7 @@ class FeatureMachine(Supervised):
 
     @property
     def _begins_late(self) -> bool:
-        """Whether the function that was begun last is the first one, after `learn_again`."""
+        """True if the function that was begun last is the first one, after `learn_again`."""
         return self.first < self._began == self._start
 
     def _stop(self) -> int:

@@ -186,7 +186,7 @@ class MetricRidge(OnlineKernelRidge):
         super()._turn()
 
     def _settle_if_due(self) -> None:
-        """Do what an interrupt may have kept from being done at its event."""
+        """Take over the block that was solved for, at its event or after an interrupt there."""
         if len(self._pending) >= self._takeover:
             self._settle()
 

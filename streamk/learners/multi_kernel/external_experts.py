@@ -148,7 +148,7 @@ class ExternalExperts:
     @property
     def _too_wide(self) -> list[bool]:
         """Which learners rest for good."""
-        return [getattr(learner, "is_too_wide", False) for learner in self._learners]
+        return [isinstance(one, FeatureMachine) and one.is_too_wide for one in self._learners]
 
     def review(self, worth: NDArray[np.float64], alarms: int) -> None:
         """Decide which learners rest.

@@ -22,7 +22,7 @@ _MEMORY = 0.5
 """Factor of what was known of its worth at each review."""
 _AFTER = 2
 """Whole reviews after an alarm, from which on there are enough events since it to begin anew."""
-_DEAF = 0.5
+_UNHEARD = 0.5
 """Part of a rest in which alarms count for nothing, so that false ones do not undo the doubling."""
 _BLAMED = 4
 """Whole reviews after an alarm, up to which it may be why an expert is of use no more."""
@@ -177,7 +177,7 @@ def _review_active(
 
 def _review_resting(place: int, known: NDArray[np.float64], alarm: bool) -> Change | None:
     """Decide whether an expert that rests is woken."""
-    changed = _since_alarm(known, alarm and known[_AGE] >= _DEAF * known[_REST]) >= _AFTER
+    changed = _since_alarm(known, alarm and known[_AGE] >= _UNHEARD * known[_REST]) >= _AFTER
     if known[_AGE] < known[_REST] and not changed:
         return None
     known[_REST] = min(2.0 * known[_REST], _LONGEST)
