@@ -21,7 +21,7 @@ LANDING = 1 << 23
 
 MODULES = {
     "generator": ("frequencies", "rotations"),
-    "features": ("sums", "features", "gradient", "bend"),
+    "features": ("sums", "features", "gradient", "gradient_of_few", "bend"),
     "learning": (
         "add_sums",
         "finish",

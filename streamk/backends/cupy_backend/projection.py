@@ -35,6 +35,8 @@ SEGMENT = 64
 """Rows whose gradients one block adds up."""
 SLOTS = 32
 """Sums of a gradient that a thread keeps."""
+FEW_SLOTS = 4
+"""So many where there are few outputs."""
 
 _ROWS = 1 << 10
 """Rows that are worked on together at least; with some chunks they are work enough for a GPU."""
@@ -140,11 +142,13 @@ class Projection(Learning):
         """Yield (lo, hi, sums of each segment of rows) of the chunks from `first` to `last`."""
         outputs, segments = G.shape[1], blocks(len(X), SEGMENT)
         period = _period(basis)
-        tiles = blocks(outputs, SLOTS * THREADS // (period * CHUNK))
+        few = outputs * period * CHUNK <= FEW_SLOTS * THREADS
+        tiles = blocks(outputs, (FEW_SLOTS if few else SLOTS) * THREADS // (period * CHUNK))
+        kernel = "gradient_of_few" if few else "gradient"
         for lo, hi in self._slabs(basis, first, last, segments * outputs * CHUNK):
             parts = self.xp.empty((segments, hi - lo, outputs, CHUNK), G.dtype)
             grid = (segments, blocks(hi, period) - lo // period, tiles)
-            self._evaluate("gradient", grid, X, basis, curve, wide, lo, hi, G, outputs, parts)
+            self._evaluate(kernel, grid, X, basis, curve, wide, lo, hi, G, outputs, parts)
             yield lo, hi, parts
 
     def step(

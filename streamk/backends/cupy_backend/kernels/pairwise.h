@@ -6,7 +6,10 @@
 
 #define SIDE 64
 #define DEPTH 8
+/* A column of a stage with a quad of padding, and numbers of each side that a thread brings. */
 #define STRIDE (SIDE / 4 + 1)
+#define STAGE (2 * DEPTH * STRIDE)
+#define STAGED (DEPTH * SIDE / THREADS)
 /* Centers whose products one block sums up: a fixed order, whatever the number of rows. */
 #define CENTERS 1024
 /* Outputs that a block takes on at once. */
@@ -37,17 +40,31 @@
 #define ATAN2 atan2f
 #endif
 
-/* What one column adds to a pair's sum (multiplies it with, for the product Cauchy kernel). */
-INLINE real with_column(whole code, real factor, real x, real y, real sum)
+/* What one column adds to a pair's sum (multiplies it with, for the product Cauchy kernel). Each
+   kernel has a loop of its own: a choice within it would take as long as the arithmetic. */
+#define WITH_COLUMNS(added)                                                          \
+    UNROLL for (int j = 0; j < DEPTH; j++)                                           \
+    {                                                                                \
+        const quad a = left[j * STRIDE + t / 16], b = right[j * STRIDE + t % 16];    \
+        UNROLL for (int i = 0; i < 16; i++)                                          \
+        {                                                                            \
+            const real x = a.x[i / 4], y = b.x[i % 4];                               \
+            sums[i] = added;                                                         \
+        }                                                                            \
+    }
+
+INLINE void with_columns(int t, whole code, real factor, const quad *left, const quad *right,
+                         real *sums)
 {
-    const real t = x - y;
-    if (code == LINEAR)
-        return fused_real(x, y, sum);
-    if (code == LAPLACIAN)
-        return sum + ABS(t);
-    if (code == CAUCHY)
-        return sum * fused_real(t * t, factor, (real)1);
-    return fused_real(t, t, sum);
+    if (code == LINEAR) {
+        WITH_COLUMNS(fused_real(x, y, sums[i]))
+    } else if (code == LAPLACIAN) {
+        WITH_COLUMNS(sums[i] + ABS(x - y))
+    } else if (code == CAUCHY) {
+        WITH_COLUMNS(sums[i] * fused_real((x - y) * (x - y), factor, (real)1))
+    } else {
+        WITH_COLUMNS(fused_real(x - y, x - y, sums[i]))
+    }
 }
 
 /* The neural tangent kernel of points on the unit sphere, from sin(theta / 2)^2: what it and the
@@ -97,34 +114,57 @@ INLINE real kernel_of(whole code, real parameter, real factor, real sum)
     }
 }
 
-/* The kernels of the rows from row0 and the centers from c0 on. */
+/* Read a thread's numbers of a stage, from `x` and `y` on, of so many columns, rows and centers
+   that are left. What is beyond the edges is 0 on both sides, and then adds nothing. */
+INLINE void ahead(int t, const real *x, const real *y, whole d, int columns, int rows, int centers,
+                  real *next)
+{
+    UNROLL for (int q = 0; q < STAGED; q++)
+    {
+        const int r = t / DEPTH + q * (THREADS / DEPTH), inside = t % DEPTH < columns;
+        next[q] = inside && r < rows ? x[q * (THREADS / DEPTH) * d] : (real)0;
+        next[STAGED + q] = inside && r < centers ? y[q * (THREADS / DEPTH) * d] : (real)0;
+    }
+}
+
+INLINE void set_down(int t, const real *next, quad *stage)
+{
+    UNROLL for (int q = 0; q < STAGED; q++)
+    {
+        const int r = t / DEPTH + q * (THREADS / DEPTH);
+        ((real *)(stage + t % DEPTH * STRIDE))[r] = next[q];
+        ((real *)(stage + (DEPTH + t % DEPTH) * STRIDE))[r] = next[STAGED + q];
+    }
+}
+
+/* The kernels of the rows from row0 and the centers from c0 on. While the columns of a stage are
+   worked with, those of the next one are set down, in the other half of what will be the kernels,
+   and those after that are on their way. */
 INLINE void tile_of(whole code, real parameter, real factor, const real *X, whole n, const real *Y,
-                    whole m, whole d, whole row0, whole c0, real *left, real *right, real *K)
+                    whole m, whole d, whole row0, whole c0, real *K)
 {
     REGISTERS(real, sums, 16);
+    REGISTERS(real, next, 2 * STAGED);
+    const int columns = (int)d, rows = (int)lesser(SIDE, n - row0);
+    const int centers = (int)lesser(SIDE, m - c0);
+    quad *stages = (quad *)K;
     PHASE(t) {
+        const real *x = X + (row0 + t / DEPTH) * d + t % DEPTH;
+        const real *y = Y + (c0 + t / DEPTH) * d + t % DEPTH;
         UNROLL for (int i = 0; i < 16; i++)
             OWN(sums, t)[i] = code == CAUCHY ? (real)1 : (real)0;
+        ahead(t, x, y, d, columns, rows, centers, OWN(next, t));
+        set_down(t, OWN(next, t), stages);
+        ahead(t, x + DEPTH, y + DEPTH, d, columns - DEPTH, rows, centers, OWN(next, t));
     }
-    for (whole j0 = 0; j0 < d; j0 += DEPTH) {
-        /* What is beyond the edges is 0 on both sides, and then adds nothing. */
+    for (int j0 = 0, odd = 0; j0 < columns; j0 += DEPTH, odd = !odd) {
         PHASE(t) {
-            for (int i = t; i < DEPTH * SIDE; i += THREADS) {
-                const int r = i / DEPTH, j = i % DEPTH;
-                const int inside = j0 + j < d, at = j * 4 * STRIDE + r;
-                left[at] = inside && row0 + r < n ? X[(row0 + r) * d + j0 + j] : (real)0;
-                right[at] = inside && c0 + r < m ? Y[(c0 + r) * d + j0 + j] : (real)0;
-            }
-        }
-        PHASE(t) {
-            UNROLL for (int j = 0; j < DEPTH; j++)
-            {
-                const real *x = left + j * 4 * STRIDE + 4 * (t / 16);
-                const real *y = right + j * 4 * STRIDE + 4 * (t % 16);
-                UNROLL for (int i = 0; i < 16; i++)
-                    OWN(sums, t)[i] = with_column(code, factor, x[i / 4], y[i % 4],
-                                                  OWN(sums, t)[i]);
-            }
+            const quad *left = stages + odd * STAGE, *right = left + DEPTH * STRIDE;
+            const real *x = X + (row0 + t / DEPTH) * d + t % DEPTH + j0 + 2 * DEPTH;
+            const real *y = Y + (c0 + t / DEPTH) * d + t % DEPTH + j0 + 2 * DEPTH;
+            set_down(t, OWN(next, t), stages + !odd * STAGE);
+            ahead(t, x, y, d, columns - j0 - 2 * DEPTH, rows, centers, OWN(next, t));
+            with_columns(t, code, factor, left, right, OWN(sums, t));
         }
     }
     PHASE(t) {
@@ -138,11 +178,10 @@ INLINE void tile_of(whole code, real parameter, real factor, const real *X, whol
 KERNEL pairwise(whole code, double parameter, double factor, const real *__restrict__ X, whole n,
                 const real *__restrict__ Y, whole m, whole d, real *__restrict__ out)
 {
-    SHARED(real, left, DEPTH * 4 * STRIDE);
-    SHARED(real, right, DEPTH * 4 * STRIDE);
-    SHARED(real, K, SIDE * (SIDE + 1));
+    SHARED(quad, tile, SIDE * (SIDE + 1) / 4);
+    real *K = (real *)tile;
     const whole row0 = BLOCK_X * SIDE, c0 = BLOCK_Y * SIDE;
-    tile_of(code, (real)parameter, (real)factor, X, n, Y, m, d, row0, c0, left, right, K);
+    tile_of(code, (real)parameter, (real)factor, X, n, Y, m, d, row0, c0, K);
     PHASE(t) {
         for (int i = t; i < SIDE * SIDE; i += THREADS)
             if (row0 + i / SIDE < n && c0 + i % SIDE < m)
@@ -156,9 +195,8 @@ KERNEL products(whole code, double parameter, double factor, const real *__restr
                 const real *__restrict__ Y, whole m, whole d, const real *__restrict__ V,
                 whole outputs, double *__restrict__ out)
 {
-    SHARED(real, left, DEPTH * 4 * STRIDE);
-    SHARED(real, right, DEPTH * 4 * STRIDE);
-    SHARED(real, K, SIDE * (SIDE + 1));
+    SHARED(quad, tile, SIDE * (SIDE + 1) / 4);
+    real *K = (real *)tile;
     REGISTERS(double, totals, SLOTS);
     const whole row0 = BLOCK_X * SIDE, k0 = BLOCK_Z * OUTPUTS;
     const whole begin = BLOCK_Y * CENTERS, end = lesser(m, begin + CENTERS);
@@ -168,17 +206,19 @@ KERNEL products(whole code, double parameter, double factor, const real *__restr
     }
     for (whole c0 = begin; c0 < end; c0 += SIDE) {
         const int some = (int)lesser(SIDE, end - c0);
-        tile_of(code, (real)parameter, (real)factor, X, n, Y, m, d, row0, c0, left, right, K);
+        tile_of(code, (real)parameter, (real)factor, X, n, Y, m, d, row0, c0, K);
         PHASE(t) {
             UNROLL for (int s = 0; s < SLOTS; s++)
             {
                 const whole k = k0 + (t + s * THREADS) / SIDE;
                 const real *row = K + (t + s * THREADS) % SIDE * (SIDE + 1);
+                const real *v = V + c0 * outputs + k;
                 real sum = (real)0;
-                if (k < outputs)
-                    for (int c = 0; c < some; c++)
-                        sum = fused_real(row[c], V[(c0 + c) * outputs + k], sum);
-                OWN(totals, t)[s] += sum;
+                if (k < outputs) {
+                    UNROLL_BY(8) for (int c = 0; c < some; c++)
+                        sum = fused_real(row[c], v[c * outputs], sum);
+                    OWN(totals, t)[s] += sum;
+                }
             }
         }
     }
