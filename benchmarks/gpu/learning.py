@@ -41,7 +41,7 @@ CASES = (
     Steps(4096, 16384, 784, 4),
     Steps(4096, 65536, 54, 4, "hadamard"),
 )
-LARGE = ((10_000, 20_000), (30_000, 30_000))
+LARGE = ((5_000, 10_000), (20_000, 20_000))
 """Centers and events of EigenPro."""
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamk.backends.cupy_backend.device import THREADS, Device, Variant
 
-SCRATCH = 1 << 22
+SCRATCH = 1 << 23
 """Numbers in parts that are added up next: few enough to stay in a large GPU's second cache."""
 
 

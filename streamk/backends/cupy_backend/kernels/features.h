@@ -265,16 +265,26 @@ INLINE void evaluate(BASIS, whole row0, whole c0, quad *buffer, phase *tile)
 #define LEFT (DENSE_ROWS / 4 + 1)
 #define STAGE (DEPTH * (LEFT + CHUNK / 4))
 
-/* Read a thread's numbers of a stage, from `x` and `w` on, of so many columns and rows that are
-   left; what is beyond the edges is 0. */
-INLINE void ahead(int t, const real *x, whole d, const real *w, int columns, int some, phase *next)
+/* Read a thread's numbers of a stage, of which so many columns are left: what is beyond the last
+   one is 0. Behind the last row it is read again, for cells that no one asks for. */
+INLINE void ahead(int t, const real **from, int columns, phase *next)
 {
-    UNROLL for (int q = 0; q < STAGED; q++)
-    {
-        const int r = t / DEPTH + q * (THREADS / DEPTH), j = t / CHUNK + q * (THREADS / CHUNK);
-        next[q] = r < some && t % DEPTH < columns ? (phase)x[q * (THREADS / DEPTH) * d] : (phase)0;
-        next[STAGED + q] = j < columns ? (phase)w[q * THREADS] : (phase)0;
+    if (columns >= DEPTH) {
+        UNROLL for (int q = 0; q < STAGED; q++)
+        {
+            next[q] = (phase)*from[q];
+            next[STAGED + q] = (phase)from[STAGED][q * THREADS];
+        }
+    } else {
+        UNROLL for (int q = 0; q < STAGED; q++)
+        {
+            const int j = t / CHUNK + q * (THREADS / CHUNK);
+            next[q] = t % DEPTH < columns ? (phase)*from[q] : (phase)0;
+            next[STAGED + q] = j < columns ? (phase)from[STAGED][q * THREADS] : (phase)0;
+        }
     }
+    UNROLL for (int q = 0; q < STAGED; q++) from[q] += DEPTH;
+    from[STAGED] += DEPTH * CHUNK;
 }
 
 INLINE void set_down(int t, const phase *next, quad *stage)
@@ -286,39 +296,57 @@ INLINE void set_down(int t, const phase *next, quad *stage)
     }
 }
 
+/* A stage of thread t: set down the numbers of the next one in the other half of the tile, send for
+   those after it, of which so many columns are left, and work with those that are here. */
+INLINE void advance(int t, const quad *here, quad *other, const real **from, int columns, int some,
+                    phase *next, phase *phases)
+{
+    const quad *left = here + t / 16, *right = here + DEPTH * LEFT + t % 16;
+    set_down(t, next, other);
+    ahead(t, from, columns, next);
+    if (4 * (t / 16) < some) {
+        UNROLL for (int j = 0; j < DEPTH; j++)
+        {
+            const quad u = left[j * LEFT], v = right[j * (CHUNK / 4)];
+            UNROLL for (int i = 0; i < 16; i++)
+                phases[i] = fused(u.x[i / 4], v.x[i % 4], phases[i]);
+        }
+    }
+}
+
 /* The features of the tile that begins with row `row0`, of chunk `c0`. A thread has four rows and
-   four features, whose phases stay in registers while the columns pass by, in their order. While
-   those of a stage are worked with, those of the next one are set down, in the other half of what
-   will be the tile, and those after that are on their way. */
+   four features, whose phases stay in registers while the columns pass by, in their order, by way of
+   what will be the tile. */
 INLINE void evaluate(BASIS, whole row0, whole c0, quad *buffer, phase *tile)
 {
     REGISTERS(phase, phases, 16);
     REGISTERS(phase, next, 2 * STAGED);
+    REGISTERS(const real *, from, STAGED + 1);
     const int columns = (int)d, some = (int)lesser(DENSE_ROWS, n - row0);
-    const real *x = X + row0 * d, *w = table + c0 * d * CHUNK;
     quad *stages = (quad *)tile;
     PHASE(t) {
         UNROLL for (int i = 0; i < 16; i++)
             OWN(phases, t)[i] =
                 curve == COSINE ? (phase)b[c0 * CHUNK + 4 * (t % 16) + i % 4] : (phase)0;
-        ahead(t, x + t / DEPTH * d + t % DEPTH, d, w + t, columns, some, OWN(next, t));
+        UNROLL for (int q = 0; q < STAGED; q++)
+        {
+            const whole r = row0 + t / DEPTH + q * (THREADS / DEPTH);
+            OWN(from, t)[q] = X + lesser(r, n - 1) * d + t % DEPTH;
+        }
+        OWN(from, t)[STAGED] = table + c0 * d * CHUNK + t;
+        ahead(t, OWN(from, t), columns, OWN(next, t));
         set_down(t, OWN(next, t), stages);
-        ahead(t, x + t / DEPTH * d + t % DEPTH + DEPTH, d, w + t + DEPTH * CHUNK, columns - DEPTH,
-              some, OWN(next, t));
+        ahead(t, OWN(from, t), columns - DEPTH, OWN(next, t));
     }
-    for (int j0 = 0, odd = 0; j0 < columns; j0 += DEPTH, odd = !odd) {
+    for (int left = columns; left > 0; left -= 2 * DEPTH) {
         PHASE(t) {
-            const quad *left = stages + odd * STAGE, *right = left + DEPTH * LEFT;
-            set_down(t, OWN(next, t), stages + !odd * STAGE);
-            ahead(t, x + t / DEPTH * d + t % DEPTH + j0 + 2 * DEPTH, d,
-                  w + t + (j0 + 2 * DEPTH) * CHUNK, columns - j0 - 2 * DEPTH, some, OWN(next, t));
-            if (4 * (t / 16) < some) {
-                UNROLL for (int j = 0; j < DEPTH; j++)
-                {
-                    const quad u = left[j * LEFT + t / 16], v = right[j * (CHUNK / 4) + t % 16];
-                    UNROLL for (int i = 0; i < 16; i++)
-                        OWN(phases, t)[i] = fused(u.x[i / 4], v.x[i % 4], OWN(phases, t)[i]);
-                }
+            advance(t, stages, stages + STAGE, OWN(from, t), left - 2 * DEPTH, some, OWN(next, t),
+                    OWN(phases, t));
+        }
+        if (left > DEPTH) {
+            PHASE(t) {
+                advance(t, stages + STAGE, stages, OWN(from, t), left - 3 * DEPTH, some,
+                        OWN(next, t), OWN(phases, t));
             }
         }
     }
@@ -341,6 +369,17 @@ INLINE void evaluate(BASIS, whole row0, whole c0, quad *buffer, phase *tile)
 
 #endif
 
+/* A lane's coefficients, and the sum of these times its features. */
+#define COEFFICIENTS(a) {(a)[0], (a)[LANES], (a)[2 * LANES], (a)[3 * LANES]}
+
+INLINE real of_lane(const real *four, const phase *phi)
+{
+    real sum = four[0] * (real)phi[0];
+    sum = fused_real(four[1], (real)phi[LANES], sum);
+    sum = fused_real(four[2], (real)phi[2 * LANES], sum);
+    return fused_real(four[3], (real)phi[3 * LANES], sum);
+}
+
 /* Blocks: (rows, span). The partial sums of each chunk from lo to hi, each row and output: lane l
    has the features l, l + 16, l + 32 and l + 48. */
 KERNEL sums(BASIS, whole lo, whole hi, const real *__restrict__ A, whole outputs,
@@ -350,24 +389,34 @@ KERNEL sums(BASIS, whole lo, whole hi, const real *__restrict__ A, whole outputs
     const whole row0 = BLOCK_X * rows;
     evaluate(OF_BASIS, row0, c0, buffer, tile);
     PHASE(t) {
-        for (int i = t; i < CELLS / 4; i += THREADS) {
-            const int lane = i % LANES, chunk = i / LANES & ((1 << chunk_bits) - 1);
-            const int r = i / LANES >> chunk_bits;
-            const whole c = c0 + chunk, row = row0 + r;
+        const int lane = t % LANES, some = (int)lesser(rows, n - row0);
+#if HADAMARD
+        for (int i = t / LANES; i < CELLS / CHUNK; i += THREADS / LANES) {
+            const int chunk = i & ((1 << chunk_bits) - 1), r = i >> chunk_bits;
+            const whole c = c0 + chunk;
             const phase *phi = tile + (r << span_bits) + chunk * CHUNK + lane;
-            if (row < n && c >= lo && c < hi) {
-                const real first = (real)phi[0], second = (real)phi[LANES];
-                const real third = (real)phi[2 * LANES], fourth = (real)phi[3 * LANES];
-                const real *a = A + c * outputs * CHUNK + lane;
-                real *to = out + ((c - lo) * n + row) * outputs * LANES + lane;
+            const real *a = A + c * outputs * CHUNK + lane;
+            real *to = out + ((c - lo) * n + row0 + r) * outputs * LANES + lane;
+            if (r < some && c >= lo && c < hi)
                 for (whole k = 0; k < outputs; k++, a += CHUNK, to += LANES) {
-                    real sum = a[0] * first;
-                    sum = fused_real(a[LANES], second, sum);
-                    sum = fused_real(a[2 * LANES], third, sum);
-                    *to = fused_real(a[3 * LANES], fourth, sum);
+                    const real four[] = COEFFICIENTS(a);
+                    *to = of_lane(four, phi);
                 }
+        }
+#else
+        const phase *phi = tile + t / LANES * CHUNK + lane;
+        const real *a = A + c0 * outputs * CHUNK + lane;
+        real *to = out + ((c0 - lo) * n + row0 + t / LANES) * outputs * LANES + lane;
+        for (whole k = 0; k < outputs; k++, a += CHUNK, to += LANES) {
+            const real four[] = COEFFICIENTS(a);
+            UNROLL for (int q = 0; q < DENSE_ROWS * LANES / THREADS; q++)
+            {
+                const int r = q * (THREADS / LANES);
+                if (t / LANES + r < some)
+                    to[r * outputs * LANES] = of_lane(four, phi + r * CHUNK);
             }
         }
+#endif
     }
 }
 

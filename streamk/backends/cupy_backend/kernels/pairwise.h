@@ -45,7 +45,7 @@
 #define WITH_COLUMNS(added)                                                          \
     UNROLL for (int j = 0; j < DEPTH; j++)                                           \
     {                                                                                \
-        const quad a = left[j * STRIDE + t / 16], b = right[j * STRIDE + t % 16];    \
+        const quad a = left[j * STRIDE], b = right[j * STRIDE];                      \
         UNROLL for (int i = 0; i < 16; i++)                                          \
         {                                                                            \
             const real x = a.x[i / 4], y = b.x[i % 4];                               \
@@ -53,9 +53,9 @@
         }                                                                            \
     }
 
-INLINE void with_columns(int t, whole code, real factor, const quad *left, const quad *right,
-                         real *sums)
+INLINE void with_columns(int t, whole code, real factor, const quad *stage, real *sums)
 {
+    const quad *left = stage + t / 16, *right = stage + DEPTH * STRIDE + t % 16;
     if (code == LINEAR) {
         WITH_COLUMNS(fused_real(x, y, sums[i]))
     } else if (code == LAPLACIAN) {
@@ -83,13 +83,11 @@ INLINE real neural_tangent(real half, real depth)
     return (real)1 - missing / (depth + (real)1);
 }
 
-/* The kernel of a pair's sum; `factor` has the bandwidth in it, see `factor` in Python. */
+/* The kernel of a pair's sum, but for those of `tile_of`; `factor` has the bandwidth in it, see `factor` in Python. */
 INLINE real kernel_of(whole code, real parameter, real factor, real sum)
 {
     if (code == LINEAR)
         return sum;
-    if (code == GAUSSIAN || code == LAPLACIAN)
-        return EXP(-factor * sum);
     if (code == CAUCHY)
         return (real)1 / sum;
     if (code == NTK)
@@ -110,21 +108,22 @@ INLINE real kernel_of(whole code, real parameter, real factor, real sum)
             return k;
         if (parameter > (real)2)
             return k * ((real)1 + r + r * r / (real)3);
-        return parameter > (real)1 ? k * ((real)1 + r) : k;
+        return k * ((real)1 + r);
     }
 }
 
-/* Read a thread's numbers of a stage, from `x` and `y` on, of so many columns, rows and centers
-   that are left. What is beyond the edges is 0 on both sides, and then adds nothing. */
-INLINE void ahead(int t, const real *x, const real *y, whole d, int columns, int rows, int centers,
-                  real *next)
+/* Read a thread's numbers of a stage, of which so many columns are left. What is beyond the last
+   one is 0 on both sides, and then adds nothing; behind the last row and center these are read
+   again, for kernels that no one asks for. */
+INLINE void ahead(int t, const real **from, int columns, real *next)
 {
-    UNROLL for (int q = 0; q < STAGED; q++)
-    {
-        const int r = t / DEPTH + q * (THREADS / DEPTH), inside = t % DEPTH < columns;
-        next[q] = inside && r < rows ? x[q * (THREADS / DEPTH) * d] : (real)0;
-        next[STAGED + q] = inside && r < centers ? y[q * (THREADS / DEPTH) * d] : (real)0;
+    if (columns >= DEPTH) {
+        UNROLL for (int q = 0; q < 2 * STAGED; q++) next[q] = *from[q];
+    } else {
+        UNROLL for (int q = 0; q < 2 * STAGED; q++) next[q] =
+            t % DEPTH < columns ? *from[q] : (real)0;
     }
+    UNROLL for (int q = 0; q < 2 * STAGED; q++) from[q] += DEPTH;
 }
 
 INLINE void set_down(int t, const real *next, quad *stage)
@@ -145,32 +144,50 @@ INLINE void tile_of(whole code, real parameter, real factor, const real *X, whol
 {
     REGISTERS(real, sums, 16);
     REGISTERS(real, next, 2 * STAGED);
-    const int columns = (int)d, rows = (int)lesser(SIDE, n - row0);
-    const int centers = (int)lesser(SIDE, m - c0);
+    REGISTERS(const real *, from, 2 * STAGED);
+    const int columns = (int)d;
     quad *stages = (quad *)K;
     PHASE(t) {
-        const real *x = X + (row0 + t / DEPTH) * d + t % DEPTH;
-        const real *y = Y + (c0 + t / DEPTH) * d + t % DEPTH;
         UNROLL for (int i = 0; i < 16; i++)
             OWN(sums, t)[i] = code == CAUCHY ? (real)1 : (real)0;
-        ahead(t, x, y, d, columns, rows, centers, OWN(next, t));
+        UNROLL for (int q = 0; q < STAGED; q++)
+        {
+            const whole r = t / DEPTH + q * (THREADS / DEPTH);
+            OWN(from, t)[q] = X + lesser(row0 + r, n - 1) * d + t % DEPTH;
+            OWN(from, t)[STAGED + q] = Y + lesser(c0 + r, m - 1) * d + t % DEPTH;
+        }
+        ahead(t, OWN(from, t), columns, OWN(next, t));
         set_down(t, OWN(next, t), stages);
-        ahead(t, x + DEPTH, y + DEPTH, d, columns - DEPTH, rows, centers, OWN(next, t));
+        ahead(t, OWN(from, t), columns - DEPTH, OWN(next, t));
     }
-    for (int j0 = 0, odd = 0; j0 < columns; j0 += DEPTH, odd = !odd) {
+    for (int left = columns; left > 0; left -= 2 * DEPTH) {
         PHASE(t) {
-            const quad *left = stages + odd * STAGE, *right = left + DEPTH * STRIDE;
-            const real *x = X + (row0 + t / DEPTH) * d + t % DEPTH + j0 + 2 * DEPTH;
-            const real *y = Y + (c0 + t / DEPTH) * d + t % DEPTH + j0 + 2 * DEPTH;
-            set_down(t, OWN(next, t), stages + !odd * STAGE);
-            ahead(t, x, y, d, columns - j0 - 2 * DEPTH, rows, centers, OWN(next, t));
-            with_columns(t, code, factor, left, right, OWN(sums, t));
+            set_down(t, OWN(next, t), stages + STAGE);
+            ahead(t, OWN(from, t), left - 2 * DEPTH, OWN(next, t));
+            with_columns(t, code, factor, stages, OWN(sums, t));
+        }
+        if (left > DEPTH) {
+            PHASE(t) {
+                set_down(t, OWN(next, t), stages);
+                ahead(t, OWN(from, t), left - 3 * DEPTH, OWN(next, t));
+                with_columns(t, code, factor, stages + STAGE, OWN(sums, t));
+            }
         }
     }
     PHASE(t) {
+        /* The usual ones by themselves: what tells kernels apart takes as long as they do. */
+        if (code == GAUSSIAN || code == LAPLACIAN) {
+            UNROLL for (int i = 0; i < 16; i++)
+                OWN(sums, t)[i] = EXP(-factor * OWN(sums, t)[i]);
+        } else if (code == MATERN && parameter < (real)1) {
+            UNROLL for (int i = 0; i < 16; i++)
+                OWN(sums, t)[i] = EXP(-SQRT(factor * OWN(sums, t)[i]));
+        } else {
+            UNROLL for (int i = 0; i < 16; i++)
+                OWN(sums, t)[i] = kernel_of(code, parameter, factor, OWN(sums, t)[i]);
+        }
         UNROLL for (int i = 0; i < 16; i++)
-            K[(4 * (t / 16) + i / 4) * (SIDE + 1) + 4 * (t % 16) + i % 4] =
-                kernel_of(code, parameter, factor, OWN(sums, t)[i]);
+            K[(4 * (t / 16) + i / 4) * (SIDE + 1) + 4 * (t % 16) + i % 4] = OWN(sums, t)[i];
     }
 }
 
