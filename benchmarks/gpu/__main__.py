@@ -39,9 +39,9 @@ def _device(results: Mapping[str, Any]) -> str:
     return (
         f"GPU: {found['device']}, {found['memory_gib']} GiB; CUDA {found['cuda']}, driver for "
         f"{found['driver_for_cuda']}, CuPy {found['cupy']}.\n"
-        f"It copies {rates['copy']:,.0f} GB/s, read and written; a product of 8,192 x 8,192 in "
-        f"float32 makes {rates['product'] / 1e3:.1f} Tflop/s,\n"
-        f"a loop of fused operations on registers {rates['loop'] / 1e3:.1f}."
+        f"It copies {rates['copy']:,.0f} GB/s, read and written; in float32 a product of 8,192 x "
+        f"8,192 makes\n{rates['product'] / 1e3:.1f} Tflop/s, and a loop of fused operations on "
+        f"registers {rates['loop'] / 1e3:.1f}."
     )
 
 

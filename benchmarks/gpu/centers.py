@@ -102,14 +102,15 @@ def render(found: list[dict[str, Any]]) -> str:
     for one in found:
         us = {name: one["us"][name]["median"] for name in names}
         title = (
-            f"{one['kernel']}, {one['events']:,} x {one['centers']:,}, "
-            f"d={one['columns']}, {one['outputs']} outputs"
+            f"{one['kernel']}, {one['events']:,} x {one['centers']:,}, d={one['columns']}, "
+            f"{one['outputs']}"
         )
         share = f"{100 * one['bound_us'] / us['GPU, there']:.0f}%"
         ratio = f"{us['CPU'] / us['GPU']:.1f}"
         rows.append([title, *(hot.short(us[name]) for name in names), ratio, share])
         errors.append([title, *(f"{e:.1e}" for e in one["errors"].values())])
-    header = ["kernels times coefficients, µs", *names, "CPU / GPU", "of bound"]
+    names[2] = "there"
+    header = ["kernels, outputs, µs", *names, "CPU / GPU", "of bound"]
     return "\n\n".join(
         (
             common.table(header, rows),

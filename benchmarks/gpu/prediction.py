@@ -33,6 +33,7 @@ CASES = (
     Case(1 << 20, 54, 256),
     Case(1 << 20, 54, 4096),
 )
+PLACES = (", CPU", ", GPU", ", GPU, there")
 CHECKED = 32
 """Rows that are also predicted in float64."""
 _LEARNED = 256
@@ -135,44 +136,32 @@ class _There:
 
 def render(found: list[dict[str, Any]]) -> str:
     """The tables of this part."""
-    names = list(found[0]["us"])
-    rows, shares, errors = [], [], []
+    others = [name for name in found[0]["us"] if name in ("CuPy", "PyTorch")]
+    dense, hadamard, errors = [], [], []
     for one in found:
-        us = {name: one["us"][name]["median"] for name in names}
+        us = {name: figure["median"] for name, figure in one["us"].items()}
         title = f"{one['events']:,} x {one['features']:,}, d={one['columns']}"
-        rows.append([title, *(hot.short(us[name]) for name in names)])
-        shares.append(
-            [
-                title,
-                *(f"{us[f'{n}, CPU'] / us[f'{n}, GPU']:.1f}" for n in SAMPLERS.values()),
-                f"{one['events'] / us['dense, GPU'] * 1e6:,.0f}",
-                f"{1e-6 * one['flops']['dense'] / us['dense, GPU, there']:.1f}",
-                *(
-                    f"{100 * one['bound_us'][n] / us[f'{n}, GPU, there']:.0f}%"
-                    for n in SAMPLERS.values()
-                ),
-                *(f"{us[n] / us['dense, GPU, there']:.2f}" for n in _others(names)),
-            ]
-        )
+        ours = {name: [us[f"{name}{place}"] for place in PLACES] for name in SAMPLERS.values()}
+        gains = {name: f"{times[0] / times[1]:.1f}" for name, times in ours.items()}
+        shares = {
+            name: f"{100 * one['bound_us'][name] / times[2]:.0f}%" for name, times in ours.items()
+        }
+        rate = f"{1e-6 * one['flops']['dense'] / us['dense, GPU, there']:.1f}"
+        times = map(hot.short, [*ours["dense"], *(us[name] for name in others)])
+        dense.append([title, *times, gains["dense"], rate, shares["dense"]])
+        faster = f"{us['dense, GPU, there'] / us['Hadamard, GPU, there']:.2f}"
+        times = map(hot.short, ours["Hadamard"])
+        hadamard.append([title, *times, gains["Hadamard"], shares["Hadamard"], faster])
         errors.append([title, *(f"{e:.1e}" for e in one["errors"].values())])
-    header = [
-        "events x features",
-        "CPU / GPU, dense",
-        "Hadamard",
-        "events/s, dense, GPU",
-        "Tflop/s",
-        "of bound, dense",
-        "Hadamard",
-        *(f"{name} / ours" for name in _others(names)),
-    ]
+    names = ["CPU", "GPU", "there"]
+    last = ["CPU / GPU", "Tflop/s", "of bound"]
     return "\n\n".join(
         (
-            common.table(["prediction, µs (medians)", *names], rows),
-            common.table(header, shares),
+            common.table(["predicted, dense, µs", *names, *others, *last], dense),
+            common.table(
+                ["predicted, Hadamard, µs", *names, "CPU / GPU", "of bound", "dense / Hadamard"],
+                hadamard,
+            ),
             common.table(["relative error", *found[0]["errors"]], errors),
         )
     )
-
-
-def _others(names: list[str]) -> list[str]:
-    return [name for name in names if name in ("CuPy", "PyTorch")]

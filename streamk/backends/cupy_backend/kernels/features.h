@@ -264,6 +264,7 @@ INLINE void evaluate(BASIS, whole row0, whole c0, quad *buffer, phase *tile)
 /* Columns of X (with a quad of padding), and of W behind them: quads of a stage. */
 #define LEFT (DENSE_ROWS / 4 + 1)
 #define STAGE (DEPTH * (LEFT + CHUNK / 4))
+typedef char two_stages_fit_the_tile[2 * STAGE <= CELLS / 4 ? 1 : -1];
 
 /* Read a thread's numbers of a stage, of which so many columns are left: what is beyond the last
    one is 0. Behind the last row it is read again, for cells that no one asks for. */

@@ -10,6 +10,7 @@
 #define STRIDE (SIDE / 4 + 1)
 #define STAGE (2 * DEPTH * STRIDE)
 #define STAGED (DEPTH * SIDE / THREADS)
+typedef char two_stages_fit_the_tile[2 * STAGE <= SIDE * (SIDE + 1) / 4 ? 1 : -1];
 /* Centers whose products one block sums up: a fixed order, whatever the number of rows. */
 #define CENTERS 1024
 /* Outputs that a block takes on at once. */
