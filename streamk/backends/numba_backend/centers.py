@@ -136,11 +136,10 @@ def expand(kernel: KernelNumbers, X: Any, laid: Any, A: Any, out: Any) -> None:
     f = sum_factor(kernel.code, kernel.parameter, kernel.scale, X.dtype)
     if laid.shape[1] == 0:  # at least one column
         X, laid = np.zeros((len(X), 1), X.dtype), np.zeros((len(laid), 1, GROUP), X.dtype)
-    code, parameter = int(kernel.code), float(kernel.parameter)
     if A.shape[2] == 1:
-        _expand_each(code, parameter, f, X, laid, A.reshape(A.shape[:2]), out)
+        _expand_each(kernel.code, kernel.parameter, f, X, laid, A.reshape(A.shape[:2]), out)
     else:
-        _expand(code, parameter, f, X, laid, A, out)
+        _expand(kernel.code, kernel.parameter, f, X, laid, A, out)
 
 
 @exact

@@ -57,18 +57,18 @@ class Calibration:
 
     def probabilities(self, F: Numbers) -> Numbers:
         """Return probabilities (n, classes) of margins F (n, outputs), rows summing to 1."""
-        F = np.clip(of_each_class(F), -_FURTHEST, _FURTHEST)
+        F = _within(of_each_class(F), _FURTHEST)
         return np.asarray(numpy_backend.softmax(self.factor * F))
 
     def add(self, F: Numbers, classes: Numbers) -> None:
         """Take in margins F (n, outputs) from before their events of these classes (n,)."""
-        every = np.clip(of_each_class(F), -_FAR, _FAR)
+        every = _within(of_each_class(F), _FAR)
         P = numpy_backend.softmax(self.factor * every)
         mean = (P * every).sum(axis=1)
         slopes = mean - every[np.arange(len(F)), classes.astype(np.int64)]
         curvatures = (P * (every - mean[:, None]) ** 2).sum(axis=1)
-        for one in np.stack([slopes, curvatures], axis=1):  # event by event, for the same bits
-            self._now += one
+        for slope, curvature in zip(slopes, curvatures, strict=True):  # for the same bits
+            self._now += slope, curvature
 
     def close(self, n: int) -> None:
         """Take a step, after n events since the last one."""
@@ -106,4 +106,9 @@ _DECLARED = (
 
 def of_each_class(F: Numbers) -> Numbers:
     """Return margins of each class (n, classes), where one output f stands for (-f, f)."""
-    return np.hstack([-F, F]) if F.shape[1] == 1 else F
+    return np.concatenate([-F, F], axis=1) if F.shape[1] == 1 else F
+
+
+def _within(F: Numbers, most: float) -> Numbers:
+    """Return numbers within bounds, in a third of the time of `numpy.clip` where they are few."""
+    return np.asarray(np.minimum(np.maximum(F, -most), most))

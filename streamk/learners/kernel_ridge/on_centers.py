@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import options
-from streamk.backends import KernelCode
+from streamk.backends import KernelCode, select
 from streamk.backends import centers as backend
+from streamk.backends.threads import divide
 from streamk.declared import FINITE, NON_NEGATIVE, Declared, Domain, count, listed, reading, taken
 from streamk.errors import InvalidInput, StateError
 from streamk.factorization.clusters import nearest
@@ -95,11 +96,23 @@ class OnCenters(Supervised):
 
     def _begin_block(self) -> None:
         """Go on with none learned since the last block."""
-        self._pending = np.zeros((0, len(self.columns or ())), np.float32)
-        self._pending_labels = np.zeros(0)
+        self._make_room(np.zeros((0, len(self.columns or ())), np.float32), np.zeros(0))
         self._pending_coefficients = np.zeros((self._block, self._width))
         self._recent: dict[bytes, Numbers] = {}
         """Outputs of the centers for events that were predicted since, by the bytes of these."""
+
+    def _make_room(self, X: Numbers, y: Numbers) -> None:
+        """Have X (n, d) and labels y (n,) as the events since the last block, and room for more."""
+        self._rooms = np.zeros((self._block, X.shape[1]), np.float32), np.zeros(self._block)
+        self._pending, self._pending_labels = (room[:0] for room in self._rooms)
+        self._append(X, y)
+
+    def _append(self, X: Numbers, y: Numbers) -> None:
+        """Have further events since the last block."""
+        first, stop = len(self._pending), len(self._pending) + len(X)
+        points, labels = self._rooms
+        points[first:stop], labels[first:stop] = X, y
+        self._pending, self._pending_labels = points[:stop], labels[:stop]
 
     @property
     def _width(self) -> int:
@@ -152,18 +165,22 @@ class OnCenters(Supervised):
         """Learn events of one block, and return the outputs of each before it was learned."""
         first, n = len(self._pending), len(X)
         F = self._outputs_of_centers(X)
-        self._pending = np.concatenate([self._pending, X])
-        self._pending_labels = np.append(self._pending_labels, y)
-        Y = np.tile(self._targets(y) - self._constant, len(self._ridges))
-        ridges = np.repeat(self._ridges, self._n_outputs())
+        self._append(X, y)
+        each = len(self._ridges)
+        Y = np.concatenate(each * [self._targets(y) - self._constant], axis=1)
+        ridges = self._ridges.repeat(self._n_outputs())
         K = own_kernels(self.kernel, X, self._pending)
         self._twin.follow(K, Y, ridges, first, F, self._pending_coefficients)
-        for squares in ((F - Y) ** 2).reshape(n, len(self._ridges), -1).sum(axis=2):
+        for squares in ((F - Y) ** 2).reshape(n, each, -1).sum(axis=2):
             self._errors_now += squares
-        if self.is_classifier:
-            self._calibration.add(self._decided(F), y)
+        self._calibrate(F, y)
         self.n_events += n
         return F
+
+    def _calibrate(self, F: Numbers, y: Numbers) -> None:
+        """Take in the outputs F (n, width) that events of these labels had."""
+        if self.is_classifier:
+            self._calibration.add(self._decided(F), y)
 
     def _answers(self, X: Numbers, new: int) -> Numbers:
         """Return the outputs of events as if each were asked before one of the newest is learned.
@@ -175,8 +192,8 @@ class OnCenters(Supervised):
             The newest events that were learned, n; 0 if all of X is asked now.
         """
         F = self._outputs_of_centers(X)
-        known = len(self._pending) - new + np.arange(len(X)) * (new > 0)
         if len(self._pending):
+            known = len(self._pending) - new + np.arange(len(X)) * (new > 0)
             K = own_kernels(self.kernel, X, self._pending)
             self._twin.add(K, known, self._pending_coefficients, F)
         return F
@@ -297,7 +314,7 @@ class OnCenters(Supervised):
         columns = (*(self.columns or ()), *names)
         column_keys(columns)
         self._add_center_columns(len(names))
-        self._pending = np.pad(self._pending, ((0, 0), (0, len(names))))
+        self._make_room(np.pad(self._pending, ((0, 0), (0, len(names)))), self._pending_labels)
         self._columns = columns
 
     def _fresh_constant(self) -> Numbers:
@@ -404,8 +421,7 @@ class OnCenters(Supervised):
         found, sizes = taken(declared, arrays, self._sizes(), self._owner())
         if sizes["pending"] >= self._block:
             raise StateError(f"array 'pending' of {self._owner()} has {sizes['pending']} events")
-        self._pending = found["pending"].copy()
-        self._pending_labels = found["pending_labels"].copy()
+        self._make_room(found["pending"], found["pending_labels"])
         self._pending_coefficients[: sizes["pending"]] = found["pending_coefficients"]
         self._errors, self._errors_now = found["errors"].copy(), found["errors_now"].copy()
         self._constant = found["constant"].copy()
@@ -435,4 +451,10 @@ def targets_of(y: Numbers, margins: int) -> Numbers:
 
 def own_kernels(kernel: Kernel, X: Numbers, Y: Numbers) -> Numbers:
     """Return K(X, Y) for events' own rows, evaluated in float32 as those of centers are."""
-    return kernel.pairwise(X, Y, dtype=np.float32).astype(np.float64)
+    host, K = select(), np.empty((len(X), len(Y)), np.float32)
+    P, Q = kernel.mapped(X), kernel.mapped(Y)
+    if len(X) == 1:
+        kernel.values_on(host, P, Q, K)
+    else:
+        divide(len(X), P.size * len(Q), lambda rows: kernel.values_on(host, P[rows], Q, K[rows]))
+    return K.astype(np.float64)

@@ -301,6 +301,9 @@ class MetricTree:
         Returns their outputs before each was learned, and those of what was asked in their place.
         """
         leaves = self._splits.leaves_of(points)
+        if others is None and len(points) == 1:
+            F = self._leaves[int(leaves[0])].learn_points(points, y)
+            return F, F
         F = np.empty((len(points), self._leaves[0].n_outputs))
         if others is None:
             for leaf, rows in _grouped(leaves):
@@ -329,16 +332,20 @@ class MetricTree:
             self._calibration.add(F, y)
             missed = np.square(np.minimum(missed, FURTHEST))
         # Summed up one by one, for the same bits in whatever batches events come.
-        total = np.cumsum(np.append(self.missed, np.minimum(missed.sum(axis=1), _LARGEST_SUM)))[-1]
-        self.missed = min(float(total), _LARGEST_SUM)
+        for one in missed.sum(axis=1).tolist():
+            self.missed += min(one, _LARGEST_SUM)
+        self.missed = min(self.missed, _LARGEST_SUM)
 
     def decide(self, X: Numbers) -> Numbers:
         """Return the outputs of events X (n, d), float64 (n, outputs)."""
         if self.columns is None:
             return self._leaves[0].decide_checked(X)
         points = self.map.points(X)
+        leaves = self._splits.leaves_of(points)
+        if len(points) == 1:
+            return self._leaves[int(leaves[0])].decide_checked(points)
         F = np.empty((len(points), self._leaves[0].n_outputs))
-        for leaf, rows in _grouped(self._splits.leaves_of(points)):
+        for leaf, rows in _grouped(leaves):
             F[rows] = self._leaves[leaf].decide_checked(points[rows])
         return F
 

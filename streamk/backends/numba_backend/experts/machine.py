@@ -13,6 +13,7 @@ from streamk.backends.numba_backend.cholesky import (
     _forward_narrow,
 )
 from streamk.backends.numba_backend.compilation.stages import Compilable, Loop
+from streamk.backends.numba_backend.event_points import _leaves, _scale, bound, standardize
 from streamk.backends.numba_backend.pairwise import _pairwise
 
 __all__ = ["loops"]
@@ -33,6 +34,10 @@ _OF_ALL: list[Compilable] = [
     Loop(_follow, (_ROWS, _ROWS, _ROW, _INT, _ROWS, _ROWS)),
     Loop(_add, (_ROWS, _NUMBERS, _ROWS, _ROWS)),
     Loop(_lay, (_SINGLES, _NUMBERS, _TILES)),
+    Loop(_scale, (_ROWS, *(5 * [_ROW]), _NUMBERS, _FLOAT)),
+    Loop(bound, (_ROWS, _ROW, _FLOAT, _SINGLES)),
+    Loop(_leaves, (_SINGLES, _SINGLES, _ROW, types.int64[:, ::1], _NUMBERS)),
+    Loop(standardize, (_ROWS, _ROW, _ROW, _FLOAT)),
 ]
 """Those of its first functions, of any task."""
 _OF_CLASSES: list[Compilable] = [
