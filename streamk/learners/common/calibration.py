@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import numpy_backend
+from streamk.backends import margins as backend
 from streamk.declared import NON_NEGATIVE, Declared, taken
 
 Numbers = NDArray[Any]
@@ -57,18 +57,13 @@ class Calibration:
 
     def probabilities(self, F: Numbers) -> Numbers:
         """Return probabilities (n, classes) of margins F (n, outputs), rows summing to 1."""
-        F = _within(of_each_class(F), _FURTHEST)
-        return np.asarray(numpy_backend.softmax(self.factor * F))
+        P = np.empty((len(F), max(2, F.shape[1])))
+        backend.select().probabilities(F, self.factor, _FURTHEST, P)
+        return P
 
     def add(self, F: Numbers, classes: Numbers) -> None:
         """Take in margins F (n, outputs) from before their events of these classes (n,)."""
-        every = _within(of_each_class(F), _FAR)
-        P = numpy_backend.softmax(self.factor * every)
-        mean = (P * every).sum(axis=1)
-        slopes = mean - every[np.arange(len(F)), classes.astype(np.int64)]
-        curvatures = (P * (every - mean[:, None]) ** 2).sum(axis=1)
-        for slope, curvature in zip(slopes, curvatures, strict=True):  # for the same bits
-            self._now += slope, curvature
+        backend.select().slopes(F, classes, self.factor, _FAR, self._now)
 
     def close(self, n: int) -> None:
         """Take a step, after n events since the last one."""
@@ -106,9 +101,4 @@ _DECLARED = (
 
 def of_each_class(F: Numbers) -> Numbers:
     """Return margins of each class (n, classes), where one output f stands for (-f, f)."""
-    return np.concatenate([-F, F], axis=1) if F.shape[1] == 1 else F
-
-
-def _within(F: Numbers, most: float) -> Numbers:
-    """Return numbers within bounds, in a third of the time of `numpy.clip` where they are few."""
-    return np.asarray(np.minimum(np.maximum(F, -most), most))
+    return np.hstack([-F, F]) if F.shape[1] == 1 else F

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from streamk.backends import GROUP
 from streamk.backends import centers as backend
 from streamk.backends.centers import FEW
-from streamk.backends.incremental import KernelNumbers
 from streamk.backends.threads import divide
 from streamk.declared import Declared, Domain, taken
 from streamk.kernels import Kernel
@@ -47,8 +46,7 @@ class Centers:
 
     def __init__(self, kernel: Kernel, capacity: int, *, n_columns: int, n_outputs: int) -> None:
         self._mapped = kernel.mapped
-        code, parameter = int(kernel.code), float(kernel.parameter)
-        self._kernel = KernelNumbers(code, parameter, kernel.frequency_scale)
+        self._kernel = kernel.numbers
         self.capacity, self.n_outputs = capacity, n_outputs
         self.n_seen = 0
         """Centers that there ever were."""

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import options
-from streamk.backends import KernelCode, select
+from streamk.backends import KernelCode
 from streamk.backends import centers as backend
-from streamk.backends.threads import divide
 from streamk.declared import FINITE, NON_NEGATIVE, Declared, Domain, count, listed, reading, taken
 from streamk.errors import InvalidInput, StateError
 from streamk.factorization.clusters import nearest
@@ -84,6 +83,7 @@ class OnCenters(Supervised):
                 f"kernel={kernel!r} is not bounded, as this learner needs; take another, such as "
                 "Laplacian"
             )
+        self._kernel_numbers = kernel.numbers
         self._ridges = np.array(ridges)
         self._block = block
         self._columns: tuple[Column, ...] | None = None
@@ -166,13 +166,14 @@ class OnCenters(Supervised):
         first, n = len(self._pending), len(X)
         F = self._outputs_of_centers(X)
         self._append(X, y)
-        each = len(self._ridges)
-        Y = np.concatenate(each * [self._targets(y) - self._constant], axis=1)
-        ridges = self._ridges.repeat(self._n_outputs())
-        K = own_kernels(self.kernel, X, self._pending)
-        self._twin.follow(K, Y, ridges, first, F, self._pending_coefficients)
-        for squares in ((F - Y) ** 2).reshape(n, each, -1).sum(axis=2):
-            self._errors_now += squares
+        Y, A = self._targets(y) - self._constant, self._pending_coefficients
+        functions = backend.Functions(self._ridges, A, self._errors_now)
+        if n == 1:
+            points = self.kernel.mapped(self._pending)
+            self._twin.follow_one(self._kernel_numbers, points, Y, functions, F)
+        else:
+            K = own_kernels(self.kernel, X, self._pending)
+            self._twin.follow(K, Y, functions, first, F)
         self._calibrate(F, y)
         self.n_events += n
         return F
@@ -192,10 +193,13 @@ class OnCenters(Supervised):
             The newest events that were learned, n; 0 if all of X is asked now.
         """
         F = self._outputs_of_centers(X)
-        if len(self._pending):
-            known = len(self._pending) - new + np.arange(len(X)) * (new > 0)
-            K = own_kernels(self.kernel, X, self._pending)
-            self._twin.add(K, known, self._pending_coefficients, F)
+        before, A = len(self._pending) - new, self._pending_coefficients
+        if len(X) == 1:
+            x, points = self.kernel.mapped(X), self.kernel.mapped(self._pending[:before])
+            self._twin.add_one(self._kernel_numbers, x, points, A, F)
+        elif len(self._pending):
+            known = before + np.arange(len(X)) * (new > 0)
+            self._twin.add(own_kernels(self.kernel, X, self._pending), known, A, F)
         return F
 
     def _outputs_of_centers(self, X: Numbers) -> Numbers:
@@ -451,10 +455,4 @@ def targets_of(y: Numbers, margins: int) -> Numbers:
 
 def own_kernels(kernel: Kernel, X: Numbers, Y: Numbers) -> Numbers:
     """Return K(X, Y) for events' own rows, evaluated in float32 as those of centers are."""
-    host, K = select(), np.empty((len(X), len(Y)), np.float32)
-    P, Q = kernel.mapped(X), kernel.mapped(Y)
-    if len(X) == 1:
-        kernel.values_on(host, P, Q, K)
-    else:
-        divide(len(X), P.size * len(Q), lambda rows: kernel.values_on(host, P[rows], Q, K[rows]))
-    return K.astype(np.float64)
+    return kernel.pairwise(X, Y, dtype=np.float32).astype(np.float64)

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import margins as backend
 from streamk.declared import NON_NEGATIVE, count, number
 from streamk.errors import StateError
 from streamk.kernels import Kernel
@@ -327,14 +328,11 @@ class MetricTree:
 
     def _weigh(self, F: Numbers, y: Numbers) -> None:
         """Take in how well events were predicted."""
-        missed = np.abs(F - self.targets(y))
         if self.is_classifier:
             self._calibration.add(F, y)
-            missed = np.square(np.minimum(missed, FURTHEST))
-        # Summed up one by one, for the same bits in whatever batches events come.
-        for one in missed.sum(axis=1).tolist():
-            self.missed += min(one, _LARGEST_SUM)
-        self.missed = min(self.missed, _LARGEST_SUM)
+        twin, bounds = backend.select(), (FURTHEST, _LARGEST_SUM)
+        missed = twin.missed(F, y, self.is_classifier, *bounds, self.missed)
+        self.missed = min(missed, _LARGEST_SUM)
 
     def decide(self, X: Numbers) -> Numbers:
         """Return the outputs of events X (n, d), float64 (n, outputs)."""
