@@ -17,7 +17,7 @@ from numba.extending import intrinsic
 from streamk.backends import GROUP, LANES, KernelCode
 from streamk.backends.centers import Functions
 from streamk.backends.incremental import KernelNumbers
-from streamk.backends.numba_backend.compilation.compiling import compiled, exact
+from streamk.backends.numba_backend.compilation.compiling import compiled, exact, short
 from streamk.backends.numba_backend.pairwise import _pairwise, of_sums, sums, with_columns
 from streamk.backends.numba_backend.simd.vectors import Emitter, data
 from streamk.backends.numpy_backend.pairwise import sum_factor
@@ -132,15 +132,28 @@ def _expand_each(code: Any, parameter: Any, f: Any, X: Any, laid: Any, A: Any, o
                     out[r + i, o] += s[0]
 
 
+@short
+def _expand_one(code: Any, parameter: Any, f: Any, X: Any, laid: Any, A: Any, out: Any) -> None:
+    _expand(code, parameter, f, X, laid, A, out)
+
+
+@short
+def _expand_each_one(
+    code: Any, parameter: Any, f: Any, X: Any, laid: Any, A: Any, out: Any
+) -> None:
+    _expand_each(code, parameter, f, X, laid, A, out)
+
+
 def expand(kernel: KernelNumbers, X: Any, laid: Any, A: Any, out: Any) -> None:
     """Write the sum of all centers' kernels times coefficients into `out`."""
     f = sum_factor(kernel.code, kernel.parameter, kernel.scale, X.dtype)
     if laid.shape[1] == 0:  # at least one column
         X, laid = np.zeros((len(X), 1), X.dtype), np.zeros((len(laid), 1, GROUP), X.dtype)
+    one = len(X) == 1
+    loop: Any = _expand_one if one else _expand
     if A.shape[2] == 1:
-        _expand_each(kernel.code, kernel.parameter, f, X, laid, A.reshape(A.shape[:2]), out)
-    else:
-        _expand(kernel.code, kernel.parameter, f, X, laid, A, out)
+        A, loop = A.reshape(A.shape[:2]), _expand_each_one if one else _expand_each
+    loop(kernel.code, kernel.parameter, f, X, laid, A, out)
 
 
 @exact
@@ -178,7 +191,7 @@ def follow(K: Any, Y: Any, functions: Functions, first: int, outputs: Any) -> No
     _follow(K, Y, *functions, first, outputs)
 
 
-@exact
+@short
 def _add_one(code: Any, parameter: Any, f: Any, x: Any, points: Any, A: Any, outputs: Any) -> None:
     K = np.empty((1, points.shape[0]), x.dtype)
     _pairwise(code, parameter, f, x, points, K)
@@ -194,7 +207,7 @@ def add_one(kernel: KernelNumbers, x: Any, points: Any, A: Any, outputs: Any) ->
     _add_one(kernel.code, kernel.parameter, f, x, points, A, outputs)
 
 
-@exact
+@short
 def _follow_one(
     code: Any, parameter: Any, f: Any, points: Any, Y: Any, ridges: Any, A: Any, errors: Any,
     outputs: Any,

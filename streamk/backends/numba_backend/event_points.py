@@ -9,7 +9,7 @@ import numpy as np
 
 from streamk.backends import OUTERMOST, KernelCode
 from streamk.backends.event_points import ColumnMap
-from streamk.backends.numba_backend.compilation.compiling import exact, exact_part
+from streamk.backends.numba_backend.compilation.compiling import exact_part, short
 from streamk.backends.numba_backend.pairwise import _pairwise
 
 __all__ = ["bound", "leaves", "scale", "standardize"]
@@ -40,7 +40,7 @@ def _rank(x: Any, values: Any, ranks: Any, first: Any, end: Any) -> Any:
     return found
 
 
-@exact
+@short
 def _scale(
     X: Any, medians: Any, means: Any, factors: Any, values: Any, ranks: Any, ends: Any, most: Any
 ) -> None:
@@ -62,7 +62,7 @@ def scale(X: Any, columns: ColumnMap, most: float) -> None:
     _scale(X, *columns, most)
 
 
-@exact
+@short
 def bound(P: Any, factors: Any, most: Any, out: Any) -> None:
     """Write numbers times factors, bounded by `most`, into `out`."""
     for i in range(P.shape[0]):
@@ -71,7 +71,7 @@ def bound(P: Any, factors: Any, most: Any, out: Any) -> None:
             out[i, j] = most if p > most else -most if p < -most else p
 
 
-@exact
+@short
 def _leaves(points: Any, directions: Any, thresholds: Any, children: Any, out: Any) -> None:
     products = np.empty((points.shape[0], directions.shape[0]))
     X, Y = points.astype(np.float64), directions.astype(np.float64)
@@ -88,7 +88,7 @@ def leaves(points: Any, directions: Any, thresholds: Any, children: Any, out: An
     _leaves(points, directions, thresholds, children, out)
 
 
-@exact
+@short
 def standardize(X: Any, center: Any, inverse: Any, scale: Any) -> None:
     """Turn events into what is left of the center, times the inverse, within bounds, scaled."""
     for i in range(X.shape[0]):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends.numba_backend.compilation.compiling import exact, exact_part
+from streamk.backends.numba_backend.compilation.compiling import exact_part, short
 
 __all__ = ["missed", "probabilities", "slopes"]
 
@@ -28,7 +28,7 @@ def _spread(F: Any, i: Any, factor: Any, most: Any, every: Any, P: Any) -> None:
         P[c] /= total
 
 
-@exact
+@short
 def probabilities(F: Any, factor: Any, most: Any, P: Any) -> None:
     """Write the softmax of margins, times the factor, into P."""
     every = np.empty(P.shape[1])
@@ -36,7 +36,7 @@ def probabilities(F: Any, factor: Any, most: Any, P: Any) -> None:
         _spread(F, i, factor, most, every, P[i])
 
 
-@exact
+@short
 def slopes(F: Any, classes: Any, factor: Any, most: Any, sums: Any) -> None:
     """Add slope and curvature of the log loss, by the factor, to the sums."""
     count = max(2, F.shape[1])
@@ -52,7 +52,7 @@ def slopes(F: Any, classes: Any, factor: Any, most: Any, sums: Any) -> None:
         sums[1] += curvature
 
 
-@exact
+@short
 def missed(F: Any, y: Any, classes: Any, furthest: Any, most: Any, total: Any) -> Any:
     """Return the total with the errors of outputs added, event by event."""
     outputs = F.shape[1]
