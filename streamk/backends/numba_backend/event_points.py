@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends import OUTERMOST, KernelCode
+from streamk.backends import GROUP, OUTERMOST
 from streamk.backends.event_points import ColumnMap
 from streamk.backends.numba_backend.compilation.compiling import exact_part, short
-from streamk.backends.numba_backend.pairwise import _pairwise
+from streamk.backends.numba_backend.pairwise import dot, lay
 
 __all__ = ["bound", "leaves", "scale", "standardize"]
-
-_LINEAR = int(KernelCode.LINEAR)
 
 
 @exact_part
@@ -73,13 +71,16 @@ def bound(P: Any, factors: Any, most: Any, out: Any) -> None:
 
 @short
 def _leaves(points: Any, directions: Any, thresholds: Any, children: Any, out: Any) -> None:
-    products = np.empty((points.shape[0], directions.shape[0]))
-    X, Y = points.astype(np.float64), directions.astype(np.float64)
-    _pairwise(_LINEAR, 0.0, 1.0, X, Y, products)
-    for i in range(points.shape[0]):
+    (n, d), splits = points.shape, directions.shape[0]
+    X, groups = points.astype(np.float64), (splits + GROUP - 1) // GROUP
+    P, products = np.empty((groups, d, GROUP)), np.empty(groups * GROUP)
+    lay(directions.astype(np.float64), 0, P)
+    for i in range(n):
+        for g in range(groups):
+            dot(P, X, products, g * d * GROUP, i * d, g * GROUP, d, d, 1, 1.0)
         at = 0
         while at >= 0:
-            at = children[at, 1 if products[i, at] > thresholds[at] else 0]
+            at = children[at, 1 if products[at] > thresholds[at] else 0]
         out[i] = -1 - at
 
 
