@@ -290,6 +290,9 @@ class MetricRidge(OnlineKernelRidge):
         self._found(self._decided(F))
         return F
 
+    def _calibrate(self, F: Numbers, y: Numbers) -> None:
+        """Do nothing: the tree adjusts the probabilities of all its leaves."""
+
     def _outputs_of(self, X: Numbers) -> Numbers:
         F = super()._outputs_of(X)
         return F if self._base is None else F + self._for_each(self._base.outputs(X))
@@ -308,7 +311,7 @@ class MetricRidge(OnlineKernelRidge):
 
     def _for_each(self, F: Numbers) -> Numbers:
         """Return outputs (n, outputs) once for each function that is learned."""
-        return np.tile(F, len(self._ridges))
+        return np.concatenate(len(self._ridges) * [F], axis=1)
 
     def _take_block(self, X: Numbers, y: Numbers, A: Numbers) -> None:
         base = self._base
