@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-PARALLEL_FLOPS = 4_000_000
-"""Work below which handing it to threads costs more than it saves (about 100 microseconds)."""
+PARALLEL_FLOPS = 16_000_000
+"""Work below which handing it to another thread costs more than it saves: 100 microseconds go for
+that, and more where there are many threads, since each of them waits for the interpreter twice."""
 
 
 @cache
@@ -52,6 +53,17 @@ def cores() -> int:
     return chosen or os.cpu_count() or 1  # asking the system takes as long as learning an event
 
 
+def worth(flops: int, threads: int) -> int:
+    """Return how many of so many threads work is worth, of so many multiplications.
+
+    Examples
+    --------
+    >>> [worth(flops, 8) for flops in (1_000_000, 40_000_000, 1_000_000_000)]
+    [1, 3, 8]
+    """
+    return min(threads, 1 + flops // PARALLEL_FLOPS)
+
+
 def divide(n: int, flops: int, work: Callable[[slice], None], threads: int | None = None) -> None:
     """Do `work` on all of range(n), in parts by as many threads as it is worth.
 
@@ -66,7 +78,7 @@ def divide(n: int, flops: int, work: Callable[[slice], None], threads: int | Non
         At most so many; by default those of `cores`.
     """
     threads = threads or cores()
-    parts = min(threads, n, 1 + flops // PARALLEL_FLOPS)
+    parts = min(n, worth(flops, threads))
     if parts < 2:
         work(slice(0, n))
         return
