@@ -142,6 +142,7 @@ class MetricTree:
         cut = halves(points) if len(points) >= size else None
         if cut is None:
             self._leaves[place] = self._solved(solution, points, y, centers)
+            self._fit_leaves()  # at once: factors of many leaves are much memory
             return
         direction, threshold, right = cut
         new = self._splits.divide(place, direction, threshold)
