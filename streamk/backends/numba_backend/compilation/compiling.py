@@ -21,7 +21,10 @@ from numba.core import event
 from numba.core.registry import CPUDispatcher
 
 from streamk.backends.first_use import FIRST_USE
+from streamk.backends.numba_backend.compilation import arrays
 from streamk.backends.numba_backend.compilation.parts import Part, PartCompiler
+
+arrays.load()
 
 _SOURCES = sorted(Path(__file__).parents[2].rglob("*.py"))
 """All backends: constants of any of them are in compiled code."""
