@@ -201,6 +201,11 @@ class MetricTree:
         for leaf in self._leaves:
             leaf.keep_factor(len(self._leaves) <= _FEW_LEAVES)
 
+    def forget_factors(self) -> None:
+        """Free the memory of factors, which are made again when they are needed."""
+        for leaf in self._leaves:
+            leaf.forget_factor()
+
     def close(self) -> None:
         """Have no leaf's solution take further events."""
         for leaf in self._leaves:
