@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -81,10 +82,10 @@ def _code_of(name: str) -> tuple[tuple[int, int], ...]:
     addresses is protected when they have been filled in does not make it one of these.
     """
     try:
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:
+        with Path("/proc/self/maps").open(encoding="utf-8", errors="replace") as lines:
             fields = next(words for line in lines if name in (words := line.split())[-1])
         start, offset, path = int(fields[0].split("-")[0], 16), int(fields[2], 16), fields[-1]
-        with open(path, "rb") as file:
+        with Path(path).open("rb") as file:
             head = file.read(_HEAD)
         return () if offset else tuple(_read_only(head, start))
     except (OSError, StopIteration, ValueError, struct.error):
@@ -105,8 +106,8 @@ def _read_only(head: bytes, start: int) -> Iterator[tuple[int, int]]:
         return
     first, size, count = (*struct.unpack_from("<Q", head, 32), *struct.unpack_from("<HH", head, 54))
     for place in range(count):
-        kind, flags, _, address, _, nbytes = struct.unpack_from("<IIQQQQ", head, first + place * size)
+        at = first + place * size
+        kind, flags, _, address, _, nbytes = struct.unpack_from("<IIQQQQ", head, at)
         if kind == _LOAD and not flags & _WRITABLE:
-            low = start + address
-            page = mmap.PAGESIZE
+            low, page = start + address, mmap.PAGESIZE
             yield -(-low // page) * page, (low + nbytes) // page * page

@@ -1,8 +1,8 @@
 """numba's own functions on arrays, loaded without SciPy's linear algebra.
 
-numba loads them with the first function that is compiled or comes from its cache, and `scipy.linalg`
-with them, only to see whether it is there: 15 MB of memory and a tenth of a second. None of our
-loops calls a product of numba's, and where another program's do, numba loads it with these.
+numba loads them with the first function that is compiled or comes from its cache, and with them
+`scipy.linalg`, only to see whether it is there: 15 MB of memory and a tenth of a second. None of
+our loops calls a product of numba's, and where another program's do, numba loads it with these.
 """
 
 from __future__ import annotations

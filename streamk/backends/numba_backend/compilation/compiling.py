@@ -22,6 +22,7 @@ from numba.core.registry import CPUDispatcher
 
 from streamk.backends.first_use import FIRST_USE
 from streamk.backends.numba_backend.compilation import arrays
+from streamk.backends.numba_backend.compilation.loaded import lighten
 from streamk.backends.numba_backend.compilation.parts import Part, PartCompiler
 
 arrays.load()
@@ -52,6 +53,7 @@ def _decorator(*, fastmath: bool | set[str] = False, **options: Any) -> Any:
 
 def stamp(compiled: Any) -> None:
     """Make the cache of a compiled function depend on all files of this backend."""
+    lighten(getattr(compiled, "_cache", None))
     cache: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if hasattr(cache, "_source_stamp"):  # else numba's own stamp has to do
         cache._source_stamp = _STAMP
