@@ -41,7 +41,7 @@ def lighten(cache: Any) -> None:
 
     def rebuild(context: Any, payload: Any) -> Any:
         result = known(context, payload)
-        library = getattr(result, "library", None)
+        library: Any = getattr(result, "library", None)
         if type(library) is JITCodeLibrary and getattr(library, "_shared_module", None) is not None:
             library.__class__ = Loaded
             Loaded.shed(library)
