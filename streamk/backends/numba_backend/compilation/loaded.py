@@ -44,7 +44,8 @@ def lighten(cache: Any) -> None:
         library: Any = getattr(result, "library", None)
         if type(library) is JITCodeLibrary and getattr(library, "_shared_module", None) is not None:
             library.__class__ = Loaded
-            Loaded.shed(library)
+            shed: Any = Loaded.shed
+            shed(library)
         return result
 
     forms.rebuild = rebuild
