@@ -19,8 +19,8 @@ PARALLEL_FLOPS = 4_000_000
 
 
 _NICENESS = 5
-"""Niceness that a thread which yields adds to its own: beside one as busy it has a fourth of a core.
-It cannot be taken back, so that much more would stop it for long beside other programs."""
+"""Niceness that a thread which yields adds to its own: beside one as busy it has a fourth of a
+core. It cannot be taken back, so that much more would stop it for long beside other programs."""
 _own = threading.local()
 
 
