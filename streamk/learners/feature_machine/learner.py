@@ -415,6 +415,8 @@ class FeatureMachine(Supervised):
 
     def _compare(self, new: Replacement[MetricTree]) -> None:
         """Go on with the new function if it has predicted the events since about as well."""
+        if new.late:  # its factors need not be there beside those of the function before
+            self._function.forget_factors()
         self._wait(new)
         self._next = None
         if new.failure is not None:

@@ -203,7 +203,12 @@ class MetricRidge(OnlineKernelRidge):
     def keep_factor(self, keep: bool) -> None:
         """Keep the factor, or have it made again with each block, by the same steps."""
         self._keeps = keep
-        if self._base is not None and not keep:
+        if not keep:
+            self.forget_factor()
+
+    def forget_factor(self) -> None:
+        """Free the memory of the factor, which is made again when it is needed."""
+        if self._base is not None:
             self._base.forget_factor()
 
     # What it is

@@ -143,6 +143,7 @@ class MetricTree:
         cut = halves(points) if len(points) >= size else None
         if cut is None:
             self._leaves[place] = self._solved(solution, points, y, centers)
+            self._fit_leaves()  # at once: factors of many leaves are much memory
             return
         direction, threshold, right = cut
         new = self._splits.divide(place, direction, threshold)
@@ -200,6 +201,11 @@ class MetricTree:
         """Have leaves keep their factors, or not."""
         for leaf in self._leaves:
             leaf.keep_factor(len(self._leaves) <= _FEW_LEAVES)
+
+    def forget_factors(self) -> None:
+        """Free the memory of factors, which are made again when they are needed."""
+        for leaf in self._leaves:
+            leaf.forget_factor()
 
     def close(self) -> None:
         """Have no leaf's solution take further events."""
