@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -28,9 +27,6 @@ _COMPILER = "libllvmlite"
 """The library of which little is used but while loops are compiled or loaded: 70 MB are read."""
 _DONT_NEED = 4
 """Linux' number of the advice to drop pages."""
-_HEAD, _LOAD, _WRITABLE = 4_096, 1, 2
-"""Of the format ELF: bytes that have the list of segments, and what marks those that are loaded,
-and those that are written to."""
 
 
 def room(count: int) -> NDArray[np.float32]:
@@ -75,39 +71,19 @@ def _of_library(name: str, *kinds: Any) -> Callable[..., int] | None:
 
 
 @cache
-def _code_of(name: str) -> tuple[tuple[int, int], ...]:
-    """Return from where to where the parts of a library lie that nothing is written to.
+def _code_of(name: str) -> list[tuple[int, int]]:
+    """Return from where to where the instructions of a library lie.
 
-    They are those of the file, and all pages of them can be read again. That the part with
-    addresses is protected when they have been filled in does not make it one of these.
+    Nothing is written there, and what is read is in its file: it comes again when it is missing.
     """
-    try:
-        with Path("/proc/self/maps").open(encoding="utf-8", errors="replace") as lines:
-            fields = next(words for line in lines if name in (words := line.split())[-1])
-        start, offset, path = int(fields[0].split("-")[0], 16), int(fields[2], 16), fields[-1]
-        with Path(path).open("rb") as file:
-            head = file.read(_HEAD)
-        return () if offset else tuple(_read_only(head, start))
-    except (OSError, StopIteration, ValueError, struct.error):
-        return ()  # a system that does not tell
-
-
-def _read_only(head: bytes, start: int) -> Iterator[tuple[int, int]]:
-    """Yield where whole pages of segments lie that are loaded to be read, or run, alone.
-
-    Parameters
-    ----------
-    head : bytes
-        Beginning of a file of the format ELF, of 64 bits.
-    start : int
-        Where it is loaded.
-    """
-    if head[:6] != b"\x7fELF\x02\x01":
-        return
-    first, size, count = (*struct.unpack_from("<Q", head, 32), *struct.unpack_from("<HH", head, 54))
-    for place in range(count):
-        at = first + place * size
-        kind, flags, _, address, _, nbytes = struct.unpack_from("<IIQQQQ", head, at)
-        if kind == _LOAD and not flags & _WRITABLE:
-            low, page = start + address, mmap.PAGESIZE
-            yield -(-low // page) * page, (low + nbytes) // page * page
+    found = []
+    with (
+        suppress(OSError),
+        Path("/proc/self/maps").open(encoding="utf-8", errors="replace") as all_,
+    ):
+        for line in all_:
+            addresses, allowed, *_, path = line.split()
+            if name in path and allowed == "r-xp":
+                start, stop = (int(address, 16) for address in addresses.split("-"))
+                found.append((start, stop))
+    return found
