@@ -184,10 +184,23 @@ def _options(learner: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _experts(learner: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The external experts of a learner, each with its type and options."""
+    """The external experts of a learner, each with its type, options and whether it rests."""
     parts = learner.get("parts", {}).get("external_experts", {}).get("parts", {})
-    fresh = [part for name, part in sorted(parts.items()) if name.startswith("fresh-")]
-    return [{"type": part["type"], "options": _options(part)} for part in fresh]
+    fresh = [name for name in sorted(parts) if name.startswith("fresh-")]
+    found = [(parts[name], parts[name.replace("fresh", "learner")]) for name in fresh]
+    return [
+        {"type": one["type"], "options": _options(one), "rests": _rests(now)} for one, now in found
+    ]
+
+
+def _rests(learner: Mapping[str, Any]) -> str | None:
+    """How long an external expert rests, None if it does not."""
+    if not learner.get("rests"):
+        return None
+    width, most = len(learner["columns"] or ()) + len(learner["classes"]), learner.get("max_width")
+    if most is not None and width > most:
+        return f"for good: {width} columns and classes, max_width={most}"
+    return "until it is tried again"
 
 
 def _metrics(training: Mapping[str, Any]) -> dict[str, Any]:
@@ -214,6 +227,12 @@ def _print_schema(good: Sequence[dict[str, Any]]) -> None:
     print(json.dumps(schemas[0], indent=1, ensure_ascii=False))
 
 
+def _expert_line(expert: Mapping[str, Any]) -> str:
+    """An external expert's line for people."""
+    rests = f", rests {expert['rests']}" if expert["rests"] else ""
+    return f"{expert['type']}: {_listed(expert['options'])}{rests}"
+
+
 def _text(summary: dict[str, Any]) -> str:
     """One checkpoint for people."""
     model, metrics, counts = summary["model"], summary["metrics"], summary["counts"]
@@ -223,7 +242,7 @@ def _text(summary: dict[str, Any]) -> str:
         ("files", f"{size(summary['disk_bytes'])}, SHA-256 {summary['sha256']}{signature}"),
         ("model", f"{model['type']}, {features(model['type'], model['features'])}"),
         ("options", options),
-        *(("expert", f"{one['type']}: {_listed(one['options'])}") for one in model["experts"]),
+        *(("expert", _expert_line(one)) for one in model["experts"]),
         *((("step", f"{step:g} predicts"),) if (step := model["leading_step"]) else ()),
         ("learned", f"{model['events']:,} events"),
         *(("compiled", line) for line in compiled_lines(model["compiled"])),

@@ -140,6 +140,15 @@ def test_in_shards_there_is_none_unless_it_is_named(home: Path) -> None:
     streamk(*named, cwd=home)
 
 
+def test_inspect_tells_of_one_that_rests_for_good(home: Path) -> None:
+    streamk(*RUN, "--expert", "feature-machine:max_width=2", cwd=home)
+    out, _ = streamk("inspect", "state", "--json", cwd=home)
+    (one,) = json.loads(out)["checkpoints"][-1]["model"]["experts"]
+    assert one["rests"].startswith("for good: ")
+    text, _ = streamk("inspect", "state", cwd=home)
+    assert "rests for good" in " ".join(text.split())
+
+
 def test_shards_go_on_with_the_machine_of_the_model_that_they_begin_with(home: Path) -> None:
     streamk(*RUN, "--max-events", "100", cwd=home)
     job = (*RUN[:-1], "shards", "--start-from", "state", "--shards", "2")

@@ -10,7 +10,7 @@ from numba.np.numpy_support import carray
 
 from streamk.backends.numba_backend.compilation.stages import Compilable, Loop, call, stage
 from streamk.backends.numba_backend.experts import reviews
-from streamk.backends.numba_backend.experts.banks import all_banks
+from streamk.backends.numba_backend.experts.banks import all_banks, grids
 from streamk.backends.numba_backend.experts.compiled import SUMS, called, called_briefly
 from streamk.backends.numba_backend.experts.layout import slot, view
 from streamk.backends.numba_backend.experts.mixing import (
@@ -202,8 +202,9 @@ def _arguments(errors: Any) -> tuple[Any, ...]:
     return types.int64[::1], rows, row, kept, kept, places, errors, rows, upkeep
 
 
+_AFTER_DRIFT = Loop(grids.restart, (types.float32[:, ::1], types.int64, types.int64, types.float32))
 LOOPS: dict[str, list[Compilable]] = {
-    "classification": [Loop(learn, _arguments(types.none))],
-    "regression": [Loop(learn, _arguments(types.int64[::1])), spread.take_in],
+    "classification": [Loop(learn, _arguments(types.none)), _AFTER_DRIFT],
+    "regression": [Loop(learn, _arguments(types.int64[::1])), spread.take_in, _AFTER_DRIFT],
 }
 """Further loops that an event needs, by the task."""
