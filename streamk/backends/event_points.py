@@ -44,14 +44,21 @@ class BackendModule(Protocol):
         """Write P (n, d), float64, times factors (d,), bounded by `most`, into `out`, float32."""
         ...
 
-    def leaves(
-        self, points: Array, directions: Array, thresholds: Array, children: Array, out: Array
-    ) -> None:
-        """Write the leaves of points (n, d), float32, into `out`, int64 (n,).
+    def leaves(self, products: Array, thresholds: Array, children: Array, out: Array) -> None:
+        """Write the leaves of points into `out`, int64 (n,), by their products with directions.
 
-        A point goes to the first child of a split, from the first split on, where its product with
-        the direction (splits, d), float32, is not above the threshold, else to the second. Children
-        (splits, 2) are splits, or ``-1 - leaf``. Products are of numbers in float64.
+        A point goes to the first child of a split, from the first split on, where its product
+        (n, splits) is not above the threshold, else to the second. Children (splits, 2) are splits,
+        or ``-1 - leaf``.
+        """
+        ...
+
+    def leaf(
+        self, point: Array, directions: Array, thresholds: Array, children: Array, out: Array
+    ) -> None:
+        """Do `leaves` for a single point (1, d), with its products in float64.
+
+        Point and directions (splits, d) are float32.
         """
         ...
 

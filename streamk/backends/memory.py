@@ -38,7 +38,10 @@ def room(count: int) -> NDArray[np.float32]:
     nbytes = -(-4 * count // _PAGE) * _PAGE
     if nbytes <= _PAGE or not hasattr(mmap, "MAP_PRIVATE"):  # which is not there on Windows
         return np.empty(count, np.float32)
-    pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError:  # where there is no more, NumPy says so
+        return np.empty(count, np.float32)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # of a system that is built without them
             pages.madvise(mmap.MADV_HUGEPAGE)
@@ -48,7 +51,8 @@ def room(count: int) -> NDArray[np.float32]:
 def give_back() -> None:
     """Give the system what the process has and does not use: free memory, and the compiler's code.
 
-    It takes some milliseconds, in which other threads go on. Where it cannot be done, nothing is.
+    It takes some milliseconds, in which other threads go on until they ask for memory; of hundreds
+    of MBs that are free in many places, a tenth of a second. Where it cannot be done, nothing is.
     """
     trim = _of_library("malloc_trim", ctypes.c_size_t)
     if trim is not None:

@@ -36,14 +36,20 @@ def yield_to_others() -> None:
             own = threading.get_native_id()
             before = os.getpriority(os.PRIO_PROCESS, own)
             os.setpriority(os.PRIO_PROCESS, own, before + _NICENESS)
-            _own.yields = True
+            _mark_yielding()
 
 
 @cache
 def _pool(threads: int, yields: bool) -> ThreadPoolExecutor:
     """Return a pool for the threads that yield, or for the others: its own do as those do."""
-    name = "streamk-yielding" if yields else "streamk"
-    return ThreadPoolExecutor(threads, thread_name_prefix=name)
+    if not yields:
+        return ThreadPoolExecutor(threads, thread_name_prefix="streamk")
+    return ThreadPoolExecutor(threads, "streamk-yielding", initializer=_mark_yielding)
+
+
+def _mark_yielding() -> None:
+    """Have this thread, which begins with another's priority, know of it."""
+    _own.yields = True
 
 
 # A forked process has none of the threads, and would wait for them for ever.

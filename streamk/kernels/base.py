@@ -20,6 +20,8 @@ Matrix = NDArray[np.float64]
 
 _ROWS = 32
 """Rows that the compiled product evaluates together; threads share the others by so many."""
+_BESIDES = 20
+"""Multiplications that a kernel takes as long as, besides those of its columns."""
 
 
 def as_points(X: ArrayLike, name: str, dtype: DTypeLike = np.float64) -> NDArray[Any]:
@@ -195,7 +197,7 @@ class Kernel:
         def fill(rows: slice) -> None:
             self.values_on(twin, P[rows], Q, K[rows])
 
-        divide(len(P), P.size * len(Q), fill)
+        divide(len(P), (P.size + _BESIDES * len(P)) * len(Q), fill)
         if Y is None:
             np.fill_diagonal(K, self.diagonal(A))
         return K
@@ -293,7 +295,7 @@ class Kernel:
             backend.pairwise_product(code, parameter, scale, X[rows], Y, V, out[rows])
 
         # A device other than the host divides work by itself.
-        flops = len(X) * len(Y) * (X.shape[1] + V.shape[1])
+        flops = len(X) * len(Y) * (X.shape[1] + _BESIDES + V.shape[1])
         divide(-(-len(X) // _ROWS), flops, fill, threads if backend.xp is np else 1)
         return out
 

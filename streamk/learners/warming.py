@@ -12,7 +12,6 @@ import numpy as np
 
 from streamk.backends import expert_loops
 from streamk.backends.first_use import FIRST_USE
-from streamk.backends.memory import give_back
 from streamk.learners.base import Learner
 from streamk.learners.common.predictor import innermost
 from streamk.learners.contest.learner import Contest
@@ -62,7 +61,6 @@ def _compiling(task: str, *, of_machine: bool) -> Iterator[None]:
             yield
             model = create(MultiKernel.TYPE, task=task, columns=("a", "b"), external_experts=())
         model.predict_then_learn_many(_X, _TWO if model.is_classifier else _NUMBERS)
-    give_back()  # a compiler takes more than all that follows
 
 
 def warm_up() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from streamk import backends
 from streamk.backends import OUTERMOST
 from streamk.backends.event_points import BackendModule, ColumnMap
+from streamk.kernels import Linear
 from streamk.learners.metric_trees.splits import Splits
 
 Numbers = NDArray[Any]
@@ -98,10 +100,10 @@ def test_leaves_are_those_of_the_half_spaces(count: int) -> None:
         splits.divide(int(rng.integers(len(splits) + 1)), direction, float(rng.normal()))
     points = rng.normal(size=(500, 3)).astype(np.float32)
     points[:3] = 0.0, 1e18, -1e18
-    tree = splits.directions, splits.thresholds, splits.children
+    products = Linear().pairwise(points, splits.directions)
     found = [np.empty(500, np.int64) for _ in TWINS]
     for twin, leaves in zip(TWINS, found, strict=True):
-        twin.leaves(points, *tree, leaves)
+        twin.leaves(products, splits.thresholds, splits.children, leaves)
     assert np.array_equal(found[0], found[1])
     for point, leaf in zip(points[3:40].astype(np.float64), found[0][3:40], strict=True):
         at = 0
@@ -110,6 +112,6 @@ def test_leaves_are_those_of_the_half_spaces(count: int) -> None:
             at = int(splits.children[at, int(right)])
         assert leaf == -1 - at
     one = np.empty(1, np.int64)
-    for row in (0, 7, 499):  # row by row the same
-        TWINS[0].leaves(points[row : row + 1], *tree, one)
+    for row, twin in itertools.product((0, 7, 499), TWINS):
+        twin.leaf(points[row : row + 1], splits.directions, splits.thresholds, splits.children, one)
         assert one[0] == found[0][row]

@@ -57,3 +57,9 @@ def test_rows_are_the_same_by_themselves(outputs: int) -> None:
             least = twin.missed(F[some], classes[some], True, 1e18, 1e300, least)
         assert alone.tobytes() == sums.tobytes()
         assert least == total
+
+
+def test_a_class_without_a_margin_is_an_error() -> None:
+    for twin in TWINS:
+        with pytest.raises(IndexError):
+            twin.slopes(np.zeros((1, 3)), np.array([7.0]), 1.0, 10.0, np.zeros(2))

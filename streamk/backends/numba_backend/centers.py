@@ -26,6 +26,8 @@ __all__ = ["add", "add_one", "expand", "follow", "follow_one", "lay"]
 
 _ROWS = 32
 """Rows of a tile."""
+_BRIEF = 1 << 18
+"""Numbers of centers up to which one event keeps the interpreter: some 20 microseconds."""
 _TILES = 8
 """Groups over which a sum is in single precision, where outputs are few."""
 
@@ -149,7 +151,7 @@ def expand(kernel: KernelNumbers, X: Any, laid: Any, A: Any, out: Any) -> None:
     f = sum_factor(kernel.code, kernel.parameter, kernel.scale, X.dtype)
     if laid.shape[1] == 0:  # at least one column
         X, laid = np.zeros((len(X), 1), X.dtype), np.zeros((len(laid), 1, GROUP), X.dtype)
-    one = len(X) == 1
+    one = len(X) == 1 and laid.size <= _BRIEF
     loop: Any = _expand_one if one else _expand
     if A.shape[2] == 1:
         A, loop = A.reshape(A.shape[:2]), _expand_each_one if one else _expand_each

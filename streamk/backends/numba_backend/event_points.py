@@ -9,10 +9,11 @@ import numpy as np
 
 from streamk.backends import GROUP, OUTERMOST
 from streamk.backends.event_points import ColumnMap
-from streamk.backends.numba_backend.compilation.compiling import exact_part, short
+from streamk.backends.numba_backend.compilation.compiling import exact, exact_part, short
 from streamk.backends.numba_backend.pairwise import dot, lay
+from streamk.backends.numba_backend.pieces import pieces
 
-__all__ = ["bound", "leaves", "scale", "standardize"]
+__all__ = ["bound", "leaf", "leaves", "scale", "standardize"]
 
 
 @exact_part
@@ -39,7 +40,7 @@ def _rank(x: Any, values: Any, ranks: Any, first: Any, end: Any) -> Any:
 
 
 @short
-def _scale(
+def _scale_some(
     X: Any, medians: Any, means: Any, factors: Any, values: Any, ranks: Any, ends: Any, most: Any
 ) -> None:
     for i in range(X.shape[0]):
@@ -57,41 +58,49 @@ def _scale(
 
 def scale(X: Any, columns: ColumnMap, most: float) -> None:
     """Put events on a scale, bounded by `most`."""
-    _scale(X, *columns, most)
+    for some in pieces(X):
+        _scale_some(X[some], *columns, most)
 
 
 @short
-def bound(P: Any, factors: Any, most: Any, out: Any) -> None:
-    """Write numbers times factors, bounded by `most`, into `out`."""
+def _bound_some(P: Any, factors: Any, most: Any, out: Any) -> None:
     for i in range(P.shape[0]):
         for j in range(P.shape[1]):
             p = P[i, j] * factors[j]
             out[i, j] = most if p > most else -most if p < -most else p
 
 
-@short
-def _leaves(points: Any, directions: Any, thresholds: Any, children: Any, out: Any) -> None:
-    (n, d), splits = points.shape, directions.shape[0]
-    X, groups = points.astype(np.float64), (splits + GROUP - 1) // GROUP
-    P, products = np.empty((groups, d, GROUP)), np.empty(groups * GROUP)
-    lay(directions.astype(np.float64), 0, P)
-    for i in range(n):
-        for g in range(groups):
-            dot(P, X, products, g * d * GROUP, i * d, g * GROUP, d, d, 1, 1.0)
+def bound(P: Any, factors: Any, most: float, out: Any) -> None:
+    """Write numbers times factors, bounded by `most`, into `out`."""
+    for some in pieces(P):
+        _bound_some(P[some], factors, most, out[some])
+
+
+@exact
+def leaves(products: Any, thresholds: Any, children: Any, out: Any) -> None:
+    """Write the leaves of points into `out`, by their products with directions."""
+    for i in range(products.shape[0]):
         at = 0
         while at >= 0:
-            at = children[at, 1 if products[at] > thresholds[at] else 0]
+            at = children[at, 1 if products[i, at] > thresholds[at] else 0]
         out[i] = -1 - at
 
 
-def leaves(points: Any, directions: Any, thresholds: Any, children: Any, out: Any) -> None:
-    """Write the leaves of points into `out`."""
-    _leaves(points, directions, thresholds, children, out)
+@short
+def leaf(point: Any, directions: Any, thresholds: Any, children: Any, out: Any) -> None:
+    """Write the leaf of a point into `out`."""
+    splits, d = directions.shape
+    groups = (splits + GROUP - 1) // GROUP
+    P, products = np.empty((groups, d, GROUP)), np.empty((1, groups * GROUP))
+    lay(directions.astype(np.float64), 0, P)
+    x = point.astype(np.float64)
+    for g in range(groups):
+        dot(P, x, products, g * d * GROUP, 0, g * GROUP, d, d, 1, 1.0)
+    leaves(products, thresholds, children, out)
 
 
 @short
-def standardize(X: Any, center: Any, inverse: Any, scale: Any) -> None:
-    """Turn events into what is left of the center, times the inverse, within bounds, scaled."""
+def _standardize_some(X: Any, center: Any, inverse: Any, scale: Any) -> None:
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
             z = (X[i, j] - center[j]) * inverse[j]
@@ -102,3 +111,9 @@ def standardize(X: Any, center: Any, inverse: Any, scale: Any) -> None:
             elif z < -OUTERMOST:
                 z = -OUTERMOST
             X[i, j] = z * scale
+
+
+def standardize(X: Any, center: Any, inverse: Any, scale: float) -> None:
+    """Turn events into what is left of the center, times the inverse, within bounds, scaled."""
+    for some in pieces(X):
+        _standardize_some(X[some], center, inverse, scale)

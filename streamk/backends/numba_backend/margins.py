@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamk.backends.numba_backend.compilation.compiling import exact_part, short
+from streamk.backends.numba_backend.pieces import pieces
 
 __all__ = ["missed", "probabilities", "slopes"]
 
@@ -29,32 +30,43 @@ def _spread(F: Any, i: Any, factor: Any, most: Any, every: Any, P: Any) -> None:
 
 
 @short
-def probabilities(F: Any, factor: Any, most: Any, P: Any) -> None:
-    """Write the softmax of margins, times the factor, into P."""
+def _probabilities_of(F: Any, factor: Any, most: Any, P: Any) -> None:
     every = np.empty(P.shape[1])
     for i in range(P.shape[0]):
         _spread(F, i, factor, most, every, P[i])
 
 
+def probabilities(F: Any, factor: float, most: float, P: Any) -> None:
+    """Write the softmax of margins, times the factor, into P."""
+    for some in pieces(P):
+        _probabilities_of(F[some], factor, most, P[some])
+
+
 @short
-def slopes(F: Any, classes: Any, factor: Any, most: Any, sums: Any) -> None:
-    """Add slope and curvature of the log loss, by the factor, to the sums."""
+def _add_slopes(F: Any, classes: Any, factor: Any, most: Any, sums: Any) -> None:
     count = max(2, F.shape[1])
     every, P = np.empty(count), np.empty(count)
     for i in range(F.shape[0]):
         _spread(F, i, factor, most, every, P)
-        mean, curvature = 0.0, 0.0
+        mean, curvature, true = 0.0, 0.0, int(classes[i])
+        if not 0 <= true < count:
+            raise IndexError("a class without a margin")
         for c in range(count):
             mean += P[c] * every[c]
         for c in range(count):
             curvature += P[c] * (every[c] - mean) ** 2
-        sums[0] += mean - every[int(classes[i])]
+        sums[0] += mean - every[true]
         sums[1] += curvature
 
 
+def slopes(F: Any, classes: Any, factor: float, most: float, sums: Any) -> None:
+    """Add slope and curvature of the log loss, by the factor, to the sums."""
+    for some in pieces(F):
+        _add_slopes(F[some], classes[some], factor, most, sums)
+
+
 @short
-def missed(F: Any, y: Any, classes: Any, furthest: Any, most: Any, total: Any) -> Any:
-    """Return the total with the errors of outputs added, event by event."""
+def _missed_by(F: Any, y: Any, classes: Any, furthest: Any, most: Any, total: Any) -> Any:
     outputs = F.shape[1]
     for i in range(F.shape[0]):
         error = 0.0
@@ -66,4 +78,11 @@ def missed(F: Any, y: Any, classes: Any, furthest: Any, most: Any, total: Any) -
             else:
                 error += abs(F[i, o] - y[i])
         total += min(error, most)
+    return total
+
+
+def missed(F: Any, y: Any, classes: bool, furthest: float, most: float, total: float) -> float:
+    """Return the total with the errors of outputs added, event by event."""
+    for some in pieces(F):
+        total = _missed_by(F[some], y[some], classes, furthest, most, total)
     return total

@@ -32,18 +32,21 @@ def bound(P: Array, factors: Array, most: float, out: Array) -> None:
         out[...] = np.clip(P * factors, -most, most)
 
 
-def leaves(
-    points: Array, directions: Array, thresholds: Array, children: Array, out: Array
-) -> None:
-    """Write the leaves of points into `out`."""
+def leaves(products: Array, thresholds: Array, children: Array, out: Array) -> None:
+    """Write the leaves of points into `out`, by their products with directions."""
     out[...] = 0
-    products = np.empty((len(points), len(directions)))
-    pairwise(KernelCode.LINEAR, 0.0, 1.0, points.astype(float), directions.astype(float), products)
-    right, rows = (products > thresholds).astype(np.int64), np.arange(len(points))
+    right, rows = (products > thresholds).astype(np.int64), np.arange(len(products))
     while len(rows):
         out[rows] = children[out[rows], right[rows, out[rows]]]
         rows = rows[out[rows] >= 0]
     out[...] = -1 - out
+
+
+def leaf(point: Array, directions: Array, thresholds: Array, children: Array, out: Array) -> None:
+    """Write the leaf of a point into `out`."""
+    products = np.empty((1, len(directions)))
+    pairwise(KernelCode.LINEAR, 0.0, 1.0, point.astype(float), directions.astype(float), products)
+    leaves(products, thresholds, children, out)
 
 
 def standardize(X: Array, center: Array, inverse: Array, scale: float) -> None:

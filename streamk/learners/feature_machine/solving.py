@@ -143,14 +143,12 @@ class Snapshot:
                 else:
                     (family, kept), pays = self._crossed(recipe, d), True
                 give_back()  # before what is solved for takes as much
-                function = self._function(recipe, family, kept, held, pays)
+                return self._function(recipe, family, kept, held, pays)
         except (np.linalg.LinAlgError, ValueError) as error:
             raise InvalidInput(
                 f"the function of {n} events cannot be solved for ({error}); scale columns and "
                 "labels"
             ) from None
-        give_back()
-        return function
 
     def _crossed(self, recipe: Recipe, d: int) -> tuple[Family, Round]:
         """Return the family and the round of least error in cross-validation."""

@@ -134,9 +134,11 @@ class Splits:
     def leaves_of(self, points: Numbers) -> Numbers:
         """Return the leaves of points (n, d), float32: int64 (n,), row by row the same."""
         found = np.zeros(len(points), np.int64)
-        if len(self):
-            tree = self.directions, self.thresholds, self.children
-            backend.select().leaves(points, *tree, found)
+        twin, tree = backend.select(), (self.thresholds, self.children)
+        if len(self) and len(points) == 1:
+            twin.leaf(points, self.directions, *tree, found)
+        elif len(self):
+            twin.leaves(DOT.pairwise(points, self.directions), *tree, found)
         return found
 
     def divide(self, leaf: int, direction: Numbers, threshold: float) -> int:

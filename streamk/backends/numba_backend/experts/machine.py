@@ -23,8 +23,14 @@ from streamk.backends.numba_backend.cholesky import (
     _forward_narrow,
 )
 from streamk.backends.numba_backend.compilation.stages import Compilable, Loop
-from streamk.backends.numba_backend.event_points import _leaves, _scale, bound, standardize
-from streamk.backends.numba_backend.margins import missed, probabilities, slopes
+from streamk.backends.numba_backend.event_points import (
+    _bound_some,
+    _scale_some,
+    _standardize_some,
+    leaf,
+    leaves,
+)
+from streamk.backends.numba_backend.margins import _add_slopes, _missed_by, _probabilities_of
 from streamk.backends.numba_backend.pairwise import _pairwise
 
 __all__ = ["loops"]
@@ -50,16 +56,17 @@ _OF_ALL: list[Compilable] = [
     Loop(_add_one, (*_KERNEL, _SINGLES, _SINGLES, _ROWS, _ROWS)),
     Loop(_add, (_ROWS, _NUMBERS, _ROWS, _ROWS)),
     Loop(_lay, (_SINGLES, _NUMBERS, _TILES)),
-    Loop(_scale, (_ROWS, *(5 * [_ROW]), _NUMBERS, _FLOAT)),
-    Loop(bound, (_ROWS, _ROW, _FLOAT, _SINGLES)),
-    Loop(_leaves, (_SINGLES, _SINGLES, _ROW, types.int64[:, ::1], _NUMBERS)),
-    Loop(standardize, (_ROWS, _ROW, _ROW, _FLOAT)),
-    Loop(missed, (_ROWS, _ROW, types.boolean, _FLOAT, _FLOAT, _FLOAT)),
+    Loop(_scale_some, (_ROWS, *(5 * [_ROW]), _NUMBERS, _FLOAT)),
+    Loop(_bound_some, (_ROWS, _ROW, _FLOAT, _SINGLES)),
+    Loop(leaf, (_SINGLES, _SINGLES, _ROW, types.int64[:, ::1], _NUMBERS)),
+    Loop(leaves, (_ROWS, _ROW, types.int64[:, ::1], _NUMBERS)),
+    Loop(_standardize_some, (_ROWS, _ROW, _ROW, _FLOAT)),
+    Loop(_missed_by, (_ROWS, _ROW, types.boolean, _FLOAT, _FLOAT, _FLOAT)),
 ]
 """Those of its first functions, of any task."""
 _OF_CLASSES: list[Compilable] = [
-    Loop(probabilities, (_ROWS, _FLOAT, _FLOAT, _ROWS)),
-    Loop(slopes, (_ROWS, _ROW, _FLOAT, _FLOAT, _ROW)),
+    Loop(_probabilities_of, (_ROWS, _FLOAT, _FLOAT, _ROWS)),
+    Loop(_add_slopes, (_ROWS, _ROW, _FLOAT, _FLOAT, _ROW)),
     Loop(_forward, (_TILES, _INT, _TILES)),
     Loop(_backward, (_TILES, _INT, _TILES)),
 ]
