@@ -107,7 +107,10 @@ def render(found: Mapping[str, Any]) -> str:
                 for kind, figures in kinds.items():
                     if figures["events"]:
                         about = f", {kind}" if kinds[PREPARING]["events"] else ""
-                        cells = [f"{value:,.2f}" for value in figures["quantiles"]]
+                        cells = [
+                            f"{value:,.2f}" if figures["events"] * (1.0 - q) >= 1.0 else "-"
+                            for q, value in zip(QUANTILES, figures["quantiles"], strict=True)
+                        ]
                         cells += [f"{figures['most']:,.0f}"]
                         title = f"{name.split('_')[0]}, {pace}: {model}{about}"
                         rows.append([title, f"{figures['events']:,}", *cells])
