@@ -1,8 +1,8 @@
-"""Memory of the process: large arrays that go back to the system, and what it need not keep.
+"""Memory of the process: large arrays and free memory that go back to the system.
 
-What is freed stays with the process in most cases: the C library keeps it for what is asked for
-next, for each thread apart. And the pages of a library's file that were once read stay in the
-process, although the system has them in its own memory and reads them again where they are missing.
+Free memory stays with the process in most cases: the C library keeps it for the next request, for
+each thread apart. And pages of a library's file that were read once stay in the process, although
+the system has them in its own memory and reads them again where they are missing.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _DONT_NEED = 4
 def room(count: int) -> NDArray[np.float32]:
     """Return an array of so many numbers, not set, which goes back to the system when it is freed.
 
-    One of MBs takes memory in steps of 2 MB for what is written to it, where the system has such
-    pages: they come many times as fast as small ones.
+    One of MBs takes memory as it is written to, in pages of 2 MB where the system has such: these
+    come many times as fast as small ones.
     """
     nbytes = -(-4 * count // _PAGE) * _PAGE
     if nbytes <= _PAGE or not hasattr(mmap, "MAP_PRIVATE"):  # which is not there on Windows
@@ -49,7 +49,7 @@ def room(count: int) -> NDArray[np.float32]:
 
 
 def give_back() -> None:
-    """Give the system what the process has and does not use: free memory, and the compiler's code.
+    """Give free memory and the pages of the compiler's code back to the system.
 
     It takes some milliseconds, in which other threads go on until they ask for memory; of hundreds
     of MBs that are free in many places, a tenth of a second. Where it cannot be done, nothing is.
@@ -78,7 +78,7 @@ def _of_library(name: str, *kinds: Any) -> Callable[..., int] | None:
 def _code_of(name: str) -> list[tuple[int, int]]:
     """Return from where to where the instructions of a library lie.
 
-    Nothing is written there, and what is read is in its file: it comes again when it is missing.
+    Nothing is written there, and pages that are missing are read from the file again.
     """
     found = []
     with (

@@ -203,7 +203,7 @@ def _add_one(code: Any, parameter: Any, f: Any, x: Any, points: Any, A: Any, out
 
 
 def add_one(kernel: KernelNumbers, x: Any, points: Any, A: Any, outputs: Any) -> None:
-    """Add what all centers give for one event."""
+    """Add the outputs of all centers for one event."""
     f = sum_factor(kernel.code, kernel.parameter, kernel.scale, x.dtype)
     x, points = with_columns(x), with_columns(points)
     _add_one(kernel.code, kernel.parameter, f, x, points, A, outputs)

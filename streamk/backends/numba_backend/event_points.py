@@ -114,6 +114,6 @@ def _standardize_some(X: Any, center: Any, inverse: Any, scale: Any) -> None:
 
 
 def standardize(X: Any, center: Any, inverse: Any, scale: float) -> None:
-    """Turn events into what is left of the center, times the inverse, within bounds, scaled."""
+    """Center events and multiply them by the inverse, within bounds, and by the scale."""
     for some in pieces(X):
         _standardize_some(X[some], center, inverse, scale)

@@ -51,7 +51,7 @@ def follow(K: Array, Y: Array, functions: Functions, first: int, outputs: Array)
 
 
 def add_one(kernel: KernelNumbers, x: Array, points: Array, A: Array, outputs: Array) -> None:
-    """Add what all centers give for one event."""
+    """Add the outputs of all centers for one event."""
     K = np.empty((1, len(points)), x.dtype)
     pairwise(*kernel, x, points, K)
     add(K.astype(np.float64), np.array([len(points)]), A, outputs)

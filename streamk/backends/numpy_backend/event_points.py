@@ -50,7 +50,7 @@ def leaf(point: Array, directions: Array, thresholds: Array, children: Array, ou
 
 
 def standardize(X: Array, center: Array, inverse: Array, scale: float) -> None:
-    """Turn events into what is left of the center, times the inverse, within bounds, scaled."""
+    """Center events and multiply them by the inverse, within bounds, and by the scale."""
     with np.errstate(over="ignore", invalid="ignore"):
         Z = np.minimum(np.maximum((X - center) * inverse, -OUTERMOST), OUTERMOST)
     X[...] = np.where(np.isnan(Z), 0.0, Z) * scale

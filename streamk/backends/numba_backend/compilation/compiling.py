@@ -100,7 +100,7 @@ compiled = compiling(nogil=True, fastmath={"contract"})
 # What the fused step and the step in parts share outside the loops over features must round in the
 # same way in both, so nothing may be fused there.
 exact = compiling(nogil=True)
-# What takes microseconds keeps the interpreter: one that lets it go gets it back up to 5 ms later,
-# if a thread in the background wants it.
+# Loops of microseconds keep the interpreter: else the caller would wait up to 5 ms to have it back
+# while a thread in the background runs Python.
 short = compiling()
 exact_part = parts(nogil=True)
