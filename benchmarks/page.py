@@ -30,6 +30,7 @@ from benchmarks.engine import __main__ as engine
 from benchmarks.fast_prediction import __main__ as fast_prediction
 from benchmarks.feature_machine import __main__ as feature_machine
 from benchmarks.features import __main__ as features
+from benchmarks.gpu import __main__ as gpu
 from benchmarks.late_labels import __main__ as late_labels
 from benchmarks.meka import __main__ as meka
 from benchmarks.memory import __main__ as memory
@@ -59,6 +60,7 @@ PAGES: dict[Path, dict[str, Render]] = {
     TOPICS / "engine.md": {engine.NAME: engine.render},
     TOPICS / "arrivals.md": {arrivals.NAME: arrivals.render},
     TOPICS / "features.md": {"features": features.render},
+    TOPICS / "gpu.md": {gpu.NAME: gpu.render},
     TOPICS / "step.md": {"step": step.render},
     TOPICS / "memory.md": {"memory": memory.render},
     TOPICS / "scaling.md": {"scaling": scaling.render},

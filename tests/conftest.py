@@ -174,6 +174,12 @@ def _collected() -> Iterator[None]:
     gc.collect()
 
 
+@pytest.fixture
+def many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have threads share work however little it is."""
+    monkeypatch.setattr("streamk.backends.threads.PARALLEL_FLOPS", 1_000)
+
+
 SASL_USERS = {"ada": "correct horse battery staple"}
 
 

@@ -27,7 +27,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from streamk.backends import Backend
-from streamk.backends.cupy_backend.device import Variant, as_argument, source
+from streamk.backends.cupy_backend.device import Variant, source
 from streamk.backends.cupy_backend.functions import DeviceBackend
 
 OPTIONS = ("-std=c11", "-O2", "-fPIC", "-shared", "-ffp-contract=off", "-fno-strict-aliasing")
@@ -178,6 +178,18 @@ class HostDevice:
         if memory is not None:
             edges = (memory[: 8 * GUARD], memory[-8 * GUARD :])
             assert all((edge == 0xFF).all() for edge in edges), "written beside an array"
+
+
+def as_argument(value: Any) -> Any:
+    """A kernel's argument as CuPy passes it."""
+    if value is None:
+        return np.uint64(0)
+    if isinstance(value, float):
+        return np.float64(value)
+    if isinstance(value, int):
+        assert not isinstance(value, bool), "CuPy passes one byte"
+        return np.int64(value)
+    return value
 
 
 def _as_c(value: Any, kind: str, variant: Variant) -> Any:

@@ -3,9 +3,10 @@
 The default model, and the same without its feature machine ("no metric"), predict and learn each
 event by itself, as fast as they can or at a steady rate. A time is that of one event, from when the
 model takes it to when it is predicted and learned; at a rate, it is not that from when it was due.
-"preparing" are the events from that at which a new metric is begun, to be searched for and solved
-in the background, to that at which it takes over, which waits for it if it is late. Blocks of the
-function in use are solved for in both. What is compiled is compiled before.
+"preparing" are the events between that at which a new function is begun, whose metric is searched
+for and which is solved for in the background, and that at which it takes over. These two, which
+copy what is kept and wait for a function that is late, are "at its ends". Blocks of the function in
+use are solved for all the time. What is compiled is compiled before.
 """
 
 from __future__ import annotations
@@ -27,19 +28,18 @@ RATES = (0, 2_000)
 """Events a second, 0 for as fast as they can be taken."""
 QUANTILES = (0.5, 0.99, 0.999)
 MODELS: dict[str, dict[str, Any]] = {"no metric": {"external_experts": ()}, "default": {}}
-OTHERWISE, PREPARING = "otherwise", "preparing"
+OTHERWISE, PREPARING, ENDS = KINDS = "otherwise", "preparing", "at its ends"
 _WARM = 1_300
 
 
 class Watched(MultiKernel):
-    """A learner that tells whether a new function of a metric is being made."""
+    """A learner that tells which new function of a metric is being made."""
 
     @property
-    def is_preparing(self) -> bool:
-        """True while one of its feature machines makes a new function."""
-        return any(
-            isinstance(one, FeatureMachine) and one.is_solving for one in self._external._learners
-        )
+    def prepared(self) -> tuple[int, ...]:
+        """The events after which those of its feature machines were begun that are being made."""
+        machines = [one for one in self._external._learners if isinstance(one, FeatureMachine)]
+        return tuple(one.last_beginning for one in machines if one.is_solving)
 
 
 def measure(data: Directory, *, quick: bool) -> dict[str, Any]:
@@ -52,10 +52,9 @@ def measure(data: Directory, *, quick: bool) -> dict[str, Any]:
             of_rate = found[name]["rates"][str(rate)] = {}
             for model, options in MODELS.items():
                 _times(stream.first(_WARM), _made(stream, options), 0)
-                took, preparing = _times(stream, _made(stream, options), rate)
+                took, kinds = _times(stream, _made(stream, options), rate)
                 of_rate[model] = {
-                    OTHERWISE: _figures(took[~preparing]),
-                    PREPARING: _figures(took[preparing]),
+                    kind: _figures(took[kinds == place]) for place, kind in enumerate(KINDS)
                 }
                 common.note(f"  {name}, {rate}: {model}: {of_rate[model]}")
     return found
@@ -67,20 +66,20 @@ def _made(stream: Dataset, options: Mapping[str, Any]) -> Watched:
 
 def _times(
     stream: Dataset, model: Watched, rate: int
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Milliseconds of each event (n,), and whether a function was made before or after it."""
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Milliseconds of each event (n,), and which of `KINDS` it is."""
     X, y = stream.X.astype(np.float64), stream.y.tolist()
-    took, preparing = np.zeros(len(X)), np.zeros(len(X), bool)
+    took, kinds = np.zeros(len(X)), np.zeros(len(X), np.int64)
     due = time.perf_counter()
     for i, label in enumerate(y):
         if rate:
             due = _wait(due + 1.0 / rate)
-        preparing[i] = model.is_preparing
+        before = model.prepared
         began = time.perf_counter()
         model.predict_then_learn_many(X[i : i + 1], [label])
         took[i] = 1e3 * (time.perf_counter() - began)
-        preparing[i] |= model.is_preparing
-    return took, preparing
+        kinds[i] = (len(before) > 0) if before == model.prepared else KINDS.index(ENDS)
+    return took, kinds
 
 
 def _wait(due: float) -> float:

@@ -13,7 +13,7 @@ computed with it.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
@@ -24,6 +24,17 @@ Array = NDArray[Any]
 
 FEW = 7
 """Outputs of which each is summed up by itself: to have so many in lanes would take longer."""
+
+
+class Functions(NamedTuple):
+    """Functions of the same centers, learned side by side with a ridge each; all float64."""
+
+    ridges: Array
+    """(functions,)"""
+    A: Array
+    """Coefficients (centers, functions times outputs), those of a function side by side."""
+    errors: Array
+    """(functions,); the squared errors of events are added."""
 
 
 class BackendModule(Protocol):
@@ -49,16 +60,24 @@ class BackendModule(Protocol):
         """
         ...
 
-    def follow(
-        self, K: Array, Y: Array, ridges: Array, first: int, outputs: Array, A: Array
-    ) -> None:
+    def follow(self, K: Array, Y: Array, functions: Functions, first: int, outputs: Array) -> None:
         """Learn events one after the other, each of them a center from then on.
 
-        Event i gets row ``first + i`` of A, and has its kernels with the centers before it in K,
-        as of `add`. `outputs` (n, outputs) has what all others give, and gets the whole output
-        before the event is learned: ``a_i = (y_i - f(x_i)) / (1 + ridge)`` with the rows of Y
-        (n, outputs) and a ridge for each output.
+        Event i gets row ``first + i`` of the coefficients, and has its kernels with the centers
+        before it in K, as of `add`. `outputs` (n, functions times outputs) has what all others
+        give, and gets the whole outputs before the event is learned:
+        ``a_i = (y_i - f(x_i)) / (1 + ridge)`` with the rows of Y (n, outputs), for each function.
         """
+        ...
+
+    def add_one(self, kernel: KernelNumbers, x: Array, points: Array, A: Array, out: Array) -> None:
+        """Do `add` of all centers (m, d) for a single event x (1, d), both float32."""
+        ...
+
+    def follow_one(
+        self, kernel: KernelNumbers, points: Array, Y: Array, functions: Functions, out: Array
+    ) -> None:
+        """Do `follow` for a single event, the last of the points (m, d), float32."""
         ...
 
 

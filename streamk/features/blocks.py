@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import CHUNK, LANES, Backend, Basis, Hadamard, chunks_of
-from streamk.backends.threads import PARALLEL_FLOPS, cores, divide
+from streamk.backends.threads import cores, divide, worth
 from streamk.features.without_frequencies import make_sampler
 from streamk.kernels import Kernel
 
@@ -162,7 +162,7 @@ class FeatureBlocks:
 
     def threads_for(self, n: int, chunks: int) -> int:
         """Return how many threads are to share a step on n events and so many chunks."""
-        return 1 if self._alone(n, chunks) else self._threads
+        return 1 if n == 1 else worth(self._flops(n, chunks), self._threads)
 
     def span(self, first: int, stop: int) -> int:
         """Return how many chunks are evaluated where those from `first` to `stop` are asked for."""
@@ -195,7 +195,7 @@ class FeatureBlocks:
 
     def _alone(self, n: int, chunks: int) -> bool:
         """Whether so much is best done in one call, without the detour over a pool of threads."""
-        return n == 1 or self._threads == 1 or self._flops(n, chunks) < PARALLEL_FLOPS
+        return self.threads_for(n, chunks) == 1
 
     def _keep(self, chunks: int) -> bool:
         """Keep the constants of so many chunks, or as many as the budget has room for.

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from streamk import backends
 from streamk.backends import Backend, Curve, KernelCode, Law, select
+from streamk.backends.incremental import KernelNumbers
 from streamk.backends.threads import divide
 from streamk.errors import InvalidInput
 
@@ -117,6 +118,11 @@ class Kernel:
     def parameter(self) -> float:
         """Number that gives the kernel its shape besides the scale, 0 if there is none."""
         return 0.0
+
+    @property
+    def numbers(self) -> KernelNumbers:
+        """Code, parameter and scale, as compiled loops take them."""
+        return KernelNumbers(int(self.code), float(self.parameter), float(self.frequency_scale))
 
     def mapped(self, points: NDArray[Any]) -> NDArray[Any]:
         """Return the points (n, d) as the loops of `streamk.backends` take them.

@@ -118,9 +118,7 @@ class IncrementalOasis:
         self._factor = GrowingCholesky(self.max_landmarks + 1)
         self._since = 0
         self._twin = backend.select()
-        self._numbers = backend.KernelNumbers(
-            int(kernel.code), kernel.parameter, kernel.frequency_scale
-        )
+        self._numbers = kernel.numbers
         self._known: backend.Span | None = None
         self._noise = 4.0 * float(np.finfo(np.float64).eps) * (self.max_landmarks + 16)
         self._rounding = self._noise * (self.max_landmarks + 16)

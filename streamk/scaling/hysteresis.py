@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import event_points as backend
 from streamk.declared import Declared, taken
-from streamk.scaling.estimates import standardized
 from streamk.scaling.quantiles import CENTERS, DISTANCES, INVERSES, RunningQuantiles
 
 _FAR, _NEAR = 1.0, 0.3
@@ -54,8 +54,18 @@ class HysteresisScaler:
         return sum(array.nbytes for array in self.arrays().values())
 
     def transform(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return events scaled so that their median distance is the root of 2, 0 where missing."""
-        return standardized(X, self.center, self.inverse) * (math.sqrt(2.0) / self.distance)
+        """Return events scaled so that their median distance is the root of 2, 0 where missing.
+
+        Raises
+        ------
+        ValueError
+            If X has other columns than the scale: a loop would read beyond the ends of its arrays.
+        """
+        if X.shape[1] != len(self.center):
+            raise ValueError(f"{X.shape[1]} columns for a scale of {len(self.center)}")
+        Z, scale = np.array(X, np.float64, order="C"), math.sqrt(2.0) / float(self.distance[0])
+        backend.select().standardize(Z, self.center, self.inverse, scale)
+        return Z
 
     def take(self, scale: RunningQuantiles) -> None:
         """Become a copy of a scale of the same columns."""

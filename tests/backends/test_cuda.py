@@ -75,6 +75,7 @@ def test_constants_are_the_same_on_both_sides() -> None:
     assert text["features"]["LANES"] == str(LANES)
     assert text["features"]["SEGMENT"] == str(projection.SEGMENT)
     assert text["features"]["SLOTS"] == str(projection.SLOTS)
+    assert text["features"]["FEW_SLOTS"] == str(projection.FEW_SLOTS)
     assert re.findall(r"#define CELLS (\d+)", source("features")) == [
         str(projection.CELLS // 2),
         str(projection.CELLS),

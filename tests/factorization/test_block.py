@@ -63,6 +63,7 @@ def test_centres_are_about_the_means_and_better_than_random_ones() -> None:
     assert np.allclose(np.sort(found.centers, axis=0), means)
 
 
+@pytest.mark.usefixtures("many_threads")
 def test_a_seed_decides_and_threads_and_batches_do_not() -> None:
     X = points(30_000, 5)
     found = clustered(X, 20, seed=1, sample=1_000, threads=1)

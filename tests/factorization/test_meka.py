@@ -671,6 +671,7 @@ def test_its_kernel_comes_back(kernel):
 
 @pytest.mark.parametrize("basis", BASES)
 @pytest.mark.parametrize("columns", ["cluster", "row"])
+@pytest.mark.usefixtures("many_threads")
 def test_the_seed_decides_and_not_the_threads(basis, columns):
     first = made(basis=basis, columns=columns, seed=1, threads=1)
     assert bit_equal(first, made(basis=basis, columns=columns, seed=1, threads=2))

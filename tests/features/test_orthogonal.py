@@ -184,6 +184,7 @@ def test_a_column_that_comes_late_was_always_zero(d):
 
 
 @every_backend
+@pytest.mark.usefixtures("many_threads")
 def test_kept_and_regenerated_features_are_the_same(backend):
     X = np.random.default_rng(0).normal(size=(9, 70)).astype(np.float32)
     A = np.random.default_rng(1).normal(size=(40, 2, CHUNK)).astype(np.float32)

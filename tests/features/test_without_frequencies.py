@@ -236,6 +236,7 @@ def test_pieces_equal_the_whole(case, backend):
 
 @every_backend
 @every_case
+@pytest.mark.usefixtures("many_threads")
 def test_sums_of_kept_and_of_regenerated_features_are_the_same(case, backend):
     kernel, twin, X = CASES[case][0], select(backend), points(21, 4)
     blocks = [

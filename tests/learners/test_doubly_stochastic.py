@@ -344,6 +344,7 @@ def test_a_step_on_kept_frequencies_is_a_step_on_new_ones(loss, task, step, back
 
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
 @pytest.mark.parametrize("threads", [2, 3, 7])
+@pytest.mark.usefixtures("many_threads")
 def test_threads_change_nothing(threads, backend):
     """Enough work that threads are used: 400 rows of 2,000 features of 12 columns."""
     rng = np.random.default_rng(0)
@@ -953,6 +954,7 @@ def test_a_model_that_overflowed_while_growing_can_be_saved():
 
 # From Python 3.12 on forking a process that has threads warns of just what this is about.
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.usefixtures("many_threads")
 def test_a_forked_process_predicts_too():
     learner = model("squared", "numbers", threads=2, block_size=4096, max_features=4096)
     X, y = stream("numbers", 2000)

@@ -274,7 +274,7 @@ def test_first_events_that_are_learned_again(n: int) -> None:
     """One function is made, after them, and taken over with the next event."""
     X = np.random.default_rng(0).normal(size=(400, 3))
     y = X[:, 0] * X[:, 1]
-    machine = FeatureMachine(task="regression", first=64)
+    machine = FeatureMachine(task="regression", first=64, columns=range(3))
     machine.learn_again(X[:n], y[:n])
     assert (machine.n_events, machine.last_beginning) == (n, 0)
     for stop in (n + 1, 66, 202, 400):

@@ -107,6 +107,7 @@ def test_a_row_is_predicted_the_same_in_any_batch(d, dtype, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("cache_bytes", [0, 2**20])
 @pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.usefixtures("many_threads")
 def test_threads_change_nothing(threads, cache_bytes, backend):
     X, y = stream(400, 100)
     options = {"batch_size": 400, "block_size": 1000, "cache_bytes": cache_bytes}

@@ -96,6 +96,7 @@ def test_columns_in_the_middle(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("many_threads")
 def test_a_row_is_predicted_alike_in_every_company(kind: str) -> None:
     model = learned(kind, 600, d=4)
     X, _ = stream(kind, 200, d=4, seed=1)

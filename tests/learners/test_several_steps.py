@@ -117,6 +117,7 @@ def test_any_cut_of_the_stream_and_states_between_give_the_same_bits() -> None:
 
 
 @pytest.mark.parametrize("batch_size", [1, 8])
+@pytest.mark.usefixtures("many_threads")
 def test_threads_and_backends_change_little_or_nothing(batch_size: int) -> None:
     X, y = events(120)
     found = []

@@ -19,9 +19,12 @@ THREADS = 256
 LANDING = 1 << 23
 """Bytes that go to the device at once, each of two such pieces in its own page-locked memory."""
 
+_NOTHING = np.uint64(0)
+"""No array, as a kernel's argument."""
+
 MODULES = {
     "generator": ("frequencies", "rotations"),
-    "features": ("sums", "features", "gradient", "bend"),
+    "features": ("sums", "features", "gradient", "gradient_of_few", "bend"),
     "learning": (
         "add_sums",
         "finish",
@@ -182,7 +185,9 @@ class CudaDevice:
         if compiled is None:
             compiled = self._module(module, variant).get_function(kernel)
             self._kernels[kernel, variant] = compiled
-        compiled(grid, (THREADS,), tuple(map(as_argument, arguments)))
+        # CuPy passes Python's numbers as 64-bit ones itself.
+        given = tuple([_NOTHING if value is None else value for value in arguments])
+        compiled(grid, (THREADS,), given)
 
     def _module(self, module: str, variant: Variant) -> Any:
         if (module, variant) not in self._modules:
@@ -251,14 +256,3 @@ def _unavailable(missing: str) -> BackendUnavailable:
         f"backend 'cupy' needs {missing}; see what nvidia-smi says of the driver and its GPUs, or "
         "choose backend='auto'"
     )
-
-
-def as_argument(value: Any) -> Any:
-    """Return a kernel's argument as CuPy takes it."""
-    if value is None:
-        return np.uint64(0)
-    if isinstance(value, float):
-        return np.float64(value)
-    if isinstance(value, int):
-        return np.int64(value)
-    return value

@@ -11,7 +11,8 @@ and one costs as much as dozens of multiplications.
 A plain matrix product is left to CuPy (cuBLAS) only in `features`, where the phases of a large
 batch have to be stored anyway. Counted for a GPU of 20 Tflop/s and 1.5 TB/s, with a product at 90%
 of that and a fused tile at 60%: by the product, a feature costs 2d flops at 18 Tflop/s and 8 bytes
-more of memory traffic, 0.111 d + 5.3 ps, against 0.167 d ps fused. They meet near d = 100; from
+more of memory traffic, 0.111 d + 5.3 ps, against 0.167 d ps fused. They meet near d = 100, as
+they do by what an H100 was measured to do (51 Tflop/s by the product, 31 fused, 2.9 TB/s); from
 `_PRODUCT_COLUMNS` on the product is taken. Predictions and steps stay fused at any d: a library's
 product adds up in an order that depends on the shape of the batch.
 """
@@ -35,6 +36,8 @@ SEGMENT = 64
 """Rows whose gradients one block adds up."""
 SLOTS = 32
 """Sums of a gradient that a thread keeps."""
+FEW_SLOTS = 4
+"""So many where there are few outputs."""
 
 _ROWS = 1 << 10
 """Rows that are worked on together at least; with some chunks they are work enough for a GPU."""
@@ -140,11 +143,13 @@ class Projection(Learning):
         """Yield (lo, hi, sums of each segment of rows) of the chunks from `first` to `last`."""
         outputs, segments = G.shape[1], blocks(len(X), SEGMENT)
         period = _period(basis)
-        tiles = blocks(outputs, SLOTS * THREADS // (period * CHUNK))
+        few = outputs * period * CHUNK <= FEW_SLOTS * THREADS
+        tiles = blocks(outputs, (FEW_SLOTS if few else SLOTS) * THREADS // (period * CHUNK))
+        kernel = "gradient_of_few" if few else "gradient"
         for lo, hi in self._slabs(basis, first, last, segments * outputs * CHUNK):
             parts = self.xp.empty((segments, hi - lo, outputs, CHUNK), G.dtype)
             grid = (segments, blocks(hi, period) - lo // period, tiles)
-            self._evaluate("gradient", grid, X, basis, curve, wide, lo, hi, G, outputs, parts)
+            self._evaluate(kernel, grid, X, basis, curve, wide, lo, hi, G, outputs, parts)
             yield lo, hi, parts
 
     def step(

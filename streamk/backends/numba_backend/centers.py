@@ -15,13 +15,14 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends import GROUP, LANES, KernelCode
+from streamk.backends.centers import Functions
 from streamk.backends.incremental import KernelNumbers
-from streamk.backends.numba_backend.compilation.compiling import compiled, exact
-from streamk.backends.numba_backend.pairwise import of_sums, sums
+from streamk.backends.numba_backend.compilation.compiling import compiled, exact, short
+from streamk.backends.numba_backend.pairwise import _pairwise, of_sums, sums, with_columns
 from streamk.backends.numba_backend.simd.vectors import Emitter, data
 from streamk.backends.numpy_backend.pairwise import sum_factor
 
-__all__ = ["add", "expand", "follow", "lay"]
+__all__ = ["add", "add_one", "expand", "follow", "follow_one", "lay"]
 
 _ROWS = 32
 """Rows of a tile."""
@@ -131,16 +132,28 @@ def _expand_each(code: Any, parameter: Any, f: Any, X: Any, laid: Any, A: Any, o
                     out[r + i, o] += s[0]
 
 
+@short
+def _expand_one(code: Any, parameter: Any, f: Any, X: Any, laid: Any, A: Any, out: Any) -> None:
+    _expand(code, parameter, f, X, laid, A, out)
+
+
+@short
+def _expand_each_one(
+    code: Any, parameter: Any, f: Any, X: Any, laid: Any, A: Any, out: Any
+) -> None:
+    _expand_each(code, parameter, f, X, laid, A, out)
+
+
 def expand(kernel: KernelNumbers, X: Any, laid: Any, A: Any, out: Any) -> None:
     """Write the sum of all centers' kernels times coefficients into `out`."""
     f = sum_factor(kernel.code, kernel.parameter, kernel.scale, X.dtype)
     if laid.shape[1] == 0:  # at least one column
         X, laid = np.zeros((len(X), 1), X.dtype), np.zeros((len(laid), 1, GROUP), X.dtype)
-    code, parameter = int(kernel.code), float(kernel.parameter)
+    one = len(X) == 1
+    loop: Any = _expand_one if one else _expand
     if A.shape[2] == 1:
-        _expand_each(code, parameter, f, X, laid, A.reshape(A.shape[:2]), out)
-    else:
-        _expand(code, parameter, f, X, laid, A, out)
+        A, loop = A.reshape(A.shape[:2]), _expand_each_one if one else _expand_each
+    loop(kernel.code, kernel.parameter, f, X, laid, A, out)
 
 
 @exact
@@ -157,16 +170,57 @@ def add(K: Any, known: Any, A: Any, outputs: Any) -> None:
 
 
 @exact
-def _follow(K: Any, Y: Any, ridges: Any, first: Any, outputs: Any, A: Any) -> None:
+def _follow(K: Any, Y: Any, ridges: Any, A: Any, errors: Any, first: Any, outputs: Any) -> None:
+    each = Y.shape[1]
     for i in range(outputs.shape[0]):
         row = first + i
         for j in range(row):
             for o in range(outputs.shape[1]):
                 outputs[i, o] += K[i, j] * A[j, o]
-        for o in range(outputs.shape[1]):
-            A[row, o] = (Y[i, o] - outputs[i, o]) / (1.0 + ridges[o])
+        for r in range(len(ridges)):
+            squares = 0.0
+            for o in range(each):
+                missed = Y[i, o] - outputs[i, r * each + o]
+                A[row, r * each + o] = missed / (1.0 + ridges[r])
+                squares += missed * missed
+            errors[r] += squares
 
 
-def follow(K: Any, Y: Any, ridges: Any, first: int, outputs: Any, A: Any) -> None:
+def follow(K: Any, Y: Any, functions: Functions, first: int, outputs: Any) -> None:
     """Learn events one after the other, each of them a center from then on."""
-    _follow(K, Y, ridges, first, outputs, A)
+    _follow(K, Y, *functions, first, outputs)
+
+
+@short
+def _add_one(code: Any, parameter: Any, f: Any, x: Any, points: Any, A: Any, outputs: Any) -> None:
+    K = np.empty((1, points.shape[0]), x.dtype)
+    _pairwise(code, parameter, f, x, points, K)
+    for j in range(points.shape[0]):
+        for o in range(outputs.shape[1]):
+            outputs[0, o] += np.float64(K[0, j]) * A[j, o]
+
+
+def add_one(kernel: KernelNumbers, x: Any, points: Any, A: Any, outputs: Any) -> None:
+    """Add what all centers give for one event."""
+    f = sum_factor(kernel.code, kernel.parameter, kernel.scale, x.dtype)
+    x, points = with_columns(x), with_columns(points)
+    _add_one(kernel.code, kernel.parameter, f, x, points, A, outputs)
+
+
+@short
+def _follow_one(
+    code: Any, parameter: Any, f: Any, points: Any, Y: Any, ridges: Any, A: Any, errors: Any,
+    outputs: Any,
+) -> None:  # fmt: skip
+    last = points.shape[0] - 1
+    K = np.empty((1, last + 1), points.dtype)
+    _pairwise(code, parameter, f, points[last:], points, K)
+    _follow(K.astype(np.float64), Y, ridges, A, errors, last, outputs)
+
+
+def follow_one(
+    kernel: KernelNumbers, points: Any, Y: Any, functions: Functions, outputs: Any
+) -> None:
+    """Learn the last point, a center from then on."""
+    f = sum_factor(kernel.code, kernel.parameter, kernel.scale, points.dtype)
+    _follow_one(kernel.code, kernel.parameter, f, with_columns(points), Y, *functions, outputs)

@@ -135,7 +135,7 @@ def _register_tile(kind: _Sum, *, many: bool) -> Any:
 _squares, _square = (_register_tile(_Sum.SQUARE, many=many) for many in (True, False))
 _absolutes, _absolute = (_register_tile(_Sum.ABSOLUTE, many=many) for many in (True, False))
 _products, _product = (_register_tile(_Sum.PRODUCT, many=many) for many in (True, False))
-_dots, _dot = (_register_tile(_Sum.DOT, many=many) for many in (True, False))
+_dots, dot = (_register_tile(_Sum.DOT, many=many) for many in (True, False))
 
 
 @compiled
@@ -159,7 +159,7 @@ def sums(
             _squares(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
     for i in range(whole, rows):
         if code == _LINEAR:
-            _dot(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
+            dot(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
         elif code == _LAPLACIAN:
             _absolute(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
         elif code == _CAUCHY:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import GROUP
+from streamk.backends.centers import Functions
 from streamk.backends.incremental import KernelNumbers
 from streamk.backends.numpy_backend.pairwise import pairwise
 
@@ -39,8 +40,27 @@ def add(K: Array, known: Array, A: Array, outputs: Array) -> None:
             f += k[j] * A[j]
 
 
-def follow(K: Array, Y: Array, ridges: Array, first: int, outputs: Array, A: Array) -> None:
+def follow(K: Array, Y: Array, functions: Functions, first: int, outputs: Array) -> None:
     """Learn events one after the other, each of them a center from then on."""
+    ridges, A, errors = functions
     for i in range(len(outputs)):
         add(K[i : i + 1], np.array([first + i]), A, outputs[i : i + 1])
-        A[first + i] = (Y[i] - outputs[i]) / (1.0 + ridges)
+        missed = Y[i] - outputs[i].reshape(len(ridges), -1)
+        A[first + i] = (missed / (1.0 + ridges[:, None])).ravel()
+        errors += np.square(missed).sum(axis=1)
+
+
+def add_one(kernel: KernelNumbers, x: Array, points: Array, A: Array, outputs: Array) -> None:
+    """Add what all centers give for one event."""
+    K = np.empty((1, len(points)), x.dtype)
+    pairwise(*kernel, x, points, K)
+    add(K.astype(np.float64), np.array([len(points)]), A, outputs)
+
+
+def follow_one(
+    kernel: KernelNumbers, points: Array, Y: Array, functions: Functions, outputs: Array
+) -> None:
+    """Learn the last point, a center from then on."""
+    K = np.empty((1, len(points)), points.dtype)
+    pairwise(*kernel, points[-1:], points, K)
+    follow(K.astype(np.float64), Y, functions, len(points) - 1, outputs)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import numpy_backend
+from streamk.backends import margins as backend
 from streamk.declared import NON_NEGATIVE, Declared, taken
 
 Numbers = NDArray[Any]
@@ -57,18 +57,13 @@ class Calibration:
 
     def probabilities(self, F: Numbers) -> Numbers:
         """Return probabilities (n, classes) of margins F (n, outputs), rows summing to 1."""
-        F = np.clip(of_each_class(F), -_FURTHEST, _FURTHEST)
-        return np.asarray(numpy_backend.softmax(self.factor * F))
+        P = np.empty((len(F), max(2, F.shape[1])))
+        backend.select().probabilities(F, self.factor, _FURTHEST, P)
+        return P
 
     def add(self, F: Numbers, classes: Numbers) -> None:
         """Take in margins F (n, outputs) from before their events of these classes (n,)."""
-        every = np.clip(of_each_class(F), -_FAR, _FAR)
-        P = numpy_backend.softmax(self.factor * every)
-        mean = (P * every).sum(axis=1)
-        slopes = mean - every[np.arange(len(F)), classes.astype(np.int64)]
-        curvatures = (P * (every - mean[:, None]) ** 2).sum(axis=1)
-        for one in np.stack([slopes, curvatures], axis=1):  # event by event, for the same bits
-            self._now += one
+        backend.select().slopes(F, classes, self.factor, _FAR, self._now)
 
     def close(self, n: int) -> None:
         """Take a step, after n events since the last one."""

@@ -109,12 +109,30 @@ class Supervised(OneAtATime, Decider):
     ) -> None:
         """Predict and learn events whose labels, NaN where there is none, have their outputs."""
         missing = np.isnan(numbers)
+        if not missing.any():
+            self._learn_labelled(events, numbers, asked)
+            return
         for some in runs(~missing):
             part = asked and asked.part(some.start, some.stop)
             if not missing[some.start]:
                 self._learn_labelled(events[some], numbers[some], part)
             elif part is not None:
                 part.add(self.decide_checked(part.of(events[some])))
+
+    def learn_encoded(
+        self, events: NDArray[Any], numbers: NDArray[np.float64], asked: Asked | None = None
+    ) -> None:
+        """Learn from events as `learn_checked` does, whose labels are there, and none is new.
+
+        Parameters
+        ----------
+        events : array of shape (n, d)
+            Finite, of the dtype and of columns that are known.
+        numbers : float64 array of shape (n,)
+            Labels as the loss takes them: numbers, or for each the place of its class in `classes`.
+        asked : Asked, optional
+        """
+        self._follow(events, numbers, asked)
 
     def _learn_labelled(
         self, events: NDArray[Any], numbers: NDArray[np.float64], asked: Asked | None

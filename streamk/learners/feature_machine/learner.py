@@ -333,12 +333,12 @@ class FeatureMachine(Supervised):
             self._begin(*self._kept())
 
     def learn_again(self, events: Numbers, labels: Numbers) -> None:
-        """Learn events that others predicted, checked as for `learn_checked`, as the first ones.
+        """Learn events that others predicted, as of `learn_encoded`, as the first ones.
 
         A function is made once, with the event after them, and taken over with the next one.
         """
         self._start = max(self.first, len(events) + 1)
-        self.learn_checked(events, labels)
+        self.learn_encoded(events, labels)
 
     def last_events(self, most: int) -> tuple[Numbers, Numbers]:
         """Return so many of the last events that are kept (n, d), or all, and their labels."""
@@ -415,6 +415,8 @@ class FeatureMachine(Supervised):
 
     def _compare(self, new: Replacement[MetricTree]) -> None:
         """Go on with the new function if it has predicted the events since about as well."""
+        if new.late:  # its factors need not be there beside those of the function before
+            self._function.forget_factors()
         self._wait(new)
         self._next = None
         if new.failure is not None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends.memory import give_back
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel, Matern
 from streamk.learners.common.classes import Label
@@ -141,12 +142,15 @@ class Snapshot:
                     family, kept, pays = self._searched(recipe, rest, held, d)
                 else:
                     (family, kept), pays = self._crossed(recipe, d), True
-                return self._function(recipe, family, kept, held, pays)
+                give_back()  # before what is solved for takes as much
+                function = self._function(recipe, family, kept, held, pays)
         except (np.linalg.LinAlgError, ValueError) as error:
             raise InvalidInput(
                 f"the function of {n} events cannot be solved for ({error}); scale columns and "
                 "labels"
             ) from None
+        give_back()
+        return function
 
     def _crossed(self, recipe: Recipe, d: int) -> tuple[Family, Round]:
         """Return the family and the round of least error in cross-validation."""

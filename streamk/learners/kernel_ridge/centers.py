@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from streamk.backends import GROUP
 from streamk.backends import centers as backend
 from streamk.backends.centers import FEW
-from streamk.backends.incremental import KernelNumbers
 from streamk.backends.threads import divide
 from streamk.declared import Declared, Domain, taken
 from streamk.kernels import Kernel
@@ -47,7 +46,7 @@ class Centers:
 
     def __init__(self, kernel: Kernel, capacity: int, *, n_columns: int, n_outputs: int) -> None:
         self._mapped = kernel.mapped
-        self._kernel = KernelNumbers(kernel.code, kernel.parameter, kernel.frequency_scale)
+        self._kernel = kernel.numbers
         self.capacity, self.n_outputs = capacity, n_outputs
         self.n_seen = 0
         """Centers that there ever were."""
@@ -122,11 +121,14 @@ class Centers:
 
         Each row's are the same, bit for bit, in whatever batch the row comes.
         """
-        F = np.zeros((len(X), self.n_outputs))
         groups = -(-len(self) // GROUP)
         if not (groups and len(X)):
-            return F
+            return np.zeros((len(X), self.n_outputs))
+        F = np.empty((len(X), self.n_outputs))
         laid, points = self._laid[:groups], self._mapped(X)
+        if len(X) <= _ROWS:
+            self._twin.expand(self._kernel, points, laid, self._A, F)
+            return F
 
         def expand(rows: slice) -> None:
             some = slice(_ROWS * rows.start, _ROWS * rows.stop)

@@ -83,6 +83,7 @@ class OnCenters(Supervised):
                 f"kernel={kernel!r} is not bounded, as this learner needs; take another, such as "
                 "Laplacian"
             )
+        self._kernel_numbers = kernel.numbers
         self._ridges = np.array(ridges)
         self._block = block
         self._columns: tuple[Column, ...] | None = None
@@ -95,11 +96,23 @@ class OnCenters(Supervised):
 
     def _begin_block(self) -> None:
         """Go on with none learned since the last block."""
-        self._pending = np.zeros((0, len(self.columns or ())), np.float32)
-        self._pending_labels = np.zeros(0)
+        self._make_room(np.zeros((0, len(self.columns or ())), np.float32), np.zeros(0))
         self._pending_coefficients = np.zeros((self._block, self._width))
         self._recent: dict[bytes, Numbers] = {}
         """Outputs of the centers for events that were predicted since, by the bytes of these."""
+
+    def _make_room(self, X: Numbers, y: Numbers) -> None:
+        """Have X (n, d) and labels y (n,) as the events since the last block, and room for more."""
+        self._rooms = np.zeros((self._block, X.shape[1]), np.float32), np.zeros(self._block)
+        self._pending, self._pending_labels = (room[:0] for room in self._rooms)
+        self._append(X, y)
+
+    def _append(self, X: Numbers, y: Numbers) -> None:
+        """Have further events since the last block."""
+        first, stop = len(self._pending), len(self._pending) + len(X)
+        points, labels = self._rooms
+        points[first:stop], labels[first:stop] = X, y
+        self._pending, self._pending_labels = points[:stop], labels[:stop]
 
     @property
     def _width(self) -> int:
@@ -152,18 +165,23 @@ class OnCenters(Supervised):
         """Learn events of one block, and return the outputs of each before it was learned."""
         first, n = len(self._pending), len(X)
         F = self._outputs_of_centers(X)
-        self._pending = np.concatenate([self._pending, X])
-        self._pending_labels = np.append(self._pending_labels, y)
-        Y = np.tile(self._targets(y) - self._constant, len(self._ridges))
-        ridges = np.repeat(self._ridges, self._n_outputs())
-        K = own_kernels(self.kernel, X, self._pending)
-        self._twin.follow(K, Y, ridges, first, F, self._pending_coefficients)
-        for squares in ((F - Y) ** 2).reshape(n, len(self._ridges), -1).sum(axis=2):
-            self._errors_now += squares
-        if self.is_classifier:
-            self._calibration.add(self._decided(F), y)
+        self._append(X, y)
+        Y, A = self._targets(y) - self._constant, self._pending_coefficients
+        functions = backend.Functions(self._ridges, A, self._errors_now)
+        if n == 1:
+            points = self.kernel.mapped(self._pending)
+            self._twin.follow_one(self._kernel_numbers, points, Y, functions, F)
+        else:
+            K = own_kernels(self.kernel, X, self._pending)
+            self._twin.follow(K, Y, functions, first, F)
+        self._calibrate(F, y)
         self.n_events += n
         return F
+
+    def _calibrate(self, F: Numbers, y: Numbers) -> None:
+        """Take in the outputs F (n, width) that events of these labels had."""
+        if self.is_classifier:
+            self._calibration.add(self._decided(F), y)
 
     def _answers(self, X: Numbers, new: int) -> Numbers:
         """Return the outputs of events as if each were asked before one of the newest is learned.
@@ -175,10 +193,13 @@ class OnCenters(Supervised):
             The newest events that were learned, n; 0 if all of X is asked now.
         """
         F = self._outputs_of_centers(X)
-        known = len(self._pending) - new + np.arange(len(X)) * (new > 0)
-        if len(self._pending):
-            K = own_kernels(self.kernel, X, self._pending)
-            self._twin.add(K, known, self._pending_coefficients, F)
+        before, A = len(self._pending) - new, self._pending_coefficients
+        if len(X) == 1:
+            x, points = self.kernel.mapped(X), self.kernel.mapped(self._pending[:before])
+            self._twin.add_one(self._kernel_numbers, x, points, A, F)
+        elif len(self._pending):
+            known = before + np.arange(len(X)) * (new > 0)
+            self._twin.add(own_kernels(self.kernel, X, self._pending), known, A, F)
         return F
 
     def _outputs_of_centers(self, X: Numbers) -> Numbers:
@@ -297,7 +318,7 @@ class OnCenters(Supervised):
         columns = (*(self.columns or ()), *names)
         column_keys(columns)
         self._add_center_columns(len(names))
-        self._pending = np.pad(self._pending, ((0, 0), (0, len(names))))
+        self._make_room(np.pad(self._pending, ((0, 0), (0, len(names)))), self._pending_labels)
         self._columns = columns
 
     def _fresh_constant(self) -> Numbers:
@@ -404,8 +425,7 @@ class OnCenters(Supervised):
         found, sizes = taken(declared, arrays, self._sizes(), self._owner())
         if sizes["pending"] >= self._block:
             raise StateError(f"array 'pending' of {self._owner()} has {sizes['pending']} events")
-        self._pending = found["pending"].copy()
-        self._pending_labels = found["pending_labels"].copy()
+        self._make_room(found["pending"], found["pending_labels"])
         self._pending_coefficients[: sizes["pending"]] = found["pending_coefficients"]
         self._errors, self._errors_now = found["errors"].copy(), found["errors_now"].copy()
         self._constant = found["constant"].copy()

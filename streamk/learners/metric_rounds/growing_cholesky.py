@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from streamk.backends import GROUP
 from streamk.backends import cholesky as backend
 from streamk.backends.cholesky import PANEL
+from streamk.backends.memory import room
 from streamk.kernels import Kernel
 
 Numbers = NDArray[Any]
@@ -28,7 +29,8 @@ class GrowingCholesky:
     Parameters
     ----------
     capacity : int
-        Rows at most. Their memory is asked for at once, and used as they come.
+        Rows at most. Their memory is asked for at once, used as they come, and all of it goes back
+        to the system with the factor.
 
     Examples
     --------
@@ -42,8 +44,7 @@ class GrowingCholesky:
     """
 
     def __init__(self, capacity: int) -> None:
-        # In one piece, which goes back to the system as a whole when it is no longer used.
-        self._room = np.empty(nbytes_of(capacity) // 4, np.float32)
+        self._room = room(nbytes_of(capacity) // 4)
         self._count = 0
         self._twin = backend.select()
 

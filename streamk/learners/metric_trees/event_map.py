@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from streamk.backends import event_points as backend
 from streamk.declared import NON_NEGATIVE, Declared, Domain, taken
 from streamk.errors import StateError
 from streamk.kernels import Linear
@@ -45,11 +47,41 @@ class EventMap:
         return cls(Columns.as_they_are(d), Metric(np.ones(d)))
 
     def points(self, X: Numbers) -> Numbers:
-        """Return the points of finite events X (n, d), float32 (n, d), row by row the same bits."""
-        P, root = np.clip(self.columns.scaled(X), -_LARGEST, _LARGEST), self.metric.root
-        with np.errstate(over="ignore"):
-            found = P * root if self.metric.is_diagonal else DOT.pairwise(P, root)
-            return np.ascontiguousarray(np.clip(found, -FURTHEST, FURTHEST), np.float32)
+        """Return the points of finite events X (n, d), float32 (n, d), row by row the same bits.
+
+        Raises
+        ------
+        ValueError
+            If X has other columns than the map: loops would read beyond the ends of its arrays.
+        """
+        if X.shape[1] != len(self.columns.means):
+            raise ValueError(f"{X.shape[1]} columns for a map of {len(self.columns.means)}")
+        twin, root = backend.select(), self.metric.root
+        P, points = np.array(X, np.float64, order="C"), np.empty(X.shape, np.float32)
+        twin.scale(P, self._column_map, _LARGEST)
+        if self.metric.is_diagonal:
+            twin.bound(P, root, FURTHEST, points)
+        else:
+            twin.bound(DOT.pairwise(P, root), self._ones, FURTHEST, points)
+        return points
+
+    @cached_property
+    def _column_map(self) -> backend.ColumnMap:
+        """The scale of the columns, as loops take it."""
+        known, empty = self.columns, np.zeros(0)
+        sizes = np.array([len(values) for values, _ in known.knots], np.int64)
+        return backend.ColumnMap(
+            medians=known.medians,
+            means=known.means,
+            factors=known.factors,
+            values=np.concatenate([empty, *(values for values, _ in known.knots)]),
+            ranks=np.concatenate([empty, *(ranks for _, ranks in known.knots)]),
+            ends=np.cumsum(sizes) if known.knots else np.zeros(len(known.means), np.int64),
+        )
+
+    @cached_property
+    def _ones(self) -> Numbers:
+        return np.ones(len(self.metric.root))
 
     def extended(self, count: int) -> EventMap:
         """Return the map of so many more columns, which count as they are."""

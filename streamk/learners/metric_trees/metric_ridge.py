@@ -203,7 +203,12 @@ class MetricRidge(OnlineKernelRidge):
     def keep_factor(self, keep: bool) -> None:
         """Keep the factor, or have it made again with each block, by the same steps."""
         self._keeps = keep
-        if self._base is not None and not keep:
+        if not keep:
+            self.forget_factor()
+
+    def forget_factor(self) -> None:
+        """Free the memory of the factor, which is made again when it is needed."""
+        if self._base is not None:
             self._base.forget_factor()
 
     # What it is
@@ -290,6 +295,9 @@ class MetricRidge(OnlineKernelRidge):
         self._found(self._decided(F))
         return F
 
+    def _calibrate(self, F: Numbers, y: Numbers) -> None:
+        """Do nothing: the tree adjusts the probabilities of all its leaves."""
+
     def _outputs_of(self, X: Numbers) -> Numbers:
         F = super()._outputs_of(X)
         return F if self._base is None else F + self._for_each(self._base.outputs(X))
@@ -308,7 +316,7 @@ class MetricRidge(OnlineKernelRidge):
 
     def _for_each(self, F: Numbers) -> Numbers:
         """Return outputs (n, outputs) once for each function that is learned."""
-        return np.tile(F, len(self._ridges))
+        return np.concatenate(len(self._ridges) * [F], axis=1)
 
     def _take_block(self, X: Numbers, y: Numbers, A: Numbers) -> None:
         base = self._base

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import margins as backend
 from streamk.declared import NON_NEGATIVE, count, number
 from streamk.errors import StateError
 from streamk.kernels import Kernel
@@ -142,6 +143,7 @@ class MetricTree:
         cut = halves(points) if len(points) >= size else None
         if cut is None:
             self._leaves[place] = self._solved(solution, points, y, centers)
+            self._fit_leaves()  # at once: factors of many leaves are much memory
             return
         direction, threshold, right = cut
         new = self._splits.divide(place, direction, threshold)
@@ -199,6 +201,11 @@ class MetricTree:
         """Have leaves keep their factors, or not."""
         for leaf in self._leaves:
             leaf.keep_factor(len(self._leaves) <= _FEW_LEAVES)
+
+    def forget_factors(self) -> None:
+        """Free the memory of factors, which are made again when they are needed."""
+        for leaf in self._leaves:
+            leaf.forget_factor()
 
     def close(self) -> None:
         """Have no leaf's solution take further events."""
@@ -301,6 +308,9 @@ class MetricTree:
         Returns their outputs before each was learned, and those of what was asked in their place.
         """
         leaves = self._splits.leaves_of(points)
+        if others is None and len(points) == 1:
+            F = self._leaves[int(leaves[0])].learn_points(points, y)
+            return F, F
         F = np.empty((len(points), self._leaves[0].n_outputs))
         if others is None:
             for leaf, rows in _grouped(leaves):
@@ -324,21 +334,22 @@ class MetricTree:
 
     def _weigh(self, F: Numbers, y: Numbers) -> None:
         """Take in how well events were predicted."""
-        missed = np.abs(F - self.targets(y))
         if self.is_classifier:
             self._calibration.add(F, y)
-            missed = np.square(np.minimum(missed, FURTHEST))
-        # Summed up one by one, for the same bits in whatever batches events come.
-        total = np.cumsum(np.append(self.missed, np.minimum(missed.sum(axis=1), _LARGEST_SUM)))[-1]
-        self.missed = min(float(total), _LARGEST_SUM)
+        twin, bounds = backend.select(), (FURTHEST, _LARGEST_SUM)
+        missed = twin.missed(F, y, self.is_classifier, *bounds, self.missed)
+        self.missed = min(missed, _LARGEST_SUM)
 
     def decide(self, X: Numbers) -> Numbers:
         """Return the outputs of events X (n, d), float64 (n, outputs)."""
         if self.columns is None:
             return self._leaves[0].decide_checked(X)
         points = self.map.points(X)
+        leaves = self._splits.leaves_of(points)
+        if len(points) == 1:
+            return self._leaves[int(leaves[0])].decide_checked(points)
         F = np.empty((len(points), self._leaves[0].n_outputs))
-        for leaf, rows in _grouped(self._splits.leaves_of(points)):
+        for leaf, rows in _grouped(leaves):
             F[rows] = self._leaves[leaf].decide_checked(points[rows])
         return F
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import event_points as backend
 from streamk.declared import Declared, Domain, taken
 from streamk.errors import StateError
 from streamk.learners.metric_trees.event_map import DOT
@@ -132,15 +133,11 @@ class Splits:
 
     def leaves_of(self, points: Numbers) -> Numbers:
         """Return the leaves of points (n, d), float32: int64 (n,), row by row the same."""
-        at = np.zeros(len(points), np.int64)
-        if not len(self):
-            return at
-        right = DOT.pairwise(points, self.directions) > self.thresholds
-        rows = np.arange(len(points))
-        while len(rows):
-            at[rows] = self.children[at[rows], right[rows, at[rows]].astype(np.int64)]
-            rows = rows[at[rows] >= 0]
-        return -1 - at
+        found = np.zeros(len(points), np.int64)
+        if len(self):
+            tree = self.directions, self.thresholds, self.children
+            backend.select().leaves(points, *tree, found)
+        return found
 
     def divide(self, leaf: int, direction: Numbers, threshold: float) -> int:
         """Divide a leaf, and return the number of its right half."""

@@ -184,7 +184,7 @@ class ExternalExperts:
             X, numbers = learner.last_events(change.reviews * STRETCH)
             new: Any = self._new(change.place)
             if len(numbers):
-                new.learn_again(X, self._named(numbers) if self._is_classifier else numbers)
+                new.learn_again(X, numbers)
             self._learners[change.place] = new
 
     def have_woken(self) -> bool:
@@ -278,7 +278,8 @@ class ExternalExperts:
         self, learner: OfOneKernel, F: NDArray[np.float64], n_outputs: int
     ) -> NDArray[np.float64]:
         """Return the scores (n, n_outputs) of a learner's outputs F, as it is now."""
-        F = np.nan_to_num(F)
+        if not np.isfinite(F).all():
+            F = np.nan_to_num(F)
         if not self._is_classifier:
             F = F * self._unit[0] + self._unit[1]
             return np.asarray(np.clip(F, -FURTHEST, FURTHEST))
@@ -304,7 +305,7 @@ class ExternalExperts:
         for place, (learner, active) in enumerate(zip(self._learners, self.active, strict=True)):
             X = np.ascontiguousarray(Z, learner.dtype)
             if not active:
-                learner.learn_checked(X, labels)
+                learner.learn_encoded(X, labels)
                 continue
             if not learner.can_diverge:
                 out[:, place] = self._followed(learner, X, labels, n_outputs)
@@ -325,7 +326,7 @@ class ExternalExperts:
         def note(F: NDArray[np.float64]) -> None:
             parts.append(self._scores(learner, F, n_outputs))
 
-        learner.learn_checked(X, labels, Asked(None, note))
+        learner.learn_encoded(X, labels, Asked(None, note))
         return np.concatenate(parts)
 
     def learn(self, events: NDArray[np.float64], number: float) -> None:
@@ -344,16 +345,10 @@ class ExternalExperts:
                 self._end_early_phase()
 
     def _labels_of(self, numbers: NDArray[np.float64]) -> NDArray[Any]:
-        """Return labels as the learners take them."""
+        """Return labels as the learners take them; their classes are in the order of the pool's."""
         if self._is_classifier:
-            return self._named(numbers)
+            return numbers
         return np.asarray((numbers - self._unit[1]) / self._unit[0])
-
-    def _named(self, numbers: NDArray[np.float64]) -> NDArray[Any]:
-        """Return the classes (n,) of these numbers."""
-        labels = np.empty(len(numbers), dtype=object)
-        labels[:] = [self._classes[int(number)] for number in numbers]
-        return labels
 
     def _learn_scaled(
         self, events: NDArray[np.float64], numbers: NDArray[np.float64], *, again: bool = False
@@ -370,7 +365,7 @@ class ExternalExperts:
 
     def _learn_by(self, place: int, X: NDArray[Any], labels: NDArray[Any]) -> None:
         try:
-            self._learners[place].learn_checked(X, labels)
+            self._learners[place].learn_encoded(X, labels)
         except InvalidInput:  # its steps are too long: the others go on
             self._learners[place] = self._new(place)
 

@@ -8,15 +8,28 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import Generic, TypeVar
 
-from streamk.backends.threads import submitted
+from streamk.backends.threads import submitted, yield_to_others
 
 T = TypeVar("T")
+
+
+REPLACEMENTS, _BLOCKS = "replacement", "blocks"
+"""The thread of all learners' replacements, which is busy for seconds, and that of what is soon
+asked for. Of replacements there is one: what limits the threads of BLAS within one is never undone
+by another."""
 
 
 @cache
 def _thread(name: str) -> ThreadPoolExecutor:
     """Return the one thread of that name."""
-    return ThreadPoolExecutor(1, thread_name_prefix=f"streamk-{name}")
+    begin = _begin_replacements if name == REPLACEMENTS else None
+    return ThreadPoolExecutor(1, thread_name_prefix=f"streamk-{name}", initializer=begin)
+
+
+def _begin_replacements() -> None:
+    """Have this thread yield to that of events and that of blocks, where they share few cores."""
+    begun(_BLOCKS, int)  # or that thread would be begun by this one, and yield as it does
+    yield_to_others()
 
 
 # A forked process has no such thread, and would wait for it for ever.
@@ -29,7 +42,7 @@ def begun(thread: str, work: Callable[[], T]) -> Future[T]:
 
 
 class Background(Generic[T]):
-    """Work that has begun, in a thread of its own: that of replacements is busy for seconds.
+    """Work that has begun, in the thread of what is soon asked for.
 
     Parameters
     ----------
@@ -45,7 +58,7 @@ class Background(Generic[T]):
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work, self._process = work, os.getpid()
-        self._future = begun("blocks", work)
+        self._future = begun(_BLOCKS, work)
 
     def result(self) -> T:
         """Return the result as soon as it is there, or raise what the work has raised.

@@ -51,6 +51,8 @@ class EventBuffer:
         self._X: Matrix = np.zeros((0, 0))
         self._y: Matrix = np.zeros(0)
         self._numbers = np.zeros(0, np.int64)
+        self._block, self._draws = -1, np.zeros(0)
+        """Of the reservoir: the block of draws that was drawn last, which stand for its events."""
 
     def __len__(self) -> int:
         return self._count
@@ -62,6 +64,9 @@ class EventBuffer:
 
     def add(self, X: Matrix, y: Matrix) -> None:
         """Take events X (n, d) with labels y (n,), each in its turn."""
+        if len(X) == 1 and len(self) == self.size:
+            self._replace(X[0], float(y[0]))
+            return
         room = max(0, min(len(X), self.size - len(self)))
         numbers = np.arange(self.seen, self.seen + len(X))
         self.seen += len(X)
@@ -80,6 +85,15 @@ class EventBuffer:
             self._X[to], self._y[to] = X[room + rows], y[room + rows]
             self._numbers[to] = numbers[rows]
 
+    def _replace(self, x: Matrix, y: float) -> None:
+        """Take an event (d,) where there is no room, in another's place or not at all."""
+        number, place = self.seen, self.seen % self.size
+        self.seen += 1
+        if self.kind == "reservoir":
+            place = int(self._drawn(number // _DRAWN)[number % _DRAWN] * (number + 1))
+        if place < self.size:
+            self._X[place], self._y[place], self._numbers[place] = x, y, number
+
     def _make_room(self, count: int, columns: int) -> None:
         """Have arrays for so many events; they double, up to the size."""
         if count <= len(self._y):
@@ -95,13 +109,18 @@ class EventBuffer:
         """Return where events go, a place beyond the size being nowhere."""
         if self.kind == "recent":
             return numbers % self.size
-        drawn = []
-        for block in range(int(numbers[0]) // _DRAWN, int(numbers[-1]) // _DRAWN + 1):
-            seed = np.random.SeedSequence([self._seed, block])
-            drawn.append(np.random.Generator(np.random.Philox(seed)).random(_DRAWN))
+        blocks = range(int(numbers[0]) // _DRAWN, int(numbers[-1]) // _DRAWN + 1)
         first = int(numbers[0]) % _DRAWN
-        draws = np.concatenate(drawn)[first : first + len(numbers)]
-        return np.asarray(draws * (numbers + 1)).astype(np.int64)
+        draws = np.concatenate([self._drawn(block) for block in blocks])
+        return np.asarray(draws[first : first + len(numbers)] * (numbers + 1)).astype(np.int64)
+
+    def _drawn(self, block: int) -> Matrix:
+        """Return the draws of a block of events, from 0 to 1."""
+        if block != self._block:
+            seed = np.random.SeedSequence([self._seed, block])
+            self._draws = np.random.Generator(np.random.Philox(seed)).random(_DRAWN)
+            self._block = block
+        return self._draws
 
     def events(self, since: int = 0, until: int | None = None) -> tuple[Matrix, Matrix]:
         """Return copies of the events (n, d) and their labels (n,), in the order they came in.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from streamk.declared import count, reading
 from streamk.errors import InvalidInput, StateError, StreamkError
-from streamk.learners.renewal.background import begun
+from streamk.learners.renewal.background import REPLACEMENTS, begun
 from streamk.state import State
 
 
@@ -33,11 +33,6 @@ class Learns(Protocol):
 F = TypeVar("F", bound=Learns)
 
 
-_THREAD = "replacement"
-"""The thread of all learners' replacements. It is one: what limits the threads of BLAS within one
-is never undone by another."""
-
-
 class Replacement(Generic[F]):
     """A function that is made in the background, and learns there what comes in the meantime.
 
@@ -55,7 +50,7 @@ class Replacement(Generic[F]):
         self._make, self._process = make, os.getpid()
         self._steps: list[Callable[[F], Any]] = []
         """All that has followed, for a forked process."""
-        self._future = self._before = begun(_THREAD, make)
+        self._future = self._before = begun(REPLACEMENTS, make)
         self._events: deque[tuple[NDArray[Any], ...]] | None = None
 
     @classmethod
@@ -136,7 +131,7 @@ class Replacement(Generic[F]):
             follow(function)
             return function
 
-        self._future = begun(_THREAD, work)
+        self._future = begun(REPLACEMENTS, work)
 
     def _renew(self) -> None:
         """Begin all of the work anew in a forked process, in which no thread does it."""
@@ -151,7 +146,7 @@ class Replacement(Generic[F]):
             return function
 
         self._process, self._events = os.getpid(), None
-        self._future = self._before = begun(_THREAD, work)
+        self._future = self._before = begun(REPLACEMENTS, work)
 
     @property
     def late(self) -> bool:

@@ -10,16 +10,32 @@
 
 #define AT (BLOCK_X * THREADS + t)
 
+/* Parts that are read before they are added up. The sum's order is theirs, but a thread that waits
+   for one part after the other takes as long as the memory's way there for each. */
+#define AHEAD 16
+
+/* total + part, for parts `stride` apart, in their order. */
+INLINE real added(real total, const real *parts, whole count, whole stride)
+{
+    whole p = 0;
+    for (; p + AHEAD <= count; p += AHEAD) {
+        real some[AHEAD];
+        UNROLL for (int q = 0; q < AHEAD; q++)
+            some[q] = parts[(p + q) * stride];
+        UNROLL for (int q = 0; q < AHEAD; q++)
+            total += some[q];
+    }
+    for (; p < count; p++)
+        total += parts[p * stride];
+    return total;
+}
+
 /* acc += each chunk's sums, in the order of the chunks. */
 KERNEL add_sums(const real *__restrict__ sums, whole chunks, whole size, real *__restrict__ acc)
 {
     PHASE(t) {
-        if (AT < size) {
-            real total = acc[AT];
-            for (whole c = 0; c < chunks; c++)
-                total += sums[c * size + AT];
-            acc[AT] = total;
-        }
+        if (AT < size)
+            acc[AT] = added(acc[AT], sums + AT, chunks, size);
     }
 }
 
@@ -141,12 +157,8 @@ KERNEL add_segments(const real *__restrict__ parts, whole segments, whole size,
                     real *__restrict__ out)
 {
     PHASE(t) {
-        if (AT < size) {
-            real total = parts[AT];
-            for (whole s = 1; s < segments; s++)
-                total += parts[s * size + AT];
-            out[AT] = total;
-        }
+        if (AT < size)
+            out[AT] = added(parts[AT], parts + size + AT, segments - 1, size);
     }
 }
 
@@ -159,9 +171,7 @@ KERNEL descend(real *__restrict__ A, real *__restrict__ squares, const real *__r
     PHASE(t) {
         const whole feature = AT / CHUNK / outputs * CHUNK + AT % CHUNK;
         if (AT < size && feature >= start && feature < stop && !(overflowed && *overflowed)) {
-            real d = g[AT];
-            for (whole s = 1; s < segments; s++)
-                d += g[s * size + AT];
+            real d = added(g[AT], g + size + AT, segments - 1, size);
             if (squares) {
                 const real s = squares[AT] + d * d;
                 squares[AT] = s;

@@ -6,7 +6,11 @@
 
 #define SIDE 64
 #define DEPTH 8
+/* A column of a stage with a quad of padding, and numbers of each side that a thread brings. */
 #define STRIDE (SIDE / 4 + 1)
+#define STAGE (2 * DEPTH * STRIDE)
+#define STAGED (DEPTH * SIDE / THREADS)
+typedef char two_stages_fit_the_tile[2 * STAGE <= SIDE * (SIDE + 1) / 4 ? 1 : -1];
 /* Centers whose products one block sums up: a fixed order, whatever the number of rows. */
 #define CENTERS 1024
 /* Outputs that a block takes on at once. */
@@ -37,17 +41,31 @@
 #define ATAN2 atan2f
 #endif
 
-/* What one column adds to a pair's sum (multiplies it with, for the product Cauchy kernel). */
-INLINE real with_column(whole code, real factor, real x, real y, real sum)
+/* What one column adds to a pair's sum (multiplies it with, for the product Cauchy kernel). Each
+   kernel has a loop of its own: a choice within it would take as long as the arithmetic. */
+#define WITH_COLUMNS(added)                                                          \
+    UNROLL for (int j = 0; j < DEPTH; j++)                                           \
+    {                                                                                \
+        const quad a = left[j * STRIDE], b = right[j * STRIDE];                      \
+        UNROLL for (int i = 0; i < 16; i++)                                          \
+        {                                                                            \
+            const real x = a.x[i / 4], y = b.x[i % 4];                               \
+            sums[i] = added;                                                         \
+        }                                                                            \
+    }
+
+INLINE void with_columns(int t, whole code, real factor, const quad *stage, real *sums)
 {
-    const real t = x - y;
-    if (code == LINEAR)
-        return fused_real(x, y, sum);
-    if (code == LAPLACIAN)
-        return sum + ABS(t);
-    if (code == CAUCHY)
-        return sum * fused_real(t * t, factor, (real)1);
-    return fused_real(t, t, sum);
+    const quad *left = stage + t / 16, *right = stage + DEPTH * STRIDE + t % 16;
+    if (code == LINEAR) {
+        WITH_COLUMNS(fused_real(x, y, sums[i]))
+    } else if (code == LAPLACIAN) {
+        WITH_COLUMNS(sums[i] + ABS(x - y))
+    } else if (code == CAUCHY) {
+        WITH_COLUMNS(sums[i] * fused_real((x - y) * (x - y), factor, (real)1))
+    } else {
+        WITH_COLUMNS(fused_real(x - y, x - y, sums[i]))
+    }
 }
 
 /* The neural tangent kernel of points on the unit sphere, from sin(theta / 2)^2: what it and the
@@ -66,13 +84,11 @@ INLINE real neural_tangent(real half, real depth)
     return (real)1 - missing / (depth + (real)1);
 }
 
-/* The kernel of a pair's sum; `factor` has the bandwidth in it, see `factor` in Python. */
+/* The kernel of a pair's sum, but for those of `tile_of`; `factor` has the bandwidth in it, see `factor` in Python. */
 INLINE real kernel_of(whole code, real parameter, real factor, real sum)
 {
     if (code == LINEAR)
         return sum;
-    if (code == GAUSSIAN || code == LAPLACIAN)
-        return EXP(-factor * sum);
     if (code == CAUCHY)
         return (real)1 / sum;
     if (code == NTK)
@@ -93,44 +109,86 @@ INLINE real kernel_of(whole code, real parameter, real factor, real sum)
             return k;
         if (parameter > (real)2)
             return k * ((real)1 + r + r * r / (real)3);
-        return parameter > (real)1 ? k * ((real)1 + r) : k;
+        return k * ((real)1 + r);
     }
 }
 
-/* The kernels of the rows from row0 and the centers from c0 on. */
+/* Read a thread's numbers of a stage, of which so many columns are left. What is beyond the last
+   one is 0 on both sides, and then adds nothing; behind the last row and center these are read
+   again, for kernels that no one asks for. */
+INLINE void ahead(int t, const real **from, int columns, real *next)
+{
+    if (columns >= DEPTH) {
+        UNROLL for (int q = 0; q < 2 * STAGED; q++) next[q] = *from[q];
+    } else {
+        UNROLL for (int q = 0; q < 2 * STAGED; q++) next[q] =
+            t % DEPTH < columns ? *from[q] : (real)0;
+    }
+    UNROLL for (int q = 0; q < 2 * STAGED; q++) from[q] += DEPTH;
+}
+
+INLINE void set_down(int t, const real *next, quad *stage)
+{
+    UNROLL for (int q = 0; q < STAGED; q++)
+    {
+        const int r = t / DEPTH + q * (THREADS / DEPTH);
+        ((real *)(stage + t % DEPTH * STRIDE))[r] = next[q];
+        ((real *)(stage + (DEPTH + t % DEPTH) * STRIDE))[r] = next[STAGED + q];
+    }
+}
+
+/* The kernels of the rows from row0 and the centers from c0 on. While the columns of a stage are
+   worked with, those of the next one are set down, in the other half of what will be the kernels,
+   and those after that are on their way. */
 INLINE void tile_of(whole code, real parameter, real factor, const real *X, whole n, const real *Y,
-                    whole m, whole d, whole row0, whole c0, real *left, real *right, real *K)
+                    whole m, whole d, whole row0, whole c0, real *K)
 {
     REGISTERS(real, sums, 16);
+    REGISTERS(real, next, 2 * STAGED);
+    REGISTERS(const real *, from, 2 * STAGED);
+    const int columns = (int)d;
+    quad *stages = (quad *)K;
     PHASE(t) {
         UNROLL for (int i = 0; i < 16; i++)
             OWN(sums, t)[i] = code == CAUCHY ? (real)1 : (real)0;
-    }
-    for (whole j0 = 0; j0 < d; j0 += DEPTH) {
-        /* What is beyond the edges is 0 on both sides, and then adds nothing. */
-        PHASE(t) {
-            for (int i = t; i < DEPTH * SIDE; i += THREADS) {
-                const int r = i / DEPTH, j = i % DEPTH;
-                const int inside = j0 + j < d, at = j * 4 * STRIDE + r;
-                left[at] = inside && row0 + r < n ? X[(row0 + r) * d + j0 + j] : (real)0;
-                right[at] = inside && c0 + r < m ? Y[(c0 + r) * d + j0 + j] : (real)0;
-            }
+        UNROLL for (int q = 0; q < STAGED; q++)
+        {
+            const whole r = t / DEPTH + q * (THREADS / DEPTH);
+            OWN(from, t)[q] = X + lesser(row0 + r, n - 1) * d + t % DEPTH;
+            OWN(from, t)[STAGED + q] = Y + lesser(c0 + r, m - 1) * d + t % DEPTH;
         }
+        ahead(t, OWN(from, t), columns, OWN(next, t));
+        set_down(t, OWN(next, t), stages);
+        ahead(t, OWN(from, t), columns - DEPTH, OWN(next, t));
+    }
+    for (int left = columns; left > 0; left -= 2 * DEPTH) {
         PHASE(t) {
-            UNROLL for (int j = 0; j < DEPTH; j++)
-            {
-                const real *x = left + j * 4 * STRIDE + 4 * (t / 16);
-                const real *y = right + j * 4 * STRIDE + 4 * (t % 16);
-                UNROLL for (int i = 0; i < 16; i++)
-                    OWN(sums, t)[i] = with_column(code, factor, x[i / 4], y[i % 4],
-                                                  OWN(sums, t)[i]);
+            set_down(t, OWN(next, t), stages + STAGE);
+            ahead(t, OWN(from, t), left - 2 * DEPTH, OWN(next, t));
+            with_columns(t, code, factor, stages, OWN(sums, t));
+        }
+        if (left > DEPTH) {
+            PHASE(t) {
+                set_down(t, OWN(next, t), stages);
+                ahead(t, OWN(from, t), left - 3 * DEPTH, OWN(next, t));
+                with_columns(t, code, factor, stages + STAGE, OWN(sums, t));
             }
         }
     }
     PHASE(t) {
+        /* The usual ones by themselves: what tells kernels apart takes as long as they do. */
+        if (code == GAUSSIAN || code == LAPLACIAN) {
+            UNROLL for (int i = 0; i < 16; i++)
+                OWN(sums, t)[i] = EXP(-factor * OWN(sums, t)[i]);
+        } else if (code == MATERN && parameter < (real)1) {
+            UNROLL for (int i = 0; i < 16; i++)
+                OWN(sums, t)[i] = EXP(-SQRT(factor * OWN(sums, t)[i]));
+        } else {
+            UNROLL for (int i = 0; i < 16; i++)
+                OWN(sums, t)[i] = kernel_of(code, parameter, factor, OWN(sums, t)[i]);
+        }
         UNROLL for (int i = 0; i < 16; i++)
-            K[(4 * (t / 16) + i / 4) * (SIDE + 1) + 4 * (t % 16) + i % 4] =
-                kernel_of(code, parameter, factor, OWN(sums, t)[i]);
+            K[(4 * (t / 16) + i / 4) * (SIDE + 1) + 4 * (t % 16) + i % 4] = OWN(sums, t)[i];
     }
 }
 
@@ -138,11 +196,10 @@ INLINE void tile_of(whole code, real parameter, real factor, const real *X, whol
 KERNEL pairwise(whole code, double parameter, double factor, const real *__restrict__ X, whole n,
                 const real *__restrict__ Y, whole m, whole d, real *__restrict__ out)
 {
-    SHARED(real, left, DEPTH * 4 * STRIDE);
-    SHARED(real, right, DEPTH * 4 * STRIDE);
-    SHARED(real, K, SIDE * (SIDE + 1));
+    SHARED(quad, tile, SIDE * (SIDE + 1) / 4);
+    real *K = (real *)tile;
     const whole row0 = BLOCK_X * SIDE, c0 = BLOCK_Y * SIDE;
-    tile_of(code, (real)parameter, (real)factor, X, n, Y, m, d, row0, c0, left, right, K);
+    tile_of(code, (real)parameter, (real)factor, X, n, Y, m, d, row0, c0, K);
     PHASE(t) {
         for (int i = t; i < SIDE * SIDE; i += THREADS)
             if (row0 + i / SIDE < n && c0 + i % SIDE < m)
@@ -156,9 +213,8 @@ KERNEL products(whole code, double parameter, double factor, const real *__restr
                 const real *__restrict__ Y, whole m, whole d, const real *__restrict__ V,
                 whole outputs, double *__restrict__ out)
 {
-    SHARED(real, left, DEPTH * 4 * STRIDE);
-    SHARED(real, right, DEPTH * 4 * STRIDE);
-    SHARED(real, K, SIDE * (SIDE + 1));
+    SHARED(quad, tile, SIDE * (SIDE + 1) / 4);
+    real *K = (real *)tile;
     REGISTERS(double, totals, SLOTS);
     const whole row0 = BLOCK_X * SIDE, k0 = BLOCK_Z * OUTPUTS;
     const whole begin = BLOCK_Y * CENTERS, end = lesser(m, begin + CENTERS);
@@ -168,17 +224,19 @@ KERNEL products(whole code, double parameter, double factor, const real *__restr
     }
     for (whole c0 = begin; c0 < end; c0 += SIDE) {
         const int some = (int)lesser(SIDE, end - c0);
-        tile_of(code, (real)parameter, (real)factor, X, n, Y, m, d, row0, c0, left, right, K);
+        tile_of(code, (real)parameter, (real)factor, X, n, Y, m, d, row0, c0, K);
         PHASE(t) {
             UNROLL for (int s = 0; s < SLOTS; s++)
             {
                 const whole k = k0 + (t + s * THREADS) / SIDE;
                 const real *row = K + (t + s * THREADS) % SIDE * (SIDE + 1);
+                const real *v = V + c0 * outputs + k;
                 real sum = (real)0;
-                if (k < outputs)
-                    for (int c = 0; c < some; c++)
-                        sum = fused_real(row[c], V[(c0 + c) * outputs + k], sum);
-                OWN(totals, t)[s] += sum;
+                if (k < outputs) {
+                    UNROLL_BY(8) for (int c = 0; c < some; c++)
+                        sum = fused_real(row[c], v[c * outputs], sum);
+                    OWN(totals, t)[s] += sum;
+                }
             }
         }
     }

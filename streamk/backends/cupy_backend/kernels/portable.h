@@ -44,6 +44,8 @@ typedef float phase;
 #define BLOCK_Z ((whole)blockIdx.z)
 #define ALIGNED __align__(16)
 #define UNROLL _Pragma("unroll")
+#define UNROLL_BY(count) _Pragma(TEXT(unroll count))
+#define TEXT(words) #words
 
 #else
 
@@ -77,6 +79,7 @@ void at_block(int x, int y, int z, int backwards)
 #define BLOCK_Z ((whole)block_of_grid[2])
 #define ALIGNED __attribute__((aligned(16)))
 #define UNROLL
+#define UNROLL_BY(count)
 
 #endif
 

@@ -21,7 +21,11 @@ from numba.core import event
 from numba.core.registry import CPUDispatcher
 
 from streamk.backends.first_use import FIRST_USE
+from streamk.backends.numba_backend.compilation import arrays
+from streamk.backends.numba_backend.compilation.loaded import lighten
 from streamk.backends.numba_backend.compilation.parts import Part, PartCompiler
+
+arrays.load()
 
 _SOURCES = sorted(Path(__file__).parents[2].rglob("*.py"))
 """All backends: constants of any of them are in compiled code."""
@@ -49,6 +53,7 @@ def _decorator(*, fastmath: bool | set[str] = False, **options: Any) -> Any:
 
 def stamp(compiled: Any) -> None:
     """Make the cache of a compiled function depend on all files of this backend."""
+    lighten(getattr(compiled, "_cache", None))
     cache: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if hasattr(cache, "_source_stamp"):  # else numba's own stamp has to do
         cache._source_stamp = _STAMP
@@ -95,4 +100,7 @@ compiled = compiling(nogil=True, fastmath={"contract"})
 # What the fused step and the step in parts share outside the loops over features must round in the
 # same way in both, so nothing may be fused there.
 exact = compiling(nogil=True)
+# What takes microseconds keeps the interpreter: one that lets it go gets it back up to 5 ms later,
+# if a thread in the background wants it.
+short = compiling()
 exact_part = parts(nogil=True)

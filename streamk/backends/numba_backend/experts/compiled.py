@@ -19,6 +19,8 @@ its own: a process that has just compiled would learn otherwise than one that fi
 numba's cache."""
 called = compiling(nogil=True, fastmath=SUMS, forceinline=True)
 """The same of what Python calls, too."""
+called_briefly = compiling(fastmath=SUMS, forceinline=True)
+"""The same of an event alone, which keeps the interpreter; see `compiling.short`."""
 ordered = parts(nogil=True, fastmath=SUMS | {"nnan"}, forceinline=True)
 """For the least and the greatest of many, which fill vectors only if there is no NaN among them:
 with one, any of the numbers may come out."""

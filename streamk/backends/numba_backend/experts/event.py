@@ -11,7 +11,7 @@ from numba.np.numpy_support import carray
 from streamk.backends.numba_backend.compilation.stages import Compilable, Loop, call, stage
 from streamk.backends.numba_backend.experts import reviews
 from streamk.backends.numba_backend.experts.banks import all_banks
-from streamk.backends.numba_backend.experts.compiled import SUMS, called
+from streamk.backends.numba_backend.experts.compiled import SUMS, called, called_briefly
 from streamk.backends.numba_backend.experts.layout import slot, view
 from streamk.backends.numba_backend.experts.mixing import (
     expert_predictions,
@@ -91,7 +91,7 @@ STAGES = {
 """By the places of their addresses in a table, those that take the longest to compile first."""
 
 
-@called
+@called_briefly
 def forecast_one(table: Any, x: Any) -> None:
     """Write into the pool's room what is said of an event x, float64 (d,), for `update`.
 
@@ -127,7 +127,7 @@ def forecast(table: Any, X: Any, seen: Any, out: Any) -> None:
             out[i, c] = predicted[c]
 
 
-@called
+@called_briefly
 def update(table: Any, seen: Any, y: Any) -> None:
     """Learn the label of the event that `forecast` saw last.
 

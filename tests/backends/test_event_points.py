@@ -1,0 +1,115 @@
+"""The map of events to points: both twins, bit for bit, and what they stand for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from streamk import backends
+from streamk.backends import OUTERMOST
+from streamk.backends.event_points import BackendModule, ColumnMap
+from streamk.learners.metric_trees.splits import Splits
+
+Numbers = NDArray[Any]
+TWINS: list[BackendModule] = [backends.twin("event_points", name) for name in ("numba", "numpy")]
+
+
+def events(n: int, d: int, seed: int = 0) -> Numbers:
+    """Events of which some are missing, huge, tiny or in place of a knot."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    X[rng.random(X.shape) < 0.1] = np.nan
+    odd = rng.random(X.shape) < 0.1
+    X[odd] = rng.choice([0.0, -0.0, 1e308, -1e308, 5e-324, 1e20, -1e-20], int(odd.sum()))
+    return X
+
+
+def column_map(d: int, knots: list[int], seed: int = 1) -> ColumnMap:
+    rng = np.random.default_rng(seed)
+    values = [np.unique(rng.normal(size=size).round(2)) for size in knots]
+    sizes = [len(one) for one in values]
+    return ColumnMap(
+        medians=rng.normal(size=d),
+        means=rng.normal(size=d),
+        factors=rng.uniform(0.0, 3.0, d),
+        values=np.concatenate([np.zeros(0), *values]),
+        ranks=np.concatenate([np.zeros(0), *(np.sort(rng.random(size)) for size in sizes)]),
+        ends=np.cumsum(sizes) if knots else np.zeros(d, np.int64),
+    )
+
+
+@pytest.mark.parametrize("knots", [[], [0, 1, 2, 50, 1_000], [3, 0, 0, 7, 1]])
+@pytest.mark.parametrize("most", [1e150, 2.0])
+def test_columns_are_scaled_as_numpy_interpolates(knots: list[int], most: float) -> None:
+    columns, X = column_map(5, knots), events(400, 5)
+    if knots:  # values that are knots themselves, and such as are beside them
+        for j, (first, end) in enumerate(zip([0, *columns.ends], columns.ends, strict=False)):
+            some = columns.values[first:end][:9]
+            X[: len(some), j], X[10 : 10 + len(some), j] = some, np.nextafter(some, 9.0)
+    found = [X.copy() for _ in TWINS]
+    for twin, Z in zip(TWINS, found, strict=True):
+        twin.scale(Z, columns, most)
+    assert found[0].tobytes() == found[1].tobytes()
+    assert np.abs(found[0][~np.isnan(found[0])]).max() <= most
+
+
+def test_knots_whose_difference_overflows_are_as_of_numpy() -> None:
+    ends, one = np.array([2], np.int64), np.ones(1)
+    for ranks in (np.array([0.0, 1.0]), np.array([0.5, 0.5])):
+        values = np.array([-1.7e308, 1.7e308])
+        columns = ColumnMap(np.zeros(1), np.zeros(1), one, values, ranks, ends)
+        X = np.array([[0.0], [1.0e308], [-1.7e308], [1.7e308], [1.75e308], [-1.75e308]])
+        with np.errstate(all="ignore"):
+            found = [X.copy() for _ in TWINS]
+            for twin, Z in zip(TWINS, found, strict=True):
+                twin.scale(Z, columns, 1e150)
+        assert np.array_equal(found[0], found[1], equal_nan=True)
+
+
+def test_factors_are_bounded() -> None:
+    P, factors = np.nan_to_num(events(300, 4)), np.array([1.0, 1e200, 0.0, -3.0])
+    found = [np.empty(P.shape, np.float32) for _ in TWINS]
+    for twin, points in zip(TWINS, found, strict=True):
+        twin.bound(P, factors, 1e18, points)
+    assert found[0].tobytes() == found[1].tobytes()
+    assert np.abs(found[0]).max() <= np.float32(1e18)
+
+
+def test_events_are_standardized() -> None:
+    X, rng = events(300, 6), np.random.default_rng(2)
+    center, inverse = rng.normal(size=6), rng.uniform(0.1, 1e3, 6)
+    found = [X.copy() for _ in TWINS]
+    for twin, Z in zip(TWINS, found, strict=True):
+        twin.standardize(Z, center, inverse, 0.75)
+    assert found[0].tobytes() == found[1].tobytes()
+    assert (found[0][np.isnan(X)] == 0.0).all()
+    assert np.abs(found[0]).max() == 0.75 * OUTERMOST
+
+
+@pytest.mark.parametrize("count", [1, 2, 11])
+def test_leaves_are_those_of_the_half_spaces(count: int) -> None:
+    rng = np.random.default_rng(count)
+    splits = Splits.none(3)
+    for _ in range(count):
+        direction = rng.normal(size=3).astype(np.float32)
+        splits.divide(int(rng.integers(len(splits) + 1)), direction, float(rng.normal()))
+    points = rng.normal(size=(500, 3)).astype(np.float32)
+    points[:3] = 0.0, 1e18, -1e18
+    tree = splits.directions, splits.thresholds, splits.children
+    found = [np.empty(500, np.int64) for _ in TWINS]
+    for twin, leaves in zip(TWINS, found, strict=True):
+        twin.leaves(points, *tree, leaves)
+    assert np.array_equal(found[0], found[1])
+    for point, leaf in zip(points[3:40].astype(np.float64), found[0][3:40], strict=True):
+        at = 0
+        while at >= 0:
+            right = float(point @ splits.directions[at].astype(np.float64)) > splits.thresholds[at]
+            at = int(splits.children[at, int(right)])
+        assert leaf == -1 - at
+    one = np.empty(1, np.int64)
+    for row in (0, 7, 499):  # row by row the same
+        TWINS[0].leaves(points[row : row + 1], *tree, one)
+        assert one[0] == found[0][row]
