@@ -75,8 +75,7 @@ def measure(
         "limit_s": limit,
         "streams": {stream.name: stream.describe() for stream in streams},
         "contestants": figures,
-        "later_from": start,
-        "later": _later(battery, figures, start),
+        **_later(battery, figures, start),
         "against": against,
         "seeds_of": OURS.name,
         "seeds": {
@@ -88,17 +87,32 @@ def measure(
 
 
 def _later(battery: Battery, figures: standing.Figures, start: int) -> dict[str, Any]:
-    """Scores of the events from that one on, of streams that have as many again."""
+    """Scores from that event on, of streams that go on for long enough; ours less the best."""
     found: dict[str, Any] = {}
+    against: dict[str, dict[str, Any]] = {OURS.name: {}, PLAIN.name: {}}
     for stream in battery.streams:
-        for name in figures if len(stream) >= 2 * start else ():
-            there = stream.name in figures[name]
-            outcome = battery.run(CONTESTANTS[name], stream) if there else None
-            if outcome is not None and not outcome.ended:
-                lost = float(scores.losses(outcome, stream)[start:].mean())
-                one = {"mae": lost} if stream.task == "regression" else {"accuracy": 1 - lost}
-                found.setdefault(name, {})[stream.name] = one
-    return found
+        there = [name for name in figures if stream.name in figures[name]]
+        if len(stream) < start + trees.EVERY:
+            continue
+        losses = dict(_losses(battery, there, stream, start))
+        numbers = stream.task == "regression"
+        for name, lost in losses.items():
+            mean = float(lost.mean())
+            found.setdefault(name, {})[stream.name] = (
+                {"mae": mean} if numbers else {"accuracy": 1 - mean}
+            )
+        rivals = {one.name: losses[one.name] for one in RIVALS if one.name in losses}
+        for ours in (name for name in against if name in losses and rivals):
+            against[ours][stream.name] = compare.best(rivals, losses[ours], parts=numbers)
+    return {"later_from": start, "later": found, "later_against": against}
+
+
+def _losses(battery: Battery, names: Sequence[str], stream: Stream, start: int) -> Any:
+    """Those from that event on, of all that came to the end of a stream."""
+    for name in names:
+        outcome = battery.run(CONTESTANTS[name], stream)
+        if outcome is not None and not outcome.ended:
+            yield name, scores.losses(outcome, stream)[start:]
 
 
 def _seeds(battery: Battery, stream: Stream, rival: str) -> dict[str, Any]:
@@ -139,15 +153,24 @@ def render(found: Mapping[str, Any]) -> str:
         tables.errors("MAE", "mae", later, found["later"], rows=ROWS),
         tables.errors("RMSE", "rmse", late, figures, rows=ROWS),
     ]
-    for name, against in found["against"].items():
-        title = name.removeprefix(f"{OURS.name}, ") if name != OURS.name else "ours"
-        shown += [
-            tables.against(f"{title}: points, {late}", "best rival", against, 100),
-            tables.against(f"{title}: % of its MAE, {late}", "best rival", against, 100, NUMBERS),
-        ]
+    shown += _against(late, found["against"])
+    if found["whole"]:
+        shown += _against(f"whole, {later}", found["later_against"])
     title = f"{SEEDS} seeds of {found['seeds_of']}, {late}"
     shown += [_seeded(title, found["seeds"]), _rates(late, figures)]
     return "\n\n".join(table for table in shown if table)
+
+
+def _against(when: str, found: Mapping[str, Any]) -> list[str]:
+    """Ours with and without a metric less the best rival of each stream."""
+    shown = []
+    for name, against in found.items():
+        title = name.removeprefix(f"{OURS.name}, ") if name != OURS.name else "ours"
+        shown += [
+            tables.against(f"{title}: points, {when}", "best rival", against, 100),
+            tables.against(f"{title}: % of its MAE, {when}", "best rival", against, 100, NUMBERS),
+        ]
+    return shown
 
 
 def missing(found: Mapping[str, Any]) -> str:

@@ -181,6 +181,7 @@ def test_the_longer_streams_are_those_of_more_events_than_the_others_have() -> N
 
 def test_streams_of_whole_length_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progressive, "EVENTS", EVENTS)
+    monkeypatch.setattr(progressive, "RIVALS", [CONTESTANTS["no change"]])
     monkeypatch.setattr(progressive, "SEEDS", 1)
     ours = replace(PLAIN, name=OURS.name)
     some = (ours, PLAIN, *(CONTESTANTS[name] for name in ("no change", "majority, mean")))
@@ -199,6 +200,11 @@ def test_streams_of_whole_length_are_not_cut(monkeypatch: pytest.MonkeyPatch) ->
         late = scores.losses(said, stream(name))[EVENTS:].mean()
         figure = whole["later"]["no change"][name]
         assert figure.get("mae", 1 - figure.get("accuracy", 0)) == pytest.approx(late)
+        mine = whole["later"][PLAIN.name][name]
+        against = whole["later_against"][PLAIN.name][name]
+        assert against["rival"] == "no change"
+        better = 1 - mine["mae"] / late if "mae" in mine else mine["accuracy"] - 1 + late
+        assert against["difference"] == pytest.approx(better)
     assert whole["limit_s"] > cut["limit_s"]
     assert f"from {EVENTS}" in progressive.render(whole)
 
