@@ -154,8 +154,7 @@ def render(found: Mapping[str, Any]) -> str:
         tables.errors("RMSE", "rmse", late, figures, rows=ROWS),
     ]
     shown += _against(late, found["against"])
-    if found["whole"]:
-        shown += _against(f"whole, {later}", found["later_against"])
+    shown += _against(f"{late}, {later}", found["later_against"])
     title = f"{SEEDS} seeds of {found['seeds_of']}, {late}"
     shown += [_seeded(title, found["seeds"]), _rates(late, figures)]
     return "\n\n".join(table for table in shown if table)
