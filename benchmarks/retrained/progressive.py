@@ -153,21 +153,22 @@ def render(found: Mapping[str, Any]) -> str:
         tables.errors("MAE", "mae", later, found["later"], rows=ROWS),
         tables.errors("RMSE", "rmse", late, figures, rows=ROWS),
     ]
-    shown += _against(late, found["against"])
-    shown += _against(f"{late}, {later}", found["later_against"])
+    when = "whole" if found["whole"] else late
+    shown += _against(": {}, " + when, found["against"])
+    shown += _against(f" {later}: {{}}", found["later_against"])
     title = f"{SEEDS} seeds of {found['seeds_of']}, {late}"
     shown += [_seeded(title, found["seeds"]), _rates(late, figures)]
     return "\n\n".join(table for table in shown if table)
 
 
-def _against(when: str, found: Mapping[str, Any]) -> list[str]:
-    """Ours with and without a metric less the best rival of each stream."""
+def _against(form: str, found: Mapping[str, Any]) -> list[str]:
+    """Ours with and without a metric less the best rival of each stream; titles are short."""
     shown = []
     for name, against in found.items():
-        title = name.removeprefix(f"{OURS.name}, ") if name != OURS.name else "ours"
+        title = (name.removeprefix(f"{OURS.name}, ") if name != OURS.name else "ours") + form
         shown += [
-            tables.against(f"{title}: points, {when}", "best rival", against, 100),
-            tables.against(f"{title}: % of its MAE, {when}", "best rival", against, 100, NUMBERS),
+            tables.against(title.format("points"), "best rival", against, 100),
+            tables.against(title.format("% MAE"), "best rival", against, 100, NUMBERS),
         ]
     return shown
 
