@@ -19,7 +19,7 @@ _MOST_COLUMNS = 1_000
 _SGBT = "StreamingGradientBoostedTrees"
 _MOA = (
     moa.contestant("CapyMOA PLASTIC", "PLASTIC", "defaults"),
-    moa.contestant("CapyMOA SGBT", _SGBT, "defaults", random_seed=SEED),
+    moa.contestant("CapyMOA SGBT", _SGBT, "defaults", moa.Filled, random_seed=SEED),
 )
 MOA = tuple(replace(one, most_columns=_MOST_COLUMNS) for one in _MOA)
 BASELINES = tuple(one for one in rivers.CONTESTANTS if one.name in rivers.BASELINES)

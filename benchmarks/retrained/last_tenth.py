@@ -174,10 +174,7 @@ def _accuracies(figures: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 def _against(ours: Outcome, limits: Mapping[str, Outcome], end: Stream) -> dict[str, Any]:
     """Ours less the best limit, above 0 where ours is better; of numbers in parts of its error."""
     losses = {name: scores.losses(outcome, end) for name, outcome in limits.items()}
-    best = min(losses, key=lambda name: losses[name].mean())
-    scale = float(losses[best].mean()) or 1.0 if end.task == "regression" else 1.0
-    found = compare.paired(losses[best] / scale, scores.losses(ours, end) / scale)
-    return {"rival": best, **found}
+    return compare.best(losses, scores.losses(ours, end), parts=end.task == "regression")
 
 
 METHODS = (OURS.name, PLAIN.name, *LIMITS, NO_CHANGE)

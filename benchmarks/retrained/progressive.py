@@ -1,5 +1,6 @@
 """All contestants on the battery's streams, labels at once or 48 events late, and who is best.
 
+Streams are cut after `EVENTS` events, or have their whole length: those that have more.
 Where ours and the best rival of a stream are within a point (1% of the error of numbers), ours is
 run with five seeds: the interval there is that of the mean of their losses, event by event.
 """
@@ -24,20 +25,38 @@ from benchmarks.river_battery.streams import FILES, NUMBERS, RIVERS, STREAMS, St
 
 EVENTS = 20_000
 LIMIT = 600.0
+WHOLE_LIMIT = 1_200.0
+"""Seconds of the processor for a stream of whole length, of up to 150,000 events."""
+LONGER = (
+    *("elec2", "airlines_h2o_44k", "gmsc", "a9a", "covtype_subset93k", "rialto", "kdd99_10pct"),
+    *("cadata_california_housing", "beijing_pm25", "house_16H"),
+)
+"""Streams of more than `EVENTS` events."""
 SEEDS = 5
 _CLOSE = 0.01
 
 
 def measure(
-    data: Directory, *, quick: bool, delay: int, cached: bool, names: Sequence[str] = tuple(STREAMS)
+    data: Directory,
+    *,
+    quick: bool,
+    cached: bool,
+    delay: int = 0,
+    whole: bool = False,
+    names: Sequence[str] = tuple(STREAMS),
 ) -> dict[str, Any]:
-    """Measure all contestants; compare ours, with and without a metric, with the best rival."""
-    streams = [load(name, data, quick=quick, events=EVENTS) for name in names]
+    """Measure all contestants; compare ours, with and without a metric, with the best rival.
+
+    With `whole` it is the longer streams alone, none of which is cut.
+    """
+    some = [name for name in names if name in LONGER] if whole else names
+    streams = [load(name, data, quick=quick, events=0 if whole else EVENTS) for name in some]
+    limit, start = (WHOLE_LIMIT, EVENTS) if whole else (LIMIT, trees.EVERY)
     battery = Battery(
         streams,
         delay,
         units.directory(),
-        LIMIT,
+        limit,
         idle=cached,
         keep_ours=True,
         contestants=CONTESTANTS,
@@ -52,9 +71,11 @@ def measure(
     }
     return {
         "delay": delay,
+        "whole": whole,
+        "limit_s": limit,
         "streams": {stream.name: stream.describe() for stream in streams},
         "contestants": figures,
-        "later": _later(battery, figures),
+        **_later(battery, figures, start),
         "against": against,
         "seeds_of": OURS.name,
         "seeds": {
@@ -65,18 +86,33 @@ def measure(
     }
 
 
-def _later(battery: Battery, figures: standing.Figures) -> dict[str, Any]:
-    """Scores of the events from the first training on, of streams that have as many again."""
+def _later(battery: Battery, figures: standing.Figures, start: int) -> dict[str, Any]:
+    """Scores from that event on, of streams that go on for long enough; ours less the best."""
     found: dict[str, Any] = {}
+    against: dict[str, dict[str, Any]] = {OURS.name: {}, PLAIN.name: {}}
     for stream in battery.streams:
-        for name in figures if len(stream) >= 2 * trees.EVERY else ():
-            there = stream.name in figures[name]
-            outcome = battery.run(CONTESTANTS[name], stream) if there else None
-            if outcome is not None and not outcome.ended:
-                lost = float(scores.losses(outcome, stream)[trees.EVERY :].mean())
-                one = {"mae": lost} if stream.task == "regression" else {"accuracy": 1 - lost}
-                found.setdefault(name, {})[stream.name] = one
-    return found
+        there = [name for name in figures if stream.name in figures[name]]
+        if len(stream) < start + trees.EVERY:
+            continue
+        losses = dict(_losses(battery, there, stream, start))
+        numbers = stream.task == "regression"
+        for name, lost in losses.items():
+            mean = float(lost.mean())
+            found.setdefault(name, {})[stream.name] = (
+                {"mae": mean} if numbers else {"accuracy": 1 - mean}
+            )
+        rivals = {one.name: losses[one.name] for one in RIVALS if one.name in losses}
+        for ours in (name for name in against if name in losses and rivals):
+            against[ours][stream.name] = compare.best(rivals, losses[ours], parts=numbers)
+    return {"later_from": start, "later": found, "later_against": against}
+
+
+def _losses(battery: Battery, names: Sequence[str], stream: Stream, start: int) -> Any:
+    """Those from that event on, of all that came to the end of a stream."""
+    for name in names:
+        outcome = battery.run(CONTESTANTS[name], stream)
+        if outcome is not None and not outcome.ended:
+            yield name, scores.losses(outcome, stream)[start:]
 
 
 def _seeds(battery: Battery, stream: Stream, rival: str) -> dict[str, Any]:
@@ -96,35 +132,45 @@ def _seeds(battery: Battery, stream: Stream, rival: str) -> dict[str, Any]:
 
 
 def render(found: Mapping[str, Any]) -> str:
-    """The tables of one delay."""
+    """The tables of one part."""
     figures = found["contestants"]
     late = f"{found['delay']} late" if found["delay"] else "at once"
+    late = "whole length" if found["whole"] else late
     classes = standing.streams_of(figures, (*FILES, *RIVERS))
     narrow = standing.without(classes, standing.WIDE)
     accuracy = partial(tables.accuracy, f"accuracy, %, {late}", figures, rows=ROWS)
     over = partial(tables.over_streams, figures=figures, rows=ROWS)
-    later = f"%, {late}, from {trees.EVERY:,}"
+    later = f"from {found['later_from']:,}"
     shown = [
         accuracy(FILES, gmsc=True),
         accuracy(RIVERS),
         over(f"{late}, all of these", streams=classes),
         over(f"{late}, without spam", streams=narrow),
         tables.where_both(f"{late}, where both finished", figures, classes, rows=ROWS),
-        tables.accuracy(later, found["later"], FILES, rows=ROWS),
-        tables.accuracy(later, found["later"], RIVERS, rows=ROWS),
+        tables.accuracy(f"%, {late}, {later}", found["later"], FILES, rows=ROWS),
+        tables.accuracy(f"%, {late}, {later}", found["later"], RIVERS, rows=ROWS),
         tables.errors("MAE", "mae", late, figures, rows=ROWS),
-        tables.errors("MAE", "mae", f"from {trees.EVERY:,}", found["later"], rows=ROWS),
+        tables.errors("MAE", "mae", later, found["later"], rows=ROWS),
         tables.errors("RMSE", "rmse", late, figures, rows=ROWS),
     ]
-    for name, against in found["against"].items():
-        title = name.removeprefix(f"{OURS.name}, ") if name != OURS.name else "ours"
-        shown += [
-            tables.against(f"{title}: points, {late}", "best rival", against, 100),
-            tables.against(f"{title}: % of its MAE, {late}", "best rival", against, 100, NUMBERS),
-        ]
+    when = "whole" if found["whole"] else late
+    shown += _against(": {}, " + when, found["against"])
+    shown += _against(f" {later}: {{}}", found["later_against"])
     title = f"{SEEDS} seeds of {found['seeds_of']}, {late}"
     shown += [_seeded(title, found["seeds"]), _rates(late, figures)]
     return "\n\n".join(table for table in shown if table)
+
+
+def _against(form: str, found: Mapping[str, Any]) -> list[str]:
+    """Ours with and without a metric less the best rival of each stream; titles are short."""
+    shown = []
+    for name, against in found.items():
+        title = (name.removeprefix(f"{OURS.name}, ") if name != OURS.name else "ours") + form
+        shown += [
+            tables.against(title.format("points"), "best rival", against, 100),
+            tables.against(title.format("% MAE"), "best rival", against, 100, NUMBERS),
+        ]
+    return shown
 
 
 def missing(found: Mapping[str, Any]) -> str:

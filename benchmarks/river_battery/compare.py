@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
@@ -43,3 +44,10 @@ def paired(a: Numbers, b: Numbers, rounds: int = ROUNDS) -> dict[str, float]:
     means = [difference[rng.integers(0, n, n)].mean() for _ in range(rounds)]
     low, high = np.percentile(means, [2.5, 97.5])
     return {"difference": float(difference.mean()), "low": float(low), "high": float(high)}
+
+
+def best(rivals: Mapping[str, Numbers], ours: Numbers, *, parts: bool) -> dict[str, Any]:
+    """Ours less the rival of the least mean loss; in `parts` of that loss, or as it is."""
+    name = min(rivals, key=lambda rival: rivals[rival].mean())
+    scale = float(rivals[name].mean()) or 1.0 if parts else 1.0
+    return {"rival": name, **paired(rivals[name] / scale, ours / scale)}

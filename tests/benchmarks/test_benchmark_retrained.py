@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +14,16 @@ import pytest
 
 pytest.importorskip("sklearn", reason="a rival: pip install scikit-learn")
 
+from benchmarks import common
 from benchmarks.retrained import __main__ as retrained
 from benchmarks.retrained import last_tenth, progressive, trees
 from benchmarks.retrained.contestants import CONTESTANTS, of_seed
 from benchmarks.river_battery import loop, scores
 from benchmarks.river_battery.ours import OURS, PLAIN
-from benchmarks.river_battery.streams import Stream, load
+from benchmarks.river_battery.streams import STREAMS, Stream, load
 
 EVERY = 20
+EVENTS = 90
 
 
 @pytest.fixture(autouse=True)
@@ -165,6 +169,44 @@ def test_what_was_not_run_and_what_was_too_slow_is_named() -> None:
         "LightGBM, all before (all but elec2); HGB, all before (letter); HGB, last 10,000"
     )
     assert progressive.slow(found) == "streamk (letter)"
+
+
+def test_the_longer_streams_are_those_of_more_events_than_the_others_have() -> None:
+    kept = json.loads((common.RESULTS / "retrained.json").read_text(encoding="utf-8"))
+    found = kept["results"]["last_tenth"]
+    lengths = {name: found[name]["events"] for name in STREAMS}
+    longer = {name for name, events in lengths.items() if events > progressive.EVENTS}
+    assert set(progressive.LONGER) == longer
+
+
+def test_streams_of_whole_length_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progressive, "EVENTS", EVENTS)
+    monkeypatch.setattr(progressive, "RIVALS", [CONTESTANTS["no change"]])
+    monkeypatch.setattr(progressive, "SEEDS", 1)
+    ours = replace(PLAIN, name=OURS.name)
+    some = (ours, PLAIN, *(CONTESTANTS[name] for name in ("no change", "majority, mean")))
+    monkeypatch.setattr(progressive, "OURS", ours)
+    monkeypatch.setattr(progressive, "CONTESTANTS", {one.name: one for one in some})
+    measure = partial(progressive.measure, None, quick=True, cached=False)
+    names = ["letter", "a9a", "house_16H"]
+    cut, whole = (measure(names=names, whole=each) for each in (False, True))
+    assert list(cut["streams"]) == names
+    assert list(whole["streams"]) == names[1:], "letter has no more events"
+    for name in names[1:]:
+        assert cut["streams"][name]["events"] == EVENTS
+        length = whole["streams"][name]["events"]
+        assert length == len(stream(name)) > 2 * EVENTS
+        said = loop.run(CONTESTANTS["no change"], stream(name), 0, math.inf)
+        late = scores.losses(said, stream(name))[EVENTS:].mean()
+        figure = whole["later"]["no change"][name]
+        assert figure.get("mae", 1 - figure.get("accuracy", 0)) == pytest.approx(late)
+        mine = whole["later"][PLAIN.name][name]
+        against = whole["later_against"][PLAIN.name][name]
+        assert against["rival"] == "no change"
+        better = 1 - mine["mae"] / late if "mae" in mine else mine["accuracy"] - 1 + late
+        assert against["difference"] == pytest.approx(better)
+    assert whole["limit_s"] > cut["limit_s"]
+    assert f"from {EVENTS}" in progressive.render(whole)
 
 
 @pytest.mark.nightly
