@@ -185,22 +185,27 @@ _NO_SQUARES = np.empty((0, 1, CHUNK), np.float32)
 _SQUARED = (int(LossCode.SQUARED), 0.0, False)
 
 
+def feature_blocks(sampler: str, case: Case, backend: Any, **options: Any) -> FeatureBlocks:
+    """The features of `model` on a backend."""
+    return FeatureBlocks(
+        kernel(case),
+        column_keys(range(case.columns)),
+        seed=SEED,
+        sampler=sampler,
+        backend=backend,
+        dtype=np.dtype(np.float32),
+        cache_bytes=1 << 30,
+        **options,
+    )
+
+
 class Compiled:
     """The compiled functions under a model, on arrays that are prepared: one core, no checks."""
 
     def __init__(self, sampler: str, case: Case, learner: DoublyStochastic) -> None:
         self._backend = backends.select()
         self.X, self._y = numbers(case)[:2]
-        blocks = FeatureBlocks(
-            kernel(case),
-            column_keys(range(case.columns)),
-            seed=SEED,
-            sampler=sampler,
-            backend=self._backend,
-            dtype=np.dtype(np.float32),
-            cache_bytes=1 << 30,
-            threads=1,
-        )
+        blocks = feature_blocks(sampler, case, self._backend, threads=1)
         chunks = -(-case.features // CHUNK)
         self.basis = blocks.kept(chunks)
         assert self.basis is not None

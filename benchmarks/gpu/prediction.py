@@ -15,10 +15,8 @@ import numpy as np
 
 from benchmarks import common, hot
 from benchmarks.gpu import there
-from benchmarks.hot import SAMPLERS, SEED, Case, Clock, Work
+from benchmarks.hot import SAMPLERS, Case, Clock, Work
 from streamk.backends import CHUNK, Basis, Dense, Hadamard, numpy_backend
-from streamk.features.blocks import FeatureBlocks
-from streamk.features.columns import column_keys
 from streamk.learners import DoublyStochastic
 
 CASES = (
@@ -93,15 +91,7 @@ class _There:
 
     def __init__(self, sampler: str, case: Case, coefficients: Any, X: Any) -> None:
         self._backend = there.backend()
-        self._blocks = FeatureBlocks(
-            hot.kernel(case),
-            column_keys(range(case.columns)),
-            seed=SEED,
-            sampler=sampler,
-            backend=self._backend,
-            dtype=np.dtype(np.float32),
-            cache_bytes=1 << 30,
-        )
+        self._blocks = hot.feature_blocks(sampler, case, self._backend)
         chunks = self._blocks.whole(-(-case.features // CHUNK))
         self._A = np.zeros((chunks * CHUNK, 1), np.float32)
         self._A[: case.features] = coefficients

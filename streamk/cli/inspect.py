@@ -194,7 +194,7 @@ def _experts(learner: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _rests(learner: Mapping[str, Any]) -> str | None:
-    """How long an external expert rests, None if it does not."""
+    """Return until when an external expert rests, None if it does not."""
     if not learner.get("rests"):
         return None
     width, most = len(learner["columns"] or ()) + len(learner["classes"]), learner.get("max_width")

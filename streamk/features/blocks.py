@@ -118,7 +118,7 @@ class FeatureBlocks:
         curve, wide = self._curve, self._wide
         if self._keep(chunks):
             basis = self.basis
-            if self._alone(n, chunks):  # for one event even slices and closures would cost
+            if self.threads_for(n, chunks) == 1:  # for one event slices and closures would cost
                 self._backend.predict(X, basis, A, curve, wide, factor, F)
                 return F
 
@@ -161,7 +161,7 @@ class FeatureBlocks:
         return self.basis if self._keep(stop) else None
 
     def threads_for(self, n: int, chunks: int) -> int:
-        """Return how many threads are to share a step on n events and so many chunks."""
+        """Return how many threads are to share work on n events and so many chunks."""
         return 1 if n == 1 else worth(self._flops(n, chunks), self._threads)
 
     def span(self, first: int, stop: int) -> int:
@@ -192,10 +192,6 @@ class FeatureBlocks:
 
     def _flops(self, n: int, chunks: int) -> int:
         return n * chunks * self._sampler.chunk_flops
-
-    def _alone(self, n: int, chunks: int) -> bool:
-        """Whether so much is best done in one call, without the detour over a pool of threads."""
-        return self.threads_for(n, chunks) == 1
 
     def _keep(self, chunks: int) -> bool:
         """Keep the constants of so many chunks, or as many as the budget has room for.

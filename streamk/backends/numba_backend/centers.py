@@ -197,9 +197,7 @@ def follow(K: Any, Y: Any, functions: Functions, first: int, outputs: Any) -> No
 def _add_one(code: Any, parameter: Any, f: Any, x: Any, points: Any, A: Any, outputs: Any) -> None:
     K = np.empty((1, points.shape[0]), x.dtype)
     _pairwise(code, parameter, f, x, points, K)
-    for j in range(points.shape[0]):
-        for o in range(outputs.shape[1]):
-            outputs[0, o] += np.float64(K[0, j]) * A[j, o]
+    _add(K.astype(np.float64), np.array([points.shape[0]]), A, outputs)
 
 
 def add_one(kernel: KernelNumbers, x: Any, points: Any, A: Any, outputs: Any) -> None:

@@ -14,12 +14,12 @@ Array = NDArray[Any]
 
 def probabilities(F: Array, factor: float, most: float, P: Array) -> None:
     """Write the softmax of margins, times the factor, into P."""
-    P[...] = softmax(factor * _of_each_class(F, most))
+    P[...] = softmax(factor * np.clip(of_each_class(F), -most, most))
 
 
 def slopes(F: Array, classes: Array, factor: float, most: float, sums: Array) -> None:
     """Add slope and curvature of the log loss, by the factor, to the sums."""
-    every = _of_each_class(F, most)
+    every = np.clip(of_each_class(F), -most, most)
     P = softmax(factor * every)
     mean = (P * every).sum(axis=1)
     slopes = mean - every[np.arange(len(F)), classes.astype(np.int64)]
@@ -38,7 +38,6 @@ def missed(F: Array, y: Array, classes: bool, furthest: float, most: float, tota
     return total
 
 
-def _of_each_class(F: Array, most: float) -> Array:
-    """Return margins of each class (n, classes), within bounds."""
-    every = np.hstack([-F, F]) if F.shape[1] == 1 else F
-    return np.asarray(np.clip(every, -most, most))
+def of_each_class(F: Array) -> Array:
+    """Return margins of each class (n, classes), where one output f stands for (-f, f)."""
+    return np.hstack([-F, F]) if F.shape[1] == 1 else F

@@ -97,8 +97,3 @@ _DECLARED = (
     Declared("calibration", "float64", (3,), NON_NEGATIVE),
     Declared("calibration_slope", "float64", (1,)),
 )
-
-
-def of_each_class(F: Numbers) -> Numbers:
-    """Return margins of each class (n, classes), where one output f stands for (-f, f)."""
-    return np.hstack([-F, F]) if F.shape[1] == 1 else F

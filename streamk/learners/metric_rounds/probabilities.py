@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import numpy_backend
-from streamk.learners.common.calibration import LARGEST, LEAST, of_each_class
+from streamk.backends.numpy_backend.margins import of_each_class
+from streamk.learners.common.calibration import LARGEST, LEAST
 from streamk.learners.metric_rounds.weights import Weights, mean_error
 
 Numbers = NDArray[Any]

@@ -69,15 +69,21 @@ class EventMap:
     def _column_map(self) -> backend.ColumnMap:
         """The scale of the columns, as loops take it."""
         known, empty = self.columns, np.zeros(0)
-        sizes = np.array([len(values) for values, _ in known.knots], np.int64)
         return backend.ColumnMap(
             medians=known.medians,
             means=known.means,
             factors=known.factors,
             values=np.concatenate([empty, *(values for values, _ in known.knots)]),
             ranks=np.concatenate([empty, *(ranks for _, ranks in known.knots)]),
-            ends=np.cumsum(sizes) if known.knots else np.zeros(len(known.means), np.int64),
+            ends=self._knot_counts.cumsum()
+            if known.knots
+            else np.zeros(len(known.means), np.int64),
         )
+
+    @property
+    def _knot_counts(self) -> Numbers:
+        """Knots of each column, int64 (d,); none where columns are not ranked."""
+        return np.array([len(values) for values, _ in self.columns.knots], np.int64)
 
     @cached_property
     def _ones(self) -> Numbers:
@@ -94,15 +100,14 @@ class EventMap:
 
     def arrays(self) -> dict[str, Numbers]:
         """The arrays to go on from, by name."""
-        knots = self.columns.knots
-        empty = np.zeros(0)
+        known = self._column_map
         return {
-            "means": self.columns.means,
-            "factors": self.columns.factors,
+            "means": known.means,
+            "factors": known.factors,
             "root": self.metric.root,
-            "knots": np.array([len(values) for values, _ in knots], np.int64),
-            "knot_values": np.concatenate([empty, *(values for values, _ in knots)]),
-            "knot_ranks": np.concatenate([empty, *(ranks for _, ranks in knots)]),
+            "knots": self._knot_counts,
+            "knot_values": known.values,
+            "knot_ranks": known.ranks,
         }
 
     @classmethod

@@ -124,7 +124,6 @@ class MetricTree:
         """
         size = SPLITS[len(X) >= _FEW_LEAVES * SPLITS[0] // 2]
         self._plant(0, solution, self.map.points(X), y, (self.capacity, size))
-        self._fit_leaves()
 
     @property
     def _leaf_room(self) -> int:
@@ -195,7 +194,6 @@ class MetricTree:
         for place, leaf in enumerate(tuple(self._leaves)):
             if leaf.grows and leaf.n_solved >= SPLITS[len(self._leaves) >= _FEW_LEAVES]:
                 self._divide(place)
-        self._fit_leaves()
 
     def _fit_leaves(self) -> None:
         """Have leaves keep their factors, or not."""

