@@ -56,7 +56,8 @@ def compiling(wanted: Iterable[Compilable], task: str) -> Iterator[None]:
     with _uncollected(), _interruptible() as check, _with_workers(left, task):
         yield
         for one in iter(partial(_next, left), None):
-            one.compile()
+            with FIRST_USE.loop(one.name):  # counted, even if compiled for another a moment ago
+                one.compile()
             check()
 
 
