@@ -28,9 +28,9 @@ from streamk.engine.order.batch import Batch
 from streamk.engine.training.bad_events import complaint
 from streamk.engine.training.details import Details
 from streamk.engine.training.fates import Fates
+from streamk.engine.training.fitting import check_task
 from streamk.engine.training.names import NameCheck
 from streamk.engine.training.outputs import predictions
-from streamk.engine.training.slicing import beside_of
 from streamk.engine.training.trainer import Trainer
 from streamk.engine.waiting.held import HeldEvents
 from streamk.errors import EngineError, InvalidInput, StateError
@@ -130,7 +130,7 @@ class LateTrainer(Trainer):
     def use(self, schema: Schema) -> None:
         """Read events by this schema from now on; neither key nor label is a column."""
         ignore = dict.fromkeys((*schema.ignore, self._late.key, schema.label))
-        self._check_task(schema)
+        check_task(schema, self.model)
         self._job_schema = schema
         names = tuple(name for name in ignore if name is not None)
         super().use(replace(schema, label=None, label_type=None, classes=None, ignore=names))
@@ -153,10 +153,9 @@ class LateTrainer(Trainer):
             raise EngineError(f"events {batch.span} cannot be read: {error}") from error
         if not self.model.takes_missing:
             some.X = np.nan_to_num(some.X)
-        if self._slices is not None and self.metrics.slices is not None:
+        if self.metrics.slices is not None:
             order = sorted((x, row) for row, x in enumerate(some.rows) if x >= 0)
-            values = self._slices.of([batch.values[row] for _, row in order])
-            some.slices = self.metrics.slices.codes(values)
+            some.slices = self._scoring.slices_of([batch.values[row] for _, row in order])
         refused = some.bad[0] if some.bad and self._raises else None
         whole = some.batch
         if refused is not None:
@@ -199,21 +198,14 @@ class LateTrainer(Trainer):
             )
             self._sink.write(outputs)
         self._observe_late(batch, found)
+        scored = Scored(found.at, found.scored, found.labels, found.measured, found.delays)
         if self.alarms is not None:
-            rows, scored = (found.rows, found.prequential), found.scored
-            late = Scored(found.at, scored, found.labels, found.measured, found.delays)
-            at_x = np.array(taken.rows, np.intp)[found.rows]
+            rows, at_x = found.rows, np.array(taken.rows, np.intp)[found.rows]
             columns = Covariates(taken.X[at_x], taken.width[at_x], taken.schema.columns)
-            self.alarms.take(batch, first, found.classes, rows, late, columns)
-        if len(at):
-            answers, P = found.scored
-            slices = None if self._slices is None else np.array(found.slices)
-            beside = beside_of(found.measured, slices)
-            if P is None:
-                self.metrics.add_numbers(answers, found.labels, at, beside)
-            else:
-                said = answers.tolist()
-                self.metrics.add_classes(P, said, found.classes, found.labels, at, beside)
+            told = rows, found.prequential
+            self.alarms.take(batch, first, found.classes, told, scored, columns)
+        slices = None if self.metrics.slices is None else np.array(found.slices)
+        self._scoring.add(at, found.classes, scored, slices)
         self._check_share(taken, bad)
         if found.bad and self._raises:
             raise EngineError(complaint(batch, found.bad[0]))
@@ -258,7 +250,7 @@ class LateTrainer(Trainer):
                 "labels_read": self._labels_read,
                 "labels_bad": self._labels_bad,
                 "schema": self._decoder.schema.to_json(),
-                "slice": None if self._slices is None else self._slices.name,
+                "slice": self._scoring.slice,
                 "level": self._level,
             },
         )

@@ -33,10 +33,12 @@ from streamk.engine.training import regions
 from streamk.engine.training.bad_events import BadEvents, Counts, OnError, complaint
 from streamk.engine.training.details import Details
 from streamk.engine.training.fates import Fates
+from streamk.engine.training.fitting import check_absent, fitted
 from streamk.engine.training.learning import cut, predict_then_learn, refusals
 from streamk.engine.training.names import NameCheck
 from streamk.engine.training.outputs import prediction_type, predictions, revise
-from streamk.engine.training.slicing import SliceReader, beside_of
+from streamk.engine.training.scoring import Scoring
+from streamk.engine.training.slicing import SliceReader
 from streamk.engine.training.surplus import Predicted, before, surplus_of, without
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import Learner
@@ -83,26 +85,23 @@ class Trainer:
         slices: SliceReader | None = None,
         observer: Observer | None = None,
     ) -> None:
+        check_absent(schema, model)
         self.model = model
         self.learns = learn
         self.counts = Counts(0, 0, 0, {})
-        self._window, self._names = window, tuple(metrics)
         self._wanted = Details() if details is None else details
         self._use_details(kept)
-        self.metrics = Metrics(
+        self._scoring = Scoring(
             classification=model.is_classifier,
             window=window,
-            names=self._names,
-            region=self._region,
-            slices=None if slices is None else slices.name,
+            names=tuple(metrics),
+            regions=self._regions,
+            slices=slices,
+            alarms=alarms,
         )
-        self._slices = slices
-        level = None if self._regions is None else self._regions.level
-        self.alarms = None if alarms is None else Alarms(alarms, model.is_classifier, level)
         self.drifts, self.bad = Marks(), Marks()
         """After how many events of the sequence experts began anew, and those of no use."""
-        self._source = source
-        self._sink = sink
+        self._source, self._sink = source, sink
         self._raises = on_error == "raise"
         self._observer = observer
         self._bad_events = BadEvents(dead_letters, max_bad_share, observer)
@@ -118,7 +117,6 @@ class Trainer:
         """Of all events taken; None where they are the model's."""
         self._threads: ThreadPoolExecutor | None = None
         self._decoder: Decoder
-        _check_absent(schema, model)
         self._taken, self._learned = 0, (0, getattr(model, "events_left", 0))
         self._initial = schema
         self.names = NameCheck(schema)
@@ -140,9 +138,14 @@ class Trainer:
         self._details = None if details == Details() else details
 
     @property
-    def _region(self) -> str | None:
-        """Name of the figure of the regions' mean size; None where there are none."""
-        return None if self._regions is None else self._regions.SIZE
+    def metrics(self) -> Metrics:
+        """The figures of the run."""
+        return self._scoring.metrics
+
+    @property
+    def alarms(self) -> Alarms | None:
+        """The alarms of the run; None where there is no sink for them."""
+        return self._scoring.alarms
 
     @property
     def prediction_type(self) -> RecordType:
@@ -275,28 +278,7 @@ class Trainer:
 
     def use(self, schema: Schema) -> None:
         """Read events by this schema from now on."""
-        known = self.model.columns
-        if known is not None and known != schema.columns:
-            columns = schema.columns or known
-            if set(known) != set(columns):
-                odd = sorted(map(str, set(known) ^ set(columns)))
-                raise InvalidInput(
-                    f"the model has {len(known)} columns and the stream {len(columns)};"
-                    f" {', '.join(odd[:5])} in one of them only; give the model no columns or"
-                    " the stream a schema with the model's"
-                )
-            schema = replace(schema, columns=known)
-        self._check_task(schema)
-        self._read_by(schema)
-
-    def _check_task(self, schema: Schema) -> None:
-        """Raise `InvalidInput` if the labels are not what the model learns."""
-        if schema.label_type is not None and schema.is_classification != self.model.is_classifier:
-            task = "classification" if self.model.is_classifier else "regression"
-            raise InvalidInput(
-                f"the model does {task} but the label {schema.label!r} is of type"
-                f" {schema.label_type}; choose another model, or another label_type"
-            )
+        self._read_by(fitted(schema, self.model))
 
     def _read_by(self, schema: Schema) -> None:
         """Make the decoder for a schema that fits the model."""
@@ -418,20 +400,13 @@ class Trainer:
         if len(rows) < len(truth):
             truth = [label for label in truth if label is not None]
             answers, P = answers[there], None if P is None else P[there]
+        scored = Scored(rows, Prequential(answers, P), truth, measured)
         if self.alarms is not None:
-            scored = Scored(rows, Prequential(answers, P), truth, measured)
             columns = Covariates(decoded.X, decoded.width(known), self._decoder.schema.columns)
             self.alarms.take(batch, first, classes, (decoded.good, predicted), scored, columns)
-        if not len(rows):
-            return
-        at, beside = first + rows, beside_of(measured, None)
-        if self._slices is not None and self.metrics.slices is not None:
-            values = self._slices.of([batch.values[row] for row in rows.tolist()])
-            beside = beside_of(measured, self.metrics.slices.codes(values))
-        if P is None:
-            self.metrics.add_numbers(answers, truth, at, beside)
-        else:
-            self.metrics.add_classes(P, answers.tolist(), classes, truth, at, beside)
+        if len(rows):
+            slices = self._scoring.slices_of([batch.values[row] for row in rows.tolist()])
+            self._scoring.add(first + rows, classes, scored, slices)
 
     def _observe(
         self,
@@ -449,9 +424,7 @@ class Trainer:
         P = predicted.probabilities
         one = Prequential(predicted.predictions[:1], None if P is None else P[:1])
         (output,) = predictions(batch, np.array([row]), one, classes, details[:1])
-        name = None
-        if self._slices is not None and self.metrics.slices is not None:
-            name = self.metrics.slices.name(self._slices.of([batch.values[row]])[0])
+        name = self._scoring.slice_name(batch.values[row])
         self._observer.add(explanation, observed(output, label, name), held)
 
     def renew(self, model: Learner, schema: Schema, kept: Regions | None) -> None:
@@ -500,8 +473,7 @@ class Trainer:
         return {
             "schema": None if self.schema is None else self.schema.to_json(),
             "counts": vars(self.counts) | {"bad": dict(self.counts.bad)},
-            "metrics": self.metrics.to_json(),
-            "alarms": None if self.alarms is None else self.alarms.to_json(),
+            **self._scoring.to_json(),
             "regions": None if self._regions is None else self._regions.to_json(),
             "drifts": self.drifts.to_json(),
             "bad": self.bad.to_json(),
@@ -514,15 +486,7 @@ class Trainer:
         """
         try:
             self.counts = Counts(**data["counts"])
-            self.metrics = Metrics.from_json(
-                data["metrics"],
-                window=self._window,
-                names=self._names,
-                region=self._region,
-                slices=None if self._slices is None else self._slices.name,
-            )
-            if self.alarms is not None and data.get("alarms") is not None:
-                self.alarms.restore(data["alarms"])
+            self._scoring.restore(data)
             self.drifts = Marks.from_json(data.get("drifts"))
             self.bad = Marks.from_json(data.get("bad"))
         except (KeyError, TypeError) as error:
@@ -547,12 +511,3 @@ class Trainer:
             self.use(self._initial if schema is None else Schema.from_json(schema))
         except (KeyError, TypeError, BadRecord, InvalidInput) as error:
             raise StateError(f"the checkpoint does not fit this stream: {error}") from error
-
-
-def _check_absent(schema: Schema, model: Learner) -> None:
-    """Raise `InvalidInput` if missing values come that the model does not take."""
-    if schema.absent == "missing" and not model.takes_missing:
-        raise InvalidInput(
-            "absent='missing' is for models that take missing values; wrap the learner in"
-            " streamk.learners.Scaled, or choose absent='zero'"
-        )
