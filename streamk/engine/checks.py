@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, Literal, get_args
 
-from connectors.base import Sink
+from connectors.base import Sink, Source, delimiter_of
 from streamk.encoding import Absent, LabelType, Mode, Schema
+from streamk.engine.late.options import LateLabels
 from streamk.engine.training.bad_events import OnError
 from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
@@ -30,11 +31,6 @@ def label_of(label: str | int | None, schema: Schema | Mode) -> str | int | None
     if label not in (None, schema.label):
         raise InvalidInput(f"label={label!r}, but the schema's label is {schema.label!r}")
     return schema.label
-
-
-def schema_as_json(schema: Schema | Mode) -> Any:
-    """Return a schema as JSON data."""
-    return schema.to_json() if isinstance(schema, Schema) else schema
 
 
 def schema_of(
@@ -72,8 +68,49 @@ def check_skew(max_skew: float) -> None:
         )
 
 
+def check_share(**options: float) -> None:
+    """Raise `InvalidInput` if an option is no share."""
+    for name, value in options.items():
+        if not 0.0 <= value <= 1.0:
+            raise InvalidInput(f"{name}={value!r} must lie between 0 and 1")
+
+
+def check_learning(schema: Schema | Mode, *, learn: bool, takes_newer: bool) -> None:
+    """Raise `InvalidInput` if what learns and what only predicts are mixed up."""
+    if takes_newer and learn:
+        raise InvalidInput("newer= is for learn=False")
+    if not (learn or (isinstance(schema, Schema) and schema.mode == "fixed")):
+        raise InvalidInput('learn=False needs a schema of mode "fixed", see streamk.load')
+
+
 def check_choice(name: str, value: Any, choices: Any) -> None:
     """Raise `InvalidInput` if an option is none of the choices of a literal type."""
     if value not in get_args(choices):
         known = ", ".join(repr(choice) for choice in get_args(choices))
         raise InvalidInput(f"{name}={value!r} is none of {known}")
+
+
+def config_of(
+    source: Source,
+    schema: Schema | Mode,
+    label: str | int | None,
+    absent: Absent,
+    ignore: tuple[str | int, ...],
+    labels: LateLabels | None,
+    max_skew: float,
+    *,
+    learn: bool,
+) -> dict[str, Any]:
+    """Return the options in which a checkpoint and a run that goes on from it agree, as JSON."""
+    given = schema.to_json() if isinstance(schema, Schema) else schema
+    return {
+        "label": label,
+        "learn": learn,
+        "schema": given if learn else "fixed",
+        "absent": absent,
+        "ignore": list(ignore),
+        "labels": None if labels is None else labels.to_json(),
+        "encoding": source.encoding,
+        "delimiter": delimiter_of(source),
+        "max_skew": None if math.isinf(max_skew) else float(max_skew),
+    }

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
-from types import FrameType
 
-from connectors.base import InGroup, Sink, Source, delimiter_of
+from connectors.base import InGroup, Sink, Source
 from connectors.fields import declare
 from streamk.conformal import Regions
 from streamk.encoding import Absent, Mode, Schema
 from streamk.engine.alarms.alarms import ALARM
-from streamk.engine.checkpoints.keys import key_of
-from streamk.engine.checkpoints.object_path import ObjectPath, location
-from streamk.engine.checkpoints.opening import open_store
+from streamk.engine.checkpoint_options import CheckpointOptions, Place
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.checks import (
     check_choice,
+    check_learning,
     check_seconds,
+    check_share,
     check_skew,
     check_whole,
+    config_of,
     label_of,
     policy,
-    schema_as_json,
     schema_of,
 )
 from streamk.engine.display import Display
@@ -46,12 +42,12 @@ from streamk.engine.recovery.coordinator import CheckpointCoordinator
 from streamk.engine.recovery.transactions import transactions_of
 from streamk.engine.report import Report, Stopped, report_of
 from streamk.engine.saving import Saving
+from streamk.engine.signals import stopped_by_signals
 from streamk.engine.training.bad_events import OnError
 from streamk.engine.training.details import Details
 from streamk.engine.training.outputs import DEAD_LETTER
 from streamk.engine.training.slicing import SliceReader
 from streamk.engine.training.trainer import Trainer
-from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
 
 __all__ = ["Engine", "Report"]
@@ -210,8 +206,8 @@ class Engine:
         on_error: OnError | None = None,
         max_bad_share: float = 1.0,
         data_loss: DataLoss = "fail",
-        checkpoint: str | os.PathLike[str] | ObjectPath | None = None,
-        start_from: str | os.PathLike[str] | ObjectPath | None = None,
+        checkpoint: Place | None = None,
+        start_from: Place | None = None,
         state_key: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 100_000,
         checkpoint_grace: int = 1_000_000,
@@ -248,21 +244,21 @@ class Engine:
         check_seconds(idle_timeout=idle_timeout, progress_interval=progress_interval)
         check_skew(max_skew)
         check_choice("absent", absent, Absent)
-        if not 0.0 <= max_bad_share <= 1.0:
-            raise InvalidInput(f"max_bad_share={max_bad_share!r} must lie between 0 and 1")
+        check_share(max_bad_share=max_bad_share)
         if labels is not None:
             source = joined(source, labels, label, model, learn=learn)
         self._source, self._sink = source, sink
         sinks = {"sink": sink, "dead_letters": dead_letters, "alarms": alarms}
         self._sinks = {name: some for name, some in sinks.items() if some is not None}
-        self._checkpoint = None if checkpoint is None else location(checkpoint)
-        self._start_from = None if start_from is None else location(start_from)
-        self._key = key_of(state_key)
-        if state_key is not None and checkpoint is None and start_from is None:
-            raise InvalidInput("state_key= needs checkpoint= or start_from=")
-        self._checkpoint_every, self._keep = checkpoint_every, keep
-        self._checkpoint_grace = checkpoint_grace
-        self._transaction_seconds = transactions
+        self._checkpoints = CheckpointOptions.of(
+            checkpoint,
+            start_from,
+            state_key,
+            every=checkpoint_every,
+            grace=checkpoint_grace,
+            keep=keep,
+            seconds=transactions,
+        )
         self._transactions = transactions_of(
             source, self._sinks.values(), transactions, saved=checkpoint is not None
         )
@@ -299,22 +295,10 @@ class Engine:
             data_loss=data_loss,
             journal=self._note,
         )
-        fixed = isinstance(schema, Schema) and schema.mode == "fixed"
-        if newer is not None and learn:
-            raise InvalidInput("newer= is for learn=False")
-        if not (learn or fixed):
-            raise InvalidInput('learn=False needs a schema of mode "fixed", see streamk.load')
-        self._config = {
-            "label": label,
-            "learn": learn,
-            "schema": schema_as_json(schema) if learn else "fixed",
-            "absent": absent,
-            "ignore": list(ignore),
-            "labels": None if labels is None else labels.to_json(),
-            "encoding": source.encoding,
-            "delimiter": delimiter_of(source),
-            "max_skew": None if math.isinf(max_skew) else float(max_skew),
-        }
+        check_learning(schema, learn=learn, takes_newer=newer is not None)
+        self._config = config_of(
+            source, schema, label, absent, ignore, labels, max_skew, learn=learn
+        )
 
     def run(self) -> Report:
         """Run until the source ends, `max_events`, a signal (SIGTERM, SIGINT) or `stop`.
@@ -344,37 +328,16 @@ class Engine:
             for sink in self._sinks.values():
                 stack.callback(sink.close)
             stack.callback(self._trainer.close)
-            stack.enter_context(self._signals())
+            stack.enter_context(stopped_by_signals(self.stop, lambda: self._stopping))
             stack.enter_context(short_turns())
             self._declare()
-            if self._checkpoint is not None:
-                alone = not (isinstance(self._source, InGroup) and self._source.group)
-                self._store = open_store(
-                    self._checkpoint, keep=self._keep, alone=alone, key=self._key
-                )
-                self._trainer.hold_in(self._store.segments)
-            coordinator = CheckpointCoordinator(
-                self._store,
-                self._source,
-                self._feed,
-                self._trainer,
-                sinks=self._sinks,
-                config=self._config,
-                until_end=self._until_end,
-                start_from=self._start_from,
-                key=self._key,
-                transactions=self._transactions,
-            )
+            coordinator = self._coordinated()
             stack.enter_context(self._health)
             coordinator.open()
             first = self._feed.sequencer.events
             self._display.begin(first)
-            saving = Saving(
-                coordinator,
-                self._checkpoint_every,
-                self._checkpoint_grace,
-                self._transaction_seconds,
-            )
+            how = self._checkpoints
+            saving = Saving(coordinator, how.every, how.grace, how.seconds)
             while True:
                 stopped = self._loop(coordinator, saving)
                 self._trainer.settle()
@@ -404,6 +367,25 @@ class Engine:
         declare(self._sink, self._trainer.prediction_type)
         declare(self._sinks.get("dead_letters"), DEAD_LETTER)
         declare(self._sinks.get("alarms"), ALARM)
+
+    def _coordinated(self) -> CheckpointCoordinator:
+        """Open the store, if there are checkpoints, and return what saves and restores the run."""
+        alone = not (isinstance(self._source, InGroup) and self._source.group)
+        self._store = self._checkpoints.open(alone=alone)
+        if self._store is not None:
+            self._trainer.hold_in(self._store.segments)
+        return CheckpointCoordinator(
+            self._store,
+            self._source,
+            self._feed,
+            self._trainer,
+            sinks=self._sinks,
+            config=self._config,
+            until_end=self._until_end,
+            start_from=self._checkpoints.start_from,
+            key=self._checkpoints.key,
+            transactions=self._transactions,
+        )
 
     def _loop(self, coordinator: CheckpointCoordinator, saving: Saving) -> Stopped:
         trainer = self._trainer
@@ -445,7 +427,8 @@ class Engine:
     def _share(self, events: int) -> int:
         """Return how many events to take after so many: up to a checkpoint, or the last one."""
         most = max(_MOST, self._trainer.events_left)
-        most = min(most, self._checkpoint_every - events % self._checkpoint_every)
+        every = self._checkpoints.every
+        most = min(most, every - events % every)
         return most if self._max_events is None else min(most, self._max_events - events)
 
     def _gather(self, events: int) -> None:
@@ -479,22 +462,3 @@ class Engine:
 
     def _show_trouble(self) -> None:
         self._display.show_again(self._health.short)
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Stop gently on the first SIGTERM or SIGINT, at once on the second."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def handle(number: int, _: FrameType | None) -> None:
-            if self._stopping:
-                os._exit(128 + number)
-            self.stop()
-
-        before = {n: signal.signal(n, handle) for n in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
