@@ -9,6 +9,7 @@ room of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -324,6 +325,49 @@ def _compiled_follow_several(
     return follow
 
 
+class _Tables:
+    """Makes tables of the addresses of a basis and of coefficients, and of room to compute in."""
+
+    def __init__(
+        self,
+        basis: Dense | Hadamard,
+        A: Any,
+        squares: Any,
+        curve: int,
+        loss: tuple[int, float, bool],
+    ) -> None:
+        self._chunks, self.outputs, self._dtype = len(A), A.shape[1], A.dtype
+        # The loops trust the table: what does not fit would be read or written out of bounds.
+        assert self._chunks % projection.period_of(basis) == 0
+        assert len(basis.b) >= self._chunks
+        for array in (A, squares, *(x for x in basis if isinstance(x, np.ndarray))):
+            assert array.flags.carray
+            assert array.dtype in (A.dtype, np.uint64)
+        self.strides: tuple[int, ...] | None = None
+        masks = np.empty(0, np.uint16)
+        if isinstance(basis, Dense):
+            self._width, frequencies, radii = 0, basis.W, np.empty(0, A.dtype)
+        else:
+            self._width, frequencies, radii = basis.widths[0], basis.signs, basis.radii
+            self.strides, masks = STRIDES[self._width], np.empty(self._chunks * MASKS, np.uint16)
+            join_all(frequencies[: self._chunks], self._width // CHUNK, masks)
+        self._fixed = (A, squares, frequencies, radii, basis.b, masks)
+        self._curve = curve - Curve.STEP if curve >= Curve.STEP else -1
+        self._loss = loss
+
+    def table(self, rows: int, d: int) -> tuple[Any, tuple[Any, ...]]:
+        """Return a table with room of its own for so many rows, and what it points to."""
+        chunks, outputs, dtype = self._chunks, self.outputs, self._dtype
+        code, parameter, classes = self._loss
+        sizes = (self._width, rows * outputs * LANES, outputs, rows * chunks * CHUNK)
+        room = [np.empty(size, dtype) for size in sizes]
+        label, spare, both = np.array([0.0, parameter]), np.empty(outputs), np.empty(2 * d, dtype)
+        arrays = (*self._fixed, *room, label, spare, both)
+        addresses = [array.ctypes.data if array.size else 0 for array in arrays]
+        table = np.array([*addresses, chunks, code, classes, 0, 0, self._curve], np.int64)
+        return table, arrays
+
+
 class Single:
     """Predicts and learns single events with the same arrays; see `streamk.backends.Single`."""
 
@@ -336,89 +380,72 @@ class Single:
         wide: bool,
         loss: tuple[int, float, bool],
     ) -> None:
-        chunks, outputs, dtype = len(A), A.shape[1], A.dtype
-        # The loops trust the table: what does not fit would be read or written out of bounds.
-        assert chunks % projection.period_of(basis) == 0
-        assert len(basis.b) >= chunks
-        for array in (A, squares, *(x for x in basis if isinstance(x, np.ndarray))):
-            assert array.flags.carray
-            assert array.dtype in (dtype, np.uint64)
-        strides, masks, x, none = None, np.empty(0, np.uint16), 0, np.empty(0, dtype)
-        if isinstance(basis, Dense):
-            frequencies, radii = basis.W, none
-        else:
-            x, frequencies, radii = basis.widths[0], basis.signs, basis.radii
-            strides, masks = STRIDES[x], np.empty(chunks * MASKS, np.uint16)
-            join_all(frequencies[:chunks], x // CHUNK, masks)
-        wave, power = curve == Curve.COSINE, curve >= Curve.STEP
-        number = curve - Curve.STEP if power else -1
-        code, parameter, classes = loss
-        fixed = (A, squares, frequencies, radii, basis.b, masks)
+        tables = _Tables(basis, A, squares, curve, loss)
+        kind = tables.strides, curve == Curve.COSINE, curve >= Curve.STEP, wide
+        # Functions, as methods would cost more.
+        self.predict, self.step = _alone_with(tables, *_compiled(*kind))
+        self.follow = _in_turn_with(tables, _compiled_follow(*kind))
+        self.follow_several = _several_with(tables, _compiled_follow_several(*kind))
 
-        def prepared(rows: int, d: int) -> tuple[Any, tuple[Any, ...]]:
-            """Return a table with room of its own for so many rows, and what it points to."""
-            sizes = (x, rows * outputs * LANES, outputs, rows * chunks * CHUNK)
-            room = [np.empty(size, dtype) for size in sizes]
-            label, spare, both = (
-                np.array([0.0, parameter]),
-                np.empty(outputs),
-                np.empty(2 * d, dtype),
-            )
-            arrays = (*fixed, *room, label, spare, both)
-            addresses = [array.ctypes.data if array.size else 0 for array in arrays]
-            table = np.array([*addresses, chunks, code, classes, 0, 0, number], np.int64)
-            return table, arrays
 
-        compiled_predict, compiled_step = _compiled(strides, wave, power, wide)
-        compiled_follow = _compiled_follow(strides, wave, power, wide)
-        kept = prepared(1, 0)
-        address = kept[0].ctypes.data
+def _alone_with(
+    tables: _Tables, compiled_predict: Any, compiled_step: Any
+) -> tuple[Callable[..., bool], Callable[..., bool]]:
+    """Return what predicts and what learns an event alone, in one room."""
+    kept = tables.table(1, 0)
+    address = kept[0].ctypes.data
 
-        # Functions, as methods would cost more. `kept`: they know no more than an address, and
-        # either may outlive this object.
-        def predict(x: Any, factor: float, F: Any, _: Any = kept) -> bool:
-            finite: bool = compiled_predict(address, x, factor, F)
-            return finite
+    # `kept`: they know no more than an address, and either may outlive the other.
+    def predict(x: Any, factor: float, F: Any, _: Any = kept) -> bool:
+        finite: bool = compiled_predict(address, x, factor, F)
+        return finite
 
-        def step(
-            x: Any,
-            y: float,
-            block: tuple[int, int],
-            factor: float,
-            weight: float,
-            rate: float,
-            F: Any,
-            _: Any = kept,
-        ) -> bool:
-            done: bool = compiled_step(address, x, y, block, factor, weight, rate, F)
-            return done
+    def step(
+        x: Any,
+        y: float,
+        block: tuple[int, int],
+        factor: float,
+        weight: float,
+        rate: float,
+        F: Any,
+        _: Any = kept,
+    ) -> bool:
+        done: bool = compiled_step(address, x, y, block, factor, weight, rate, F)
+        return done
 
-        def follow(
-            P: Any, X: Any, y: Any, scale: float, amplitude: float, steps: Steps, F: Any
-        ) -> tuple[int, float]:
-            own = prepared(2, X.shape[1])
-            into = np.empty((1, outputs)) if F is None else F
-            rows, scale = compiled_follow(
-                own[0].ctypes.data, P, P is X, X, y, scale, amplitude, tuple(steps), into
-            )
-            return int(rows), float(scale)
+    return predict, step
 
-        compiled_several = _compiled_follow_several(strides, wave, power, wide)
-        learning: list[Any] = []
 
-        def follow_several(P: Any, X: Any, y: Any, amplitude: float, steps: Sizes, F: Any) -> int:
-            if not learning:
-                learning.extend((prepared(2, X.shape[1]), np.empty((2, outputs))))
-            own, room = learning
-            into = np.empty((1, outputs // len(steps.sizes))) if F is None else F
-            return int(
-                compiled_several(
-                    own[0].ctypes.data, P, P is X, X, y, amplitude, tuple(steps), room, into
-                )
-            )
+def _in_turn_with(tables: _Tables, compiled: Any) -> Callable[..., tuple[int, float]]:
+    """Return what predicts and learns many events in turn, in a room for each call."""
 
-        self.predict, self.step, self.follow = predict, step, follow
-        self.follow_several = follow_several
+    def follow(
+        P: Any, X: Any, y: Any, scale: float, amplitude: float, steps: Steps, F: Any
+    ) -> tuple[int, float]:
+        own = tables.table(2, X.shape[1])
+        into = np.empty((1, tables.outputs)) if F is None else F
+        rows, scale = compiled(
+            own[0].ctypes.data, P, P is X, X, y, scale, amplitude, tuple(steps), into
+        )
+        return int(rows), float(scale)
+
+    return follow
+
+
+def _several_with(tables: _Tables, compiled: Any) -> Callable[..., int]:
+    """Return what does so with several functions, in a room that is made with the first events."""
+    learning: list[Any] = []
+
+    def follow_several(P: Any, X: Any, y: Any, amplitude: float, steps: Sizes, F: Any) -> int:
+        if not learning:
+            learning.extend((tables.table(2, X.shape[1]), np.empty((2, tables.outputs))))
+        own, room = learning
+        into = np.empty((1, tables.outputs // len(steps.sizes))) if F is None else F
+        return int(
+            compiled(own[0].ctypes.data, P, P is X, X, y, amplitude, tuple(steps), room, into)
+        )
+
+    return follow_several
 
 
 def single(
