@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import backends, options
-from streamk.declared import FINITE, Declared, Domain, count, listed, number, reading, taken
+from streamk.declared import FINITE, Domain, count, listed, number, reading
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.features.random_features import check_dtype, check_range, check_seed
@@ -30,6 +30,7 @@ from streamk.learners.common.predictor import one_row
 from streamk.learners.common.resolving import curvature
 from streamk.learners.common.steps import AdaGrad, Constant, Ladder, Step, step_from_json
 from streamk.learners.common.supervised import Asked, Supervised
+from streamk.learners.doubly_stochastic.gathered import GatheredEvents
 from streamk.learners.doubly_stochastic.kernel_function import KernelFunction
 from streamk.learners.doubly_stochastic.merging import matched, share_columns
 from streamk.learners.doubly_stochastic.preconditioned import PreconditionedFunction
@@ -211,41 +212,41 @@ class DoublyStochastic(Supervised):
         check_range(0, max_features)
         self._check_preconditioner()
         self.is_classifier = classifies(self.loss, task)
-        if self.step is not None:
-            self.step = self.step.settled(
-                # A preconditioned direction is divided by the curvature already.
-                curvature=(curvature(self.loss, 2) or 1.0) if preconditioner is None else 1.0,
-                noise=1.0 / (block_size * batch_size) if preconditioner is None else 0.0,
-                events=batch_size,
-            )
+        self.step = self._settled()
         if not self.is_classifier:
             check_classification(classes=classes)
-        made: dict[str, Any] = {
-            "classes": self.is_classifier,
-            "n_outputs": self._n_outputs(),
-            "seed": self.seed,
-            "step": self.step,
-            "regularization": regularization,
-            "block_size": block_size,
-            "max_features": max_features,
-            "cache_bytes": cache_bytes,
-            "sampler": sampler,
-            "dtype": self.dtype,
-            "threads": threads,
-            "backend": backends.select(backend),
-        }
-        self._function: KernelFunction
-        if preconditioner is not None:
-            made |= {"averaging": averaging, "batch_size": batch_size}
-            self._function = PreconditionedFunction(kernel, self.loss, **made)
-        elif isinstance(self.step, Ladder):
-            self._function = SeveralSteps(kernel, self.loss, batch_size=batch_size, **made)
-        else:
-            self._function = KernelFunction(kernel, self.loss, **made)
+        self._function = self._new_function()
         self.n_events = 0
-        self._gathered = np.zeros((0, 0), self.dtype), np.zeros(0)
+        self._gathered = GatheredEvents(self.dtype)
         if columns is not None:
             self.add_columns(columns)
+
+    def _settled(self) -> Step | None:
+        """Return the step's rule for these mini-batches."""
+        if self.step is None:
+            return None
+        if self.preconditioner is not None:  # which has divided by the curvature already
+            return self.step.settled(curvature=1.0, noise=0.0, events=self.batch_size)
+        return self.step.settled(
+            curvature=curvature(self.loss, 2) or 1.0,
+            noise=1.0 / (self.block_size * self.batch_size),
+            events=self.batch_size,
+        )
+
+    def _new_function(self) -> KernelFunction:
+        """Return the function before the first step."""
+        made: dict[str, Any] = {name: getattr(self, name) for name in _OF_FUNCTION}
+        made |= {
+            "classes": self.is_classifier,
+            "n_outputs": self._n_outputs(),
+            "backend": backends.select(self.backend),
+        }
+        if self.preconditioner is not None:
+            made |= {"averaging": self.averaging, "batch_size": self.batch_size}
+            return PreconditionedFunction(self.kernel, self.loss, **made)
+        if isinstance(self.step, Ladder):
+            return SeveralSteps(self.kernel, self.loss, batch_size=self.batch_size, **made)
+        return KernelFunction(self.kernel, self.loss, **made)
 
     def _check_preconditioner(self) -> None:
         if self.preconditioner is None:
@@ -283,12 +284,12 @@ class DoublyStochastic(Supervised):
     @property
     def nbytes(self) -> int:
         """Memory of coefficients, gathered events and what is kept of the features, in bytes."""
-        return self._function.nbytes + sum(array.nbytes for array in self._gathered)
+        return self._function.nbytes + self._gathered.nbytes
 
     @property
     def n_gathered(self) -> int:
         """Events that wait for the step of their mini-batch; they count among `n_events`."""
-        return len(self._gathered[1])
+        return len(self._gathered)
 
     @property
     def leading_step(self) -> float | None:
@@ -348,12 +349,9 @@ class DoublyStochastic(Supervised):
 
     def _gather(self, events: NDArray[Any], numbers: NDArray[np.float64]) -> None:
         """Take in events, no more than the mini-batch lacks, and take its step if it is whole."""
-        X, y = self._gathered
-        whole = len(y) + len(numbers) == self.batch_size
-        if len(y):
-            events, numbers = np.vstack([X, events]), np.append(y, numbers)
-        self.n_events += len(numbers) - len(y) - whole
-        self._gathered = events, numbers
+        whole = self.n_gathered + len(numbers) == self.batch_size
+        self._gathered.add(events, numbers)
+        self.n_events += len(numbers) - whole
         if whole:
             self.finish()
             self.n_events += 1
@@ -368,9 +366,8 @@ class DoublyStochastic(Supervised):
         InvalidInput
             If predictions overflow; the mini-batch is lost then.
         """
-        X, y = self._gathered
-        if len(y):
-            self._gathered = X[:0], y[:0]
+        if len(self._gathered):
+            X, y = self._gathered.take()
             self._function.learn(self._function.put(X), y)
 
     def learn_one(self, x: ArrayLike, y: Any) -> None:
@@ -403,8 +400,7 @@ class DoublyStochastic(Supervised):
             If a column is there already.
         """
         self._function.add_columns(tuple(names))
-        X, y = self._gathered
-        self._gathered = np.pad(X, ((0, 0), (0, len(names)))), y
+        self._gathered.add_columns(len(names))
 
     def _fit_outputs(self) -> None:
         """Give new classes their outputs."""
@@ -431,8 +427,7 @@ class DoublyStochastic(Supervised):
         }
         arrays = self._function.coefficients.arrays(self._function.n_chunks)
         more, beside = self._function.saved()
-        gathered = dict(zip(_GATHERED, self._gathered, strict=True))
-        return State(header | more, {**arrays, **beside, **gathered})
+        return State(header | more, {**arrays, **beside, **self._gathered.arrays()})
 
     @property
     def placing(self) -> dict[str, Any]:
@@ -475,9 +470,12 @@ class DoublyStochastic(Supervised):
         learner._check_first_step()
         function.coefficients.load(state.arrays, function.n_chunks, scale)
         function.load(header, state.arrays, _OWNER)
-        learner._gathered = np.zeros((0, len(learner.columns or ())), learner.dtype), np.zeros(0)
+        learner._gathered = GatheredEvents(learner.dtype, len(learner.columns or ()))
         if state.header["format"] != 1:
-            learner._load_gathered(state.arrays)
+            numbers = FINITE
+            if learner.is_classifier:
+                numbers = Domain(0, len(learner.classes) - 1, whole=True)
+            learner._gathered.load(state.arrays, numbers, learner.batch_size, _OWNER)
         return learner
 
     def _check_first_step(self) -> None:
@@ -494,23 +492,6 @@ class DoublyStochastic(Supervised):
                 f"of {self._n_outputs()} outputs by its 'block_size' and 'max_features'; make a "
                 "new learner instead"
             )
-
-    def _load_gathered(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take gathered events out of a state."""
-        numbers = FINITE
-        if self.is_classifier:
-            numbers = Domain(0, len(self.classes) - 1, whole=True)
-        declared = (
-            Declared(_GATHERED[0], self.dtype.name, ("gathered", "columns")),
-            Declared(_GATHERED[1], "float64", ("gathered",), numbers),
-        )
-        found, sizes = taken(declared, arrays, {"columns": len(self.columns or ())}, _OWNER)
-        if not sizes["gathered"] < self.batch_size:
-            raise StateError(
-                f"{sizes['gathered']} gathered events do not fit batch_size={self.batch_size}"
-            )
-        X, y = (found[name].copy() for name in _GATHERED)
-        self._gathered = X, y
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:
         """Take in what another learner learned since the two were one.
@@ -543,7 +524,7 @@ class DoublyStochastic(Supervised):
             other.finish()
         function = self._function
         share_columns(function, other._function)
-        self._gathered = np.zeros((0, len(self.columns or ())), self.dtype), np.zeros(0)
+        self._gathered = GatheredEvents(self.dtype, len(self.columns or ()))
         if self.is_classifier:
             self._classes.add(other.classes)
             self._fit_outputs()
@@ -562,5 +543,8 @@ _SCALES = Domain(least=-(2.0**60), most=2.0**60)
 """Of the coefficients: larger and smaller ones than `SCALES` has are multiplied into these."""
 _FIRST_FEATURES, _FIRST_COEFFICIENTS = 1 << 20, 1 << 24
 """Of the first step of a learner that is made from a state."""
-_GATHERED = ("gathered", "gathered_labels")
-"""Arrays of the events that wait for their step."""
+_OF_FUNCTION = (
+    *("seed", "step", "regularization", "block_size", "max_features"),
+    *("cache_bytes", "sampler", "dtype", "threads"),
+)
+"""Options that a learner hands on to its function."""
