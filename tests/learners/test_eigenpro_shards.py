@@ -25,8 +25,7 @@ from streamk.backends import select
 from streamk.errors import BackendUnavailable, InvalidInput
 from streamk.kernels import NTK, Cauchy, Gaussian, Kernel, Laplacian
 from streamk.learners import EigenPro
-from streamk.learners.eigenpro import learner as module
-from streamk.learners.eigenpro import preconditioner, projected_gradient, sharded
+from streamk.learners.eigenpro import preconditioner, projected_gradient, sharded, solving
 from streamk.learners.eigenpro.placement import HostCenters
 from streamk.learners.eigenpro.sharded import BLOCK, ShardedCenters
 from streamk.learners.eigenpro.shards import DeviceShards
@@ -44,7 +43,7 @@ def place(count: int) -> Place:
 def projection(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Whether a matrix of centers by centers is stored."""
     if request.param == "inexact":
-        monkeypatch.setattr(module, "BYTES", 1)
+        monkeypatch.setattr(solving, "BYTES", 1)
     return str(request.param)
 
 
@@ -64,7 +63,7 @@ def test_outputs_are_those_of_the_host(task: str, count: int) -> None:
     "kernel", [Gaussian(bandwidth=1.0), Laplacian(bandwidth=3.0), Cauchy(), NTK()]
 )
 def test_other_kernels(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BYTES", 1)
+    monkeypatch.setattr(solving, "BYTES", 1)
     found = [life_of_a_model("regression", at, kernel=kernel) for at in (place(2), {})]
     assert_alike(*found)
 
@@ -122,7 +121,7 @@ def test_two_models_may_have_the_same_shards() -> None:
 
 def test_no_matrix_of_events_by_centers_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 6,000 centers a projection takes less than a fifth of a batch's rows of the matrix."""
-    monkeypatch.setattr(module, "BYTES", 1)
+    monkeypatch.setattr(solving, "BYTES", 1)
     for where in (preconditioner, projected_gradient):
         monkeypatch.setattr(where, "LARGEST", 100)
     p, m = 6_000, 256

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,43 +12,14 @@ from streamk.errors import StateError
 from streamk.kernels import Kernel
 from streamk.learners.common.outputs import bounded
 from streamk.learners.eigenpro.blas import product
-from streamk.learners.eigenpro.direct import DirectSolver, functions_of
+from streamk.learners.eigenpro.direct import DirectSolver
 from streamk.learners.eigenpro.placement import HostCenters, Placement
 from streamk.learners.eigenpro.projected_gradient import ProjectedGradient
 from streamk.learners.eigenpro.projection import ExactProjection, apart, unrepeated
+from streamk.learners.eigenpro.solving import Solving
 from streamk.learners.kernel_ridge.on_centers import own_kernels
 
 Numbers = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Solving:
-    """How coefficients are learned.
-
-    Attributes
-    ----------
-    direct : bool
-        By normal equations; else by projected gradient steps.
-    has_matrix : bool
-        Whether a matrix of centers by centers is stored; without it projections are inexact.
-    ridges : tuple of float
-        Regularizations of normal equations.
-    forgetting : float
-    batch_size : int
-    seed : int
-    """
-
-    direct: bool
-    has_matrix: bool
-    ridges: tuple[float, ...]
-    forgetting: float
-    batch_size: int
-    seed: int
-
-    @property
-    def functions(self) -> int:
-        """Functions that are learned side by side."""
-        return len(functions_of(self.ridges, 0)) if self.direct else 2
 
 
 class CenteredFunctions:

@@ -21,19 +21,18 @@ from streamk.learners.common.classes import MOST_CLASSES, Label
 from streamk.learners.common.merging import merge_by_events
 from streamk.learners.common.options import MAX_CLASSES, OF_KERNEL_LEARNERS, SEED
 from streamk.learners.common.outputs import aligned
-from streamk.learners.eigenpro.centered import CenteredFunctions, Solving
+from streamk.learners.eigenpro.centered import CenteredFunctions
 from streamk.learners.eigenpro.projection import check_apart, unrepeated
-from streamk.learners.eigenpro.selection import METHODS, SHARE, WITH_FACTOR, Selection
+from streamk.learners.eigenpro.selection import METHODS, Selection
 from streamk.learners.eigenpro.sharded import placement
 from streamk.learners.eigenpro.shards import Shards
-from streamk.learners.kernel_ridge.on_centers import RIDGES, SETTLED, OnCenters
+from streamk.learners.eigenpro.solving import Solving, check_selection
+from streamk.learners.kernel_ridge.on_centers import SETTLED, OnCenters
 from streamk.options import Choice, Option, Real, Whole
 from streamk.state import State
 
 Numbers = NDArray[Any]
 
-BYTES = 2**31
-"""Memory for matrices of centers by centers."""
 REVISITED = 8192
 """Events up to which gradient steps learn all of them again when centers are chosen.
 
@@ -189,21 +188,9 @@ class EigenPro(OnCenters):
         self.regularization, self.forgetting, self.seed = regularization, forgetting, seed
         self.backend, self.devices, self.shards = backend, devices, shards
         options.check({name: self.OPTIONS[name] for name in ("n_centers", "solver")}, self)
-        if selection in WITH_FACTOR and 4 * SHARE * self.n_centers**2 > BYTES:
-            raise InvalidInput(
-                f"selection={selection!r} takes {4 * SHARE} n_centers^2 bytes, too many for "
-                f"n_centers={self.n_centers}; choose 'random' or 'k-means', or 11,585 centers"
-            )
-        direct = solver == "direct" or (solver == "auto" and 32 * self.n_centers**2 <= BYTES)
-        if not direct:
-            self._check_solver()
-        self._solving = Solving(
-            direct=direct,
-            has_matrix=direct or 16 * self.n_centers**2 <= BYTES,
-            ridges=RIDGES if regularization is None else (regularization,),
-            forgetting=forgetting,
-            batch_size=batch_size,
-            seed=seed,
+        check_selection(selection, self.n_centers)
+        self._solving = Solving.of(
+            solver, self.n_centers, regularization, forgetting, batch_size=batch_size, seed=seed
         )
         super().__init__(
             kernel,
@@ -231,16 +218,6 @@ class EigenPro(OnCenters):
 
     def _new_selection(self) -> Selection:
         return Selection(self.n_centers, method=self.selection, kernel=self.kernel, seed=self.seed)
-
-    def _check_solver(self) -> None:
-        """Raise InvalidInput if an option is one of the direct solver."""
-        why = "" if self.solver != "auto" else f", which n_centers={self.n_centers} asks for"
-        if self.regularization is not None or self.forgetting != 1.0:
-            name = "forgetting" if self.regularization is None else "regularization"
-            raise InvalidInput(
-                f"{name}={getattr(self, name)!r} is for solver='direct', not 'eigenpro'{why}; "
-                "leave it out"
-            )
 
     def _take_given(self, Z: Numbers) -> None:
         """Take the centers that the caller has."""
