@@ -10,9 +10,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from streamk import backends
+from streamk.backends import OUTERMOST
 
 Array = NDArray[Any]
 
@@ -75,3 +77,16 @@ def select() -> BackendModule:
     """Return the compiled twin where numba is installed, else the one in NumPy."""
     found: BackendModule = backends.twin("event_points")
     return found
+
+
+def standardized(X: Array, center: Array, inverse: Array) -> Array:
+    """Return ``(X - center) inverse`` of events X (n, d), within bounds, 0 for missing values.
+
+    Examples
+    --------
+    >>> standardized(np.array([[3.0, np.nan], [1e9, -0.5]]), np.zeros(2), np.ones(2))
+    array([[ 3. ,  0. ],
+           [ 8. , -0.5]])
+    """
+    Z = np.minimum(np.maximum((X - center) * inverse, -OUTERMOST), OUTERMOST)
+    return np.where(np.isnan(Z), 0.0, Z)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import HIGHEST_RANK, OUTERMOST
+from streamk.backends import HIGHEST_RANK
 
 KNOTS = 32
 """Quantiles kept of each column."""
@@ -16,21 +15,6 @@ DECILES = 2.563
 """Distance of the first and last decile of a normal law, in standard deviations."""
 LEAST = 1e-45
 """Scale up to which values count as equal: what is divided by it would not be finite."""
-
-
-def standardized(
-    X: NDArray[np.floating[Any]], center: NDArray[np.float64], inverse: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return events X (n, d) scaled, within bounds, and 0 where a value is missing.
-
-    Examples
-    --------
-    >>> standardized(np.array([[3.0, np.nan], [1e9, -0.5]]), np.zeros(2), np.ones(2))
-    array([[ 3. ,  0. ],
-           [ 8. , -0.5]])
-    """
-    Z = np.minimum(np.maximum((X - center) * inverse, -OUTERMOST), OUTERMOST)
-    return np.where(np.isnan(Z), 0.0, Z)
 
 
 def quantiles(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import FAIR_COIN, SAMPLED
+from streamk.backends.event_points import standardized
 from streamk.declared import FLAGS, Declared, Domain, count, number, reading, taken
 from streamk.errors import StateError
 from streamk.features.random_features import check_seed
@@ -18,7 +19,6 @@ from streamk.scaling.estimates import (
     location,
     quantiles,
     rank_shift,
-    standardized,
 )
 from streamk.scaling.reservoir import Reservoir
 from streamk.state import JSON, State
