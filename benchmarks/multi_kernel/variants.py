@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from benchmarks.multi_kernel.direct import LATE, Make
 from streamk.learners import MultiKernel
 from streamk.learners.experts import expert_pool
-from streamk.learners.experts.expert_pool import BANKS, LEVEL
+from streamk.learners.experts.pool_composition import BANKS, LEVEL
 from streamk.learners.multi_kernel import upkeep
 
 _NEVER = 1e-300

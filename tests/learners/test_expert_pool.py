@@ -14,7 +14,7 @@ from streamk.backends import CLASSES
 from streamk.errors import InvalidInput
 from streamk.learners import MultiKernel
 from streamk.learners.experts import tables
-from streamk.learners.experts.expert_pool import BANKS, WINDOW
+from streamk.learners.experts.pool_composition import BANKS, WINDOW
 from streamk.learners.experts.pool_growth import successor
 from streamk.learners.multi_kernel.rescaling import Scaled, lines, rescale
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from streamk.adapters.river import KernelRegressor
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import MultiKernel
-from streamk.learners.experts import expert_pool
+from streamk.learners.experts import pool_composition
+from streamk.learners.experts.expert_pool import ExpertPool
 from streamk.losses import Loss
 from streamk.losses import loss as loss_of
 from streamk.state import State
@@ -252,12 +253,12 @@ def test_the_labels_unit_may_change_late(loss: str | Loss) -> None:
 
 def test_offsets_follow_the_labels_unit() -> None:
     keys = np.arange(3, dtype=np.uint64)
-    pool = expert_pool.ExpertPool(keys, task=2, classes=2, seed=1, loss=loss_of("quantile", q=0.9))
+    pool = ExpertPool(keys, task=2, classes=2, seed=1, loss=loss_of("quantile", q=0.9))
     pool.arrays["TRACKED"][0] = np.arange(pool.experts + 1)
     pool.shift_labels(0.5, 3.0)
     np.testing.assert_allclose(pool.arrays["TRACKED"][0], np.arange(pool.experts + 1) / 2)
     np.testing.assert_allclose(pool.arrays["TRACKED"][1], 0.5)
-    plain = expert_pool.ExpertPool(keys, task=2, classes=2, seed=1)
+    plain = ExpertPool(keys, task=2, classes=2, seed=1)
     assert "TRACKED" not in plain.arrays
     assert "TRACKED" not in plain.learned_names
 
@@ -268,8 +269,8 @@ def test_offsets_rest_while_a_bank_sleeps() -> None:
     model = learned("numbers", 300, loss="quantile")
     model.decision_many(X[300:])
     arrays = model._pool.arrays
-    arrays["ACTIVE"][expert_pool.BANKS.index(expert_pool.GRIDS)] = False
-    asleep = arrays["BANKS"] == expert_pool.BANKS.index(expert_pool.GRIDS)
+    arrays["ACTIVE"][pool_composition.BANKS.index(pool_composition.GRIDS)] = False
+    asleep = arrays["BANKS"] == pool_composition.BANKS.index(pool_composition.GRIDS)
     before = arrays["TRACKED"][:, :-1][:, asleep].copy()
     model.learn_many(X[300:319], y[300:319])
     np.testing.assert_array_equal(arrays["TRACKED"][:, :-1][:, asleep], before)

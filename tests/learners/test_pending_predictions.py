@@ -12,7 +12,7 @@ from multi_kernel_kit import KINDS, losses_of, make, opinions_of, stream
 from numpy.typing import NDArray
 
 from streamk.learners import MultiKernel
-from streamk.learners.experts.expert_pool import ALPHAS, BANKS, GRADIENT_RATE
+from streamk.learners.experts.pool_composition import ALPHAS, BANKS, GRADIENT_RATE
 from streamk.learners.multi_kernel.pending_predictions import PendingPredictions
 from streamk.learners.multi_kernel.upkeep import PERIOD
 

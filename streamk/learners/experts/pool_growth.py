@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from streamk.backends import BINARY, CLASSES, NUMBERS
 from streamk.learners.experts import cells
 from streamk.learners.experts.class_room import room_for
-from streamk.learners.experts.expert_pool import ExpertPool, cells_of
+from streamk.learners.experts.expert_pool import ExpertPool
+from streamk.learners.experts.pool_composition import cells_of
 
 _COEFFICIENTS, _PARTS, _SIZES = (-0.5, 0.5), (-1.0, 1.0), (1.0, 1.0)
 """Factors from a logit's number to those of two outputs: of a coefficient, of a number with a sign

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from streamk.backends import BINARY, CLASSES, NUMBERS, pool_arrays
 from streamk.declared import NON_NEGATIVE, Domain, count, taken, within
 from streamk.errors import StateError
-from streamk.learners.experts import expert_pool, tables
+from streamk.learners.experts import pool_composition, tables
 from streamk.learners.experts.expert_pool import ExpertPool
 from streamk.losses import Loss
 from streamk.state import State
@@ -68,7 +68,7 @@ def load(
         raise StateError(f"'classes' of {OWNER} is {found}, but there are {classes}")
     task = NUMBERS if classes is None else CLASSES if classes > 2 else BINARY
     outputs = found if task == CLASSES else 1
-    sizes = expert_pool.sizes_of(
+    sizes = pool_composition.sizes_of(
         task, found, len(keys), capacity, outputs, external_experts, loss, tables.LARGEST
     )
     del sizes["SLOTS"]  # which are fewer, as long as there were few events
@@ -76,7 +76,7 @@ def load(
     if external_experts and "own_shares" not in held:
         held = {**held, **_own_mixing(held, sizes)}
     arrays, sizes = taken(pool_arrays.stored(sizes), held, sizes, OWNER)
-    cells_of = expert_pool.cells_of(len(keys), outputs)
+    cells_of = pool_composition.cells_of(len(keys), outputs)
     most = _most_cells(cells_of, sizes["SLOTS"], n_events)
     _check_together(arrays, sizes)
     window = _window(header.get("window"), sizes["WINDOW"])

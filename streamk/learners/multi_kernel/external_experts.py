@@ -16,7 +16,7 @@ from streamk.features.columns import Column
 from streamk.learners.common.classes import Label
 from streamk.learners.common.merging import check_mergeable
 from streamk.learners.common.supervised import Asked
-from streamk.learners.experts.expert_pool import FURTHEST
+from streamk.learners.experts.pool_composition import FURTHEST
 from streamk.learners.feature_machine.learner import FeatureMachine
 from streamk.learners.multi_kernel.joining import check_can_join
 from streamk.learners.multi_kernel.rests import STRETCH, Change, Rests

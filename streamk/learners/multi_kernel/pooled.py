@@ -23,7 +23,7 @@ from streamk.learners.common.locking import OneAtATime
 from streamk.learners.common.merging import check_mergeable, events_apart
 from streamk.learners.common.options import MAX_CLASSES, SEED, THREADS, check_classification
 from streamk.learners.common.predictor import Decider
-from streamk.learners.experts import expert_pool, pool_growth, pool_loading, tables
+from streamk.learners.experts import pool_composition, pool_growth, pool_loading, tables
 from streamk.learners.experts.expert_pool import ExpertPool
 from streamk.learners.experts.number_loss import loss_from_json, number_loss
 from streamk.learners.multi_kernel.default_experts import default_experts
@@ -185,7 +185,7 @@ class Pooled(OneAtATime, Decider):
     @property
     def n_features(self) -> int:
         """Random features, tables of random binning, and features of external experts, in use."""
-        own = expert_pool.FEATURES * len(expert_pool.SHARPNESS) + tables.TABLES
+        own = pool_composition.FEATURES * len(pool_composition.SHARPNESS) + tables.TABLES
         return own + self._external.n_features
 
     @property

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from streamk.learners.common.prequential import Recorder
 from streamk.learners.experts import pool_growth, tables
-from streamk.learners.experts.expert_pool import FURTHEST
+from streamk.learners.experts.pool_composition import FURTHEST
 from streamk.learners.multi_kernel.pending_predictions import PendingPredictions
 from streamk.learners.multi_kernel.pooled import Pooled
 from streamk.learners.multi_kernel.rescaling import unit_change

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from streamk.backends import expert_loops
 from streamk.declared import NON_NEGATIVE, Declared, Domain, taken, within
-from streamk.learners.experts.expert_pool import BANKS, WINDOW, ExpertPool
+from streamk.learners.experts.expert_pool import ExpertPool
+from streamk.learners.experts.pool_composition import BANKS, WINDOW
 
 PERIOD = 32
 """Events between two reviews."""
