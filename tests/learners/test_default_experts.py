@@ -230,7 +230,7 @@ def test_columns_that_come_late_have_it_rest_for_good() -> None:
         one.learn_one(x, label)
     assert_same(one, many)
     assert machine(many).nbytes == kept < 100_000
-    assert many._external._events.size == 0
+    assert many._external._early.events.size == 0
     assert not any(many._external.active)
     again = from_state(many.state())
     assert machine(again).is_too_wide

@@ -245,10 +245,10 @@ def test_first_events_are_learned_anew_in_a_better_scale(kind: str) -> None:
     alone.learn_many(scale.transform(X[:256]), labels)
     learner: Any = model._external._learners[0]
     np.testing.assert_allclose(learner.coefficients, alone.coefficients, atol=1e-6)
-    assert model._external._early
+    assert model._external._early.are_kept
     model.learn_many(X[256:], y[256:])
-    assert not model._external._early
-    assert not model._external._events.size
+    assert not model._external._early.are_kept
+    assert not model._external._early.events.size
 
 
 @pytest.mark.parametrize("far", [False, True])

@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import LARGEST
 from streamk.declared import FINITE, Declared, Domain, count, reading, taken
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
@@ -18,6 +17,7 @@ from streamk.learners.common.merging import check_mergeable
 from streamk.learners.common.supervised import Asked
 from streamk.learners.experts.pool_composition import FURTHEST
 from streamk.learners.feature_machine.learner import FeatureMachine
+from streamk.learners.multi_kernel.early_events import EarlyEvents
 from streamk.learners.multi_kernel.joining import check_can_join
 from streamk.learners.multi_kernel.rests import STRETCH, Change, Rests
 from streamk.learners.scaled.learner import OfOneKernel, restored
@@ -27,8 +27,6 @@ from streamk.state import JSON, State
 
 _LEAST = 1e-30
 """Least probability whose logarithm is taken; scores have bounds of their own."""
-_EARLY = 512
-"""Events that are learned anew when the scale changes among them."""
 _OTHER = 8.0
 """Change of the labels' unit after which external experts begin anew: what a loss's parameter, or
 the first steps, were to a label is then another thing."""
@@ -84,13 +82,11 @@ class ExternalExperts:
         self._classes: tuple[Label, ...] = ()
         self._is_classifier = is_classifier
         self._scale = HysteresisScaler()
-        self._events, self._numbers = np.zeros((0, 0)), np.zeros(0)
+        self._early = EarlyEvents()
         self._rests = Rests([isinstance(learner, FeatureMachine) for learner in learners])
         self._all_rest = False
         self._alarms = 0
         """Drifts that the pool had found at the last review."""
-        self._early = True
-        """Whether these, the first events and their labels, are kept to be learned anew."""
         self._begin(0)
 
     def _begin(self, n_events: int) -> None:
@@ -102,8 +98,8 @@ class ExternalExperts:
     def _again(self) -> None:
         """Learn the first events anew, in another scale or unit."""
         self._begin(self._born)
-        if len(self._numbers):
-            self._learn_scaled(self._events, self._numbers, again=True)
+        if len(self._early):
+            self._learn_scaled(self._early.events, self._early.numbers, again=True)
 
     def _new(self, place: int) -> OfOneKernel:
         """Return a learner that has not learned, of the columns and classes of the pool."""
@@ -136,8 +132,11 @@ class ExternalExperts:
     @property
     def nbytes(self) -> int:
         """Memory, in bytes."""
-        own = self._scale.nbytes + self._events.nbytes + self._numbers.nbytes
-        return own + sum(learner.nbytes for learner in self._learners)
+        return (
+            self._scale.nbytes
+            + self._early.nbytes
+            + sum(learner.nbytes for learner in self._learners)
+        )
 
     @property
     def active(self) -> list[bool]:
@@ -207,14 +206,14 @@ class ExternalExperts:
         self._scale.add_columns(scale)
         new, more = columns[len(self._columns) :], len(classes) > len(self._classes)
         self._columns, self._classes = tuple(columns), tuple(classes)
-        self._events = np.pad(self._events, ((0, 0), (0, len(new))))
+        self._early.add_columns(len(new))
         for learner in self._learners:
             if new:
                 learner.add_columns(new)
             if more:
                 learner.add_classes(self._classes)
         if len(self) and all(self._too_wide):
-            self._end_early_phase()
+            self._early.end()
 
     def lacks_classes(self, classes: int) -> bool:
         """Whether there are external experts, and they have not met so many classes."""
@@ -230,7 +229,7 @@ class ExternalExperts:
 
     def adapt(self, scale: RunningQuantiles) -> None:
         """Follow a change of the columns' scale."""
-        if self._early:
+        if self._early.are_kept:
             self._scale.take(scale)
             self._again()
         else:
@@ -243,14 +242,14 @@ class ExternalExperts:
         """
         self._unit *= factor
         self._unit[1] += shift
-        if self._early and factor:
-            self._numbers = self._numbers * factor + shift
+        if self._early.are_kept and factor:
+            self._early.shift_labels(factor, shift)
             self._again()
         elif not (
             1.0 / _OTHER <= self._unit[0] <= _OTHER
             and abs(self._unit[1]) <= _OTHER * max(1.0, self._unit[0])
         ):
-            self._events, self._numbers = self._events[:0], self._numbers[:0]
+            self._early.clear()
             self._begin(n_events)
 
     # Learning and predicting
@@ -314,7 +313,7 @@ class ExternalExperts:
                 some, one = slice(row, row + 1), self._learners[place]
                 out[some, place] = self._scores(one, one.decide_checked(X[some]), n_outputs)
                 self._learn_by(place, X[some], labels[some])
-        self._keep_early(events, numbers)
+        self._early.keep(events, numbers)
         return out
 
     def _followed(
@@ -333,16 +332,7 @@ class ExternalExperts:
         """Learn from a raw event (1, d) whose label is in the pool's terms."""
         numbers = np.array([number])
         self._learn_scaled(events, numbers)
-        self._keep_early(events, numbers)
-
-    def _keep_early(self, events: NDArray[np.float64], numbers: NDArray[np.float64]) -> None:
-        """Keep events while they are among the first."""
-        if self._early:
-            room = _EARLY - len(self._numbers)
-            self._events = np.vstack([self._events, events[:room]])
-            self._numbers = np.append(self._numbers, numbers[:room])
-            if len(self._numbers) == _EARLY:
-                self._end_early_phase()
+        self._early.keep(events, numbers)
 
     def _labels_of(self, numbers: NDArray[np.float64]) -> NDArray[Any]:
         """Return labels as the learners take them; their classes are in the order of the pool's."""
@@ -369,11 +359,6 @@ class ExternalExperts:
         except InvalidInput:  # its steps are too long: the others go on
             self._learners[place] = self._new(place)
 
-    def _end_early_phase(self) -> None:
-        """Learn nothing anew from now on."""
-        self._early = False
-        self._events, self._numbers = self._events[:0].copy(), self._numbers[:0].copy()
-
     # State
 
     def state(self) -> State:
@@ -386,10 +371,10 @@ class ExternalExperts:
             "learners": len(self),
             "born": self._born,
             "alarms": self._alarms,
-            "early": self._early,
+            "early": self._early.are_kept,
         }
         nested = State.nest(parts, header)
-        own = {name: getattr(self, f"_{name}").copy() for name in _ARRAYS} | self._scale.arrays()
+        own = {"unit": self._unit.copy(), **self._early.arrays(), **self._scale.arrays()}
         return State(nested.header, {**nested.arrays, **own, **self._rests.arrays()})
 
     @classmethod
@@ -434,37 +419,31 @@ class ExternalExperts:
             }
             ((external_experts._columns, external_experts._classes),) = known
         external_experts._born = count(header, "born", _OWNER)
-        external_experts._early = bool(header.get("early"))
         written = count(header, "format", _OWNER)
         counted = written >= _WITH_ALARMS
         external_experts._alarms = count(header, "alarms", _OWNER) if counted else alarms
         if written >= _WITH_RESTS:
             external_experts._rests.restore(state.arrays, _OWNER, alarms=counted)
-        external_experts._restore_arrays(state)
+        external_experts._restore_arrays(state, early=bool(header.get("early")))
         external_experts._all_rest = not any(external_experts.active)
         return external_experts
 
-    def _restore_arrays(self, state: State) -> None:
+    def _restore_arrays(self, state: State, *, early: bool) -> None:
         """Take the arrays of a state, when columns and classes are known."""
         numbers = FINITE
         if self._is_classifier:
             numbers = Domain(0, len(self._classes) - 1, whole=True)
-        declared = (
-            Declared("unit", "float64", (2,), Domain(least=-1e9, most=1e9)),
-            Declared("events", "float64", ("early", "columns"), _EVENTS),
-            Declared("numbers", "float64", ("early",), numbers),
-        )
-        found, sizes = taken(declared, state.arrays, {"columns": len(self._columns)}, _OWNER)
+        columns = len(self._columns)
+        unit = Declared("unit", "float64", (2,), Domain(least=-1e9, most=1e9))
+        found, _ = taken((unit,), state.arrays, {}, _OWNER)
         if not found["unit"][0] >= _LEAST_UNIT:
             raise StateError(f"array 'unit' of {_OWNER} begins with {found['unit'][0]}")
-        if sizes["early"] >= (_EARLY if self._early else 1):
-            raise StateError(f"arrays 'events' and 'numbers' of {_OWNER} have too many events")
-        for name, array in found.items():
-            setattr(self, f"_{name}", array.copy())
+        self._unit = found["unit"].copy()
+        self._early.restore(state.arrays, columns, numbers, _OWNER, are_kept=early)
         self._scale.restore(state.arrays)
-        if len(self._scale.center) != len(self._columns):
+        if len(self._scale.center) != columns:
             raise StateError(
-                f"array 'center' of {_OWNER} must have {len(self._columns)} numbers, not "
+                f"array 'center' of {_OWNER} must have {columns} numbers, not "
                 f"{len(self._scale.center)}"
             )
 
@@ -497,7 +476,7 @@ class ExternalExperts:
         ahead : bool
             Whether the other pool has learned more, and the scale of labels is its own from now on.
         """
-        self._end_early_phase()
+        self._early.end()
         # As the pools do: else those that the other has had would be new at the next review.
         self._alarms = max(self._alarms, other._alarms)
         places = {name: place for place, name in enumerate(other._columns)}
@@ -524,5 +503,3 @@ class ExternalExperts:
 
 _OWNER = "external_experts"
 _LEAST_UNIT = 1e-9
-_EVENTS = Domain(-LARGEST, LARGEST, missing=True)
-_ARRAYS = ("unit", "events", "numbers")
