@@ -7,9 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from streamk.cli.job.running import add_running, check, connected, display
 from streamk.cli.job.signals import add_details
+from streamk.cli.output.report import show
 from streamk.cli.parsing.arguments import Parser, UsageError, checkpoint_place
-from streamk.cli.run import add_running, check, connected, display, show
 
 __all__ = ["main"]
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from connectors.base import Sink, Source
-from connectors.errors import BadURL, Unavailable
-from connectors.registry import open_sink, open_source, parse_url, schemes
+from connectors.base import Source
+from connectors.registry import open_source, schemes
 from streamk.cli.job.challengers import add_challengers, contested
 from streamk.cli.job.late import add_late, check_late, late_labels
+from streamk.cli.job.running import add_running, check, connected, display, opened
 from streamk.cli.job.shards import add_sharding, sharded
-from streamk.cli.job.signals import add_details, add_signals
+from streamk.cli.job.signals import add_details
 from streamk.cli.model_options import (
     build,
     challenger_header,
@@ -25,25 +24,20 @@ from streamk.cli.model_options import (
     own_header,
     task_of,
 )
-from streamk.cli.output.report import as_json, as_text
+from streamk.cli.output.report import show
 from streamk.cli.parsing.arguments import (
     Parser,
     UsageError,
-    checkpoint_place,
     named_value,
     nearest,
     number,
     one_of,
-    seconds,
-    seconds_or_inf,
-    share,
-    state_key,
     whole,
 )
 from streamk.cli.serve import add_address
 from streamk.encoding import Schema
 
-__all__ = ["add_running", "check", "connected", "display", "main", "show"]
+__all__ = ["main"]
 
 DESCRIPTION = """\
 Learn and predict on a stream. Every event is predicted by the model that has
@@ -109,22 +103,6 @@ def main(arguments: Sequence[str]) -> int:
         report = _engine(options, stack).run()
     show(report, options)
     return 0
-
-
-def show(report: Any, options: dict[str, Any]) -> None:
-    """Print how a job ended, where it is not in the way."""
-    taken = [
-        parse_url(options[name]).scheme
-        for name in ("to", "dead_letters", "alarms")
-        if name in options
-    ]
-    # What is for people must not get among the predictions.
-    stream = sys.stderr if "stdout" in taken else sys.stdout
-    structured = options.get("json") or (stream is sys.stderr and not stream.isatty())
-    if structured:
-        print(json.dumps(as_json(report)), file=stream)
-    elif not options.get("quiet"):
-        print(as_text(report), file=stream)
 
 
 def _options(arguments: Sequence[str]) -> dict[str, Any]:
@@ -242,92 +220,6 @@ def _add_running(parser: Parser) -> None:
     )
 
 
-def add_running(parser: Parser, add: Callable[..., Any]) -> None:
-    """Add the options of any job on a stream: when it ends, what it shows, what may go wrong."""
-    add(
-        "--metrics",
-        metavar="NAMES",
-        action="append",
-        help="further figures by River's names, as F1,ROCAUC,CohenKappa or R2,MAPE; of one class as"
-        " F1=spam",
-    )
-    add_signals(add)
-    add(
-        "--checkpoint-every",
-        metavar="N",
-        type=whole(1),
-        help="events between checkpoints (default 100000)",
-    )
-    add(
-        "--checkpoint-grace",
-        metavar="N",
-        type=whole(0),
-        help="events for which a run goes on where no checkpoint can be written (default 1000000)",
-    )
-    add(
-        "--transactions",
-        metavar="SECONDS",
-        type=seconds,
-        nargs="?",
-        const=10.0,
-        help="write predictions, dead letters, alarms and the offsets of a group in transactions of"
-        " Kafka, one for each checkpoint, which is then at most SECONDS old (0.1 to 60, default"
-        " 10)",
-    )
-    add("--max-events", metavar="N", type=whole(0), help="stop after N events, restarts included")
-    add(
-        "--until-end",
-        action="store_true",
-        help="stop where a live source ends when the job begins",
-    )
-    add(
-        "--idle-timeout",
-        metavar="SECONDS",
-        type=seconds,
-        help="how long other partitions wait for a silent one (default 1)",
-    )
-    add(
-        "--max-skew",
-        metavar="SECONDS",
-        type=seconds_or_inf,
-        help="how far the timestamp of one event may be ahead of its partition's (default 60; inf:"
-        " any)",
-    )
-    add("--json", action="store_true", help="end with one line of JSON instead of a table")
-    add("--quiet", action="store_true", help="show warnings and errors only")
-    _add_trouble(parser)
-
-
-def _add_trouble(parser: Parser) -> None:
-    add = parser.add_argument_group("when something is wrong").add_argument
-    add(
-        "--dead-letters",
-        metavar="SINK",
-        help="address for events that cannot be used, with position and reason",
-    )
-    add(
-        "--on-error",
-        metavar="WHAT",
-        type=one_of("raise", "skip", "dead-letter"),
-        help="what to do with such events: raise, skip (default) or dead-letter (default with"
-        " --dead-letters)",
-    )
-    add(
-        "--max-bad-share",
-        metavar="SHARE",
-        type=share,
-        help="end with an error where a larger part of the events, of 1,000 at least, cannot be"
-        " used (default 1)",
-    )
-    add(
-        "--data-loss",
-        metavar="WHAT",
-        type=one_of("fail", "earliest", "latest"),
-        help="what to do when the next events are gone from the source: fail (default), or go on"
-        " at the earliest or latest",
-    )
-
-
 def _check(options: dict[str, Any]) -> None:
     """Raise `UsageError` for options that make no sense together."""
     if "source" not in options:
@@ -341,45 +233,6 @@ def _check(options: dict[str, Any]) -> None:
         raise UsageError("--label NAME is needed: the field that is to be learned and predicted")
     check_late(options)
     check(options)
-
-
-def check(options: dict[str, Any]) -> None:
-    """Raise `UsageError` for options of any job that make no sense together."""
-    if "transactions" in options and "checkpoint" not in options:
-        raise UsageError(
-            "--transactions commits one with each checkpoint; it needs --checkpoint DIR"
-        )
-    if options.get("on_error") == "dead-letter" and "dead_letters" not in options:
-        raise UsageError("--on-error dead-letter needs --dead-letters SINK")
-    if options.get("on_error") in ("raise", "skip") and "dead_letters" in options:
-        raise UsageError(f"--dead-letters gets nothing with --on-error {options['on_error']}")
-    flags = {
-        "source": "SOURCE",
-        "labels": "--labels",
-        "to": "--to",
-        "dead_letters": "--dead-letters",
-        "alarms": "--alarms",
-    }
-    used: dict[str, str] = {}
-    for name, flag in flags.items():
-        if name in options:
-            address = parse_url(options[name]).text
-            if address in used:
-                raise UsageError(f"{used[address]} and {flag} are both {address}")
-            used[address] = flag
-    if "checkpoint" in options:
-        from streamk.engine.checkpoints.object_path import location
-
-        place = location(options["checkpoint"])
-        if isinstance(place, Path):
-            place = place.expanduser()
-            if place.exists() and not place.is_dir():
-                raise UsageError(f"--checkpoint {place} is a file; it must be a directory")
-        options["checkpoint"] = place
-    if "start_from" in options:
-        options["start_from"] = checkpoint_place(options["start_from"])
-    if "state_key" in options:
-        options["state_key"] = state_key(options)
 
 
 def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
@@ -429,35 +282,10 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     with preparing(model):
         source = connected(options, engine_options, stack)
         if "labels" in options:
-            labels: Source = _opened(open_source, options["labels"])
+            labels: Source = opened(open_source, options["labels"])
             stack.callback(labels.close)
             engine_options["labels"] = late_labels(options, labels)
         return Engine(source, model, **engine_options)
-
-
-def display(options: dict[str, Any], engine_options: dict[str, Any], stack: ExitStack) -> None:
-    """Put the display of progress, which tells of a first use too, among the engine's options."""
-    from streamk.engine import shown_on
-
-    if not options.get("quiet"):
-        engine_options["on_progress"] = stack.enter_context(shown_on(sys.stderr))
-
-
-def connected(options: dict[str, Any], engine_options: dict[str, Any], stack: ExitStack) -> Source:
-    """Open the source, which is returned, and the sinks, which go among the engine's options.
-
-    So do the figures that are asked for.
-    """
-    source: Source = _opened(open_source, options["source"])
-    stack.callback(source.close)
-    for name, argument in (("to", "sink"), ("dead_letters", "dead_letters"), ("alarms", "alarms")):
-        if name in options:
-            sink: Sink = _opened(open_sink, options[name])
-            stack.callback(sink.close)
-            engine_options[argument] = sink
-    names = [name.strip() for text in options.get("metrics", ()) for name in text.split(",")]
-    engine_options["metrics"] = tuple(dict.fromkeys(filter(None, names)))
-    return source
 
 
 def _kept(place: str, options: dict[str, Any]) -> Mapping[str, Any] | None:
@@ -497,15 +325,6 @@ def _challenger(
     if before is not None and text.partition(":")[0] == MODEL:
         made = partial(made, experts=experts_of(before))
     return described(text, option, made)
-
-
-def _opened(opener: Callable[[str], Any], address: str) -> Any:
-    try:
-        return opener(address)
-    except Unavailable as error:
-        if parse_url(address).host:
-            raise  # a host may be back in a minute, so this is no mistake of the command line
-        raise BadURL(str(error)) from error
 
 
 def _schema(which: str) -> Any:

@@ -1,1 +1,1 @@
-"""Groups of options of `streamk run`, and the parts of a job that they ask for."""
+"""Groups of options of a job, `streamk run` or `predict`, and the parts that they ask for."""

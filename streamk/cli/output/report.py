@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from dataclasses import asdict
 from typing import Any
 
+from connectors.registry import parse_url
 from streamk.cli.output.figures import (
     compiled_lines,
     confusion_table,
@@ -19,13 +22,29 @@ from streamk.cli.output.tables import columns, features, size
 from streamk.engine import Report
 from streamk.learners.common.predictor import innermost
 
-__all__ = ["as_json", "as_text"]
+__all__ = ["as_json", "as_text", "show"]
 
 _STOPPED = {
     "end": "the stream has ended",
     "max_events": "the limit of events is reached",
     "request": "stopped as asked",
 }
+
+
+def show(report: Any, options: dict[str, Any]) -> None:
+    """Print how a job ended, where it is not in the way."""
+    taken = [
+        parse_url(options[name]).scheme
+        for name in ("to", "dead_letters", "alarms")
+        if name in options
+    ]
+    # What is for people must not get among the predictions.
+    stream = sys.stderr if "stdout" in taken else sys.stdout
+    structured = options.get("json") or (stream is sys.stderr and not stream.isatty())
+    if structured:
+        print(json.dumps(as_json(report)), file=stream)
+    elif not options.get("quiet"):
+        print(as_text(report), file=stream)
 
 
 def as_json(report: Report) -> dict[str, Any]:
