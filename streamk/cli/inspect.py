@@ -45,6 +45,7 @@ examples:
 
 _EPOCH = re.compile(r"\d{8}")
 _MEMBER = re.compile(r"member-\d+")
+_WIDTH = 79
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -311,13 +312,13 @@ def _short(value: Any) -> str:
     return " ".join(map(str, words))
 
 
-def _wrapped(rows: Sequence[tuple[str, str]], width: int = 79) -> str:
+def _wrapped(rows: Sequence[tuple[str, str]]) -> str:
     """Rows of a name and a text that may go over several lines."""
     import textwrap
 
     left = max(len(name) for name, _ in rows) + 4
     cells = []
     for name, text in rows:
-        lines = textwrap.wrap(text, width - left, break_on_hyphens=False) or [""]
+        lines = textwrap.wrap(text, _WIDTH - left, break_on_hyphens=False) or [""]
         cells += [(name, lines[0]), *(("", line) for line in lines[1:])]
     return columns(cells, indent="  ")

@@ -27,6 +27,8 @@ _MOST_CLASSES = 10
 _LONGEST_NAME = 16
 _WIDTH = 79
 _BLOCKS, _LETTERS = "▁▂▃▄▅▆▇█", "_.:-=+*#"
+_SIGNS = 32
+"""Signs of a sparkline, at most."""
 
 Figures = Mapping[str, float]
 
@@ -159,11 +161,11 @@ def promotion_lines(contest: Mapping[str, Any] | None) -> list[str]:
     return lines
 
 
-def sparkline(values: Sequence[float | None], encoding: str | None, width: int = 32) -> str:
+def sparkline(values: Sequence[float | None], encoding: str | None) -> str:
     """A line of blocks, the lowest for the least value, with both ends' values.
 
-    Where the encoding lacks blocks they are other signs. Of more values than `width` neighbouring
-    ones are averaged.
+    Where the encoding lacks blocks they are other signs. Of more than 32 values neighbouring ones
+    are averaged.
 
     >>> print(sparkline([0.0, 0.5, 1.0, 0.75], "utf-8"))
     ▁▅█▆ from 0.000 to 1.000
@@ -171,7 +173,7 @@ def sparkline(values: Sequence[float | None], encoding: str | None, width: int =
     _=#+ from 0.000 to 1.000
     """
     there = [value for value in values if value is not None]
-    n = min(width, len(there))
+    n = min(_SIGNS, len(there))
     ends = [k * len(there) // n for k in range(n + 1)] if n else []
     means = [sum(there[a:b]) / (b - a) for a, b in pairwise(ends)]
     if not means:

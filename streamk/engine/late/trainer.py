@@ -26,7 +26,6 @@ from streamk.engine.late.steps.taken import Taken
 from streamk.engine.late.work import LateWork
 from streamk.engine.order.batch import Batch
 from streamk.engine.training.bad_events import complaint
-from streamk.engine.training.details import Details
 from streamk.engine.training.fates import Fates
 from streamk.engine.training.fitting import check_task
 from streamk.engine.training.names import NameCheck
@@ -49,7 +48,7 @@ class LateTrainer(Trainer):
     model, source, schema
         As of `Trainer`; the source is a `JoinedSource`, the schema has the label.
     late : LateLabels
-    details, **options
+    **options
         As of `Trainer`.
     """
 
@@ -60,7 +59,6 @@ class LateTrainer(Trainer):
         schema: Schema,
         *,
         late: LateLabels,
-        details: Details | None = None,
         **options: Any,
     ) -> None:
         self._late = late
@@ -73,7 +71,7 @@ class LateTrainer(Trainer):
         except BadRecord as error:
             raise InvalidInput(f"the labels cannot be read: {error}") from error
         self._files = SegmentFiles()
-        super().__init__(model, source, schema, details=details, **options)
+        super().__init__(model, source, schema, **options)
         # The label is not in the events.
         self.names = NameCheck(replace(schema, label=None, label_type=None, classes=None))
         self._read_by(self._decoder.schema)

@@ -282,8 +282,14 @@ def classifies(loss: Loss, task: str | None) -> bool:
     """
     if task is None:
         return not loss.regresses
+    found = is_classification(task)
+    if not (loss.classifies if found else loss.regresses):
+        raise InvalidInput(f"loss {loss.name!r} cannot do {task}")
+    return found
+
+
+def is_classification(task: str) -> bool:
+    """Return whether the task is classification; raise InvalidInput if there is no such task."""
     if task not in ("classification", "regression"):
         raise InvalidInput(f"task={task!r} must be 'classification' or 'regression'")
-    if not (loss.classifies if task == "classification" else loss.regresses):
-        raise InvalidInput(f"loss {loss.name!r} cannot do {task}")
     return task == "classification"

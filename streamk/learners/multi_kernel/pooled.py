@@ -18,7 +18,7 @@ from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column, column_keys
 from streamk.features.random_features import check_events, check_seed
 from streamk.learners.common.class_weights import Choice, ClassWeights
-from streamk.learners.common.classes import MOST_CLASSES, Classes, Label
+from streamk.learners.common.classes import MOST_CLASSES, Classes, Label, is_classification
 from streamk.learners.common.locking import OneAtATime
 from streamk.learners.common.merging import check_mergeable, events_apart
 from streamk.learners.common.options import MAX_CLASSES, SEED, THREADS, check_classification
@@ -87,9 +87,7 @@ class Pooled(OneAtATime, Decider):
         pending_bytes: int = 8 << 20,
         threads: int | None = None,
     ) -> None:
-        if task not in ("classification", "regression"):
-            raise InvalidInput(f"task={task!r} must be 'classification' or 'regression'")
-        self.is_classifier = task == "classification"
+        self.is_classifier = is_classification(task)
         if not self.is_classifier:
             check_classification(classes=classes, class_weight=class_weight)
         if loss is not None and self.is_classifier:
