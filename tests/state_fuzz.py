@@ -531,10 +531,10 @@ def guarded(arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 def guard() -> None:
     """Let all arrays that compiled code reaches by addresses end where memory ends."""
-    from streamk.learners.experts import expert_pool
+    from streamk.learners.experts import pool_table
     from streamk.learners.multi_kernel import intervals
 
-    for module in (expert_pool, intervals):
+    for module in (pool_table, intervals):
         module.side_by_side = guarded  # type: ignore[attr-defined]
 
 
