@@ -17,6 +17,7 @@ from streamk.features.columns import Column
 from streamk.features.random_features import check_events, check_seed
 from streamk.learners.base import Learner
 from streamk.learners.common.class_weights import ClassWeights
+from streamk.learners.common.merging import check_mergeable
 from streamk.learners.common.predictor import Wrapper, aside, innermost, one_row
 from streamk.learners.common.prequential import Prequential, Recorder, labels_or_none, with_gaps
 from streamk.learners.live_compiled.copies import Copies
@@ -495,9 +496,7 @@ class LiveCompiled(Wrapper):
         InvalidInput
             If the learners differ in an option, naming it.
         """
-        for name in ("budget", "wait", "seed"):
-            if getattr(self, name) != getattr(other, name):
-                raise InvalidInput(f"learners that merge must have the same {name}")
+        check_mergeable(self, other, ("budget", "wait", "seed"))
         self.learner.merge(other.learner, common_events=common_events)
         self._follow_columns()
         self._follow_classes()

@@ -457,7 +457,7 @@ def test_refused() -> None:
     with pytest.raises(InvalidInput, match="cannot learn in shards"):
         Sharded(LiveCompiled(MultiKernel(task=task)))
     one, two = made("doubly-stochastic", task), Sharded(learner, shards=2)
-    with pytest.raises(InvalidInput, match="the same shards"):
+    with pytest.raises(InvalidInput, match="differ in shards"):
         one.merge(two)
     X, y = events(110, task)
     one.learn_many(X, y)

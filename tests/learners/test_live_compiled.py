@@ -1105,5 +1105,5 @@ def test_merge() -> None:
     for row in range(280, N):
         twin.predict_then_learn_many(X[row : row + 1], y[row : row + 1])
     same(model, twin)
-    with pytest.raises(InvalidInput, match="the same budget"):
+    with pytest.raises(InvalidInput, match="differ in budget"):
         model.merge(LiveCompiled(create("doubly-stochastic", task="classification"), budget=6))

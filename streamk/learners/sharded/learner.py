@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamk.declared import count, listed
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
+from streamk.learners.common.merging import check_mergeable
 from streamk.learners.common.predictor import OwnClasses
 from streamk.learners.common.prequential import (
     Followed,
@@ -385,9 +386,7 @@ class Sharded(OwnClasses):
         InvalidInput
             If the two differ in an option, naming it.
         """
-        for name in OPTIONS:
-            if getattr(self, name) != getattr(other, name):
-                raise InvalidInput(f"learners that merge must have the same {name}")
+        check_mergeable(self, other, OPTIONS)
         mine = self.merged()
         mine.merge(other.merged(), common_events=common_events)
         self.learner = mine
