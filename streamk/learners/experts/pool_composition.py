@@ -43,7 +43,7 @@ NEWTON_STARTS = (0.01, 0.1)
 NEWTON_FORGETS = (0.9998, 0.999)
 """Of the products of experts: one that moves along gradients, the others by Newton steps."""
 FURTHEST = 20.0
-"""Where labels of a regression end, in units of their spread; what experts say ends there too."""
+"""Bound of a regression's labels, in units of their spread; and of what experts say."""
 
 
 def banks_of(newton: int) -> tuple[str, ...]:
