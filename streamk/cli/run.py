@@ -13,6 +13,7 @@ from typing import Any
 from connectors.base import Sink, Source
 from connectors.errors import BadURL, Unavailable
 from connectors.registry import open_sink, open_source, parse_url, schemes
+from streamk.backends.first_use import FIRST_USE
 from streamk.cli.job.challengers import add_challengers, contested
 from streamk.cli.job.late import add_late, check_late, late_labels
 from streamk.cli.job.shards import add_sharding, sharded
@@ -439,7 +440,9 @@ def display(options: dict[str, Any], engine_options: dict[str, Any], stack: Exit
     """Put the display of progress, which tells of a first use too, among the engine's options."""
     from streamk.engine import shown_on
 
-    if not options.get("quiet"):
+    if options.get("quiet"):
+        stack.enter_context(FIRST_USE.hidden())
+    else:
         engine_options["on_progress"] = stack.enter_context(shown_on(sys.stderr))
 
 
