@@ -210,8 +210,12 @@ GAMMA = {
     "gamma": "give bandwidth=1/sqrt(2*gamma) (laplacian: 1/gamma), in units of the scaled columns"
 }
 """Advice on scikit-learn's `gamma`."""
-MANY = dict.fromkeys(
+_OF_EXPERT = (*(option.name for option in fields(WithMetric)), "max_width")
+MANY = {
+    name: f"an expert has it: external_experts=[streamk.learners.FeatureMachine({name}=...)]"
+    for name in _OF_EXPERT
+} | dict.fromkeys(
     [*(option.name for option in fields(OneKernel)), "gamma", "optimizer", "max_landmarks"],
     "many kernels need none, leave it out; an estimator of a single kernel is DoublyStochastic{0}",
 )
-"""Advice on options of a single kernel."""
+"""Advice on options of a single kernel, and on those of the feature machine among the experts."""

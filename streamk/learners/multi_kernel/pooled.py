@@ -94,7 +94,7 @@ class Pooled(OneAtATime, Decider):
             check_classification(classes=classes, class_weight=class_weight)
         if loss is not None and self.is_classifier:
             raise InvalidInput(
-                f"loss={loss!r} is for numbers; leave it out or say task='regression'"
+                f"loss={loss!r}: this option is for numbers; leave it out or say task='regression'"
             )
         self.loss = number_loss(loss)
         self.seed = check_seed(seed)
