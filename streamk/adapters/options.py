@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar, cast, dataclass_transform
 
 from streamk.deprecation import former_options
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 from streamk.kernels import Kernel
 from streamk.learners import Step
 from streamk.losses import Loss
@@ -48,7 +48,7 @@ def advising(advice: Mapping[str, str]) -> Callable[[Init], Init]:
                     made = type(self).__name__
                     task = "Regressor" if made.endswith("Regressor") else "Classifier"
                     say = advice[name].format(task)
-                    raise InvalidInput(f"{made} has no option {name}={value!r}: {say}")
+                    raise InvalidInput(f"{made} has no option {name}={shown(value)}: {say}")
             init(self, *arguments, **options)
 
         return cast("Init", advised)

@@ -14,7 +14,7 @@ from streamk import backends
 from streamk.backends import Backend, Curve, KernelCode, Law, select
 from streamk.backends.incremental import KernelNumbers
 from streamk.backends.threads import divide
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 
 Matrix = NDArray[np.float64]
 
@@ -322,7 +322,8 @@ class Scaled(Kernel):
     def __post_init__(self) -> None:
         if not is_positive(self.bandwidth):
             raise InvalidInput(
-                f"bandwidth={self.bandwidth!r} of {type(self).__name__} must be a positive number"
+                f"bandwidth={shown(self.bandwidth)} of {type(self).__name__} must be a positive"
+                " number"
             )
 
     @property
@@ -341,4 +342,4 @@ def positive_gamma(kernel: str, gamma: float, bandwidth: float | None) -> None:
     if bandwidth is not None:
         raise InvalidInput(f"{kernel} takes bandwidth= or gamma=, not both")
     if not is_positive(gamma):
-        raise InvalidInput(f"gamma={gamma!r} of {kernel} must be a positive number")
+        raise InvalidInput(f"gamma={shown(gamma)} of {kernel} must be a positive number")
