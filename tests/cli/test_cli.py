@@ -190,7 +190,10 @@ def test_a_model_of_one_kernel_joins_the_experts(home: Path) -> None:
     streamk(*job, *experts, "--max-events", "50", cwd=home)
     streamk(*job, *experts, cwd=home)
     _, err = streamk(*job, cwd=home, status=1)
-    assert "model external_experts.0.batch_size=16, this run has 256" in err
+    assert (
+        "with --expert eigenpro:batch_size=16, this run with --expert eigenpro:batch_size=256"
+        in err
+    )
     shown, _ = streamk("inspect", "state", cwd=home)
     assert "eigenpro: batch_size 16" in shown
     text, _ = streamk("run", "--help", cwd=home)
@@ -441,16 +444,16 @@ def test_a_job_goes_on_with_the_model_of_its_checkpoint(home: Path) -> None:
     ended = json.loads(streamk(*run, cwd=home)[0])
     assert (ended["events_now"], ended["features"]) == (N_EVENTS - 256, 64)
     _, err = streamk(*RUN, "--checkpoint", "state", "--model", MODEL, cwd=home, status=1)
-    assert "was made with model type='scaled', this run has 'multi-kernel'" in err
+    assert "was made with --model doubly-stochastic, this run with --model multi-kernel;" in err
 
 
 @pytest.mark.parametrize(
     ("other", "says"),
     [
-        (("--seed", "3"), "was made with model seed=0, this run has 3;"),
+        (("--seed", "3"), "was made with --seed 0, this run with --seed 3;"),
         (
             ("--set", "class_weight=balanced"),
-            "was made with model weights=None, this run has 'class-weights'",
+            "was made with no --set class_weight, this run with a --set class_weight;",
         ),
     ],
 )
