@@ -56,12 +56,12 @@ class Loss:
 
     @property
     def classifies(self) -> bool:
-        """Whether labels can be classes."""
+        """True if labels can be classes."""
         return self.code in _CLASSIFICATION
 
     @property
     def regresses(self) -> bool:
-        """Whether labels can be numbers."""
+        """True if labels can be numbers."""
         return self.code in _REGRESSION
 
     def n_outputs(self, n_classes: int) -> int:

@@ -105,7 +105,7 @@ _NOT_FOR_THE_ENGINE = (
 
 def main(arguments: Sequence[str]) -> int:
     """Run a stream, and report how it went."""
-    from streamk.cli.job.mismatch import told_by_options
+    from streamk.cli.mismatch import told_by_options
 
     options = _options(arguments)
     with ExitStack() as stack:

@@ -19,7 +19,7 @@ _STEP, _FIRST = 0.01, 0.3
 _ENOUGH = 10
 """Scores of regions that replace all those before there was one, when nothing was known."""
 _MARGIN = 0.1
-"""How far the level may go beyond the one from which on the threshold is 0: credit for events that
+"""Reach of the level beyond the one from which on the threshold is 0: credit for events that
 are easier than they need be. Without a bound a long easy stretch would be paid back, after a
 drift, by thousands of regions that are too small."""
 

@@ -55,7 +55,7 @@ class Meka:
     """From kernel values at a cluster's landmarks to coordinates, (landmarks, rank)."""
     _threads: int | None
     _clear: bool = False
-    """Whether `psd` has been here."""
+    """True once `psd` has made it positive semidefinite."""
 
     def __repr__(self) -> str:
         return (
@@ -134,7 +134,7 @@ class Meka:
 
     @property
     def links(self) -> NDArray[np.bool_]:
-        """Which blocks of L there are, (c, c)."""
+        """True for each block of L that there is, (c, c)."""
         return self._L.there()
 
     # The matrix

@@ -75,17 +75,17 @@ class Kernel:
     law: ClassVar[Law | None]
     """None if it has no random features."""
     isotropic: ClassVar[bool] = True
-    """Whether it depends on ``|x|_2``, ``|y|_2`` and ``|x-y|_2`` only."""
+    """True if it depends on ``|x|_2``, ``|y|_2`` and ``|x-y|_2`` only."""
     curve: ClassVar[Curve] = Curve.COSINE
     """A feature as a function of its phase: ``sqrt(2) cos(w.x + b)`` unless said otherwise."""
     takes_late_columns: ClassVar[bool] = True
-    """Whether features of events stay as they are where a column comes that was zero in them."""
+    """True if features of events stay as they are where a column comes that was zero in them."""
     by_place: ClassVar[bool] = False
-    """Whether features depend on the order of the columns, not on their names."""
+    """True if features depend on the order of the columns, not on their names."""
     shift_invariant: ClassVar[bool] = True
-    """Whether it depends on ``x - y`` only."""
+    """True if it depends on ``x - y`` only."""
     heavy_tailed: ClassVar[bool] = False
-    """Whether phases can be so large that single precision loses the turn."""
+    """True if phases can be so large that single precision loses the turn."""
 
     @property
     def code(self) -> KernelCode:

@@ -61,7 +61,7 @@ class Landmarks:
     _all: Numbers
     """The vectors of the landmarks, (landmarks, numbers)."""
     _used: Indices
-    """Which of them the factor has."""
+    """Those of them that the factor has."""
 
     def __len__(self) -> int:
         return len(self._all)

@@ -316,7 +316,7 @@ def _divided(A: Any, lengths: Matrix) -> Any:
 
 
 def _shares(codes: csr_array) -> csr_array:
-    """How much of each point each landmark makes up: absolute codes of length 1."""
+    """Return the share of each point that each landmark makes up: absolute codes of length 1."""
     sizes = abs(codes)
     return _divided(sizes, np.sqrt(np.asarray(sizes.multiply(sizes).sum(axis=1)).ravel()))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streamk.cli.job.mismatch import told_by_options
+from streamk.cli.mismatch import told_by_options
 from streamk.cli.model_options import build
 from streamk.engine.recovery.job import AnotherJob
 from streamk.errors import StateError

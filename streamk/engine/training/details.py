@@ -22,7 +22,7 @@ _MOST = 5
 
 @dataclass(frozen=True)
 class Details:
-    """Which details are wanted.
+    """The details that are wanted.
 
     Parameters
     ----------

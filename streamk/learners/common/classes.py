@@ -223,7 +223,7 @@ def is_class_number(label: int) -> bool:
 
 
 def is_number(label: Any) -> bool:
-    """Whether a regression's label is one that `check_numbers` lets through, without a detour."""
+    """Return whether a regression's label is one that `check_numbers` lets through at once."""
     return isinstance(label, float | int) and abs(label) <= LARGEST_NUMBER
 
 

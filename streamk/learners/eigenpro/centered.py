@@ -24,7 +24,7 @@ Numbers = NDArray[Any]
 
 @dataclass(frozen=True)
 class Solving:
-    """How coefficients are learned.
+    """The way coefficients are learned.
 
     Attributes
     ----------

@@ -48,7 +48,7 @@ NEWTON_STARTS = (0.01, 0.1)
 NEWTON_FORGETS = (0.9998, 0.999)
 """Of the products of experts: one that moves along gradients, the others by Newton steps."""
 FURTHEST = 20.0
-"""Where labels of a regression end, in units of their spread; what experts say ends there too."""
+"""Bound of a regression's labels, in units of their spread; and of what experts say."""
 
 _CLOSEST = 1e-3
 """Median distance at least, whose powers single precision holds."""
@@ -210,7 +210,7 @@ class ExpertPool(PoolTable):
 
     @property
     def _pinball(self) -> list[bool]:
-        """Whether an expert descends the pinball loss: by the first step rule of each kind."""
+        """True for experts that descend the pinball loss: by the first step rule of each kind."""
         firsts = [
             *(rule == 0 for rule in range(len(LINEAR_RULES))),
             *(rule == 0 for _ in SHARPNESS for rule in range(len(LADDER_RULES))),

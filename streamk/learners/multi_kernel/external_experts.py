@@ -90,7 +90,7 @@ class ExternalExperts:
         self._alarms = 0
         """Drifts that the pool had found at the last review."""
         self._early = True
-        """Whether these, the first events and their labels, are kept to be learned anew."""
+        """True if these, the first events and their labels, are kept to be learned anew."""
         self._begin(0)
 
     def _begin(self, n_events: int) -> None:
@@ -141,13 +141,13 @@ class ExternalExperts:
 
     @property
     def active(self) -> list[bool]:
-        """Which learners do not rest."""
+        """True for each learner that does not rest."""
         pairs = zip(self._rests.active, self._too_wide, strict=True)
         return [active and not ended for active, ended in pairs]
 
     @property
     def _too_wide(self) -> list[bool]:
-        """Which learners rest for good."""
+        """True for each learner that rests for good."""
         return [isinstance(one, FeatureMachine) and one.is_too_wide for one in self._learners]
 
     def review(self, worth: NDArray[np.float64], alarms: int) -> None:
@@ -217,7 +217,7 @@ class ExternalExperts:
             self._end_early_phase()
 
     def lacks_classes(self, classes: int) -> bool:
-        """Whether there are external experts, and they have not met so many classes."""
+        """Return whether there are external experts, and they have not met so many classes."""
         return len(self) > 0 and classes > len(self._classes)
 
     def check(self, columns: tuple[Column, ...], classes: tuple[Label, ...]) -> None:

@@ -353,7 +353,7 @@ class MultiKernel(HeldLearning):
         return self.predict_quantile_many(X, [(1 - level) / 2, (1 + level) / 2])
 
     def shares(self, x: ArrayLike) -> dict[str, float]:
-        """How much each kind of expert contributes to what is said of one event x (d,).
+        """Return how much each kind of expert contributes to what is said of one event x (d,).
 
         Parameters
         ----------

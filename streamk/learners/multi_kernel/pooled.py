@@ -103,7 +103,7 @@ class Pooled(OneAtATime, Decider):
         self._classes = Classes(classes, max_classes)
         options.check(self.OPTIONS, self)
         self.has_default_experts = external_experts is None
-        """Whether its external experts are those by default: `drop_default_experts`."""
+        """True if its external experts are those by default: `drop_default_experts`."""
         if external_experts is None:
             external_experts = default_experts(task=task, seed=seed)
         self._external = ExternalExperts(external_experts, is_classifier=self.is_classifier)
@@ -261,7 +261,7 @@ class Pooled(OneAtATime, Decider):
         return np.full((n, classes if classes > 2 else 1), 1.0 / classes)
 
     def _takes(self, x: Any) -> TypeGuard[NDArray[np.float64]]:
-        """Whether x is an array of one event just as the loops know it, with no value too large."""
+        """Return whether x is an array of one event as the loops know it, of values not too large."""
         return (
             type(x) is np.ndarray
             and x.dtype is FLOAT64
