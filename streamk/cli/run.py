@@ -23,6 +23,7 @@ from streamk.cli.model_options import (
     challenger_header,
     described,
     experts_of,
+    options_of,
     own_header,
     task_of,
 )
@@ -105,12 +106,12 @@ _NOT_FOR_THE_ENGINE = (
 
 def main(arguments: Sequence[str]) -> int:
     """Run a stream, and report how it went."""
-    from streamk.cli.mismatch import told_by_options
+    from streamk.cli.job.mismatch import told_by_options
 
     options = _options(arguments)
     with ExitStack() as stack:
         job = _engine(options, stack)
-        with told_by_options():
+        with told_by_options(options_of):
             report = job.run()
     show(report, options)
     return 0

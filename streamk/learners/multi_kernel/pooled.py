@@ -261,7 +261,7 @@ class Pooled(OneAtATime, Decider):
         return np.full((n, classes if classes > 2 else 1), 1.0 / classes)
 
     def _takes(self, x: Any) -> TypeGuard[NDArray[np.float64]]:
-        """Return whether x is an array of one event as the loops know it, of values not too large."""
+        """Return whether x is an array of one event as loops know it, with no value too large."""
         return (
             type(x) is np.ndarray
             and x.dtype is FLOAT64

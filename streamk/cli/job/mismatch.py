@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
-from streamk.cli.model_options import NO_EXPERT, options_of
 from streamk.engine.recovery.job import AnotherJob
 from streamk.errors import StateError
 from streamk.learners import MODELS
@@ -21,14 +20,21 @@ _FLAGS = {
     "absent": "--absent",
 }
 """Options of the command by the names that the engine has for them."""
+OptionsOf: TypeAlias = Callable[[str], Container[str]]
 _EXPERTS = "model external_experts"
+_NO_EXPERT = "none"
 _OF_PARTS = {"kernel.kernel": "kernel", "loss.name": "loss"}
 """Options that are the names of a kernel and of a loss in a saved model."""
 
 
 @contextmanager
-def told_by_options() -> Iterator[None]:
+def told_by_options(options_of: OptionsOf) -> Iterator[None]:
     """Name the options of the command where a checkpoint is found to be of another job.
+
+    Parameters
+    ----------
+    options_of : callable
+        The names of the options of a model, by its name.
 
     Raises
     ------
@@ -39,7 +45,9 @@ def told_by_options() -> Iterator[None]:
         yield
     except AnotherJob as error:
         kinds = _kinds(error.model)
-        theirs, mine = (_written(error.name, one, kinds) for one in (error.theirs, error.mine))
+        theirs, mine = (
+            _written(error.name, one, kinds, options_of) for one in (error.theirs, error.mine)
+        )
         if theirs is None or mine is None:
             raise
         raise StateError(
@@ -67,12 +75,12 @@ def _fix(name: str) -> str:
     return "use the same, and the same options of the model"
 
 
-def _written(name: str, value: Any, kinds: Sequence[str]) -> str | None:
+def _written(name: str, value: Any, kinds: Sequence[str], options_of: OptionsOf) -> str | None:
     """Return how a value is given on the command line; None if it is not known here.
 
     Examples
     --------
-    >>> _written("model seed", 3, []), _written("model external_experts", None, ["none"])
+    >>> _written("model seed", 3, [], lambda model: ()), _experts("", None, [], lambda model: ())
     ('--seed 3', '--expert none')
     """
     if name == "model type" and value not in MODELS:  # of something around a learner
@@ -82,7 +90,7 @@ def _written(name: str, value: Any, kinds: Sequence[str]) -> str | None:
     if name in _FLAGS:
         return f"{_FLAGS[name]} {value}"
     if name.startswith(_EXPERTS):
-        return _experts(name.removeprefix(_EXPERTS).lstrip("."), value, kinds)
+        return _experts(name.removeprefix(_EXPERTS).lstrip("."), value, kinds, options_of)
     if name == "model weights":
         return f"{'no' if value is None else 'a'} --set class_weight"
     part, _, option = name.partition(" ")
@@ -92,11 +100,11 @@ def _written(name: str, value: Any, kinds: Sequence[str]) -> str | None:
     return None
 
 
-def _experts(path: str, value: Any, kinds: Sequence[str]) -> str | None:
+def _experts(path: str, value: Any, kinds: Sequence[str], options_of: OptionsOf) -> str | None:
     """Return how external experts are given, of which the headers differ in that path."""
     place, _, option = path.partition(".")
     if not path:
-        found = [NO_EXPERT] if value is None else str(value).split(", ")
+        found = [_NO_EXPERT] if value is None else str(value).split(", ")
         return " ".join(f"--expert {kind}" for kind in found)
     if path == "learners":
         return f"{value} external {'expert' if value == 1 else 'experts'} (--expert)"
