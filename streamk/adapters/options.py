@@ -39,6 +39,7 @@ def advising(advice: Mapping[str, str]) -> Callable[[Init], Init]:
     """
 
     def decorate(init: Init) -> Init:
+        """Return an `__init__` that gives advice and then does as this one."""
         known = inspect.signature(init).parameters
 
         @functools.wraps(init)
@@ -81,6 +82,7 @@ def estimator(advice: Mapping[str, str] | None = None, **former: str) -> Callabl
     """
 
     def decorate(kind: Kind) -> Kind:
+        """Return the class, with an `__init__` of its options."""
         made: Any = dataclass(kw_only=True, eq=False, repr=False)(kind)
         made.__init__ = former_options(**former)(advising(advice or {})(made.__init__))
         found: Kind = made
