@@ -118,6 +118,11 @@ def test_models_lists_all_there_is(tmp_path: Path) -> None:
     options = [name for model in MODELS for name in options_of(model)]
     for name in (*MODELS, *KERNELS, *LOSSES, *options):
         assert re.search(rf"^  {name}\b", out, re.MULTILINE), name
+    of_one, _ = streamk("models", "eigenpro", cwd=tmp_path)
+    assert of_one.startswith("options of eigenpro (--set NAME=VALUE")
+    assert out.endswith(of_one[of_one.index("kernels (--set") :])
+    assert "  n_centers " in of_one
+    assert "options of feature-machine" not in of_one
     assert models.MODELS.keys() == MODELS.keys()
     assert (models.KERNELS | models.OF_FEATURES).keys() == KERNELS.keys()
     assert models.LOSSES.keys() == set(LOSSES)
@@ -758,6 +763,12 @@ def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path
         ("run", "no SOURCE is given"),
         ("run file:events.ndjson", "--label NAME is needed"),
         ("run events.ndjson --label y", "it needs a scheme, for example file:events.ndjson"),
+        ("run csv:events.ndjson --label y", "for a file of JSON objects write file:events.ndjson"),
+        (
+            "predict file:events.ndjson state",
+            "comes first: streamk predict state file:events.ndjson",
+        ),
+        ("models eigenpros", "did you mean 'eigenpro'?"),
         ("run fil:events.ndjson --label y", "did you mean 'file'?"),
         ("run file:event.ndjson --label clicked", "did you mean 'events.ndjson'?"),
         ("run csv:missing/a.csv --label y", "no file missing/a.csv"),
@@ -801,7 +812,7 @@ def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path
         ("inspect event", "no checkpoint event; did you mean 'events.ndjson'?"),
         ("inspect events.ndjson", "a checkpoint is a directory"),
         ("inspect .", "holds no checkpoint"),
-        ("models gaussian", "1 argument(s) too many"),
+        ("models gaussian", "no model 'gaussian'"),
         ("demo --out .", "holds files that are no demo's"),
         ("demo --out events.ndjson", "must be a directory"),
     ],
