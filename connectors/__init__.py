@@ -1,4 +1,4 @@
-"""Where events come from and where predictions go; knows nothing about learning."""
+"""Sources of events and sinks of predictions; they know nothing about learning."""
 
 from connectors.base import Chunk, Connector, Output, Rows, Sink, Source, concatenate
 from connectors.errors import (

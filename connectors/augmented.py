@@ -134,7 +134,7 @@ class AugmentedSource(SourceBase):
         return None if self._end is None else self._end - self._next
 
     def finished(self) -> bool:
-        """Whether the limit is reached."""
+        """Return whether the limit is reached."""
         return self._next == self._end
 
     # Drawing

@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 ENCODINGS = ("json", "float32", "csv", "dict", "rows", "avro", "json-schema", "protobuf")
-"""How the values of a source are to be read.
+"""The encodings of a source's values.
 
 json      bytes, one JSON object
 float32   bytes, little-endian float32 numbers, the label last unless the fields say otherwise
@@ -183,7 +183,7 @@ AssignedCallback = Callable[[tuple[str, ...]], None]
 
 @runtime_checkable
 class Source(Protocol):
-    """Where events come from.
+    """A place that events come from.
 
     Attributes
     ----------
@@ -336,7 +336,7 @@ class SourceBase:
 
 @runtime_checkable
 class Sink(Protocol):
-    """Where outputs go."""
+    """A place that outputs go to."""
 
     def write(self, outputs: Sequence[Output]) -> None:
         """Take the outputs; they are safe only after the next `flush`."""

@@ -182,7 +182,7 @@ class MemorySource(SourceBase):
         self.commits.update({name: (offset, metadata[name]) for name, offset in offsets.items()})
 
     def finished(self) -> bool:
-        """Whether all was polled and no more can come."""
+        """Return whether all was polled and no more can come."""
         return not self._live and self.lag() == 0
 
 

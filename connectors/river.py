@@ -99,7 +99,7 @@ class RiverSource(SourceBase):
         return None if end is None else end - self._ordinal
 
     def finished(self) -> bool:
-        """Whether the last event was given."""
+        """Return whether the last event was given."""
         return self._exhausted or self._ordinal == self._end
 
 

@@ -138,7 +138,7 @@ class StdinSource(SourceBase):
         return None if missing is None else Trouble("cut off", f"standard input: {missing}")
 
     def finished(self) -> bool:
-        """Whether the input has ended and all of it was given."""
+        """Return whether the input has ended and all of it was given."""
         return self._ended and not self._ready
 
 

@@ -8,6 +8,8 @@ without streamk.
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "BackendUnavailable",
     "EngineError",
@@ -17,6 +19,28 @@ __all__ = [
     "StreamkError",
     "WorkerLost",
 ]
+
+
+def shown(value: Any) -> str:
+    """Return how a message shows a value: NumPy's numbers, texts and arrays as Python's own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> shown(np.float64(-1.0)), shown([np.str_("a"), "b"]), shown({np.int64(1): "a"})
+    ('-1.0', "['a', 'b']", "{1: 'a'}")
+    """
+    return repr(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    if type(value) in (list, tuple):
+        return type(value)(map(_plain, value))
+    if type(value) is dict:
+        return {_plain(key): _plain(one) for key, one in value.items()}
+    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
+        return value.tolist()
+    return value
 
 
 class StreamkError(Exception):

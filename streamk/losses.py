@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from streamk.backends import LossCode as Code
 from streamk.backends import numpy_backend
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 
 Scores = NDArray[np.float64]
 
@@ -56,12 +56,12 @@ class Loss:
 
     @property
     def classifies(self) -> bool:
-        """Whether labels can be classes."""
+        """True if labels can be classes."""
         return self.code in _CLASSIFICATION
 
     @property
     def regresses(self) -> bool:
-        """Whether labels can be numbers."""
+        """True if labels can be numbers."""
         return self.code in _REGRESSION
 
     def n_outputs(self, n_classes: int) -> int:
@@ -192,12 +192,12 @@ def loss(name: str, **parameter: float) -> Loss:
     key, value = _PARAMETERS.get(code, ("", 0.0))
     value = parameter.pop(key, value)
     if not isinstance(value, int | float):
-        raise InvalidInput(f"{key}={value!r} of loss {name!r} must be a number")
+        raise InvalidInput(f"{key}={shown(value)} of loss {name!r} must be a number")
     if parameter:
         takes = f"{key}=" if key else "no parameter"
         raise InvalidInput(f"loss {name!r} takes {takes}, not {', '.join(sorted(parameter))}")
     if key == "q" and not 0 < value < 1:
-        raise InvalidInput(f"q={value!r} of loss 'quantile' must lie between 0 and 1")
+        raise InvalidInput(f"q={shown(value)} of loss 'quantile' must lie between 0 and 1")
     if not math.isfinite(value) or value < 0 or (key == "delta" and value == 0):
-        raise InvalidInput(f"{key}={value!r} of loss {name!r} must be a positive number")
+        raise InvalidInput(f"{key}={shown(value)} of loss {name!r} must be a positive number")
     return Loss(code, value)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 
 __all__ = [
     "Choice",
@@ -61,7 +61,7 @@ class Option:
     def check(self, name: str, value: Any) -> None:
         """Raise InvalidInput, naming the option and its domain, unless the value is within."""
         if not (value is None and self.optional) and not self._holds(value):
-            raise InvalidInput(f"{name}={value!r} must be {self._domain}")
+            raise InvalidInput(f"{name}={shown(value)} must be {self._domain}")
 
     @property
     def _domain(self) -> str:

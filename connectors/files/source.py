@@ -337,6 +337,8 @@ def _csv_source(
     encoding: str = "",
 ) -> Source:
     path = path_of(url)
+    if plain_suffix(path) in (".ndjson", ".jsonl"):
+        raise BadURL(f"{url.text!r}: for a file of JSON objects write file:{url.path}")
     return FileSource(
         path,
         encoding="csv",

@@ -116,7 +116,7 @@ class Records(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """How a topic is to be read; the fields are those of `KafkaSource`, and two more.
+    """The way a topic is read; the fields are those of `KafkaSource`, and two more.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Writing:
-    """How a topic is to be written to; the fields are those of `KafkaSink`."""
+    """The way a topic is written to; the fields are those of `KafkaSink`."""
 
     topic: str
     delivery_timeout: float
@@ -145,7 +145,7 @@ class Writing:
 
 @dataclass(frozen=True)
 class Transacting:
-    """How a transactional producer is made.
+    """The options of a transactional producer.
 
     Attributes
     ----------

@@ -91,7 +91,7 @@ class KafkaSink:
         self._found_ends: Mapping[int, int] | None = None
         """Those of the transaction that is being committed."""
         self._from: Mapping[int, int] | None = None
-        """Where what stands there begins, while some of it is still to come again."""
+        """The beginning of what stands there, while some of it is still to come again."""
         self._transaction: Transaction | None = None
         self._closed = False
         self._connections = contextlib.ExitStack()

@@ -96,7 +96,7 @@ class AvroSchema:
         self.read = _whole(compiler.record(found, ""))
         """Read a framed record."""
         self.has_aliases = compiler.has_aliases
-        """Whether fields have aliases."""
+        """True if fields have aliases."""
 
     def renamed(self, names: frozenset[str]) -> Renamed:
         """Return a function that reads a framed record, with former names of its fields.

@@ -145,6 +145,7 @@ class SchemaFormat:
             return read_carefully(value) if plain is None else plain(value)
 
         def read_carefully(value: Any) -> dict[str, Any]:
+            """Read a record of a schema that is not known, or has aliases."""
             number = schema_id_of(value)
             schema = schemas.get(number)
             if schema is None or isinstance(schema, str):

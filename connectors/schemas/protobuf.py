@@ -236,6 +236,7 @@ class _Converters:
         optional: list[tuple[str, Convert | None]] = []
 
         def convert(message: Any) -> dict[str, Any]:
+            """Return the values of a message by their fields."""
             self.values += 1 + len(fields)
             if self.values > _MOST_VALUES:
                 raise BadRecord(f"it has more than {_MOST_VALUES} values, those not set included")

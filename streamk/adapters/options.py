@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar, cast, dataclass_transform
 
 from streamk.deprecation import former_options
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 from streamk.kernels import Kernel
 from streamk.learners import Step
 from streamk.losses import Loss
@@ -39,6 +39,7 @@ def advising(advice: Mapping[str, str]) -> Callable[[Init], Init]:
     """
 
     def decorate(init: Init) -> Init:
+        """Return an `__init__` that gives advice and then does as this one."""
         known = inspect.signature(init).parameters
 
         @functools.wraps(init)
@@ -48,7 +49,7 @@ def advising(advice: Mapping[str, str]) -> Callable[[Init], Init]:
                     made = type(self).__name__
                     task = "Regressor" if made.endswith("Regressor") else "Classifier"
                     say = advice[name].format(task)
-                    raise InvalidInput(f"{made} has no option {name}={value!r}: {say}")
+                    raise InvalidInput(f"{made} has no option {name}={shown(value)}: {say}")
             init(self, *arguments, **options)
 
         return cast("Init", advised)
@@ -81,6 +82,7 @@ def estimator(advice: Mapping[str, str] | None = None, **former: str) -> Callabl
     """
 
     def decorate(kind: Kind) -> Kind:
+        """Return the class, with an `__init__` of its options."""
         made: Any = dataclass(kw_only=True, eq=False, repr=False)(kind)
         made.__init__ = former_options(**former)(advising(advice or {})(made.__init__))
         found: Kind = made
@@ -210,8 +212,12 @@ GAMMA = {
     "gamma": "give bandwidth=1/sqrt(2*gamma) (laplacian: 1/gamma), in units of the scaled columns"
 }
 """Advice on scikit-learn's `gamma`."""
-MANY = dict.fromkeys(
+_OF_EXPERT = (*(option.name for option in fields(WithMetric)), "max_width")
+MANY = {
+    name: f"an expert has it: external_experts=[streamk.learners.FeatureMachine({name}=...)]"
+    for name in _OF_EXPERT
+} | dict.fromkeys(
     [*(option.name for option in fields(OneKernel)), "gamma", "optimizer", "max_landmarks"],
     "many kernels need none, leave it out; an estimator of a single kernel is DoublyStochastic{0}",
 )
-"""Advice on options of a single kernel."""
+"""Advice on options of a single kernel, and on those of the feature machine among the experts."""

@@ -32,7 +32,7 @@ class ColumnMap(NamedTuple):
     ranks: Array
     """Of these, float64 (knots,)."""
     ends: Array
-    """Where the knots of each column end, int64 (d,). A column without any stays as it is."""
+    """The end of each column's knots, int64 (d,). A column without any stays as it is."""
 
 
 class BackendModule(Protocol):

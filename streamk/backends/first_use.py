@@ -7,10 +7,12 @@ machine and a version. It takes seconds, in which a program that says nothing lo
 from __future__ import annotations
 
 import logging
+import multiprocessing
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TextIO
 
 __all__ = ["FIRST_USE", "FirstUse"]
@@ -34,6 +36,7 @@ class FirstUse:
         self._expected = 0
         self._begun: list[float] = []
         self._watchers: list[Callable[[str], None]] = []
+        self._own: _Line | None = None
         self._lock = threading.RLock()
 
     @contextmanager
@@ -111,20 +114,64 @@ class FirstUse:
     @contextmanager
     def shown_on(self, stream: TextIO) -> Iterator[None]:
         """Rewrite a line of a terminal inside; another stream gets nothing."""
-        width = 0
+        with self.shown(_Line(stream).show) if stream.isatty() else nullcontext():
+            yield
 
-        def show(line: str) -> None:
-            nonlocal width
-            stream.write("\r" + line.ljust(width) + ("" if line else "\r"))
-            stream.flush()
-            width = len(line)
-
-        with self.shown(show) if stream.isatty() else nullcontext():
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Show nothing inside, on a terminal either."""
+        with self.shown(_ignore):
             yield
 
     def _show(self, line: str) -> None:
-        for show in self._watchers:
+        for show in self._watchers or (self._show_on_terminal,):
             show(line)
+
+    def _show_on_terminal(self, line: str) -> None:
+        """Show a line to whoever uses streamk as a library, which says nothing of it by itself."""
+        if self._own is None:
+            if not line or not _has_terminal() or _is_logged():
+                return
+            self._own = _Line(sys.stderr)
+        with suppress(OSError, ValueError):  # an event is learned whether it can be said or not
+            self._own.show(f"streamk: {line}" if line else "")
+        if not line:
+            self._own = None
+
+
+class _Line:
+    """A line of a terminal that is rewritten."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._width = stream, 0
+
+    def show(self, line: str) -> None:
+        """Write another one in its place; an empty one leaves nothing of it."""
+        self._stream.write("\r" + line.ljust(self._width) + ("" if line else "\r"))
+        self._stream.flush()
+        self._width = len(line)
+
+
+def _ignore(line: str) -> None:
+    pass
+
+
+def _has_terminal() -> bool:
+    """Return whether a line on stderr would be read, and disturb nothing.
+
+    Another thread, or a process of several, would write into what the program writes meanwhile.
+    """
+    try:
+        shown = sys.stderr.isatty()  # None in a program without a console
+    except (AttributeError, ValueError):
+        return False
+    is_main = threading.current_thread() is threading.main_thread()
+    return shown and is_main and multiprocessing.parent_process() is None
+
+
+def _is_logged() -> bool:
+    """Return whether the program has the log told, and needs no second word."""
+    return _log.isEnabledFor(logging.INFO) and _log.hasHandlers()
 
 
 FIRST_USE = FirstUse()

@@ -120,7 +120,7 @@ OWN_MIXING = (
     # By how much the mixture of all experts is better, see the loops' `evidence`.
     Declared("evidence", "float64", (6,), Domain(-1e9, 1e9)),
 )
-"""Where there are external experts alone: the mixture of the others, which a state holds, too."""
+"""Arrays of pools with external experts: the mixture of the others, which a state holds, too."""
 
 FOLLOWING = (
     Declared("center", "float64", ("COLUMNS",)),
@@ -200,7 +200,7 @@ OWN_ROOM = (
     Declared("own_out", "float64", ("OUTPUTS",)),
     Declared("full_out", "float64", ("OUTPUTS",)),  # of all experts; OUT is the better one
 )
-"""Where there are external experts alone: what a forecast writes of the mixture of the others."""
+"""Arrays of pools with external experts: what a forecast writes of the others' mixture."""
 
 LEARNERS_ROOM = (
     Declared("cell_slopes", "float32", _TABLES),

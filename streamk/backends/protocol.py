@@ -12,7 +12,7 @@ __all__ = ["Backend", "Single", "Sizes", "Steps"]
 
 
 class Steps(NamedTuple):
-    """Which features some consecutive steps move, and how far."""
+    """The features that some consecutive steps move, and how far."""
 
     first: int
     """Steps taken before."""

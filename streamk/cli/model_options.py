@@ -9,11 +9,20 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamk.cli.parsing.arguments import UsageError, named_value, nearest, number, one_of, whole
+from streamk.cli.parsing.arguments import (
+    UsageError,
+    named_value,
+    nearest,
+    nearest_name,
+    number,
+    one_of,
+    whole,
+)
 from streamk.errors import BackendUnavailable, InvalidInput
 from streamk.learners.base import Learner
 from streamk.options import Choice, Flag, Option, Whole
@@ -71,7 +80,11 @@ def _step(text: str) -> Any:
     makers = dict(zip(STEPS, (Constant, InverseTime, AdaGrad), strict=True))
     if rule == LADDER:
         raise argparse.ArgumentTypeError(f"{LADDER!r} finds its sizes by itself; leave out :{size}")
-    return makers[one_of(*STEPS)(rule) if colon else "constant"](number(size))
+    maker = makers[one_of(*STEPS)(rule) if colon else "constant"]
+    try:
+        return maker(number(size))
+    except InvalidInput:
+        raise argparse.ArgumentTypeError(f"the size {size} must be a positive number") from None
 
 
 def _flag(text: str) -> bool:
@@ -278,7 +291,8 @@ def build(
     UsageError
         If there is no such model or option, or a value cannot be read.
     InvalidInput
-        If a value is out of its domain.
+        If a value is out of its domain. It begins with the setting, as it is written after
+        ``--set``.
     BackendUnavailable
         If there is no device for a model, or for an expert, which is named.
     """
@@ -289,6 +303,19 @@ def build(
             f"no model {name!r}{nearest(name, MODELS)} (there are {', '.join(MODELS)})"
         )
     options = _read(name, settings)
+    if experts is not None:
+        if name != MultiKernel.TYPE:
+            raise UsageError(f"--expert joins the experts of {MultiKernel.TYPE}, not {name}")
+        options["external_experts"] = _experts(experts, task, seed)
+    try:
+        _make_parts(name, options)
+        return create(name, task=task, seed=seed, **options)
+    except InvalidInput as error:
+        raise InvalidInput(f"{_named_in(str(error), settings)}{error}") from error
+
+
+def _make_parts(name: str, options: dict[str, Any]) -> None:
+    """Put loss and kernel together, in the place of their options."""
     loss_options = _taken(options, tuple(_LOSS_OPTIONS))
     if loss_options:
         from streamk.losses import loss
@@ -299,11 +326,26 @@ def build(
         options["loss"] = loss(options["loss"], **loss_options)
     if options.keys() & (_OF_KERNEL | _OF_FEATURES).keys():
         options["kernel"] = _made_kernel(name, options)
-    if experts is not None:
-        if name != MultiKernel.TYPE:
-            raise UsageError(f"--expert joins the experts of {MultiKernel.TYPE}, not {name}")
-        options["external_experts"] = _experts(experts, task, seed)
-    return create(name, task=task, seed=seed, **options)
+
+
+def _named_in(message: str, settings: Sequence[tuple[str, str]]) -> str:
+    """Return the beginning of a message that names the settings it is about, as they were given.
+
+    Examples
+    --------
+    >>> _named_in("kernel 'ntk' has no gradients", [("kernel", "ntk"), ("rounds", "2")])
+    '--set kernel=ntk: '
+    >>> _named_in("rank=-1.0 must be above 0", [("rank", "-1")])
+    '--set '
+    """
+    if any(message.startswith(f"{key}=") for key, _ in settings):
+        return "--set "
+    named = [
+        f"--set {key}={text}"
+        for key, text in settings
+        if re.search(rf"\b{key}(=|,| '| gives)|\bno {key}\b", message)
+    ]
+    return f"{' '.join(named)}: " if named else ""
 
 
 def _experts(texts: Sequence[str], task: str, seed: int) -> list[Learner]:
@@ -327,14 +369,16 @@ def _expert(text: str, task: str, seed: int) -> Learner:
         return build(name, task=task, seed=seed, settings=settings)
 
     option, name = f"--expert {text}", text.partition(":")[0]
+    there = f"(there are {', '.join(TYPES)}, and {NO_EXPERT}, alone and without options, for none)"
     if name not in MODELS:
-        raise UsageError(
-            f"{option}: no model {name!r}{nearest(name, (*TYPES, NO_EXPERT))} (there are"
-            f" {', '.join(TYPES)}, and {NO_EXPERT}, alone and without options, for none)"
-        )
+        stem, *options = re.split("[,; =]", text, maxsplit=1)
+        if stem in TYPES:
+            written = ":".join([stem, *options])
+            raise UsageError(f"{option}: options come after a colon: --expert {written}")
+        raise UsageError(f"{option}: no model {name!r}{nearest(name, (*TYPES, NO_EXPERT))} {there}")
     found = described(text, option, made)
     if not isinstance(found, Scaled):
-        raise UsageError(f"{option}: {name} is not a model of one kernel")
+        raise UsageError(f"{option}: {name} is not a model of one kernel {there}")
     return found.learner
 
 
@@ -361,7 +405,9 @@ def described(text: str, option: str, made: Callable[..., Learner]) -> Learner:
         settings = [named_value(one) for one in options.split(",")] if options else []
         return made(name, settings=settings)
     except (argparse.ArgumentTypeError, UsageError, InvalidInput) as error:
-        raise UsageError(f"{option}: {str(error).removeprefix('--set ')}") from None
+        # Of `build` the cause is what it says without the setting, which the option shows.
+        said = str(error.__cause__ or error).removeprefix("--set ").replace("--model", "the model")
+        raise UsageError(f"{option}: {said}") from None
     except BackendUnavailable as error:  # no fault of the command line
         raise BackendUnavailable(f"{option}: {error}") from None
 
@@ -370,7 +416,8 @@ def _read(model: str, settings: Sequence[tuple[str, str]]) -> dict[str, Any]:
     known, found = options_of(model), {}
     for key, text in settings:
         if key not in known:
-            raise UsageError(f"--set {key}: {model} has no such option{_hint(model, key)}")
+            hint = _hint(model, key, text)
+            raise UsageError(f"--set {key}: {model} has no such option{hint}")
         try:
             found[key] = known[key].read(text)
         except (argparse.ArgumentTypeError, InvalidInput) as error:
@@ -378,18 +425,39 @@ def _read(model: str, settings: Sequence[tuple[str, str]]) -> dict[str, Any]:
     return found
 
 
-def _hint(model: str, key: str) -> str:
-    """Return a hint: a similar option, or another model that has it."""
+_OF_COMMAND = {
+    "seed": "--seed",
+    "task": "--task",
+    **dict.fromkeys(("expert", "experts", "external_experts", "guests"), "--expert"),
+}
+"""Options that the command has of its own, which are none of a model's."""
+
+
+def _hint(model: str, key: str, text: str) -> str:
+    """Return a hint: the command's own option, another model that has it, or a similar one."""
     from streamk.learners import MODELS
 
-    near = nearest(key, options_of(model))
-    for other in MODELS:
-        options = options_of(other)
-        if not near and key in options:
-            near = f"; --model {other} has it"
-        elif not near and nearest(key, options):
-            near = f"{nearest(key, options)} It is for --model {other}"
-    return near or f"; there are {', '.join(options_of(model))}"
+    if key in _OF_COMMAND:
+        return f"; it is an option by itself: {_OF_COMMAND[key]} {text}"
+    others = {name: other for other in reversed(MODELS) for name in options_of(other)}
+    if key in others:
+        expert = _of_default_expert(model, key, text)
+        return f"; {expert}" if expert else f"; --model {others[key]} has it"
+    if near := nearest(key, options_of(model)):
+        return near
+    if found := nearest_name(key, others):
+        expert = _of_default_expert(model, found, text)
+        where = expert[0].upper() + expert[1:] if expert else f"It is for --model {others[found]}"
+        return f"; did you mean {found!r}? {where}"
+    return f"; there are {', '.join(options_of(model))}"
+
+
+def _of_default_expert(model: str, key: str, text: str) -> str:
+    """Return how an option of the default model's expert of its own is given, if it is one."""
+    is_its_own = key in options_of("feature-machine") and key not in options_of("doubly-stochastic")
+    if model != "multi-kernel" or not is_its_own:
+        return ""
+    return f"its feature machine has it: --expert feature-machine:{key}={text}"
 
 
 def _made_kernel(model: str, options: dict[str, Any]) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from streamk.cli.model_options import options_of
 from streamk.cli.output.tables import columns
-from streamk.cli.parsing.arguments import Parser
+from streamk.cli.parsing.arguments import Parser, UsageError, nearest
 
 __all__ = ["main"]
 
@@ -55,10 +55,13 @@ STEPS = {
 def main(arguments: Sequence[str]) -> int:
     """List models, options, kernels, losses and step sizes."""
     parser = Parser("streamk models", "List the models, their options, the kernels and the losses.")
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="leave out the other models")
     parser.add_common()
-    parser.parse(arguments)
-    parts = {"models (--model NAME)": MODELS}
-    for model in MODELS:
+    chosen = parser.parse(arguments).get("model")
+    if chosen is not None and chosen not in MODELS:
+        raise UsageError(f"no model {chosen!r}{nearest(chosen, MODELS)} ({', '.join(MODELS)})")
+    parts = {"models (--model NAME)": MODELS} if chosen is None else {}
+    for model in MODELS if chosen is None else [chosen]:
         title = f"options of {model} (--set NAME=VALUE; the default in brackets)"
         parts[title] = {name: each.about for name, each in options_of(model).items()}
     parts |= {

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from connectors.registry import schemes
 from streamk.cli.job.running import add_running, check, connected, display
 from streamk.cli.job.signals import add_details
 from streamk.cli.output.report import show
@@ -39,6 +40,9 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse(arguments)
     if "source" not in options:
         raise UsageError("CHECKPOINT and SOURCE are needed: streamk predict state file:new.ndjson")
+    model, source = options["model"], options["source"]
+    if model.partition(":")[0] in schemes() and ":" not in source:
+        raise UsageError(f"CHECKPOINT comes first: streamk predict {source} {model}")
     check(options)
     with ExitStack() as stack:
         report = _engine(options, stack).run()

@@ -21,6 +21,7 @@ from streamk.cli.model_options import (
     challenger_header,
     described,
     experts_of,
+    options_of,
     own_header,
     task_of,
 )
@@ -98,9 +99,13 @@ _NOT_FOR_THE_ENGINE = (
 
 def main(arguments: Sequence[str]) -> int:
     """Run a stream, and report how it went."""
+    from streamk.cli.job.mismatch import told_by_options
+
     options = _options(arguments)
     with ExitStack() as stack:
-        report = _engine(options, stack).run()
+        job = _engine(options, stack)
+        with told_by_options(options_of):
+            report = job.run()
     show(report, options)
     return 0
 

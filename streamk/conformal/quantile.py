@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from streamk.errors import InvalidInput, StateError
+from streamk.errors import InvalidInput, StateError, shown
 
 __all__ = ["AdaptiveQuantile"]
 
@@ -19,7 +19,7 @@ _STEP, _FIRST = 0.01, 0.3
 _ENOUGH = 10
 """Scores of regions that replace all those before there was one, when nothing was known."""
 _MARGIN = 0.1
-"""How far the level may go beyond the one from which on the threshold is 0: credit for events that
+"""Reach of the level beyond the one from which on the threshold is 0: credit for events that
 are easier than they need be. Without a bound a long easy stretch would be paid back, after a
 drift, by thousands of regions that are too small."""
 
@@ -74,7 +74,7 @@ class AdaptiveQuantile:
 
     def __init__(self, level: float) -> None:
         if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level <= 0.99:
-            raise InvalidInput(f"level={level!r} must lie between 0 and 0.99")
+            raise InvalidInput(f"level={shown(level)} must lie between 0 and 0.99")
         self.level = float(level)
         self._missed = 1.0 - self.level
         """Share of the past scores that the threshold leaves beyond itself."""
@@ -115,7 +115,7 @@ class AdaptiveQuantile:
             If the score is out of its domain.
         """
         if not 0.0 <= score < math.inf:
-            raise InvalidInput(f"score={score!r} must be a finite number, at least 0")
+            raise InvalidInput(f"score={shown(score)} must be a finite number, at least 0")
         if math.isfinite(threshold):
             self._n += 1
             step = min(max(_STEP, _FIRST / math.sqrt(self._n)), 1.0 / (delay + 1))

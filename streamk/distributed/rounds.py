@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamk.distributed.actors import Closing
 from streamk.distributed.division import MessageWorkers, TaskDivision
 from streamk.distributed.processes import Processes
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 from streamk.learners.base import Learner
 from streamk.learners.common.prequential import Followed, Prequential, joined_by_class
 from streamk.learners.registry import from_state
@@ -195,7 +195,7 @@ class Rounds(Closing):
 def _count(name: str, value: Any, most: int) -> int:
     """Return a number from 1 to `most`, or raise InvalidInput."""
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        raise InvalidInput(f"{name}={value!r} must be an int from 1 to {most}")
+        raise InvalidInput(f"{name}={shown(value)} must be an int from 1 to {most}")
     return value
 
 

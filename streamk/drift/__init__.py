@@ -1,4 +1,4 @@
-"""Whether a stream has changed: tests that may be looked at after every event.
+"""Tests whether a stream has changed, which may be looked at after every event.
 
 A test of this room bets against the hypothesis that nothing has changed, and its wealth is a
 martingale if that is true. That takes p-values which are independent and uniform, whatever the law

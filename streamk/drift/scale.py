@@ -71,7 +71,7 @@ class FirstScale:
 
     @property
     def complete(self) -> bool:
-        """Whether every column has a scale."""
+        """True if every column has a scale."""
         return bool(self._inverse.all())
 
     def informs(self, X: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -155,12 +155,12 @@ class StreamingMMD:
 
     @property
     def drift_detected(self) -> bool:
-        """Whether the last event was an alarm."""
+        """True if the last event was an alarm."""
         return self._run.peak >= WITNESSES / self.alpha
 
     @property
     def warning_detected(self) -> bool:
-        """Whether the wealth is now above what a warning takes, and the event was no alarm."""
+        """True if the wealth is now above what a warning takes, and the event was no alarm."""
         return not self.drift_detected and self._run.wealth >= WITNESSES / self.warning
 
     @property

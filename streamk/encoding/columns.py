@@ -1,4 +1,4 @@
-"""Which columns the fields of an event fill, and with which numbers.
+"""Columns that the fields of an event fill, and their numbers.
 
 One set of rules for every way in: JSON, CSV and Parquet through the engine, dicts and frames
 through the adapters.

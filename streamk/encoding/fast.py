@@ -1,4 +1,4 @@
-"""How events that look like the usual one are read: values in a fixed order, and which to pack."""
+"""Reading of events that look like the usual one: values in a fixed order, and which to pack."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read_none(_values: Sequence[Any]) -> None:
 
 @dataclass(slots=True)
 class Fast:
-    """How to read the events that look like the usual one.
+    """The way to read the events that look like the usual one.
 
     `read` gives the values of an event in a fixed order, `numbers` picks those to pack, `filled`
     does so with NaN in the place of nulls. `read_all` gives the values of many events at once, or

@@ -36,9 +36,9 @@ class RecordDecoder(NamedDecoder):
         self._read_settled = record_format.reading(self._names, settled=True)
         super().__init__(encoding, schema, None, max_event_bytes, ",", expected, self._read_any)
         self._known = -1, frozenset[str]()
-        """How many fields have columns, and all names that a field may have had before."""
+        """The number of fields with columns, and all names that a field may have had before."""
         self._asked = self._in_order = False
-        """Whether a record asked for those, and whether such records are read in their order."""
+        """True if a record asked for those, and True if such records are read in their order."""
         self._nulls: set[Name] = set()
         """Fields without a column that were null in records of the fast way."""
 

@@ -166,7 +166,7 @@ def _all_classes(labels: list[Any]) -> bool:
 
 
 def _all_text(labels: list[Any]) -> bool:
-    """Whether all can be written: half of a surrogate pair, which JSON can escape, cannot."""
+    """Return whether all can be written: half a surrogate pair, which JSON can escape, cannot."""
     try:
         "".join(label for label in labels if isinstance(label, str)).encode()
     except UnicodeEncodeError:

@@ -107,7 +107,7 @@ class Schema:
 
     @property
     def is_classification(self) -> bool:
-        """Whether the label is a class. False without a label."""
+        """True if the label is a class. False without a label."""
         return self.label is not None and self.label_type != "float"
 
     def owner(self, column: Name) -> Name:

@@ -20,6 +20,7 @@ from connectors.base import ENCODINGS
 from connectors.cells import read_csv_cells
 from connectors.errors import BadRecord
 from connectors.records import FRAMED, ReadRecord, json_body
+from streamk.errors import shown
 
 __all__ = [
     "BAD_KINDS",
@@ -117,7 +118,7 @@ def parse_number(value: Any) -> float | None:
 def show(value: object) -> str:
     """A value for a message, cut to a readable length."""
     try:
-        text = repr(value)
+        text = shown(value)
     except Exception:
         text = f"a {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -9,7 +9,7 @@ from connectors.base import Sink, Source, delimiter_of
 from streamk.encoding import Absent, LabelType, Mode, Schema
 from streamk.engine.late.options import LateLabels
 from streamk.engine.training.bad_events import OnError
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 from streamk.learners.base import Learner
 from streamk.options import Whole
 
@@ -57,14 +57,14 @@ def check_seconds(**options: float) -> None:
     """Raise `InvalidInput` if an option is no finite number of seconds."""
     for name, value in options.items():
         if not (isinstance(value, int | float) and 0 <= value < math.inf):
-            raise InvalidInput(f"{name}={value!r} must be a number of seconds, at least 0")
+            raise InvalidInput(f"{name}={shown(value)} must be a number of seconds, at least 0")
 
 
 def check_skew(max_skew: float) -> None:
     """Raise `InvalidInput` if the bound of clocks is no number of seconds; it may be infinite."""
     if not (isinstance(max_skew, int | float) and max_skew >= 0):
         raise InvalidInput(
-            f"max_skew={max_skew!r} must be a number of seconds, at least 0, or infinite"
+            f"max_skew={shown(max_skew)} must be a number of seconds, at least 0, or infinite"
         )
 
 
@@ -87,7 +87,7 @@ def check_choice(name: str, value: Any, choices: Any) -> None:
     """Raise `InvalidInput` if an option is none of the choices of a literal type."""
     if value not in get_args(choices):
         known = ", ".join(repr(choice) for choice in get_args(choices))
-        raise InvalidInput(f"{name}={value!r} is none of {known}")
+        raise InvalidInput(f"{name}={shown(value)} is none of {known}")
 
 
 def config_of(

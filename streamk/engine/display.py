@@ -31,7 +31,7 @@ class Display:
 
     @property
     def due(self) -> bool:
-        """Whether it is time for the next snapshot."""
+        """True if it is time for the next snapshot."""
         return self._on_progress is not None and self._pace.due()
 
     def begin(self, events: int) -> None:

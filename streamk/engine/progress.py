@@ -22,7 +22,7 @@ _log = logging.getLogger("streamk.engine")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Where a run stands.
+    """The state of a run at one moment.
 
     Attributes
     ----------
@@ -266,7 +266,7 @@ class Pace:
         self._events: int | None = None
 
     def due(self) -> bool:
-        """Whether `interval` seconds have passed."""
+        """Return whether `interval` seconds have passed."""
         return time.monotonic() - self._last >= self._interval
 
     def overdue(self) -> bool:

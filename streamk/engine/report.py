@@ -1,4 +1,4 @@
-"""How a run ended."""
+"""The report of a run that has ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Stopped: TypeAlias = Literal["end", "max_events", "request"]
 
 @dataclass(frozen=True)
 class Report:
-    """How a run ended.
+    """The outcome of a run.
 
     Attributes
     ----------

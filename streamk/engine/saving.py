@@ -1,4 +1,4 @@
-"""When checkpoints are written, and how long a run goes on without."""
+"""The times at which checkpoints are written, and how long a run goes on without."""
 
 from __future__ import annotations
 

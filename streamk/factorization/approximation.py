@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.declared import reading
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 from streamk.factorization import solving
 from streamk.factorization.blocks import BlockDiagonal, Links
 from streamk.factorization.checks import check_choice, check_positive, columns_of, indices_of
@@ -55,7 +55,7 @@ class Meka:
     """From kernel values at a cluster's landmarks to coordinates, (landmarks, rank)."""
     _threads: int | None
     _clear: bool = False
-    """Whether `psd` has been here."""
+    """True once `psd` has made it positive semidefinite."""
 
     def __repr__(self) -> str:
         return (
@@ -134,7 +134,7 @@ class Meka:
 
     @property
     def links(self) -> NDArray[np.bool_]:
-        """Which blocks of L there are, (c, c)."""
+        """True for each block of L that there is, (c, c)."""
         return self._L.there()
 
     # The matrix
@@ -313,7 +313,7 @@ class Meka:
         """
         check_count("k", k)
         if k > self.rank:
-            raise InvalidInput(f"k={k!r} is larger than the rank {self.rank}")
+            raise InvalidInput(f"k={shown(k)} is larger than the rank {self.rank}")
         self._check_rows()
         values, U = solving.reduced(self._W, self._L)
         vectors = self._W.up(np.ascontiguousarray(U[:, ::-1][:, :k]))

@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 from streamk.factorization.checks import (
     check_number,
     check_size,
@@ -286,7 +286,7 @@ def solve_blocks(
             factor = scipy.linalg.cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
         except scipy.linalg.LinAlgError:
             raise InvalidInput(
-                f"the kernel of the {len(rows)} points of one part, with lam={lam!r} on its "
+                f"the kernel of the {len(rows)} points of one part, with lam={shown(lam)} on its "
                 "diagonal, is singular up to rounding; take a larger lam"
             ) from None
         alpha[rows] = scipy.linalg.cho_solve(factor, Y[rows], check_finite=False)

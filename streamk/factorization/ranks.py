@@ -1,4 +1,4 @@
-"""How many directions each cluster gets: the three rules of MEKA (§5.2)."""
+"""Numbers of directions of the clusters: the three rules of MEKA (§5.2)."""
 
 from __future__ import annotations
 

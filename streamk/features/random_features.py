@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk import backends
 from streamk.backends import CHUNK, LARGEST
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 from streamk.features.blocks import FeatureBlocks
 from streamk.features.columns import Column, column_keys
 from streamk.features.samplers import check_sampler
@@ -39,7 +39,7 @@ def check_seed(seed: int) -> int:
     """Return the seed as an int, which must be in 0 ... 2^64 - 1, else raise InvalidInput."""
     whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
     if not whole or not 0 <= seed < 2**64:
-        raise InvalidInput(f"seed={seed!r} must be a whole number from 0 to 2^64 - 1")
+        raise InvalidInput(f"seed={shown(seed)} must be a whole number from 0 to 2^64 - 1")
     return int(seed)
 
 

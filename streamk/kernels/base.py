@@ -14,7 +14,7 @@ from streamk import backends
 from streamk.backends import Backend, Curve, KernelCode, Law, select
 from streamk.backends.incremental import KernelNumbers
 from streamk.backends.threads import divide
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 
 Matrix = NDArray[np.float64]
 
@@ -75,17 +75,17 @@ class Kernel:
     law: ClassVar[Law | None]
     """None if it has no random features."""
     isotropic: ClassVar[bool] = True
-    """Whether it depends on ``|x|_2``, ``|y|_2`` and ``|x-y|_2`` only."""
+    """True if it depends on ``|x|_2``, ``|y|_2`` and ``|x-y|_2`` only."""
     curve: ClassVar[Curve] = Curve.COSINE
     """A feature as a function of its phase: ``sqrt(2) cos(w.x + b)`` unless said otherwise."""
     takes_late_columns: ClassVar[bool] = True
-    """Whether features of events stay as they are where a column comes that was zero in them."""
+    """True if features of events stay as they are where a column comes that was zero in them."""
     by_place: ClassVar[bool] = False
-    """Whether features depend on the order of the columns, not on their names."""
+    """True if features depend on the order of the columns, not on their names."""
     shift_invariant: ClassVar[bool] = True
-    """Whether it depends on ``x - y`` only."""
+    """True if it depends on ``x - y`` only."""
     heavy_tailed: ClassVar[bool] = False
-    """Whether phases can be so large that single precision loses the turn."""
+    """True if phases can be so large that single precision loses the turn."""
 
     @property
     def code(self) -> KernelCode:
@@ -322,7 +322,8 @@ class Scaled(Kernel):
     def __post_init__(self) -> None:
         if not is_positive(self.bandwidth):
             raise InvalidInput(
-                f"bandwidth={self.bandwidth!r} of {type(self).__name__} must be a positive number"
+                f"bandwidth={shown(self.bandwidth)} of {type(self).__name__} must be a positive"
+                " number"
             )
 
     @property
@@ -341,4 +342,4 @@ def positive_gamma(kernel: str, gamma: float, bandwidth: float | None) -> None:
     if bandwidth is not None:
         raise InvalidInput(f"{kernel} takes bandwidth= or gamma=, not both")
     if not is_positive(gamma):
-        raise InvalidInput(f"gamma={gamma!r} of {kernel} must be a positive number")
+        raise InvalidInput(f"gamma={shown(gamma)} of {kernel} must be a positive number")

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk.backends import FACTORS, Backend, Curve, KernelCode, Law
 from streamk.backends.threads import divide
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 from streamk.kernels.base import Scaled, as_points, is_whole
 
 CONSTANT_KEY = 2**64 - 1
@@ -123,11 +123,14 @@ class Polynomial(OfProducts):
         super().__post_init__()
         if not is_whole(self.degree) or not 1 <= self.degree <= FACTORS:
             raise InvalidInput(
-                f"degree={self.degree!r} of Polynomial must be a whole number from 1 to {FACTORS}"
+                f"degree={shown(self.degree)} of Polynomial must be a whole number from 1"
+                f" to {FACTORS}"
             )
         number = isinstance(self.offset, int | float | np.number)
         if not number or not 0.0 <= self.offset < math.inf:
-            raise InvalidInput(f"offset={self.offset!r} of Polynomial must be a number from 0 on")
+            raise InvalidInput(
+                f"offset={shown(self.offset)} of Polynomial must be a number from 0 on"
+            )
 
     @property
     def amplitude(self) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.backends import DEEPEST, Curve, KernelCode, Law
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 from streamk.kernels.base import Kernel, Scaled, as_points, is_whole, on_sphere
 
 
@@ -63,7 +63,7 @@ class NTK(Scaled):
         super().__post_init__()
         if not is_whole(self.depth) or not 1 <= self.depth <= DEEPEST:
             raise InvalidInput(
-                f"depth={self.depth!r} of NTK must be a whole number from 1 to {DEEPEST}: its "
+                f"depth={shown(self.depth)} of NTK must be a whole number from 1 to {DEEPEST}: its "
                 "hidden layers"
             )
 

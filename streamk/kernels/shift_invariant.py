@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from streamk.backends import KernelCode, Law
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 from streamk.kernels.base import Scaled, is_positive, positive_gamma
 
 
@@ -90,7 +90,7 @@ class Matern(Scaled):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.nu not in (0.5, 1.5, 2.5):
-            raise InvalidInput(f"nu={self.nu!r} of Matern must be 0.5, 1.5 or 2.5")
+            raise InvalidInput(f"nu={shown(self.nu)} of Matern must be 0.5, 1.5 or 2.5")
 
     @property
     def degrees_of_freedom(self) -> int:
@@ -137,7 +137,8 @@ class RationalQuadratic(Scaled):
             or 2 * self.alpha != round(2 * self.alpha)
         ):
             raise InvalidInput(
-                f"alpha={self.alpha!r} of RationalQuadratic must be a multiple of 1/2, at most 32"
+                f"alpha={shown(self.alpha)} of RationalQuadratic must be a multiple of 1/2, at"
+                " most 32"
             )
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import Curve, Law
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 from streamk.kernels.base import is_positive, is_whole, on_sphere
 from streamk.kernels.by_products import OfProducts
 
@@ -79,7 +79,7 @@ class ArcCosine(OnSphere):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not is_whole(self.order) or self.order not in (0, 1, 2):
-            raise InvalidInput(f"order={self.order!r} of ArcCosine must be 0, 1 or 2")
+            raise InvalidInput(f"order={shown(self.order)} of ArcCosine must be 0, 1 or 2")
         curve = (Curve.STEP, Curve.RAMP, Curve.SQUARED_RAMP)[self.order]
         object.__setattr__(self, "curve", curve)
 
@@ -156,8 +156,8 @@ class Zonal(OnSphere):
         )
         if not numbers or not 1 <= len(found) <= HIGHEST + 1 or not is_positive(sum(found)):
             raise InvalidInput(
-                f"weights={self.weights!r} of Zonal must be 1 to {HIGHEST + 1} numbers from 0 on, "
-                "of the degrees 0, 1, ..., and not all 0"
+                f"weights={shown(self.weights)} of Zonal must be 1 to {HIGHEST + 1} numbers from 0 "
+                "on, of the degrees 0, 1, ..., and not all 0"
             )
         object.__setattr__(self, "weights", tuple(float(b) for b in found))
 

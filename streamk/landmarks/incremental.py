@@ -14,7 +14,7 @@ from streamk.backends import KernelCode
 from streamk.backends import incremental as backend
 from streamk.backends.threads import divide
 from streamk.declared import NON_NEGATIVE, Declared, count, number, reading, taken
-from streamk.errors import InvalidInput, StateError
+from streamk.errors import InvalidInput, StateError, shown
 from streamk.kernels import Kernel
 from streamk.landmarks.changes import Admission, Change, Removal
 from streamk.landmarks.checks import check_count
@@ -407,15 +407,15 @@ def _check_options(kernel: Any, max_landmarks: Any, tol: Any, half_life: Any, ma
     check_count("max_landmarks", max_landmarks)
     if max_landmarks > _MOST:
         raise InvalidInput(
-            f"max_landmarks={max_landmarks!r} must be at most {_MOST:,}: beyond that, rounding may"
-            " be all that tells an event from the landmarks' span"
+            f"max_landmarks={shown(max_landmarks)} must be at most {_MOST:,}: beyond that, rounding"
+            " may be all that tells an event from the landmarks' span"
         )
     for name, value in (("tol", tol), ("margin", 0.0 if margin is None else margin)):
         Real().check(name, value)
     if tol >= 1.0:
         raise InvalidInput(
-            f"tol={tol!r} must be below 1, the Schur complement of an event that is far from all"
-            " landmarks: none would ever exceed it"
+            f"tol={shown(tol)} must be below 1, the Schur complement of an event that is far from"
+            " all landmarks: none would ever exceed it"
         )
     Real(open_below=True, optional=True).check("half_life", half_life)
 

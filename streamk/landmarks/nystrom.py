@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 from streamk.kernels import Kernel
 from streamk.landmarks.checks import check_count
 from streamk.landmarks.factor import Factor, check_range, lower
@@ -61,7 +61,7 @@ class Landmarks:
     _all: Numbers
     """The vectors of the landmarks, (landmarks, numbers)."""
     _used: Indices
-    """Which of them the factor has."""
+    """Those of them that the factor has."""
 
     def __len__(self) -> int:
         return len(self._all)
@@ -145,7 +145,7 @@ class Landmarks:
         """
         check_count("k", k, least=0)
         if k > len(self):
-            raise InvalidInput(f"k={k!r} must be between 0 and the {len(self)} landmarks")
+            raise InvalidInput(f"k={shown(k)} must be between 0 and the {len(self)} landmarks")
         stopped = self.stopped if k == len(self) else "count"
         indices, every = None if self.indices is None else self.indices[:k], self._all[:k]
         if not np.array_equal(self._used, np.arange(len(self))):
@@ -265,7 +265,7 @@ class Landmarks:
         r = self.rank
         check_count("k", k)
         if k > r:
-            raise InvalidInput(f"k={k!r} must be between 1 and the {r} columns of the factor")
+            raise InvalidInput(f"k={shown(k)} must be between 1 and the {r} columns of the factor")
         F, R = self.factor, np.zeros((0, r))
         step = max(_ROWS, 2 * r)
         parts = [slice(first, first + step) for first in range(0, self.n, step)]

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.errors import BackendUnavailable, InvalidInput
+from streamk.errors import BackendUnavailable, InvalidInput, shown
 from streamk.kernels import Linear
 from streamk.landmarks.checks import check_count
 from streamk.landmarks.matrices.points import checked_points
@@ -205,7 +205,7 @@ class SelfExpressive:
         classes, owners = np.unique(known)[:, None], known[self.indices]
         if lacking := [name for (name,) in classes.tolist() if name not in owners.tolist()]:
             raise InvalidInput(
-                f"no landmark is of class {lacking[0]!r}; raise max_landmarks above "
+                f"no landmark is of class {shown(lacking[0])}; raise max_landmarks above "
                 f"{len(self.indices)}, or choose landmarks of each class by itself"
             )
         points, mine = _points(Y, self.dictionary), classes == owners
@@ -274,7 +274,7 @@ def self_expressive(
     """
     check_count("sparsity", sparsity)
     if not isinstance(error, int | float | np.number) or not 0 <= error < 1:
-        raise InvalidInput(f"error={error!r} must be from 0 to below 1 length of the point")
+        raise InvalidInput(f"error={shown(error)} must be from 0 to below 1 length of the point")
     points = checked_points(X, "X")
     if not points.any():
         raise InvalidInput("X is all zero; there is nothing to choose landmarks from")
@@ -316,7 +316,7 @@ def _divided(A: Any, lengths: Matrix) -> Any:
 
 
 def _shares(codes: csr_array) -> csr_array:
-    """How much of each point each landmark makes up: absolute codes of length 1."""
+    """Return the share of each point that each landmark makes up: absolute codes of length 1."""
     sizes = abs(codes)
     return _divided(sizes, np.sqrt(np.asarray(sizes.multiply(sizes).sum(axis=1)).ravel()))
 

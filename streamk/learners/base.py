@@ -23,12 +23,12 @@ class Learner(Protocol):
 
     @property
     def is_classifier(self) -> bool:
-        """Whether labels are classes (else numbers)."""
+        """True if labels are classes, False if they are numbers."""
         ...
 
     @property
     def takes_missing(self) -> bool:
-        """Whether a value may be missing (NaN)."""
+        """True if a value may be missing (NaN)."""
         ...
 
     @property

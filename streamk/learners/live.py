@@ -149,7 +149,7 @@ class LiveCompiled(Wrapper):
 
     @property
     def takes_missing(self) -> bool:  # type: ignore[override]
-        """Whether a value may be missing (NaN)."""
+        """True if a value may be missing (NaN)."""
         return self.learner.takes_missing
 
     @property

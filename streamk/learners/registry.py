@@ -221,7 +221,15 @@ def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
     try:
         return MODELS[name](task=task, seed=seed, **options)
     except TypeError as error:
-        raise InvalidInput(f"options do not fit model {name!r}: {error}") from None
+        of_one = ("kernel", "bandwidth") if name != MultiKernel.TYPE else ()
+        known = {*of_one, *defaults(name)}
+        unknown = [option for option in options if option not in known]
+        if not unknown:
+            raise InvalidInput(f"options do not fit model {name!r}: {error}") from None
+        there = ", ".join(sorted(known))
+        raise InvalidInput(
+            f"model {name!r} has no option {unknown[0]!r}; there are {there}"
+        ) from None
 
 
 def defaults(name: str) -> dict[str, Any]:

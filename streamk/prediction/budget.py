@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import LANES
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 from streamk.prediction.layout import depths, linear_cost
 from streamk.prediction.local_fit import LocalOptions, fit_local
 from streamk.prediction.local_model import EXPONENTIAL
@@ -100,7 +100,7 @@ def within_budget(
     best = trials.take((1, 4**k) for k in range(32) if 4**k <= most)
     if best is None:
         raise InvalidInput(
-            f"budget={budget!r} allows for fewer than {_FEWEST} landmarks; give more"
+            f"budget={shown(budget)} allows for fewer than {_FEWEST} landmarks; give more"
         )
     sizes = best.leaves // 2, 2 * best.leaves
     best = trials.take((1, leaves) for leaves in sizes if leaves <= most) or best

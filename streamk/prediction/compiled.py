@@ -75,7 +75,7 @@ class CompiledModel:
 
     @property
     def is_classifier(self) -> bool:
-        """Whether labels are classes (else numbers)."""
+        """True if labels are classes, False if they are numbers."""
         return bool(self.classes)
 
     @property

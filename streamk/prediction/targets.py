@@ -111,7 +111,7 @@ class Targets:
 
     @property
     def is_classifier(self) -> bool:
-        """Whether there are classes."""
+        """True if there are classes."""
         return bool(self.classes)
 
     def take(self, rows: Any) -> Targets:

@@ -103,7 +103,7 @@ class HysteresisScaler:
         return new
 
     def near(self, other: HysteresisScaler, columns: NDArray[np.bool_]) -> bool:
-        """Whether another is this one in some columns, but for the noise of estimates."""
+        """Return whether another is this one in some columns, but for the noise of estimates."""
         apart = self._apart(other, _NEAR) & columns
         return bool(not apart.any() and self._distance_apart(other) <= 1.0 + _NEAR)
 

@@ -1,4 +1,4 @@
-"""When numbers to be predicted have become of another scale, or lie elsewhere."""
+"""Changes of the numbers to be predicted to another scale or level."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Jumps:
 
     @property
     def is_there(self) -> bool:
-        """Whether the scale has jumped."""
+        """True if the scale has jumped."""
         patience = self.patience
         return self.far >= _TWICE * patience or self.shrunk >= _PATIENCE * patience
 

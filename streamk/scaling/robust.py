@@ -156,7 +156,7 @@ class RobustScale:
         return after, ahead, None
 
     def takes(self, x: Any) -> TypeGuard[NDArray[np.float64]]:
-        """Whether x is an array of one event just as the compiled functions know it."""
+        """Return whether x is an array of one event just as the compiled functions know it."""
         return is_plain_event(x, self._factor.shape)
 
     def transform_one(self, x: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any] | None:

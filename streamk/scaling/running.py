@@ -113,7 +113,7 @@ class RunningScale:
         return after, ahead, unit
 
     def takes(self, x: Any) -> TypeGuard[NDArray[np.float64]]:
-        """Whether x is an array of one event just as the compiled functions know it."""
+        """Return whether x is an array of one event just as the compiled functions know it."""
         return is_plain_event(x, self._mean.shape)
 
     def transform_one(self, x: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any] | None:
@@ -127,7 +127,7 @@ class RunningScale:
         return np.asarray(Z / self._factors() + self._mean)
 
     def varies(self) -> bool:
-        """Whether a column has held different values."""
+        """Return whether a column has held different values."""
         return bool(self._squares.any())
 
     def _factors(self) -> NDArray[np.float64]:

@@ -43,7 +43,7 @@ _log = logging.getLogger("streamk.serving")
 
 @dataclass(frozen=True)
 class Limits:
-    """How large a request may be.
+    """Bounds of a request's size.
 
     Parameters
     ----------

@@ -6,16 +6,19 @@ import ctypes
 import io
 import json
 import logging
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from streamk.backends.first_use import FirstUse
+from streamk.backends.first_use import FIRST_USE, FirstUse
 
 _PREPARE = """
 import json, os, sys
@@ -110,6 +113,77 @@ def test_a_terminal_has_one_line_which_goes() -> None:
     assert "1 of 1 loops" in screen.getvalue()
     assert "\n" not in screen.getvalue()
     assert file.getvalue() == ""
+
+
+def compiled_one(first: FirstUse) -> None:
+    with first.loop("one"):
+        pass
+
+
+def test_a_program_that_watches_nothing_is_told_on_its_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, screen = FirstUse(), Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with first.expecting(1):
+        compiled_one(first)
+    _, *lines, empty, end = screen.getvalue().split("\r")
+    assert lines[0] == "streamk: compiling for this processor, once: 0 of 1 loops"
+    assert lines[-1] == "streamk: compiling for this processor, once: 1 of 1 loops"
+    assert (empty.strip(), end) == ("", "")
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), None])
+def test_a_program_without_a_terminal_is_told_by_the_log_alone(
+    stream: io.StringIO | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    compiled_one(FirstUse())
+    assert stream is None or stream.getvalue() == ""
+
+
+def test_a_terminal_is_left_alone_where_the_log_is_shown_or_it_would_disturb(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, screen = FirstUse(), Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with caplog.at_level(logging.INFO, "streamk.compiling"):
+        compiled_one(first)
+    with first.hidden():
+        compiled_one(first)
+    thread = threading.Thread(target=compiled_one, args=[first])
+    thread.start()
+    thread.join()
+    with monkeypatch.context() as patch:
+        patch.setattr(multiprocessing, "parent_process", object)
+        compiled_one(first)
+    assert screen.getvalue() == ""
+    compiled_one(first)
+    assert "4 loops done" in screen.getvalue()
+
+
+def test_a_terminal_that_is_gone_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone(Terminal):
+        def write(self, text: str) -> int:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(sys, "stderr", Gone())
+    compiled_one(FirstUse())
+    closed = Terminal()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    compiled_one(FirstUse())
+
+
+def test_a_quiet_job_shows_nothing_of_a_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    from streamk.cli.run import display
+
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with ExitStack() as stack:
+        display({"quiet": True}, {}, stack)
+        compiled_one(FIRST_USE)
+    assert screen.getvalue() == ""
 
 
 def test_what_compiled_functions_alone_call_refuses_python() -> None:

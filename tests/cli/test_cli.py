@@ -118,6 +118,11 @@ def test_models_lists_all_there_is(tmp_path: Path) -> None:
     options = [name for model in MODELS for name in options_of(model)]
     for name in (*MODELS, *KERNELS, *LOSSES, *options):
         assert re.search(rf"^  {name}\b", out, re.MULTILINE), name
+    of_one, _ = streamk("models", "eigenpro", cwd=tmp_path)
+    assert of_one.startswith("options of eigenpro (--set NAME=VALUE")
+    assert out.endswith(of_one[of_one.index("kernels (--set") :])
+    assert "  n_centers " in of_one
+    assert "options of feature-machine" not in of_one
     assert models.MODELS.keys() == MODELS.keys()
     assert (models.KERNELS | models.OF_FEATURES).keys() == KERNELS.keys()
     assert models.LOSSES.keys() == set(LOSSES)
@@ -190,7 +195,10 @@ def test_a_model_of_one_kernel_joins_the_experts(home: Path) -> None:
     streamk(*job, *experts, "--max-events", "50", cwd=home)
     streamk(*job, *experts, cwd=home)
     _, err = streamk(*job, cwd=home, status=1)
-    assert "model external_experts.0.batch_size=16, this run has 256" in err
+    assert (
+        "with --expert eigenpro:batch_size=16, this run with --expert eigenpro:batch_size=256"
+        in err
+    )
     shown, _ = streamk("inspect", "state", cwd=home)
     assert "eigenpro: batch_size 16" in shown
     text, _ = streamk("run", "--help", cwd=home)
@@ -441,16 +449,16 @@ def test_a_job_goes_on_with_the_model_of_its_checkpoint(home: Path) -> None:
     ended = json.loads(streamk(*run, cwd=home)[0])
     assert (ended["events_now"], ended["features"]) == (N_EVENTS - 256, 64)
     _, err = streamk(*RUN, "--checkpoint", "state", "--model", MODEL, cwd=home, status=1)
-    assert "was made with model type='scaled', this run has 'multi-kernel'" in err
+    assert "was made with --model doubly-stochastic, this run with --model multi-kernel;" in err
 
 
 @pytest.mark.parametrize(
     ("other", "says"),
     [
-        (("--seed", "3"), "was made with model seed=0, this run has 3;"),
+        (("--seed", "3"), "was made with --seed 0, this run with --seed 3;"),
         (
             ("--set", "class_weight=balanced"),
-            "was made with model weights=None, this run has 'class-weights'",
+            "was made with no --set class_weight, this run with a --set class_weight;",
         ),
     ],
 )
@@ -755,6 +763,12 @@ def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path
         ("run", "no SOURCE is given"),
         ("run file:events.ndjson", "--label NAME is needed"),
         ("run events.ndjson --label y", "it needs a scheme, for example file:events.ndjson"),
+        ("run csv:events.ndjson --label y", "for a file of JSON objects write file:events.ndjson"),
+        (
+            "predict file:events.ndjson state",
+            "comes first: streamk predict state file:events.ndjson",
+        ),
+        ("models eigenpros", "did you mean 'eigenpro'?"),
         ("run fil:events.ndjson --label y", "did you mean 'file'?"),
         ("run file:event.ndjson --label clicked", "did you mean 'events.ndjson'?"),
         ("run csv:missing/a.csv --label y", "no file missing/a.csv"),
@@ -798,7 +812,7 @@ def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path
         ("inspect event", "no checkpoint event; did you mean 'events.ndjson'?"),
         ("inspect events.ndjson", "a checkpoint is a directory"),
         ("inspect .", "holds no checkpoint"),
-        ("models gaussian", "1 argument(s) too many"),
+        ("models gaussian", "no model 'gaussian'"),
         ("demo --out .", "holds files that are no demo's"),
         ("demo --out events.ndjson", "must be a directory"),
     ],

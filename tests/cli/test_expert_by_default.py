@@ -102,7 +102,8 @@ def test_a_job_has_it_and_goes_on_with_it(home: Path) -> None:
     assert "feature-machine: buffer_size 4096" in shown
     assert ", start " not in " ".join(shown.split())
     _, err = streamk(*RUN, "--expert", "none", cwd=home, status=1)
-    assert "this run has None" in err
+    assert "with --expert feature-machine, this run with --expert none; leave out --expert" in err
+    assert "external_experts" not in err
 
 
 def test_a_job_goes_on_with_those_that_were_named(home: Path) -> None:
@@ -114,7 +115,8 @@ def test_a_job_goes_on_with_those_that_were_named(home: Path) -> None:
     other = (*RUN[:-1], "other")
     streamk(*other, "--expert", "kernel-ridge:max_centers=99", "--max-events", "100", cwd=home)
     _, err = streamk(*other, cwd=home, status=1)
-    assert "max_centers=99, this run has" in err
+    assert "--expert kernel-ridge:max_centers=99, this run with --expert kernel-ridge:" in err
+    assert "give --expert with the options it had" in err
 
 
 @pytest.mark.parametrize("none", ['"none"', "[]", '["none"]'])

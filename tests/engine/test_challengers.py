@@ -214,7 +214,9 @@ def test_models_that_began_otherwise_are_refused(tmp_path: Path) -> None:
     other = contest("first", near=lambda: small(kernel="laplacian"))
     with pytest.raises(StateError, match="the model 'near' of the checkpoint began otherwise"):
         on(HISTORY + LIVE, other, checkpoint=tmp_path)
-    with pytest.raises(StateError, match="was made with model type='scaled', this run has"):
+    with pytest.raises(
+        StateError, match="was made with model type='doubly-stochastic', this run has"
+    ):
         on(HISTORY + LIVE, Contest({"a": pool_alone(), "b": worse()}), checkpoint=tmp_path)
     both = Contest({"a": worse(), "first": worse()})
     with pytest.raises(StateError, match="own model is none of the checkpoint's, or one of the"):

@@ -66,7 +66,8 @@ def test_no_name_has_a_former_word() -> None:
 
 
 def test_a_text_begins_with_a_noun_or_a_verb_for_its_thing() -> None:
-    clause = re.compile(r'^ *r?"""(What|Let|Who|Whoever|By which) ', re.MULTILINE)
+    asks = "Whether|How|Where|When|Why|What|Who|Whoever|Whose|Which|Whatever|By which"
+    clause = re.compile(rf'^ *r?"""({asks}|Let) ', re.MULTILINE)
     faults = [
         f"{path.relative_to(ROOT)}: {found.group().strip()}"
         for path in SOURCES

@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
 
 from streamk.adapters.batches import Batch, Frame, as_frame
 from streamk.adapters.rows import Model, Numbers
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 from streamk.landmarks.checks import check_count
 from streamk.learners import Learner, Scaled
 from streamk.learners.common.predictor import aside
@@ -270,10 +270,14 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             raise InvalidInput("classes= is needed in the first call of partial_fit")
         known = self.classes_ if classes is None else np.unique(classes)
         if not first and not np.array_equal(known, self.classes_):
-            raise InvalidInput(f"classes={classes!r} differ from those of before, {self.classes_}")
+            before = shown(self.classes_)
+            raise InvalidInput(f"classes={shown(classes)} differ from those of before, {before}")
         strange = np.setdiff1d(labels, known)
         if len(strange):
-            raise InvalidInput(f"label {strange[0]!r} is not one of the classes {known}")
+            raise InvalidInput(
+                f"label {shown(strange[0])} is not one of the classes {shown(known)}; the first "
+                "call of partial_fit needs all labels there will be, as classes="
+            )
         if first:
             self.classes_ = known
             random = check_random_state(self.random_state)

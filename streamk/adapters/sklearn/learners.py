@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamk import learners
 from streamk.adapters.options import MANY, estimator
 from streamk.adapters.sklearn.estimators import Classifier, Regressor
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 from streamk.learners import Learner
 from streamk.learners.scaled.learner import OfOneKernel
 from streamk.losses import Loss
@@ -83,8 +83,8 @@ class KernelClassifier(Classifier):
             strange = [label for label in weights if label not in numbers]
             if strange:
                 raise InvalidInput(
-                    f"class_weight has a weight for {strange[0]!r}, which is not one of the "
-                    f"classes {self.classes_}"
+                    f"class_weight has a weight for {shown(strange[0])}, which is not one of the "
+                    f"classes {shown(self.classes_)}"
                 )
             weights = {numbers[label]: weight for label, weight in weights.items()}
         return _many_kernels(

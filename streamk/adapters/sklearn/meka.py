@@ -22,7 +22,7 @@ from streamk.adapters.sklearn.options import (
     threads_of,
 )
 from streamk.adapters.sklearn.ridge import BaseRidge
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 from streamk.factorization import meka
 from streamk.factorization.checks import check_positive, weights_of
 from streamk.factorization.prediction import Predictor
@@ -83,7 +83,9 @@ class _OnMeka(BaseEstimator):  # type: ignore[misc]
         try:
             solution = found.solve(self.alpha, y, weights=weights, method=self.solver)
         except Unsolvable as error:
-            raise InvalidInput(f"alpha={self.alpha!r} is too small: take a larger one") from error
+            raise InvalidInput(
+                f"alpha={shown(self.alpha)} is too small: take a larger one"
+            ) from error
         self.coef_: Numbers = found.weights(solution)
         self.cluster_centers_ = found.centers
         self._predictor: Predictor = found.predictor(self.coef_)

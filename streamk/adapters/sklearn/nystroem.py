@@ -49,7 +49,7 @@ class BaseNystroem(
 
     @property
     def _given(self) -> bool:
-        """Whether the kernel matrix is given instead of points."""
+        """True if the kernel matrix is given instead of points."""
         return self.kernel == PRECOMPUTED
 
     def _rows(self, X: Any, *, reset: bool) -> Any:

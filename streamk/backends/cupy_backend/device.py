@@ -45,9 +45,9 @@ class Variant(NamedTuple):
     """The types and sizes that a module is compiled for."""
 
     double: bool
-    """Whether numbers in memory are double."""
+    """True if numbers in memory are double."""
     wide: bool
-    """Whether phases are."""
+    """True if phases are double."""
     hadamard: bool
 
     @property
@@ -58,7 +58,7 @@ class Variant(NamedTuple):
 
 
 class Device(Protocol):
-    """Where a backend's arrays are and its kernels run."""
+    """The device that holds a backend's arrays and runs its kernels."""
 
     xp: Any
     """NumPy or CuPy."""

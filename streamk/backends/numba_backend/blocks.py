@@ -94,6 +94,7 @@ def _streamed(step: _Step) -> Any:
 
     @intrinsic
     def streamed(_: Any, W: Any, rows: Any, k: Any, points: Any, columns: Any) -> Any:
+        """Do the step with all rows of a chunk."""
         signature = types.void(W, types.int64, types.int64, points, columns)
 
         def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 from connectors.base import Sink, Source
 from connectors.errors import BadURL, Unavailable
 from connectors.registry import open_sink, open_source, parse_url
+from streamk.backends.first_use import FIRST_USE
 from streamk.cli.job.signals import add_signals
 from streamk.cli.parsing.arguments import (
     Parser,
@@ -156,7 +157,9 @@ def display(options: dict[str, Any], engine_options: dict[str, Any], stack: Exit
     """Put the display of progress, which tells of a first use too, among the engine's options."""
     from streamk.engine import shown_on
 
-    if not options.get("quiet"):
+    if options.get("quiet"):
+        stack.enter_context(FIRST_USE.hidden())
+    else:
         engine_options["on_progress"] = stack.enter_context(shown_on(sys.stderr))
 
 

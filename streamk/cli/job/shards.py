@@ -12,7 +12,7 @@ from streamk.cli.parsing.arguments import Parser, UsageError, whole
 __all__ = ["add_sharding", "sharded"]
 
 _REACH_SECONDS = 10.0
-"""How long a cluster may take to accept a connection."""
+"""Time that a cluster may take to accept a connection."""
 
 
 def add_sharding(parser: Parser) -> None:

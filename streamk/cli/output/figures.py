@@ -74,7 +74,7 @@ def slice_rows(slices: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]
 
 
 def since_lines(since: Mapping[str, int]) -> list[str]:
-    """Which figures did not count from the first event on.
+    """Return lines about the figures that did not count from the first event on.
 
     >>> since_lines({"no_change": 11_999, "majority": 11_999, "F1": 15_000})
     ['no change, majority: from scored event 12,000 on', 'F1: from scored event 15,001 on']

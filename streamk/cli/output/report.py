@@ -1,4 +1,4 @@
-"""How a run ended, for people and for programs."""
+"""The report at the end of a run, for people and for programs."""
 
 from __future__ import annotations
 

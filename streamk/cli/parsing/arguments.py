@@ -41,10 +41,20 @@ def nearest(name: str, known: Iterable[str]) -> str:
     >>> nearest("inspct", ["run", "inspect"])
     "; did you mean 'inspect'?"
     """
+    found = nearest_name(name, known)
+    return f"; did you mean {found!r}?" if found else ""
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that was probably meant.
+
+    >>> nearest_name("first_", ["first", "rank"]), nearest_name("colour", ["first", "rank"])
+    ('first', None)
+    """
     names = list(known)
     near = difflib.get_close_matches(name, names, 1)
     near += [other for other in names if name and other.startswith(name)]
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return near[0] if near else None
 
 
 class Parser(argparse.ArgumentParser):

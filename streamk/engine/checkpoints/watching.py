@@ -1,4 +1,4 @@
-"""Whether there may be a newer checkpoint, told by as little as possible."""
+"""A look for a newer checkpoint, which reads as little as possible."""
 
 from __future__ import annotations
 

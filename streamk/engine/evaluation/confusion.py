@@ -1,4 +1,4 @@
-"""Which class was taken for which: a confusion matrix of any number of classes."""
+"""A confusion matrix of any number of classes: which one was taken for which."""
 
 from __future__ import annotations
 

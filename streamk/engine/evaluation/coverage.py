@@ -1,4 +1,4 @@
-"""How many labels the regions of predictions held, and how large these were."""
+"""Coverage of labels by the regions of predictions, and the sizes of these."""
 
 from __future__ import annotations
 

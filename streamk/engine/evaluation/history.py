@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["MOST", "History"]
 
 MOST = 1024
-"""When there are so many points, every other one goes."""
+"""Number of points at which every other one goes."""
 EVENTS = "events"
 
 

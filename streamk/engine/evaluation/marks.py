@@ -1,4 +1,4 @@
-"""Where along the stream something happened: exact while it is seldom, else by stretches."""
+"""Places along the stream where something happened: exact while seldom, else by stretches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST = 256
 
 
 class Marks:
-    """How often something happened in which stretch of the stream.
+    """Counts of something that happened, by stretches of the stream.
 
     What is kept depends on the places alone, not on how they are divided into calls.
 

@@ -1,4 +1,4 @@
-"""How labels come that are not in the events themselves."""
+"""Options of labels that are not in the events themselves."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ class Feed:
             self._waiting_since = None
 
     def _is_empty(self, partition: str) -> bool:
-        """Whether everything there is of a live partition was read."""
+        """Return whether everything there is of a live partition was read."""
         if self.sequencer.ends[partition] is not None:
             return False
         end, at = self._source.end(partition), self.sequencer.next_offset(partition)

@@ -140,7 +140,7 @@ class Sequencer:
 
     @property
     def ends(self) -> dict[str, int | None]:
-        """Where each partition ends (exclusive), None where that is open."""
+        """The end of each partition (exclusive), None while that is open."""
         return {name: buffer.end for name, buffer in self._buffers.items()}
 
     @property

@@ -96,7 +96,7 @@ class CheckpointCoordinator:
         self._places: dict[str, Any] = {}
         self._resumed: int | None = None
         self._restarts = Marks()
-        """Where a run went on from a checkpoint; where it learned nothing more there is none."""
+        """Places where a run went on from a checkpoint and learned more."""
         self._finished = False
         # What only checkpoints are compared by takes a copy of the model.
         compared = store is not None or start_from is not None
@@ -262,7 +262,7 @@ class CheckpointCoordinator:
         changed = opened or (bool(partitions) and not same)
         passes = self._store.noted() if self._store else []
         before: dict[str, dict[str, tuple[int, int]]] = {}
-        """Where lineages began and stopped, by lineage and partition."""
+        """Beginnings and ends of lineages, by lineage and partition."""
         owners: dict[str, Owner | None] = {}
         for partition in partitions:
             offset, owner = self._group.committed(partition)
@@ -448,7 +448,7 @@ class CheckpointCoordinator:
 
     @property
     def is_current(self) -> bool:
-        """Whether the last checkpoint has all there is, offsets that were passed over included."""
+        """True if the last checkpoint has all there is, offsets that were passed over included."""
         sequencer = self._feed.sequencer
         return sequencer.events == self.saved_events and sequencer.offsets == self._saved_at
 

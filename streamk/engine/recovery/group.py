@@ -69,7 +69,7 @@ Contents = dict[str, int]
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose commit the last one of a partition is, as its metadata says.
+    """The member whose commit is the last one of a partition, as its metadata says.
 
     Attributes
     ----------
@@ -167,7 +167,7 @@ class Group:
 
     @property
     def shared(self) -> bool:
-        """Whether other processes may have partitions of the stream."""
+        """True if other processes may have partitions of the stream."""
         return isinstance(self._source, InGroup) and bool(self._source.group)
 
     # --- what a model holds -----------------------------------------------------------------------

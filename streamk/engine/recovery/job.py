@@ -10,11 +10,37 @@ from streamk.engine.checkpoints.reading import Checkpoint
 from streamk.engine.recovery.older_headers import in_format_of
 from streamk.engine.recovery.opening import initials
 from streamk.errors import StateError
-from streamk.learners import Contest, Sharded
+from streamk.learners import Contest, Scaled, Sharded
 from streamk.packing import fingerprint
 from streamk.state import State
 
-__all__ = ["Job"]
+__all__ = ["AnotherJob", "Job"]
+
+
+class AnotherJob(StateError):
+    """A checkpoint that was made by a job with other options.
+
+    Parameters
+    ----------
+    path : Path or ObjectPath
+        Of the checkpoint.
+    name : str
+        Of an option that differs.
+    theirs, mine : object
+        Its values in the checkpoint and in this run.
+    model : mapping
+        Header of this run's model.
+    """
+
+    def __init__(
+        self, path: Any, name: str, theirs: object, mine: object, model: Mapping[str, Any]
+    ) -> None:
+        self.path, self.name, self.theirs, self.mine = path, name, theirs, mine
+        self.model = model
+        super().__init__(
+            f"the checkpoint {path} was made with {name}={theirs!r}, this run has"
+            f" {mine!r}; use the same, its model's options too, or another checkpoint directory"
+        )
 
 
 class Job:
@@ -59,11 +85,7 @@ class Job:
             )
         difference = self.difference(found, but)
         if difference is not None:
-            name, theirs, mine = difference
-            raise StateError(
-                f"the checkpoint {found.path} was made with {name}={theirs!r}, this run has"
-                f" {mine!r}; use the same, its model's options too, or another checkpoint directory"
-            )
+            raise AnotherJob(found.path, *difference, self._config.get("model", {}))
 
     def difference(
         self, found: Checkpoint, but: Collection[str] = ()
@@ -121,6 +143,8 @@ def _difference(theirs: Any, mine: Any, name: str = "") -> tuple[str, Any, Any]:
     """Return the name and both values of what is most telling where two headers differ."""
     if not (isinstance(theirs, dict) and isinstance(mine, dict)):
         return name, _types(theirs), _types(mine)
+    if theirs.get("type") != mine.get("type") and name != "weights":
+        return f"{name}.type" if name else "type", _model_type(theirs), _model_type(mine)
     differing = [key for key in {**theirs, **mine} if theirs.get(key) != mine.get(key)]
     # Models of two types differ in much; the type says why. An option says more than a part that
     # follows from it.
@@ -129,6 +153,13 @@ def _difference(theirs: Any, mine: Any, name: str = "") -> tuple[str, Any, Any]:
         key=lambda key: (key != "type", isinstance(mine.get(key, theirs.get(key)), dict), key),
     )
     return _difference(theirs.get(key), mine.get(key), f"{name}.{key}" if name else key)
+
+
+def _model_type(header: Any) -> Any:
+    """Return the type of a learner, or of the one that a scaled learner is around."""
+    while header.get("type") == Scaled.TYPE and "learner" in header.get("parts", {}):
+        header = header["parts"]["learner"]
+    return header.get("type")
 
 
 def _types(value: Any) -> Any:

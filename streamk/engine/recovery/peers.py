@@ -27,7 +27,7 @@ class Peers:
     directory: Location
     newest: tuple[Checkpoint, ...]
     damaged: tuple[StateError, ...]
-    """Why some have none."""
+    """The errors of those that have none."""
 
     @classmethod
     def of(cls, store: Store, accept: Callable[[Checkpoint], bool] | None = None) -> Peers:

@@ -27,7 +27,7 @@ _BEFORE_JUDGING = 1000
 
 @dataclass
 class Counts:
-    """How many events went which way.
+    """Numbers of events by what became of them.
 
     Attributes
     ----------

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from streamk.conformal import AdaptiveIntervals, AdaptiveSets, Regions
 from streamk.encoding import shortened
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 from streamk.learners import Contest, Learner, MultiKernel
 from streamk.learners.report import attributions
 
@@ -22,7 +22,7 @@ _MOST = 5
 
 @dataclass(frozen=True)
 class Details:
-    """Which details are wanted.
+    """The details that are wanted.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Details:
         for name in ("interval", "prediction_set"):
             level = getattr(self, name)
             if level is not None and not 0.0 < level <= 0.99:
-                raise InvalidInput(f"{name}={level!r} must lie between 0 and 0.99")
+                raise InvalidInput(f"{name}={shown(level)} must lie between 0 and 0.99")
         if self.interval is not None and model.is_classifier:
             raise InvalidInput("intervals are for numbers; of classes ask for a prediction set")
         if self.prediction_set is not None and not model.is_classifier:

@@ -29,11 +29,11 @@ class NameCheck:
         self.expected = Expected(() if schema.mode == "fixed" else (*schema.ignore, *labels))
         self._events = 0
         self.was_met = False
-        """Whether a run before this one has learned by the label: a few events may lack it then."""
+        """True if a run before this one has learned by the label: a few events may lack it then."""
 
     @property
     def lacks_label(self) -> bool:
-        """Whether the label is among the names that have not come."""
+        """True if the label is among the names that have not come."""
         return self._events > 0 and self._label in self.expected.absent
 
     def after(self, events: int) -> None:

@@ -178,7 +178,7 @@ class Trainer:
 
     @property
     def settled(self) -> bool:
-        """Whether all that was taken is learned, scored and written."""
+        """True if all that was taken is learned, scored and written."""
         return self._waiting is None
 
     # --- events -----------------------------------------------------------------------------------

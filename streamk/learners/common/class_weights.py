@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.declared import Declared, Domain, count, reading, taken
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 from streamk.learners.common.classes import Label, check_labels
 from streamk.state import State
 
@@ -58,8 +58,8 @@ class ClassWeights:
         self.balanced = isinstance(choice, str) and choice == "balanced"
         if not (self.balanced or isinstance(choice, Mapping)):
             raise InvalidInput(
-                f"class_weight={choice!r} must be None, 'balanced' or a dict of a positive weight "
-                "for each label"
+                f"class_weight={shown(choice)} must be None, 'balanced' or a dict of a positive "
+                "weight for each label"
             )
         self._given = {} if isinstance(choice, str) else _checked(choice)
         self._events, self._shares = 0, np.zeros(0)
@@ -169,12 +169,12 @@ def _checked(given: Mapping[Any, float]) -> dict[Label, float]:
     try:
         labels = check_labels(list(given))
     except InvalidInput as error:
-        raise InvalidInput(f"a key of class_weight={given!r} is no label: {error}") from None
+        raise InvalidInput(f"a key of class_weight={shown(given)} is no label: {error}") from None
     for label, weight in given.items():
         number = isinstance(weight, int | float | np.number) and not isinstance(weight, bool)
         if not (number and math.isfinite(weight) and weight > 0):
             raise InvalidInput(
-                f"class_weight gives {label!r} the weight {weight!r}; it must be a positive, "
-                "finite number, what it costs to miss the class"
+                f"class_weight gives {shown(label)} the weight {shown(weight)}; it must be a "
+                "positive, finite number, what it costs to miss the class"
             )
     return {label: float(weight) for label, weight in zip(labels, given.values(), strict=True)}

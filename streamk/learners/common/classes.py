@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 from streamk.losses import Loss
 from streamk.options import Whole
 
@@ -40,7 +40,7 @@ def _plain(label: Any, row: int) -> Label:
     if isinstance(label, float) and math.isfinite(label) and label == int(label):
         return _plain(int(label), row)
     raise InvalidInput(
-        f"the label of row {row}, {label!r}, must be a string, a whole number or a boolean; "
+        f"the label of row {row}, {shown(label)}, must be a string, a whole number or a boolean; "
         "to learn numbers choose regression"
     )
 
@@ -155,7 +155,7 @@ def check_most(known: set[Label], labels: Sequence[Label | None], most: int) -> 
     rows = beyond(known, labels, most)
     if rows:
         raise InvalidInput(
-            f"the label of row {rows[0]}, {labels[rows[0]]!r}, would be one class more "
+            f"the label of row {rows[0]}, {shown(labels[rows[0]])}, would be one class more "
             f"than max_classes={most}; drop the event, raise max_classes, or choose "
             "regression to predict a number"
         )
@@ -223,7 +223,7 @@ def is_class_number(label: int) -> bool:
 
 
 def is_number(label: Any) -> bool:
-    """Whether a regression's label is one that `check_numbers` lets through, without a detour."""
+    """Return whether a regression's label is one that `check_numbers` lets through at once."""
     return isinstance(label, float | int) and abs(label) <= LARGEST_NUMBER
 
 
@@ -247,7 +247,11 @@ def check_numbers(y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[np.float64
         numbers = np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError):
         odd = next(
-            (f" {label!r:.60} of row {row} is none;" for row, label in enumerate(y) if _odd(label)),
+            (
+                f" {shown(label):.60} of row {row} is none;"
+                for row, label in enumerate(y)
+                if _odd(label)
+            ),
             "",
         )
         raise InvalidInput(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from streamk import options
 from streamk.declared import listed
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 from streamk.features.columns import Column
 from streamk.kernels import Kernel
 from streamk.learners.common.classes import Classes, Label, classifies
@@ -81,7 +81,7 @@ class OnEmbeddedFeatures(Supervised):
             raise InvalidInput(f"step={self.step!r} is for optimizer='sgd'; leave it out")
         if not newton and self.forgetting != 1.0:
             raise InvalidInput(
-                f"forgetting={self.forgetting!r} is for optimizer='newton'; leave it out"
+                f"forgetting={shown(self.forgetting)} is for optimizer='newton'; leave it out"
             )
         if isinstance(self.step, AdaGrad):
             raise InvalidInput(
@@ -95,8 +95,8 @@ class OnEmbeddedFeatures(Supervised):
             )
         if newton and self.regularization == 0.0:
             raise InvalidInput(
-                f"regularization={self.regularization!r} must be a number above 0, for the first "
-                "steps of optimizer='newton'"
+                f"regularization={shown(self.regularization)} must be a number above 0, for the "
+                "first steps of optimizer='newton'"
             )
 
     def _make_optimizer(self) -> Optimizer:

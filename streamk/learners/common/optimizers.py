@@ -1,4 +1,4 @@
-"""How coefficients of landmarks' coordinates are learned, and carried when the landmarks change.
+"""Optimizers of coefficients on landmarks, which are carried on when the landmarks change.
 
 A function is ``f(x) = W' phi(x)`` of coordinates phi in an orthonormal basis of the landmarks' span
 (`streamk.landmarks.IncrementalOasis`), so ``|W|`` is its norm in the kernel's space.
@@ -249,7 +249,7 @@ class Newton(Optimizer):
 
     @staticmethod
     def takes(loss: Loss) -> bool:
-        """Whether the loss has a curvature."""
+        """Return whether the loss has a curvature."""
         return loss.code not in (LossCode.HINGE, LossCode.EPSILON_INSENSITIVE, LossCode.QUANTILE)
 
     @property

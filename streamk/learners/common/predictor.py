@@ -26,7 +26,7 @@ class Predictor:
     """
 
     takes_missing: bool = False
-    """Whether a value may be missing (NaN)."""
+    """True if a value may be missing (NaN)."""
 
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
@@ -198,7 +198,7 @@ class Wrapper(OneAtATime, Predictor):
 
     @property
     def is_classifier(self) -> bool:
-        """Whether labels are classes (else numbers)."""
+        """True if labels are classes, False if they are numbers."""
         found: bool = self.learner.is_classifier
         return found
 
@@ -256,7 +256,7 @@ class OwnClasses(Wrapper):
 
     @property
     def takes_missing(self) -> bool:  # type: ignore[override]
-        """Whether a value may be missing (NaN)."""
+        """True if a value may be missing (NaN)."""
         return bool(self.learner.takes_missing)
 
     @property

@@ -36,7 +36,7 @@ class WithClasses(Protocol):
 
     @property
     def is_classifier(self) -> bool:
-        """Whether labels are classes."""
+        """True if labels are classes."""
         ...
 
     @property

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Step:
         """Raise InvalidInput unless a value is a positive number."""
         if not (isinstance(value, int | float) and 0 < value < math.inf):
             raise InvalidInput(
-                f"{option}={value!r} of {type(self).__name__} must be a positive number"
+                f"{option}={shown(value)} of {type(self).__name__} must be a positive number"
             )
 
     def settled(self, *, curvature: float, noise: float, events: int) -> Step:
@@ -83,7 +83,9 @@ class InverseTime(Step):
     def __post_init__(self) -> None:
         offset = self.offset
         if offset is not None and not (isinstance(offset, int | float) and 0 <= offset < math.inf):
-            raise InvalidInput(f"offset={offset!r} of InverseTime must be a number of at least 0")
+            raise InvalidInput(
+                f"offset={shown(offset)} of InverseTime must be a number of at least 0"
+            )
         self._check("theta", self.theta)
 
     def settled(self, *, curvature: float, noise: float, events: int) -> Step:
@@ -194,7 +196,8 @@ class Ladder(Step):
     def __post_init__(self) -> None:
         if not isinstance(self.gammas, tuple) or len(self.gammas) > _MOST_RUNGS:
             raise InvalidInput(
-                f"gammas={self.gammas!r} of Ladder must be a tuple of up to {_MOST_RUNGS} numbers"
+                f"gammas={shown(self.gammas)} of Ladder must be a tuple of up to"
+                f" {_MOST_RUNGS} numbers"
             )
         for gamma in self.gammas:
             self._check("gammas", gamma)

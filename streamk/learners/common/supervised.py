@@ -49,7 +49,7 @@ class Supervised(OneAtATime, Decider):
     loss: Loss
     dtype: np.dtype[Any]
     can_diverge: ClassVar[bool] = True
-    """Whether learning may raise InvalidInput because predictions overflow."""
+    """True if learning may raise InvalidInput because predictions overflow."""
 
     @property
     def columns(self) -> tuple[Column, ...] | None:

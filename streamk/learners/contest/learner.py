@@ -177,7 +177,7 @@ class Contest(OwnClasses):
 
     @property
     def takes_missing(self) -> bool:  # type: ignore[override]
-        """Whether a value may be missing (NaN)."""
+        """True if a value may be missing (NaN)."""
         return all(learner.takes_missing for learner in self.models.values())
 
     @property

@@ -12,7 +12,7 @@ from streamk.errors import InvalidInput, StateError
 __all__ = ["Cause", "Promotion", "Promotions"]
 
 Cause: TypeAlias = Literal["rule", "command", "rollback"]
-"""How a promotion came about: by `promote_after`, by `streamk promote`, or by `rollback`."""
+"""The cause of a promotion: `promote_after`, `streamk promote`, or `rollback`."""
 _OWNER = "the promotions of a contest"
 
 

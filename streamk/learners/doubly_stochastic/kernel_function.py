@@ -45,7 +45,7 @@ class _Alone:
         self.single: Any = None
 
     def takes(self, x: Any) -> bool:
-        """Whether x is an array of one event just as the compiled functions know it."""
+        """Return whether x is an array of one event just as the compiled functions know it."""
         return (
             type(x) is np.ndarray
             and x.dtype is self.dtype

@@ -188,7 +188,7 @@ class Search:
         self._loss = loss
         self.damping = 1.0
         self.rising = False
-        """Whether the next damping to be compared with is larger."""
+        """True if the next damping to be compared with is larger."""
 
     def step(self, block: Block, F: Any, y: Any) -> Any:
         """Return the change of the coefficients, float64 (m, outputs).

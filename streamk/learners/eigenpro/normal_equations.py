@@ -83,7 +83,7 @@ class NormalEquations:
 
     @property
     def due(self) -> bool:
-        """Whether enough events are new for another factor."""
+        """True if enough events are new for another factor."""
         return self._factor is None or self._new > GROWTH * self.weight
 
     def add(self, K: Numbers, T: Numbers) -> None:

@@ -67,13 +67,13 @@ class Selection:
 
     @property
     def is_due(self) -> bool:
-        """Whether centers are to be chosen after these blocks."""
+        """True if centers are to be chosen after these blocks."""
         n = len(self.blocks)
         return n & (n - 1) == 0 or self.is_last
 
     @property
     def is_last(self) -> bool:
-        """Whether there are enough events for the last choice."""
+        """True if there are enough events for the last choice."""
         return self._n_events >= SHARE * self._n_centers
 
     @property
@@ -104,7 +104,7 @@ class Selection:
 
     @property
     def replaces(self) -> bool:
-        """Whether the choice now is another one than more random events."""
+        """True if the choice now is another one than more random events."""
         return self.is_last and self._method != "random"
 
     def centers(self) -> Numbers:

@@ -193,7 +193,7 @@ class ExpertPool(PoolTable):
 
     @property
     def _pinball(self) -> list[bool]:
-        """Whether an expert descends the pinball loss: by the first step rule of each kind."""
+        """True for experts that descend the pinball loss: by the first step rule of each kind."""
         firsts = [
             *(rule == 0 for rule in range(len(LINEAR_RULES))),
             *(rule == 0 for _ in SHARPNESS for rule in range(len(LADDER_RULES))),

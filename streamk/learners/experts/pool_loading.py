@@ -26,7 +26,7 @@ _STEEPEST = 160.0
 _TRUST = 4.0
 """Units of loss that the mixture of all experts has spared, of a state that does not say it."""
 _LONGEST, _TINY = 1e25, 1e-25
-"""How many times a stake's unit grows at most, and the least unit: see the loops' `coin`."""
+"""Factor by which a stake's unit grows at most, and the least unit: see the loops' `coin`."""
 
 
 def load(

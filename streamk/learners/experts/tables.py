@@ -1,4 +1,4 @@
-"""Which columns each table of random binning looks at, and where its cells lie."""
+"""Columns that each table of random binning looks at, and the places of its cells."""
 
 from __future__ import annotations
 

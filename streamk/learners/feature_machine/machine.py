@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import kernels
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 from streamk.kernels import Cauchy, Kernel, Laplacian, Matern
 from streamk.landmarks.checks import check_count
 from streamk.learners.metric_rounds.columns import SCALES, Columns
@@ -364,7 +364,7 @@ def families(kernel: str | Kernel, bandwidth: float | None, metric: str, d: int)
 def _checked_ridge(regularization: float) -> float:
     ok = isinstance(regularization, int | float | np.number) and 0.0 < regularization < math.inf
     if not ok:
-        raise InvalidInput(f"regularization={regularization!r} must be a positive number")
+        raise InvalidInput(f"regularization={shown(regularization)} must be a positive number")
     return float(regularization)
 
 

@@ -54,7 +54,7 @@ _NARROW = 0.1
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a function is made of events.
+    """The options by which a function is made of events.
 
     Attributes
     ----------

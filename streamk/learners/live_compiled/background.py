@@ -171,7 +171,7 @@ class Background:
 
     @property
     def ended(self) -> bool:
-        """Whether `result` is there at once."""
+        """True if `result` is there at once."""
         return self._process is None or self._process.poll() is not None
 
     def result(self) -> CompiledModel:

@@ -70,7 +70,7 @@ class Copies:
         self.model: CompiledModel | None = None
         """The copy that predicts, or is compared with the learner."""
         self.serving = False
-        """Whether it predicts."""
+        """True if it predicts."""
         self.seen = self._since = self._predicted = 0
         """Events in all, those since the copy came, and those of them that it predicted."""
         self.recent = RecentEvents(_SAMPLE, most_bytes=_SAMPLE_BYTES)

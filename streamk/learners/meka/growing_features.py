@@ -37,7 +37,7 @@ class _Cluster:
     grown: IncrementalOasis
     """Those landmarks, and the events that have become landmarks since."""
     kept: NDArray[np.int64]
-    """Which of the landmarks it took: the others are in their span."""
+    """Those of the landmarks that it took: the others are in their span."""
     columns: list[int] = field(default_factory=list)
     """Places of the gained coordinates among all features."""
 

@@ -242,7 +242,7 @@ class StreamingMeka(OnEmbeddedFeatures):
 
     @property
     def is_factorizing(self) -> bool:
-        """Whether a factorization is being made, or waits for its event."""
+        """True if a factorization is being made, or waits for its event."""
         return self._next is not None
 
     @property

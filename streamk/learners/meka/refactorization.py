@@ -22,7 +22,7 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Recipe:
-    """How features are made of events."""
+    """The options by which features are made of events."""
 
     kernel: Kernel
     rank: int

@@ -275,7 +275,7 @@ class _Path:
 
 @dataclass(frozen=True)
 class Limits:
-    """How much is solved for.
+    """Bounds of what is solved for.
 
     Attributes
     ----------

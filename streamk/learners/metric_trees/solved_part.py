@@ -122,7 +122,7 @@ class SolvedPart:
 
     @property
     def grows(self) -> bool:
-        """Whether another block can be added."""
+        """True if another block can be added."""
         return self.room >= BLOCK
 
     @property

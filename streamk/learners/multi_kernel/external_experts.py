@@ -140,13 +140,13 @@ class ExternalExperts:
 
     @property
     def active(self) -> list[bool]:
-        """Which learners do not rest."""
+        """True for each learner that does not rest."""
         pairs = zip(self._rests.active, self._too_wide, strict=True)
         return [active and not ended for active, ended in pairs]
 
     @property
     def _too_wide(self) -> list[bool]:
-        """Which learners rest for good."""
+        """True for each learner that rests for good."""
         return [isinstance(one, FeatureMachine) and one.is_too_wide for one in self._learners]
 
     def review(self, worth: NDArray[np.float64], alarms: int) -> None:
@@ -216,7 +216,7 @@ class ExternalExperts:
             self._early.end()
 
     def lacks_classes(self, classes: int) -> bool:
-        """Whether there are external experts, and they have not met so many classes."""
+        """Return whether there are external experts, and they have not met so many classes."""
         return len(self) > 0 and classes > len(self._classes)
 
     def check(self, columns: tuple[Column, ...], classes: tuple[Label, ...]) -> None:

@@ -1,4 +1,4 @@
-"""How far a predicted number may be off."""
+"""Errors to be expected of predicted numbers."""
 
 from __future__ import annotations
 

@@ -15,11 +15,14 @@ def check_can_join(learner: OfOneKernel, name: str, is_classifier: bool) -> None
             "the experts have a common one"
         )
     if learner.is_classifier != is_classifier:
-        if learner.is_classifier:
-            said = "classes, the experts numbers; give it a loss of numbers, such as loss='squared'"
-        else:
-            said = "numbers, the experts classes; give it a loss of classes, such as loss='softmax'"
-        raise InvalidInput(f"{name} learns {said}, or change the task of the experts")
+        one, other = ("classes", "numbers") if learner.is_classifier else ("numbers", "classes")
+        task, loss = ("classification", "softmax") if is_classifier else ("regression", "squared")
+        fix = f"make it with task={task!r}"
+        if "loss" in learner.OPTIONS:
+            fix = f"give it a loss of {other}, such as loss={loss!r}"
+        raise InvalidInput(
+            f"{name} learns {one}, the experts {other}; {fix}, or change the task of the experts"
+        )
     if learner.n_events or learner.columns or learner.classes:
         raise InvalidInput(
             f"{name} has learned {learner.n_events} events, or knows columns or classes; "

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.backends import threads
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 from streamk.learners.common.classes import check_labels, check_numbers, is_number
 from streamk.learners.common.predictor import one_row
 from streamk.learners.common.prequential import Prequential, Recorder, labels_or_none, runs
@@ -327,7 +327,7 @@ class MultiKernel(HeldLearning):
         if self._errors is None:
             raise InvalidInput("a classifier has no quantiles; use predict_proba_many")
         if wanted.ndim != 1 or not ((wanted > 0) & (wanted < 1)).all():
-            raise InvalidInput(f"levels={levels!r} must lie between 0 and 1")
+            raise InvalidInput(f"levels={shown(levels)} must lie between 0 and 1")
         predicted, scores = self._forecast(self._check(X))
         if not self.n_events:
             return np.full((len(predicted), len(wanted)), np.nan)
@@ -349,11 +349,11 @@ class MultiKernel(HeldLearning):
             As for `predict_quantile_many`.
         """
         if not (isinstance(level, int | float) and 0 < level <= 0.99):
-            raise InvalidInput(f"level={level!r} must lie between 0 and 0.99")
+            raise InvalidInput(f"level={shown(level)} must lie between 0 and 0.99")
         return self.predict_quantile_many(X, [(1 - level) / 2, (1 + level) / 2])
 
     def shares(self, x: ArrayLike) -> dict[str, float]:
-        """How much each kind of expert contributes to what is said of one event x (d,).
+        """Return how much each kind of expert contributes to what is said of one event x (d,).
 
         Parameters
         ----------

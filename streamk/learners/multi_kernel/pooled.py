@@ -92,7 +92,7 @@ class Pooled(OneAtATime, Decider):
             check_classification(classes=classes, class_weight=class_weight)
         if loss is not None and self.is_classifier:
             raise InvalidInput(
-                f"loss={loss!r} is for numbers; leave it out or say task='regression'"
+                f"loss={loss!r}: this option is for numbers; leave it out or say task='regression'"
             )
         self.loss = number_loss(loss)
         self.seed = check_seed(seed)
@@ -101,7 +101,7 @@ class Pooled(OneAtATime, Decider):
         self._classes = Classes(classes, max_classes)
         options.check(self.OPTIONS, self)
         self.has_default_experts = external_experts is None
-        """Whether its external experts are those by default: `drop_default_experts`."""
+        """True if its external experts are those by default: `drop_default_experts`."""
         if external_experts is None:
             external_experts = default_experts(task=task, seed=seed)
         self._external = ExternalExperts(external_experts, is_classifier=self.is_classifier)
@@ -259,7 +259,7 @@ class Pooled(OneAtATime, Decider):
         return np.full((n, classes if classes > 2 else 1), 1.0 / classes)
 
     def _takes(self, x: Any) -> TypeGuard[NDArray[np.float64]]:
-        """Whether x is an array of one event just as the loops know it, with no value too large."""
+        """Return whether x is an array of one event as loops know it, with no value too large."""
         return (
             type(x) is np.ndarray
             and x.dtype is FLOAT64

@@ -1,4 +1,4 @@
-"""How a pool of experts learns from events in their order, and predicts each before it does."""
+"""Learning of a pool of experts: it predicts each event, then learns it, in their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which external experts rest, where the mixture is as good without them."""
+"""Rests of external experts, where the mixture is as good without them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BLAMED = 4
 _NONE = -1.0
 """Reviews since an alarm where there was none, or it does not count."""
 _NOT_YET, _PAID_OFF, _WOKEN = range(3)
-"""Whether an expert was worth its time since it last changed: not yet, or it was, or not yet since
+"""Worth of an expert's time since it last changed: not shown yet, or shown, or not yet since
 it was woken, so that it has a function of the last events."""
 _FREE, _ACTIVE, _RESTS = range(3)
 """An expert that cannot rest, one that is active, and one that rests."""
@@ -91,7 +91,7 @@ class Rests:
 
     @property
     def active(self) -> list[bool]:
-        """Which experts do not rest."""
+        """True for each expert that does not rest."""
         return [bool(found != _RESTS) for found in self._known[:, _KIND]]
 
     def review(self, worth: NDArray[np.float64], *, alarm: bool = False) -> list[Change]:

@@ -150,7 +150,7 @@ class Replacement(Generic[F]):
 
     @property
     def late(self) -> bool:
-        """Whether more is left to be done than to follow what happened last."""
+        """True if more is left to be done than to follow what happened last."""
         self._renew()
         return not self._before.done()
 

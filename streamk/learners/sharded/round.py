@@ -10,7 +10,7 @@ from streamk.state import State
 _LEAST = 256
 """Events of a shard in a round at least, where `round_events` is not less."""
 _BEFORE = 8
-"""How many times the events of a round must have been learned before it."""
+"""Events learned before a round, at least, as a multiple of those of the round."""
 
 
 class Common(NamedTuple):
@@ -79,7 +79,7 @@ class Round:
 
     @property
     def is_new(self) -> bool:
-        """Whether it has no event yet."""
+        """True if it has no event yet."""
         return not self.done and not self.position
 
     def ends(self, n: int) -> list[int]:

@@ -150,6 +150,8 @@ def _leaf_evaluation(graph: Graph, model: CompiledModel, Z: str) -> Callable[[st
         return graph.node("Squeeze", found, second)
 
     def evaluate(leaf: str) -> str:
+        """Return the name of the scores by the model of a leaf."""
+
         def of_leaf(array: str) -> str:
             return graph.node("Gather", array, leaf, axis=0)
 

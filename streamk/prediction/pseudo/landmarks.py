@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 from streamk.factorization.checks import columns_of
 from streamk.kernels import Kernel, Linear
 from streamk.landmarks.checks import check_count
@@ -158,7 +158,7 @@ class PseudoLandmarks:
         there = m * (m + 1) // 2 if kind == PRODUCTS else len(points)
         if n_pseudo > there:
             what = f"products of {m} landmarks" if kind == PRODUCTS else "points of X"
-            raise InvalidInput(f"n_pseudo={n_pseudo!r} is more than the {there} {what}")
+            raise InvalidInput(f"n_pseudo={shown(n_pseudo)} is more than the {there} {what}")
         random = np.random.Generator(np.random.Philox(seed))
         drawn = np.sort(random.choice(there, n_pseudo, replace=False))
         among: NDArray[Any] = points

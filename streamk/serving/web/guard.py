@@ -57,6 +57,7 @@ class Guard:
         """
 
         async def answer(request: Request) -> Response:
+            """Answer a request that is allowed, and refuse any other."""
             try:
                 if not is_open:
                     self._authorize(request)

@@ -1,4 +1,4 @@
-"""Where a job or a server stood, point by point, for a page that shows it."""
+"""The state of a job or a server, point by point, for a page that shows it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How functions are compiled, cached, and called by their addresses."""
+"""Compilation of functions, their cache, and calls by their addresses."""

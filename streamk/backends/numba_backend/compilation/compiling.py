@@ -1,4 +1,4 @@
-"""How the loops of this backend are compiled, and when what was compiled is compiled again.
+"""Compilation of the loops of this backend, and what makes it due again.
 
 ``contract`` lets LLVM fuse a multiply and an add, which changes no order; reassociation stays off,
 because a row's result must not depend on its batch.

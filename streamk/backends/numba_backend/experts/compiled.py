@@ -1,4 +1,4 @@
-"""How the loops over an event's experts are compiled."""
+"""Compilation of the loops over an event's experts."""
 
 from __future__ import annotations
 

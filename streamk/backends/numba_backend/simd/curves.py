@@ -35,7 +35,7 @@ class Bend:
 
     def __init__(self, context: Any, builder: Any, kind: Any, value: Any, e: Emitter) -> None:
         self.wave = isinstance(kind, types.Float)
-        """Whether features are cosines, so that phases begin with a random one."""
+        """True if features are cosines, so that phases begin with a random one."""
         whole = isinstance(kind, types.Integer)
         self.power, self.polynomial = whole and kind.signed, whole and not kind.signed
         self.value, self._builder, self._e = value, builder, e

@@ -66,6 +66,7 @@ def _affine(
         done = builder.mul(rounds, e.size(_AT_ONCE))
 
         def vector(v: Any, _: Any) -> list[Any]:
+            """Sum the rows, times their weights, in the columns of one vector."""
             first = builder.mul(v, e.size(LANES))
 
             def add(row: Any, total: Any) -> Any:

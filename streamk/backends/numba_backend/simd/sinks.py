@@ -1,4 +1,4 @@
-"""Where a tile's features go: kept, or added up with coefficients, or both."""
+"""Destinations of a tile's features: they are kept, or added up with coefficients, or both."""
 
 from __future__ import annotations
 

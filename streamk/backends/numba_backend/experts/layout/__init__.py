@@ -1,1 +1,1 @@
-"""Where a pool's arrays lie, and how compiled code finds them."""
+"""Places of a pool's arrays, and the way compiled code finds them."""

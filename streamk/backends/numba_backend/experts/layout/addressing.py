@@ -36,6 +36,7 @@ def _reaching(kind: Any) -> Any:
 
     @intrinsic
     def reached(_: Any, table: Any, place: Any, shape: Any) -> Any:
+        """Make the array whose address is in that place of the table."""
         array = types.Array(kind, len(shape), "C")
 
         def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:

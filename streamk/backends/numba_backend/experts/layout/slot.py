@@ -1,4 +1,4 @@
-"""Where the numbers of a pool lie in its table of int64: sizes, addresses of arrays and of stages.
+"""Places of a pool's numbers in its table of int64: sizes, addresses of arrays and of stages.
 
 The places are those of the names in `streamk.backends.pool_arrays`, in capital letters, one after
 the other.

@@ -12,7 +12,7 @@ from streamk.backends.numba_backend.experts.compiled import fast
 from streamk.backends.pool_arrays import HUBER, QUANTILE, SQUARED
 
 ENDS = 20.0
-"""Where a number that an expert predicts ends."""
+"""Bound of the numbers that experts predict."""
 LONGEST = 3.0
 """The squared loss becomes Huber's where the error is more, by default."""
 SHARPNESS = 2.0

@@ -1,4 +1,4 @@
-"""Whether external experts are of use: two mixtures side by side, with them and without.
+"""Evidence for external experts: two mixtures side by side, with them and without.
 
 The mixture of all experts is what is predicted while, over the last thousand events or so, it has
 lost less than that of the pool's own experts and has not made more errors, but for chance: of the

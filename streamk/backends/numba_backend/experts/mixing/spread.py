@@ -34,7 +34,7 @@ _EARLY = 1000
 """Errors up to which their mean is the plain one; older ones fade from then on."""
 _ALPHA = 1e-3
 _SHARPNESS = 4.0
-"""How fast the trackers' weights learn: by exp(-4 times the mean pinball loss)."""
+"""Rate at which the trackers' weights learn: by exp(-4 times the mean pinball loss)."""
 _MEMORY = 0.995
 _CORRECTION = 0.1
 """Rate of the last tracker, in units of the mean error."""
