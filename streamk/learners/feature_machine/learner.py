@@ -64,7 +64,7 @@ class FeatureMachine(Supervised):
     Of the scales of the columns, bandwidths, kinds of metric, rounds and regularizations those are
     taken that have the least error in cross-validation, up to 256 events; of more, the last fifth
     is held back, 1,000 at most: the families are compared on the 800 events before, the rounds of
-    the best on 1,600, and of that on 8,192 once more. Families are compared until event 13,824;
+    the best of three kinds on 1,600, and of the best of these on 8,192 once more. Families are compared until event 13,824;
     later functions are of that of the one in use.
 
     Then the coefficients of the events that are kept are solved for, and those of each block of 64
@@ -72,14 +72,14 @@ class FeatureMachine(Supervised):
     from some hundred events on, while the first 16 or 32 of the next block are learned. There is
     one function for all of them up to 3,584, and from then on one for each leaf of a tree
     (`streamk.learners.metric_trees.metric_tree`), so that an event takes the time of a leaf however
-    many there are. Where 1,600 events have lowered the error of 800 by less than 3%, still more
+    many there are. Where 1,600 events have lowered the error of 800 by less than 1.5%, still more
     would not pay: the function is then made of 1,024, and takes no more.
 
-    The new function learns the events since, as the one in use does, and a number of events after
-    it was begun, see ``swap_delay``, the two are compared by how they have predicted these before
-    they learned them: by squared errors of margins, or absolute errors of numbers. The new one goes on if its error is at most 2% above the
-    other's. If it is late, learning waits, so what is learned depends on the events and their order
-    alone.
+    The new function learns the events since, as the one in use does, and some events after it was
+    begun, see ``swap_delay``, the two are compared by how they have predicted these before they
+    learned them: by squared errors of margins, or absolute errors of numbers. The new one goes on
+    if its error is at most 2% above the other's. If it is late, learning waits, so what is learned
+    depends on the events and their order alone.
 
     Between solutions, and from then on when there are no more, an event is learned at once: what
     labels differ from the function is learned as `streamk.learners.OnlineKernelRidge` does, by
@@ -95,13 +95,14 @@ class FeatureMachine(Supervised):
     Parameters
     ----------
     kernel : Kernel, optional
-        Gaussian, Laplacian, Matern, RationalQuadratic or Cauchy. Its bandwidth is in units of the
+        Gaussian, Laplacian, PowerExponential, Matern, RationalQuadratic or Cauchy, in units of the
         scaled columns, of which two events are sqrt(2) apart in the root of the mean square. By
-        default ``Matern(nu=0.5)``, the Laplace kernel of the L2 distance, with the better one of
-        the bandwidths 1.5 and 6.
+        default the best one of ``Matern(nu=0.5)``, the Laplace kernel of the L2 distance, with the
+        bandwidths 1.5 and 6, and of two products over the columns: the Laplacian, and the
+        PowerExponential, whose functions follow steps in single columns as trees do.
     task : {"classification", "regression"}, default "classification"
     metric : {"auto", "diagonal", "full"}, default "auto"
-        A factor for each column, or a matrix. "laplacian" and "cauchy" have diagonal ones only.
+        A factor for each column, or a matrix. Products over the columns have diagonal ones only.
         "auto" compares both up to 128 columns.
     rounds : int, default 4
         Metrics that are learned one after the other, at most; one without a smaller error is the

@@ -35,7 +35,7 @@ _CROSSED = 256
 """Events up to which there is cross-validation instead."""
 _FEW_EVENTS, _EXPLORED = 800, 2
 """Events by which families are compared, and rounds after round 0."""
-_FINALISTS, _MORE_EVENTS = 2, 1_600
+_FINALISTS, _MORE_EVENTS = 3, 1_600
 """Families that are compared once more, with all their rounds, on so many events. From these on it
 is judged whether they have paid."""
 _MOST_EVENTS, _LEAF = 8_192, 2_048
@@ -171,9 +171,9 @@ class Snapshot:
     ) -> tuple[Family, Round, bool]:
         """Return the family of least error, and its best round.
 
-        Families are compared on few events, and the best two of them, with all rounds, on more. And
-        whether these have paid: where twice the events do not lower the error, as on streams that
-        change or are noise for the most part, still more would be of no use.
+        Families are compared on few events, and the best ones of three kinds, with all rounds, on
+        more. And whether these have paid: where twice the events do not lower the error, as on
+        streams that change or are noise for the most part, still more would be of no use.
         """
         chosen, first = recipe.families(d), _LADDER[len(_LADDER) // 2]
         factors, few = _handicaps(chosen), list[Round]()
@@ -182,6 +182,7 @@ class Snapshot:
             turns, some = min(recipe.rounds, _EXPLORED), rest[:_FEW_EVENTS]
             few = [_least(self._rounds(one, some, held, turns, first)) for one in chosen]
         order = sorted(range(len(few)), key=lambda place: factors[place] * few[place].error) or [0]
+        finalists = _best_of_each_kind(chosen, order)[: _FINALISTS if many else 1]
         more = {
             place: self._rounds(
                 chosen[place],
@@ -190,7 +191,7 @@ class Snapshot:
                 recipe.rounds,
                 few[place].ridge if few else first,
             )
-            for place in order[: _FINALISTS if many else 1]
+            for place in finalists
         }
         place = min(more, key=lambda place: factors[place] * _least(more[place]).error)
         best, found = chosen[place], more[place]
@@ -281,6 +282,14 @@ def _narrower(kernel: Any) -> Kernel:
 def _least(found: Sequence[Round]) -> Round:
     """Return the round of least error."""
     return min(found, key=lambda one: one.error)
+
+
+def _best_of_each_kind(families: Sequence[Family], order: Sequence[int]) -> list[int]:
+    """Return the first place in the order of each kernel's families, diagonal ones and others."""
+    best: dict[tuple[type[Kernel], bool], int] = {}
+    for place in order:
+        best.setdefault((type(families[place].kernel), families[place].diagonal), place)
+    return list(best.values())
 
 
 def _handicaps(families: Sequence[Family]) -> list[float]:

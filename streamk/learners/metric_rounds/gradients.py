@@ -52,7 +52,7 @@ Numbers = NDArray[Any]
 PRODUCTS = Laplacian | PowerExponential | Cauchy
 """Kernels that are products over the columns."""
 _NEAR = 0.01
-"""Part of the centers' deviation in a column within which slopes of PowerExponential are bounded."""
+"""Part of a column's deviation within which slopes of PowerExponential are bounded."""
 _CELLS = 1 << 20
 """Kernel values that are there at once: 8 MiB of float64, and as many weights."""
 _WIDTH = 2_048
@@ -261,7 +261,9 @@ def _by_distance(kernel: Kernel, X: Numbers, Z: Numbers, A: Numbers) -> Iterator
             yield rows, some, (W @ A[:, some])[:, :, None] * X[rows, None] - pulled
 
 
-def _by_columns(kernel: Kernel, X: Numbers, Z: Numbers, A: Numbers) -> Iterator[Block]:
+def _by_columns(
+    kernel: Laplacian | PowerExponential | Cauchy, X: Numbers, Z: Numbers, A: Numbers
+) -> Iterator[Block]:
     s, every = kernel.bandwidth, slice(0, A.shape[1])
     for rows in _rows(len(X), len(Z)):
         K = kernel.pairwise(X[rows], Z, dtype=X.dtype)
@@ -285,8 +287,8 @@ def _slopes_of_root(t: Numbers, near: float) -> Numbers:
     """Return ``t (t^2 + near^2)^(-3/4)``, twice the slope of ``sqrt(|t|)`` but near 0."""
     size = np.hypot(t, t.dtype.type(near))
     size *= np.sqrt(size)
-    with np.errstate(invalid="ignore"):
-        return np.nan_to_num(np.divide(t, size, out=size), copy=False)
+    # Where all centers are equal in the column, and the point is, too, it has no slope.
+    return np.asarray(np.divide(t, size, out=np.zeros_like(t), where=size > 0.0))
 
 
 def _weights(kernel: Kernel) -> tuple[Kernel, Callable[[Numbers], Numbers]]:
