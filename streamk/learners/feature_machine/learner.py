@@ -64,8 +64,8 @@ class FeatureMachine(Supervised):
     Of the scales of the columns, bandwidths, kinds of metric, rounds and regularizations those are
     taken that have the least error in cross-validation, up to 256 events; of more, the last fifth
     is held back, 1,000 at most: the families are compared on the 800 events before, the rounds of
-    the best of three kinds on 1,600, and of the best of these on 8,192 once more. Families are compared until event 13,824;
-    later functions are of that of the one in use.
+    the best of three kinds on 1,600, and of the best of these on 8,192 once more. Families are
+    compared until event 13,824; later functions are of that of the one in use.
 
     Then the coefficients of the events that are kept are solved for, and those of each block of 64
     or 256 later events, until there are ``buffer_size + reservoir_size``: in the background, too,

@@ -366,7 +366,7 @@ def families(kernel: str | Kernel, bandwidth: float | None, metric: str, d: int)
 def _unit(kernel: str, d: int) -> float:
     """Return the bandwidth by which d columns' sum of a kernel is about 1, as a distance of two."""
     if kernel == PowerExponential.name:
-        return 4.0 / 15.0 * float(max(1, d)) ** 1.5
+        return 4.0 / 15.0 * math.pow(max(1, d), 1.5)
     return math.sqrt(max(1, d)) if kernel == Laplacian.name else 1.0
 
 
