@@ -72,7 +72,7 @@ class FeatureMachine(Supervised):
     from some hundred events on, while the first 16 or 32 of the next block are learned. There is
     one function for all of them up to 3,584, and from then on one for each leaf of a tree
     (`streamk.learners.metric_trees.metric_tree`), so that an event takes the time of a leaf however
-    many there are. Where 1,600 events have lowered the error of 800 by less than 1.5%, still more
+    many there are. Where 1,600 events have lowered the error of 800 by less than 3%, still more
     would not pay: the function is then made of 1,024, and takes no more.
 
     The new function learns the events since, as the one in use does, and some events after it was

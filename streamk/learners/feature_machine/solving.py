@@ -44,7 +44,7 @@ _GRADIENTS = 800
 """Events at which gradients are taken, for each of these metrics."""
 _FULL = 1.01
 """Ratio of errors by which a diagonal metric may be worse than a full one, of many more numbers."""
-_PAYS = 0.985
+_PAYS = 0.97
 """Part of the error of few events below which more must bring it."""
 _SMALL = 1_024
 """Events that a function is made of where more do not pay."""
