@@ -204,6 +204,7 @@ class KernelCode(IntEnum):
     RATIONAL_QUADRATIC = 4
     LINEAR = 5
     NTK = 6
+    POWER_EXPONENTIAL = 7
 
 
 DEEPEST = 12

@@ -9,6 +9,7 @@ kernel             k(x, y)                             law of one frequency w
 =================  ==================================  =========================================
 Gaussian           ``exp(-|x-y|^2 / (2 s^2))``         normal / s
 Laplacian          ``exp(-|x-y|_1 / s)``               independent Cauchy / s
+PowerExponential   ``exp(-sum sqrt(|x_j-y_j| / s))``   none: it has no random features
 Matern             Matern of ``r = |x-y| / s``         multivariate t, 2 nu degrees of freedom / s
 RationalQuadratic  ``(1 + |x-y|^2/(2 a s^2))^-a``      normal * root of chi-squared(2 a)/(2 a) / s
 Cauchy             ``prod 1 / (1 + (x_j-y_j)^2/s^2)``  independent Laplace / s
@@ -48,6 +49,7 @@ from streamk.kernels.shift_invariant import (
     Gaussian,
     Laplacian,
     Matern,
+    PowerExponential,
     RationalQuadratic,
 )
 from streamk.kernels.sphere import ArcCosine, Zonal
@@ -64,6 +66,7 @@ __all__ = [
     "Linear",
     "Matern",
     "Polynomial",
+    "PowerExponential",
     "RationalQuadratic",
     "Zonal",
     "by_name",
@@ -76,6 +79,7 @@ KERNELS: dict[str, type[Kernel]] = {
     for kernel in (
         Gaussian,
         Laplacian,
+        PowerExponential,
         Matern,
         RationalQuadratic,
         Cauchy,

@@ -67,6 +67,31 @@ class Laplacian(Scaled):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PowerExponential(Scaled):
+    """Power exponential kernel of exponent 1/2, ``exp(-sum_j sqrt(|x_j - y_j| / bandwidth))``.
+
+    A product over the columns whose functions are rougher than the Laplacian's: they follow steps
+    in single columns, as those of trees do. The correlation function of kriging ``exp(-sum_j
+    theta_j |x_j - y_j|^p)`` (Sacks, Welch, Mitchell and Wynn 1989, equation 9) with p = 1/2. It has
+    no random features.
+
+    Parameters
+    ----------
+    bandwidth : float, default 1
+
+    Examples
+    --------
+    >>> PowerExponential().pairwise([[0.0]], [[0.0], [1.0], [4.0]]).round(4)
+    array([[1.    , 0.3679, 0.1353]])
+    """
+
+    name = "power_exponential"
+    code = KernelCode.POWER_EXPONENTIAL
+    law = None
+    isotropic = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Matern(Scaled):
     """Matern kernel of smoothness 1/2, 3/2 or 5/2 in ``r = |x-y|_2 / bandwidth``.
 

@@ -32,50 +32,67 @@ def changes(
 
 
 def test_rests_become_longer_where_trials_fail_without_an_end() -> None:
-    found = changes(Rests([True]), BAD, 62)
+    found = changes(Rests([True]), BAD, 65)
     assert found == [
-        (2, "rest"),
-        (10, "wake"),
-        (12, "rest"),
-        (28, "wake"),
-        (30, "rest"),
-        (62, "wake"),
+        (3, "rest"),
+        (11, "wake"),
+        (14, "rest"),
+        (30, "wake"),
+        (33, "rest"),
+        (65, "wake"),
     ]
     long = [n for n, step in changes(Rests([True]), BAD, 50_000) if step == "wake"]
-    assert np.diff(long).tolist() == [2 + 8 * 2**n for n in range(1, len(long))]
+    assert np.diff(long).tolist() == [3 + 8 * 2**n for n in range(1, len(long))]
 
 
 def test_an_expert_of_use_stays_active_and_rests_a_short_while_at_first() -> None:
     one = Rests([True])
     assert changes(one, GOOD, 50) == []
     assert changes(one, BAD, 9) == [(1, "rest"), (9, "wake")]
-    assert changes(one, GOOD, 4) == [(2, "grow")], "once"
+    assert changes(one, GOOD, 4) == [(3, "grow")], "once"
     assert changes(one, BAD, 9) == [(1, "rest"), (9, "wake")], "not 16 reviews later"
+
+
+def test_one_that_comes_closer_from_review_to_review_stays_active() -> None:
+    """As on 20,000 events of covtype from the 20,000th on, where it has 19% errors, not 23%."""
+    comes: list[float] = [-3.7, -2.6, -2.2, 1.1, 6.2, 16.2]
+    one = Rests([True])
+    assert [one.review(np.array([worth])) for worth in comes] == [[]] * len(comes)
+    one = Rests([True])
+    found = [one.review(np.array([worth])) for worth in [-3.7, -2.6, -2.2, -1.9, -2.1]]
+    assert found == [[], [], [], [], [Change(0, "rest")]]
+    one = Rests([True])
+    found = [one.review(np.array([worth])) for worth in [-3.1, -3.0, -2.9]]
+    assert found[2] == [Change(0, "rest")], "by a tenth at least"
+    one = Rests([True])
+    assert changes(one, GOOD, 4) == []
+    found = [one.review(np.array([worth])) for worth in [-3.0, -1.0]]
+    assert found[0] == [Change(0, "rest")], "it was worth its time, and is no more"
 
 
 def test_only_those_rest_that_can() -> None:
     one = Rests([False, True, False])
-    found = [one.review(np.full(3, -1.0), alarm=True) for _ in range(2)]
-    assert found == [[], [Change(1, "rest")]]
+    found = [one.review(np.full(3, -1.0), alarm=True) for _ in range(3)]
+    assert found == [[], [], [Change(1, "rest")]]
     assert one.active == [True, False, True]
     one.begin()
     assert one.active == [True, True, True]
 
 
 def test_an_alarm_in_the_second_half_ends_a_rest_when_there_are_enough_events_since() -> None:
-    assert changes(Rests([True]), BAD, 8, alarms={6}) == [(2, "rest"), (8, "begin")]
-    assert changes(Rests([True]), BAD, 9, alarms={6, 7}) == [(2, "rest"), (9, "begin")]
-    assert changes(Rests([True]), BAD, 10, alarms={9}) == [(2, "rest"), (10, "wake")]
-    assert changes(Rests([True]), BAD, 10, alarms={3, 5}) == [(2, "rest"), (10, "wake")]
+    assert changes(Rests([True]), BAD, 9, alarms={7}) == [(3, "rest"), (9, "begin")]
+    assert changes(Rests([True]), BAD, 10, alarms={7, 8}) == [(3, "rest"), (10, "begin")]
+    assert changes(Rests([True]), BAD, 11, alarms={10}) == [(3, "rest"), (11, "wake")]
+    assert changes(Rests([True]), BAD, 11, alarms={4, 6}) == [(3, "rest"), (11, "wake")]
     one = Rests([True])
-    assert changes(one, BAD, 7, alarms={3, 6}) == [(2, "rest")]
+    assert changes(one, BAD, 8, alarms={4, 7}) == [(3, "rest")]
     assert one.review(BAD) == [Change(0, "begin", 2)]
 
 
 def test_alarms_without_an_end_do_not_undo_the_doubling() -> None:
     found = changes(Rests([True]), BAD, 1_000, alarms=range(1, 1_000, 3))
     tried = [n for n, step in found if step == "begin"]
-    assert tried == [9, 21, 42, 78, 147, 279, 540]
+    assert tried == [9, 24, 45, 84, 153, 288, 549]
 
 
 def test_an_expert_of_use_begins_anew_after_an_alarm() -> None:
@@ -93,7 +110,7 @@ def test_alarms_without_an_end_do_not_put_off_a_new_beginning(every: int) -> Non
     one = Rests([True])
     assert changes(one, GOOD, 3) == []
     found = changes(one, 4.0 * BAD, 8, alarms=range(1, 9, every))
-    assert found == [(3, "begin"), (5, "rest")]
+    assert found == [(3, "begin"), (6, "rest")]
     one = Rests([True])
     assert changes(one, 4.0 * GOOD, 9, alarms=range(1, 10)) == []
     assert one.review(8.0 * BAD, alarm=True) == []
@@ -121,7 +138,7 @@ def test_states_go_on_and_are_checked() -> None:
 
 def test_states_from_before_alarms_counted() -> None:
     one, again = Rests([True]), Rests([True])
-    changes(one, BAD, 5)
+    changes(one, BAD, 6)
     again.restore({"rests": one.arrays()["rests"][:, :4]}, "this", alarms=False)
     assert again.active == [False]
     assert changes(again, BAD, 6) == changes(one, BAD, 6) == [(5, "wake")]
@@ -166,8 +183,8 @@ TASKS = ("classification", "regression")
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.usefixtures("often")
 def test_it_rests_on_noise_and_is_tried_again(task: str) -> None:
-    model, (X, y), active = made(task), noise(task), []
-    for n in range(0, 700, 64):
+    model, (X, y), active = made(task), noise(task, 1_280), []
+    for n in range(0, 1_280, 64):
         said = model.predict_then_learn_many(X[n : n + 64], y[n : n + 64]).predictions
         assert task == "classification" or np.isfinite(said).all()
         active.append(model._external.active[0])
@@ -181,7 +198,7 @@ def test_it_rests_on_noise_and_is_tried_again(task: str) -> None:
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.usefixtures("often")
 def test_it_says_nothing_and_keeps_events_while_it_rests(task: str) -> None:
-    model, (X, y) = made(task), noise(task)
+    model, (X, y) = made(task), noise(task, 1_280)
     n = 64
     while model._external.active[0]:
         model.learn_many(X[n - 64 : n], y[n - 64 : n])

@@ -71,18 +71,20 @@ def test_a_metric_keeps_the_mean_distance() -> None:
     G = np.diag([5.0, 0.1, 0.3]) + 0.1
     of_all = [np.square(X[:, None] - X).sum(axis=2).mean()]
     for M in (G, np.diag(G)):
-        P = Metric.of(rescaled(M, X, absolute=False)).mapped(X)
+        P = Metric.of(rescaled(M, X)).mapped(X)
         of_all.append(np.square(P[:, None] - P).sum(axis=2).mean())
     np.testing.assert_allclose(of_all, of_all[0])
-    P = Metric.of(rescaled(np.diag(G), X, absolute=True)).mapped(X)
-    assert P.std(axis=0).sum() == pytest.approx(X.std(axis=0).sum())
+    for power in (1.0, 0.5):
+        P = Metric.of(rescaled(np.diag(G), X, power=power)).mapped(X)
+        found, aim = ((Z.std(axis=0) ** power).sum() for Z in (P, X))
+        assert found == pytest.approx(aim)
 
 
-@pytest.mark.parametrize("absolute", [False, True])
-def test_where_nothing_matters_the_metric_is_the_identity(absolute: bool) -> None:
+@pytest.mark.parametrize("power", [2.0, 1.0, 0.5])
+def test_where_nothing_matters_the_metric_is_the_identity(power: float) -> None:
     X = np.random.default_rng(0).normal(size=(9, 3))
-    assert rescaled(np.zeros(3), X, absolute=absolute).tolist() == [1.0, 1.0, 1.0]
-    assert np.array_equal(rescaled(np.zeros((3, 3)), X, absolute=False), np.eye(3))
+    assert rescaled(np.zeros(3), X, power=power).tolist() == [1.0, 1.0, 1.0]
+    assert np.array_equal(rescaled(np.zeros((3, 3)), X), np.eye(3))
     assert Metric(np.zeros(4)).shares.tolist() == [0.25] * 4
 
 
@@ -282,12 +284,14 @@ def families(**options: Any) -> list[str]:
 
 
 def test_which_families_are_compared() -> None:
-    assert set(families()) == {"Laplacian True", "Matern True", "Matern False"}
-    assert len(families()) == 12
+    of_columns = {"Laplacian True", "PowerExponential True"}
+    assert set(families()) == {*of_columns, "Matern True", "Matern False"}
+    assert len(families()) == len(families(bandwidth=2.0)) + 4 == 12
     assert "Matern False" not in families(d=129)
     assert "Matern False" not in families(d=1)
     assert set(families(metric="full")) == {"Matern False"}
     assert set(families(kernel="laplacian")) == {"Laplacian True"}
+    assert len(families(kernel="power_exponential")) == 4
     assert len(families(kernel=Gaussian(), metric="diagonal")) == 2
 
 

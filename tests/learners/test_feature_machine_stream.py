@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from streamk import kernels
 from streamk.errors import InvalidInput, StateError
-from streamk.kernels import Gaussian, Laplacian, Matern
+from streamk.kernels import Gaussian, Kernel, Laplacian, Matern, PowerExponential
 from streamk.learners import FeatureMachine, OnlineKernelRidge, create
 from streamk.learners.common.supervised import Asked
 from streamk.learners.feature_machine import solving
@@ -254,7 +254,45 @@ def test_the_schedule_counts_events() -> None:
             (compared if before else began).append(model.n_events)
     assert began == [64, 128, 228, 342], "twice as many, and when the stream has grown by half"
     delays = np.subtract(compared, began).tolist()
-    assert delays == [16, 32, 40, 40], "a quarter of the events before, up to four delays"
+    assert delays == [16, 32, 40, 40], "a quarter of the events before, up to the delay"
+
+
+@pytest.mark.parametrize(
+    ("events", "delay"), [(64, 16), (1_000, 250), (2_000, 256), (4_608, 576), (90_000, 4_096)]
+)
+def test_functions_are_compared_by_as_many_events_as_they_are_made_of_allow(
+    events: int, delay: int
+) -> None:
+    assert FeatureMachine()._delay(events) == delay
+    assert FeatureMachine(swap_delay=100)._delay(events) == min(delay, 100)
+
+
+def test_steps_in_single_columns_are_followed() -> None:
+    """Labels are a sum of products of steps, as those of trees are."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(size=(1_500, 8)), np.zeros(1_500)
+    for _ in range(12):
+        i, j = rng.choice(8, 2, replace=False)
+        steps = np.where(X[:, i] > rng.uniform(0.2, 0.8), 1.0, 0.0)
+        y += rng.normal() * steps + rng.normal() * steps * (X[:, j] > rng.uniform(0.2, 0.8))
+
+    def error(kernel: Kernel | None) -> float:
+        model = FeatureMachine(kernel, task="regression")
+        said = model.predict_then_learn_many(X, y).predictions
+        return float(np.abs(np.asarray(said, float) - y)[750:].mean())
+
+    euclidean = error(Matern(nu=0.5, bandwidth=1.5))
+    assert error(None) < 0.7 * euclidean
+    assert error(PowerExponential(bandwidth=0.4 * 8**1.5)) < 0.8 * euclidean
+
+
+def test_finalists_are_of_different_kinds() -> None:
+    chosen = Recipe(None, "auto", 4, 1_000, 10).families(4)
+    found = [chosen[n] for n in solving._best_of_each_kind(chosen, range(len(chosen)))]
+    kinds = [(type(one.kernel), one.diagonal) for one in found]
+    diagonal = [(kind, True) for kind in (Laplacian, PowerExponential, Matern)]
+    assert kinds == [*diagonal, (Matern, False)]
+    assert chosen[0] == found[0], "the first of its kind"
 
 
 @pytest.mark.parametrize("better", [True, False])

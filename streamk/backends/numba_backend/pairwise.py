@@ -43,11 +43,12 @@ SINGLES = max(1, registers() // (2 * GROUP))
 DOUBLES = max(1, registers() // (4 * GROUP))
 
 _GAUSSIAN, _LAPLACIAN, _MATERN = KernelCode.GAUSSIAN, KernelCode.LAPLACIAN, KernelCode.MATERN
-_CAUCHY, _RATIONAL, _LINEAR, _NTK = (
+_CAUCHY, _RATIONAL, _LINEAR, _NTK, _POWER = (
     KernelCode.CAUCHY,
     KernelCode.RATIONAL_QUADRATIC,
     KernelCode.LINEAR,
     KernelCode.NTK,
+    KernelCode.POWER_EXPONENTIAL,
 )
 
 
@@ -58,6 +59,7 @@ class _Sum(IntEnum):
     ABSOLUTE = 1
     PRODUCT = 2
     DOT = 3
+    ROOT = 4
 
 
 def _added(e: Emitter, kind: _Sum, x: Any, y: Any, factor: Any, sum_: Any) -> Any:
@@ -69,6 +71,8 @@ def _added(e: Emitter, kind: _Sum, x: Any, y: Any, factor: Any, sum_: Any) -> An
         return e.fma(t, t, sum_)
     if kind == _Sum.ABSOLUTE:
         return e.builder.fadd(sum_, _absolute_value(e, t))
+    if kind == _Sum.ROOT:
+        return e.builder.fadd(sum_, e.square_root(_absolute_value(e, t)))
     square = e.builder.fmul(t, t)
     return e.builder.fmul(sum_, e.fma(square, factor, e.constant(1.0)))
 
@@ -134,6 +138,7 @@ def _register_tile(kind: _Sum, *, many: bool) -> Any:
 
 _squares, _square = (_register_tile(_Sum.SQUARE, many=many) for many in (True, False))
 _absolutes, _absolute = (_register_tile(_Sum.ABSOLUTE, many=many) for many in (True, False))
+_roots, _root = (_register_tile(_Sum.ROOT, many=many) for many in (True, False))
 _products, _product = (_register_tile(_Sum.PRODUCT, many=many) for many in (True, False))
 _dots, dot = (_register_tile(_Sum.DOT, many=many) for many in (True, False))
 
@@ -153,6 +158,8 @@ def sums(
             _dots(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
         elif code == _LAPLACIAN:
             _absolutes(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
+        elif code == _POWER:
+            _roots(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
         elif code == _CAUCHY:
             _products(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
         else:
@@ -162,6 +169,8 @@ def sums(
             dot(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
         elif code == _LAPLACIAN:
             _absolute(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
+        elif code == _POWER:
+            _root(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
         elif code == _CAUCHY:
             _product(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
         else:
@@ -173,7 +182,7 @@ def of_sums(code: Any, parameter: Any, f: Any, K: Any, spare: Any) -> None:
     """Turn sums into kernels; `f` is the factor of the sum, `spare` room for as many numbers."""
     real = K.dtype.type
     one, zero = real(1.0), real(0.0)
-    if code in (_GAUSSIAN, _LAPLACIAN):
+    if code in (_GAUSSIAN, _LAPLACIAN, _POWER):
         for i in range(K.shape[0]):
             K[i] = decayed(-f * K[i])
     elif code == _CAUCHY:

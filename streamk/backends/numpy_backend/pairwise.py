@@ -8,6 +8,7 @@ depends on the points around them.
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 from streamk.backends import KernelCode
 from streamk.backends.numpy_backend.tangent import neural_tangent
 
+_EXPONENTIALS = (KernelCode.GAUSSIAN, KernelCode.LAPLACIAN, KernelCode.POWER_EXPONENTIAL)
+"""Those that are the exponential of their sum."""
 _ROWS, _CENTERS = 64, 512
 """Points of a tile, whose few temporaries then stay in the second cache."""
 
@@ -61,6 +64,7 @@ def sum_factor(code: int, parameter: float, scale: float, dtype: np.dtype[Any]) 
     factor = {
         KernelCode.GAUSSIAN: 0.5 * scale * scale,
         KernelCode.LAPLACIAN: scale,
+        KernelCode.POWER_EXPONENTIAL: math.sqrt(scale),
         KernelCode.MATERN: 2.0 * parameter * scale * scale,
         KernelCode.CAUCHY: scale * scale,
         KernelCode.RATIONAL_QUADRATIC: scale * scale / (2.0 * parameter if parameter else 1.0),
@@ -80,7 +84,7 @@ def _tile(
 
 
 def _sums(code: int, factor: Any, X: NDArray[Any], Y: NDArray[Any]) -> NDArray[Any]:
-    """Return sum (x_j - y_j)^2, sum |x_j - y_j|, x.y or prod (1 + factor (x_j - y_j)^2)."""
+    """Return the sum or product of the kernel's term of each column."""
     S = np.full((len(X), len(Y)), 1.0 if code == KernelCode.CAUCHY else 0.0, X.dtype)
     for x, y in zip(X.T, Y.T, strict=True):
         if code == KernelCode.LINEAR:
@@ -89,6 +93,8 @@ def _sums(code: int, factor: Any, X: NDArray[Any], Y: NDArray[Any]) -> NDArray[A
         t = x[:, None] - y
         if code == KernelCode.LAPLACIAN:
             S += np.abs(t, out=t)
+        elif code == KernelCode.POWER_EXPONENTIAL:
+            S += np.sqrt(np.abs(t, out=t), out=t)
         elif code == KernelCode.CAUCHY:
             t *= t
             S *= 1.0 + factor * t
@@ -104,7 +110,7 @@ def _of_sums(code: int, parameter: float, factor: Any, S: NDArray[Any]) -> NDArr
         return S
     if code == KernelCode.CAUCHY:
         return np.asarray(1.0 / S)
-    if code in (KernelCode.GAUSSIAN, KernelCode.LAPLACIAN):
+    if code in _EXPONENTIALS:
         return np.asarray(np.exp(-factor * S))
     if code == KernelCode.RATIONAL_QUADRATIC:
         return np.asarray((1.0 / np.sqrt(1.0 + factor * S)) ** round(2.0 * parameter))

@@ -43,8 +43,9 @@ _FACTORS = ((512, 2), (4_096, 3), (2**62, 2))
 """Below so many events, the ratio of those of two beginnings, while there is room for the later."""
 _GROWTH = 3
 """Ratio of the events of two solutions, at most, where each is made at once."""
-_COMPARED = 0.25
-"""Part of a beginning's events by which two functions are compared, if `swap_delay` is not less."""
+_COMPARED, _SOON, _COMPARED_LATER = 4, 256, 8
+"""Two functions are compared by a fourth as many events as the new one begins with, up to so many,
+or by an eighth, if that is more."""
 _SETTLED = 13_824
 """Events from which on the family of functions is that of the one in use."""
 
@@ -63,8 +64,8 @@ class FeatureMachine(Supervised):
     Of the scales of the columns, bandwidths, kinds of metric, rounds and regularizations those are
     taken that have the least error in cross-validation, up to 256 events; of more, the last fifth
     is held back, 1,000 at most: the families are compared on the 800 events before, the rounds of
-    the best on 1,600, and of that on 8,192 once more. Families are compared until event 13,824;
-    later functions are of that of the one in use.
+    the best of three kinds on 1,600, and of the best of these on 8,192 once more. Families are
+    compared until event 13,824; later functions are of that of the one in use.
 
     Then the coefficients of the events that are kept are solved for, and those of each block of 64
     or 256 later events, until there are ``buffer_size + reservoir_size``: in the background, too,
@@ -74,12 +75,11 @@ class FeatureMachine(Supervised):
     many there are. Where 1,600 events have lowered the error of 800 by less than 3%, still more
     would not pay: the function is then made of 1,024, and takes no more.
 
-    The new function learns the events since, as the one in use does, and exactly ``swap_delay``
-    events after it was begun the two are compared by how they have predicted these before they
-    learned them, or after a quarter of the events before if these are less: by squared errors of
-    margins, or absolute errors of numbers. The new one goes on if its error is at most 2% above the
-    other's. If it is late, learning waits, so what is learned depends on the events and their order
-    alone.
+    The new function learns the events since, as the one in use does, and some events after it was
+    begun, see ``swap_delay``, the two are compared by how they have predicted these before they
+    learned them: by squared errors of margins, or absolute errors of numbers. The new one goes on
+    if its error is at most 2% above the other's. If it is late, learning waits, so what is learned
+    depends on the events and their order alone.
 
     Between solutions, and from then on when there are no more, an event is learned at once: what
     labels differ from the function is learned as `streamk.learners.OnlineKernelRidge` does, by
@@ -95,13 +95,14 @@ class FeatureMachine(Supervised):
     Parameters
     ----------
     kernel : Kernel, optional
-        Gaussian, Laplacian, Matern, RationalQuadratic or Cauchy. Its bandwidth is in units of the
+        Gaussian, Laplacian, PowerExponential, Matern, RationalQuadratic or Cauchy, in units of the
         scaled columns, of which two events are sqrt(2) apart in the root of the mean square. By
-        default ``Matern(nu=0.5)``, the Laplace kernel of the L2 distance, with the better one of
-        the bandwidths 1.5 and 6.
+        default the best one of ``Matern(nu=0.5)``, the Laplace kernel of the L2 distance, with the
+        bandwidths 1.5 and 6, and of two products over the columns: the Laplacian, and the
+        PowerExponential, whose functions follow steps in single columns as trees do.
     task : {"classification", "regression"}, default "classification"
     metric : {"auto", "diagonal", "full"}, default "auto"
-        A factor for each column, or a matrix. "laplacian" and "cauchy" have diagonal ones only.
+        A factor for each column, or a matrix. Products over the columns have diagonal ones only.
         "auto" compares both up to 128 columns.
     rounds : int, default 4
         Metrics that are learned one after the other, at most; one without a smaller error is the
@@ -117,9 +118,10 @@ class FeatureMachine(Supervised):
     every : int, default 16384
         Events between two beginnings, at most, while there are fewer than twice as many; then each
         begins when the stream has grown by half.
-    swap_delay : int, default 256
-        Events by which a new function and the one in use are compared, but no more than a quarter
-        of those before.
+    swap_delay : int, default 4096
+        Events by which a new function and the one in use are compared, at most. There are an eighth
+        as many as the new one is made of, and of up to 2,048 a quarter, but no more than 256. A
+        search takes longer with more events, too.
     max_width : int, optional
         Columns and classes, together, above which it rests for good: it gives up the events that it
         has kept and its function, keeps no more of either, and predicts even odds, or 0. So the
@@ -194,7 +196,7 @@ class FeatureMachine(Supervised):
         reservoir_size: int = 28_672,
         first: int = 64,
         every: int = 16_384,
-        swap_delay: int = 256,
+        swap_delay: int = 4096,
         max_width: int | None = None,
         seed: int = 0,
         columns: Sequence[Column] | None = None,
@@ -403,10 +405,14 @@ class FeatureMachine(Supervised):
         recipe = replace(self._recipe, errors=known.errors)
         if self.n_events >= _SETTLED:
             recipe = replace(recipe, family=known.family, most=_GROWTH * known.n_solved)
-        delay = min(self.swap_delay, max(1, int(_COMPARED * self._began)))
+        self._next = Replacement(self._began + self._delay(len(y)), lambda: now.solved(recipe))
+
+    def _delay(self, events: int) -> int:
+        """Return how many events after it was begun a function of so many takes over."""
         if self._begins_late:
-            delay = 1
-        self._next = Replacement(self._began + delay, lambda: now.solved(recipe))
+            return 1
+        soon, later = min(_SOON, events // _COMPARED), events // _COMPARED_LATER
+        return max(1, min(self.swap_delay, max(soon, later)))
 
     def _compare_if_due(self) -> None:
         """Compare a new function at its event, or after it: after a merge, or an interrupt."""

@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk import kernels
 from streamk.errors import InvalidInput, shown
-from streamk.kernels import Cauchy, Kernel, Laplacian, Matern
+from streamk.kernels import Kernel, Laplacian, Matern, PowerExponential
 from streamk.landmarks.checks import check_count
 from streamk.learners.metric_rounds.columns import SCALES, Columns
-from streamk.learners.metric_rounds.gradients import check_kernel
+from streamk.learners.metric_rounds.gradients import PRODUCTS, check_kernel
 from streamk.learners.metric_rounds.metric import Metric
 from streamk.learners.metric_rounds.ridge import check_selection, predicted
 from streamk.learners.metric_rounds.search import (
@@ -37,6 +37,9 @@ Numbers = NDArray[Any]
 METRICS = ("auto", "diagonal", "full")
 BANDWIDTHS = (1.5, 6.0)
 """Those that are compared: two events are sqrt(2) apart in the root of the mean square."""
+_PRODUCTS = (Laplacian.name, PowerExponential.name)
+_OF_PRODUCTS = 1.5
+"""That of the products among the kernels that are compared: the metric does the rest."""
 MOST_COLUMNS = 128
 """Up to so many, "auto" compares full metrics with diagonal ones."""
 _FEW = 1_000
@@ -335,20 +338,19 @@ def families(kernel: str | Kernel, bandwidth: float | None, metric: str, d: int)
         kernels.check_scales(kernel, bandwidth=bandwidth)
         made = [kernel]
     else:
-        of_l1 = math.sqrt(max(1, d))
         each = BANDWIDTHS if bandwidth is None else (bandwidth,)
         if kernel == "auto":
-            made = [Laplacian(bandwidth=s * of_l1) for s in each]
+            s = _OF_PRODUCTS if bandwidth is None else bandwidth
+            made = [kernels.by_name(name, bandwidth=s * _unit(name, d)) for name in _PRODUCTS]
             made += [Matern(nu=0.5, bandwidth=s) for s in each]
         else:
-            factor = of_l1 if kernel == Laplacian.name else 1.0
-            made = [kernels.by_name(kernel, bandwidth=s * factor) for s in each]
+            made = [kernels.by_name(kernel, bandwidth=s * _unit(kernel, d)) for s in each]
     kinds = {"auto": (True, False) if d <= MOST_COLUMNS else (True,)}
     kinds |= {"diagonal": (True,), "full": (False,)}
     found = []
     for one in made:
         check_kernel(one)
-        products = isinstance(one, Laplacian | Cauchy)
+        products = isinstance(one, PRODUCTS)
         if products and metric == "full" and kernel != "auto":
             raise InvalidInput(
                 f"kernel {one.name!r} is a product over the columns and has diagonal metrics; take "
@@ -359,6 +361,13 @@ def families(kernel: str | Kernel, bandwidth: float | None, metric: str, d: int)
         for diagonal in (True,) if products or d == 1 else kinds[metric]:
             found += [Family(scale, one, diagonal) for scale in SCALES]
     return found
+
+
+def _unit(kernel: str, d: int) -> float:
+    """Return the bandwidth by which d columns' sum of a kernel is about 1, as a distance of two."""
+    if kernel == PowerExponential.name:
+        return 4.0 / 15.0 * math.pow(max(1, d), 1.5)
+    return math.sqrt(max(1, d)) if kernel == Laplacian.name else 1.0
 
 
 def _checked_ridge(regularization: float) -> float:

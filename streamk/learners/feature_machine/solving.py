@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from streamk.backends.memory import give_back
 from streamk.errors import InvalidInput
-from streamk.kernels import Kernel, Matern
+from streamk.kernels import Kernel, PowerExponential
 from streamk.learners.common.classes import Label
-from streamk.learners.feature_machine.machine import BANDWIDTHS, families
+from streamk.learners.feature_machine.machine import families
 from streamk.learners.metric_rounds.columns import Columns
 from streamk.learners.metric_rounds.cross_validation import cross_validated
 from streamk.learners.metric_rounds.probabilities import inverse_temperature
@@ -35,9 +35,9 @@ _CROSSED = 256
 """Events up to which there is cross-validation instead."""
 _FEW_EVENTS, _EXPLORED = 800, 2
 """Events by which families are compared, and rounds after round 0."""
-_MORE_EVENTS = 1_600
-"""Events by which the metric of the best family is learned. From so many on it is judged whether
-they have paid."""
+_FINALISTS, _MORE_EVENTS = 3, 1_600
+"""Families that are compared once more, with all their rounds, on so many events. From these on it
+is judged whether they have paid."""
 _MOST_EVENTS, _LEAF = 8_192, 2_048
 """Events by which that metric is learned anew, and those of a leaf that is divided meanwhile."""
 _GRADIENTS = 800
@@ -49,7 +49,8 @@ _PAYS = 0.97
 _SMALL = 1_024
 """Events that a function is made of where more do not pay."""
 _NARROW = 0.1
-"""Bandwidth of the part that goes on to learn, relative to that of the part that is solved for."""
+"""Bandwidth of the part that goes on to learn, relative to that of the part that is solved for: its
+kernel is of ten times the distance."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Recipe:
     Attributes
     ----------
     kernel : Kernel or None
-        None for ``Matern(nu=0.5)`` of the better one of two bandwidths.
+        None for the best one of those that `rfm` compares.
     metric : {"auto", "diagonal", "full"}
     rounds : int
     capacity : int
@@ -92,9 +93,7 @@ class Recipe:
         """
         if self.family is not None:
             return [self.family]
-        made = [Matern(nu=0.5, bandwidth=s) for s in BANDWIDTHS]
-        each = made if self.kernel is None else [self.kernel]
-        return [family for one in each for family in families(one, None, self.metric, d)]
+        return families(self.kernel or "auto", None, self.metric, d)
 
 
 @dataclass(frozen=True)
@@ -170,25 +169,34 @@ class Snapshot:
     def _searched(
         self, recipe: Recipe, rest: Numbers, held: Numbers, d: int
     ) -> tuple[Family, Round, bool]:
-        """Return the family of least error on few events, and its best round on more.
+        """Return the family of least error, and its best round.
 
-        And whether these have paid: where twice the events do not lower the error, as on streams
-        that change or are noise for the most part, still more would be of no use.
+        Families are compared on few events, and the best ones of three kinds, with all rounds, on
+        more. And whether these have paid: where twice the events do not lower the error, as on
+        streams that change or are noise for the most part, still more would be of no use.
         """
-        chosen, place = recipe.families(d), len(_LADDER) // 2
+        chosen, first = recipe.families(d), _LADDER[len(_LADDER) // 2]
+        factors, few = _handicaps(chosen), list[Round]()
         many = len(rest) >= _MORE_EVENTS
-        best, first, least = chosen[0], _LADDER[place], np.inf
         if many or len(chosen) > 1:
-            turns = min(recipe.rounds, _EXPLORED)
-            few = rest[:_FEW_EVENTS]
-            found = [_least(self._rounds(one, few, held, turns, first)) for one in chosen]
-            each = zip(_handicaps(chosen), found, strict=True)
-            errors = [factor * one.error for factor, one in each]
-            place = int(np.argmin(errors))
-            best, first, least = chosen[place], found[place].ridge, found[place].error
-        found = self._rounds(best, rest[:_MORE_EVENTS], held, recipe.rounds, first)
+            turns, some = min(recipe.rounds, _EXPLORED), rest[:_FEW_EVENTS]
+            few = [_least(self._rounds(one, some, held, turns, first)) for one in chosen]
+        order = sorted(range(len(few)), key=lambda place: factors[place] * few[place].error) or [0]
+        finalists = _best_of_each_kind(chosen, order)[: _FINALISTS if many else 1]
+        more = {
+            place: self._rounds(
+                chosen[place],
+                rest[:_MORE_EVENTS],
+                held,
+                recipe.rounds,
+                few[place].ridge if few else first,
+            )
+            for place in finalists
+        }
+        place = min(more, key=lambda place: factors[place] * _least(more[place]).error)
+        best, found = chosen[place], more[place]
         kept = _least(found)
-        pays = not many or kept.error < _PAYS * least
+        pays = not many or kept.error < _PAYS * few[place].error
         if pays and len(rest) > _MORE_EVENTS:
             kept = self._in_leaves(best, rest[:_MOST_EVENTS], held, recipe.rounds, found)
         return best, kept, pays
@@ -243,9 +251,8 @@ class Snapshot:
         count = min(len(self.X), max(_SMALL, recipe.most) if pays else _SMALL)
         some = slice(len(self.X) - whole_blocks(count), None)
         constant = self.targets.mean(axis=0)
-        narrow: Any = family.kernel
         function = MetricTree(
-            replace(narrow, bandwidth=_NARROW * narrow.bandwidth),
+            _narrower(family.kernel),
             task=self.task,
             capacity=recipe.capacity,
             seed=self.seed,
@@ -265,9 +272,24 @@ class Snapshot:
         return function
 
 
+def _narrower(kernel: Any) -> Kernel:
+    """Return the kernel of the part that goes on to learn."""
+    factor = _NARROW**2 if isinstance(kernel, PowerExponential) else _NARROW
+    narrower: Kernel = replace(kernel, bandwidth=factor * kernel.bandwidth)
+    return narrower
+
+
 def _least(found: Sequence[Round]) -> Round:
     """Return the round of least error."""
     return min(found, key=lambda one: one.error)
+
+
+def _best_of_each_kind(families: Sequence[Family], order: Sequence[int]) -> list[int]:
+    """Return the first place in the order of each kernel's families, diagonal ones and others."""
+    best: dict[tuple[type[Kernel], bool], int] = {}
+    for place in order:
+        best.setdefault((type(families[place].kernel), families[place].diagonal), place)
+    return list(best.values())
 
 
 def _handicaps(families: Sequence[Family]) -> list[float]:

@@ -19,8 +19,10 @@ array of points by centers by columns is made. `Kernel.pairwise` sums up distanc
 of columns: equal points are at distance 0, where Matern 1/2 has a cusp. There the mean of the
 gradients around it, 0, is taken.
 
-Laplacian and Cauchy are products over the columns: their derivative by column j is the kernel times
-a function of ``x_j - z_j``, one matrix product a column.
+Laplacian, PowerExponential and Cauchy are products over the columns: their derivative by column j
+is the kernel times a function of ``t = x_j - z_j``, one matrix product a column. That of
+``sqrt(|t|)`` has no bound, and the mean of its square is infinite. In its place there is that of
+``(t^2 + h^2)^(1/4)``, where h is a hundredth of the centers' standard deviation in the column.
 """
 
 from __future__ import annotations
@@ -33,12 +35,24 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from streamk.errors import InvalidInput
-from streamk.kernels import Cauchy, Gaussian, Kernel, Laplacian, Matern, RationalQuadratic
+from streamk.kernels import (
+    Cauchy,
+    Gaussian,
+    Kernel,
+    Laplacian,
+    Matern,
+    PowerExponential,
+    RationalQuadratic,
+)
 from streamk.kernels.base import as_points
 from streamk.learners.metric_rounds.weights import Weights, sum_of
 
 Numbers = NDArray[Any]
 
+PRODUCTS = Laplacian | PowerExponential | Cauchy
+"""Kernels that are products over the columns."""
+_NEAR = 0.01
+"""Part of a column's deviation within which slopes of PowerExponential are bounded."""
 _CELLS = 1 << 20
 """Kernel values that are there at once: 8 MiB of float64, and as many weights."""
 _WIDTH = 2_048
@@ -52,7 +66,7 @@ def gradients(
 
     Parameters
     ----------
-    kernel : Gaussian, Laplacian, Matern, RationalQuadratic or Cauchy
+    kernel : Gaussian, Laplacian, PowerExponential, Matern, RationalQuadratic or Cauchy
     X : array of shape (n, d)
         The points.
     Z : array of shape (p, d)
@@ -104,7 +118,7 @@ def outer_products(
 
     Parameters
     ----------
-    kernel : Gaussian, Laplacian, Matern, RationalQuadratic or Cauchy
+    kernel : Gaussian, Laplacian, PowerExponential, Matern, RationalQuadratic or Cauchy
     X : array of shape (n, d)
         The points, at least one.
     Z : array of shape (p, d)
@@ -195,7 +209,7 @@ def of_waves(
 
 def check_kernel(kernel: Kernel) -> None:
     """Raise InvalidInput unless the kernel's gradients are known."""
-    if not isinstance(kernel, Laplacian | Cauchy):
+    if not isinstance(kernel, PRODUCTS):
         _weights(kernel)
 
 
@@ -226,7 +240,7 @@ Block = tuple[slice, slice, Numbers]
 
 
 def _in_blocks(kernel: Kernel, X: Numbers, Z: Numbers, A: Numbers) -> Iterator[Block]:
-    if isinstance(kernel, Laplacian | Cauchy):
+    if isinstance(kernel, PRODUCTS):
         return _by_columns(kernel, X, Z, A)
     # Differences of points are those of points about another origin, and their products with
     # weights, which are subtracted from each other, are smallest about the middle.
@@ -247,7 +261,9 @@ def _by_distance(kernel: Kernel, X: Numbers, Z: Numbers, A: Numbers) -> Iterator
             yield rows, some, (W @ A[:, some])[:, :, None] * X[rows, None] - pulled
 
 
-def _by_columns(kernel: Laplacian | Cauchy, X: Numbers, Z: Numbers, A: Numbers) -> Iterator[Block]:
+def _by_columns(
+    kernel: Laplacian | PowerExponential | Cauchy, X: Numbers, Z: Numbers, A: Numbers
+) -> Iterator[Block]:
     s, every = kernel.bandwidth, slice(0, A.shape[1])
     for rows in _rows(len(X), len(Z)):
         K = kernel.pairwise(X[rows], Z, dtype=X.dtype)
@@ -257,11 +273,22 @@ def _by_columns(kernel: Laplacian | Cauchy, X: Numbers, Z: Numbers, A: Numbers) 
             if isinstance(kernel, Laplacian):
                 np.multiply(K, np.sign(t, out=t), out=t)
                 G[:, :, j] = (t @ A) / -s
+            elif isinstance(kernel, PowerExponential):
+                np.multiply(K, _slopes_of_root(t, _NEAR * float(Z[:, j].std())), out=t)
+                G[:, :, j] = (t @ A) / (-2.0 * math.sqrt(s))
             else:
                 t /= t * t + s * s
                 np.multiply(K, t, out=t)
                 G[:, :, j] = -2.0 * (t @ A)
         yield rows, every, G
+
+
+def _slopes_of_root(t: Numbers, near: float) -> Numbers:
+    """Return ``t (t^2 + near^2)^(-3/4)``, twice the slope of ``sqrt(|t|)`` but near 0."""
+    size = np.hypot(t, t.dtype.type(near))
+    size *= np.sqrt(size)
+    # Where all centers are equal in the column, and the point is, too, it has no slope.
+    return np.asarray(np.divide(t, size, out=np.zeros_like(t), where=size > 0.0))
 
 
 def _weights(kernel: Kernel) -> tuple[Kernel, Callable[[Numbers], Numbers]]:
@@ -280,7 +307,7 @@ def _weights(kernel: Kernel) -> tuple[Kernel, Callable[[Numbers], Numbers]]:
             return kernel, lambda K: _times(_over_logarithm(K), s**-2)
     raise InvalidInput(
         f"kernel {kernel.name!r} has no closed form of its gradients here; take gaussian, "
-        "laplacian, matern, rational_quadratic or cauchy"
+        "laplacian, power_exponential, matern, rational_quadratic or cauchy"
     )
 
 

@@ -84,18 +84,18 @@ class Metric:
         return np.asarray(R @ G @ R)
 
 
-def rescaled(M: Numbers, X: Numbers, *, absolute: bool, weights: Weights = None) -> Numbers:
+def rescaled(M: Numbers, X: Numbers, *, power: float = 2.0, weights: Weights = None) -> Numbers:
     """Return the multiple of M by which points are as far apart as by the identity.
 
-    The mean squared distance of two points stays as it is: sharpening a metric does not change the
-    bandwidth, and a metric cannot grow or vanish from round to round.
+    The mean squared distance of two points stays as it is, or that of another power: sharpening a
+    metric does not change the bandwidth, and a metric cannot grow or vanish from round to round.
 
     Parameters
     ----------
     M : array of shape (d, d) or (d,)
     X : array of shape (n, d)
-    absolute : bool
-        Whether distances are sums of ``sqrt(M_jj) |x_j - z_j|`` instead; deviations of columns
+    power : float, default 2
+        Below 2, distances are sums of ``(sqrt(M_jj) |x_j - z_j|)^power``; deviations of columns
         stand for their differences.
     weights : float64 array of shape (n,), optional
 
@@ -107,13 +107,13 @@ def rescaled(M: Numbers, X: Numbers, *, absolute: bool, weights: Weights = None)
     Examples
     --------
     >>> X = np.array([[0.0, 0.0], [2.0, 2.0]])
-    >>> rescaled(np.array([3.0, 1.0]), X, absolute=False)
+    >>> rescaled(np.array([3.0, 1.0]), X)
     array([1.5, 0.5])
     """
-    if absolute:
-        spread = deviations(X, weights)
-        now, aim = float(np.sqrt(np.maximum(M, 0.0)) @ spread), float(spread.sum())
-        factor = (aim / now) ** 2 if now > 0.0 else 0.0
+    if power < 2.0:
+        spread = deviations(X, weights) ** power
+        now, aim = float(np.maximum(M, 0.0) ** (0.5 * power) @ spread), float(spread.sum())
+        factor = (aim / now) ** (2.0 / power) if now > 0.0 else 0.0
     elif M.ndim == 1:
         variances = np.square(deviations(X, weights))
         now, aim = float(M @ variances), float(variances.sum())

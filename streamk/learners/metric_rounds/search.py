@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.kernels import Kernel, Laplacian
+from streamk.kernels import Kernel, Laplacian, PowerExponential
 from streamk.learners.metric_rounds.columns import Columns
 from streamk.learners.metric_rounds.gradients import outer_products
 from streamk.learners.metric_rounds.metric import Metric, rescaled
@@ -57,9 +57,11 @@ class Family:
     diagonal: bool
 
     @property
-    def absolute(self) -> bool:
-        """True if distances are sums of absolute differences."""
-        return isinstance(self.kernel, Laplacian)
+    def power(self) -> float:
+        """The power of the columns' differences of which distances are sums."""
+        if isinstance(self.kernel, PowerExponential):
+            return 0.5
+        return 1.0 if isinstance(self.kernel, Laplacian) else 2.0
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ def next_metric(
 def normalized(family: Family, metric: Metric, X: Numbers, weights: Weights = None) -> Metric:
     """Return the metric's multiple that keeps the mean distance of events X (n, d)."""
     M = metric.diagonal if metric.is_diagonal else metric.matrix
-    return Metric.of(rescaled(M, X, absolute=family.absolute, weights=weights))
+    return Metric.of(rescaled(M, X, power=family.power, weights=weights))
 
 
 def identity(family: Family, d: int) -> Metric:

@@ -105,9 +105,10 @@ class MultiKernel(HeldLearning):
         begins anew. Beside the mixture of all experts there is then that without external ones, as
         it would be if there were none, and it is predicted by the one whose loss over the last
         thousand events or so was smaller, unless it has made more errors.
-        A `FeatureMachine` rests where the others' loss is less than 2% above that of all: it is
-        looked at after each 1,024 events, rests for 8,192 at first and twice as many each time,
-        without an end, and is tried again for 2,048. All others are always active.
+        A `FeatureMachine` rests where the others' loss is less than 2% above that of all, and does
+        not come closer to that: it is looked at after each 1,024 events, rests for 8,192 at first
+        and twice as many each time, without an end, and is tried again for 3,072. All others are
+        always active.
     pending_bytes : int, default 8 MiB
         Memory for predictions of events whose labels are still to come; the oldest are dropped.
     threads : int, optional

@@ -14,8 +14,11 @@ from streamk.errors import StateError
 
 STRETCH = 1_024
 """Events between two reviews."""
-_TRIAL = 2
+_TRIAL = 3
 """Reviews that an expert is active for at least."""
+_RISES = 0.9
+"""Part of what it lacked before, up to which an expert that was not worth its time yet lacks less:
+functions of few events may be of no use, and those of some thousand a good one."""
 _SHORTEST, _LONGEST = 8.0, 2.0**32
 """Reviews for which it rests, at least; and a bound, since what is kept is bounded."""
 _MEMORY = 0.5
@@ -62,9 +65,10 @@ class Change:
 class Rests:
     """Decides at each review which of several experts rest until another one.
 
-    An expert that was active for two reviews goes on if it was worth its time, the last reviews
-    counting most. Else it rests, for 8 reviews at first and twice as many each time, without an
-    end, and is then active for two again. Once it was worth its time the next rest is a short one.
+    An expert that was active for three reviews goes on if it was worth its time, the last reviews
+    counting most, or if it never was but comes closer from review to review. Else it rests, for 8
+    reviews at first and twice as many each time, without an end, and is then active for three
+    again. Once it was worth its time the next rest is a short one.
 
     An alarm in the second half of a rest, that the stream has changed, ends it: after two whole
     reviews the expert begins anew, with the events since the alarm alone. One that was worth its
@@ -77,8 +81,8 @@ class Rests:
     Examples
     --------
     >>> rests = Rests([True, False])
-    >>> found = [rests.review(np.array([-1.0, -1.0])) for _ in range(10)]
-    >>> found[1], found[9]
+    >>> found = [rests.review(np.array([-1.0, -1.0])) for _ in range(11)]
+    >>> found[2], found[10]
     ([Change(place=0, step='rest', reviews=0)], [Change(place=0, step='wake', reviews=0)])
     >>> rests.active
     [True, True]
@@ -171,8 +175,15 @@ def _review_active(
         return Change(place, "grow") if grows else None
     if known[_PAID] == _PAID_OFF and since != _NONE:
         return _begin_anew(place, known) if since >= _AFTER else None
+    if known[_PAID] != _PAID_OFF and worth > _RISES * _mean(before, known[_AGE] - 1.0):
+        return None
     known[_KIND], known[_AGE], known[_SINCE] = _RESTS, 0.0, _NONE
     return Change(place, "rest")
+
+
+def _mean(total: float, reviews: float) -> float:
+    """Return the mean of what was known of so many reviews."""
+    return float(total * (1.0 - _MEMORY) / (1.0 - _MEMORY**reviews))
 
 
 def _review_resting(place: int, known: NDArray[np.float64], alarm: bool) -> Change | None:

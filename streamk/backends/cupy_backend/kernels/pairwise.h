@@ -24,6 +24,7 @@ typedef char two_stages_fit_the_tile[2 * STAGE <= SIDE * (SIDE + 1) / 4 ? 1 : -1
 #define RATIONAL_QUADRATIC 4
 #define LINEAR 5
 #define NTK 6
+#define POWER_EXPONENTIAL 7
 
 #if REAL_IS_DOUBLE
 #define EXP exp
@@ -61,6 +62,8 @@ INLINE void with_columns(int t, whole code, real factor, const quad *stage, real
         WITH_COLUMNS(fused_real(x, y, sums[i]))
     } else if (code == LAPLACIAN) {
         WITH_COLUMNS(sums[i] + ABS(x - y))
+    } else if (code == POWER_EXPONENTIAL) {
+        WITH_COLUMNS(sums[i] + SQRT(ABS(x - y)))
     } else if (code == CAUCHY) {
         WITH_COLUMNS(sums[i] * fused_real((x - y) * (x - y), factor, (real)1))
     } else {
@@ -177,7 +180,7 @@ INLINE void tile_of(whole code, real parameter, real factor, const real *X, whol
     }
     PHASE(t) {
         /* The usual ones by themselves: what tells kernels apart takes as long as they do. */
-        if (code == GAUSSIAN || code == LAPLACIAN) {
+        if (code == GAUSSIAN || code == LAPLACIAN || code == POWER_EXPONENTIAL) {
             UNROLL for (int i = 0; i < 16; i++)
                 OWN(sums, t)[i] = EXP(-factor * OWN(sums, t)[i]);
         } else if (code == MATERN && parameter < (real)1) {

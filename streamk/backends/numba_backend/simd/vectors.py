@@ -176,6 +176,10 @@ class Emitter:
         """Return a b + c, rounded once where the machine can."""
         return self._call("llvm.fmuladd", a, b, c)
 
+    def square_root(self, a: Any) -> Any:
+        """Return the square root, correctly rounded."""
+        return self._call("llvm.sqrt", a)
+
     def totals(self, values: Sequence[Any]) -> Any:
         """Return a vector of the sums of the lanes of each of some vectors.
 
