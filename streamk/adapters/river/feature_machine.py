@@ -47,8 +47,8 @@ class FeatureMachineClassifier(_FeatureMachine, Classifier):
     every : int, default 16384
         Events between two metrics later on; fewer where a stream changes fast.
     swap_delay : int, default 4096
-        Events after which a new function takes over, or does not, at most. The last five are described
-        in `streamk.learners.FeatureMachine`.
+        Events after which a new function takes over, or does not, at most. The last five are
+        described in `streamk.learners.FeatureMachine`.
     seed : int, optional
         From 0 to 2^64 - 1. Random by default.
 

@@ -345,8 +345,8 @@ class FeatureMachineClassifier(Classifier, _FeatureMachine):
     every : int, default 16384
         Events between two metrics later on; fewer where a stream changes fast.
     swap_delay : int, default 4096
-        Events after which a new function takes over, or does not, at most. The last five are described
-        in `streamk.learners.FeatureMachine`.
+        Events after which a new function takes over, or does not, at most. The last five are
+        described in `streamk.learners.FeatureMachine`.
     random_state : int, RandomState or None, default None
         Of the order of the events, and of the learner.
 
