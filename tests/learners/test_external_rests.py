@@ -54,7 +54,7 @@ def test_an_expert_of_use_stays_active_and_rests_a_short_while_at_first() -> Non
 
 
 def test_one_that_comes_closer_from_review_to_review_stays_active() -> None:
-    """As on 20,000 events of covtype from the 20,000th on, where it has 19% errors, not 23%."""
+    """As on 20,000 events of covtype from the 20,000th on, where it has 19% errors, not 21%."""
     comes: list[float] = [-3.7, -2.6, -2.2, 1.1, 6.2, 16.2]
     one = Rests([True])
     assert [one.review(np.array([worth])) for worth in comes] == [[]] * len(comes)
