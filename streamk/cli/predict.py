@@ -112,8 +112,8 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
         "kept": model.kept,
     }
     display(options, engine_options, stack)
+    source = connected(options, engine_options, stack)
     with preparing(model.learner):
-        source = connected(options, engine_options, stack)
         return Engine(source, model.learner, **engine_options)
 
 

@@ -284,12 +284,12 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
         engine_options["observer"] = observer
     elif "token_file" in options:
         raise UsageError("--token-file is for a job with --http")
+    source = connected(options, engine_options, stack)
+    if "labels" in options:
+        labels: Source = opened(open_source, options["labels"])
+        stack.callback(labels.close)
+        engine_options["labels"] = late_labels(options, labels)
     with preparing(model):
-        source = connected(options, engine_options, stack)
-        if "labels" in options:
-            labels: Source = opened(open_source, options["labels"])
-            stack.callback(labels.close)
-            engine_options["labels"] = late_labels(options, labels)
         return Engine(source, model, **engine_options)
 
 

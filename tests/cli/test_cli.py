@@ -972,3 +972,12 @@ def test_the_demo_ends_with_a_table_and_a_picture(tmp_path: Path) -> None:
     assert len(read_ndjson(made / "predictions.ndjson")) == 2310
     out, _ = streamk("inspect", "streamk-demo/state", cwd=tmp_path)
     assert "2,310 events" in out
+
+
+def test_a_source_that_is_missing_is_told_before_anything_is_compiled(tmp_path: Path) -> None:
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    _, err = streamk(
+        "run", "file:none.ndjson", "--label", "a", cwd=tmp_path, status=2, environment=cache
+    )
+    assert "none.ndjson" in err
+    assert "compil" not in err
