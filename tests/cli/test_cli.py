@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import forked_kit
 import pytest
 from cli_kit import N_EVENTS, click_events, ndjson, streamk
 
@@ -567,7 +568,7 @@ def test_a_pipe_gets_predictions_only(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_goes_away_is_an_error_in_one_line(tmp_path: Path) -> None:
-    process = subprocess.Popen(
+    process = forked_kit.popen(
         [
             *(sys.executable, "-m", "streamk", "run", "stdin:"),
             *("--label=clicked", "--to=stdout:", "--quiet"),
@@ -590,7 +591,7 @@ def test_a_reader_that_goes_away_is_an_error_in_one_line(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_in_order(home: Path, number: signal.Signals) -> None:
-    process = subprocess.Popen(
+    process = forked_kit.popen(
         [
             *(sys.executable, "-m", "streamk", "run", "file:events.ndjson?follow=true"),
             *("--label", "clicked", "--to", "stdout:", "--checkpoint", "state"),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import engine_job
+import forked_kit
 import pytest
 from engine_kit import (
     BATCH,
@@ -214,7 +215,7 @@ def test_killed_at_random_moments(model: str, tmp_path: Path) -> None:
     kills = 0
     for whim in range(200):
         command = [sys.executable, engine_job.__file__, str(killed), str(whim), model]
-        with subprocess.Popen(command, cwd=Path(engine_job.__file__).parent) as process:
+        with forked_kit.popen(command, cwd=Path(engine_job.__file__).parent) as process:
             if kills < 6:
                 member = killed / "checkpoint" / "member-0"
                 while not member.exists() and process.poll() is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import forked_kit
 import late_job
 import numpy as np
 import pytest
@@ -99,7 +99,7 @@ def test_killed_at_random_moments(files: Path, tmp_path: Path, rows: int) -> Non
     rng = random.Random(7)
     command = [sys.executable, late_job.__file__, str(killed), str(rows)]
     for epoch in (2, 3, 4, None):
-        with subprocess.Popen(command, cwd=Path(late_job.__file__).parent) as process:
+        with forked_kit.popen(command, cwd=Path(late_job.__file__).parent) as process:
             if epoch is None:
                 assert process.wait() == 0
                 break
