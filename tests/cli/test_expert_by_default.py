@@ -117,7 +117,10 @@ def test_a_job_goes_on_with_those_that_were_named(home: Path) -> None:
     assert "max_centers=99, this run has" in err
 
 
-@pytest.mark.parametrize("none", ['"none"', "[]", '["none"]'])
+@pytest.mark.parametrize(
+    "none",
+    ["[]", *(pytest.param(one, marks=pytest.mark.nightly) for one in ('"none"', '["none"]'))],
+)
 def test_a_job_without_one_goes_on_without(none: str, home: Path) -> None:
     (home / "job.toml").write_text(f"expert = {none}\n")
     streamk(*RUN, "--config", "job.toml", "--max-events", "100", cwd=home)

@@ -100,6 +100,7 @@ def through_json(state):
     return State(json.loads(json.dumps(state.header)), dict(state.arrays))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
 @pytest.mark.parametrize("case", [case for case in CASES if CASES[case][2] is not None])
 def test_coefficients_are_the_oracle_s(case, backend):
@@ -118,6 +119,7 @@ def test_coefficients_are_the_oracle_s(case, backend):
     np.testing.assert_allclose(learner.decision_many(X[:5]), expected, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
 @pytest.mark.parametrize("batch_size", [1, 8])
 @every_case

@@ -55,7 +55,7 @@ def test_damaged_states_do_no_harm(names: Sequence[str]) -> None:
     some = chosen(names)
     if not some:
         pytest.skip("others were chosen")
-    found = judge(0, 100, some)
+    found = judge(0, 50, some)
     assert found["refused"] > 10 < found["harmless"]
 
 
