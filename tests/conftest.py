@@ -134,13 +134,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: place[item.path])
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
     """Search for garbage between tests alone (`_as_it_was`, `_collected`).
 
-    What is left of one test is then finalized at its end, not amid a later one: a finalizer that
-    warns imports modules, and amid another import Python 3.11 fails by that (gh-106176).
+    There is little of it while thousands of tests are collected. What is left of one test is then
+    finalized at its end, not amid a later one: a finalizer that warns imports modules, and amid
+    another import Python 3.11 fails by that (gh-106176).
     """
     gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave all that was collected out of every later search: it would take most of a second."""
+    gc.collect()
+    gc.freeze()
 
 
 def _process_wide() -> dict[str, Any]:
