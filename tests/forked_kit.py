@@ -15,7 +15,9 @@ import contextlib
 import fcntl
 import json
 import os
+import secrets
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -106,7 +108,7 @@ class Forked:
                     number, files[name] = _stream(stack, stream, len(given), text=text)
                 given.append(number)
             self.stdin, self.stdout, self.stderr = files.values()
-            control = _server()
+            control, _ = _server()
             message = json.dumps(request).encode()
             control.sendall(len(message).to_bytes(4, "big"))
             control.sendall(message)
@@ -201,26 +203,75 @@ def _stream(stack: contextlib.ExitStack, stream: Any, own: int, *, text: bool) -
 
 
 @cache
-def _server() -> socket.socket:
-    """Start the process that others are forked from, once in a process of tests."""
+def _server() -> tuple[socket.socket, str]:
+    """Start the process that others are forked from, once in a process of tests.
+
+    Returns what requests are sent by, and the name that others may connect to.
+    """
     ours, theirs = socket.socketpair()
-    with theirs:
+    name = f"streamk-tests-{os.getpid()}-{secrets.token_hex(8)}"
+    with theirs, socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("\0" + name)
+        listening.listen()
+        given = [theirs.fileno(), listening.fileno()]
         server = subprocess.Popen(
-            [sys.executable, __file__, str(theirs.fileno())],
+            [sys.executable, __file__, *map(str, given)],
             cwd=Path(__file__).parent,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
+            pass_fds=given,
         )
-    ours_of = os.getpid()
+    started_by = os.getpid()
 
     def end() -> None:
-        if os.getpid() == ours_of:  # and not in a process that was forked from this one
+        if os.getpid() == started_by:  # and not in a process that was forked from this one
             ours.close()
             server.wait()
 
     atexit.register(end)
-    return ours
+    return ours, name
+
+
+_COMMAND = """\
+#!{python} -SE
+import json, os, signal, socket, sys
+own = {{name: os.environ[name] for name in os.environ if name.startswith({beginnings})}}
+arguments = ["-m", "streamk", *sys.argv[1:]]
+if own != {expected}:
+    os.execv({python!r}, [{python!r}, *arguments])
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect("\\0" + {name!r})
+    environment = dict(os.environ)
+    request = {{"arguments": arguments, "cwd": os.getcwd(), "environment": environment}}
+    message = json.dumps(request).encode()
+    server.sendall(len(message).to_bytes(4, "big") + message)
+    socket.send_fds(server, [b"!"], [0, 1, 2])
+    process = int.from_bytes(server.recv(4, socket.MSG_WAITALL), "big")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: os.kill(process, number))
+    status = int.from_bytes(server.recv(4, socket.MSG_WAITALL), "big", signed=True)
+if status < 0:
+    signal.signal(-status, signal.SIG_DFL)
+    os.kill(os.getpid(), -status)
+sys.exit(status)
+"""
+
+
+@cache
+def commands() -> Path:
+    """Return a directory whose command `streamk` runs in a process that is forked."""
+    folder = Path(tempfile.mkdtemp(prefix="streamk-commands-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    if _CAN_FORK:
+        _, name = _server()
+        path, own = folder / "streamk", repr(_read_once(os.environ))
+        path.write_text(
+            _COMMAND.format(
+                python=sys.executable, beginnings=repr(_READ_ONCE), expected=own, name=name
+            )
+        )
+        path.chmod(0o700)
+    return folder
 
 
 Popen = subprocess.Popen[Any] | Forked
@@ -247,49 +298,61 @@ def _warm() -> None:
             create(name, task=task, **options).predict_then_learn_many(X, y)
 
 
-def _serve(control: socket.socket) -> dict[str, Any] | None:
+def _serve(control: socket.socket, listening: socket.socket) -> dict[str, Any] | None:
     """Fork for each request, and tell its sender the process and, when it ends, its status.
 
-    Returns the request in the process that was forked, and None where there will be no more.
+    A process whose sender has gone is killed. Returns the request in the process that was forked,
+    and None where there will be no more.
     """
-    ended: dict[int, tuple[int, socket.socket]] = {}
+    running: dict[int, tuple[int, socket.socket]] = {}
     while True:
-        ready, _, _ = select.select([control, *ended], [], [])
+        senders = {reply: pid for pid, reply in running.values()}
+        ready, _, _ = select.select([control, listening, *running, *senders], [], [])
         for one in ready:
-            if one is not control:
-                pid, reply = ended.pop(one)
+            if one in senders:
+                os.kill(senders[one], signal.SIGKILL)
+            elif one in running:
+                pid, reply = running.pop(one)
                 os.close(one)
                 _, status = os.waitpid(pid, 0)
                 code = os.waitstatus_to_exitcode(status)
                 with reply, contextlib.suppress(OSError):
                     reply.sendall(code.to_bytes(4, "big", signed=True))
-        if control not in ready:
-            continue
-        request = _request(control)
+        request = None
+        if control in ready:
+            request = _request(control)
+            if request is None:
+                return None
+            reply = socket.socket(fileno=request["streams"].pop(0))
+        elif listening in ready:
+            reply, _ = listening.accept()
+            request = _request(reply)
         if request is None:
-            return None
+            continue
         pid = os.fork()
         if not pid:
-            control.close()
-            for number, (_, reply) in ended.items():
+            for number, (_, other) in running.items():
                 os.close(number)
-                reply.close()
+                other.close()
+            reply.close()
+            listening.close()
+            control.close()
             return request
         for stream in request["streams"]:
             os.close(stream)
-        reply = socket.socket(fileno=request["reply"])
-        reply.sendall(pid.to_bytes(4, "big"))
-        ended[os.pidfd_open(pid)] = pid, reply
+        with contextlib.suppress(OSError):
+            reply.sendall(pid.to_bytes(4, "big"))
+        running[os.pidfd_open(pid)] = pid, reply
 
 
-def _request(control: socket.socket) -> dict[str, Any] | None:
-    size = control.recv(4, socket.MSG_WAITALL)
+def _request(sender: socket.socket) -> dict[str, Any] | None:
+    size = sender.recv(4, socket.MSG_WAITALL)
     if not size:
         return None
-    message = control.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
-    _, given, _, _ = socket.recv_fds(control, 1, 4)
+    message = sender.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
+    _, given, _, _ = socket.recv_fds(sender, 1, 4)
     request: dict[str, Any] = json.loads(message)
-    request["reply"], *request["streams"] = given
+    request["streams"] = [*given]
     return request
 
 
@@ -297,7 +360,6 @@ def _become(request: dict[str, Any]) -> None:
     """Be the process that was asked for, and do what it does."""
     import runpy
 
-    os.close(request["reply"])
     for number, stream in enumerate(request["streams"]):
         os.dup2(stream, number)
     for stream in request["streams"]:
@@ -324,13 +386,14 @@ def main() -> None:
     import gc
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the tests end this process
-    with socket.socket(fileno=int(sys.argv[1])) as control:
+    given, asked = map(int, sys.argv[1:])
+    with socket.socket(fileno=given) as control, socket.socket(fileno=asked) as listening:
         with (Path(tempfile.gettempdir()) / f"streamk-warming-{os.getuid()}").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # what one has compiled the next one loads
             _warm()
         gc.collect()
         gc.freeze()
-        request = _serve(control)
+        request = _serve(control, listening)
     if request is not None:
         _become(request)
 
