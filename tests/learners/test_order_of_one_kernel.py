@@ -197,7 +197,7 @@ def test_cuts_change_no_bit(name, alone, loss, task):
     check(lambda: make(loss=loss, task=task), task, range(3 if alone else CUTS))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize("name", MORE)
 def test_cuts_change_no_bit_of_other_models(name, task):
