@@ -57,6 +57,7 @@ def followed(name: str, task: str, workers: Any, shards: int = SHARDS) -> list[A
     return found
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_same_bits_for_any_number_of_workers(name: str, task: str, two: Processes) -> None:

@@ -87,7 +87,7 @@ def test_crashes_leave_no_trace(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("rows", [1 << 15, 4])
+@pytest.mark.parametrize("rows", [pytest.param(1 << 15, marks=pytest.mark.nightly), 4])
 def test_killed_at_random_moments(files: Path, tmp_path: Path, rows: int) -> None:
     """A real process, real files, SIGKILL; the other one is whole, and all in memory."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"

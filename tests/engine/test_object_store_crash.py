@@ -88,7 +88,9 @@ def test_killed_at_any_moment_of_saving(s3: S3, whole: Path, tmp_path: Path) -> 
 
 
 # Before the arrays of the second checkpoint, before its manifest, before the current one's name.
-@pytest.mark.parametrize("number", [5, 6, 7])
+@pytest.mark.parametrize(
+    "number", [5, *(pytest.param(n, marks=pytest.mark.nightly) for n in (6, 7))]
+)
 def test_of_two_jobs_the_one_that_began_last_goes_on(
     s3: S3, whole: Path, tmp_path: Path, number: int
 ) -> None:

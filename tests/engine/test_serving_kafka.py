@@ -21,6 +21,7 @@ import streamk as package
 pytestmark = [
     pytest.mark.kafka,
     pytest.mark.timeout(240),
+    pytest.mark.slow,
     pytest.mark.usefixtures("kafka_client"),
 ]
 
