@@ -82,7 +82,10 @@ def test_before_the_first_training_classes_have_their_shares() -> None:
 
 
 @pytest.mark.parametrize("make", [trees.lightgbm, trees.histogram])
-@pytest.mark.parametrize("name", ["Waveform", "airlines_h2o_44k", "cpusmall"])
+@pytest.mark.parametrize(
+    "name",
+    ["Waveform", "cpusmall", pytest.param("airlines_h2o_44k", marks=pytest.mark.nightly)],
+)
 def test_answers_are_those_of_trees_fitted_by_hand(name: str, make: Any) -> None:
     if make is trees.lightgbm:
         pytest.importorskip("lightgbm", reason="a rival: pip install lightgbm")

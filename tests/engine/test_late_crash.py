@@ -42,9 +42,9 @@ def in_shards() -> Sharded:
     ("make", "rows", "revisions"),
     [
         (lambda: None, 1 << 15, "ignore"),
-        (lambda: None, 4, "ignore"),
+        pytest.param(lambda: None, 4, "ignore", marks=pytest.mark.nightly),
         (lambda: None, 4, "learn"),
-        (in_shards, 1 << 15, "ignore"),
+        pytest.param(in_shards, 1 << 15, "ignore", marks=pytest.mark.nightly),
         (in_shards, 4, "learn"),
     ],
 )

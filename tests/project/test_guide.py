@@ -96,6 +96,7 @@ def test_the_quick_start_for_river(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     follow(part("quickstart.md", "If you use River"), tmp_path, monkeypatch)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_quick_start_for_research(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = part("quickstart.md", "If you do research")
