@@ -19,7 +19,7 @@ RUN = ("run", "file:events.ndjson", "--label", "clicked", "--checkpoint", "state
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    (tmp_path / "events.ndjson").write_bytes(ndjson(click_events()))
+    (tmp_path / "events.ndjson").write_bytes(ndjson(click_events(250)))
     return tmp_path
 
 
