@@ -149,6 +149,7 @@ def naive(learner: Any, X: Any, y: list[Any], staleness: int = 0) -> tuple[Any, 
     return from_state(results[0]), said
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("staleness", [0, 1, 3])
 @pytest.mark.parametrize("name", ["doubly-stochastic", "multi-kernel"])
 @pytest.mark.parametrize("task", TASKS)

@@ -84,6 +84,7 @@ def uninterrupted() -> tuple[Any, list[Output]]:
     return engine(MemorySource(data, timestamps=times), None, sink=sink).run(), sink.outputs
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", range(25))
 def test_crashes_leave_no_trace(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
@@ -194,6 +195,7 @@ def survives(seed: int, place: Any, crashed: Callable[[], object] = lambda: None
     return crashes
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", range(25))
 def test_passing_over_silent_partitions_survives_crashes(seed: int, tmp_path: Path) -> None:
     assert survives(seed, tmp_path)
