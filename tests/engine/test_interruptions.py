@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
 
 MakeTopic = Callable[..., str]
 
-EVENTS = 4000
+EVENTS = 4096
 SHARES = (0.6, 0.4)
 KEPT = {"retention.ms": "-1"}
 
