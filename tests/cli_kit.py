@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import forked_kit
 
 N_EVENTS = 600
 
@@ -21,14 +22,13 @@ def streamk(
     environment: dict[str, str] | None = None,
 ) -> tuple[str, str]:
     """Run the command, check its exit status and return what it wrote to stdout and stderr."""
-    done = subprocess.run(
+    done = forked_kit.run(
         [sys.executable, "-m", "streamk", *map(str, arguments)],
         cwd=cwd,
         input=given,
         capture_output=True,
         env={**os.environ, "COLUMNS": "80", **(environment or {})},
         timeout=300,
-        check=False,
     )
     out, err = done.stdout.decode(), done.stderr.decode()
     assert done.returncode == status, f"{arguments}\n{out}\n{err}"

@@ -118,10 +118,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Slow tests mostly wait, others compute: side by side they use the cores.
     """
     slow = set()
+    for item in _left_to_the_night(items):
+        item.add_marker(pytest.mark.nightly)
     for item in items:
-        one_in = item.get_closest_marker("one_in")
-        if one_in is not None and zlib.crc32(item.name.encode()) % one_in.args[0]:
-            item.add_marker(pytest.mark.nightly)
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
         if item.get_closest_marker("slow"):
             slow.add(item.path)
@@ -134,13 +133,52 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: place[item.path])
 
 
-def pytest_collection_finish() -> None:
+def _left_to_the_night(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return all but one of n cases of those grids that are marked so, chosen by their names."""
+    grids: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("one_in") and not item.get_closest_marker("nightly"):
+            grids.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left = []
+    for cases in grids.values():
+        usual = _usual(cases, cases[0].get_closest_marker("one_in").args[0])  # type: ignore[union-attr]
+        left += [item for item in cases if item not in usual]
+    return left
+
+
+def _usual(cases: list[pytest.Item], n: int) -> list[pytest.Item]:
+    """Return one case of n, and of values that none of these has one each.
+
+    A parameter with more values than that has some of them only.
+    """
+    drawn = sorted(cases, key=lambda item: zlib.crc32(item.name.encode()))
+    usual = [item for item in drawn if not zlib.crc32(item.name.encode()) % n] or drawn[:1]
+    for name in cases[0].callspec.params:  # type: ignore[attr-defined]
+        values = [repr(item.callspec.params[name]) for item in drawn]  # type: ignore[attr-defined]
+        if len(set(values)) <= len(cases) / n:
+            had = {repr(item.callspec.params[name]) for item in usual}  # type: ignore[attr-defined]
+            for item, value in zip(drawn, values, strict=True):
+                if value not in had:
+                    had.add(value)
+                    usual.append(item)
+    return usual
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
     """Search for garbage between tests alone (`_as_it_was`, `_collected`).
 
-    What is left of one test is then finalized at its end, not amid a later one: a finalizer that
-    warns imports modules, and amid another import Python 3.11 fails by that (gh-106176).
+    There is little of it while thousands of tests are collected. What is left of one test is then
+    finalized at its end, not amid a later one: a finalizer that warns imports modules, and amid
+    another import Python 3.11 fails by that (gh-106176).
     """
     gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave all that was collected out of every later search: it would take most of a second."""
+    gc.collect()
+    gc.freeze()
 
 
 def _process_wide() -> dict[str, Any]:

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
+import forked_kit
 import pytest
 
 from connectors.base import Chunk, Output, Sink
@@ -107,7 +108,7 @@ class Process:
         self._log = Path(job.directory + ".log")
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as log:
-            self._popen = subprocess.Popen(
+            self._popen = forked_kit.popen(
                 [sys.executable, __file__, json.dumps(asdict(job))],
                 cwd=Path(__file__).parent,
                 stdin=subprocess.DEVNULL,

@@ -12,16 +12,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import forked_kit
 import pytest
 from cli_kit import click_events, ndjson
 
-Started = Iterator[tuple[subprocess.Popen[bytes], str]]
+Started = Iterator[tuple[forked_kit.Popen, str]]
 
 
 @contextlib.contextmanager
 def _started(home: Path, port: int, *command: str) -> Started:
     """Start a command of streamk; yield its process and the address where it listens."""
-    process = subprocess.Popen(
+    process = forked_kit.popen(
         [sys.executable, "-m", "streamk", *command, "--http", f":{port}"],
         cwd=home,
         stdin=subprocess.PIPE,
@@ -56,9 +57,7 @@ def serving(home: Path, port: int = 0) -> Started:
 
 
 @contextlib.contextmanager
-def feeding(
-    process: subprocess.Popen[bytes], lines: Sequence[bytes] | None = None
-) -> Iterator[None]:
+def feeding(process: forked_kit.Popen, lines: Sequence[bytes] | None = None) -> Iterator[None]:
     """Have events come, some every moment: those of these lines, again and again."""
     ended = threading.Event()
     lines = ndjson(click_events(3000)).splitlines(keepends=True) if lines is None else lines

@@ -620,6 +620,7 @@ MAKERS: list[tuple[Callable[..., Any], Callable[[], Any]]] = [
 ]
 
 
+@pytest.mark.one_in(2)
 @both
 @pytest.mark.parametrize(("make", "data"), MAKERS)
 @pytest.mark.parametrize("copied", [lambda m: pickle.loads(pickle.dumps(m)), copy.deepcopy])

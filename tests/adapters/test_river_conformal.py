@@ -93,7 +93,7 @@ def test_sets_are_those_of_the_probabilities() -> None:
         plain.learn_one(x, y)
 
 
-@pytest.mark.parametrize("delay", [0, 48])
+@pytest.mark.parametrize("delay", [pytest.param(0, marks=pytest.mark.nightly), 48])
 def test_they_hold_what_they_promise_though_the_stream_drifts(delay: int) -> None:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(4000, 2))

@@ -44,10 +44,13 @@ print(json.dumps([lines, done, missing, left, FIRST_USE.done - done]))
 """
 
 
-def prepared(cache: Path, **environment: str) -> tuple[list[str], int]:
+def prepared(cache: Path | None, **environment: str) -> tuple[list[str], int]:
+    """Learn in a process of its own, with the loops of a cache or those that all have."""
+    if cache is not None:
+        environment["NUMBA_CACHE_DIR"] = str(cache)
     done = subprocess.run(
         [sys.executable, "-c", _PREPARE],
-        env={**os.environ, "NUMBA_CACHE_DIR": str(cache), **environment},
+        env={**os.environ, **environment},
         check=True,
         capture_output=True,
         text=True,
@@ -59,6 +62,7 @@ def prepared(cache: Path, **environment: str) -> tuple[list[str], int]:
     return lines, loops
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_first_use_says_how_far_it_is_and_the_next_one_nothing(tmp_path: Path) -> None:
     lines, loops = prepared(tmp_path)
@@ -66,6 +70,12 @@ def test_a_first_use_says_how_far_it_is_and_the_next_one_nothing(tmp_path: Path)
     assert lines[-2:] == ["compiling for this processor, once: 32 of 32 loops", ""]
     assert loops == 32
     assert prepared(tmp_path) == ([], 0)
+
+
+@pytest.mark.slow
+def test_where_all_is_compiled_nothing_is_said_and_no_event_waits() -> None:
+    prepared(None)
+    assert prepared(None) == ([], 0)
 
 
 def test_a_loop_outside_of_a_larger_work_is_logged(caplog: pytest.LogCaptureFixture) -> None:

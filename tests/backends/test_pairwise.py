@@ -88,6 +88,7 @@ def bound(case, X, Y, bandwidth=1.0):
     return unit * (d + 4.0 * alpha + 3.0)
 
 
+@pytest.mark.one_in(3)
 @every_backend
 @both_types
 @every_case

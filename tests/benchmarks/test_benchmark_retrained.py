@@ -49,6 +49,7 @@ class Sums:
         return np.full(len(X), self.sum)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("delay", [0, 1, 7, 48])
 @pytest.mark.parametrize("last", [0, 30])
 def test_every_batch_is_answered_by_trees_of_the_labels_known_when_it_came(
@@ -81,7 +82,10 @@ def test_before_the_first_training_classes_have_their_shares() -> None:
 
 
 @pytest.mark.parametrize("make", [trees.lightgbm, trees.histogram])
-@pytest.mark.parametrize("name", ["Waveform", "airlines_h2o_44k", "cpusmall"])
+@pytest.mark.parametrize(
+    "name",
+    ["Waveform", "cpusmall", pytest.param("airlines_h2o_44k", marks=pytest.mark.nightly)],
+)
 def test_answers_are_those_of_trees_fitted_by_hand(name: str, make: Any) -> None:
     if make is trees.lightgbm:
         pytest.importorskip("lightgbm", reason="a rival: pip install lightgbm")
@@ -188,7 +192,7 @@ def test_streams_of_whole_length_are_not_cut(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(progressive, "OURS", ours)
     monkeypatch.setattr(progressive, "CONTESTANTS", {one.name: one for one in some})
     measure = partial(progressive.measure, None, quick=True, cached=False)
-    names = ["letter", "a9a", "house_16H"]
+    names = ["letter", "elec2", "house_16H"]
     cut, whole = (measure(names=names, whole=each) for each in (False, True))
     assert list(cut["streams"]) == names
     assert list(whole["streams"]) == names[1:], "letter has no more events"

@@ -10,7 +10,9 @@ import pytest
 from benchmarks.scale_out import __main__ as scale_out
 
 
-@pytest.mark.parametrize("part", ["doubly-stochastic", "online-nystrom"])
+@pytest.mark.parametrize(
+    "part", ["doubly-stochastic", pytest.param("online-nystrom", marks=pytest.mark.nightly)]
+)
 def test_a_part_runs(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STREAMK_DATA", raising=False)
     out = tmp_path / "found.json"

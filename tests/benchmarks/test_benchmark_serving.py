@@ -23,6 +23,8 @@ from benchmarks.serving import __main__ as serving
 )
 def test_a_part_runs(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STREAMK_DATA", raising=False)
+    monkeypatch.setattr(serving, "MODELS", {"multi-kernel": serving.MODELS["multi-kernel"]})
+    monkeypatch.setattr(serving, "CONNECTIONS", (1, 16))
     out = tmp_path / "found.json"
     serving.run(["--quick", "--only", part, "--out", str(out)])
     document = json.loads(out.read_text())

@@ -206,8 +206,12 @@ def test_arrivals(tmp_path: Path) -> None:
 
 @pytest.mark.kafka
 @pytest.mark.slow
-def test_the_command_says_what_rivers_loop_says(tmp_path: Path, kafka_address: str) -> None:
-    sets = ("rialto", "cadata_california_housing")
+@pytest.mark.parametrize(
+    "sets", [("rialto",), pytest.param(("cadata_california_housing",), marks=pytest.mark.nightly)]
+)
+def test_the_command_says_what_rivers_loop_says(
+    sets: tuple[str, ...], tmp_path: Path, kafka_address: str
+) -> None:
     arguments = ("--parts", "equal", "--sets", *sets, "--kafka", kafka_address)
     found = quick("benchmarks.engine", tmp_path / "out.json", *arguments)
     assert tuple(found["equal"]["sets"]) == sets

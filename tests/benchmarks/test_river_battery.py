@@ -66,6 +66,7 @@ def test_parts_of_words() -> None:
 # --- the loop -----------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("delay", [0, 1, 48])
 @pytest.mark.parametrize("name", ["River linear", "River naive Bayes", "no change"])
 def test_the_loop_is_rivers_progressive_validation(name: str, delay: int) -> None:
@@ -86,6 +87,7 @@ def test_the_loop_is_rivers_progressive_validation(name: str, delay: int) -> Non
     assert (outcome.guess == found.y)[answered].mean() == pytest.approx(metric.get())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("delay", [0, 1, 5, 48])
 @pytest.mark.parametrize("batch", [0, 16])
 def test_what_is_known_before_an_event(batch: int, delay: int) -> None:
@@ -312,7 +314,7 @@ def battery(
     return json.loads(out.read_text(encoding="utf-8"))["results"], said.err.splitlines()
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", ["Phishing", "ChickWeights", "elec2"])
 @pytest.mark.parametrize("contestants", [["streamk", "no change"], ["no change"]])
 @pytest.mark.parametrize("limit", ["600", "1e-9"])

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_kit
 import numpy as np
 import pytest
 
@@ -17,7 +18,7 @@ pytest.importorskip("sklearn", reason="landmarks need scikit-learn: pip install 
 
 
 def command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return forked_kit.run(
         [sys.executable, "-m", "streamk", *arguments],
         cwd=home,
         capture_output=True,

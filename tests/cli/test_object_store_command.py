@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import forked_kit
 import pytest
 from cli_kit import click_events, ndjson, streamk
 from object_store_kit import S3, s3_server
@@ -69,7 +70,7 @@ def test_a_replica_follows_a_job_and_outlives_the_store(s3: S3, tmp_path: Path) 
     pytest.importorskip("uvicorn", reason="pip install streamk[serve]")
     events, address = click_events(1200), s3.address()
     run = ("run", "stdin:", "--label", "clicked", "--checkpoint", address, "--quiet")
-    job = subprocess.Popen(
+    job = forked_kit.popen(
         [sys.executable, "-m", "streamk", *run, "--checkpoint-every", "200"],
         cwd=tmp_path,
         stdin=subprocess.PIPE,
@@ -78,7 +79,7 @@ def test_a_replica_follows_a_job_and_outlives_the_store(s3: S3, tmp_path: Path) 
     job.stdin.write(ndjson(events[:400]))
     job.stdin.flush()
     inspect = [sys.executable, "-m", "streamk", "inspect", address]
-    while subprocess.run(inspect, cwd=tmp_path, capture_output=True, check=False).returncode:
+    while forked_kit.run(inspect, cwd=tmp_path, capture_output=True, check=False).returncode:
         assert job.poll() is None
     options = ("--refresh", "0.1", "--max-age", "1000000")
     with serving(tmp_path, *options, checkpoint=address) as (replica, url):

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import forked_kit
 import numpy as np
 import pytest
 from cli_kit import ndjson
@@ -103,7 +104,7 @@ def test_a_better_challenger_is_promoted_by_rule(home: Path) -> None:
 def test_a_killed_job_goes_on_as_if_nothing_had_happened(home: Path) -> None:
     command = [sys.executable, "-m", "streamk", *arguments("killed"), *FIRST, *LEAN, *NEAR, *RULE]
     for epoch in (1, 2, 5):
-        job = subprocess.Popen(command, cwd=home, stderr=subprocess.DEVNULL)
+        job = forked_kit.popen(command, cwd=home, stderr=subprocess.DEVNULL)
         until = time.monotonic() + 120.0
         while job.poll() is None and time.monotonic() < until:
             found = newest_checkpoint(home / "killed") if (home / "killed").exists() else None

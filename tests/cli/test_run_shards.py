@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import forked_kit
 import numpy as np
 import pytest
 from cli_kit import ndjson, streamk
@@ -101,7 +102,7 @@ def kill(folder: Path, name: str, job: tuple[str, ...]) -> None:
     """Start a job twice, and kill it when it has written some checkpoints."""
     command = [sys.executable, "-m", "streamk", *job]
     for epoch in (2, 4):
-        with subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL) as process:
+        with forked_kit.popen(command, cwd=folder, stderr=subprocess.DEVNULL) as process:
             until = time.monotonic() + 120.0
             while process.poll() is None and time.monotonic() < until:
                 found = newest_checkpoint(folder / name) if (folder / name).exists() else None
@@ -188,7 +189,7 @@ def test_files_first_then_a_live_topic(
             out.flush()
 
         send(later[:1500])
-        with subprocess.Popen([sys.executable, "-m", "streamk", *command], cwd=tmp_path) as job:
+        with forked_kit.popen([sys.executable, "-m", "streamk", *command], cwd=tmp_path) as job:
             wait_for(tmp_path / "live.out", lines=1500)
             send(later[1500:])
             assert job.wait(120) == 0

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import forked_kit
 import numpy as np
 import pytest
 from cli_kit import ndjson, streamk
@@ -106,7 +107,7 @@ def piped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("piped")
     command = ("run", "stdin:", "--label", "y", *MODEL, "--to", "csv:out.csv", *EVERY)
     served = ("--serve-compiled", "--serve-tolerance", "1e9")
-    process = subprocess.Popen(
+    process = forked_kit.popen(
         [sys.executable, "-m", "streamk", *command, *served, "--json", "--quiet"],
         cwd=home,
         stdin=subprocess.PIPE,
@@ -147,7 +148,7 @@ def test_a_job_that_is_killed_learns_what_it_would_learn_alone(tmp_path: Path) -
     streamk(*run, "--checkpoint", "alone", cwd=tmp_path)
     out = tmp_path / "out.csv"
     command = [*run, "--to", "csv:out.csv", *EVERY]
-    process = subprocess.Popen(
+    process = forked_kit.popen(
         [sys.executable, "-m", "streamk", *command, "--serve-compiled"], cwd=tmp_path
     )
     try:
@@ -337,11 +338,11 @@ def test_from_a_topic_through_kills(
     command = ("run", address + topic, "--to", address + answers, "--label", "y", *MODEL)
     every = ("--checkpoint", "state", "--checkpoint-every", "3000")
     more = (*every, "--serve-compiled", "--quiet")
-    jobs: list[subprocess.Popen[bytes]] = []
+    jobs: list[forked_kit.Popen] = []
 
     def begin() -> None:
         jobs.append(
-            subprocess.Popen([sys.executable, "-m", "streamk", *command, *more], cwd=tmp_path)
+            forked_kit.popen([sys.executable, "-m", "streamk", *command, *more], cwd=tmp_path)
         )
 
     def strike() -> None:

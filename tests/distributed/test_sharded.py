@@ -56,6 +56,7 @@ def followed(sharded: Sharded, task: str, cut: int) -> tuple[str, list[Any]]:
     return fingerprint(sharded.state()), said
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("name", "staleness"),
     [*((name, 0) for name in MODELS), ("multi-kernel", 1), ("doubly-stochastic", 2)],
@@ -77,6 +78,7 @@ class Here:
         return partial(work, task, from_state)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("staleness", [0, 1])
 @pytest.mark.parametrize("name", MODELS)
 def test_columns_classes_and_rounds_without_labels_are_the_same_in_any_batches(
@@ -147,6 +149,7 @@ def naive(learner: Any, X: Any, y: list[Any], staleness: int = 0) -> tuple[Any, 
     return from_state(results[0]), said
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("staleness", [0, 1, 3])
 @pytest.mark.parametrize("name", ["doubly-stochastic", "multi-kernel"])
 @pytest.mark.parametrize("task", TASKS)

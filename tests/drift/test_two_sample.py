@@ -43,6 +43,7 @@ def streams(kind: str, n: int) -> Numbers:
     return X
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", ["numbers", "zeros and ones"])
 def test_wealth_is_that_of_the_oracle(kind: str, backend: str) -> None:

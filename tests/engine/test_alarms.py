@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import random
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import forked_kit
 import numpy as np
 import pytest
 from cli_kit import ndjson, streamk
@@ -153,13 +153,13 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
         if name == "killed":
             for share in sorted(rng.uniform(0.05, 0.8) for _ in range(3)):
                 enough = share * len(told["whole"][0])
-                with subprocess.Popen(command, cwd=tmp_path) as process:
+                with forked_kit.popen(command, cwd=tmp_path) as process:
                     while not written.exists() or written.stat().st_size < enough:
                         assert process.poll() is None, "it ended before it was killed"
                         time.sleep(0.01)
                     process.send_signal(signal.SIGKILL)
                 assert process.returncode == -signal.SIGKILL
-        assert subprocess.run(command, cwd=tmp_path, check=False).returncode == 0
+        assert forked_kit.run(command, cwd=tmp_path).returncode == 0
         told[name] = [(tmp_path / f"{name}.{end}").read_bytes() for end in ("ndjson", "alarms")]
     assert told["killed"] == told["whole"]
     assert b'"kind":"error"' in told["whole"][1].replace(b": ", b":")

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
 
 MakeTopic = Callable[..., str]
 
-EVENTS = 20_000
+EVENTS = 8_000
 KEPT = {"retention.ms": "-1", "max.message.bytes": str(2 * MAX_EVENT_BYTES)}
 
 GOOD = b'"a": 0.5, "b": -1.0, "c": "x"'
@@ -112,7 +112,7 @@ def bad_stream(kafka_address: str, kafka_topic: MakeTopic, tmp_path: Path) -> St
             options={
                 "schema": SCHEMA.to_json(),
                 "until_end": True,
-                "checkpoint_every": 2000,
+                "checkpoint_every": 800,
             },
         ),
         {},
@@ -155,9 +155,9 @@ def test_dead_letters_to_a_topic(
         dead_letters=f"kafka://{kafka_address}/{dead}",
     )
     rng = random.Random(4)
-    for whim in range(4):
+    for whim in range(3):
         with job.but(whim=whim).start() as process:
-            process.until_written(rng.randrange(5000))
+            process.until_written(rng.randrange(2000))
             process.kill()
     bad_stream.check_counts(job.run())
 
@@ -185,7 +185,7 @@ def test_dead_letters_to_a_file(bad_stream: Stream, tmp_path: Path) -> None:
     path = tmp_path / "dead.ndjson"
     job = bad_stream.job.but(output=f"file:{tmp_path / 'out.ndjson'}", dead_letters=f"file:{path}")
     with job.start() as process:
-        process.until_written(9000)
+        process.until_written(3500)
         process.kill()
     bad_stream.check_counts(job.run())
     places = [bad_stream.check_letter(json.loads(line)) for line in path.read_text().splitlines()]

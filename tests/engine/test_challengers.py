@@ -115,6 +115,7 @@ def test_the_default_model_learns_as_in_a_job_of_its_own() -> None:
     assert same_model(found.models["many"], alone)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_crashes_leave_no_trace(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import engine_job
+import forked_kit
 import pytest
 from engine_kit import (
     BATCH,
@@ -83,6 +84,7 @@ def uninterrupted() -> tuple[Any, list[Output]]:
     return engine(MemorySource(data, timestamps=times), None, sink=sink).run(), sink.outputs
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", range(25))
 def test_crashes_leave_no_trace(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
@@ -193,6 +195,7 @@ def survives(seed: int, place: Any, crashed: Callable[[], object] = lambda: None
     return crashes
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", range(25))
 def test_passing_over_silent_partitions_survives_crashes(seed: int, tmp_path: Path) -> None:
     assert survives(seed, tmp_path)
@@ -214,7 +217,7 @@ def test_killed_at_random_moments(model: str, tmp_path: Path) -> None:
     kills = 0
     for whim in range(200):
         command = [sys.executable, engine_job.__file__, str(killed), str(whim), model]
-        with subprocess.Popen(command, cwd=Path(engine_job.__file__).parent) as process:
+        with forked_kit.popen(command, cwd=Path(engine_job.__file__).parent) as process:
             if kills < 6:
                 member = killed / "checkpoint" / "member-0"
                 while not member.exists() and process.poll() is None:

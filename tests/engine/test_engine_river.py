@@ -86,7 +86,7 @@ MODELS: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize(("name", "family", "options"), MODELS)

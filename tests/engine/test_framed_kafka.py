@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import forked_kit
 import pytest
 from cli_kit import click_events, streamk
 from crash_kit import fill
@@ -266,11 +266,11 @@ def test_the_command_predicts_avro_as_the_same_events_in_json(
     assert len(outputs(tmp_path / "again.ndjson")) == 400 - len(bad)
 
 
-def begun(arguments: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
+def begun(arguments: Sequence[str], folder: Path) -> forked_kit.Popen:
     """The command, when it waits for the registry; what it writes to stderr is in the file log."""
     log = folder / "log"
     with log.open("wb") as file:
-        run = subprocess.Popen(
+        run = forked_kit.popen(
             [sys.executable, "-m", "streamk", *arguments], cwd=folder, stderr=file
         )
     deadline = time.monotonic() + 120

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import forked_kit
 import pytest
 from cli_kit import click_events, streamk
 from crash_kit import fill, read_all
@@ -258,14 +258,14 @@ def test_each_prediction_is_there_once_after_kills(
     assert "another content" not in (tmp_path / "log").read_text()
 
 
-def running(job: tuple[str, ...], folder: Path) -> subprocess.Popen[bytes]:
+def running(job: tuple[str, ...], folder: Path) -> forked_kit.Popen:
     with (folder / "log").open("wb") as log:
-        return subprocess.Popen(
+        return forked_kit.popen(
             [sys.executable, "-m", "streamk", *job], cwd=folder, stderr=log, env=os.environ
         )
 
 
-def until(reached: Callable[[], bool], run: subprocess.Popen[bytes]) -> None:
+def until(reached: Callable[[], bool], run: forked_kit.Popen) -> None:
     deadline = time.monotonic() + 120
     while not reached():
         assert run.poll() is None

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
+
+import pytest
 
 from streamk.engine.interpreter import settled_objects, short_turns
 
@@ -44,6 +47,17 @@ def test_who_wants_shorter_turns_or_no_searches_has_them() -> None:
         gc.set_threshold(*before[1])
 
 
+@pytest.fixture
+def _none_left_out() -> Iterator[None]:
+    """The tests themselves are left out: see tests/conftest.py."""
+    gc.unfreeze()
+    yield
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.mark.usefixtures("_none_left_out")
 def test_what_is_there_is_left_out_of_searches_for_garbage() -> None:
     assert gc.get_freeze_count() == 0
     with settled_objects():
@@ -51,11 +65,9 @@ def test_what_is_there_is_left_out_of_searches_for_garbage() -> None:
     assert gc.get_freeze_count() == 0
 
 
+@pytest.mark.usefixtures("_none_left_out")
 def test_objects_that_were_left_out_before_stay_so() -> None:
     gc.freeze()
-    try:
-        with settled_objects():
-            assert gc.get_freeze_count() > 1000
+    with settled_objects():
         assert gc.get_freeze_count() > 1000
-    finally:
-        gc.unfreeze()
+    assert gc.get_freeze_count() > 1000

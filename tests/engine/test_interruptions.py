@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
 
 MakeTopic = Callable[..., str]
 
-EVENTS = 8000
+EVENTS = 4096
 SHARES = (0.6, 0.4)
 KEPT = {"retention.ms": "-1"}
 
@@ -45,7 +45,7 @@ def make_job(address: str, make_topic: MakeTopic, client: str, directory: Path) 
         output=f"kafka://{address}/{output}",
         group=f"g-{topic}",
         client=client,
-        options={"checkpoint_every": 640, "until_end": True},
+        options={"checkpoint_every": 320, "until_end": True},
     )
 
 
@@ -60,11 +60,11 @@ def job(kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_run_in_order(job: Job, number: int) -> None:
     with job.but(pause=0.01).start() as process:
-        assert process.until_written(2000)
+        assert process.until_written(1000)
         process.signal(number)
         stopped = process.report()
     assert stopped["stopped"] == "request"
-    assert 2000 <= stopped["events"] < EVENTS
+    assert 1000 <= stopped["events"] < EVENTS
     assert stopped["events"] % 64 == 0
 
     # The checkpoint has everything, the group knows it, and no prediction was ahead of it.
@@ -123,7 +123,7 @@ def test_the_broker_restarts(
     address = local_kafka.address
     job = make_job(address, kafka_topic, kafka_client, tmp_path).but(pause=0.02)
     with job.start() as process:
-        assert process.until_written(2000)
+        assert process.until_written(1000)
         getattr(local_kafka, how)()
         time.sleep(seconds)
         local_kafka.start()

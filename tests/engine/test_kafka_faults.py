@@ -143,7 +143,7 @@ def noted(count: int) -> Iterator[tuple[int, int, bytes]]:
         yield partition, at, value.replace(b"}", f', "note": "{NOTE}"}}'.encode())
 
 
-@pytest.mark.parametrize("policy", ["fail", "earliest"])
+@pytest.mark.parametrize("policy", ["fail", pytest.param("earliest", marks=pytest.mark.nightly)])
 def test_retention_overtakes_a_slow_job(
     policy: str, kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import forked_kit
 import late_job
 import numpy as np
 import pytest
@@ -42,9 +42,9 @@ def in_shards() -> Sharded:
     ("make", "rows", "revisions"),
     [
         (lambda: None, 1 << 15, "ignore"),
-        (lambda: None, 4, "ignore"),
+        pytest.param(lambda: None, 4, "ignore", marks=pytest.mark.nightly),
         (lambda: None, 4, "learn"),
-        (in_shards, 1 << 15, "ignore"),
+        pytest.param(in_shards, 1 << 15, "ignore", marks=pytest.mark.nightly),
         (in_shards, 4, "learn"),
     ],
 )
@@ -87,7 +87,7 @@ def test_crashes_leave_no_trace(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("rows", [1 << 15, 4])
+@pytest.mark.parametrize("rows", [pytest.param(1 << 15, marks=pytest.mark.nightly), 4])
 def test_killed_at_random_moments(files: Path, tmp_path: Path, rows: int) -> None:
     """A real process, real files, SIGKILL; the other one is whole, and all in memory."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -99,7 +99,7 @@ def test_killed_at_random_moments(files: Path, tmp_path: Path, rows: int) -> Non
     rng = random.Random(7)
     command = [sys.executable, late_job.__file__, str(killed), str(rows)]
     for epoch in (2, 3, 4, None):
-        with subprocess.Popen(command, cwd=Path(late_job.__file__).parent) as process:
+        with forked_kit.popen(command, cwd=Path(late_job.__file__).parent) as process:
             if epoch is None:
                 assert process.wait() == 0
                 break

@@ -84,6 +84,7 @@ def outcome(
     return said, fingerprint(report.model.state()), scores
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("late", [{}, {"held_events": 9}, {"timeout": 0.1}])
 @pytest.mark.parametrize("shards", [False, True])
 @pytest.mark.parametrize("task", ["classification", "regression"])

@@ -276,7 +276,7 @@ def test_memory_does_not_grow_with_events_that_may_be_learned_again(default: Any
     """Slots that were lent to events on the disk are used again, also of those that are kept."""
     held, files = HeldEvents(0.0), SegmentFiles()
     join = Join(200, 10**6, default, held=held, files=files, revisions="learn")
-    for clock in range(0, 10_000, 10):
+    for clock in range(0, 4_000, 10):
         keys = [str(n) for n in range(clock, clock + 10)]
         labels = [str(n) for n in range(max(0, clock - 100), max(0, clock - 90), 3)]
         join.begin(keys + labels, clock)
@@ -287,7 +287,7 @@ def test_memory_does_not_grow_with_events_that_may_be_learned_again(default: Any
             if isinstance(step, Predict):
                 held.put([step.slot], np.eye(1), [1], None, [0.0], [0], np.nan, np.nan)
         join.end()
-    assert join.fates.joined > 3000
+    assert join.fates.joined > 1000
     assert len(join.slots) < 30
     assert len(held.said) == 1024  # as at first
     files.close()

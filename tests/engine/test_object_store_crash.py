@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import engine_job
+import forked_kit
 import object_store_job
 import pytest
 from object_store_kit import S3, s3_server
@@ -42,11 +43,11 @@ def newest(place: Any) -> Checkpoint:
 
 def started(
     directory: Path, address: str, whim: int, number: int = 10**9, moment: str = "before"
-) -> subprocess.Popen[bytes]:
+) -> forked_kit.Popen:
     command = [sys.executable, object_store_job.__file__, str(directory), address]
     command += [str(whim), str(number), moment]
     pipes: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    return subprocess.Popen(command, cwd=Path(engine_job.__file__).parent, **pipes)
+    return forked_kit.popen(command, cwd=Path(engine_job.__file__).parent, **pipes)
 
 
 def alike(a: Checkpoint, b: Checkpoint) -> None:
@@ -87,7 +88,9 @@ def test_killed_at_any_moment_of_saving(s3: S3, whole: Path, tmp_path: Path) -> 
 
 
 # Before the arrays of the second checkpoint, before its manifest, before the current one's name.
-@pytest.mark.parametrize("number", [5, 6, 7])
+@pytest.mark.parametrize(
+    "number", [5, *(pytest.param(n, marks=pytest.mark.nightly) for n in (6, 7))]
+)
 def test_of_two_jobs_the_one_that_began_last_goes_on(
     s3: S3, whole: Path, tmp_path: Path, number: int
 ) -> None:

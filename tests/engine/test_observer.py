@@ -57,6 +57,7 @@ CASES = [(name, options) for name in models() for options in MORE]
 CASES.remove(("plain", {"explain": True}))  # for models that take missing values
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_a_job_that_is_observed_learns_and_writes_the_same(
     name: str, options: dict[str, Any]

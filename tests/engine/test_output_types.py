@@ -53,6 +53,7 @@ def events(*, classes: bool) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("explain", [False, True])
 @pytest.mark.parametrize("classes", [False, True])

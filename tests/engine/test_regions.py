@@ -85,6 +85,7 @@ def held(stream: list[dict[str, Any]], sink: MemorySink, task: str) -> list[bool
     return found
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize("name", LEARNERS)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import forked_kit
 import pytest
 from cli_kit import click_events, ndjson, streamk
 from crash_kit import outputs
@@ -21,6 +21,7 @@ import streamk as package
 pytestmark = [
     pytest.mark.kafka,
     pytest.mark.timeout(240),
+    pytest.mark.slow,
     pytest.mark.usefixtures("kafka_client"),
 ]
 
@@ -59,7 +60,7 @@ def test_every_request_is_answered_though_the_process_is_killed(
     command += [f"kafka://{kafka_address}/{asked}", "--to", f"kafka://{kafka_address}/{answered}"]
     command += ["--checkpoint", "place", "--checkpoint-every", "50", "--quiet"]
     for _ in range(3):
-        process = subprocess.Popen(command, cwd=tmp_path)
+        process = forked_kit.popen(command, cwd=tmp_path)
         deadline = time.monotonic() + 60
         while not list(tmp_path.glob("place/member-0/0*/manifest.json")):
             assert time.monotonic() < deadline
@@ -68,7 +69,7 @@ def test_every_request_is_answered_though_the_process_is_killed(
         time.sleep(0.3)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    done = subprocess.run([*command, "--until-end"], cwd=tmp_path, timeout=120, check=True)
+    done = forked_kit.run([*command, "--until-end"], cwd=tmp_path, timeout=120, check=True)
     assert done.returncode == 0
     model = package.load(state)
     found = outputs(kafka_address, answered)

@@ -112,7 +112,7 @@ def assert_once(job: Job) -> None:
 @pytest.mark.parametrize("kind", STRIKES)
 @pytest.mark.parametrize(
     ("size", "kills", "strikes"),
-    [(6_000, 2, 1), pytest.param(60_000, 10, 9, marks=pytest.mark.nightly)],
+    [(3_000, 1, 1), pytest.param(60_000, 10, 9, marks=pytest.mark.nightly)],
 )
 def test_killed_at_random_moments(
     size: int, kills: int, strikes: int, kind: str, job: Job, tmp_path: Path

@@ -103,6 +103,7 @@ def test_directions_are_orthogonal_and_lengths_are_those_of_normal_vectors(d):
 # --- against the kernels --------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("d", [1, 2, 5, 64, 100])
 @every_case
 def test_products_of_features_are_unbiased(case, d):

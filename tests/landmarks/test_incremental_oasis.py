@@ -88,6 +88,7 @@ CASES = {
 }
 
 
+@pytest.mark.one_in(3)
 @with_each_twin
 @pytest.mark.parametrize("stream", [normal, drifting])
 @pytest.mark.parametrize("case", CASES)

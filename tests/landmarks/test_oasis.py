@@ -1,6 +1,7 @@
 """oASIS against Algorithm 1: what it selects, and what it keeps of the matrix."""
 
 import math
+from dataclasses import replace
 
 import naive
 import naive_landmarks
@@ -93,7 +94,7 @@ def test_the_order_of_the_rows_changes_nothing(name):
     first = lm.indices[0]
     swap = int(place[first])  # the seed starts at the same number: put the same row there
     order[[first, swap]] = order[[swap, first]]
-    again = select(case._replace(X=case.X[order]))
+    again = select(replace(case, X=case.X[order]))
     n = naive_landmarks.decided(
         naive_landmarks.oasis(case.G, case.count, [int(first)]), case.G.diagonal().max()
     )

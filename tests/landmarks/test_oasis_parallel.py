@@ -313,6 +313,7 @@ def preferably_on(node: Any) -> dict[str, Any]:
     return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node.node_id, soft=True)}
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_real_workers_and_a_real_node_are_killed(cluster: Any, tmp_path: Path) -> None:
     ray = cluster.ray

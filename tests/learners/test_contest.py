@@ -105,6 +105,7 @@ def with_columns(models: dict[str, Any]) -> dict[str, Any]:
     return models
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("promote_after", [0, 40, 64])
 def test_it_is_as_the_models_alone_and_the_plain_rule_say(task: str, promote_after: int) -> None:

@@ -359,6 +359,7 @@ def test_threads_change_nothing(threads, backend):
     np.testing.assert_array_equal(several.decision_many(X), one.decision_many(X))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kernel", [kernels.Gaussian(), kernels.Laplacian(), kernels.Linear()])

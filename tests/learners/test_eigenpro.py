@@ -403,6 +403,7 @@ def test_centers_added_before_the_choice_stay(solver: str) -> None:
 # --- states, columns, merging ---------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("stop", [0, 7, 32, 100, 640, 1000])
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("task", TASKS)

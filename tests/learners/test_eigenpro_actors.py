@@ -193,6 +193,7 @@ def test_real_actors_give_what_the_host_gives(task: str, monkeypatch: pytest.Mon
         assert_alike(life_of_a_model(task, {"shards": shards}), life_of_a_model(task, {}))
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray")
 def test_a_learner_on_real_actors_goes_on_exactly() -> None:

@@ -237,6 +237,7 @@ def test_what_is_learned_depends_on_the_events_alone(task: str, sizes: tuple[int
         assert np.array_equal(np.concatenate(found), said)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("at", [128, 200, 384, 450])
 @pytest.mark.usefixtures("often")

@@ -322,6 +322,7 @@ def test_a_function_that_cannot_be_solved_for_does_not_take_over() -> None:
 # --- states, columns, classes ---------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("at", [50, 64, 70, 80, 250])
 @pytest.mark.parametrize("scaled", [True, False])
 def test_a_state_goes_on_bit_for_bit(at: int, scaled: bool) -> None:

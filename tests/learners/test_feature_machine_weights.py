@@ -146,6 +146,7 @@ def friedman(n: int) -> tuple[Any, Any]:
     return X, (y + 0.1 * y.std() * random.normal(size=n))[:, None]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("n", [400, 1_100])
 @pytest.mark.parametrize("times", [1.0, 3.0, 1e-9, 1e12])
 def test_the_unit_of_weights_does_not_matter(n: int, times: float) -> None:

@@ -92,6 +92,7 @@ def same_model(one, other, but=""):
         np.testing.assert_array_equal(array, b.arrays[name])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("d", "dtype"), [(5, "float32"), (5, "float64"), (100, "float32")])
 def test_a_row_is_predicted_the_same_in_any_batch(d, dtype, backend):
@@ -158,6 +159,7 @@ def test_groups_of_columns():
             extended(wrong, 10)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("cache_bytes", [0, 2**22])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -49,6 +49,7 @@ def targets(task: str, y: Any) -> Any:
 # --- the oracle -----------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kernel", [LAPLACIAN, kernels.Matern(nu=0.5), kernels.Gaussian(), NTK])
 @pytest.mark.parametrize("capacity", [64, 150, 1000])
 @pytest.mark.parametrize("task", TASKS)

@@ -68,7 +68,15 @@ CASES = {
     "arc_cosine-hadamard": (kernels.ArcCosine(), "hadamard", None),
     "arc_cosine-orthogonal": (kernels.ArcCosine(order=2), "orthogonal", None),
 }
-every_case = pytest.mark.parametrize("case", CASES)
+SELDOM = {"arc_cosine-0", "arc_cosine-2", "matern-orthogonal", "arc_cosine-orthogonal"}
+"""Each kernel has loops of its own, which take seconds to compile; of these nightly."""
+
+
+def seldom(case):
+    return pytest.param(case, marks=pytest.mark.nightly if case in SELDOM else ())
+
+
+every_case = pytest.mark.parametrize("case", [seldom(case) for case in CASES])
 
 
 def stream(n, seed=0):
@@ -100,6 +108,7 @@ def through_json(state):
     return State(json.loads(json.dumps(state.header)), dict(state.arrays))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
 @pytest.mark.parametrize("case", [case for case in CASES if CASES[case][2] is not None])
 def test_coefficients_are_the_oracle_s(case, backend):
@@ -118,6 +127,7 @@ def test_coefficients_are_the_oracle_s(case, backend):
     np.testing.assert_allclose(learner.decision_many(X[:5]), expected, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
 @pytest.mark.parametrize("batch_size", [1, 8])
 @every_case
@@ -159,7 +169,7 @@ def test_it_learns(case):
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in CASES if not case.startswith(("zonal", "composed"))]
+    "case", [seldom(case) for case in CASES if not case.startswith(("zonal", "composed"))]
 )
 def test_late_columns_change_nothing_of_what_was_learned(case):
     X, y = stream(100)

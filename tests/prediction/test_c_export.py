@@ -33,6 +33,7 @@ MODELS: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("flags", FLAGS, ids=" ".join)
 @pytest.mark.parametrize("kind", MODELS)
 def test_predictions_are_those_of_the_model(

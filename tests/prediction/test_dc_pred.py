@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +238,12 @@ def test_a_file(tmp_path: Path) -> None:
         model.save(tmp_path / "no" / "such" / "directory")
 
 
+@cache
+def _small_state() -> State:
+    X = events()
+    return dc_pred(X, labels(X, 5), trees=2, products=3, **SMALL).state()
+
+
 @pytest.mark.parametrize(
     ("name", "change"),
     [
@@ -262,8 +269,7 @@ def test_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_state_that_does_not_fit_is_refused(name: str, change: Any) -> None:
-    X = events()
-    state = dc_pred(X, labels(X, 5), trees=2, products=3, **SMALL).state()
+    state = _small_state()
     arrays = {**state.arrays, name: np.ascontiguousarray(change(state.arrays[name]))}
     with pytest.raises(StateError, match="compiled model"):
         CompiledModel.from_state(State(state.header, arrays))

@@ -6,19 +6,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_kit
 import pytest
 
 DEMOS = Path(__file__).parents[2] / "demos"
 
 
 def run(demo: str, *arguments: str, cwd: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, DEMOS / demo, *arguments],
+    done = forked_kit.run(
+        [sys.executable, str(DEMOS / demo), *arguments],
         cwd=cwd,
         capture_output=True,
         text=True,
         timeout=300,
-        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_readme import ROOT, click_events, environment, run, start
+from test_readme import ROOT, click_events, forked, run, start
 
 import streamk
 
@@ -77,7 +77,7 @@ def command(line: str) -> str:
     assert line.startswith("$ "), "a console block holds commands only"
     done = subprocess.run(
         ["bash", "-c", line.removeprefix("$ ")],
-        env=environment(),
+        env=forked(),
         capture_output=True,
         text=True,
         timeout=300,
@@ -96,6 +96,7 @@ def test_the_quick_start_for_river(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     follow(part("quickstart.md", "If you use River"), tmp_path, monkeypatch)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_quick_start_for_research(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = part("quickstart.md", "If you do research")
@@ -227,11 +228,12 @@ def test_commands_of_pages_for_other_machines(page: str, prepared: Path, tmp_pat
 
 
 @pytest.mark.slow
-def test_commands_about_models(prepared: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.nightly)])
+def test_commands_about_models(every: int, prepared: Path, tmp_path: Path) -> None:
     shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
     commands = re.findall(r"^\$ (streamk .*)$", part("models.md"), flags=re.MULTILINE)
     assert len(commands) >= 3
-    for line in commands:
+    for line in commands[::every]:
         assert " features" in run(line, tmp_path)
 
 

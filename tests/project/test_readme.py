@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import forked_kit
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -47,17 +48,22 @@ KAFKA = [command for command in COMMANDS if "kafka://" in command]
 PLAIN = [command for command in COMMANDS if command not in [*FRESH, *BROKER, *KAFKA]]
 
 
-def environment() -> dict[str, str]:
+def environment(*first: Path) -> dict[str, str]:
     """The environment with this Python's programs first on the path, as when activated."""
-    here = str(Path(sys.executable).parent)
-    return {**os.environ, "PATH": os.pathsep.join([here, os.environ.get("PATH", "")])}
+    folders = [*first, Path(sys.executable).parent, os.environ.get("PATH", "")]
+    return {**os.environ, "PATH": os.pathsep.join(map(str, folders))}
+
+
+def forked() -> dict[str, str]:
+    """The environment in which the command streamk imports nothing anew."""
+    return environment(forked_kit.commands())
 
 
 def start(command: str, directory: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
         ["bash", "-c", f"exec {command}"],
         cwd=directory,
-        env=environment(),
+        env=environment() if "demo" in command else forked(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,
@@ -110,6 +116,7 @@ def test_a_fresh_machine_needs_python_only(command: str) -> None:
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_main_command_runs(tmp_path: Path) -> None:
     (program,) = (

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import forked_kit
 import pytest
 from engine_kit import events
 from hypothesis import given, settings
@@ -55,7 +56,7 @@ class Served:
     ) -> None:
         self._usual = usual
         command = [sys.executable, "-m", "streamk", *arguments, "--http", ":0"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        self._process = forked_kit.popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
         assert self._process.stderr is not None
         found = re.search(rb"http://127\.0\.0\.1:(\d+)", self._process.stderr.readline())
         assert found

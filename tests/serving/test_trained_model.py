@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import forked_kit
 import numpy as np
 import pytest
 from cli_kit import click_events, ndjson, streamk
@@ -335,7 +336,7 @@ def test_a_file_that_grows_is_answered_by_the_newest_model(home: Path) -> None:
         cwd=home,
     )
     command = ["predict", "live", "file:growing.ndjson?follow=true", "--to", "stdout:", "--follow"]
-    process = subprocess.Popen(
+    process = forked_kit.popen(
         [sys.executable, "-m", "streamk", *command, "--quiet"],
         cwd=home,
         stdin=subprocess.DEVNULL,

@@ -1,0 +1,402 @@
+"""Processes that are forked from one that has imported streamk and loaded its compiled loops.
+
+A program of Python that a test starts takes a second for that alone, whatever it then does. Here it
+takes none: all else is as in a process of its own, which has its arguments, directory, environment,
+standard streams and exit status, and which may be signalled and killed. Only the seed of the hashes
+of strings is that of the process it is forked from. Where that is not enough (`/proc/PID/environ`
+and `/proc/PID/cmdline` are those of the other), or where imports are what is tested, start a
+process by `subprocess`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, Self
+
+_CAN_FORK = sys.platform == "linux"
+_READ_ONCE = ("LD_", "NUMBA_", "OMP_", "OPENBLAS_", "PYTHON", "XDG_", "HOME")
+"""Beginnings of variables that are read when something is imported, or once in a process."""
+
+
+# --- in the process of the test -------------------------------------------------------------------
+
+
+def popen(
+    command: Sequence[str],
+    *,
+    cwd: str | Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: int | IO[Any] | None = None,
+    stdout: int | IO[Any] | None = None,
+    stderr: int | IO[Any] | None = None,
+    text: bool = False,
+) -> Popen:
+    """Start a program of Python, as `subprocess.Popen` does.
+
+    The command is this interpreter and ``"-m", module, ...`` or ``file, ...``.
+    """
+    streams: dict[str, Any] = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
+    environment = dict(os.environ if env is None else env)
+    if not _CAN_FORK or _read_once(environment) != _read_once(os.environ):
+        return subprocess.Popen(command, cwd=cwd, env=environment, text=text, **streams)
+    interpreter, *arguments = command
+    assert interpreter == sys.executable
+    request = {"arguments": arguments, "cwd": str(cwd or Path.cwd()), "environment": environment}
+    return Forked(request, streams, text=text)
+
+
+def run(
+    command: Sequence[str],
+    *,
+    capture_output: bool = False,
+    check: bool = False,
+    input: Any = None,  # noqa: A002
+    timeout: float | None = None,
+    **options: Any,
+) -> subprocess.CompletedProcess[Any]:
+    """Run a program of Python until it ends, as `subprocess.run` does."""
+    if capture_output:
+        options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    if input is not None:
+        options["stdin"] = subprocess.PIPE
+    with popen(command, **options) as process:
+        try:
+            out, err = process.communicate(input, timeout)
+        except BaseException:
+            process.kill()
+            raise
+    done = subprocess.CompletedProcess(command, process.returncode, out, err)
+    if check:
+        done.check_returncode()
+    return done
+
+
+def _read_once(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: environment[name] for name in environment if name.startswith(_READ_ONCE)}
+
+
+class Forked:
+    """A process that was forked; its methods are those of `subprocess.Popen`."""
+
+    def __init__(self, request: dict[str, Any], streams: dict[str, Any], *, text: bool) -> None:
+        self.returncode: Any = None
+        self._ours, theirs = socket.socketpair()
+        files: dict[str, Any] = {}
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(theirs)
+            given: list[int] = []
+            for name, stream in streams.items():
+                if stream == subprocess.STDOUT:
+                    number, files[name] = given[1], None
+                else:
+                    number, files[name] = _stream(stack, stream, len(given), text=text)
+                given.append(number)
+            self.stdin, self.stdout, self.stderr = files.values()
+            control, _ = _server()
+            message = json.dumps(request).encode()
+            control.sendall(len(message).to_bytes(4, "big"))
+            control.sendall(message)
+            socket.send_fds(control, [b"!"], [theirs.fileno(), *given])
+        self.pid = int.from_bytes(self._receive(4), "big")
+
+    def _receive(self, size: int) -> bytes:
+        received = b""
+        while len(received) < size:
+            more = self._ours.recv(size - len(received))
+            if not more:
+                raise RuntimeError("the process that others are forked from has ended")
+            received += more
+        return received
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            if timeout is not None and not select.select([self._ours], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
+            code = int.from_bytes(self._receive(4), "big", signed=True)
+            self.returncode = code
+            self._ours.close()
+        return int(self.returncode)
+
+    def poll(self) -> int | None:
+        if self.returncode is None and select.select([self._ours], [], [], 0)[0]:
+            self.wait()
+        return None if self.returncode is None else int(self.returncode)
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def communicate(self, given: Any = None, timeout: float | None = None) -> tuple[Any, Any]:
+        """Write what is given, read until the streams end, and wait for the end."""
+        with ThreadPoolExecutor(2) as readers:
+            out, err = (
+                file and not file.closed and readers.submit(_whole, file)
+                for file in (self.stdout, self.stderr)
+            )
+            if self.stdin is not None:
+                with contextlib.suppress(BrokenPipeError, ValueError), self.stdin:  # closed before
+                    if given:
+                        self.stdin.write(given)
+            try:
+                self.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.kill()  # else its streams would not end
+                raise
+        return out and out.result(), err and err.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in (self.stdin, self.stdout, self.stderr):
+            if file is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    file.close()
+        self.wait()
+
+
+def _whole(file: IO[Any]) -> Any:
+    with file:
+        return file.read()
+
+
+def _stream(stack: contextlib.ExitStack, stream: Any, own: int, *, text: bool) -> tuple[int, Any]:
+    """The descriptor for the other process, and this one's file where it is a pipe."""
+    if stream is None:
+        return own, None
+    if stream == subprocess.DEVNULL:
+        null = os.open(os.devnull, os.O_RDWR)
+        stack.callback(os.close, null)
+        return null, None
+    if stream != subprocess.PIPE:
+        return stream if isinstance(stream, int) else stream.fileno(), None
+    begin, end = os.pipe()
+    reads = own == 0
+    theirs, ours = (begin, end) if reads else (end, begin)
+    stack.callback(os.close, theirs)
+    if text:
+        return theirs, os.fdopen(ours, "w" if reads else "r", encoding="utf-8")
+    return theirs, os.fdopen(ours, "wb" if reads else "rb")
+
+
+@cache
+def _server() -> tuple[socket.socket, str]:
+    """Start the process that others are forked from, once in a process of tests.
+
+    Returns what requests are sent by, and the name that others may connect to.
+    """
+    ours, theirs = socket.socketpair()
+    name = f"streamk-tests-{os.getpid()}-{secrets.token_hex(8)}"
+    with theirs, socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("\0" + name)
+        listening.listen()
+        given = [theirs.fileno(), listening.fileno()]
+        server = subprocess.Popen(
+            [sys.executable, __file__, *map(str, given)],
+            cwd=Path(__file__).parent,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=given,
+        )
+    started_by = os.getpid()
+
+    def end() -> None:
+        if os.getpid() == started_by:  # and not in a process that was forked from this one
+            ours.close()
+            server.wait()
+
+    atexit.register(end)
+    return ours, name
+
+
+_COMMAND = """\
+#!{python} -SE
+import json, os, signal, socket, sys
+own = {{name: os.environ[name] for name in os.environ if name.startswith({beginnings})}}
+arguments = ["-m", "streamk", *sys.argv[1:]]
+if own != {expected}:
+    os.execv({python!r}, [{python!r}, *arguments])
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect("\\0" + {name!r})
+    environment = dict(os.environ)
+    request = {{"arguments": arguments, "cwd": os.getcwd(), "environment": environment}}
+    message = json.dumps(request).encode()
+    server.sendall(len(message).to_bytes(4, "big") + message)
+    socket.send_fds(server, [b"!"], [0, 1, 2])
+    process = int.from_bytes(server.recv(4, socket.MSG_WAITALL), "big")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: os.kill(process, number))
+    status = int.from_bytes(server.recv(4, socket.MSG_WAITALL), "big", signed=True)
+if status < 0:
+    signal.signal(-status, signal.SIG_DFL)
+    os.kill(os.getpid(), -status)
+sys.exit(status)
+"""
+
+
+@cache
+def commands() -> Path:
+    """Return a directory whose command `streamk` runs in a process that is forked."""
+    folder = Path(tempfile.mkdtemp(prefix="streamk-commands-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    if _CAN_FORK:
+        _, name = _server()
+        path, own = folder / "streamk", repr(_read_once(os.environ))
+        path.write_text(
+            _COMMAND.format(
+                python=sys.executable, beginnings=repr(_READ_ONCE), expected=own, name=name
+            )
+        )
+        path.chmod(0o700)
+    return folder
+
+
+Popen = subprocess.Popen[Any] | Forked
+
+
+# --- in the process that others are forked from ---------------------------------------------------
+
+
+def _warm() -> None:
+    """Import what programs of tests do, and load what the first events need."""
+    import numpy as np
+
+    import streamk.cli.dispatch
+    import streamk.cli.inspect
+    import streamk.cli.run  # noqa: F401
+    from streamk.learners import create
+
+    X = np.linspace(-1.0, 1.0, 18).reshape(9, 2)
+    for task, y in (("classification", [*"ababababa"]), ("regression", X[:, 0].tolist())):
+        for name, options in (
+            ("multi-kernel", {"columns": ("a", "b")}),
+            ("doubly-stochastic", {"block_size": 64, "max_features": 64}),
+        ):
+            create(name, task=task, **options).predict_then_learn_many(X, y)
+
+
+def _serve(control: socket.socket, listening: socket.socket) -> dict[str, Any] | None:
+    """Fork for each request, and tell its sender the process and, when it ends, its status.
+
+    A process whose sender has gone is killed. Returns the request in the process that was forked,
+    and None where there will be no more.
+    """
+    running: dict[int, tuple[int, socket.socket]] = {}
+    while True:
+        senders = {reply: pid for pid, reply in running.values()}
+        ready, _, _ = select.select([control, listening, *running, *senders], [], [])
+        for one in ready:
+            if one in senders:
+                os.kill(senders[one], signal.SIGKILL)
+            elif one in running:
+                pid, reply = running.pop(one)
+                os.close(one)
+                _, status = os.waitpid(pid, 0)
+                code = os.waitstatus_to_exitcode(status)
+                with reply, contextlib.suppress(OSError):
+                    reply.sendall(code.to_bytes(4, "big", signed=True))
+        request = None
+        if control in ready:
+            request = _request(control)
+            if request is None:
+                return None
+            reply = socket.socket(fileno=request["streams"].pop(0))
+        elif listening in ready:
+            reply, _ = listening.accept()
+            request = _request(reply)
+        if request is None:
+            continue
+        pid = os.fork()
+        if not pid:
+            for number, (_, other) in running.items():
+                os.close(number)
+                other.close()
+            reply.close()
+            listening.close()
+            control.close()
+            return request
+        for stream in request["streams"]:
+            os.close(stream)
+        with contextlib.suppress(OSError):
+            reply.sendall(pid.to_bytes(4, "big"))
+        running[os.pidfd_open(pid)] = pid, reply
+
+
+def _request(sender: socket.socket) -> dict[str, Any] | None:
+    size = sender.recv(4, socket.MSG_WAITALL)
+    if not size:
+        return None
+    message = sender.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
+    _, given, _, _ = socket.recv_fds(sender, 1, 4)
+    request: dict[str, Any] = json.loads(message)
+    request["streams"] = [*given]
+    return request
+
+
+def _become(request: dict[str, Any]) -> None:
+    """Be the process that was asked for, and do what it does."""
+    import runpy
+
+    for number, stream in enumerate(request["streams"]):
+        os.dup2(stream, number)
+    for stream in request["streams"]:
+        os.close(stream)
+    sys.stdin = sys.__stdin__ = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.__stderr__ = open(  # noqa: SIM115
+        2, "w", buffering=1, errors="backslashreplace", closefd=False
+    )
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    first, *rest = request["arguments"]
+    if first == "-m":
+        sys.argv, sys.path[0] = rest, request["cwd"]
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv, sys.path[0] = [first, *rest], str(Path(first).parent)
+        runpy.run_path(first, run_name="__main__")
+
+
+def main() -> None:
+    import gc
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the tests end this process
+    given, asked = map(int, sys.argv[1:])
+    with socket.socket(fileno=given) as control, socket.socket(fileno=asked) as listening:
+        with (Path(tempfile.gettempdir()) / f"streamk-warming-{os.getuid()}").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # what one has compiled the next one loads
+            _warm()
+        gc.collect()
+        gc.freeze()
+        request = _serve(control, listening)
+    if request is not None:
+        _become(request)
+
+
+if __name__ == "__main__":
+    main()
