@@ -14,6 +14,7 @@ from streamk.errors import InvalidInput
 PAIRS = [
     (kernels.Gaussian(bandwidth=0.7), naive.Kernel("gaussian", 0.7)),
     (kernels.Laplacian(bandwidth=1.3), naive.Kernel("laplacian", 1.3)),
+    (kernels.PowerExponential(bandwidth=1.3), naive.Kernel("power_exponential", 1.3)),
     (kernels.Matern(nu=0.5, bandwidth=0.9), naive.Kernel("matern", 0.9, 0.5)),
     (kernels.Matern(nu=1.5, bandwidth=0.9), naive.Kernel("matern", 0.9, 1.5)),
     (kernels.Matern(nu=2.5, bandwidth=0.9), naive.Kernel("matern", 0.9, 2.5)),
@@ -141,6 +142,8 @@ def test_by_name():
         (lambda: kernels.Gaussian(gamma=1.0, bandwidth=1.0), ["bandwidth", "gamma", "not both"]),
         (lambda: kernels.Laplacian(gamma=0.0), ["gamma=0.0", "positive"]),
         (lambda: kernels.Laplacian(bandwidth=-3), ["bandwidth=-3", "positive"]),
+        (lambda: kernels.PowerExponential(bandwidth=0), ["bandwidth=0", "PowerExponential"]),
+        (lambda: kernels.by_name("power_exponential", gamma=1.0), ["power_exponential", "gamma"]),
         (lambda: kernels.Matern(nu=1.0), ["nu=1.0", "0.5, 1.5 or 2.5"]),
         (lambda: kernels.RationalQuadratic(alpha=0.7), ["alpha=0.7", "multiple of 1/2", "32"]),
         (lambda: kernels.RationalQuadratic(alpha=-1.0), ["alpha=-1.0"]),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from streamk.errors import InvalidInput
-from streamk.kernels import Gaussian, Kernel, Laplacian, Matern
+from streamk.kernels import Gaussian, Kernel, Laplacian, Matern, PowerExponential
 from streamk.learners.feature_machine.machine import rfm
 from streamk.learners.metric_rounds import ridge, search, weights
 from streamk.learners.metric_rounds.columns import Columns
@@ -24,6 +24,7 @@ KERNELS: list[tuple[Kernel, naive.Kernel, bool]] = [
     (Matern(nu=0.5, bandwidth=2.0), naive.Kernel("matern", 2.0, 0.5), True),
     (Gaussian(bandwidth=1.5), naive.Kernel("gaussian", 1.5), False),
     (Laplacian(bandwidth=3.0), naive.Kernel("laplacian", 3.0), True),
+    (PowerExponential(bandwidth=9.0), naive.Kernel("power_exponential", 9.0), True),
 ]
 each_kernel = pytest.mark.parametrize(("kernel", "k", "diagonal"), KERNELS, ids=str)
 
