@@ -145,7 +145,16 @@ def scaled(k: naive.Kernel, G, C) -> np.ndarray:
     return G * np.trace(C) / np.trace(G @ C)
 
 
-def rounds(k: naive.Kernel, X, Y, ridges: Sequence[float], *, diagonal: bool, weights=None):
+def rounds(
+    k: naive.Kernel,
+    X,
+    Y,
+    ridges: Sequence[float],
+    *,
+    diagonal: bool,
+    weights=None,
+    part: float = NEAR,
+):
     """Coefficients (p, c) and metric (d, d) of each round; that of round 0 is I.
 
     Products over the columns, such as the Laplacian, whose distance is
@@ -158,7 +167,7 @@ def rounds(k: naive.Kernel, X, Y, ridges: Sequence[float], *, diagonal: bool, we
         K = np.array([[kernel(k, M, x, z) for z in X] for x in X])
         A = np.linalg.solve(K + ridge * np.diag(1.0 / w), Y - w @ Y / w.sum())
         found.append((A, M))
-        G = agop([gradient(k, M, X, A, x) for x in X], w.tolist())
+        G = agop([gradient(k, M, X, A, x, part) for x in X], w.tolist())
         G = np.diag(np.diag(G)) if diagonal else G
         M = scaled(k, G, np.cov(X.T, bias=True, aweights=w))
     return found
