@@ -138,7 +138,7 @@ class DoublyStochastic(Supervised):
     OPTIONS: ClassVar[dict[str, Option]] = {
         "kernel": replace(
             OF_KERNEL_LEARNERS["kernel"],
-            about="one of the kernels below but ntk and power_exponential (gaussian)",
+            about="one of those below but ntk and power_exponential (gaussian)",
         ),
         "loss": OF_KERNEL_LEARNERS["loss"],
         "step": Made(
