@@ -125,6 +125,20 @@ def test_the_cusp_of_laplace_at_its_center(dtype: Any, near: float) -> None:
         assert np.hypot(*g) < 0.51 if dtype == np.float64 else np.hypot(*g) < 0.6
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("near", [0.0, 1e-30, 1e-12, 1e-3, 1.0, 1e6])
+def test_slopes_of_roots_at_all_distances(dtype: Any, near: float) -> None:
+    t = np.concatenate([[0.0], np.logspace(-15, 18, 67)]).astype(dtype)
+    h, size = float(dtype(near)), t.astype(float)
+    expected = size * (np.maximum(size**2 + h**2, 1e-300)) ** -0.75
+    for sign in (1.0, -1.0):
+        found = module._slopes_of_root(dtype(sign) * t, near)
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found, sign * expected, rtol=8.0 * np.finfo(dtype).eps)
+    farther = module._slopes_of_root(np.array([1e25, np.finfo(dtype).max], dtype), near)
+    assert (np.abs(farther) < 1e-12).all()
+
+
 def test_far_points_have_no_gradient() -> None:
     for kernel, _ in KERNELS:
         g = gradients(kernel, [[1e5, 0.0]], [[0.0, 0.0]], [1.0])
