@@ -10,6 +10,7 @@ import pytest
 from streamk import kernels
 from streamk.backends import Law
 from streamk.errors import InvalidInput
+from streamk.features import RandomFeatures
 
 PAIRS = [
     (kernels.Gaussian(bandwidth=0.7), naive.Kernel("gaussian", 0.7)),
@@ -105,6 +106,12 @@ def test_which_kernels_turn_with_the_points():
     for kernel, _ in PAIRS:
         same = np.allclose(kernel.pairwise(X @ turn), kernel.pairwise(X), atol=1e-9)
         assert same == kernel.isotropic, kernel
+
+
+@pytest.mark.parametrize("sampler", ["iid", "hadamard", "orthogonal"])
+def test_the_power_exponential_kernel_has_no_random_features(sampler):
+    with pytest.raises(InvalidInput, match=r"'power_exponential' has no random features.*EigenPro"):
+        RandomFeatures(kernels.PowerExponential(), seed=0, sampler=sampler)
 
 
 def test_gamma_is_the_field_s_notation():
