@@ -17,6 +17,7 @@ from streamk.landmarks import Diffusion, oasis
 KERNELS = [
     (kernels.Gaussian(bandwidth=1.2), naive.Kernel("gaussian", 1.2)),
     (kernels.Laplacian(bandwidth=3.0), naive.Kernel("laplacian", 3.0)),
+    (kernels.PowerExponential(bandwidth=9.0), naive.Kernel("power_exponential", 9.0)),
     (kernels.Matern(nu=0.5, bandwidth=1.5), naive.Kernel("matern", 1.5, 0.5)),
     (kernels.Matern(nu=1.5, bandwidth=1.5), naive.Kernel("matern", 1.5, 1.5)),
     (kernels.Matern(nu=2.5, bandwidth=1.5), naive.Kernel("matern", 1.5, 2.5)),

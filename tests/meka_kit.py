@@ -10,6 +10,7 @@ from streamk import kernels
 KERNELS = [
     (kernels.Gaussian(bandwidth=1.0), naive.Kernel("gaussian", 1.0)),
     (kernels.Laplacian(bandwidth=4.0), naive.Kernel("laplacian", 4.0)),
+    (kernels.PowerExponential(bandwidth=9.0), naive.Kernel("power_exponential", 9.0)),
     (kernels.Matern(nu=1.5, bandwidth=1.5), naive.Kernel("matern", 1.5, 1.5)),
     (
         kernels.RationalQuadratic(alpha=1.5, bandwidth=1.0),

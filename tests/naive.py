@@ -92,8 +92,8 @@ def chi2(seed: int, i: int, degrees: int) -> float:
 
 
 class Kernel(NamedTuple):
-    """gaussian, laplacian, matern, rational_quadratic, cauchy, ntk (`scale` in the units of x);
-    linear.
+    """gaussian, laplacian, power_exponential, matern, rational_quadratic, cauchy, ntk (`scale` in
+    the units of x); linear.
 
     `nu` is Matern's smoothness, alpha of the rational quadratic, or the hidden layers of ntk.
     """
@@ -110,6 +110,8 @@ def kernel(k: Kernel, x: Sequence[float], y: Sequence[float]) -> float:
         return math.exp(-(euclidean**2) / (2.0 * k.scale**2))
     if k.name == "laplacian":
         return math.exp(-sum(abs(t) for t in delta) / k.scale)
+    if k.name == "power_exponential":  # Sacks et al. 1989, equation 9 with p = 1/2
+        return math.exp(-sum(math.sqrt(abs(t) / k.scale) for t in delta))
     if k.name == "cauchy":
         return math.prod(1.0 / (1.0 + (t / k.scale) ** 2) for t in delta)
     if k.name == "linear":

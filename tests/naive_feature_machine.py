@@ -58,12 +58,26 @@ def differences(f: Function, x, step: float = 1e-6) -> np.ndarray:
     return np.array(columns).T
 
 
-def slope(k: naive.Kernel, x, z) -> np.ndarray:
-    """The gradient of ``k(x, z)`` with respect to x, (d,), 0 where there is none."""
+NEAR = 0.01
+"""Of a column's deviation, by which slopes of the power exponential kernel are smoothed."""
+
+
+def slope(k: naive.Kernel, x, z, near=None) -> np.ndarray:
+    """The gradient of ``k(x, z)`` with respect to x, (d,), 0 where there is none.
+
+    That of the power exponential kernel has no bound near ``x_j = z_j``: for the derivative of
+    ``sqrt(|t|)`` stands that of ``(t^2 + h^2)^(1/4)``, h = `near` of the column, by default 0.
+    """
     t = [float(a) - float(b) for a, b in zip(x, z, strict=True)]
     value, L = naive.kernel(k, x, z), k.scale
     if k.name == "laplacian":
         return np.array([-value * np.sign(u) / L for u in t])
+    if k.name == "power_exponential":
+        of_root = []
+        for u, h in zip(t, [0.0] * len(t) if near is None else near, strict=True):
+            fourth_power = u * u + float(h) ** 2
+            of_root.append(0.5 * u / fourth_power**0.75 if u else 0.0)
+        return np.array([-value * s / math.sqrt(L) for s in of_root])
     if k.name == "cauchy":
         return np.array([-value * 2.0 * u / (L * L + u * u) for u in t])
     r = math.sqrt(sum(u * u for u in t)) / L
@@ -81,11 +95,15 @@ def slope(k: naive.Kernel, x, z) -> np.ndarray:
     return np.array([of_distance * u / (r * L * L) if r > 0.0 else 0.0 for u in t])
 
 
-def gradient(k: naive.Kernel, M, Z, A, x) -> np.ndarray:
-    """The gradient of each output of the expansion at x, (c, d): chain rule through root(M)."""
+def gradient(k: naive.Kernel, M, Z, A, x, part: float = NEAR) -> np.ndarray:
+    """The gradient of each output of the expansion at x, (c, d): chain rule through root(M).
+
+    Slopes are smoothed by this part of the deviation of each column of the centers, mapped.
+    """
     R, found = root(M), np.zeros((A.shape[1], len(x)))
+    near = part * (np.asarray(Z) @ R).std(axis=0)
     for z, a in zip(Z, A, strict=True):
-        found += np.outer(a, R @ slope(k, R @ x, R @ z))
+        found += np.outer(a, R @ slope(k, R @ x, R @ z, near))
     return found
 
 
@@ -115,19 +133,33 @@ def scaled(k: naive.Kernel, G, C) -> np.ndarray:
     """The multiple of G in which events of covariance C are as far apart as by the identity.
 
     That is the root of the mean square; of the Laplacian the mean of ``sum_j sqrt(M_jj) |t_j|``,
-    for which deviations of columns stand.
+    and of the power exponential kernel that of ``sum_j sqrt(sqrt(M_jj) |t_j|)``, for which
+    deviations of columns stand.
     """
+    deviations = np.sqrt(np.diag(C))
     if k.name == "laplacian":
-        deviations = np.sqrt(np.diag(C))
         return G * (deviations.sum() / (np.sqrt(np.diag(G)) @ deviations)) ** 2
+    if k.name == "power_exponential":
+        roots = np.sqrt(deviations)
+        return G * (roots.sum() / (np.diag(G) ** 0.25 @ roots)) ** 4
     return G * np.trace(C) / np.trace(G @ C)
 
 
-def rounds(k: naive.Kernel, X, Y, ridges: Sequence[float], *, diagonal: bool, weights=None):
+def rounds(
+    k: naive.Kernel,
+    X,
+    Y,
+    ridges: Sequence[float],
+    *,
+    diagonal: bool,
+    weights=None,
+    part: float = NEAR,
+):
     """Coefficients (p, c) and metric (d, d) of each round; that of round 0 is I.
 
-    The Laplacian, whose distance is ``sum_j sqrt(M_jj) |x_j - z_j|``, has diagonal metrics. With
-    weights w the coefficients are those of the least ``sum w_i |f(x_i) - y_i|^2 + r |f|^2``.
+    Products over the columns, such as the Laplacian, whose distance is
+    ``sum_j sqrt(M_jj) |x_j - z_j|``, have diagonal metrics. With weights w the coefficients are
+    those of the least ``sum w_i |f(x_i) - y_i|^2 + r |f|^2``.
     """
     w = np.ones(len(X)) if weights is None else np.asarray(weights, float)
     M, found = np.eye(X.shape[1]), []
@@ -135,7 +167,7 @@ def rounds(k: naive.Kernel, X, Y, ridges: Sequence[float], *, diagonal: bool, we
         K = np.array([[kernel(k, M, x, z) for z in X] for x in X])
         A = np.linalg.solve(K + ridge * np.diag(1.0 / w), Y - w @ Y / w.sum())
         found.append((A, M))
-        G = agop([gradient(k, M, X, A, x) for x in X], w.tolist())
+        G = agop([gradient(k, M, X, A, x, part) for x in X], w.tolist())
         G = np.diag(np.diag(G)) if diagonal else G
         M = scaled(k, G, np.cov(X.T, bias=True, aweights=w))
     return found

@@ -28,6 +28,8 @@ def kernel_matrix(k: naive.Kernel, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
         return np.exp(-squared / (2.0 * k.scale**2))
     if k.name == "laplacian":
         return np.exp(-abs(delta).sum(axis=2) / k.scale)
+    if k.name == "power_exponential":
+        return np.exp(-np.sqrt(abs(delta) / k.scale).sum(axis=2))
     if k.name == "linear":
         return np.asarray(X, dtype=float) @ np.asarray(Y, dtype=float).T
     if k.name == "cauchy":

@@ -23,8 +23,8 @@ class DCRidge(BaseRidge):
     Parameters
     ----------
     kernel : str or Kernel, default "gaussian"
-        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "linear", or one of
-        `streamk.kernels`.
+        "gaussian", "laplacian", "power_exponential", "matern", "rational_quadratic", "cauchy",
+        "linear", or one of `streamk.kernels`.
     bandwidth : float, optional
     gamma : float, optional
         These are described in `BlockRidge`.

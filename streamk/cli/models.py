@@ -22,6 +22,7 @@ MODELS = {
 KERNELS = {
     "gaussian": "exp(-|x-y|² / (2 bandwidth²))",
     "laplacian": "exp(-Σ|xⱼ-yⱼ| / bandwidth)",
+    "power_exponential": "exp(-Σ√(|xⱼ-yⱼ| / bandwidth))",
     "matern": "Matérn of |x-y| / bandwidth with smoothness nu",
     "rational_quadratic": "(1 + |x-y|² / (2 alpha bandwidth²))^-alpha",
     "cauchy": "Π 1 / (1 + (xⱼ-yⱼ)² / bandwidth²)",

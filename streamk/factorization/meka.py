@@ -51,7 +51,7 @@ def meka(
     ----------
     X : array of shape (n, d)
     kernel : Kernel
-        Gaussian, Laplacian, Matern, RationalQuadratic or Cauchy.
+        Gaussian, Laplacian, PowerExponential, Matern, RationalQuadratic or Cauchy.
     rank : int
         k, directions of a cluster's basis; fewer where the cluster's matrix has fewer.
     n_clusters : int

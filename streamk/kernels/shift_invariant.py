@@ -78,6 +78,7 @@ class PowerExponential(Scaled):
     Parameters
     ----------
     bandwidth : float, default 1
+        Of d columns of deviation 1, the sum for two points is about 1 with d^2.
 
     Examples
     --------

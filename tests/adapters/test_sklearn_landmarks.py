@@ -164,6 +164,18 @@ def test_the_default_bandwidth_is_that_of_sklearn() -> None:
         assert np.allclose(features @ features.T, kernel(X), atol=1e-10)
 
 
+def test_a_default_bandwidth_of_square_roots() -> None:
+    """Whatever the number of columns, the sum of two points' is the mean of their roots."""
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    once, twice = (
+        OasisNystroem(kernel="power_exponential", n_components=40).fit_transform(points)
+        for points in (X, np.hstack([X, X]))
+    )
+    roots = np.sqrt(abs(X[:, None] - X)).mean(axis=2)
+    for features in (once, twice):
+        assert np.allclose(features @ features.T, np.exp(-roots), atol=1e-10)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_precomputed_kernel(dtype: Any) -> None:
     X, Y = moons(), moons(50) + 0.01

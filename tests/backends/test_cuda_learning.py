@@ -181,6 +181,7 @@ def test_nothing_is_learned_from_predictions_that_overflow(backend: Any) -> None
 KERNELS = [
     (KernelCode.GAUSSIAN, 0.0),
     (KernelCode.LAPLACIAN, 0.0),
+    (KernelCode.POWER_EXPONENTIAL, 0.0),
     (KernelCode.MATERN, 0.5),
     (KernelCode.MATERN, 1.5),
     (KernelCode.MATERN, 2.5),

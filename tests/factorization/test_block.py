@@ -14,11 +14,21 @@ from streamk.errors import InvalidInput
 from streamk.factorization import BlockKernel, block_kernel
 from streamk.factorization.block import random_parts, solve_blocks
 from streamk.factorization.clusters import clustered
-from streamk.kernels import Cauchy, Gaussian, Kernel, Laplacian, Linear, Matern, RationalQuadratic
+from streamk.kernels import (
+    Cauchy,
+    Gaussian,
+    Kernel,
+    Laplacian,
+    Linear,
+    Matern,
+    PowerExponential,
+    RationalQuadratic,
+)
 
 KERNELS = [
     Gaussian(gamma=2.0),
     Laplacian(bandwidth=0.5),
+    PowerExponential(bandwidth=0.5),
     Matern(nu=2.5, bandwidth=0.5),
     RationalQuadratic(alpha=0.5, bandwidth=0.5),
     Cauchy(bandwidth=0.5),

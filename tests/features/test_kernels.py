@@ -10,10 +10,12 @@ import pytest
 from streamk import kernels
 from streamk.backends import Law
 from streamk.errors import InvalidInput
+from streamk.features import RandomFeatures
 
 PAIRS = [
     (kernels.Gaussian(bandwidth=0.7), naive.Kernel("gaussian", 0.7)),
     (kernels.Laplacian(bandwidth=1.3), naive.Kernel("laplacian", 1.3)),
+    (kernels.PowerExponential(bandwidth=1.3), naive.Kernel("power_exponential", 1.3)),
     (kernels.Matern(nu=0.5, bandwidth=0.9), naive.Kernel("matern", 0.9, 0.5)),
     (kernels.Matern(nu=1.5, bandwidth=0.9), naive.Kernel("matern", 0.9, 1.5)),
     (kernels.Matern(nu=2.5, bandwidth=0.9), naive.Kernel("matern", 0.9, 2.5)),
@@ -106,6 +108,12 @@ def test_which_kernels_turn_with_the_points():
         assert same == kernel.isotropic, kernel
 
 
+@pytest.mark.parametrize("sampler", ["iid", "hadamard", "orthogonal"])
+def test_the_power_exponential_kernel_has_no_random_features(sampler):
+    with pytest.raises(InvalidInput, match=r"'power_exponential' has no random features.*EigenPro"):
+        RandomFeatures(kernels.PowerExponential(), seed=0, sampler=sampler)
+
+
 def test_gamma_is_the_field_s_notation():
     x, y = [[0.0, 0.0]], [[0.3, -0.4]]
     assert kernels.Gaussian(gamma=2.0).pairwise(x, y)[0, 0] == pytest.approx(math.exp(-2.0 * 0.25))
@@ -141,6 +149,8 @@ def test_by_name():
         (lambda: kernels.Gaussian(gamma=1.0, bandwidth=1.0), ["bandwidth", "gamma", "not both"]),
         (lambda: kernels.Laplacian(gamma=0.0), ["gamma=0.0", "positive"]),
         (lambda: kernels.Laplacian(bandwidth=-3), ["bandwidth=-3", "positive"]),
+        (lambda: kernels.PowerExponential(bandwidth=0), ["bandwidth=0", "PowerExponential"]),
+        (lambda: kernels.by_name("power_exponential", gamma=1.0), ["power_exponential", "gamma"]),
         (lambda: kernels.Matern(nu=1.0), ["nu=1.0", "0.5, 1.5 or 2.5"]),
         (lambda: kernels.RationalQuadratic(alpha=0.7), ["alpha=0.7", "multiple of 1/2", "32"]),
         (lambda: kernels.RationalQuadratic(alpha=-1.0), ["alpha=-1.0"]),

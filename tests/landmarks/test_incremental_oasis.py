@@ -22,6 +22,7 @@ from streamk.kernels import (
     Laplacian,
     Linear,
     Matern,
+    PowerExponential,
     RationalQuadratic,
 )
 from streamk.landmarks import Admission, IncrementalOasis, Removal, carried, oasis
@@ -185,7 +186,15 @@ def test_the_changes_of_many_are_those_of_one_after_the_other():
 @pytest.mark.parametrize("half_life", [None, 60.0])
 @pytest.mark.parametrize(
     "kernel",
-    [Gaussian(), Laplacian(), Matern(nu=2.5), Cauchy(), RationalQuadratic(alpha=1.5), NTK()],
+    [
+        Gaussian(),
+        Laplacian(),
+        PowerExponential(),
+        Matern(nu=2.5),
+        Cauchy(),
+        RationalQuadratic(alpha=1.5),
+        NTK(),
+    ],
     ids=lambda kernel: kernel.name,
 )
 def test_the_twins_agree(kernel, half_life, monkeypatch):

@@ -21,6 +21,7 @@ from streamk.learners.eigenpro.selection import METHODS
 from streamk.state import State
 
 LAPLACE = kernels.Matern(nu=0.5, bandwidth=2.0)
+ROUGH = kernels.PowerExponential(bandwidth=9.0)
 SMOOTH = kernels.Gaussian(bandwidth=1.0)
 TASKS = ("two", "three", "numbers")
 SOLVERS = ("direct", "eigenpro")
@@ -76,7 +77,7 @@ def test_algorithm_1_goes_to_its_fixed_point(q: int) -> None:
     assert np.abs(found - fixed).max() < 1e-6 * np.abs(fixed).max()
 
 
-@pytest.mark.parametrize("kernel", [LAPLACE, SMOOTH, kernels.Cauchy(), kernels.NTK()])
+@pytest.mark.parametrize("kernel", [LAPLACE, ROUGH, SMOOTH, kernels.Cauchy(), kernels.NTK()])
 @pytest.mark.parametrize("q", [0, 1, 7])
 def test_preconditioner_is_the_oracle_s(kernel: kernels.Kernel, q: int) -> None:
     S, _ = points(40)

@@ -23,7 +23,7 @@ from eigenpro_kit import (
 
 from streamk.backends import select
 from streamk.errors import BackendUnavailable, InvalidInput
-from streamk.kernels import NTK, Cauchy, Gaussian, Kernel, Laplacian
+from streamk.kernels import NTK, Cauchy, Gaussian, Kernel, Laplacian, PowerExponential
 from streamk.learners import EigenPro
 from streamk.learners.eigenpro import preconditioner, projected_gradient, sharded, solving
 from streamk.learners.eigenpro.placement import HostCenters
@@ -60,7 +60,14 @@ def test_outputs_are_those_of_the_host(task: str, count: int) -> None:
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(
-    "kernel", [Gaussian(bandwidth=1.0), Laplacian(bandwidth=3.0), Cauchy(), NTK()]
+    "kernel",
+    [
+        Gaussian(bandwidth=1.0),
+        Laplacian(bandwidth=3.0),
+        PowerExponential(bandwidth=9.0),
+        Cauchy(),
+        NTK(),
+    ],
 )
 def test_other_kernels(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solving, "BYTES", 1)

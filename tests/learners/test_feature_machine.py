@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from streamk.errors import InvalidInput
-from streamk.kernels import NTK, Gaussian, Kernel, Laplacian, Matern
+from streamk.kernels import NTK, Gaussian, Kernel, Laplacian, Matern, PowerExponential
 from streamk.learners.feature_machine import machine
 from streamk.learners.feature_machine.machine import RFM, rfm
 from streamk.learners.metric_rounds import ridge, search
@@ -44,6 +44,7 @@ def friedman(n: int, seed: int = 0, noise: float = 0.1) -> tuple[Any, Any]:
         (Matern(nu=0.5, bandwidth=2.0), naive.Kernel("matern", 2.0, 0.5), False),
         (Gaussian(bandwidth=1.5), naive.Kernel("gaussian", 1.5), False),
         (Laplacian(bandwidth=3.0), naive.Kernel("laplacian", 3.0), True),
+        (PowerExponential(bandwidth=9.0), naive.Kernel("power_exponential", 9.0), True),
     ],
     ids=str,
 )

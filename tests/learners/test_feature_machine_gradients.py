@@ -20,6 +20,7 @@ from streamk.kernels import (
     Linear,
     Matern,
     Polynomial,
+    PowerExponential,
     RationalQuadratic,
 )
 from streamk.learners.metric_rounds import gradients as module
@@ -28,6 +29,7 @@ from streamk.learners.metric_rounds.gradients import gradients, of_waves, outer_
 KERNELS: list[tuple[Kernel, naive.Kernel]] = [
     (Gaussian(bandwidth=1.3), naive.Kernel("gaussian", 1.3)),
     (Laplacian(bandwidth=2.0), naive.Kernel("laplacian", 2.0)),
+    (PowerExponential(bandwidth=2.0), naive.Kernel("power_exponential", 2.0)),
     (Matern(nu=0.5, bandwidth=1.7), naive.Kernel("matern", 1.7, 0.5)),
     (Matern(nu=1.5, bandwidth=1.7), naive.Kernel("matern", 1.7, 1.5)),
     (Matern(nu=2.5, bandwidth=0.9), naive.Kernel("matern", 0.9, 2.5)),
@@ -51,7 +53,7 @@ def test_the_oracle_is_the_derivative(k: naive.Kernel) -> None:
     for metric in (np.eye(3), M):
         f = plain.expansion(k, metric, Z, A)
         for x in X[:3]:
-            found = plain.gradient(k, metric, Z, A, x)
+            found = plain.gradient(k, metric, Z, A, x, part=0.0)
             np.testing.assert_allclose(found, plain.differences(f, x), rtol=1e-6, atol=1e-8)
 
 
@@ -121,6 +123,20 @@ def test_the_cusp_of_laplace_at_its_center(dtype: Any, near: float) -> None:
         assert not g.any()
     else:
         assert np.hypot(*g) < 0.51 if dtype == np.float64 else np.hypot(*g) < 0.6
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("near", [0.0, 1e-30, 1e-12, 1e-3, 1.0, 1e6])
+def test_slopes_of_roots_at_all_distances(dtype: Any, near: float) -> None:
+    t = np.concatenate([[0.0], np.logspace(-15, 18, 67)]).astype(dtype)
+    h, size = float(dtype(near)), t.astype(float)
+    expected = size * (np.maximum(size**2 + h**2, 1e-300)) ** -0.75
+    for sign in (1.0, -1.0):
+        found = module._slopes_of_root(dtype(sign) * t, near)
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found, sign * expected, rtol=8.0 * np.finfo(dtype).eps)
+    farther = module._slopes_of_root(np.array([1e25, np.finfo(dtype).max], dtype), near)
+    assert (np.abs(farther) < 1e-12).all()
 
 
 def test_far_points_have_no_gradient() -> None:

@@ -20,6 +20,7 @@ from streamk.state import State
 
 NTK = kernels.NTK(depth=2, bandwidth=1.5)
 LAPLACIAN = kernels.Laplacian(bandwidth=1.0)
+ROUGH = kernels.PowerExponential(bandwidth=3.0)
 TASKS = ("two", "three", "numbers")
 
 
@@ -104,7 +105,9 @@ def test_noise_decides_on_the_ridge(noise: float, ridges: set[float]) -> None:
     assert model.chosen_regularization in ridges
 
 
-@pytest.mark.parametrize("kernel", [LAPLACIAN, kernels.Matern(nu=2.5), kernels.Cauchy(), NTK])
+@pytest.mark.parametrize(
+    "kernel", [LAPLACIAN, ROUGH, kernels.Matern(nu=2.5), kernels.Cauchy(), NTK]
+)
 @pytest.mark.parametrize(
     ("n", "centers", "outputs", "ridges"), [(1, 5, 1, 1), (70, 300, 3, 3), (33, 64, 40, 5)]
 )

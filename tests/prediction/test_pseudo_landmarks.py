@@ -30,6 +30,7 @@ RADIAL = [
 ]
 OTHERS = [
     (kernels.Laplacian(bandwidth=4.0), naive.Kernel("laplacian", 4.0)),
+    (kernels.PowerExponential(bandwidth=9.0), naive.Kernel("power_exponential", 9.0)),
     (kernels.Cauchy(bandwidth=2.0), naive.Kernel("cauchy", 2.0)),
     (kernels.NTK(depth=2, bandwidth=1.0), naive.Kernel("ntk", 1.0, 2)),
     (kernels.Linear(), naive.Kernel("linear")),

@@ -26,7 +26,7 @@ class DoublyStochasticClassifier(_OneKernel, Classifier):
     ----------
     kernel : str or Kernel, default "gaussian"
         "gaussian" (also called "rbf"), "laplacian", "matern", "rational_quadratic", "cauchy",
-        "linear", or one of `streamk.kernels` but NTK.
+        "linear", or one of `streamk.kernels` but NTK and PowerExponential.
     bandwidth : float, default 0.5
         Of a kernel given by name, in units of the scaled columns: two events of the stream are
         sqrt(2) apart in the root of the mean square. ``gamma`` of ``exp(-gamma |x - y|^2)`` is

@@ -26,16 +26,17 @@ class FeatureMachineClassifier(_FeatureMachine, Classifier):
     Parameters
     ----------
     kernel : str or Kernel, optional
-        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", or one of
-        `streamk.kernels` of these. By default ``Matern(nu=0.5)``, the Laplace kernel of the L2
-        distance.
+        "gaussian", "laplacian", "power_exponential", "matern", "rational_quadratic", "cauchy", or
+        one of `streamk.kernels` of these. By default the best one of ``Matern(nu=0.5)``, the
+        Laplace kernel of the L2 distance, with the bandwidths 1.5 and 6, "laplacian" and
+        "power_exponential".
     bandwidth : float, optional
-        Of the default kernel, whose bandwidths 1.5 and 6 are compared else, or of one given by
-        name, 1.5 else; in units of the scaled columns: two events of the stream are sqrt(2) apart
-        in the root of the mean square.
+        Of ``Matern(nu=0.5)``, which then is the only one, or of a kernel given by name, 1.5 else;
+        in units of the scaled columns: two events of the stream are sqrt(2) apart in the root of
+        the mean square.
     metric : {"auto", "diagonal", "full"}, default "auto"
-        A factor for each column, or a matrix; "auto" compares both up to 128 columns. "laplacian"
-        and "cauchy" have diagonal ones only.
+        A factor for each column, or a matrix; "auto" compares both up to 128 columns. "laplacian",
+        "power_exponential" and "cauchy" have diagonal ones only.
     rounds : int, default 4
         Metrics that are learned one after the other, at most; 0 is kernel ridge regression.
     buffer_size : int, default 4096

@@ -46,8 +46,8 @@ class StreamingMekaClassifier(_Streaming, Classifier):
     Parameters
     ----------
     kernel : str or Kernel, default "gaussian"
-        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", or one of
-        `streamk.kernels` but NTK and Linear.
+        "gaussian", "laplacian", "power_exponential", "matern", "rational_quadratic", "cauchy", or
+        one of `streamk.kernels` but NTK and Linear.
     bandwidth : float, default 0.5
         Of a kernel given by name, in units of the scaled columns: two events of the stream are
         sqrt(2) apart in the root of the mean square.

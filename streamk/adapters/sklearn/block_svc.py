@@ -96,12 +96,12 @@ class BlockSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     kernel : str or Kernel, default "gaussian"
-        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", or one of
-        `streamk.kernels` but NTK and Linear. LIBSVM evaluates the Gaussian kernel by itself; of
-        others each cluster's matrix is formed.
+        "gaussian", "laplacian", "power_exponential", "matern", "rational_quadratic", "cauchy", or
+        one of `streamk.kernels` but NTK and Linear. LIBSVM evaluates the Gaussian kernel by itself;
+        of others each cluster's matrix is formed.
     bandwidth : float, optional
         Of a kernel given by name, in the unit of the columns. By default ``sqrt(d / 2)`` for d
-        columns, for "laplacian" d: ``gamma="auto"`` of `SVC`.
+        columns, for "laplacian" d, ``gamma="auto"`` of `SVC`, and for "power_exponential" d^2.
     gamma : float, optional
         Instead of it, for "gaussian" ``exp(-gamma |x-y|^2)`` and "laplacian"
         ``exp(-gamma |x-y|_1)``.

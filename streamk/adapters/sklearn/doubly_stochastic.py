@@ -40,7 +40,7 @@ class DoublyStochasticClassifier(Classifier, _OneKernel):
     ----------
     kernel : str or Kernel, default "gaussian"
         "gaussian" (also called "rbf"), "laplacian", "matern", "rational_quadratic", "cauchy",
-        "linear", or one of `streamk.kernels` but NTK.
+        "linear", or one of `streamk.kernels` but NTK and PowerExponential.
     bandwidth : float, default 0.7
         Of a kernel given by name, in units of the scaled columns: two events are sqrt(2) apart in
         the root of the mean square. The default is about that of `sklearn.svm.SVC`, whose

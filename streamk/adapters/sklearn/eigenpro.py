@@ -36,8 +36,8 @@ class EigenProClassifier(Classifier, _EigenPro):
     Parameters
     ----------
     kernel : str or Kernel, default "laplacian"
-        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "ntk", or one
-        of `streamk.kernels` but Linear.
+        "gaussian", "laplacian", "power_exponential", "matern", "rational_quadratic", "cauchy",
+        "ntk", or one of `streamk.kernels` but Linear.
     bandwidth : float, default 2
         Of a kernel given by name, in units of the scaled columns: two events of the stream are
         sqrt(2) apart in the root of the mean square.

@@ -31,12 +31,12 @@ class OasisNystroem(DrawnNystroem):
     Parameters
     ----------
     kernel : str or Kernel, default "gaussian"
-        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "ntk", "linear", one of
-        `streamk.kernels`, or "precomputed": `X` is then the kernel matrix of the rows to fit, later
-        that between new rows and those, dense or sparse.
+        "gaussian", "laplacian", "power_exponential", "matern", "rational_quadratic", "cauchy",
+        "ntk", "linear", one of `streamk.kernels`, or "precomputed": `X` is then the kernel matrix
+        of the rows to fit, later that between new rows and those, dense or sparse.
     bandwidth : float, optional
         Of a kernel given by name, in the unit of the columns. By default ``sqrt(d / 2)`` for d
-        columns, for "laplacian" d: scikit-learn's ``gamma=1/d``.
+        columns, for "laplacian" d, scikit-learn's ``gamma=1/d``, and for "power_exponential" d^2.
     gamma : float, optional
         Instead of it, for "gaussian" ``exp(-gamma |x-y|^2)`` and "laplacian"
         ``exp(-gamma |x-y|_1)``.
@@ -92,12 +92,12 @@ class UniformNystroem(DrawnNystroem):
     Parameters
     ----------
     kernel : str or Kernel, default "gaussian"
-        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "ntk", "linear", one of
-        `streamk.kernels`, or "precomputed": `X` is then the kernel matrix of the rows to fit, later
-        that between new rows and those, dense or sparse.
+        "gaussian", "laplacian", "power_exponential", "matern", "rational_quadratic", "cauchy",
+        "ntk", "linear", one of `streamk.kernels`, or "precomputed": `X` is then the kernel matrix
+        of the rows to fit, later that between new rows and those, dense or sparse.
     bandwidth : float, optional
         Of a kernel given by name, in the unit of the columns. By default ``sqrt(d / 2)`` for d
-        columns, for "laplacian" d: scikit-learn's ``gamma=1/d``.
+        columns, for "laplacian" d, scikit-learn's ``gamma=1/d``, and for "power_exponential" d^2.
     gamma : float, optional
         Instead of it, for "gaussian" ``exp(-gamma |x-y|^2)`` and "laplacian"
         ``exp(-gamma |x-y|_1)``.
@@ -137,11 +137,11 @@ class KMeansNystroem(DrawnNystroem):
     Parameters
     ----------
     kernel : str or Kernel, default "gaussian"
-        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "linear", one of
-        `streamk.kernels`.
+        "gaussian", "laplacian", "power_exponential", "matern", "rational_quadratic", "cauchy",
+        "linear", one of `streamk.kernels`.
     bandwidth : float, optional
         Of a kernel given by name, in the unit of the columns. By default ``sqrt(d / 2)`` for d
-        columns, for "laplacian" d: scikit-learn's ``gamma=1/d``.
+        columns, for "laplacian" d, scikit-learn's ``gamma=1/d``, and for "power_exponential" d^2.
     gamma : float, optional
         Instead of it, for "gaussian" ``exp(-gamma |x-y|^2)`` and "laplacian"
         ``exp(-gamma |x-y|_1)``.
@@ -182,12 +182,12 @@ class LeverageNystroem(DrawnNystroem):
     Parameters
     ----------
     kernel : str or Kernel, default "gaussian"
-        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "ntk", "linear", one of
-        `streamk.kernels`, or "precomputed": `X` is then the kernel matrix of the rows to fit, later
-        that between new rows and those, dense or sparse.
+        "gaussian", "laplacian", "power_exponential", "matern", "rational_quadratic", "cauchy",
+        "ntk", "linear", one of `streamk.kernels`, or "precomputed": `X` is then the kernel matrix
+        of the rows to fit, later that between new rows and those, dense or sparse.
     bandwidth : float, optional
         Of a kernel given by name, in the unit of the columns. By default ``sqrt(d / 2)`` for d
-        columns, for "laplacian" d: scikit-learn's ``gamma=1/d``.
+        columns, for "laplacian" d, scikit-learn's ``gamma=1/d``, and for "power_exponential" d^2.
     gamma : float, optional
         Instead of it, for "gaussian" ``exp(-gamma |x-y|^2)`` and "laplacian"
         ``exp(-gamma |x-y|_1)``.
@@ -233,12 +233,12 @@ class RPCholeskyNystroem(DrawnNystroem):
     Parameters
     ----------
     kernel : str or Kernel, default "gaussian"
-        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "ntk", "linear", one of
-        `streamk.kernels`, or "precomputed": `X` is then the kernel matrix of the rows to fit, later
-        that between new rows and those, dense or sparse.
+        "gaussian", "laplacian", "power_exponential", "matern", "rational_quadratic", "cauchy",
+        "ntk", "linear", one of `streamk.kernels`, or "precomputed": `X` is then the kernel matrix
+        of the rows to fit, later that between new rows and those, dense or sparse.
     bandwidth : float, optional
         Of a kernel given by name, in the unit of the columns. By default ``sqrt(d / 2)`` for d
-        columns, for "laplacian" d: scikit-learn's ``gamma=1/d``.
+        columns, for "laplacian" d, scikit-learn's ``gamma=1/d``, and for "power_exponential" d^2.
     gamma : float, optional
         Instead of it, for "gaussian" ``exp(-gamma |x-y|^2)`` and "laplacian"
         ``exp(-gamma |x-y|_1)``.

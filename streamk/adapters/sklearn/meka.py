@@ -105,11 +105,11 @@ class MekaRidge(_OnMeka, BaseRidge):
     Parameters
     ----------
     kernel : str or Kernel, default "gaussian"
-        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", or one of
-        `streamk.kernels` but NTK and Linear.
+        "gaussian", "laplacian", "power_exponential", "matern", "rational_quadratic", "cauchy", or
+        one of `streamk.kernels` but NTK and Linear.
     bandwidth : float, optional
         Of a kernel given by name, in the unit of the columns. By default ``sqrt(d / 2)`` for d
-        columns, for "laplacian" d: scikit-learn's ``gamma=1/d``.
+        columns, for "laplacian" d, scikit-learn's ``gamma=1/d``, and for "power_exponential" d^2.
     gamma : float, optional
         Instead of it, for "gaussian" ``exp(-gamma |x-y|^2)`` and "laplacian"
         ``exp(-gamma |x-y|_1)``.

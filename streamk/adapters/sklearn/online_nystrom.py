@@ -41,8 +41,8 @@ class NystromClassifier(Classifier, _Nystrom):
     Parameters
     ----------
     kernel : str or Kernel, default "gaussian"
-        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", "ntk", or one
-        of `streamk.kernels` but Linear.
+        "gaussian", "laplacian", "power_exponential", "matern", "rational_quadratic", "cauchy",
+        "ntk", or one of `streamk.kernels` but Linear.
     bandwidth : float, default 0.7
         Of a kernel given by name, as of `DoublyStochasticClassifier`.
     loss : str or Loss, optional

@@ -62,9 +62,10 @@ def made_kernel(
     given = {name: scale for name, scale in scales.items() if scale is not None}
     if isinstance(kernel, str) and kernel != PRECOMPUTED:
         if not given and kernel != "linear":
-            # As scikit-learn's gamma=None does: exp(-|x-y|^2 / d), exp(-|x-y|_1 / d).
-            far = columns if kernel == "laplacian" else math.sqrt(columns / 2)
-            given = {"bandwidth": float(far)}
+            # As scikit-learn's gamma=None does: exp(-|x-y|^2 / d), exp(-|x-y|_1 / d). The sum of
+            # square roots is of the order of 1 as well.
+            far = {"laplacian": columns, "power_exponential": columns**2}
+            given = {"bandwidth": float(far.get(kernel, math.sqrt(columns / 2)))}
         return kernels.by_name(kernel, **given)
     kernels.check_scales(kernel, **given)
     return kernel

@@ -54,9 +54,9 @@ class DoublyStochastic(Supervised):
     Parameters
     ----------
     kernel : Kernel
-        Its bandwidth is in the unit of the columns; `Scaled` gives them a common one. Any but NTK.
-        Features of Zonal and Composed depend on the number of columns: those that come after the
-        first step are refused, InvalidInput.
+        Its bandwidth is in the unit of the columns; `Scaled` gives them a common one. Any but NTK
+        and PowerExponential. Features of Zonal and Composed depend on the number of columns: those
+        that come after the first step are refused, InvalidInput.
     loss : str or Loss, default "softmax"
         See `streamk.losses.loss`. "softmax", "logistic", "hinge", "squared_hinge" learn classes;
         "huber", "epsilon_insensitive", "quantile" numbers; "squared" either, see `task`.
@@ -138,7 +138,8 @@ class DoublyStochastic(Supervised):
     """From 2 on with gathered events."""
     OPTIONS: ClassVar[dict[str, Option]] = {
         "kernel": replace(
-            OF_KERNEL_LEARNERS["kernel"], about="one of the kernels below but ntk (gaussian)"
+            OF_KERNEL_LEARNERS["kernel"],
+            about="one of those below but ntk and power_exponential (gaussian)",
         ),
         "loss": OF_KERNEL_LEARNERS["loss"],
         "step": Made(

@@ -76,9 +76,9 @@ class EigenPro(OnCenters):
     Parameters
     ----------
     kernel : Kernel
-        Gaussian, Laplacian, Matern, RationalQuadratic, Cauchy or NTK. The papers' Laplace kernel is
-        ``Matern(nu=0.5)``. Its bandwidth is in the unit of the columns; `Scaled` gives them a
-        common one.
+        Gaussian, Laplacian, PowerExponential, Matern, RationalQuadratic, Cauchy or NTK. The papers'
+        Laplace kernel is ``Matern(nu=0.5)``. Its bandwidth is in the unit of the columns; `Scaled`
+        gives them a common one.
     task : {"classification", "regression"}, default "classification"
     n_centers : int, default 2000
         Centers, p. Events whose kernels lie in the span of others are left out.

@@ -50,8 +50,8 @@ class OnlineKernelRidge(OnCenters):
     Parameters
     ----------
     kernel : Kernel
-        Gaussian, Laplacian, Matern, RationalQuadratic, Cauchy or NTK. Its bandwidth is in the unit
-        of the columns; `Scaled` gives them a common one.
+        Gaussian, Laplacian, PowerExponential, Matern, RationalQuadratic, Cauchy or NTK. Its
+        bandwidth is in the unit of the columns; `Scaled` gives them a common one.
     task : {"classification", "regression"}, default "classification"
     regularization : float, optional
         r, the variance of the labels' noise for a function of variance 1. By default functions of

@@ -75,8 +75,8 @@ class StreamingMeka(OnEmbeddedFeatures):
     Parameters
     ----------
     kernel : Kernel
-        Gaussian, Laplacian, Matern, RationalQuadratic or Cauchy. Its bandwidth is in the unit of
-        the columns; `Scaled` gives them a common one.
+        Gaussian, Laplacian, PowerExponential, Matern, RationalQuadratic or Cauchy. Its bandwidth is
+        in the unit of the columns; `Scaled` gives them a common one.
     loss, task, optimizer, step, regularization, forgetting
         As of `streamk.learners.OnlineNystrom`. What Newton steps know of the events before a
         takeover is what the buffer tells of them.

@@ -285,8 +285,15 @@ def _by_columns(
 
 def _slopes_of_root(t: Numbers, near: float) -> Numbers:
     """Return ``t (t^2 + near^2)^(-3/4)``, twice the slope of ``sqrt(|t|)`` but near 0."""
-    size = np.hypot(t, t.dtype.type(near))
-    size *= np.sqrt(size)
+    h = t.dtype.type(near)
+    with np.errstate(over="ignore"):  # the slope at points that are so far away is 0
+        if h * h < np.finfo(t.dtype).tiny:
+            size = np.hypot(t, h)  # takes four times as long, and squares are not lost
+        else:
+            size = np.square(t)
+            size += h * h
+            np.sqrt(size, out=size)
+        size *= np.sqrt(size)
     # Where all centers are equal in the column, and the point is, too, it has no slope.
     return np.asarray(np.divide(t, size, out=np.zeros_like(t), where=size > 0.0))
 
