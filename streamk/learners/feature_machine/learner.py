@@ -169,7 +169,7 @@ class FeatureMachine(Supervised):
         "kernel": replace(
             OF_KERNEL_LEARNERS["kernel"],
             optional=True,
-            about="one of the kernels below but linear and ntk (matern, nu=0.5)",
+            about="one of the kernels below but linear and ntk (compared)",
         ),
         "metric": Choice(choices=METRICS, about="diagonal, full, or the better one (auto)"),
         "rounds": Whole(least=0, about="metrics, one learned by the other, at most"),

@@ -137,17 +137,19 @@ def rfm(
     Y : array of shape (n, outputs)
         Their targets.
     kernel : str or Kernel, default "auto"
-        "gaussian", "laplacian", "matern", "rational_quadratic", "cauchy", one of `streamk.kernels`
-        of these, or "auto": "laplacian" and ``Matern(nu=0.5)``, the Laplace kernels of the L1 and
-        the L2 distance.
+        "gaussian", "laplacian", "power_exponential", "matern", "rational_quadratic", "cauchy", one
+        of `streamk.kernels` of these, or "auto": "laplacian", "power_exponential" and
+        ``Matern(nu=0.5)``, the Laplace kernel of the L2 distance.
     bandwidth : float, optional
         Of a kernel given by name, in units of the scaled columns, of which two events are sqrt(2)
-        apart in the root of the mean square; sqrt(d) times as much for "laplacian". 1.5 and 6 are
-        compared by default.
+        apart in the root of the mean square; sqrt(d) times as much for "laplacian", and 4 d^1.5 /
+        15 times for "power_exponential". 1.5 and 6 are compared by default, and "auto" takes 1.5
+        for these two.
     regularization : float, optional
         The variance of the targets' noise for a function of variance 1; .0001 to 30 by default.
     metric : {"auto", "diagonal", "full"}, default "auto"
-        "laplacian" and "cauchy" have diagonal ones only. "auto" compares both up to 128 columns.
+        "laplacian", "power_exponential" and "cauchy" have diagonal ones only. "auto" compares both
+        up to 128 columns.
     rounds : int, default 8
         At most so many after the first, whose metric is the identity; two without a smaller error
         are the last ones.
@@ -364,7 +366,7 @@ def families(kernel: str | Kernel, bandwidth: float | None, metric: str, d: int)
 
 
 def _unit(kernel: str, d: int) -> float:
-    """Return the bandwidth by which d columns' sum of a kernel is about 1, as a distance of two."""
+    """Return the bandwidth by which a kernel's sum of d columns is as a distance, of order 1."""
     if kernel == PowerExponential.name:
         return 4.0 / 15.0 * math.pow(max(1, d), 1.5)
     return math.sqrt(max(1, d)) if kernel == Laplacian.name else 1.0
