@@ -3,6 +3,7 @@
 at_once     each event predicted, then learned; trees trained anew every 1,000 events
 late        the same with labels that come 48 events late
 whole       labels at once, and the whole length of streams that have more than 20,000 events
+shuffled    labels at once, 20,000 events of these streams in random order
 last_tenth  trees trained once on nine tenths of each stream, beside ours on the last tenth
 
 Runs are kept in the user's cache directory as those of the river battery; those of ours, too, until
@@ -29,12 +30,14 @@ _MEASURES: dict[str, Callable[..., dict[str, Any]]] = {
     "at_once": progressive.measure,
     "late": partial(progressive.measure, delay=48),
     "whole": partial(progressive.measure, whole=True),
+    "shuffled": partial(progressive.measure, shuffled=True),
     "last_tenth": last_tenth.measure,
 }
 _PARTS: dict[str, parts.Render] = {
     "at_once": progressive.render,
     "late": progressive.render,
     "whole": progressive.render,
+    "shuffled": progressive.render,
     "last_tenth": last_tenth.render,
 }
 
@@ -42,7 +45,7 @@ _PARTS: dict[str, parts.Render] = {
 def render(document: Mapping[str, Any]) -> str:
     """The tables of the parts that were measured; then what was not run, and the packages."""
     lines = []
-    for part in ("at_once", "late", "whole"):
+    for part in ("at_once", "late", "whole", "shuffled"):
         found = document["results"].get(part)
         if found is None:
             continue

@@ -1,6 +1,7 @@
 """All contestants on the battery's streams, labels at once or 48 events late, and who is best.
 
-Streams are cut after `EVENTS` events, or have their whole length: those that have more.
+Streams are cut after `EVENTS` events, or have their whole length: those that have more. Of these,
+too, are the streams in random order, where nothing changes and the labels before tell nothing.
 Where ours and the best rival of a stream are within a point (1% of the error of numbers), ours is
 run with five seeds: the interval there is that of the mean of their losses, event by event.
 """
@@ -32,6 +33,8 @@ LONGER = (
     *("cadata_california_housing", "beijing_pm25", "house_16H"),
 )
 """Streams of more than `EVENTS` events."""
+ORDERED = tuple(name for name in LONGER if name != "cadata_california_housing")
+"""Those of them that are not in random order anyway."""
 SEEDS = 5
 _CLOSE = 0.01
 
@@ -43,14 +46,19 @@ def measure(
     cached: bool,
     delay: int = 0,
     whole: bool = False,
+    shuffled: bool = False,
     names: Sequence[str] = tuple(STREAMS),
 ) -> dict[str, Any]:
     """Measure all contestants; compare ours, with and without a metric, with the best rival.
 
-    With `whole` it is the longer streams alone, none of which is cut.
+    With `whole` it is the longer streams alone, none of which is cut; with `shuffled` events of
+    these in random order.
     """
-    some = [name for name in names if name in LONGER] if whole else names
-    streams = [load(name, data, quick=quick, events=0 if whole else EVENTS) for name in some]
+    taken = ORDERED if shuffled else LONGER if whole else tuple(STREAMS)
+    cut = 0 if whole or shuffled else EVENTS
+    streams = [load(name, data, quick=quick, events=cut) for name in names if name in taken]
+    if shuffled:
+        streams = [stream.shuffled().first(EVENTS) for stream in streams]
     limit, start = (WHOLE_LIMIT, EVENTS) if whole else (LIMIT, trees.EVERY)
     battery = Battery(
         streams,
@@ -72,6 +80,7 @@ def measure(
     return {
         "delay": delay,
         "whole": whole,
+        "shuffled": shuffled,
         "limit_s": limit,
         "streams": {stream.name: stream.describe() for stream in streams},
         "contestants": figures,
@@ -136,6 +145,7 @@ def render(found: Mapping[str, Any]) -> str:
     figures = found["contestants"]
     late = f"{found['delay']} late" if found["delay"] else "at once"
     late = "whole length" if found["whole"] else late
+    late = "random order" if found.get("shuffled") else late
     classes = standing.streams_of(figures, (*FILES, *RIVERS))
     narrow = standing.without(classes, standing.WIDE)
     accuracy = partial(tables.accuracy, f"accuracy, %, {late}", figures, rows=ROWS)
@@ -153,7 +163,7 @@ def render(found: Mapping[str, Any]) -> str:
         tables.errors("MAE", "mae", later, found["later"], rows=ROWS),
         tables.errors("RMSE", "rmse", late, figures, rows=ROWS),
     ]
-    when = "whole" if found["whole"] else late
+    when = {"whole length": "whole", "random order": "random"}.get(late, late)
     shown += _against(": {}, " + when, found["against"])
     shown += _against(f" {later}: {{}}", found["later_against"])
     title = f"{SEEDS} seeds of {found['seeds_of']}, {late}"

@@ -70,6 +70,12 @@ class Stream:
         """The first n events; 0 is all."""
         return self.part(0, n or len(self))
 
+    def shuffled(self) -> Stream:
+        """The events in random order, of a table."""
+        assert isinstance(self.X, np.ndarray)
+        order = np.random.default_rng(SEED).permutation(len(self))
+        return replace(self, X=self.X[order], y=self.y[order])
+
     def part(self, start: int, stop: int) -> Stream:
         """Some of the events."""
         some = slice(start, min(stop, len(self)))
@@ -124,10 +130,7 @@ def _file(
 
 
 def _shuffled(name: str, directory: data.Directory, quick: bool) -> Stream:
-    found = _file(name, directory, quick)
-    order = np.random.default_rng(SEED).permutation(len(found))
-    assert isinstance(found.X, np.ndarray)
-    return replace(found, X=found.X[order], y=found.y[order])
+    return _file(name, directory, quick).shuffled()
 
 
 def _first(name: str, directory: data.Directory, quick: bool, *, n: int) -> Stream:

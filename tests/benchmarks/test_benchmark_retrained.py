@@ -210,6 +210,11 @@ def test_streams_of_whole_length_are_not_cut(monkeypatch: pytest.MonkeyPatch) ->
         better = 1 - mine["mae"] / late if "mae" in mine else mine["accuracy"] - 1 + late
         assert against["difference"] == pytest.approx(better)
     assert whole["limit_s"] > cut["limit_s"]
+    mixed = measure(names=names, shuffled=True)
+    assert list(mixed["streams"]) == names[1:]
+    assert mixed["streams"]["elec2"]["events"] == EVENTS
+    assert mixed["streams"]["elec2"]["sha256"] != cut["streams"]["elec2"]["sha256"]
+    assert "random order" in progressive.render(mixed)
     assert f"from {EVENTS}" in progressive.render(whole)
 
 
