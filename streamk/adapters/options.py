@@ -205,7 +205,7 @@ class WithMetric:
     reservoir_size: int = 28_672
     first: int = 64
     every: int = 16_384
-    swap_delay: int = 4096
+    swap_delay: int = 256
 
 
 GAMMA = {

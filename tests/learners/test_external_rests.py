@@ -280,10 +280,11 @@ def test_a_machine_that_is_woken_makes_it_of_the_last_events_and_then_of_all() -
     machine.rest()
     machine.learn_many(X[100:500], y[100:500])
     machine.wake()
-    machine.learn_many(X[500:502], y[500:502])
+    machine.learn_many(X[500:514], y[500:514])
+    assert machine.n_takeovers > 0
     assert machine.n_features < 150
     machine.grow()
-    machine.learn_many(X[502:505], y[502:505])
+    machine.learn_many(X[514:], y[514:])
     assert machine.n_features > 400
 
 

@@ -258,13 +258,14 @@ def test_the_schedule_counts_events() -> None:
 
 
 @pytest.mark.parametrize(
-    ("events", "delay"), [(64, 16), (1_000, 250), (2_000, 256), (4_608, 576), (90_000, 4_096)]
+    ("events", "delay"), [(64, 16), (1_000, 250), (2_000, 256), (4_608, 576), (32_768, 4_096)]
 )
 def test_functions_are_compared_by_as_many_events_as_they_are_made_of_allow(
     events: int, delay: int
 ) -> None:
     assert FeatureMachine()._delay(events) == delay
-    assert FeatureMachine(swap_delay=100)._delay(events) == min(delay, 100)
+    assert FeatureMachine(swap_delay=1)._delay(events) == events // 8
+    assert FeatureMachine(swap_delay=10_000)._delay(events) == min(10_000, events // 4)
 
 
 def test_steps_in_single_columns_are_followed() -> None:

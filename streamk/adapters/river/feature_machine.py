@@ -47,8 +47,8 @@ class FeatureMachineClassifier(_FeatureMachine, Classifier):
         Events before the first metric is begun.
     every : int, default 16384
         Events between two metrics later on; fewer where a stream changes fast.
-    swap_delay : int, default 4096
-        Events after which a new function takes over, or does not, at most. The last five are
+    swap_delay : int, default 256
+        Events after which a new function takes over, or does not, at least. The last five are
         described in `streamk.learners.FeatureMachine`.
     seed : int, optional
         From 0 to 2^64 - 1. Random by default.
@@ -83,7 +83,7 @@ class FeatureMachineRegressor(_FeatureMachine, Regressor):
     reservoir_size : int, default 28672
     first : int, default 64
     every : int, default 16384
-    swap_delay : int, default 4096
+    swap_delay : int, default 256
     seed : int, optional
         These are described in `FeatureMachineClassifier`.
 

@@ -347,8 +347,8 @@ class FeatureMachineClassifier(Classifier, _FeatureMachine):
         Events before the first metric is begun.
     every : int, default 16384
         Events between two metrics later on; fewer where a stream changes fast.
-    swap_delay : int, default 4096
-        Events after which a new function takes over, or does not, at most. The last five are
+    swap_delay : int, default 256
+        Events after which a new function takes over, or does not, at least. The last five are
         described in `streamk.learners.FeatureMachine`.
     random_state : int, RandomState or None, default None
         Of the order of the events, and of the learner.
@@ -388,7 +388,7 @@ class FeatureMachineRegressor(Regressor, _FeatureMachine):
     reservoir_size : int, default 28672
     first : int, default 64
     every : int, default 16384
-    swap_delay : int, default 4096
+    swap_delay : int, default 256
     random_state : int, RandomState or None, default None
         These are described in `FeatureMachineClassifier`.
 

@@ -43,9 +43,9 @@ _FACTORS = ((512, 2), (4_096, 3), (2**62, 2))
 """Below so many events, the ratio of those of two beginnings, while there is room for the later."""
 _GROWTH = 3
 """Ratio of the events of two solutions, at most, where each is made at once."""
-_COMPARED, _SOON, _COMPARED_LATER = 4, 256, 8
-"""Two functions are compared by a fourth as many events as the new one begins with, up to so many,
-or by an eighth, if that is more."""
+_MOST_COMPARED, _LEAST_COMPARED = 4, 8
+"""Parts of the events that a new function is made of by which it is compared with the one in use:
+a fourth at most, and an eighth at least."""
 _SETTLED = 13_824
 """Events from which on the family of functions is that of the one in use."""
 
@@ -118,10 +118,10 @@ class FeatureMachine(Supervised):
     every : int, default 16384
         Events between two beginnings, at most, while there are fewer than twice as many; then each
         begins when the stream has grown by half.
-    swap_delay : int, default 4096
-        Events by which a new function and the one in use are compared, at most. There are an eighth
-        as many as the new one is made of, and of up to 2,048 a quarter, but no more than 256. A
-        search takes longer with more events, too.
+    swap_delay : int, default 256
+        Events by which a new function and the one in use are compared, but at most a quarter as
+        many as the new one is made of, and at least an eighth: a search takes longer with more
+        events, too.
     max_width : int, optional
         Columns and classes, together, above which it rests for good: it gives up the events that it
         has kept and its function, keeps no more of either, and predicts even odds, or 0. So the
@@ -196,7 +196,7 @@ class FeatureMachine(Supervised):
         reservoir_size: int = 28_672,
         first: int = 64,
         every: int = 16_384,
-        swap_delay: int = 4096,
+        swap_delay: int = 256,
         max_width: int | None = None,
         seed: int = 0,
         columns: Sequence[Column] | None = None,
@@ -411,8 +411,8 @@ class FeatureMachine(Supervised):
         """Return how many events after it was begun a function of so many takes over."""
         if self._begins_late:
             return 1
-        soon, later = min(_SOON, events // _COMPARED), events // _COMPARED_LATER
-        return max(1, min(self.swap_delay, max(soon, later)))
+        least, most = events // _LEAST_COMPARED, events // _MOST_COMPARED
+        return max(1, least, min(self.swap_delay, most))
 
     def _compare_if_due(self) -> None:
         """Compare a new function at its event, or after it: after a merge, or an interrupt."""

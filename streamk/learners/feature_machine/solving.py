@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from streamk.backends.memory import give_back
 from streamk.errors import InvalidInput
-from streamk.kernels import Kernel, PowerExponential
+from streamk.kernels import Kernel
 from streamk.learners.common.classes import Label
 from streamk.learners.feature_machine.machine import families
 from streamk.learners.metric_rounds.columns import Columns
@@ -49,8 +49,7 @@ _PAYS = 0.97
 _SMALL = 1_024
 """Events that a function is made of where more do not pay."""
 _NARROW = 0.1
-"""Bandwidth of the part that goes on to learn, relative to that of the part that is solved for: its
-kernel is of ten times the distance."""
+"""Bandwidth of the part that goes on to learn, relative to that of the part that is solved for."""
 
 
 @dataclass(frozen=True)
@@ -251,8 +250,9 @@ class Snapshot:
         count = min(len(self.X), max(_SMALL, recipe.most) if pays else _SMALL)
         some = slice(len(self.X) - whole_blocks(count), None)
         constant = self.targets.mean(axis=0)
+        narrow: Any = family.kernel
         function = MetricTree(
-            _narrower(family.kernel),
+            replace(narrow, bandwidth=_NARROW * narrow.bandwidth),
             task=self.task,
             capacity=recipe.capacity,
             seed=self.seed,
@@ -270,13 +270,6 @@ class Snapshot:
             factor_of_margins = inverse_temperature(kept.margins, labels)
             function.calibrate(kept.margins, labels, factor_of_margins)
         return function
-
-
-def _narrower(kernel: Any) -> Kernel:
-    """Return the kernel of the part that goes on to learn."""
-    factor = _NARROW**2 if isinstance(kernel, PowerExponential) else _NARROW
-    narrower: Kernel = replace(kernel, bandwidth=factor * kernel.bandwidth)
-    return narrower
 
 
 def _least(found: Sequence[Round]) -> Round:

@@ -66,7 +66,7 @@ class Rests:
     """Decides at each review which of several experts rest until another one.
 
     An expert that was active for three reviews goes on if it was worth its time, the last reviews
-    counting most, or if it never was but comes closer from review to review. Else it rests, for 8
+    counting most, or as long as it comes closer to that since it began. Else it rests, for 8
     reviews at first and twice as many each time, without an end, and is then active for three
     again. Once it was worth its time the next rest is a short one.
 
@@ -175,7 +175,7 @@ def _review_active(
         return Change(place, "grow") if grows else None
     if known[_PAID] == _PAID_OFF and since != _NONE:
         return _begin_anew(place, known) if since >= _AFTER else None
-    if known[_PAID] != _PAID_OFF and worth > _RISES * _mean(before, known[_AGE] - 1.0):
+    if known[_PAID] == _NOT_YET and worth > _RISES * _mean(before, known[_AGE] - 1.0):
         return None
     known[_KIND], known[_AGE], known[_SINCE] = _RESTS, 0.0, _NONE
     return Change(place, "rest")
