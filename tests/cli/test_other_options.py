@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -84,3 +86,12 @@ def test_other_options_are_named_as_they_are_given(
 @pytest.mark.parametrize("name", ["delimiter", "model type", "model external_experts.born"])
 def test_options_that_the_command_has_not_are_named_by_the_engine(name: str) -> None:
     assert f"was made with {name}='a', this run has 'b'" in told(name, "a", "b")
+
+
+def test_what_the_engine_found_can_be_pickled_and_copied() -> None:
+    error = AnotherJob("state/0", "label", "y", 1, {"type": "eigenpro"})
+    error.add_note("of the first job")
+    for same in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(same) is AnotherJob
+        assert str(same) == str(error)
+        assert vars(same) == vars(error)

@@ -42,6 +42,11 @@ class AnotherJob(StateError):
             f" {mine!r}; use the same, its model's options too, or another checkpoint directory"
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An exception is made again of its message alone, unless it says otherwise.
+        of = self.path, self.name, self.theirs, self.mine, self.model
+        return type(self), of, self.__dict__
+
 
 class Job:
     """The part of a run that stays the same through restarts.
