@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 import sys
 import threading
 import time
@@ -18,6 +19,8 @@ from typing import TextIO
 __all__ = ["FIRST_USE", "FirstUse"]
 
 _log = logging.getLogger("streamk.compiling")
+_PROCESS = os.getpid()
+"""That has imported this; its children by `os.fork` have another one."""
 
 
 class FirstUse:
@@ -35,6 +38,8 @@ class FirstUse:
         self.done, self.seconds = 0, 0.0
         self._expected = 0
         self._begun: list[float] = []
+        self._awaited = 0
+        """Pieces of work that the main thread has begun and not ended, some within others."""
         self._watchers: list[Callable[[str], None]] = []
         self._own: _Line | None = None
         self._lock = threading.RLock()
@@ -52,21 +57,26 @@ class FirstUse:
         """Begin a loop."""
         with self._lock:
             self._begun.append(time.monotonic())
+            self._awaited += _is_main()
             if len(self._begun) == 1:
                 if not self._expected and not self.done:
                     _log.info("compiling for this processor, once")
                 self._show(self.line())
+            elif _is_main() and self._awaited == 1 and not self._watchers:
+                self._show(self.line())  # nothing is seen of what other threads have begun
 
     def end(self, name: str) -> None:
         """End the loop begun last."""
         with self._lock:
             seconds = time.monotonic() - self._begun.pop()
+            self._awaited -= _is_main()
             if not self._begun:
                 self.seconds += seconds
                 self.ended()
                 if not self._expected:
                     _log.info("compiled %s in %.1f s", name, seconds)
                     self._show("")
+            self._clear_terminal()
 
     def ended(self) -> None:
         """Count a loop, which another process may have compiled."""
@@ -81,12 +91,17 @@ class FirstUse:
         began, self._expected = time.monotonic(), self.done + loops
         before = self.done
         _log.info("compiling %d loops for this processor, once", loops)
-        self._show(self.line())
+        with self._lock:
+            self._awaited += _is_main()
+            self._show(self.line())
         try:
             yield
         finally:
-            self._expected = 0
-            self._show("")
+            with self._lock:
+                self._awaited -= _is_main()
+                self._expected = 0
+                self._show("")
+                self._clear_terminal()
             _log.info("compiled %d loops in %.1f s", self.done - before, time.monotonic() - began)
 
     def line(self) -> str:
@@ -124,18 +139,29 @@ class FirstUse:
             yield
 
     def _show(self, line: str) -> None:
-        for show in self._watchers or (self._show_on_terminal,):
+        for show in self._watchers:
             show(line)
+        if line and not self._watchers:
+            self._show_on_terminal(line)
 
     def _show_on_terminal(self, line: str) -> None:
-        """Show a line to whoever uses streamk as a library, which says nothing of it by itself."""
-        if self._own is None:
-            if not line or not _has_terminal() or _is_logged():
-                return
+        """Show a line to whoever uses streamk as a library, which says nothing of it by itself.
+
+        It stays while the main thread waits. What that writes afterwards begins an empty line,
+        whatever other threads still compile.
+        """
+        if self._own is None and self._awaited and _has_terminal() and not _is_logged():
             self._own = _Line(sys.stderr)
-        with suppress(OSError, ValueError):  # an event is learned whether it can be said or not
-            self._own.show(f"streamk: {line}" if line else "")
-        if not line:
+        if self._own is not None and _is_first_process():
+            with suppress(OSError, ValueError):  # an event is learned whether it can be said or not
+                self._own.show(f"streamk: {line}")
+
+    def _clear_terminal(self) -> None:
+        """Leave nothing on the terminal, unless the main thread waits."""
+        if self._own is not None and not self._awaited:
+            if _is_first_process():
+                with suppress(OSError, ValueError):
+                    self._own.show("")
             self._own = None
 
 
@@ -165,8 +191,16 @@ def _has_terminal() -> bool:
         shown = sys.stderr.isatty()  # None in a program without a console
     except (AttributeError, ValueError):
         return False
-    is_main = threading.current_thread() is threading.main_thread()
-    return shown and is_main and multiprocessing.parent_process() is None
+    return shown and _is_main() and _is_first_process()
+
+
+def _is_main() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _is_first_process() -> bool:
+    """Return whether this process was neither begun by `multiprocessing` nor forked."""
+    return multiprocessing.parent_process() is None and os.getpid() == _PROCESS
 
 
 def _is_logged() -> bool:

@@ -372,6 +372,8 @@ def _expert(text: str, task: str, seed: int) -> Learner:
     there = f"(there are {', '.join(TYPES)}, and {NO_EXPERT}, alone and without options, for none)"
     if name not in MODELS:
         stem, *options = re.split("[,; =]", text, maxsplit=1)
+        if NO_EXPERT in (name, stem):
+            raise UsageError(f"{option}: {NO_EXPERT}, for no external expert, takes no options")
         if stem in TYPES:
             written = ":".join([stem, *options])
             raise UsageError(f"{option}: options come after a colon: --expert {written}")

@@ -172,6 +172,91 @@ def test_a_terminal_is_left_alone_where_the_log_is_shown_or_it_would_disturb(
     assert "4 loops done" in screen.getvalue()
 
 
+def test_the_line_is_there_while_the_main_thread_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, screen = FirstUse(), Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    begun, may_end = threading.Event(), threading.Event()
+
+    def compile_for_long() -> None:
+        with first.loop("long"):
+            begun.set()
+            assert may_end.wait(60)
+
+    with first.loop("one"):  # another thread begins later and ends later
+        thread = threading.Thread(target=compile_for_long)
+        thread.start()
+        assert begun.wait(60)
+    print("result", file=sys.stderr)
+    with first.loop("two"), first.loop("of_two"):  # another thread began before
+        assert "compiling" in screen.getvalue().partition("\n")[2]
+    print("result", file=sys.stderr)
+    after = screen.getvalue()
+    may_end.set()
+    thread.join()
+    assert screen.getvalue() == after
+    for text in after.split("\n")[:2]:
+        _, line, empty, result = text.split("\r")
+        assert line == "streamk: compiling for this processor, once: 0 loops done"
+        assert (empty.strip(), result) == ("", "result")
+
+
+@pytest.mark.parametrize("ends_first", ["main", "other"])
+def test_work_of_another_thread_leaves_the_line_to_the_main_thread(
+    ends_first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, screen = FirstUse(), Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    begun, may_end = threading.Event(), threading.Event()
+
+    def compile_two() -> None:
+        with first.expecting(2):
+            begun.set()
+            assert may_end.wait(60)
+
+    thread = threading.Thread(target=compile_two)
+    thread.start()
+    assert begun.wait(60)
+    assert screen.getvalue() == ""
+    with first.loop("one"):
+        assert screen.getvalue() == "\rstreamk: compiling for this processor, once: 0 of 2 loops"
+        if ends_first == "other":
+            may_end.set()
+            thread.join()
+            assert screen.getvalue().count("\r") == 1
+    after = screen.getvalue()
+    may_end.set()
+    thread.join()
+    assert screen.getvalue() == after
+    assert after.split("\r")[-2].strip() == ""
+
+
+_FORK = """
+import io, os, sys
+from streamk.backends.first_use import FirstUse
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+sys.stderr = Terminal()
+first = FirstUse()
+with first.loop("one"):
+    before = sys.stderr.getvalue()
+    child = os.fork()
+if child:
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert before and sys.stderr.getvalue() != before  # cleared
+else:
+    with first.loop("two"), FirstUse().loop("two"):
+        pass
+    os._exit(sys.stderr.getvalue() != before)
+sys.exit(status)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked here")
+def test_a_forked_process_leaves_the_terminal_to_the_first() -> None:
+    subprocess.run([sys.executable, "-W", "ignore", "-c", _FORK], check=True, timeout=60)
+
+
 def test_a_terminal_that_is_gone_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class Gone(Terminal):
         def write(self, text: str) -> int:

@@ -462,6 +462,8 @@ def test_a_job_goes_on_with_the_model_of_its_checkpoint(home: Path) -> None:
     ("other", "says"),
     [
         (("--seed", "3"), "was made with --seed 0, this run with --seed 3;"),
+        (("--ignore", "x1"), "was made with no --ignore, this run with --ignore x1;"),
+        (("--schema", "strict"), "was made with --schema open, this run with --schema strict;"),
         (
             ("--set", "class_weight=balanced"),
             "was made with no --set class_weight, this run with a --set class_weight;",
@@ -849,7 +851,7 @@ def test_what_fails_while_running_exits_1(home: Path) -> None:
     streamk(*RUN, *checkpoint, cwd=home)
     out, err = streamk(*RUN, *checkpoint, "--absent", "missing", cwd=home, status=1)
     assert not out
-    assert "absent='zero'" in err
+    assert "was made with --absent zero, this run with --absent missing;" in err
     assert len(err.splitlines()) == 1
     _, err = streamk(*RUN, *checkpoint, "--absent", "missing", "--debug", cwd=home, status=1)
     assert "Traceback" in err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -73,6 +75,11 @@ def test_external_experts_are_named_by_their_option(
         ),
         ("label", "y", "z", "--label y, this run with --label z"),
         ("max_skew", None, 60.0, "--max-skew inf, this run with --max-skew 60;"),
+        ("ignore", [], ["x1", "x2"], "no --ignore, this run with --ignore x1 --ignore x2; use"),
+        ("schema", "open", "strict", "--schema open, this run with --schema strict; use the same"),
+        ("schema", "open", {"columns": ["a"]}, "--schema open, this run with --schema FILE; use"),
+        ("schema", {"columns": ["a"]}, {"columns": []}, "--schema FILE, this run with another;"),
+        ("delimiter", ";", "\t", "delimiter=;, this run with delimiter=tab; give it in the addr"),
     ],
 )
 def test_other_options_are_named_as_they_are_given(
@@ -81,6 +88,15 @@ def test_other_options_are_named_as_they_are_given(
     assert f"was made with {said}" in told(name, theirs, mine)
 
 
-@pytest.mark.parametrize("name", ["delimiter", "model type", "model external_experts.born"])
+@pytest.mark.parametrize("name", ["encoding", "model type", "model external_experts.born"])
 def test_options_that_the_command_has_not_are_named_by_the_engine(name: str) -> None:
     assert f"was made with {name}='a', this run has 'b'" in told(name, "a", "b")
+
+
+def test_what_the_engine_found_can_be_pickled_and_copied() -> None:
+    error = AnotherJob("state/0", "label", "y", 1, {"type": "eigenpro"})
+    error.add_note("of the first job")
+    for same in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(same) is AnotherJob
+        assert str(same) == str(error)
+        assert vars(same) == vars(error)

@@ -338,6 +338,8 @@ def test_a_damaged_checkpoint_costs_only_time(
         ({"schema": "strict"}, "schema='open', this run has 'strict'"),
         ({"label": "c"}, "label='y', this run has 'c'"),
         ({"model": learner(regularization=0.5)}, r"model regularization=0\.0, this run has 0\.5"),
+        ({"model": Scaled(learner())}, "type='doubly-stochastic', this run has 'scaled'"),
+        ({"model": Scaled(MultiKernel())}, "type='doubly-stochastic', this run has 'multi-kernel'"),
     ],
 )
 def test_other_options_are_refused(tmp_path: Path, options: dict[str, Any], match: str) -> None:

@@ -18,8 +18,11 @@ _FLAGS = {
     "model seed": "--seed",
     "label": "--label",
     "absent": "--absent",
+    "schema": "--schema",
 }
 """Options of the command by the names that the engine has for them."""
+_WORDS = {"\t": "tab", " ": "space"}
+"""Delimiters that cannot be read in a message."""
 OptionsOf: TypeAlias = Callable[[str], Container[str]]
 _EXPERTS = "model external_experts"
 _NO_EXPERT = "none"
@@ -50,6 +53,8 @@ def told_by_options(options_of: OptionsOf) -> Iterator[None]:
         )
         if theirs is None or mine is None:
             raise
+        if theirs == mine:  # two files
+            mine = "another"
         raise StateError(
             f"the checkpoint {error.path} was made with {theirs}, this run with {mine};"
             f" {_fix(error.name)}, or begin in another checkpoint directory"
@@ -72,6 +77,8 @@ def _fix(name: str) -> str:
         return "give --expert with the options it had (`streamk inspect` shows them)"
     if name == "model type":
         return "leave out --model to go on with the model that is there"
+    if name == "delimiter":
+        return "give it in the address of the events (csv:PATH?delimiter=...)"
     return "use the same, and the same options of the model"
 
 
@@ -87,8 +94,12 @@ def _written(name: str, value: Any, kinds: Sequence[str], options_of: OptionsOf)
         return None
     if name == "max_skew":
         return f"--max-skew {'inf' if value is None else f'{value:g}'}"
+    if name == "ignore":
+        return " ".join(f"--ignore {field}" for field in value) or "no --ignore"
+    if name == "delimiter":
+        return f"delimiter={_WORDS.get(value, value)}"
     if name in _FLAGS:
-        return f"{_FLAGS[name]} {value}"
+        return f"{_FLAGS[name]} {'FILE' if isinstance(value, Mapping) else value}"
     if name.startswith(_EXPERTS):
         return _experts(name.removeprefix(_EXPERTS).lstrip("."), value, kinds, options_of)
     if name == "model weights":

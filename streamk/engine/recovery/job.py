@@ -42,6 +42,11 @@ class AnotherJob(StateError):
             f" {mine!r}; use the same, its model's options too, or another checkpoint directory"
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An exception is made again of its message alone, unless it says otherwise.
+        of = self.path, self.name, self.theirs, self.mine, self.model
+        return type(self), of, self.__dict__
+
 
 class Job:
     """The part of a run that stays the same through restarts.
@@ -144,7 +149,7 @@ def _difference(theirs: Any, mine: Any, name: str = "") -> tuple[str, Any, Any]:
     if not (isinstance(theirs, dict) and isinstance(mine, dict)):
         return name, _types(theirs), _types(mine)
     if theirs.get("type") != mine.get("type") and name != "weights":
-        return f"{name}.type" if name else "type", _model_type(theirs), _model_type(mine)
+        return f"{name}.type" if name else "type", *_model_types(theirs, mine)
     differing = [key for key in {**theirs, **mine} if theirs.get(key) != mine.get(key)]
     # Models of two types differ in much; the type says why. An option says more than a part that
     # follows from it.
@@ -155,8 +160,16 @@ def _difference(theirs: Any, mine: Any, name: str = "") -> tuple[str, Any, Any]:
     return _difference(theirs.get(key), mine.get(key), f"{name}.{key}" if name else key)
 
 
-def _model_type(header: Any) -> Any:
-    """Return the type of a learner, or of the one that a scaled learner is around."""
+def _model_types(theirs: Any, mine: Any) -> tuple[Any, Any]:
+    """Return the types of two learners, of scaled ones those of the learners inside.
+
+    If those are the same, one is scaled and the other is not: then that is the difference.
+    """
+    inside = _unscaled_type(theirs), _unscaled_type(mine)
+    return inside if inside[0] != inside[1] else (theirs.get("type"), mine.get("type"))
+
+
+def _unscaled_type(header: Any) -> Any:
     while header.get("type") == Scaled.TYPE and "learner" in header.get("parts", {}):
         header = header["parts"]["learner"]
     return header.get("type")
