@@ -98,7 +98,7 @@ class FeatureMachine(Supervised):
         Gaussian, Laplacian, PowerExponential, Matern, RationalQuadratic or Cauchy, in units of the
         scaled columns, of which two events are sqrt(2) apart in the root of the mean square. By
         default the best one of ``Matern(nu=0.5)``, the Laplace kernel of the L2 distance, with the
-        bandwidths 1.5 and 6, and of two products over the columns: the Laplacian, and the
+        bandwidths 1.5 and 6, and of two products over the columns' ranks: the Laplacian, and the
         PowerExponential, whose functions follow steps in single columns as trees do.
     task : {"classification", "regression"}, default "classification"
     metric : {"auto", "diagonal", "full"}, default "auto"

@@ -59,7 +59,7 @@ class Recipe:
     Attributes
     ----------
     kernel : Kernel or None
-        None for the best one of those that `rfm` compares.
+        None for the best one of those that `rfm` compares, products over the columns by ranks alone.
     metric : {"auto", "diagonal", "full"}
     rounds : int
     capacity : int
@@ -92,7 +92,13 @@ class Recipe:
         """
         if self.family is not None:
             return [self.family]
-        return families(self.kernel or "auto", None, self.metric, d)
+        if self.kernel is not None:
+            return families(self.kernel, None, self.metric, d)
+        # A column that goes on rising, as the time does, leaves the range of the events that a
+        # function is made of. By ranks the events held back tell so; by deviations a product's
+        # metric may rest on it, until the bound of scaled columns is reached much later.
+        each = families("auto", None, self.metric, d)
+        return [one for one in each if one.power == 2.0 or one.scale == "ranks"]
 
 
 @dataclass(frozen=True)
