@@ -59,7 +59,7 @@ class Recipe:
     Attributes
     ----------
     kernel : Kernel or None
-        None for the best one of those that `rfm` compares, products over the columns by ranks alone.
+        None for the best one of those that `rfm` compares, products by ranks alone.
     metric : {"auto", "diagonal", "full"}
     rounds : int
     capacity : int
