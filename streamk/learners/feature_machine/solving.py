@@ -16,6 +16,7 @@ from streamk.learners.common.classes import Label
 from streamk.learners.feature_machine.machine import families
 from streamk.learners.metric_rounds.columns import Columns
 from streamk.learners.metric_rounds.cross_validation import cross_validated
+from streamk.learners.metric_rounds.gradients import PRODUCTS
 from streamk.learners.metric_rounds.probabilities import inverse_temperature
 from streamk.learners.metric_rounds.search import RIDGES, Family, Limits, Round, refine
 from streamk.learners.metric_trees.event_map import EventMap
@@ -98,7 +99,7 @@ class Recipe:
         # function is made of. By ranks the events held back tell so; by deviations a product's
         # metric may rest on it, until the bound of scaled columns is reached much later.
         each = families("auto", None, self.metric, d)
-        return [one for one in each if one.power == 2.0 or one.scale == "ranks"]
+        return [one for one in each if one.scale == "ranks" or not isinstance(one.kernel, PRODUCTS)]
 
 
 @dataclass(frozen=True)

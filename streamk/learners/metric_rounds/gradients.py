@@ -265,6 +265,8 @@ def _by_columns(
     kernel: Laplacian | PowerExponential | Cauchy, X: Numbers, Z: Numbers, A: Numbers
 ) -> Iterator[Block]:
     s, every = kernel.bandwidth, slice(0, A.shape[1])
+    is_rough = isinstance(kernel, PowerExponential)
+    near = [_NEAR * float(column.std()) for column in Z.T] if is_rough else []
     for rows in _rows(len(X), len(Z)):
         K = kernel.pairwise(X[rows], Z, dtype=X.dtype)
         G = np.empty((len(K), A.shape[1], X.shape[1]), X.dtype)
@@ -273,8 +275,8 @@ def _by_columns(
             if isinstance(kernel, Laplacian):
                 np.multiply(K, np.sign(t, out=t), out=t)
                 G[:, :, j] = (t @ A) / -s
-            elif isinstance(kernel, PowerExponential):
-                np.multiply(K, _slopes_of_root(t, _NEAR * float(Z[:, j].std())), out=t)
+            elif is_rough:
+                np.multiply(K, _slopes_of_root(t, near[j]), out=t)
                 G[:, :, j] = (t @ A) / (-2.0 * math.sqrt(s))
             else:
                 t /= t * t + s * s
