@@ -44,12 +44,12 @@ class BackendModule(Protocol):
         """
         ...
 
-    def forward(self, panel: Array, at: int, A: Array) -> None:
+    def forward(self, panel: Array, at: int, A: Array, first: int) -> None:
         """Solve ``L x = y`` for the rows of a panel, the first of which has number `at`.
 
         A is (parts, n, lanes), with the outputs in the lanes, which are GROUP, or fewer and then
-        one part: x in the rows before `at`, y in the others, of which those of the panel become x.
-        There may be fewer of them than the panel has.
+        one part: x in the rows before the panel's group `first`, y in the others, of which those of
+        the panel become x. There may be fewer of them than the panel has.
         """
         ...
 

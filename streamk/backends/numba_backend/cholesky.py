@@ -135,17 +135,17 @@ def factor(own: Any, first: int, stop: int, at: int) -> bool:
 
 
 @compiled
-def _forward(panel: Any, at: Any, A: Any) -> None:
+def _forward(panel: Any, at: Any, A: Any, first: Any) -> None:
     P, by, K = panel.reshape(-1), panel.shape[1] * GROUP, np.empty(_TILE, np.float32)
     groups = min(panel.shape[0], (A.shape[1] - at) // GROUP)
     for q in range(A.shape[0]):
         T = A[q].reshape(-1)
         for since in range(0, at, _CHUNK):
-            for g in range(groups):
+            for g in range(first, groups):
                 y, t = g * by + since * GROUP, (at + g * GROUP) * GROUP
                 sums(_LINEAR, T, since * GROUP, _CHUNK, P, y, GROUP, 1, GROUP, _NONE, K)
                 _subtract(K, T[t : t + _TILE])
-        for g in range(groups):
+        for g in range(first, groups):
             y, t = g * by + at * GROUP, (at + g * GROUP) * GROUP
             if g > 0:
                 sums(_LINEAR, T, at * GROUP, g * GROUP, P, y, GROUP, 1, GROUP, _NONE, K)
@@ -155,10 +155,10 @@ def _forward(panel: Any, at: Any, A: Any) -> None:
 
 
 @compiled
-def _forward_narrow(panel: Any, at: Any, A: Any) -> None:
+def _forward_narrow(panel: Any, at: Any, A: Any, first: Any) -> None:
     (_, n, outputs), P, by = A.shape, panel.reshape(-1), panel.shape[1] * GROUP
     T, K = A.reshape(-1), np.empty(outputs * GROUP, np.float32)
-    for g in range(min(panel.shape[0], (n - at) // GROUP)):
+    for g in range(first, min(panel.shape[0], (n - at) // GROUP)):
         t = at + g * GROUP
         for since in range(0, t, _CHUNK):
             count, p = min(_CHUNK, t - since), g * by + since * GROUP
@@ -171,9 +171,9 @@ def _forward_narrow(panel: Any, at: Any, A: Any) -> None:
             A[0, t + i % GROUP, i // GROUP] = K[i]
 
 
-def forward(panel: Any, at: int, A: Any) -> None:
-    """Solve ``L x = y`` for the rows of a panel."""
-    (_forward if A.shape[2] == GROUP else _forward_narrow)(panel, at, A)
+def forward(panel: Any, at: int, A: Any, first: int) -> None:
+    """Solve ``L x = y`` for the rows of a panel, from a group on."""
+    (_forward if A.shape[2] == GROUP else _forward_narrow)(panel, at, A, first)
 
 
 @compiled

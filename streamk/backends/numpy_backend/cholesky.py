@@ -43,13 +43,11 @@ def factor(own: Array, first: int, stop: int, at: int) -> bool:
     return True
 
 
-def forward(panel: Array, at: int, A: Array) -> None:
-    """Solve ``L x = y`` for the rows of a panel."""
-    groups = panel[: (A.shape[1] - at) // GROUP]
-    A[:, at : at + len(groups) * GROUP] -= _rows(groups, at) @ A[:, :at]
-    for g, group in enumerate(groups):
+def forward(panel: Array, at: int, A: Array, first: int) -> None:
+    """Solve ``L x = y`` for the rows of a panel, from a group on."""
+    for g, group in enumerate(panel[first : (A.shape[1] - at) // GROUP], first):
         tile = slice(at + g * GROUP, at + (g + 1) * GROUP)
-        rest = A[:, tile] - group[at : tile.start].T @ A[:, at : tile.start]
+        rest = A[:, tile] - group[: tile.start].T @ A[:, : tile.start]
         A[:, tile] = group[tile].T @ rest
 
 

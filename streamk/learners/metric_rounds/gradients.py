@@ -40,6 +40,7 @@ from streamk.kernels import (
     Gaussian,
     Kernel,
     Laplacian,
+    Linear,
     Matern,
     PowerExponential,
     RationalQuadratic,
@@ -252,13 +253,16 @@ def _by_distance(kernel: Kernel, X: Numbers, Z: Numbers, A: Numbers) -> Iterator
     other, weights = _weights(kernel)
     d, outputs = X.shape[1], A.shape[1]
     together = max(1, _WIDTH // (d + 1))
+    with_ones = np.column_stack([Z, np.ones(len(Z), Z.dtype)])
     for rows in _rows(len(X), len(Z)):
         W = weights(other.pairwise(X[rows], Z, dtype=X.dtype))
         for first in range(0, outputs, together):
             some = slice(first, min(first + together, outputs))
-            of_centers = (A[:, some, None] * Z[:, None]).reshape(len(Z), -1)
-            pulled = (W @ of_centers).reshape(len(W), -1, d)
-            yield rows, some, (W @ A[:, some])[:, :, None] * X[rows, None] - pulled
+            # A row for each output and column, and one for the output itself.
+            of_centers = A.T[some, None] * with_ones.T
+            sums = Linear().pairwise(W, of_centers.reshape(-1, len(Z)), dtype=X.dtype)
+            G = sums.reshape(len(W), -1, d + 1)
+            yield rows, some, G[:, :, d:] * X[rows, None] - G[:, :, :d]
 
 
 def _by_columns(
