@@ -23,7 +23,7 @@ from streamk.learners.metric_rounds.ridge import (
     by_eigenvalues,
     predicted,
 )
-from streamk.learners.metric_rounds.search import Family, descended, identity
+from streamk.learners.metric_rounds.search import Family, descended, identity, moved
 
 
 def friedman(n: int, seed: int = 0, noise: float = 0.1) -> tuple[Any, Any]:
@@ -154,6 +154,7 @@ def test_a_ladder_is_descended_to_where_errors_rise() -> None:
     assert descended(error, 0, 9) == 2
     assert descended(error, 2, 9) == 2
     assert descended(lambda _: 0.0, 4, 9) == 4
+    assert [moved(error, 5, 9, step) for step in (-1, 1)] == [2, 5]
 
 
 # --- columns --------------------------------------------------------------------------------------

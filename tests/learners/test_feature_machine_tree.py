@@ -36,7 +36,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metric_tree, "SPLITS", (320, 256))
     monkeypatch.setattr(metric_tree, "_FEW_LEAVES", 3)
     monkeypatch.setattr(metric_ridge, "_QUICK", 64)
-    monkeypatch.setattr(metric_ridge, "_LARGE", 128)
+    monkeypatch.setattr(metric_ridge, "_LARGE", (192, 128))
     monkeypatch.setattr(solved_part, "PART", 192)
     monkeypatch.setattr(solved_part, "SHARED", 64)
 
@@ -308,12 +308,13 @@ def test_rounds_in_one_leaf_are_the_rounds() -> None:
     given: Any = (family, X[:150], y[:150, None], X[150:], y[150:, None])
     limits = Limits(2, 150, "random", 0, "absolute", patience=1, single=True)
     plain = refine(*given, limits, [0.01], 0.01)
-    found = rounds_in_leaves(*given, ridges=[0.01], rounds=2, error="absolute", size=151)
+    limits: Any = {"rounds": 2, "error": "absolute", "n_gradients": 150}
+    found = rounds_in_leaves(*given, ridges=[0.01], size=151, **limits)
     assert len(found) >= 2
     for one, other in zip(found, plain, strict=True):
         assert one.metric.matrix == pytest.approx(other.metric.matrix, rel=1e-3, abs=1e-4)
         assert one.margins == pytest.approx(other.margins, abs=1e-3)
-    parts = rounds_in_leaves(*given, ridges=[0.1, 0.01], rounds=2, error="absolute", size=140)
+    parts = rounds_in_leaves(*given, ridges=[0.1, 0.01], size=140, **limits)
     assert [one.ridge for one in parts][:2] == [0.1, 0.01]
     assert parts[0].margins != pytest.approx(found[0].margins, abs=1e-3)
 
@@ -356,8 +357,7 @@ def test_rounds_of_equal_events_take_no_more_than_a_leaf(monkeypatch: pytest.Mon
     S[rng.random(600) < 0.95] = 1.0
     family = Family("standard", Matern(nu=0.5, bandwidth=1.5), True)
     held = rng.normal(size=(50, 3))
-    found = rounds_in_leaves(
-        family, S, S[:, :1], held, held[:, :1], ridges=[0.1], rounds=1, error="squared", size=128
-    )
+    limits: Any = {"rounds": 1, "error": "squared", "size": 128, "n_gradients": 128}
+    found = rounds_in_leaves(family, S, S[:, :1], held, held[:, :1], ridges=[0.1], **limits)
     assert max(solved) <= 128
     assert np.isfinite([one.error for one in found]).all()

@@ -76,6 +76,24 @@ def test_how_rows_come_changes_no_bit_of_a_factor() -> None:
     assert np.array_equal(said[2], said[0])
 
 
+@pytest.mark.parametrize("outputs", [2, 7])
+@pytest.mark.usefixtures("_twin")
+def test_what_was_solved_before_changes_no_bit(outputs: int) -> None:
+    """Of rows whose right-hand sides are those of the last call a half of the work is known."""
+    Y = np.random.default_rng(1).normal(size=(576, outputs)).astype(np.float32)
+    factor = GrowingCholesky(576)
+    for at in range(0, 576, 64):
+        factor.append(kernel_rows(KERNEL, points(576), at, at + 64), 1.1)
+        some = Y[: at + 64]
+        expected = grown(points(576), (64,) * (at // 64 + 1)).solved(some)
+        assert np.array_equal(factor.solved(some), expected)
+    for other in (Y[:100], 2.0 * Y, Y[:, :1]):  # what is known is of others
+        assert np.array_equal(factor.solved(other), grown(points(576), (64,) * 9).solved(other))
+    factor.clear()
+    factor.append(kernel_rows(KERNEL, points(576), 0, 64), 1.1)
+    assert np.array_equal(factor.solved(Y[:64]), grown(points(576), (64,)).solved(Y[:64]))
+
+
 def test_a_factor_takes_the_memory_that_is_told() -> None:
     assert grown(points(300), (256, 44))._room.nbytes == nbytes_of(300)
 

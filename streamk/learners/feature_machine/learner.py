@@ -46,7 +46,7 @@ _GROWTH = 3
 _MOST_COMPARED, _LEAST_COMPARED = 4, 8
 """Parts of the events that a new function is made of by which it is compared with the one in use:
 a fourth at most, and an eighth at least."""
-_SETTLED = 13_824
+_SETTLED = 9_216
 """Events from which on the family of functions is that of the one in use."""
 
 
@@ -63,17 +63,19 @@ class FeatureMachine(Supervised):
     identity: carried on from one time to the next it would concentrate on ever fewer directions.
     Of the scales of the columns, bandwidths, kinds of metric, rounds and regularizations those are
     taken that have the least error in cross-validation, up to 256 events; of more, the last fifth
-    is held back, 1,000 at most: the families are compared on the 800 events before, the rounds of
-    the best of three kinds on 1,600, and of the best of these on 8,192 once more. Families are
-    compared until event 13,824; later functions are of that of the one in use.
+    is held back, 1,000 at most: the families are compared on the 800 events before, those of three
+    kinds that are at most 3% worse than the best one on 1,600, and the rounds of the best of these
+    on 8,192 once more. Families are compared up to event 9,216; later functions are of that of the
+    one in use.
 
     Then the coefficients of the events that are kept are solved for, and those of each block of 64
-    or 256 later events, until there are ``buffer_size + reservoir_size``: in the background, too,
+    to 256 later events, until there are ``buffer_size + reservoir_size``: in the background, too,
     from some hundred events on, while the first 16 or 32 of the next block are learned. There is
     one function for all of them up to 3,584, and from then on one for each leaf of a tree
     (`streamk.learners.metric_trees.metric_tree`), so that an event takes the time of a leaf however
-    many there are. Where 1,600 events have lowered the error of 800 by less than 3%, still more
-    would not pay: the function is then made of 1,024, and takes no more.
+    many there are. Where 1,600 events have lowered the error of 800 by less than 3%, or up to 8,192
+    that of 1,600 not at all, as older ones mislead where a stream changes, more do not pay: the
+    function is then made of 1,024, and takes no more.
 
     The new function learns the events since, as the one in use does, and some events after it was
     begun, see ``swap_delay``, the two are compared by how they have predicted these before they

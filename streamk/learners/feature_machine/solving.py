@@ -39,10 +39,12 @@ _FEW_EVENTS, _EXPLORED = 800, 2
 _FINALISTS, _MORE_EVENTS = 3, 1_600
 """Families that are compared once more, with all their rounds, on so many events. From these on it
 is judged whether they have paid."""
+_NEAR = 1.03
+"""Ratio of errors up to which another family is about as good as the best one on few events."""
 _MOST_EVENTS, _LEAF = 8_192, 2_048
 """Events by which that metric is learned anew, and those of a leaf that is divided meanwhile."""
-_GRADIENTS = 800
-"""Events at which gradients are taken, for each of these metrics."""
+_GRADIENTS, _OF_PRODUCTS = 800, 200
+"""Events at which gradients are taken, for each of these metrics, and of products over columns."""
 _FULL = 1.01
 """Ratio of errors by which a diagonal metric may be worse than a full one, of many more numbers."""
 _PAYS = 0.97
@@ -177,9 +179,10 @@ class Snapshot:
     ) -> tuple[Family, Round, bool]:
         """Return the family of least error, and its best round.
 
-        Families are compared on few events, and the best ones of three kinds, with all rounds, on
-        more. And whether these have paid: where twice the events do not lower the error, as on
-        streams that change or are noise for the most part, still more would be of no use.
+        Families are compared on few events, and the best ones of three kinds, if they are about as
+        good, with all rounds, on more. And whether these have paid: where more events do not lower
+        the error, as on streams that change or are noise for the most part, still more would be of
+        no use.
         """
         chosen, first = recipe.families(d), _LADDER[len(_LADDER) // 2]
         factors, few = _handicaps(chosen), list[Round]()
@@ -187,8 +190,12 @@ class Snapshot:
         if many or len(chosen) > 1:
             turns, some = min(recipe.rounds, _EXPLORED), rest[:_FEW_EVENTS]
             few = [_least(self._rounds(one, some, held, turns, first)) for one in chosen]
-        order = sorted(range(len(few)), key=lambda place: factors[place] * few[place].error) or [0]
-        finalists = _best_of_each_kind(chosen, order)[: _FINALISTS if many else 1]
+        errors = [factor * one.error for factor, one in zip(factors, few, strict=False)] or [1.0]
+        order = sorted(range(len(errors)), key=errors.__getitem__)
+        finalists = [order[0]]
+        if many:
+            near = [at for at in order if errors[at] <= _NEAR * errors[order[0]]]
+            finalists = _best_of_each_kind(chosen, near)[:_FINALISTS]
         more = {
             place: self._rounds(
                 chosen[place],
@@ -204,7 +211,9 @@ class Snapshot:
         kept = _least(found)
         pays = not many or kept.error < _PAYS * few[place].error
         if pays and len(rest) > _MORE_EVENTS:
-            kept = self._in_leaves(best, rest[:_MOST_EVENTS], held, recipe.rounds, found)
+            most = self._in_leaves(best, rest[:_MOST_EVENTS], held, recipe.rounds, found)
+            pays = most.error < kept.error
+            kept = most if pays else kept
         return best, kept, pays
 
     def _scaled(self, family: Family, rows: Numbers, held: Numbers) -> tuple[Numbers, Numbers]:
@@ -227,6 +236,7 @@ class Snapshot:
             rounds=rounds,
             error=self._error,
             size=_LEAF,
+            n_gradients=_OF_PRODUCTS if isinstance(family.kernel, PRODUCTS) else _LEAF,
         )
         return _least(found)
 
@@ -244,7 +254,7 @@ class Snapshot:
             patience=1,
             single=True,
             ladder=len(rows) > _FEW_EVENTS,
-            n_gradients=_GRADIENTS,
+            n_gradients=_OF_PRODUCTS if isinstance(family.kernel, PRODUCTS) else _GRADIENTS,
         )
         targets = self.targets
         return refine(family, S, targets[rows], Q, targets[held], limits, _LADDER, first)

@@ -45,13 +45,17 @@ class GrowingCholesky:
 
     def __init__(self, capacity: int) -> None:
         self._room = room(nbytes_of(capacity) // 4)
-        self._count = 0
-        self._right = np.zeros((0, 0), np.float32)
-        self._halves = np.zeros((0, 0, 0), np.float32)
         self._twin = backend.select()
+        self.clear()
 
     def __len__(self) -> int:
         return self._count
+
+    def clear(self) -> None:
+        """Have no rows; their memory stays for others."""
+        self._count = 0
+        self._right = np.zeros((0, 0), np.float32)
+        self._halves = np.zeros((0, 0, 0), np.float32)
 
     def append(self, rows: Numbers, diagonal: float) -> None:
         """Take in the matrix's next rows.

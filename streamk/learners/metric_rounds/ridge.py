@@ -89,15 +89,16 @@ class DirectSingle:
 
     def __init__(self, kernel: Kernel, P: Numbers, Y: Numbers) -> None:
         self.centers, self._Y = P, Y.astype(np.float32)
-        edges = range(0, len(P), PANEL)
-        self._panels = [kernel_rows(kernel, P, at, min(at + PANEL, len(P))) for at in edges]
+        Z, edges = P.astype(np.float32), range(0, len(P), PANEL)
+        self._panels = [kernel_rows(kernel, Z, at, min(at + PANEL, len(P))) for at in edges]
+        self._factor = GrowingCholesky(len(P))
 
     def solve(self, ridge: float) -> Numbers:
         """Return the coefficients for a regularization, float32 (n, outputs)."""
-        factor = GrowingCholesky(len(self.centers))
+        self._factor.clear()
         for panel in self._panels:
-            factor.append(panel, 1.0 + ridge)
-        return factor.solved(self._Y)
+            self._factor.append(panel, 1.0 + ridge)
+        return self._factor.solved(self._Y)
 
 
 class OnCenters:

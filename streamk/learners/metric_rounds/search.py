@@ -376,8 +376,10 @@ def refine(
     place = list(ridges).index(first)
     while True:
         trials = data.trials(family, metric, limits, ridges)
-        if not found or limits.ladder:
+        if not found:
             place = descended(trials.error, place, len(ridges))
+        elif limits.ladder:  # upwards and downwards by turns: one trial less
+            place = moved(trials.error, place, len(ridges), 1 if len(found) % 2 else -1)
         error, F, A = trials.of(place)
         found.append(Round(len(found), metric, ridges[place], error, F + data.middle))
         if ended([one.error for one in found], limits.rounds, limits.patience):
@@ -495,11 +497,27 @@ def descended(error: Callable[[int], float], place: int, count: int) -> int:
     >>> descended(lambda k: (k - 3) ** 2, 1, 10), descended(lambda k: -k, 2, 4)
     (3, 3)
     """
-    for step in (-1, 1):
-        moved = False
-        while 0 <= place + step < count and error(place + step) < error(place):
-            place, moved = place + step, True
-        if moved:
-            break
-    error(place)
+    lower = moved(error, place, count, -1)
+    return moved(error, place, count, 1) if lower == place else lower
+
+
+def moved(error: Callable[[int], float], place: int, count: int, step: int) -> int:
+    """Return where errors stop to fall on a ladder in one direction, from a place on.
+
+    Parameters
+    ----------
+    error : callable
+        Takes a place, 0 to count - 1.
+    place, count : int
+    step : {-1, 1}
+
+    Examples
+    --------
+    >>> moved(lambda k: (k - 3) ** 2, 1, 10, 1), moved(lambda k: (k - 3) ** 2, 1, 10, -1)
+    (3, 1)
+    """
+    least = error(place)
+    while 0 <= place + step < count and error(place + step) < least:
+        place += step
+        least = error(place)
     return place

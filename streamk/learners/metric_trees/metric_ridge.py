@@ -21,15 +21,15 @@ from streamk.state import State
 
 Numbers = NDArray[Any]
 
-_BLOCKS = BLOCK, 4 * BLOCK
-"""Events of a block, and those where it takes long to solve for one more."""
-_DELAYS = dict(zip(_BLOCKS, (BLOCK // 4, BLOCK // 2), strict=True))
+_BLOCKS = BLOCK, 2 * BLOCK, 4 * BLOCK
+"""Events of a block, and those where it takes long to solve for one more: with the part's factor,
+and without."""
+_DELAYS = dict(zip(_BLOCKS, (BLOCK // 4, BLOCK // 4, BLOCK // 2), strict=True))
 """Events of the next block while which a block is solved for, by the size of the next."""
 _QUICK = 512
 """Events of a part up to which a block is solved for at once."""
-_LARGE = 768
-"""Events of a part from which on it takes long, if its factor is not kept."""
-
+_LARGE = 1_024, 768
+"""Events of a part from which on it takes long, if its factor is kept, and if not."""
 
 _AT_ONCE = 4
 """The last format of states that have no block that is solved for."""
@@ -128,14 +128,11 @@ class MetricRidge(OnlineKernelRidge):
 
     def _fit_block(self) -> None:
         """Have larger blocks where it takes long to solve for all coefficients."""
-        base = self._base
-        large = (
-            base is not None
-            and not self._keeps
-            and base.n_last >= _LARGE
-            and base.room - self._n_solving >= _BLOCKS[1]
-        )
-        block = _BLOCKS[large]
+        base, block = self._base, BLOCK
+        if base is not None:
+            least, large = (_LARGE[0], _BLOCKS[1]) if self._keeps else (_LARGE[1], _BLOCKS[2])
+            if base.n_last >= least and base.room - self._n_solving >= large:
+                block = large
         if block != self._block:
             self._block = block
             self._begin_block()

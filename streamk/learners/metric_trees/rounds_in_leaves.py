@@ -38,6 +38,7 @@ def rounds_in_leaves(
     rounds: int,
     error: str,
     size: int,
+    n_gradients: int,
 ) -> list[Round]:
     """Go through the rounds of one family, with a function of its own for each part of space.
 
@@ -63,6 +64,8 @@ def rounds_in_leaves(
         One of `streamk.learners.metric_rounds.search.ERRORS`.
     size : int
         Events of a leaf from which on it is divided.
+    n_gradients : int
+        Events of a leaf at which gradients are taken.
 
     Returns
     -------
@@ -78,7 +81,7 @@ def rounds_in_leaves(
             A = DirectSingle(family.kernel, P[rows], Y[rows] - mean).solve(ridge)
             F[asked] += family.kernel.pairwise(Q[asked], P[rows], dtype=np.float32) @ A
             if len(found) < rounds:
-                own = next_metric(family, metric, P[rows], P[rows], A)
+                own = next_metric(family, metric, P[rows[:n_gradients]], P[rows], A)
                 M += len(rows) * (own.diagonal if family.diagonal else own.matrix)
         missed = float(ERRORS[error](F - labels).sum() / len(F))
         found.append(Round(len(found), metric, ridge, missed, F))
