@@ -46,7 +46,7 @@ _GROWTH = 3
 _MOST_COMPARED, _LEAST_COMPARED = 4, 8
 """Parts of the events that a new function is made of by which it is compared with the one in use:
 a fourth at most, and an eighth at least."""
-_SETTLED = 9_216
+_SETTLED = 13_824
 """Events from which on the family of functions is that of the one in use."""
 
 

@@ -34,7 +34,7 @@ _HELD, _MOST_HELD = 0.2, 1_000
 """Part of the events that are held back to compare families and rounds, and at most so many."""
 _CROSSED = 256
 """Events up to which there is cross-validation instead."""
-_FEW_EVENTS, _EXPLORED = 800, 2
+_FEW_EVENTS, _EXPLORED = 800, 1
 """Events by which families are compared, and rounds after round 0."""
 _FINALISTS, _MORE_EVENTS = 3, 1_600
 """Families that are compared once more, with all their rounds, on so many events. From these on it
@@ -210,7 +210,7 @@ class Snapshot:
         best, found = chosen[place], more[place]
         kept = _least(found)
         pays = not many or kept.error < _PAYS * few[place].error
-        if pays and len(rest) > _MORE_EVENTS:
+        if pays and len(rest) >= 2 * _MORE_EVENTS:
             most = self._in_leaves(best, rest[:_MOST_EVENTS], held, recipe.rounds, found)
             pays = most.error < kept.error
             kept = most if pays else kept
