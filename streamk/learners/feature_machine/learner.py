@@ -65,7 +65,7 @@ class FeatureMachine(Supervised):
     taken that have the least error in cross-validation, up to 256 events; of more, the last fifth
     is held back, 1,000 at most: the families are compared on the 800 events before, those of three
     kinds that are at most 3% worse than the best one on 1,600, and the rounds of the best of these
-    on 8,192 once more. Families are compared up to event 9,216; later functions are of that of the
+    on 8,192 once more. Families are compared up to event 13,824; later functions are of that of the
     one in use.
 
     Then the coefficients of the events that are kept are solved for, and those of each block of 64

@@ -194,7 +194,7 @@ class Snapshot:
         order = sorted(range(len(errors)), key=errors.__getitem__)
         finalists = [order[0]]
         if many:
-            near = [at for at in order if errors[at] <= _NEAR * errors[order[0]]]
+            near = [at for at in order if not errors[at] > _NEAR * errors[order[0]]]
             finalists = _best_of_each_kind(chosen, near)[:_FINALISTS]
         more = {
             place: self._rounds(

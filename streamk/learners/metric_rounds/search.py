@@ -292,9 +292,10 @@ class Limits:
     patience : int
         Rounds without a smaller error after which there are no more.
     single : bool
-        Whether all events are centers, and all is computed in single precision.
+        Whether all events are centers, and all is computed in single precision. Rounds after the
+        first then try other regularizations in one direction alone, upwards and downwards by turns.
     ladder : bool
-        Whether each round searches its regularization. If not, round 0 does it for all.
+        Whether each of these rounds searches its regularization. If not, round 0 does it for all.
     n_gradients : int
         Events at which gradients are taken.
     """
@@ -376,7 +377,7 @@ def refine(
     place = list(ridges).index(first)
     while True:
         trials = data.trials(family, metric, limits, ridges)
-        if not found:
+        if not found or not limits.single:
             place = descended(trials.error, place, len(ridges))
         elif limits.ladder:  # upwards and downwards by turns: one trial less
             place = moved(trials.error, place, len(ridges), 1 if len(found) % 2 else -1)

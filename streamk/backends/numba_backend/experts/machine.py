@@ -43,7 +43,7 @@ _FUNCTIONS = _ROW, _ROWS, _ROW
 
 _OF_ALL: list[Compilable] = [
     Loop(_factor, (_TILES, _INT, _INT, _INT)),
-    Loop(_forward_narrow, (_TILES, _INT, _TILES)),
+    Loop(_forward_narrow, (_TILES, _INT, _TILES, _INT)),
     Loop(_eliminate, (_TILES, _INT, _INT, _TILES, _INT)),
     Loop(_expand_each, (*_KERNEL, _SINGLES, _TILES, _SINGLES, _ROWS)),
     Loop(_expand, (*_KERNEL, _SINGLES, _TILES, _TILES, _ROWS)),
@@ -67,7 +67,7 @@ _OF_ALL: list[Compilable] = [
 _OF_CLASSES: list[Compilable] = [
     Loop(_probabilities_of, (_ROWS, _FLOAT, _FLOAT, _ROWS)),
     Loop(_add_slopes, (_ROWS, _ROW, _FLOAT, _FLOAT, _ROW)),
-    Loop(_forward, (_TILES, _INT, _TILES)),
+    Loop(_forward, (_TILES, _INT, _TILES, _INT)),
     Loop(_backward, (_TILES, _INT, _TILES)),
 ]
 """Those of classes, and of functions of five or more of them, which may come with any event."""
