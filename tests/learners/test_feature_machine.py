@@ -15,6 +15,7 @@ from streamk.learners.feature_machine import machine
 from streamk.learners.feature_machine.machine import RFM, rfm
 from streamk.learners.metric_rounds import ridge, search
 from streamk.learners.metric_rounds.columns import Columns
+from streamk.learners.metric_rounds.ladder import descended, moved
 from streamk.learners.metric_rounds.metric import Metric, rescaled
 from streamk.learners.metric_rounds.probabilities import inverse_temperature, probabilities
 from streamk.learners.metric_rounds.ridge import (
@@ -23,7 +24,7 @@ from streamk.learners.metric_rounds.ridge import (
     by_eigenvalues,
     predicted,
 )
-from streamk.learners.metric_rounds.search import Family, descended, identity, moved
+from streamk.learners.metric_rounds.search import Family, identity
 
 
 def friedman(n: int, seed: int = 0, noise: float = 0.1) -> tuple[Any, Any]:

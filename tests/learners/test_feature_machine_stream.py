@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import naive
@@ -18,7 +19,9 @@ from streamk.learners import FeatureMachine, OnlineKernelRidge, create
 from streamk.learners.common.supervised import Asked
 from streamk.learners.feature_machine import solving
 from streamk.learners.feature_machine.solving import Recipe, Snapshot
+from streamk.learners.metric_rounds import search
 from streamk.learners.metric_rounds.columns import Columns
+from streamk.learners.metric_rounds.ladder import moved
 from streamk.learners.metric_rounds.metric import Metric
 from streamk.learners.metric_rounds.search import Family
 from streamk.learners.metric_trees import metric_ridge, metric_tree
@@ -178,6 +181,63 @@ def test_older_events_that_do_not_pay_are_not_taken(monkeypatch: pytest.MonkeyPa
     assert (changed.n_solved, changed.grows) == (64, False)
     same_kind = Snapshot(X, X[:, 0], X[:, :1], (), "regression", seed=2).solved(recipe)
     assert (same_kind.n_solved, same_kind.grows) == (384, True)
+
+
+def test_noise_does_not_end_growth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most events may have a slightly larger error than those before them, by chance."""
+    for name, size in (("_CROSSED", 40), ("_FEW_EVENTS", 40), ("_MORE_EVENTS", 80), ("_PAYS", 9.0)):
+        monkeypatch.setattr(solving, name, size)
+    before = Snapshot._in_leaves
+    now, recipe = snapshot(400), Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 1_000, 2)
+    for factor, grows in ((1.005, True), (1.5, False)):
+
+        def worse(*given: Any, factor: float = factor) -> Any:
+            return replace(before(*given), error=factor * min(one.error for one in given[-1]))
+
+        monkeypatch.setattr(Snapshot, "_in_leaves", worse)
+        assert now.solved(recipe).grows is grows
+
+
+@pytest.mark.parametrize("places", [[0], [1, 2], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]])
+def test_families_whose_errors_are_no_numbers_come_last(
+    monkeypatch: pytest.MonkeyPatch, places: list[int]
+) -> None:
+    for name, size in (("_CROSSED", 40), ("_FEW_EVENTS", 40), ("_MORE_EVENTS", 80)):
+        monkeypatch.setattr(solving, name, size)
+    chosen = Recipe(None, "auto", 1, 400, 2).families(4)
+    bad = [chosen[place] for place in places]
+    before = search._HeldBack.trials
+
+    def overflowing(self: Any, family: Family, *more: Any) -> Any:
+        found = before(self, family, *more)
+        if family in bad:
+            found._targets = np.full_like(found._targets, np.nan)
+        return found
+
+    monkeypatch.setattr(search._HeldBack, "trials", overflowing)
+    made = snapshot(200).solved(Recipe(None, "auto", 1, 400, 2))
+    assert made.family is not None
+    assert len(bad) == len(chosen) or made.family not in bad
+
+
+def test_regularizations_are_tried_upwards_and_downwards_by_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps = []
+
+    def noted(error: Any, place: int, count: int, step: int) -> int:
+        steps.append(step)
+        return moved(error, place, count, step)
+
+    monkeypatch.setattr(search, "moved", noted)
+    rng = np.random.default_rng(0)
+    X, family = rng.normal(size=(200, 3)), Family("standard", Matern(nu=0.5, bandwidth=1.5), True)
+    for single, expected in ((True, [1, -1, 1]), (False, [])):
+        steps.clear()
+        limits = search.Limits(3, 200, "random", 0, "absolute", patience=9, single=single)
+        data = (X[:150], X[:150, :1], X[150:], X[150:, :1])
+        found = search.refine(family, *data, limits, search.RIDGES, search.RIDGES[5])
+        assert (len(found), steps) == (4, expected)
 
 
 def test_families_that_are_far_behind_are_not_compared_again(

@@ -63,10 +63,10 @@ class FeatureMachine(Supervised):
     identity: carried on from one time to the next it would concentrate on ever fewer directions.
     Of the scales of the columns, bandwidths, kinds of metric, rounds and regularizations those are
     taken that have the least error in cross-validation, up to 256 events; of more, the last fifth
-    is held back, 1,000 at most: the families are compared on the 800 events before, those of three
-    kinds that are at most 3% worse than the best one on 1,600, and the rounds of the best of these
-    on 8,192 once more. Families are compared up to event 13,824; later functions are of that of the
-    one in use.
+    is held back, 1,000 at most: the families are compared on the 800 events before, the best of
+    each of three kinds that are at most 3% worse than the best one on 1,600, and the rounds of the
+    best of these on 8,192 once more. Families are compared up to event 13,824; later functions are
+    of that of the one in use.
 
     Then the coefficients of the events that are kept are solved for, and those of each block of 64
     to 256 later events, until there are ``buffer_size + reservoir_size``: in the background, too,
@@ -74,7 +74,7 @@ class FeatureMachine(Supervised):
     one function for all of them up to 3,584, and from then on one for each leaf of a tree
     (`streamk.learners.metric_trees.metric_tree`), so that an event takes the time of a leaf however
     many there are. Where 1,600 events have lowered the error of 800 by less than 3%, or up to 8,192
-    that of 1,600 not at all, as older ones mislead where a stream changes, more do not pay: the
+    have raised that of 1,600, as older ones mislead where a stream changes, more do not pay: the
     function is then made of 1,024, and takes no more.
 
     The new function learns the events since, as the one in use does, and some events after it was

@@ -41,14 +41,17 @@ _FINALISTS, _MORE_EVENTS = 3, 1_600
 is judged whether they have paid."""
 _NEAR = 1.03
 """Ratio of errors up to which another family is about as good as the best one on few events."""
-_MOST_EVENTS, _LEAF = 8_192, 2_048
+_MOST_EVENTS, _LEAF = 8_192, 2_049
 """Events by which that metric is learned anew, and those of a leaf that is divided meanwhile."""
-_GRADIENTS, _OF_PRODUCTS = 800, 200
-"""Events at which gradients are taken, for each of these metrics, and of products over columns."""
+_GRADIENTS, _IN_A_LEAF, _OF_PRODUCTS = 800, 1_024, 200
+"""Events at which gradients are taken for each of these metrics, at most: of a function, of one of
+a leaf, and of any where a kernel is a product over the columns, whose gradients take longer."""
 _FULL = 1.01
 """Ratio of errors by which a diagonal metric may be worse than a full one, of many more numbers."""
 _PAYS = 0.97
-"""Part of the error of few events below which more must bring it."""
+"""Part of the error of few events below which more must bring it, by as many rounds."""
+_MISLEADS = 1.01
+"""Ratio of the errors of most events and of those before them, from which on older ones mislead."""
 _SMALL = 1_024
 """Events that a function is made of where more do not pay."""
 _NARROW = 0.1
@@ -194,7 +197,7 @@ class Snapshot:
         order = sorted(range(len(errors)), key=errors.__getitem__)
         finalists = [order[0]]
         if many:
-            near = [at for at in order if not errors[at] > _NEAR * errors[order[0]]]
+            near = [at for at in order if errors[at] <= _NEAR * errors[order[0]]]
             finalists = _best_of_each_kind(chosen, near)[:_FINALISTS]
         more = {
             place: self._rounds(
@@ -209,11 +212,12 @@ class Snapshot:
         place = min(more, key=lambda place: factors[place] * _least(more[place]).error)
         best, found = chosen[place], more[place]
         kept = _least(found)
-        pays = not many or kept.error < _PAYS * few[place].error
+        as_many = _least(found[: _EXPLORED + 1])
+        pays = not many or as_many.error < _PAYS * few[place].error
         if pays and len(rest) >= 2 * _MORE_EVENTS:
             most = self._in_leaves(best, rest[:_MOST_EVENTS], held, recipe.rounds, found)
-            pays = most.error < kept.error
-            kept = most if pays else kept
+            pays = most.error < _MISLEADS * kept.error
+            kept = min(most, kept, key=lambda one: one.error)
         return best, kept, pays
 
     def _scaled(self, family: Family, rows: Numbers, held: Numbers) -> tuple[Numbers, Numbers]:
@@ -236,7 +240,7 @@ class Snapshot:
             rounds=rounds,
             error=self._error,
             size=_LEAF,
-            n_gradients=_OF_PRODUCTS if isinstance(family.kernel, PRODUCTS) else _LEAF,
+            n_gradients=_OF_PRODUCTS if isinstance(family.kernel, PRODUCTS) else _IN_A_LEAF,
         )
         return _least(found)
 

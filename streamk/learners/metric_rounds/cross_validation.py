@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 from streamk.kernels import Kernel
 from streamk.learners.metric_rounds.columns import Columns
+from streamk.learners.metric_rounds.ladder import descended, ended
 from streamk.learners.metric_rounds.ridge import DirectSingle
 from streamk.learners.metric_rounds.search import (
     ERRORS,
     Family,
     Round,
-    descended,
-    ended,
     followed,
     identity,
     next_metric,

@@ -115,7 +115,8 @@ def outer_products(
 
     The mean over points of ``sum over outputs of grad f grad f'`` (Radhakrishnan et al. 2024, the
     update of M in the algorithm of recursive feature machines). The gradients are made for some
-    points at a time: beside the result it takes about 30 MiB.
+    points at a time: beside the result it takes some 30 MiB, and up to 2,048 numbers for each
+    center.
 
     Parameters
     ----------
@@ -253,14 +254,14 @@ def _by_distance(kernel: Kernel, X: Numbers, Z: Numbers, A: Numbers) -> Iterator
     other, weights = _weights(kernel)
     d, outputs = X.shape[1], A.shape[1]
     together = max(1, _WIDTH // (d + 1))
-    with_ones = np.column_stack([Z, np.ones(len(Z), Z.dtype)])
-    for rows in _rows(len(X), len(Z)):
-        W = weights(other.pairwise(X[rows], Z, dtype=X.dtype))
-        for first in range(0, outputs, together):
-            some = slice(first, min(first + together, outputs))
-            # A row for each output and column, and one for the output itself.
-            of_centers = A.T[some, None] * with_ones.T
-            sums = Linear().pairwise(W, of_centers.reshape(-1, len(Z)), dtype=X.dtype)
+    with_ones = np.column_stack([Z, np.ones(len(Z), Z.dtype)]).T
+    for first in range(0, outputs, together):
+        some = slice(first, min(first + together, outputs))
+        # A row for each output and column, and one for the output itself.
+        of_centers = np.multiply(A.T[some, None], with_ones, order="C").reshape(-1, len(Z))
+        for rows in _rows(len(X), len(Z)):
+            W = weights(other.pairwise(X[rows], Z, dtype=X.dtype))
+            sums = Linear().pairwise(W, of_centers, dtype=X.dtype)
             G = sums.reshape(len(W), -1, d + 1)
             yield rows, some, G[:, :, d:] * X[rows, None] - G[:, :, :d]
 

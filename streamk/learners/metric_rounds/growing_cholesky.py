@@ -52,10 +52,10 @@ class GrowingCholesky:
         return self._count
 
     def clear(self) -> None:
-        """Have no rows; their memory stays for others."""
+        """Remove all rows, and keep their memory."""
         self._count = 0
-        self._right = np.zeros((0, 0), np.float32)
-        self._halves = np.zeros((0, 0, 0), np.float32)
+        self._solved_for: tuple[Numbers, Numbers] | None = None
+        """The last right-hand sides Y, and what ``L x = Y`` has for them."""
 
     def append(self, rows: Numbers, diagonal: float) -> None:
         """Take in the matrix's next rows.
@@ -101,24 +101,25 @@ class GrowingCholesky:
         A = np.zeros((self._count, parts * lanes), np.float32)
         A[:n, :c] = Y
         A = np.ascontiguousarray(A.reshape(-1, parts, lanes).transpose(1, 0, 2))
-        known = self._groups_known(Y)
-        if known:
-            A[:, : known * GROUP] = self._halves[:, : known * GROUP]
+        known = self._take_known(Y, A)
         edges = range(0, self._count, PANEL)
         for at in edges[known * GROUP // PANEL :]:
             self._twin.forward(self._panel(at // PANEL), at, A, max(0, known - at // GROUP))
-        self._right, self._halves = Y.copy(), A.copy()
+        self._solved_for = Y.copy(), A.copy()
         for at in reversed(edges):
             self._twin.backward(self._panel(at // PANEL), at, A)
         return A.transpose(1, 0, 2).reshape(self._count, -1)[:n, :c]
 
-    def _groups_known(self, Y: Numbers) -> int:
-        """Return for how many groups ``L x = Y`` was solved in the last call."""
-        before = len(self._right) // GROUP
-        rows = min(before, len(Y) // GROUP) * GROUP
-        if self._right.shape[1] != Y.shape[1]:
+    def _take_known(self, Y: Numbers, A: Numbers) -> int:
+        """Write what is known of ``L x = Y`` into A; return for how many groups of rows it is."""
+        if self._solved_for is None:
             return 0
-        return rows // GROUP if np.array_equal(self._right[:rows], Y[:rows]) else 0
+        right, halves = self._solved_for
+        rows = min(len(right), len(Y)) // GROUP * GROUP
+        if right.shape[1] != Y.shape[1] or not np.array_equal(right[:rows], Y[:rows]):
+            return 0
+        A[:, :rows] = halves[:, :rows]
+        return rows // GROUP
 
 
 def kernel_rows(kernel: Kernel, Z: Numbers, first: int, stop: int) -> Numbers:

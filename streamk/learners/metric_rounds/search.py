@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from streamk.kernels import Kernel, Laplacian, PowerExponential
 from streamk.learners.metric_rounds.columns import Columns
 from streamk.learners.metric_rounds.gradients import outer_products
+from streamk.learners.metric_rounds.ladder import descended, ended, moved
 from streamk.learners.metric_rounds.metric import Metric, rescaled
 from streamk.learners.metric_rounds.ridge import (
     DirectSingle,
@@ -346,13 +347,13 @@ def refine(
     """Go through the rounds of one family with many events.
 
     The regularization is searched on the ladder of `ridges`, from that of the round before, as long
-    as errors fall; by `limits.ladder` in round 0 alone.
+    as errors fall; `limits` says in which rounds, and whether in both directions.
 
     Parameters
     ----------
     family : Family
     S : float64 array of shape (n, d)
-        Scaled events to learn from, in random order.
+        Scaled events to learn from. Gradients are taken at the first ones.
     Y : float64 array of shape (n, outputs)
         Their targets.
     held : float64 array of shape (m, d)
@@ -455,70 +456,10 @@ class _Trials:
             A = self._equations.solve(self._ridges[place])
             F = self._predict(A)
             error = mean_error(self._error_of(F - self._targets), self._weights)
+            error = np.inf if np.isnan(error) else error
             self._known[place] = (error, F, A)
         return self._known[place]
 
     def error(self, place: int) -> float:
         """Return the mean error of held-back events."""
         return self.of(place)[0]
-
-
-def ended(errors: Sequence[float], rounds: int, patience: int) -> bool:
-    """Return whether there are no more rounds after those of some errors.
-
-    Parameters
-    ----------
-    errors : sequence of float
-        Of round 0 and those after it.
-    rounds : int
-        After round 0, at most.
-    patience : int
-        Rounds without a smaller error after which there are no more.
-
-    Examples
-    --------
-    >>> ended([3.0, 2.0], 4, 1), ended([3.0, 2.0, 2.0], 4, 1), ended([3.0, 2.0], 1, 1)
-    (False, True, True)
-    """
-    best = int(np.nan_to_num(errors, nan=np.inf, posinf=np.inf).argmin())
-    return len(errors) > rounds or len(errors) - 1 - best >= patience
-
-
-def descended(error: Callable[[int], float], place: int, count: int) -> int:
-    """Return where errors stop to fall on a ladder, from a place on.
-
-    Parameters
-    ----------
-    error : callable
-        Takes a place, 0 to count - 1.
-    place, count : int
-
-    Examples
-    --------
-    >>> descended(lambda k: (k - 3) ** 2, 1, 10), descended(lambda k: -k, 2, 4)
-    (3, 3)
-    """
-    lower = moved(error, place, count, -1)
-    return moved(error, place, count, 1) if lower == place else lower
-
-
-def moved(error: Callable[[int], float], place: int, count: int, step: int) -> int:
-    """Return where errors stop to fall on a ladder in one direction, from a place on.
-
-    Parameters
-    ----------
-    error : callable
-        Takes a place, 0 to count - 1.
-    place, count : int
-    step : {-1, 1}
-
-    Examples
-    --------
-    >>> moved(lambda k: (k - 3) ** 2, 1, 10, 1), moved(lambda k: (k - 3) ** 2, 1, 10, -1)
-    (3, 1)
-    """
-    least = error(place)
-    while 0 <= place + step < count and error(place + step) < least:
-        place += step
-        least = error(place)
-    return place

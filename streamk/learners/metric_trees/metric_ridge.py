@@ -24,7 +24,7 @@ Numbers = NDArray[Any]
 _BLOCKS = BLOCK, 2 * BLOCK, 4 * BLOCK
 """Events of a block, and those where it takes long to solve for one more: with the part's factor,
 and without."""
-_DELAYS = dict(zip(_BLOCKS, (BLOCK // 4, BLOCK // 4, BLOCK // 2), strict=True))
+_DELAYS = dict(zip(_BLOCKS, (BLOCK // 4, BLOCK // 2, BLOCK // 2), strict=True))
 """Events of the next block while which a block is solved for, by the size of the next."""
 _QUICK = 512
 """Events of a part up to which a block is solved for at once."""
@@ -410,7 +410,7 @@ class MetricRidge(OnlineKernelRidge):
             at_once = count(state.header, "format", self._owner()) <= _AT_ONCE
             solving = not at_once and state.header["solving"]
         centers, pending = len(self._centers), len(self._pending)
-        can_be = self._base.grows and centers in _BLOCKS and pending < self._takeover
+        can_be = centers in _BLOCKS and centers <= self._base.room and pending < self._takeover
         if solving not in (True, False) or solving != can_be:
             raise StateError(
                 f"'solving' of {self._owner()} is {solving!r}, which does not fit {centers} "

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.learners.metric_rounds.ladder import ended
 from streamk.learners.metric_rounds.metric import Metric
 from streamk.learners.metric_rounds.ridge import DirectSingle
 from streamk.learners.metric_rounds.search import (
     ERRORS,
     Family,
     Round,
-    ended,
     identity,
     next_metric,
     normalized,
@@ -84,6 +84,7 @@ def rounds_in_leaves(
                 own = next_metric(family, metric, P[rows[:n_gradients]], P[rows], A)
                 M += len(rows) * (own.diagonal if family.diagonal else own.matrix)
         missed = float(ERRORS[error](F - labels).sum() / len(F))
+        missed = np.inf if np.isnan(missed) else missed
         found.append(Round(len(found), metric, ridge, missed, F))
         if ended([one.error for one in found], rounds, _PATIENCE):
             return found
