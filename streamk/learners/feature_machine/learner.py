@@ -26,6 +26,7 @@ from streamk.learners.common.supervised import Asked, Supervised
 from streamk.learners.feature_machine.machine import METRICS
 from streamk.learners.feature_machine.solving import Recipe, Snapshot
 from streamk.learners.metric_trees.metric_tree import MetricTree
+from streamk.learners.renewal.error_watch import WINDOW, ErrorWatch
 from streamk.learners.renewal.event_buffer import EventBuffer
 from streamk.learners.renewal.replacement import Replacement
 from streamk.losses import loss as loss_by_name
@@ -46,6 +47,10 @@ _GROWTH = 3
 _MOST_COMPARED, _LEAST_COMPARED = 4, 8
 """Parts of the events that a new function is made of by which it is compared with the one in use:
 a fourth at most, and an eighth at least."""
+_WATCHED = 3
+"""The first format of states with what is known of errors."""
+_ANEW = 1_536
+"""Events since errors began to rise, of which a function is begun anew."""
 _SETTLED = 13_824
 """Events from which on the family of functions is that of the one in use."""
 
@@ -82,6 +87,10 @@ class FeatureMachine(Supervised):
     learned them: by squared errors of margins, or absolute errors of numbers. The new one goes on
     if its error is at most 2% above the other's. If it is late, learning waits, so what is learned
     depends on the events and their order alone.
+
+    Where its errors rise (`streamk.learners.renewal.error_watch`), a function is begun anew of the
+    1,536 events since then, and all families are compared for it. If it predicts the next ones
+    better than the one in use, it goes on with the events since then alone.
 
     Between solutions, and from then on when there are no more, an event is learned at once: what
     labels differ from the function is learned as `streamk.learners.OnlineKernelRidge` does, by
@@ -162,11 +171,14 @@ class FeatureMachine(Supervised):
     """
 
     TYPE = "feature-machine"
-    FORMAT = 2
-    """From 2 on with a bound of columns and classes."""
+    FORMAT = 3
+    """From 2 on with a bound of columns and classes, from 3 on with what is known of its errors."""
     dtype: np.dtype[Any] = np.dtype(np.float64)
     """Of events."""
     can_diverge = False
+    watches = True
+    """Whether it begins anew where errors rise. An external expert does not: the mixture tells it
+    when."""
     OPTIONS: ClassVar[dict[str, Option]] = {
         "kernel": replace(
             OF_KERNEL_LEARNERS["kernel"],
@@ -222,6 +234,7 @@ class FeatureMachine(Supervised):
         self._began = 0
         self._start = first
         self._rests = self._is_too_wide = False
+        self._watch, self._changed, self._origin, self._is_anew = ErrorWatch(), 0, 0, False
         self._begin_empty()
         self.n_events = self.n_takeovers = self.n_waits = 0
         self.seconds_waited = 0.0
@@ -230,10 +243,14 @@ class FeatureMachine(Supervised):
 
     def _begin_empty(self) -> None:
         """Have no events, and the function of none."""
-        self._recent = EventBuffer("recent", self.buffer_size)
-        self._sample = EventBuffer("reservoir", self.reservoir_size, self.seed)
+        self._recent, self._sample = self._new_buffers()
         self._function = self._new_function()
         self._next: Replacement[MetricTree] | None = None
+
+    def _new_buffers(self) -> tuple[EventBuffer, EventBuffer]:
+        """Return the last events and the sample, without an event."""
+        sample = EventBuffer("reservoir", self.reservoir_size, self.seed)
+        return EventBuffer("recent", self.buffer_size), sample
 
     def _new_function(self) -> MetricTree:
         """Return the function of the events before the first takeover."""
@@ -298,6 +315,8 @@ class FeatureMachine(Supervised):
             if not self._is_too_wide:
                 self._keep(events[at:stop], numbers[at:stop])
             self.n_events += stop - at
+            if self.watches and self.n_events % WINDOW == 0:
+                self._look_at_errors()
             self._turn()
             at = stop
 
@@ -314,9 +333,10 @@ class FeatureMachine(Supervised):
         """Return after which event a metric is begun."""
         if not self._began:
             return self._start
-        soon = self._began * next(factor for most, factor in _FACTORS if self._began < most)
-        later = self._began + max(self.every, self._began // 2)
-        return min(soon, later) if soon < self._recipe.capacity else later
+        began = self._began - self._origin
+        soon = began * next(factor for most, factor in _FACTORS if began < most)
+        later = began + max(self.every, began // 2)
+        return self._origin + (min(soon, later) if soon < self._recipe.capacity else later)
 
     @property
     def _begins_late(self) -> bool:
@@ -328,13 +348,27 @@ class FeatureMachine(Supervised):
         then = self._due() if self._next is None else self._next.at
         if self._rests:
             return self.n_events + self.buffer_size
+        if self.watches:
+            then = min(then, self.n_events + WINDOW - self.n_events % WINDOW)
         return max(self.n_events + 1, then)
 
     def _turn(self) -> None:
         """Do what is to be done at this event."""
         self._compare_if_due()
-        if self._next is None and self.n_events >= self._due() and self.columns and not self._rests:
+        if self._rests or not self.columns:
+            return
+        if self._next is not None:
+            return
+        if self._changed:
+            if self.n_events >= self._changed + _ANEW:
+                self._begin(*self.last_events(self.n_events - self._changed), anew=True)
+        elif self.n_events >= self._due():
             self._begin(*self._kept())
+
+    def _look_at_errors(self) -> None:
+        """Note where the errors of the function in use began to rise, if they do."""
+        if self._watch.add(self._function.missed) and not self._changed and self._function.family:
+            self._changed = max(self._origin, self.n_events - self._watch.rising)
 
     def learn_again(self, events: Numbers, labels: Numbers) -> None:
         """Learn events that others predicted, as of `learn_encoded`, as the first ones.
@@ -396,16 +430,17 @@ class FeatureMachine(Supervised):
         X, y = map(np.concatenate, zip(older, self._recent.events(), strict=True))
         return X, y
 
-    def _begin(self, X: Numbers, y: Numbers) -> None:
-        """Begin a metric of these events."""
-        self._began = self.n_events
+    def _begin(self, X: Numbers, y: Numbers, *, anew: bool = False) -> None:
+        """Begin a metric of these events: anew, of those since errors rose."""
+        self._began, self._is_anew = self.n_events, anew
         self._function.missed = 0.0
+        self._watch.go_on_from(0.0)
         seed = int(np.random.SeedSequence([self.seed, self._began]).generate_state(1)[0])
         targets = self._function.targets(y)
         now = Snapshot(X, y, targets, self.classes, self._task, seed)
         known = self._function
         recipe = replace(self._recipe, errors=known.errors)
-        if self.n_events >= _SETTLED:
+        if not anew and self.n_events - self._origin >= _SETTLED:
             recipe = replace(recipe, family=known.family, most=_GROWTH * known.n_solved)
         self._next = Replacement(self._began + self._delay(len(y)), lambda: now.solved(recipe))
 
@@ -427,14 +462,29 @@ class FeatureMachine(Supervised):
             self._function.forget_factors()
         self._wait(new)
         self._next = None
+        changed, self._changed = self._changed, 0 if self._is_anew else self._changed
         if new.failure is not None:
             return
         made = new.result()
-        if self._begins_late or made.missed <= _TOLERANCE * self._function.missed:
+        bound = (1.0 if self._is_anew else _TOLERANCE) * self._function.missed
+        if self._begins_late or made.missed <= bound:
             self._function = made
             self.n_takeovers += 1
-        elif not made.grows:
+            if self._is_anew:
+                self._keep_since(changed)
+        elif not made.grows and not self._is_anew:
             self._function.close()
+        if self._is_anew or not self._watch.rising:  # else a rise would be forgotten
+            self._watch.restart()
+        self._watch.go_on_from(self._function.missed)
+
+    def _keep_since(self, changed: int) -> None:
+        """Keep the events since one alone, as if the stream had begun with it."""
+        X, y = self.last_events(self.n_events - changed)
+        self._origin = self.n_events - len(y)
+        self._recent, self._sample = self._new_buffers()
+        self._recent.add(X, y)
+        self._sample.add(X, y)
 
     def _wait(self, new: Replacement[MetricTree]) -> None:
         self.n_waits += new.late
@@ -499,6 +549,9 @@ class FeatureMachine(Supervised):
             "began": self._began,
             "start": self._start,
             "rests": self._rests,
+            "origin": self._origin,
+            "changed": self._changed,
+            "anew": self._is_anew,
             "next": None,
         }
         parts = {
@@ -509,7 +562,8 @@ class FeatureMachine(Supervised):
         if self._next is not None:
             self._wait(self._next)
             header["next"] = self._next.saved(parts)
-        return State.nest(parts, header)
+        nested = State.nest(parts, header)
+        return State(nested.header, {**nested.arrays, **self._watch.arrays()})
 
     @classmethod
     def from_state(cls, state: State) -> Self:
@@ -534,6 +588,11 @@ class FeatureMachine(Supervised):
         learner._began = count(header, "began", _OWNER)
         learner._start = count({"start": learner.first, **header}, "start", _OWNER)
         learner._rests = header.get("rests") is True
+        if count(header, "format", _OWNER) >= _WATCHED:
+            learner._origin = count(header, "origin", _OWNER)
+            learner._changed = count(header, "changed", _OWNER)
+            learner._is_anew = header.get("anew") is True
+            learner._watch.restore(state.arrays, _OWNER)
         learner._check_counts()
         if learner.n_events and (names is None or (learner.is_classifier and not learner.classes)):
             raise StateError(f"{_OWNER} has learned events without columns or classes")
@@ -554,8 +613,11 @@ class FeatureMachine(Supervised):
 
     def _check_counts(self) -> None:
         """Raise StateError unless what a state says of beginnings and rests can be."""
-        if self._began > self.n_events:
-            raise StateError(f"'began' of {_OWNER} is above its 'n_events'; it is damaged")
+        for name in ("began", "origin", "changed"):
+            if getattr(self, f"_{name}") > self.n_events:
+                raise StateError(f"{name!r} of {_OWNER} is above its 'n_events'; it is damaged")
+        if self._began and self._origin > self._began:
+            raise StateError(f"'origin' of {_OWNER} is above its 'began'; it is damaged")
         latest = max(self.first, self.n_events + 1)  # after `learn_again`
         if not self.first <= self._start <= latest:
             raise StateError(

@@ -103,7 +103,7 @@ class ExternalExperts:
 
     def _new(self, place: int) -> OfOneKernel:
         """Return a learner that has not learned, of the columns and classes of the pool."""
-        learner = restored(self._fresh[place], **self.placings[place])
+        learner = _as_expert(restored(self._fresh[place], **self.placings[place]))
         learner.add_columns(self._columns)
         if self._classes:
             learner.add_classes(self._classes)
@@ -410,7 +410,7 @@ class ExternalExperts:
             fresh = [restored(state.child(f"fresh-{n}"), **how[n]) for n in places]
             external_experts = cls(fresh, is_classifier=is_classifier)
             external_experts._learners = [
-                restored(state.child(f"learner-{n}"), **how[n]) for n in places
+                _as_expert(restored(state.child(f"learner-{n}"), **how[n])) for n in places
             ]
             for learner, new in zip(external_experts._learners, fresh, strict=True):
                 check_mergeable(learner, new, ("is_classifier", "kernel", "loss"))
@@ -499,6 +499,13 @@ class ExternalExperts:
             self._scale, self._unit, self._born = scale, other._unit.copy(), other._born
             self._rests = copy.deepcopy(other._rests)
         self._follow_rests()
+
+
+def _as_expert(learner: OfOneKernel) -> OfOneKernel:
+    """Return a learner that does not begin anew by itself: the pool's alarms say when."""
+    if isinstance(learner, FeatureMachine):
+        learner.watches = False
+    return learner
 
 
 _OWNER = "external_experts"

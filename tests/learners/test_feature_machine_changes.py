@@ -1,0 +1,193 @@
+"""A feature machine begins anew where its errors rise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from feature_machine_kit import same
+from numpy.typing import NDArray
+
+from streamk.errors import InvalidInput, StateError
+from streamk.learners import FeatureMachine, MultiKernel
+from streamk.learners.feature_machine import learner as module
+from streamk.learners.feature_machine.solving import Snapshot
+from streamk.learners.renewal import error_watch
+from streamk.learners.renewal.error_watch import WINDOW, ErrorWatch
+from streamk.state import State
+
+SMALL: dict[str, Any] = {"buffer_size": 256, "reservoir_size": 256, "task": "regression"}
+
+
+# --- the watch ------------------------------------------------------------------------------------
+
+
+def rises(errors: list[float]) -> tuple[list[bool], int]:
+    """Return the alarms of mean errors of windows, and windows since the sum was 0 at last."""
+    alarms, total, since = [], 0.0, 0
+    for n, error in enumerate(errors):
+        if n >= 4:
+            above = (error - np.mean(errors[:n])) / np.std(errors[:n], ddof=1)
+            total = max(0.0, total + min(above, 2.0) - 0.5)
+        since = since + 1 if total > 0.0 else 0
+        alarms.append(total > 4.0)
+    return alarms, since
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_rise_of_errors_is_an_alarm(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    errors = [*rng.normal(1.0, 0.1, 40), *rng.normal(1.2, 0.1, 12)]
+    watch, alarms, total = ErrorWatch(), [], 0.0
+    for n, error in enumerate(errors):
+        total += WINDOW * error
+        alarms.append(watch.add(total))
+        assert watch.rising == WINDOW * rises(errors[: n + 1])[1]
+    assert alarms == rises(errors)[0]
+    assert any(alarms[40:])
+    assert not any(alarms[:30])
+
+
+def test_no_single_window_is_an_alarm() -> None:
+    watch, total = ErrorWatch(), 0.0
+    for error in [1.0, 1.1, 0.9, 1.0, 1.05, 1e9, 1.0, 1.0]:
+        total += WINDOW * error
+        assert not watch.add(total)
+
+
+def test_errors_that_are_all_equal_have_no_alarm_until_they_rise() -> None:
+    watch = ErrorWatch()
+    assert not any(watch.add(0.0) for _ in range(20))
+    assert [watch.add(WINDOW * n) for n in (1.0, 2.0, 3.0)].count(True) <= 1
+
+
+def test_a_watch_is_restarted_and_restored() -> None:
+    watch = ErrorWatch()
+    for n in range(9):
+        watch.add(WINDOW * (n + 0.1 * (n % 3)))
+    again = ErrorWatch()
+    again.restore(watch.arrays(), "this")
+    for total in (3_000.0, 5_000.0, 8_000.0):
+        assert again.add(total) == watch.add(total)
+    assert np.array_equal(again.arrays()["watch"], watch.arrays()["watch"])
+    for wrong in (np.full(6, -1.0), np.full(6, 0.5), np.full(6, np.nan), np.zeros(5)):
+        with pytest.raises(StateError, match="watch"):
+            again.restore({"watch": wrong}, "this")
+    again.restart()
+    again.go_on_from(0.0)
+    assert not again.arrays()["watch"].any()
+
+
+# --- the machine ----------------------------------------------------------------------------------
+
+
+def changing(n: int, at: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return events whose labels depend on one column, and on another one from an event on."""
+    X = np.random.default_rng(0).normal(size=(n, 4))
+    later = np.arange(n) >= at
+    return X, np.where(later, np.sin(2.0 * X[:, 3]) - 3.0, np.sin(2.0 * X[:, 0]))
+
+
+def errors_of(model: Any, X: Any, y: Any) -> NDArray[np.float64]:
+    said = model.predict_then_learn_many(X, y).predictions
+    return np.abs(np.asarray(said, float) - y)
+
+
+@pytest.fixture
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    for where in (module, error_watch):
+        monkeypatch.setattr(where, "WINDOW", 32)
+    monkeypatch.setattr(module, "_ANEW", 128)
+
+
+def test_a_change_is_followed() -> None:
+    X, y = changing(9_000, 5_000)
+    model, other = (FeatureMachine(task="regression", first=256) for _ in range(2))
+    other.watches = False
+    mine, theirs = (errors_of(one, X, y) for one in (model, other))
+    assert np.array_equal(mine[:5_000], theirs[:5_000])
+    assert mine[7_500:].mean() < 0.5 * theirs[7_500:].mean()
+    assert model._origin >= 4_500
+    assert model.column_shares.argmax() == 3
+    kept, _ = model._kept()
+    assert len(kept) == 9_000 - model._origin
+
+
+@pytest.mark.usefixtures("_short")
+def test_cuts_and_states_change_no_bit_while_a_change_is_followed() -> None:
+    X, y = changing(1_300, 700)
+    whole = FeatureMachine(**SMALL)
+    whole.learn_many(X, y)
+    assert whole._origin > 600
+    seen, one = set(), FeatureMachine(**SMALL)
+    for n in range(1_300):
+        one.learn_one(X[n], y[n])
+        kind = (one._watch.rising > 0, one._changed > 0, one._is_anew, one.is_solving, one._origin)
+        if kind not in seen:
+            seen.add(kind)
+            again = FeatureMachine.from_state(one.state())
+            assert same(again.state(), one.state())
+            again.learn_many(X[n + 1 :], y[n + 1 :])
+            assert same(again.state(), whole.state())
+    assert same(one.state(), whole.state())
+    assert any(changed and anew and solving for _, changed, anew, solving, _ in seen)
+
+
+@pytest.mark.usefixtures("_short")
+def test_what_is_kept_stays_where_a_new_beginning_is_no_better() -> None:
+    X, y = changing(900, 900)
+    model, other = FeatureMachine(**SMALL), FeatureMachine(**SMALL)
+    other.watches = False
+    model.learn_many(X[:700], y[:700])
+    model._changed = 600  # a false alarm
+    model.learn_many(X[700:], y[700:])
+    other.learn_many(X, y)
+    assert (model._changed, model._origin) == (0, 0)
+    assert np.array_equal(model._kept()[0], other._kept()[0])
+
+
+@pytest.mark.usefixtures("_short")
+def test_a_beginning_that_cannot_be_solved_for_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = changing(900, 900)
+    model = FeatureMachine(**SMALL)
+    model.learn_many(X[:700], y[:700])
+    model._changed = 600
+
+    def failing(*_: Any) -> Any:
+        raise InvalidInput("no")
+
+    monkeypatch.setattr(Snapshot, "solved", failing)
+    model.learn_many(X[700:], y[700:])
+    assert (model._changed, model._origin) == (0, 0)
+
+
+@pytest.mark.usefixtures("_short")
+def test_states_are_checked_and_older_ones_go_on() -> None:
+    X, y = changing(400, 400)
+    model = FeatureMachine(**SMALL)
+    model.learn_many(X, y)
+    state = model.state()
+    for name in ("origin", "changed"):
+        with pytest.raises(StateError, match=f"'{name}'"):
+            FeatureMachine.from_state(State({**state.header, name: 401}, state.arrays))
+    with pytest.raises(StateError, match=r"'origin' .* 'began'"):
+        FeatureMachine.from_state(State({**state.header, "origin": 400}, state.arrays))
+    header = {**state.header, "format": 2}
+    for name in ("origin", "changed", "anew"):
+        del header[name]
+    arrays = {name: array for name, array in state.arrays.items() if name != "watch"}
+    older = FeatureMachine.from_state(State(header, arrays))
+    older.learn_many(X, y)
+    assert older.n_events == 800
+
+
+def test_an_external_expert_does_not_begin_anew_by_itself() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    model = MultiKernel(task="regression")
+    model.learn_many(X, X[:, 0])
+    again = MultiKernel.from_state(model.state())
+    for one in (model, again):
+        assert [each.watches for each in one._external._learners] == [False]
+    assert FeatureMachine().watches
