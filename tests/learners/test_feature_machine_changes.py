@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import FeatureMachine, MultiKernel
-from streamk.learners.feature_machine import learner as module
+from streamk.learners.feature_machine import beginnings
 from streamk.learners.feature_machine.solving import Snapshot
 from streamk.learners.renewal import error_watch
 from streamk.learners.renewal.error_watch import WINDOW, ErrorWatch
@@ -96,9 +96,9 @@ def errors_of(model: Any, X: Any, y: Any) -> NDArray[np.float64]:
 
 @pytest.fixture
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    for where in (module, error_watch):
+    for where in (beginnings, error_watch):
         monkeypatch.setattr(where, "WINDOW", 32)
-    monkeypatch.setattr(module, "_ANEW", 128)
+    monkeypatch.setattr(beginnings, "_ANEW", 128)
 
 
 def test_a_change_is_followed() -> None:
@@ -108,10 +108,10 @@ def test_a_change_is_followed() -> None:
     mine, theirs = (errors_of(one, X, y) for one in (model, other))
     assert np.array_equal(mine[:5_000], theirs[:5_000])
     assert mine[7_500:].mean() < 0.5 * theirs[7_500:].mean()
-    assert model._origin >= 4_500
+    assert model._when.origin >= 4_500
     assert model.column_shares.argmax() == 3
     kept, _ = model._kept()
-    assert len(kept) == 9_000 - model._origin
+    assert len(kept) == 9_000 - model._when.origin
 
 
 @pytest.mark.usefixtures("_short")
@@ -119,11 +119,12 @@ def test_cuts_and_states_change_no_bit_while_a_change_is_followed() -> None:
     X, y = changing(1_300, 700)
     whole = FeatureMachine(**SMALL)
     whole.learn_many(X, y)
-    assert whole._origin > 600
+    assert whole._when.origin > 600
     seen, one = set(), FeatureMachine(**SMALL)
     for n in range(1_300):
         one.learn_one(X[n], y[n])
-        kind = (one._watch.rising > 0, one._changed > 0, one._is_anew, one.is_solving, one._origin)
+        when = one._when
+        kind = (when._watch.rising > 0, when.changed > 0, when.is_anew, one.is_solving, when.origin)
         if kind not in seen:
             seen.add(kind)
             again = FeatureMachine.from_state(one.state())
@@ -140,10 +141,10 @@ def test_what_is_kept_stays_where_a_new_beginning_is_no_better() -> None:
     model, other = FeatureMachine(**SMALL), FeatureMachine(**SMALL)
     other.watches = False
     model.learn_many(X[:700], y[:700])
-    model._changed = 600  # a false alarm
+    model._when.changed = 600  # a false alarm
     model.learn_many(X[700:], y[700:])
     other.learn_many(X, y)
-    assert (model._changed, model._origin) == (0, 0)
+    assert (model._when.changed, model._when.origin) == (0, 0)
     assert np.array_equal(model._kept()[0], other._kept()[0])
 
 
@@ -152,14 +153,14 @@ def test_a_beginning_that_cannot_be_solved_for_is_given_up(monkeypatch: pytest.M
     X, y = changing(900, 900)
     model = FeatureMachine(**SMALL)
     model.learn_many(X[:700], y[:700])
-    model._changed = 600
+    model._when.changed = 600
 
     def failing(*_: Any) -> Any:
         raise InvalidInput("no")
 
     monkeypatch.setattr(Snapshot, "solved", failing)
     model.learn_many(X[700:], y[700:])
-    assert (model._changed, model._origin) == (0, 0)
+    assert (model._when.changed, model._when.origin) == (0, 0)
 
 
 @pytest.mark.usefixtures("_short")
@@ -168,13 +169,13 @@ def test_states_are_checked_and_older_ones_go_on() -> None:
     model = FeatureMachine(**SMALL)
     model.learn_many(X, y)
     state = model.state()
-    for name in ("origin", "changed"):
+    for name in ("origin", "changed", "looked"):
         with pytest.raises(StateError, match=f"'{name}'"):
             FeatureMachine.from_state(State({**state.header, name: 401}, state.arrays))
     with pytest.raises(StateError, match=r"'origin' .* 'began'"):
         FeatureMachine.from_state(State({**state.header, "origin": 400}, state.arrays))
     header = {**state.header, "format": 2}
-    for name in ("origin", "changed", "anew"):
+    for name in ("origin", "changed", "looked", "anew"):
         del header[name]
     arrays = {name: array for name, array in state.arrays.items() if name != "watch"}
     older = FeatureMachine.from_state(State(header, arrays))

@@ -369,9 +369,9 @@ def test_the_schedule_counts_events() -> None:
 def test_functions_are_compared_by_as_many_events_as_they_are_made_of_allow(
     events: int, delay: int
 ) -> None:
-    assert FeatureMachine()._delay(events) == delay
-    assert FeatureMachine(swap_delay=1)._delay(events) == events // 8
-    assert FeatureMachine(swap_delay=10_000)._delay(events) == min(10_000, events // 4)
+    assert FeatureMachine()._when.delay(events) == delay
+    assert FeatureMachine(swap_delay=1)._when.delay(events) == events // 8
+    assert FeatureMachine(swap_delay=10_000)._when.delay(events) == min(10_000, events // 4)
 
 
 def test_steps_in_single_columns_are_followed() -> None:

@@ -23,10 +23,10 @@ from streamk.learners.common.options import (
     check_classification,
 )
 from streamk.learners.common.supervised import Asked, Supervised
+from streamk.learners.feature_machine.beginnings import Beginnings
 from streamk.learners.feature_machine.machine import METRICS
 from streamk.learners.feature_machine.solving import Recipe, Snapshot
 from streamk.learners.metric_trees.metric_tree import MetricTree
-from streamk.learners.renewal.error_watch import WINDOW, ErrorWatch
 from streamk.learners.renewal.event_buffer import EventBuffer
 from streamk.learners.renewal.replacement import Replacement
 from streamk.losses import loss as loss_by_name
@@ -40,19 +40,8 @@ _AT_FIRST = Laplacian(bandwidth=1.0)
 _TOLERANCE = 1.02
 """Ratio of errors up to which a new function takes over: over few events the errors of two metrics
 differ by chance, and that of more events is better in the long run."""
-_FACTORS = ((512, 2), (4_096, 3), (2**62, 2))
-"""Below so many events, the ratio of those of two beginnings, while there is room for the later."""
 _GROWTH = 3
 """Ratio of the events of two solutions, at most, where each is made at once."""
-_MOST_COMPARED, _LEAST_COMPARED = 4, 8
-"""Parts of the events that a new function is made of by which it is compared with the one in use:
-a fourth at most, and an eighth at least."""
-_WATCHED = 3
-"""The first format of states with what is known of errors."""
-_ANEW = 1_536
-"""Events since errors began to rise, of which a function is begun anew."""
-_SETTLED = 13_824
-"""Events from which on the family of functions is that of the one in use."""
 
 
 class FeatureMachine(Supervised):
@@ -231,10 +220,8 @@ class FeatureMachine(Supervised):
         self._recipe = Recipe(kernel, metric, rounds, room, max_classes)
         self._recipe.families(2)  # raises where kernel and metric do not fit
         self._columns: tuple[Column, ...] | None = None
-        self._began = 0
-        self._start = first
+        self._when = Beginnings(first, every, swap_delay, room)
         self._rests = self._is_too_wide = False
-        self._watch, self._changed, self._origin, self._is_anew = ErrorWatch(), 0, 0, False
         self._begin_empty()
         self.n_events = self.n_takeovers = self.n_waits = 0
         self.seconds_waited = 0.0
@@ -292,7 +279,7 @@ class FeatureMachine(Supervised):
     @property
     def last_beginning(self) -> int:
         """Events after which the last new function was begun, 0 before the first."""
-        return self._began
+        return self._when.last
 
     @property
     def nbytes(self) -> int:
@@ -315,8 +302,9 @@ class FeatureMachine(Supervised):
             if not self._is_too_wide:
                 self._keep(events[at:stop], numbers[at:stop])
             self.n_events += stop - at
-            if self.watches and self.n_events % WINDOW == 0:
-                self._look_at_errors()
+            if self.watches and not self._rests:
+                known = self._function.family is not None
+                self._when.look(self.n_events, self._function.missed, is_known=known)
             self._turn()
             at = stop
 
@@ -329,53 +317,30 @@ class FeatureMachine(Supervised):
         if self._next is not None:
             self._next.learn(X, y)
 
-    def _due(self) -> int:
-        """Return after which event a metric is begun."""
-        if not self._began:
-            return self._start
-        began = self._began - self._origin
-        soon = began * next(factor for most, factor in _FACTORS if began < most)
-        later = began + max(self.every, began // 2)
-        return self._origin + (min(soon, later) if soon < self._recipe.capacity else later)
-
-    @property
-    def _begins_late(self) -> bool:
-        """True if the function that was begun last is the first one, after `learn_again`."""
-        return self.first < self._began == self._start
-
     def _stop(self) -> int:
         """Return after which event something is to be done besides learning."""
-        then = self._due() if self._next is None else self._next.at
+        then = self._when.due if self._next is None else self._next.at
         if self._rests:
             return self.n_events + self.buffer_size
         if self.watches:
-            then = min(then, self.n_events + WINDOW - self.n_events % WINDOW)
+            then = min(then, self._when.window_end(self.n_events))
         return max(self.n_events + 1, then)
 
     def _turn(self) -> None:
         """Do what is to be done at this event."""
         self._compare_if_due()
-        if self._rests or not self.columns:
-            return
-        if self._next is not None:
-            return
-        if self._changed:
-            if self.n_events >= self._changed + _ANEW:
-                self._begin(*self.last_events(self.n_events - self._changed), anew=True)
-        elif self.n_events >= self._due():
-            self._begin(*self._kept())
-
-    def _look_at_errors(self) -> None:
-        """Note where the errors of the function in use began to rise, if they do."""
-        if self._watch.add(self._function.missed) and not self._changed and self._function.family:
-            self._changed = max(self._origin, self.n_events - self._watch.rising)
+        ready = self._next is None and self.columns and not self._rests
+        if ready and self._when.is_due(self.n_events):
+            changed = self._when.changed
+            of = self.last_events(self.n_events - changed) if changed else self._kept()
+            self._begin(*of, anew=changed > 0)
 
     def learn_again(self, events: Numbers, labels: Numbers) -> None:
         """Learn events that others predicted, as of `learn_encoded`, as the first ones.
 
         A function is made once, with the event after them, and taken over with the next one.
         """
-        self._start = max(self.first, len(events) + 1)
+        self._when.start = max(self.first, len(events) + 1)
         self.learn_encoded(events, labels)
 
     def last_events(self, most: int) -> tuple[Numbers, Numbers]:
@@ -432,24 +397,17 @@ class FeatureMachine(Supervised):
 
     def _begin(self, X: Numbers, y: Numbers, *, anew: bool = False) -> None:
         """Begin a metric of these events: anew, of those since errors rose."""
-        self._began, self._is_anew = self.n_events, anew
+        self._when.begin(self.n_events, anew=anew)
         self._function.missed = 0.0
-        self._watch.go_on_from(0.0)
-        seed = int(np.random.SeedSequence([self.seed, self._began]).generate_state(1)[0])
+        seed = int(np.random.SeedSequence([self.seed, self.n_events]).generate_state(1)[0])
         targets = self._function.targets(y)
         now = Snapshot(X, y, targets, self.classes, self._task, seed)
         known = self._function
         recipe = replace(self._recipe, errors=known.errors)
-        if not anew and self.n_events - self._origin >= _SETTLED:
+        if self._when.is_settled:
             recipe = replace(recipe, family=known.family, most=_GROWTH * known.n_solved)
-        self._next = Replacement(self._began + self._delay(len(y)), lambda: now.solved(recipe))
-
-    def _delay(self, events: int) -> int:
-        """Return how many events after it was begun a function of so many takes over."""
-        if self._begins_late:
-            return 1
-        least, most = events // _LEAST_COMPARED, events // _MOST_COMPARED
-        return max(1, least, min(self.swap_delay, most))
+        at = self.n_events + self._when.delay(len(y))
+        self._next = Replacement(at, lambda: now.solved(recipe))
 
     def _compare_if_due(self) -> None:
         """Compare a new function at its event, or after it: after a merge, or an interrupt."""
@@ -462,26 +420,27 @@ class FeatureMachine(Supervised):
             self._function.forget_factors()
         self._wait(new)
         self._next = None
-        changed, self._changed = self._changed, 0 if self._is_anew else self._changed
+        changed = self._when.changed if self._when.is_anew else 0
+        if changed:
+            self._when.changed = 0
         if new.failure is not None:
+            self._when.end(self.n_events, self._function.missed)
             return
         made = new.result()
-        bound = (1.0 if self._is_anew else _TOLERANCE) * self._function.missed
-        if self._begins_late or made.missed <= bound:
+        bound = (1.0 if changed else _TOLERANCE) * self._function.missed
+        if self._when.is_late or made.missed <= bound:
             self._function = made
             self.n_takeovers += 1
-            if self._is_anew:
+            if changed:
                 self._keep_since(changed)
-        elif not made.grows and not self._is_anew:
+        elif not made.grows and not changed:
             self._function.close()
-        if self._is_anew or not self._watch.rising:  # else a rise would be forgotten
-            self._watch.restart()
-        self._watch.go_on_from(self._function.missed)
+        self._when.end(self.n_events, self._function.missed)
 
-    def _keep_since(self, changed: int) -> None:
+    def _keep_since(self, event: int) -> None:
         """Keep the events since one alone, as if the stream had begun with it."""
-        X, y = self.last_events(self.n_events - changed)
-        self._origin = self.n_events - len(y)
+        X, y = self.last_events(self.n_events - event)
+        self._when.origin = self.n_events - len(y)
         self._recent, self._sample = self._new_buffers()
         self._recent.add(X, y)
         self._sample.add(X, y)
@@ -546,12 +505,8 @@ class FeatureMachine(Supervised):
             "classes": list(self.classes),
             "n_events": self.n_events,
             "n_takeovers": self.n_takeovers,
-            "began": self._began,
-            "start": self._start,
+            **self._when.header(),
             "rests": self._rests,
-            "origin": self._origin,
-            "changed": self._changed,
-            "anew": self._is_anew,
             "next": None,
         }
         parts = {
@@ -563,7 +518,7 @@ class FeatureMachine(Supervised):
             self._wait(self._next)
             header["next"] = self._next.saved(parts)
         nested = State.nest(parts, header)
-        return State(nested.header, {**nested.arrays, **self._watch.arrays()})
+        return State(nested.header, {**nested.arrays, **self._when.arrays()})
 
     @classmethod
     def from_state(cls, state: State) -> Self:
@@ -585,15 +540,10 @@ class FeatureMachine(Supervised):
             )
         for name in ("n_events", "n_takeovers"):
             setattr(learner, name, count(header, name, _OWNER))
-        learner._began = count(header, "began", _OWNER)
-        learner._start = count({"start": learner.first, **header}, "start", _OWNER)
+        learner._when.restore(header, state.arrays, learner.n_events, _OWNER)
         learner._rests = header.get("rests") is True
-        if count(header, "format", _OWNER) >= _WATCHED:
-            learner._origin = count(header, "origin", _OWNER)
-            learner._changed = count(header, "changed", _OWNER)
-            learner._is_anew = header.get("anew") is True
-            learner._watch.restore(state.arrays, _OWNER)
-        learner._check_counts()
+        if learner._is_too_wide and not learner._rests:
+            raise StateError(f"{_OWNER} is wider than its 'max_width' and does not rest")
         if learner.n_events and (names is None or (learner.is_classifier and not learner.classes)):
             raise StateError(f"{_OWNER} has learned events without columns or classes")
         classes = len(learner.classes) if learner.is_classifier else None
@@ -610,22 +560,6 @@ class FeatureMachine(Supervised):
                 "a state's next function",
             )
         return learner
-
-    def _check_counts(self) -> None:
-        """Raise StateError unless what a state says of beginnings and rests can be."""
-        for name in ("began", "origin", "changed"):
-            if getattr(self, f"_{name}") > self.n_events:
-                raise StateError(f"{name!r} of {_OWNER} is above its 'n_events'; it is damaged")
-        if self._began and self._origin > self._began:
-            raise StateError(f"'origin' of {_OWNER} is above its 'began'; it is damaged")
-        latest = max(self.first, self.n_events + 1)  # after `learn_again`
-        if not self.first <= self._start <= latest:
-            raise StateError(
-                f"'start' of {_OWNER} is {self._start}, not between {self.first} and {latest}; it "
-                "is damaged"
-            )
-        if self._is_too_wide and not self._rests:
-            raise StateError(f"{_OWNER} is wider than its 'max_width' and does not rest")
 
     def _restored(self, state: State) -> MetricTree:
         """Return the function of a state, which must be of the task, columns and classes here."""

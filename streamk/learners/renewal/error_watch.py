@@ -57,10 +57,18 @@ class ErrorWatch:
         """Events since the cumulative sum was 0: those since errors began to rise."""
         return WINDOW * int(self._known[_RUN])
 
-    def add(self, total: float) -> bool:
-        """Take in the sum of errors at the end of a window; return whether there is an alarm."""
+    def add(self, total: float, events: int = WINDOW) -> bool:
+        """Take in the sum of errors at the end of a window; return whether there is an alarm.
+
+        Parameters
+        ----------
+        total : float
+            Of all errors since the sum that `go_on_from` took, or since the first event.
+        events : int
+            Of the window.
+        """
         known = self._known
-        error = (total - known[_TOTAL]) / WINDOW
+        error = (total - known[_TOTAL]) / events
         known[_TOTAL] = total
         if known[_COUNT] >= _FEWEST:
             deviation = math.sqrt(known[_SQUARES] / (known[_COUNT] - 1.0))
