@@ -18,7 +18,7 @@ from streamk.learners.metric_rounds.columns import Columns
 from streamk.learners.metric_rounds.cross_validation import cross_validated
 from streamk.learners.metric_rounds.gradients import PRODUCTS
 from streamk.learners.metric_rounds.probabilities import inverse_temperature
-from streamk.learners.metric_rounds.search import RIDGES, Family, Limits, Round, refine
+from streamk.learners.metric_rounds.search import RIDGES, Family, Limits, Round, Starts, refine
 from streamk.learners.metric_trees.event_map import EventMap
 from streamk.learners.metric_trees.metric_ridge import Solution
 from streamk.learners.metric_trees.metric_tree import MetricTree
@@ -192,23 +192,18 @@ class Snapshot:
         many = len(rest) >= _MORE_EVENTS
         if many or len(chosen) > 1:
             turns, some = min(recipe.rounds, _EXPLORED), rest[:_FEW_EVENTS]
-            few = [_least(self._rounds(one, some, held, turns, first)) for one in chosen]
+            starts = Starts()
+            few = [_least(self._rounds(one, some, held, turns, first, starts)) for one in chosen]
         errors = [factor * one.error for factor, one in zip(factors, few, strict=False)] or [1.0]
         order = sorted(range(len(errors)), key=errors.__getitem__)
         finalists = [order[0]]
         if many:
             near = [at for at in order if errors[at] <= _NEAR * errors[order[0]]]
             finalists = _best_of_each_kind(chosen, near)[:_FINALISTS]
-        more = {
-            place: self._rounds(
-                chosen[place],
-                rest[:_MORE_EVENTS],
-                held,
-                recipe.rounds,
-                few[place].ridge if few else first,
-            )
-            for place in finalists
-        }
+        some, more, starts = rest[:_MORE_EVENTS], dict[int, list[Round]](), Starts()
+        for place in finalists:
+            begun = few[place].ridge if few else first
+            more[place] = self._rounds(chosen[place], some, held, recipe.rounds, begun, starts)
         place = min(more, key=lambda place: factors[place] * _least(more[place]).error)
         best, found = chosen[place], more[place]
         kept = _least(found)
@@ -245,9 +240,15 @@ class Snapshot:
         return _least(found)
 
     def _rounds(
-        self, family: Family, rows: Numbers, held: Numbers, rounds: int, first: float
+        self,
+        family: Family,
+        rows: Numbers,
+        held: Numbers,
+        rounds: int,
+        first: float,
+        starts: Starts,
     ) -> list[Round]:
-        """Return the rounds of a family that learns some events."""
+        """Return the rounds of a family that learns some events, see `refine`."""
         S, Q = self._scaled(family, rows, held)
         limits = Limits(
             rounds,
@@ -261,7 +262,8 @@ class Snapshot:
             n_gradients=_OF_PRODUCTS if isinstance(family.kernel, PRODUCTS) else _GRADIENTS,
         )
         targets = self.targets
-        return refine(family, S, targets[rows], Q, targets[held], limits, _LADDER, first)
+        data = S, targets[rows], Q, targets[held]
+        return refine(family, *data, limits, _LADDER, first, starts=starts)
 
     def _function(
         self, recipe: Recipe, family: Family, kept: Round, held: Numbers, pays: bool

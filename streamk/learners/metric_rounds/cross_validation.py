@@ -5,6 +5,7 @@ Of a few dozen events a fifth is too few to choose by, and too many to do withou
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -84,7 +85,12 @@ def cross_validated(
     >>> family.kernel.bandwidth, found.ridge, bool(found.metric.shares[0] > 0.9)
     (1.5, 0.01, True)
     """
-    paths = [_Path(family, X, Y, ridges, error).followed(rounds) for family in families]
+    paths, starts = list[_Path](), dict[tuple[str, Kernel], _Start]()
+    for family in families:
+        key = family.scale, family.kernel
+        if key not in starts:
+            starts[key] = _Start(family, X, Y)
+        paths.append(_Path(family, Y, ridges, error, starts[key]).followed(rounds))
     errors = [factor * path.least for factor, path in zip(handicaps, paths, strict=True)]
     best = paths[int(np.argmin(errors))]
     if not np.isfinite(best.least):
@@ -103,6 +109,12 @@ class _Fold:
         self._targets = Y[rest] - self._mean
         self._metric = identity(family, X.shape[1])
         self._begin()
+
+    def of(self, family: Family) -> _Fold:
+        """Return the same with another kind of metric, in round 0."""
+        new = copy.copy(self)
+        new._family, new._metric = family, identity(family, self._S.shape[1])
+        return new
 
     def _begin(self) -> None:
         self._P = self._metric.mapped(self._S)
@@ -127,16 +139,25 @@ def _single(kernel: Kernel, P: Numbers, Y: Numbers, _: Weights) -> DirectSingle:
     return DirectSingle(kernel, P, Y)
 
 
+class _Start:
+    """Round 0, which is the same with a diagonal metric and a full one."""
+
+    def __init__(self, family: Family, X: Numbers, Y: Numbers) -> None:
+        parts = np.array_split(np.arange(len(X)), min(_PARTS, len(X)))
+        self.folds = [_Fold(family, X, Y, part) for part in parts]
+        self.tried: dict[int, tuple[float, Numbers]] = {}
+        """Errors and margins of the regularizations that were tried."""
+
+
 class _Path:
     """The rounds of one family."""
 
     def __init__(
-        self, family: Family, X: Numbers, Y: Numbers, ridges: Sequence[float], error: str
+        self, family: Family, Y: Numbers, ridges: Sequence[float], error: str, start: _Start
     ) -> None:
         self.family, self._Y, self._ridges, self._error = family, Y, ridges, error
-        parts = np.array_split(np.arange(len(X)), min(_PARTS, len(X)))
-        self._folds = [_Fold(family, X, Y, part) for part in parts]
-        self._tried: dict[int, tuple[float, Numbers]] = {}
+        self._folds = [fold.of(family) for fold in start.folds]
+        self._tried = start.tried
         self._chosen: list[float] = []
         self.least, self._margins, self._best = np.inf, Y, 0
 
@@ -144,7 +165,6 @@ class _Path:
         """Take up to so many rounds after the first; return itself."""
         place, errors = len(self._ridges) // 2, list[float]()
         for turn in range(rounds + 1):
-            self._tried = {}
             place = descended(self._error_of, place, len(self._ridges))
             error, margins = self._tried[place]
             self._chosen.append(self._ridges[place])
@@ -155,6 +175,7 @@ class _Path:
                 break
             for fold in self._folds:
                 fold.sharpen(self._ridges[place])
+            self._tried = {}
         self._folds = []  # their matrices are no longer needed
         return self
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -343,6 +343,7 @@ def refine(
     ridges: Sequence[float],
     first: float,
     weights: tuple[Weights, Weights] = (None, None),
+    starts: Starts | None = None,
 ) -> list[Round]:
     """Go through the rounds of one family with many events.
 
@@ -367,6 +368,9 @@ def refine(
         One of them.
     weights : tuple of two float64 arrays, optional
         Of the events to learn from, and of those held back.
+    starts : dict, optional
+        Round 0 of other families of these events, by scale, kernel and `first`; that of this one is
+        added.
 
     Returns
     -------
@@ -375,21 +379,40 @@ def refine(
     """
     data, metric = _HeldBack(S, Y, held, labels, *weights), identity(family, S.shape[1])
     found: list[Round] = []
-    place = list(ridges).index(first)
+    place, key = list(ridges).index(first), (family.scale, family.kernel, first)
+    starts = {} if starts is None else starts
     while True:
-        trials = data.trials(family, metric, limits, ridges)
-        if not found or not limits.single:
-            place = descended(trials.error, place, len(ridges))
-        elif limits.ladder:  # upwards and downwards by turns: one trial less
-            place = moved(trials.error, place, len(ridges), 1 if len(found) % 2 else -1)
-        error, F, A = trials.of(place)
-        found.append(Round(len(found), metric, ridges[place], error, F + data.middle))
+        turn = None if found else starts.get(key)
+        if turn is None:
+            turn = data.turn(family, metric, limits, ridges, place, len(found))
+        starts.setdefault(key, turn)
+        place, A = turn.place, turn.coefficients
+        found.append(Round(len(found), metric, ridges[place], turn.error, turn.F + data.middle))
         if ended([one.error for one in found], limits.rounds, limits.patience):
             return found
-        some = trials.points[: limits.n_gradients]
-        sharper = next_metric(family, metric, some, trials.centers, A, data.weights)
+        sharper = next_metric(family, metric, turn.points, turn.centers, A, data.weights)
         metric = normalized(family, sharper, S, data.weights)
-        del trials  # before the next ones take as much memory
+        del turn  # before the next one takes as much memory
+
+
+class Turn(NamedTuple):
+    """The function of a round, with the regularization of least error of those that were tried.
+
+    Round 0 is the same for a diagonal metric and a full one.
+    """
+
+    place: int
+    """Of the regularization on its ladder."""
+    error: float
+    F: Numbers
+    """Predictions held back, less the mean (held, outputs)."""
+    coefficients: Numbers
+    points: Numbers
+    """Mapped events at which gradients are taken."""
+    centers: Numbers
+
+
+Starts: TypeAlias = dict[tuple[str, Kernel, float], Turn]
 
 
 @dataclass(frozen=True)
@@ -407,6 +430,24 @@ class _HeldBack:
     def middle(self) -> Numbers:
         """The mean of the targets to learn from."""
         return mean(self.Y, self.weights)
+
+    def turn(
+        self,
+        family: Family,
+        metric: Metric,
+        limits: Limits,
+        ridges: Sequence[float],
+        place: int,
+        number: int,
+    ) -> Turn:
+        """Return the function in a metric, of round `number`, from a place on the ladder on."""
+        trials = self.trials(family, metric, limits, ridges)
+        if not number or not limits.single:
+            place = descended(trials.error, place, len(ridges))
+        elif limits.ladder:  # upwards and downwards by turns: one trial less
+            place = moved(trials.error, place, len(ridges), 1 if number % 2 else -1)
+        points = trials.points[: limits.n_gradients]
+        return Turn(place, *trials.of(place), points, trials.centers)
 
     def trials(
         self, family: Family, metric: Metric, limits: Limits, ridges: Sequence[float]

@@ -76,18 +76,20 @@ def rounds_in_leaves(
     while True:
         ridge = ridges[min(len(found), len(ridges) - 1)]
         P, Q = metric.mapped(S), metric.mapped(held)
-        F, M = np.tile(mean, (len(held), 1)), np.zeros(metric.root.shape)
+        F, solved = np.tile(mean, (len(held), 1)), list[tuple[Numbers, Numbers]]()
         for rows, asked in _leaves(P, Q, size):
             A = DirectSingle(family.kernel, P[rows], Y[rows] - mean).solve(ridge)
             F[asked] += family.kernel.pairwise(Q[asked], P[rows], dtype=np.float32) @ A
-            if len(found) < rounds:
-                own = next_metric(family, metric, P[rows[:n_gradients]], P[rows], A)
-                M += len(rows) * (own.diagonal if family.diagonal else own.matrix)
+            solved.append((rows, A))
         missed = float(ERRORS[error](F - labels).sum() / len(F))
         missed = np.inf if np.isnan(missed) else missed
         found.append(Round(len(found), metric, ridge, missed, F))
         if ended([one.error for one in found], rounds, _PATIENCE):
             return found
+        M = np.zeros(metric.root.shape)
+        for rows, A in solved:
+            own = next_metric(family, metric, P[rows[:n_gradients]], P[rows], A)
+            M += len(rows) * (own.diagonal if family.diagonal else own.matrix)
         metric = normalized(family, Metric.of(M / len(S)), S)
 
 
