@@ -56,7 +56,12 @@ def test_a_job_is_compiled(home: Path) -> None:
     fast, model = load(home / "fast.safetensors"), streamk.load(home / "state")
     assert fast.columns == model.learner.columns
     assert set(fast.classes) == {False, True}
-    X = np.array([[x, kind, 1 - kind] for x in (-0.8, -0.3, 0.3, 0.8) for kind in (0, 1)])
+    points = [
+        {"x": x, "kind=a": kind, "kind=b": 1 - kind}
+        for x in (-0.8, -0.3, 0.3, 0.8)
+        for kind in (0, 1)
+    ]
+    X = np.array([[float(point[name]) for name in fast.columns] for point in points])
     assert (fast.predict_many(X) == np.asarray(model.learner.predict_many(X))).mean() >= 0.75
     assert "static inline" in (home / "fast.h").read_text()
 

@@ -25,7 +25,7 @@ _WATCHED = 3
 
 
 class Beginnings:
-    """When new functions are begun: at numbers of events, and anew where errors rise.
+    """Decides when new functions are begun: at numbers of events, and anew where errors rise.
 
     Parameters
     ----------

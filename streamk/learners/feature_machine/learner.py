@@ -166,7 +166,7 @@ class FeatureMachine(Supervised):
     """Of events."""
     can_diverge = False
     watches = True
-    """Whether it begins anew where errors rise. An external expert does not: the mixture tells it
+    """True if it begins anew where errors rise. An external expert does not: the mixture tells it
     when."""
     OPTIONS: ClassVar[dict[str, Option]] = {
         "kernel": replace(

@@ -1,4 +1,4 @@
-"""Where rounds, and regularizations on their ladder, stop to get better."""
+"""The ends of rounds, and of steps on a ladder of regularizations, where errors stop falling."""
 
 from __future__ import annotations
 
