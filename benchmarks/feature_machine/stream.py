@@ -5,9 +5,9 @@ defaults. Options of the feature machine were chosen on covtype, cpusmall, elec2
 other sets were left for this. LightGBM is beside them, with its defaults and one thread, fitted
 anew to all events so far after each 1,000.
 
-Events a second are by processor time, what is done in the background included, also for a function
-that would take over after the last event, with one thread of BLAS, so the time of other work on the machine does not count. What is compiled or loaded at first
-use is before that.
+Events a second are by processor time, with one thread of BLAS, so the time of other work on the
+machine does not count. What is done in the background is included, also for a function that would
+take over after the last event. What is compiled or loaded at first use is before that.
 """
 
 from __future__ import annotations
