@@ -270,7 +270,8 @@ class ConfluentProducer:
 
     def close(self) -> None:
         """Close the connections; without a word of what cannot be aborted."""
-        with contextlib.suppress(KafkaException):
+        # A SystemError is what flush makes of the error of a producer that another one has replaced.
+        with contextlib.suppress(KafkaException, SystemError):
             self._producer.purge()
             self._producer.flush(5)
         with warnings.catch_warnings():
