@@ -270,7 +270,7 @@ class ConfluentProducer:
 
     def close(self) -> None:
         """Close the connections; without a word of what cannot be aborted."""
-        # A SystemError is what flush makes of the error of a producer that another one has replaced.
+        # Of the error of a producer that another one has replaced flush makes a SystemError.
         with contextlib.suppress(KafkaException, SystemError):
             self._producer.purge()
             self._producer.flush(5)
