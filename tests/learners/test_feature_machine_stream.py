@@ -377,7 +377,7 @@ def test_functions_are_compared_by_as_many_events_as_they_are_made_of_allow(
 def test_steps_in_single_columns_are_followed() -> None:
     """Labels are a sum of products of steps, as those of trees are."""
     rng = np.random.default_rng(0)
-    X, y = rng.uniform(size=(1_500, 8)), np.zeros(1_500)
+    X, y = rng.uniform(size=(2_000, 8)), np.zeros(2_000)
     for _ in range(12):
         i, j = rng.choice(8, 2, replace=False)
         steps = np.where(X[:, i] > rng.uniform(0.2, 0.8), 1.0, 0.0)
@@ -390,7 +390,7 @@ def test_steps_in_single_columns_are_followed() -> None:
 
     euclidean = error(Matern(nu=0.5, bandwidth=1.5))
     assert error(None) < 0.7 * euclidean
-    assert error(PowerExponential(bandwidth=0.4 * 8**1.5)) < 0.85 * euclidean
+    assert error(PowerExponential(bandwidth=0.4 * 8**1.5)) < 0.8 * euclidean
 
 
 def test_finalists_are_of_different_kinds() -> None:

@@ -308,13 +308,13 @@ def test_rounds_in_one_leaf_are_the_rounds() -> None:
     given: Any = (family, X[:150], y[:150, None], X[150:], y[150:, None])
     limits = Limits(2, 150, "random", 0, "absolute", patience=1, single=True)
     plain = refine(*given, limits, [0.01], 0.01)
-    limits: Any = {"rounds": 2, "error": "absolute", "n_gradients": 150}
-    found = rounds_in_leaves(*given, ridges=[0.01], size=151, **limits)
+    options: Any = {"rounds": 2, "error": "absolute", "n_gradients": 150}
+    found = rounds_in_leaves(*given, ridges=[0.01], size=151, **options)
     assert len(found) >= 2
     for one, other in zip(found, plain, strict=True):
         assert one.metric.matrix == pytest.approx(other.metric.matrix, rel=1e-3, abs=1e-4)
         assert one.margins == pytest.approx(other.margins, abs=1e-3)
-    parts = rounds_in_leaves(*given, ridges=[0.1, 0.01], size=140, **limits)
+    parts = rounds_in_leaves(*given, ridges=[0.1, 0.01], size=140, **options)
     assert [one.ridge for one in parts][:2] == [0.1, 0.01]
     assert parts[0].margins != pytest.approx(found[0].margins, abs=1e-3)
 
