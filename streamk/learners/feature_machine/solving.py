@@ -235,7 +235,7 @@ class Snapshot:
             rounds=rounds,
             error=self._error,
             size=_LEAF,
-            n_gradients=_OF_PRODUCTS if isinstance(family.kernel, PRODUCTS) else _IN_A_LEAF,
+            n_gradients=_gradients(family, _IN_A_LEAF),
         )
         return _least(found)
 
@@ -259,7 +259,7 @@ class Snapshot:
             patience=1,
             single=True,
             ladder=len(rows) > _FEW_EVENTS,
-            n_gradients=_OF_PRODUCTS if isinstance(family.kernel, PRODUCTS) else _GRADIENTS,
+            n_gradients=_gradients(family, _GRADIENTS),
         )
         targets = self.targets
         data = S, targets[rows], Q, targets[held]
@@ -293,6 +293,11 @@ class Snapshot:
             factor_of_margins = inverse_temperature(kept.margins, labels)
             function.calibrate(kept.margins, labels, factor_of_margins)
         return function
+
+
+def _gradients(family: Family, others: int) -> int:
+    """Return at how many events gradients are taken, of other kernels than products so many."""
+    return _OF_PRODUCTS if isinstance(family.kernel, PRODUCTS) else others
 
 
 def _least(found: Sequence[Round]) -> Round:

@@ -255,12 +255,12 @@ def _by_distance(kernel: Kernel, X: Numbers, Z: Numbers, A: Numbers) -> Iterator
     d, outputs = X.shape[1], A.shape[1]
     together = max(1, _WIDTH // (d + 1))
     with_ones = np.column_stack([Z, np.ones(len(Z), Z.dtype)]).T
-    for first in range(0, outputs, together):
-        some = slice(first, min(first + together, outputs))
-        # A row for each output and column, and one for the output itself.
-        of_centers = np.multiply(A.T[some, None], with_ones, order="C").reshape(-1, len(Z))
-        for rows in _rows(len(X), len(Z)):
-            W = weights(other.pairwise(X[rows], Z, dtype=X.dtype))
+    for rows in _rows(len(X), len(Z)):
+        W = weights(other.pairwise(X[rows], Z, dtype=X.dtype))
+        for first in range(0, outputs, together):
+            some = slice(first, min(first + together, outputs))
+            # A row for each output and column, and one for the output itself.
+            of_centers = np.multiply(A.T[some, None], with_ones, order="C").reshape(-1, len(Z))
             sums = Linear().pairwise(W, of_centers, dtype=X.dtype)
             G = sums.reshape(len(W), -1, d + 1)
             yield rows, some, G[:, :, d:] * X[rows, None] - G[:, :, :d]

@@ -9,6 +9,7 @@ matter and at last too far.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -137,6 +138,12 @@ def normalized(family: Family, metric: Metric, X: Numbers, weights: Weights = No
     """Return the metric's multiple that keeps the mean distance of events X (n, d)."""
     M = metric.diagonal if metric.is_diagonal else metric.matrix
     return Metric.of(rescaled(M, X, power=family.power, weights=weights))
+
+
+def error_of(E: Numbers, weights: Weights = None) -> float:
+    """Return the mean of errors E (n, outputs), as `mean_error`, and inf where it is NaN."""
+    found = mean_error(E, weights)
+    return math.inf if math.isnan(found) else found
 
 
 def identity(family: Family, d: int) -> Metric:
@@ -381,18 +388,18 @@ def refine(
     found: list[Round] = []
     place, key = list(ridges).index(first), (family.scale, family.kernel, first)
     starts = {} if starts is None else starts
+    if key not in starts:
+        starts[key] = data.turn(family, metric, limits, ridges, place, 0)
+    turn = starts[key]
     while True:
-        turn = None if found else starts.get(key)
-        if turn is None:
-            turn = data.turn(family, metric, limits, ridges, place, len(found))
-        starts.setdefault(key, turn)
-        place, A = turn.place, turn.coefficients
-        found.append(Round(len(found), metric, ridges[place], turn.error, turn.F + data.middle))
+        margins = turn.F + data.middle
+        found.append(Round(len(found), metric, ridges[turn.place], turn.error, margins))
         if ended([one.error for one in found], limits.rounds, limits.patience):
             return found
+        A = turn.coefficients
         sharper = next_metric(family, metric, turn.points, turn.centers, A, data.weights)
         metric = normalized(family, sharper, S, data.weights)
-        del turn  # before the next one takes as much memory
+        turn = data.turn(family, metric, limits, ridges, turn.place, len(found))
 
 
 class Turn(NamedTuple):
@@ -496,8 +503,7 @@ class _Trials:
         if place not in self._known:
             A = self._equations.solve(self._ridges[place])
             F = self._predict(A)
-            error = mean_error(self._error_of(F - self._targets), self._weights)
-            error = np.inf if np.isnan(error) else error
+            error = error_of(self._error_of(F - self._targets), self._weights)
             self._known[place] = (error, F, A)
         return self._known[place]
 

@@ -15,6 +15,7 @@ from streamk.learners.metric_rounds.search import (
     ERRORS,
     Family,
     Round,
+    error_of,
     identity,
     next_metric,
     normalized,
@@ -81,8 +82,7 @@ def rounds_in_leaves(
             A = DirectSingle(family.kernel, P[rows], Y[rows] - mean).solve(ridge)
             F[asked] += family.kernel.pairwise(Q[asked], P[rows], dtype=np.float32) @ A
             solved.append((rows, A))
-        missed = float(ERRORS[error](F - labels).sum() / len(F))
-        missed = np.inf if np.isnan(missed) else missed
+        missed = error_of(ERRORS[error](F - labels))
         found.append(Round(len(found), metric, ridge, missed, F))
         if ended([one.error for one in found], rounds, _PATIENCE):
             return found
