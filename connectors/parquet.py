@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Generator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -170,8 +171,8 @@ def _files(path: Path) -> list[Path]:
 def _rows(batch: Any) -> list[dict[str, Any]]:
     """The rows as dicts. A time that Python has no year for stays one of NumPy's."""
     try:
-        rows: list[dict[str, Any]] = batch.to_pylist()
-    except (OverflowError, ValueError):
+        rows: list[dict[str, Any]] = batch.to_pylist(maps_as_pydicts="strict")
+    except (KeyError, OverflowError, ValueError):
         names = batch.schema.names
         cells = ([_value(cell) for cell in column] for column in batch.columns)
         rows = [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
@@ -180,7 +181,9 @@ def _rows(batch: Any) -> list[dict[str, Any]]:
 
 def _value(cell: Any) -> Any:
     try:
-        return cell.as_py()
+        with warnings.catch_warnings():  # of a key that stands twice in a map, the last counts
+            warnings.simplefilter("ignore")
+            return cell.as_py(maps_as_pydicts="lossy")
     except (OverflowError, ValueError):
         if isinstance(cell, Mapping):
             return {name: _value(cell[name]) for name in cell}

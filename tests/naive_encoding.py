@@ -21,26 +21,37 @@ def encode(
     """Yield the columns after each event, and the event's numbers in them."""
     columns: list[tuple[str, str]] = []  # the field, and the column's name
     own: dict[str, set[str]] = {}
+    begun: dict[str, str] = {}  # what a field has held first, and what else it has held
+    mixed: set[str] = set()
     for event in events:
         values: dict[str, float] = {}
         texts: set[str] = set()
         times: set[str] = set()
         missing: set[str] = set()
         for name, value in event.items():
-            number = as_number(value)
+            number, known = as_number(value), own.setdefault(name, set())
+            odd = sum(as_number(text) is not None or as_time(text) is not None for text in known)
+            marks_alone = odd >= 8 and odd >= 8 * (len(known) - odd)
+            of_texts = begun.get(name) == "text" and name not in mixed and not marks_alone
+            is_time = as_time(value) is not None
             if value is None or value == "" or (number is not None and math.isnan(number)):
                 missing.add(name)
-            elif number is not None:
-                values[name] = number
-            elif as_time(value) is not None:
-                values |= {f"{name}@{part}": x for part, x in as_time(value).items()}
-                times.add(name)
-            else:
-                known = own.setdefault(name, set())
+            elif isinstance(value, list) or of_texts or (number is None and not is_time):
                 for text in value if isinstance(value, list) else [value]:
-                    column = f"{name}={label(str(text), known)}"
+                    column = f"{name}={label(as_text(text), known)}"
                     values[column] = values.get(column, 0.0) + 1.0
                 texts.add(name)
+                if value != []:
+                    begun.setdefault(name, "text")
+            elif number is not None:
+                values[name] = number
+                begun.setdefault(name, "number")
+                mixed.add(name)
+            else:
+                values |= {f"{name}@{part}": x for part, x in as_time(value).items()}
+                times.add(name)
+                begun.setdefault(name, "time")
+                mixed.add(name)
         fields = {name: name for name in event}
         fields |= {c: re.split("[=@]", c)[0] for c in values if c not in event}
         known_columns = {column for _, column in columns}
@@ -70,11 +81,18 @@ def label(text: str, known: set[str]) -> str:
     return f"#{int.from_bytes(digest, 'little') % SHARED}"
 
 
+def as_text(value: Any) -> str:
+    """Return a value as the text that JSON would have for it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def as_number(value: Any) -> float | None:
     """Return a number, or one that a text reads as; NaN is a missing one."""
     if isinstance(value, str):
         if value in ("", "NA", "N/A", "null", "#N/A"):
             return math.nan
+        if value.lower() in ("true", "false"):
+            return float(value.lower() == "true")
         head, *groups = value.partition(".")[0].lstrip("+-").split(",")
         if groups and 1 <= len(head) <= 3 and all(len(group) == 3 for group in groups):
             value = value.replace(",", "")
@@ -82,7 +100,9 @@ def as_number(value: Any) -> float | None:
             return float(value) if "_" not in value else None
         except ValueError:
             return None
-    return None if value is None or isinstance(value, datetime | list) else float(value)
+    if value is None or isinstance(value, datetime | list):
+        return None
+    return None if float(value) != value and value == value else float(value)
 
 
 def as_time(value: Any) -> dict[str, float] | None:

@@ -29,6 +29,8 @@ Read = Callable[[bytes, int, int], tuple[Any, int]]
 """From bytes, place and depth to the value and the place behind it."""
 
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
+_PER_SECOND = {"millis": 1e3, "micros": 1e6}
+"""Of times of day, which are seconds in every format."""
 
 # --- plain types ----------------------------------------------------------------------------------
 
@@ -238,4 +240,6 @@ def _conversion(kind: Plain | Fixed) -> Callable[[Any], Any] | None:
     if head in ("timestamp", "local-timestamp") and unit in _UNITS and plain == "long":
         zone = UTC if head == "timestamp" else None
         return partial(time_after_1970, unit=_UNITS[unit], zone=zone)
+    if head == "time" and unit in _PER_SECOND and plain in ("int", "long"):
+        return lambda count: count / _PER_SECOND[unit]
     return None

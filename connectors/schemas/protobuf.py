@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from datetime import UTC
+from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -293,7 +294,7 @@ def _seconds(message: Any) -> float:
     return float(message.seconds + 1e-9 * message.nanos)
 
 
-def _decimal(message: Any) -> float:
+def _decimal(message: Any) -> Decimal:
     return decimal_number(message.value, message.scale)
 
 

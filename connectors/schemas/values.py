@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, date, datetime, timedelta, tzinfo
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,8 @@ _MOST_DIGITS = 1000
 """Of a decimal: numbers of very many take minutes to compute."""
 
 
-def decimal_number(raw: bytes, scale: int) -> float:
-    r"""Return the number that the text of a decimal would read as.
+def decimal_number(raw: bytes, scale: int) -> Decimal:
+    r"""Return a decimal, to the last digit.
 
     Parameters
     ----------
@@ -41,15 +41,11 @@ def decimal_number(raw: bytes, scale: int) -> float:
     Examples
     --------
     >>> decimal_number(b"\x04\xd2", 2)
-    12.34
+    Decimal('12.34')
     """
     if len(raw) > _MOST_DIGITS or abs(scale) > _MOST_DIGITS:
         raise BadRecord(f"a decimal of {len(raw)} bytes and scale {scale}")
-    whole = int.from_bytes(raw, "big", signed=True)
-    try:
-        return whole / 10**scale if scale >= 0 else float(whole * 10**-scale)
-    except OverflowError:
-        return math.copysign(math.inf, whole)
+    return Decimal(f"{int.from_bytes(raw, 'big', signed=True)}e{-scale}")
 
 
 def time_after_1970(count: int, unit: str, zone: tzinfo | None) -> Any:

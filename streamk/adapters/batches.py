@@ -81,8 +81,8 @@ class Batch(ABC):
 class Frame(Batch):
     """The rows of a data frame of pandas, Polars, Arrow or another library that narwhals knows.
 
-    A null is missing, a category is its text, and dates, lists and structs are what Python has for
-    them.
+    A null is missing, a category is its text, and dates, lists, structs and maps are what Python has
+    for them.
     """
 
     def __init__(self, frame: nw.DataFrame[Any]) -> None:
@@ -138,6 +138,9 @@ def _values(series: Any) -> list[Any]:
         raise InvalidInput(
             f"column {series.name!r} has a value that Python cannot hold: {error}"
         ) from error
+    first = next((value for value in values if value is not None), None)
+    if isinstance(first, list) and first and isinstance(first[0], tuple):  # of Arrow's maps
+        values = [None if value is None else dict(value) for value in values]
     return values
 
 

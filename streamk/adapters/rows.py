@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from math import hypot
 from operator import itemgetter
 from typing import Any
 
@@ -12,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import learners
-from streamk.backends import LARGEST
 from streamk.encoding import ColumnTable, Rejected, Schema, flatten
 from streamk.encoding.columns import Event
+from streamk.encoding.meaning import SAFE
 from streamk.errors import InvalidInput
 from streamk.learners import Learner
 
@@ -86,9 +87,13 @@ class Model:
         """
         if self._get is not None and isinstance(x, dict) and len(x) == len(self._row):
             try:
-                self._bytes[:] = self._pack(*self._get(x))
-                return self._row
-            except (KeyError, OverflowError, struct.error):
+                numbers = self._get(x)
+                self._bytes[:] = self._pack(*numbers)
+                size = hypot(*numbers)
+                if size < SAFE or (size != size and not (np.abs(self._row) >= SAFE).any()):
+                    return self._row
+                # one that is infinite, or a whole number that has lost digits
+            except (KeyError, OverflowError, TypeError, struct.error):
                 pass  # another column, a text, None or a number past the range of floats
         event = self._read(x)
         if labels is not None:
@@ -111,11 +116,11 @@ class Model:
     def rows_of_columns(self, names: Sequence[Hashable], numbers: Numbers) -> Numbers | None:
         """Return events that came as named columns of an array, None unless all are in order.
 
-        That is, unless all columns are known and given, and no number is to be refused.
+        That is, unless all columns are known and given, and no number asks for a closer look.
         """
         places = self._table.numbers
         known = [places.get(name) for name in names]  # type: ignore[call-overload]
-        if None in known or len(known) < len(self._table) or (np.abs(numbers) > LARGEST).any():
+        if None in known or len(known) < len(self._table) or (np.abs(numbers) >= SAFE).any():
             return None
         rows = np.empty((len(numbers), len(known)))
         rows[:, known] = numbers

@@ -1,20 +1,23 @@
 """Columns that the fields of an event fill, and their numbers.
 
 One set of rules for every way in: JSON, CSV and Parquet through the engine, dicts and frames
-through the adapters.
+through the adapters. `streamk.encoding.meaning` says what a value is.
 
-- A number or a boolean in field `c` is the value of column "c". So is a text that reads as one,
-  also with commas between thousands.
+- A number or a boolean in field `c` is the value of column "c". So is a text that reads as one.
 - A date or a time, or a text that reads as one, is a number in each of the seven columns
   "c@elapsed" to "c@year_cos", see `streamk.encoding.times`.
-- Another text `s` is column "c=s" with value 1. The first 256 texts of a field have a column each;
-  any further one goes to one of the 64 columns "c=#0" to "c=#63" by its hash. So a field takes 328
+- Another text `s` is column "c=s" with value 1, and so is a whole number of which a float64 would
+  lose digits. The first 256 texts of a field have a column each; any further one, and one of more
+  than 256 bytes, goes to one of the 64 columns "c=#0" to "c=#63" by its hash. So a field takes 328
   columns at most.
+- A field that has begun with a text is a field of texts: what reads as a number or a time there,
+  or is one, is a text too. Unless it was a mark such as "?": where eight texts read so, and eight
+  times as many as do not, numbers are numbers from then on.
 - A list is a bag: each text or number in it is column "c=s", whose value is how often it is there.
   But one of numbers, some of them with a decimal point, is a vector: columns "c.0", "c.1" and on.
 - Where a field holds one of these, its texts are 0 but for the one it holds, and its numbers of
   other kinds are missing: NaN.
-- A null, a NaN, an empty text and one such as "NA" (`values.MISSING`) are missing: NaN in all
+- A null, a NaN, an empty text and one such as "NA" (`meaning.MISSING`) are missing: NaN in all
   columns of the field.
 - A field that the event lacks is 0 in all of its columns, or missing, as the schema says.
 - A new column comes with the first event learned that has a value for it, and was 0 before. The
@@ -32,9 +35,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import LARGEST
+from streamk.encoding.meaning import is_long, number_of, parse_number, plain, text_of
 from streamk.encoding.schema import Kind, Schema
-from streamk.encoding.times import Moment, is_no_time, parse_time
-from streamk.encoding.values import Name, Rejected, parse_number, show, sort_key
+from streamk.encoding.times import Moment, parse_time
+from streamk.encoding.values import Name, Rejected, show, sort_key
 from streamk.features.columns import column_key
 
 __all__ = ["OWN", "SHARED", "ColumnTable", "Event", "TextColumns"]
@@ -43,6 +47,8 @@ OWN = 256
 """Texts of a field, at most, that have a column each."""
 SHARED = 64
 """Columns that its other texts share."""
+_MARKS = 8
+"""Texts that read as numbers, in all and for each other text, of a field that is one of numbers."""
 
 _SHARED_NAME = re.compile(r"#\d\d?")
 
@@ -73,12 +79,18 @@ class TextColumns(dict[Any, int]):
             if parse_number(text) is not None or parse_time(text) is not None:
                 self.odd.add(text)
 
+    @property
+    def prevail(self) -> bool:
+        """Whether what reads as a number is one of them, rather than they marks among numbers."""
+        odd = len(self.odd)
+        return odd < _MARKS * max(1, self.own - odd)
+
     def label(self, text: str, coming: int = 0) -> str:
         """Return how the text's column is called behind the field's name.
 
         So many others of the same event are about to get a column of their own.
         """
-        if text in self or self.own + coming < OWN:
+        if text in self or (self.own + coming < OWN and not is_long(text)):
             return text
         return f"#{column_key(text) % SHARED}"
 
@@ -88,7 +100,7 @@ class TextColumns(dict[Any, int]):
         return [*self.values(), *self._shared.values()]
 
     def __missing__(self, text: Any) -> int:
-        shares = self.own >= OWN and isinstance(text, str) and text
+        shares = isinstance(text, str) and text and (self.own >= OWN or is_long(text))
         if not shares or parse_number(text) is not None or parse_time(text) is not None:
             raise KeyError(text)
         return self._shared[self.label(text)]
@@ -238,22 +250,47 @@ class ColumnTable:
         self.times.setdefault(owner, {})[rest] = place
         self.kinds.setdefault(owner, "time")
 
+    def _is_of_texts(self, name: Name) -> bool:
+        """Return whether a field is one of texts, so that whatever it holds is a text."""
+        texts = self.texts.get(name)
+        others = name in self.numbers or name in self.times
+        return texts is not None and not others and texts.prevail
+
     def _take(self, event: Event, name: Name, cell: Any) -> None:
         """Put the value of a field into an event."""
-        number = None if cell is None else parse_number(cell)
-        if cell is None or (number is not None and number != number):
+        value = plain(cell)
+        if value is None:
             event.missing.append(name)
-        elif number is None:
-            self._take_other(event, name, cell)
+            return
+        if self._is_of_texts(name):
+            text = text_of(value)
+            if text is not None:
+                self._take_texts(event, name, [text])
+                return
+        number = self._number(name, value)
+        if number is None:
+            self._take_other(event, name, value)
+        elif number != number:  # of a text such as "NAN"
+            event.missing.append(name)
         elif abs(number) > LARGEST:
             raise Rejected("inf", f"column {name!r} is {show(cell)}, past {LARGEST:g}", name)
         else:
             event.numbers.append(name)
             self._put(event, name, name, number)
 
-    def _take_other(self, event: Event, name: Name, cell: Any) -> None:
+    def _number(self, name: Name, value: Any) -> float | None:
+        """Return the number that a value is, or reads as; None if it is none."""
+        if not isinstance(value, str):
+            return number_of(value) if isinstance(value, bool | int | float) else None
+        number = parse_number(value)
+        if number is None or not abs(number) > LARGEST:
+            return number
+        # "Infinity" may be a name, and 464e235 an id: these are numbers among numbers alone.
+        return number if name in self.numbers and name not in self.texts else None
+
+    def _take_other(self, event: Event, name: Name, value: Any) -> None:
         """Put the value of a field that is no number into an event."""
-        moment = parse_time(cell)
+        moment = parse_time(value)
         if moment is not None:
             event.times.append(name)
             for part, number in zip(Moment._fields, moment, strict=True):
@@ -263,21 +300,24 @@ class ColumnTable:
                     name in self.times or column in self.places
                 ):
                     self._put(event, column, name, number)
-        elif isinstance(cell, str):
-            self._take_texts(event, name, [cell])
-        elif isinstance(cell, list | tuple) and _is_vector(cell, f"{name}.0" in self.places):
-            for place, item in enumerate(cell):
-                self._take(event, f"{name}.{place}", item)
-        elif isinstance(cell, list | tuple | set | frozenset):
-            words = [_word(item, name) for item in cell if item is not None]
-            self._take_texts(
-                event, name, words if isinstance(cell, list | tuple) else sorted(words)
-            )
-        elif is_no_time(cell):
-            event.missing.append(name)
+        elif isinstance(value, str | int):
+            self._take_texts(event, name, [str(value)])
+        elif isinstance(value, list | tuple | set | frozenset):
+            self._take_items(event, name, value)
         else:
             kinds = "a number, a boolean, a text, a time, a list or null"
-            raise Rejected("wrong type", f"column {name!r} is {show(cell)}, not {kinds}", name)
+            raise Rejected("wrong type", f"column {name!r} is {show(value)}, not {kinds}", name)
+
+    def _take_items(self, event: Event, name: Name, value: Any) -> None:
+        """Put a vector or a bag into an event."""
+        items = [plain(item) for item in value]
+        in_order = isinstance(value, list | tuple)
+        if in_order and _is_vector(items, f"{name}.0" in self.places):
+            for place, item in enumerate(items):
+                self._take(event, f"{name}.{place}", item)
+            return
+        words = [_word(item, name) for item in items if item is not None]
+        self._take_texts(event, name, words if in_order else sorted(words))
 
     def _take_texts(self, event: Event, name: Name, found: Iterable[str]) -> None:
         """Put the texts of a field, each as often as it is there, into an event."""
@@ -307,18 +347,15 @@ class ColumnTable:
 def _is_vector(items: Sequence[Any], known: bool) -> bool:
     """Return whether items are numbers or None, some with fractions or of a `known` vector."""
     kinds = {type(item) for item in items if item is not None}
-    fractions = {kind for kind in kinds if issubclass(kind, float | np.floating)}
-    whole = {kind for kind in kinds if issubclass(kind, int | np.integer) and kind is not bool}
-    return bool(fractions or known) and kinds == fractions | whole
+    return kinds <= {int, float} and (float in kinds or known)
 
 
 def _word(item: Any, name: Name) -> str:
     """Return the text that stands for an item of a list."""
-    if isinstance(item, str):
-        return item
-    if parse_number(item) is None:
-        kinds = "a text, a number, a boolean or null"
+    text = text_of(item)
+    if text is None:
+        kinds = "a text, a number, a boolean, a time or null"
         raise Rejected(
             "wrong type", f"column {name!r} has {show(item)} in a list, not {kinds}", name
         )
-    return show(item)
+    return text

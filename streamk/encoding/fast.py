@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from streamk.encoding.meaning import AS_NUMBERS
 from streamk.encoding.times import Moment
-from streamk.encoding.values import MISSING, Name
+from streamk.encoding.values import Name
 
 Read = Callable[[Any], Sequence[Any]]
 ReadAll = Callable[[Sequence[Any]], list[Sequence[Any]] | None]
@@ -72,7 +73,7 @@ def filling(pick: Pick) -> Pick:
 
 
 def parsing(pick: Pick, *, filled: bool) -> Pick:
-    """`pick` with CSV cells parsed; `filled` with NaN in the place of those that are missing."""
+    """`pick` with CSV cells parsed; `filled` also those that are missing or booleans."""
 
     def parse(cells: Sequence[Any]) -> list[float]:
         chosen = pick(cells)
@@ -80,7 +81,7 @@ def parsing(pick: Pick, *, filled: bool) -> Pick:
             # Python reads 1_000 as a number, which no other reader of CSV does.
             raise ValueError
         if filled:
-            chosen = ["nan" if cell in MISSING else cell for cell in chosen]
+            chosen = [AS_NUMBERS.get(cell, cell) for cell in chosen]
         return list(map(float, chosen))
 
     return parse

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Self
@@ -10,11 +11,13 @@ import msgspec
 
 from connectors.base import MAX_EVENT_BYTES, Source, delimiter_of
 from connectors.records import RecordFormat, record_format_of
-from streamk.encoding.times import parse_time
+from streamk.encoding.meaning import bounded, plain, text_of
+from streamk.encoding.times import as_datetime, parse_time
 from streamk.encoding.values import Name, Rejected, flatten, reader, show
 
 __all__ = ["FieldReader", "key_of", "milliseconds_of"]
 
+_WHOLE = re.compile(r"(-?\d+)\.0+", re.ASCII)
 _LATEST = 253_402_300_799_999
 """The end of the year 9999 in milliseconds: what is later is a time in another unit."""
 
@@ -113,7 +116,7 @@ def _json_reading(names: Sequence[Name]) -> Callable[[Any], tuple[Any, ...]] | N
 
 
 def key_of(value: Any, name: Name) -> str:
-    """Return the key of an event, as text: 42 and "42" are one.
+    """Return the key of an event, as text: 42, 42.0, "42" and "42.0" are one.
 
     Parameters
     ----------
@@ -125,26 +128,27 @@ def key_of(value: Any, name: Name) -> str:
     Raises
     ------
     Rejected
-        If it is neither text nor a whole number.
+        If it is missing, infinite, or a list or an object.
 
     Examples
     --------
-    >>> key_of(42, "id"), key_of("a-7", "id")
-    ('42', 'a-7')
+    >>> key_of(42, "id"), key_of("a-7", "id"), key_of("007", "id"), key_of(2**63 + 1, "id")
+    ('42', 'a-7', '007', '9223372036854775809')
     """
-    if type(value) is str and value:
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise Rejected("key missing", f"{show(value)} is no valid text", name) from None
-        return value
-    if type(value) is int:
-        return str(value)
-    if type(value) is float and value.is_integer():
-        return str(int(value))
-    if value is None or value == "":
+    value = plain(value)
+    if value is None:
         raise Rejected("key missing", f"the event has no {name!r}, which tells its label", name)
-    raise Rejected("key missing", f"{name!r} is {show(value)}, not text or a whole number", name)
+    text = text_of(as_datetime(value) or value)  # a time is written in several ways
+    if text is None:
+        wanted = "text, a number, a boolean or a time"
+        raise Rejected("key missing", f"{name!r} is {show(value)}, not {wanted}", name)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Rejected("key missing", f"{show(value)} is no valid text", name) from None
+    if ".0" in text and (whole := _WHOLE.fullmatch(text)):
+        return bounded(whole[1])
+    return bounded(text.removesuffix("T00:00:00"))
 
 
 def milliseconds_of(value: Any) -> int | None:
@@ -158,6 +162,7 @@ def milliseconds_of(value: Any) -> int | None:
     (1500, 2000, None)
     """
     found: float | None = None
+    value = plain(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         found = value
     elif isinstance(value, str) and "_" not in value:

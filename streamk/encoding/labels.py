@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from streamk.encoding.meaning import bounded, parse_number, parse_text, plain, text_of
 from streamk.encoding.schema import Schema
 from streamk.encoding.values import Rejected, show
 
@@ -19,13 +19,13 @@ LARGEST_LABEL = float(np.sqrt(np.finfo(np.float32).max))
 """A quantity larger than this (1.8e19) makes a bad event: a model in single precision, as the
 columns are, cannot hold the square of its error."""
 _LEAST_WHOLE, _MOST_WHOLE = -(1 << 63), (1 << 64) - 1
-"""Whole numbers that are classes: those of 64 bits, with or without a sign."""
+"""Whole numbers that are classes: those of 64 bits, with or without a sign. Others are texts."""
 
 _EXACT: dict[str | None, set[type]] = {
-    None: {bool, int, str},
+    None: {bool, int},
     "bool": {bool},
     "int": {int},
-    "str": {str},
+    "str": set(),
     "float": {float},
 }
 _WANTED = {
@@ -35,121 +35,148 @@ _WANTED = {
     "str": "text",
     "float": "a number",
 }
+_MOST_KNOWN = 4096
+"""Texts whose labels are kept."""
 
 
 class LabelReader:
     """Turns raw labels into str, int, bool (classes) or float; None means "only predict".
 
+    A label means what `streamk.encoding.meaning` says, whatever its format: the text "7" is the
+    class 7, "true" is True, and "NA" is no label.
+
     Parameters
     ----------
     schema : Schema
-    as_text : bool
-        Labels are CSV cells, to be parsed as the label type.
+        With the label type "str" every text is a class as it stands.
+
+    Examples
+    --------
+    >>> read = LabelReader(Schema(label="y")).one
+    >>> read("7"), read(7.0), read("007"), read("TRUE"), read("NA")
+    (7, 7, '007', True, None)
     """
 
-    def __init__(self, schema: Schema, *, as_text: bool = False) -> None:
+    def __init__(self, schema: Schema) -> None:
         self._name = schema.label
         self._type = schema.label_type
         self._exact = _EXACT[schema.label_type]
-        self._as_text = as_text
-        # True == 1 in Python: the type is part of what is allowed.
-        self._allowed = None if schema.classes is None else {(type(c), c) for c in schema.classes}
+        # By their texts, of which there is one each; True == 1 in Python.
+        self._classes: dict[str | None, Any] | None = None
+        if schema.classes is not None:
+            self._classes = {text_of(label): label for label in schema.classes}
+        self._known: dict[str, Any] = {}
 
     def one(self, value: Any) -> Any:
         """One label. Raises `Rejected`."""
-        if value is None:
+        if self._classes is None:
+            return self._label(plain(value))
+        if isinstance(value, str) and value in self._classes:  # "NA", say
+            return self._classes[value]
+        label = self._label(plain(value))
+        if label is None:
             return None
-        if self._as_text:
-            value = self._parsed(value)
-        label: Any
-        is_bool = isinstance(value, bool | np.bool_)
-        if self._type in (None, "str") and isinstance(value, str):
-            label = self._text(value)
-        elif self._type in (None, "bool") and is_bool:
-            label = bool(value)
-        elif self._type in (None, "int") and not is_bool and isinstance(value, numbers.Real):
-            label = self._whole(value)
-        elif self._type == "float" and not is_bool and isinstance(value, numbers.Real):
-            label = self._quantity(value)
-        else:
-            raise self._out_of_domain(value)
-        if self._allowed is not None and (type(label), label) not in self._allowed:
-            raise Rejected("label out of domain", f"{show(label)} is no known class", self._name)
-        return label
+        if (text := text_of(label)) in self._classes:
+            return self._classes[text]
+        raise Rejected("label out of domain", f"{show(label)} is no known class", self._name)
 
     def many(self, values: Sequence[Any] | npt.NDArray[Any]) -> tuple[list[Any], list[int]]:
         """Labels of many events, and the positions of those that `one` refuses (None there)."""
         if isinstance(values, np.ndarray):
             values = _listed(values, self._type)
-        labels = list(values)
-        kinds = set(map(type, labels))
-        if (
-            not self._as_text
-            and kinds <= {*self._exact, type(None)}
-            and (self._type != "float" or _all_quantities(labels))
-            and (str not in kinds or _all_text(labels))
-            and (int not in kinds or _all_classes(labels))
-            and (self._allowed is None or all((type(v), v) in self._allowed for v in labels))
-        ):
+        labels = self._at_once(list(values))
+        if labels is not None:
             return labels, []
-        refused = []
+        labels, refused = list(values), []
         for i, value in enumerate(labels):
             try:
                 labels[i] = self.one(value)
             except Rejected:
                 labels[i] = None
                 refused.append(i)
+            else:
+                if type(value) is str and len(self._known) < _MOST_KNOWN:
+                    self._known[value] = labels[i]
         return labels, refused
 
-    def _parsed(self, cell: str) -> Any:
-        if self._type == "str":
-            return cell
-        if self._type in (None, "bool") and cell.lower() in ("true", "false"):
-            return cell.lower() == "true"
-        if self._type == "bool":
-            return cell
-        try:
-            return float(cell) if "_" not in cell else cell
-        except ValueError:
-            return cell
+    def _at_once(self, labels: list[Any]) -> list[Any] | None:
+        """Return labels of the usual form; None where some ask for a closer look."""
+        kinds = set(map(type, labels)) - {type(None)}
+        if kinds == {str} and self._type != "float":
+            try:
+                return [None if text is None else self._known[text] for text in labels]
+            except KeyError:
+                return None
+        if kinds == {str}:
+            if any("_" in text for text in labels if text is not None):
+                return None
+            try:
+                labels = [None if text is None else float(text) for text in labels]
+            except ValueError:
+                return None
+        elif not kinds <= self._exact or (int in kinds and not _all_classes(labels)):
+            return None
+        if self._type == "float" and not _all_quantities(labels):
+            return None
+        return labels if self._classes is None else None
 
-    def _text(self, value: str) -> str:
-        if not _all_text([value]):
-            raise Rejected("undecodable", f"the label {show(value)} is no valid text", self._name)
-        return str(value)
+    def _label(self, value: Any) -> Any:
+        """Return the label that a plain value is."""
+        if isinstance(value, str):
+            value = self._read(value)
+        if value is None:
+            return None
+        if self._type == "float":
+            return self._quantity(value)
+        if isinstance(value, float) and self._type != "str":
+            value = self._whole(value)
+        if type(value) in self._exact and _LEAST_WHOLE <= value <= _MOST_WHOLE:
+            return value
+        text = text_of(value) if self._type in (None, "str") else None
+        if text is None:
+            raise self._out_of_domain(value)
+        return self._text(text)
+
+    def _read(self, text: str) -> Any:
+        """Return what a text reads as, by the label type."""
+        found = parse_text(text)
+        if self._type in (None, "bool"):
+            return found
+        if self._type == "str":
+            return text
+        number = parse_number(text)  # of the label types "int" and "float"
+        return found if isinstance(found, bool | int | float) or number is None else number
+
+    def _text(self, text: str) -> str:
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # half a surrogate pair, which JSON can escape
+            raise Rejected(
+                "undecodable", f"the label {show(text)} is no valid text", self._name
+            ) from None
+        return bounded(text)
 
     def _quantity(self, value: Any) -> float:
-        number = self._finite(value)
-        if abs(number) > LARGEST_LABEL:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self._out_of_domain(value)
+        if not abs(value) <= LARGEST_LABEL:
+            self._check_finite(value)
             raise Rejected(
                 "label out of domain",
                 f"{show(value)} is larger than {LARGEST_LABEL:.3g}",
                 self._name,
             )
-        return number
+        return float(value)
 
-    def _finite(self, value: Any) -> float:
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-        if math.isnan(number):
-            raise Rejected("NaN", "the label is not a number", self._name)
+    def _whole(self, number: float) -> int:
+        self._check_finite(number)
+        if not number.is_integer() or not _LEAST_WHOLE <= number <= _MOST_WHOLE:
+            raise self._out_of_domain(number)
+        return int(number)
+
+    def _check_finite(self, number: float) -> None:
         if math.isinf(number):
             raise Rejected("inf", "the label is not finite", self._name)
-        return number
-
-    def _whole(self, value: Any) -> int:
-        if isinstance(value, numbers.Integral):
-            whole = int(value)
-        else:
-            number = self._finite(value)
-            if not number.is_integer():
-                raise self._out_of_domain(value)
-            whole = int(number)
-        if not _LEAST_WHOLE <= whole <= _MOST_WHOLE:
-            raise Rejected("label out of domain", "a whole number of more than 64 bits", self._name)
-        return whole
 
     def _out_of_domain(self, value: Any) -> Rejected:
         wanted = _WANTED[self._type]
@@ -163,15 +190,6 @@ def _all_quantities(labels: list[Any]) -> bool:
 def _all_classes(labels: list[Any]) -> bool:
     whole = [label for label in labels if type(label) is int]
     return min(whole) >= _LEAST_WHOLE and max(whole) <= _MOST_WHOLE
-
-
-def _all_text(labels: list[Any]) -> bool:
-    """Return whether all can be written: half a surrogate pair, which JSON can escape, cannot."""
-    try:
-        "".join(label for label in labels if isinstance(label, str)).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _listed(y: npt.NDArray[Any], label_type: str | None) -> list[Any]:

@@ -23,7 +23,6 @@ import numpy.typing as npt
 from connectors.cells import read_csv_cells
 from connectors.errors import BadRecord
 from connectors.records import ReadRecord
-from streamk.backends import LARGEST
 from streamk.encoding.columns import ColumnTable, Event, TextColumns
 from streamk.encoding.decoded import BadEvent, Decoded
 from streamk.encoding.expected import Expected
@@ -39,9 +38,10 @@ from streamk.encoding.fast import (
 )
 from streamk.encoding.fast_reading import dict_reading, framed_json_reading, json_reading
 from streamk.encoding.labels import LabelReader
+from streamk.encoding.meaning import MISSING, SAFE
 from streamk.encoding.schema import Kind, Schema
 from streamk.encoding.times import Moment, parse_time
-from streamk.encoding.values import MISSING, Name, Rejected, flatten, reader
+from streamk.encoding.values import Name, Rejected, flatten, reader
 
 __all__ = ["NamedDecoder"]
 
@@ -84,7 +84,7 @@ class NamedDecoder:
         self._label, self._ignore = schema.label, schema.ignore
         self._missing, self._strict = schema.absent == "missing", schema.mode == "strict"
         self._read = reader(encoding, fields, schema.label, delimiter, read_record)
-        self._labels = LabelReader(schema, as_text=encoding == "csv")
+        self._labels = LabelReader(schema)
         self._fast: Fast | None = None
         self._made_of = (-1, -1, -1)
         self._unknown: list[int] = []
@@ -311,10 +311,10 @@ class NamedDecoder:
         width = 0 if fast is None or not n else len(fast.number_fields)
         numbers = np.frombuffer(b"".join(rows.packed), dtype=np.float64).reshape(n, width)
         doubtful: set[int] = set()
-        # A sum of squares is the fast way to see that all is well.
-        if numbers.size and not np.vdot(numbers, numbers) <= LARGEST:
-            wrong = np.abs(numbers) > LARGEST
-            doubtful = set(np.flatnonzero(wrong.any(axis=1)).tolist())
+        # A sum of squares is the fast way to see that all is well. What is larger may be infinite,
+        # or a whole number that has lost digits.
+        if numbers.size and not np.vdot(numbers, numbers) < SAFE * SAFE:
+            doubtful = set(np.flatnonzero((np.abs(numbers) >= SAFE).any(axis=1)).tolist())
         if fast is not None and fast.label_at is not None:
             if self._encoding == "csv":
                 rows.labels = [cell or None for cell in rows.labels]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Moment", "is_no_time", "parse_time"]
+__all__ = ["Moment", "as_datetime", "is_no_time", "parse_time"]
 
 _ISO = re.compile(
     r"\d{4}-\d\d-\d\d"
@@ -58,30 +58,36 @@ def parse_time(value: Any) -> Moment | None:
     >>> parse_time("yesterday"), parse_time("2024-02-30"), parse_time("2024-03")
     (None, None, None)
     """
-    if isinstance(value, str):
-        if len(value) < 10 or value[4] != "-" or not _ISO.fullmatch(value):
-            return None
-        try:
-            return _moment(datetime.fromisoformat(_plain(value)))
-        except ValueError:  # February 30
-            return None
-    if not isinstance(value, date | np.datetime64) or is_no_time(value):
-        return None
+    time = as_datetime(value)
     try:
-        return _moment(_as_datetime(value))
-    except Exception:
+        return None if time is None else _moment(time)
+    except Exception:  # of a time zone that is not ours
         return None
 
 
-def _as_datetime(value: date | np.datetime64) -> datetime:
-    found: Any = value
-    if isinstance(value, np.datetime64):
-        if not 0 < int(value.astype("datetime64[Y]").astype(int)) + 1970 < 10_000:
-            raise ValueError
-        found = value.astype("datetime64[us]").item()
-    if isinstance(found, datetime):
-        return found
-    return datetime(found.year, found.month, found.day)
+def as_datetime(value: Any) -> datetime | None:
+    """Return the time that a value is, or a text reads as, as `parse_time` has it; else None.
+
+    >>> as_datetime("2024-02-29"), as_datetime(np.datetime64("2024-02-29T18:30"))
+    (datetime.datetime(2024, 2, 29, 0, 0), datetime.datetime(2024, 2, 29, 18, 30))
+    """
+    try:
+        if isinstance(value, str):
+            if len(value) < 10 or value[4] != "-" or not _ISO.fullmatch(value):
+                return None
+            return datetime.fromisoformat(_plain(value))
+        if not isinstance(value, date | np.datetime64) or is_no_time(value):
+            return None
+        found: Any = value
+        if isinstance(value, np.datetime64):
+            if not 0 < int(value.astype("datetime64[Y]").astype(int)) + 1970 < 10_000:
+                return None
+            found = value.astype("datetime64[us]").item()
+        if isinstance(found, datetime):
+            return found
+        return datetime(found.year, found.month, found.day)
+    except Exception:  # February 30, a subclass that is not ours
+        return None
 
 
 def is_no_time(value: Any) -> bool:

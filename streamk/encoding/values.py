@@ -5,11 +5,7 @@
 
 from __future__ import annotations
 
-import decimal
 import json
-import math
-import numbers
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -20,15 +16,14 @@ from connectors.base import ENCODINGS
 from connectors.cells import read_csv_cells
 from connectors.errors import BadRecord
 from connectors.records import FRAMED, ReadRecord, json_body
+from streamk.encoding.meaning import bounded
 from streamk.errors import shown
 
 __all__ = [
     "BAD_KINDS",
-    "MISSING",
     "Name",
     "Rejected",
     "flatten",
-    "parse_number",
     "read_float32",
     "reader",
     "shortened",
@@ -43,7 +38,6 @@ BAD_KINDS = (
     "undecodable",
     "not an object",
     "wrong type",
-    "NaN",
     "inf",
     "label out of domain",
     "oversized",
@@ -56,20 +50,8 @@ BAD_KINDS = (
 )
 """Everything that can be wrong with an event; a reason starts with one of these and a colon."""
 
-MISSING = frozenset(
-    (
-        *("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "#N/A N/A"),
-        *("NULL", "null", "None", "NaN", "nan", "-NaN", "-nan"),
-        *("1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
-    )
-)
-"""Texts that stand for a missing value; those of `pandas.read_csv`."""
-
-_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?\s*", re.ASCII)
-
 _MAX_DEPTH = 32
 _PLAIN = (float, str, int, bool, type(None))
-_NUMBER_LIKE = (int, str, np.floating, np.integer, np.bool_, numbers.Real, decimal.Decimal)
 
 
 class Rejected(Exception):
@@ -84,35 +66,6 @@ class Rejected(Exception):
 def sort_key(name: Name) -> tuple[bool, Any]:
     """Numbered columns first, then names; each among themselves in order."""
     return isinstance(name, str), name
-
-
-def parse_number(value: Any) -> float | None:
-    """A number, a boolean or the text of a number, NaN for a missing one; None for anything else.
-
-    >>> parse_number("1e3"), parse_number("1,234.5"), parse_number("NA"), parse_number(True)
-    (1000.0, 1234.5, nan, 1.0)
-    >>> parse_number("1_000"), parse_number("1,2"), parse_number([])
-    (None, None, None)
-    """
-    if type(value) is float:  # the usual cases first: the checks below are slow
-        return value
-    if isinstance(value, str):
-        if "_" in value:
-            return None
-        if value in MISSING:
-            return math.nan
-        if "," in value and _THOUSANDS.fullmatch(value):
-            value = value.replace(",", "")
-    if not (isinstance(value, _NUMBER_LIKE) or hasattr(value, "__float__")):
-        return None
-    if isinstance(value, np.datetime64 | np.timedelta64):  # whose number depends on its unit
-        return None
-    try:
-        return float(value)
-    except OverflowError:  # a whole number past the range of double
-        return math.inf
-    except (TypeError, ValueError):
-        return None
 
 
 def show(value: object) -> str:
@@ -165,16 +118,18 @@ def _flatten_into(
             continue
         if isinstance(value, dict) or (type(value) not in _PLAIN and isinstance(value, Mapping)):
             _flatten_into(flat, value, f"{name}.", ignore, depth + 1)
-        elif name in flat:
+            continue
+        if type(name) is str:
+            name = bounded(name)
+        if name in flat:
             raise Rejected("duplicate column", f"{name!r} stands twice in the event", name)
-        else:
-            flat[name] = value
+        flat[name] = value
 
 
 def _name(key: Any) -> Name:
     """Return the name of a column for a key that is no plain text. Raises `Rejected`."""
     if isinstance(key, str):
-        return str(key)
+        return str.__str__(key)
     if isinstance(key, int | np.integer) and not isinstance(key, bool) and 0 <= key < 1 << 64:
         return int(key)
     if isinstance(key, tuple):

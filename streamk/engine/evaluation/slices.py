@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamk.encoding import shortened
+from streamk.encoding.meaning import plain, text_of
 from streamk.engine.evaluation.river_metrics import Rows
 from streamk.errors import StateError
 
@@ -127,7 +128,8 @@ class Slices:
 
 def _text(value: Any) -> str:
     """Return a value as text; 3 of JSON and "3" of CSV are one."""
-    if value is None or value == "":
+    value = plain(value)
+    if value is None:
         return MISSING
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return shortened(text, _LONGEST)
+    text = text_of(value)
+    return shortened(json.dumps(value, default=str) if text is None else text, _LONGEST)

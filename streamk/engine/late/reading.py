@@ -47,12 +47,8 @@ class LateReader:
         self._event_keys = FieldReader.of_source(events, (late.key,))
         names = (late.key,) if schema.label is None else (late.key, schema.label)
         self._cells = FieldReader.of_source(labels, names)
-        self._as_label = LabelReader(schema, as_text=labels.encoding == "csv").one
-        self.default = late.default
-        if isinstance(late.default, str):
-            self.default = LabelReader(schema, as_text=True).one(late.default)
-        elif late.default is not None:
-            self.default = LabelReader(schema).one(late.default)
+        self._as_label = LabelReader(schema).one
+        self.default = self._as_label(late.default)
 
     def read(self, batch: Batch, decoder: Decoder) -> Taken:
         """Take a batch apart. Raises `BadRecord` as decoders do."""
