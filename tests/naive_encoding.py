@@ -21,37 +21,34 @@ def encode(
     """Yield the columns after each event, and the event's numbers in them."""
     columns: list[tuple[str, str]] = []  # the field, and the column's name
     own: dict[str, set[str]] = {}
-    begun: dict[str, str] = {}  # what a field has held first, and what else it has held
-    mixed: set[str] = set()
+    begun: dict[str, str] = {}  # what a field has held first
+    mixed: set[str] = set()  # fields that have held numbers or times
     for event in events:
         values: dict[str, float] = {}
         texts: set[str] = set()
         times: set[str] = set()
         missing: set[str] = set()
         for name, value in event.items():
-            number, known = as_number(value), own.setdefault(name, set())
-            odd = sum(as_number(text) is not None or as_time(text) is not None for text in known)
-            marks_alone = odd >= 8 and odd >= 8 * (len(known) - odd)
-            of_texts = begun.get(name) == "text" and name not in mixed and not marks_alone
-            is_time = as_time(value) is not None
-            if value is None or value == "" or (number is not None and math.isnan(number)):
+            known = own.setdefault(name, set())
+            of_texts = begun.get(name) == "text" and name not in mixed and not marks_alone(known)
+            kind = kind_of(value, of_texts)
+            if kind == "missing":
                 missing.add(name)
-            elif isinstance(value, list) or of_texts or (number is None and not is_time):
+                continue
+            if kind == "text":
                 for text in value if isinstance(value, list) else [value]:
                     column = f"{name}={label(as_text(text), known)}"
                     values[column] = values.get(column, 0.0) + 1.0
                 texts.add(name)
-                if value != []:
-                    begun.setdefault(name, "text")
-            elif number is not None:
-                values[name] = number
-                begun.setdefault(name, "number")
+            elif kind == "number":
+                values[name] = as_number(value)
                 mixed.add(name)
             else:
                 values |= {f"{name}@{part}": x for part, x in as_time(value).items()}
                 times.add(name)
-                begun.setdefault(name, "time")
                 mixed.add(name)
+            if value != []:
+                begun.setdefault(name, kind)
         fields = {name: name for name in event}
         fields |= {c: re.split("[=@]", c)[0] for c in values if c not in event}
         known_columns = {column for _, column in columns}
@@ -70,6 +67,24 @@ def encode(
             else:  # another text, or a time where it holds something else
                 row.append(math.nan if "@" in column else 0.0)
         yield [column for _, column in columns], row
+
+
+def kind_of(value: Any, of_texts: bool) -> str:
+    """Return what a value is in a field that is one of texts or not."""
+    number = as_number(value)
+    if value is None or value == "" or (number is not None and math.isnan(number)):
+        return "missing"
+    if isinstance(value, list) or of_texts:
+        return "text"
+    if number is not None:
+        return "number"
+    return "text" if as_time(value) is None else "time"
+
+
+def marks_alone(texts: set[str]) -> bool:
+    """Return whether few of a field's texts are marks among numbers."""
+    odd = sum(as_number(text) is not None or as_time(text) is not None for text in texts)
+    return odd >= 8 and odd >= 8 * (len(texts) - odd)
 
 
 def label(text: str, known: set[str]) -> str:

@@ -81,8 +81,8 @@ class Batch(ABC):
 class Frame(Batch):
     """The rows of a data frame of pandas, Polars, Arrow or another library that narwhals knows.
 
-    A null is missing, a category is its text, and dates, lists, structs and maps are what Python has
-    for them.
+    A null is missing, a category is its text, and dates, lists, structs and maps are what Python
+    has for them.
     """
 
     def __init__(self, frame: nw.DataFrame[Any]) -> None:

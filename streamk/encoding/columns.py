@@ -6,10 +6,10 @@ through the adapters. `streamk.encoding.meaning` says what a value is.
 - A number or a boolean in field `c` is the value of column "c". So is a text that reads as one.
 - A date or a time, or a text that reads as one, is a number in each of the seven columns
   "c@elapsed" to "c@year_cos", see `streamk.encoding.times`.
-- Another text `s` is column "c=s" with value 1, and so is a whole number of which a float64 would
-  lose digits. The first 256 texts of a field have a column each; any further one, and one of more
-  than 256 bytes, goes to one of the 64 columns "c=#0" to "c=#63" by its hash. So a field takes 328
-  columns at most.
+- Another text `s` is column "c=s" with value 1, and so is a whole number from 2**53 on, of which a
+  float64 would lose digits. The first 256 texts of a field have a column each; any further one, and
+  one of more than 256 bytes, goes to one of the 64 columns "c=#0" to "c=#63" by its hash. So a
+  field takes 328 columns at most.
 - A field that has begun with a text is a field of texts: what reads as a number or a time there,
   or is one, is a text too. Unless it was a mark such as "?": where eight texts read so, and eight
   times as many as do not, numbers are numbers from then on.
@@ -26,7 +26,6 @@ through the adapters. `streamk.encoding.meaning` says what a value is.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,22 +34,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import LARGEST
-from streamk.encoding.meaning import is_long, number_of, parse_number, plain, text_of
-from streamk.encoding.schema import Kind, Schema
+from streamk.encoding.meaning import (
+    is_long,
+    is_odd,
+    number_of,
+    parse_number,
+    plain,
+    prevail,
+    text_of,
+)
+from streamk.encoding.schema import SHARED, Kind, Schema, is_shared, owner_of
 from streamk.encoding.times import Moment, parse_time
 from streamk.encoding.values import Name, Rejected, show, sort_key
 from streamk.features.columns import column_key
 
-__all__ = ["OWN", "SHARED", "ColumnTable", "Event", "TextColumns"]
+__all__ = ["OWN", "ColumnTable", "Event", "TextColumns"]
 
 OWN = 256
 """Texts of a field, at most, that have a column each."""
-SHARED = 64
-"""Columns that its other texts share."""
-_MARKS = 8
-"""Texts that read as numbers, in all and for each other text, of a field that is one of numbers."""
-
-_SHARED_NAME = re.compile(r"#\d\d?")
 
 Numbers = NDArray[np.float64]
 
@@ -66,24 +67,18 @@ class TextColumns(dict[Any, int]):
         super().__init__()
         self.own = 0
         self.odd: set[str] = set()
-        """Those that came in a list and by themselves are a number, a time or missing."""
+        """Those that read as a number or a time."""
         self._shared: dict[str, int] = {}
 
     def add(self, text: str, place: int) -> None:
         """Give a text, or "#k" for those that share, a column."""
-        if _SHARED_NAME.fullmatch(text) and int(text[1:]) < SHARED:
+        if is_shared(text):
             self._shared[text] = place
         else:
             self[text] = place
             self.own += 1
-            if parse_number(text) is not None or parse_time(text) is not None:
+            if is_odd(text):
                 self.odd.add(text)
-
-    @property
-    def prevail(self) -> bool:
-        """Whether what reads as a number is one of them, rather than they marks among numbers."""
-        odd = len(self.odd)
-        return odd < _MARKS * max(1, self.own - odd)
 
     def label(self, text: str, coming: int = 0) -> str:
         """Return how the text's column is called behind the field's name.
@@ -101,7 +96,7 @@ class TextColumns(dict[Any, int]):
 
     def __missing__(self, text: Any) -> int:
         shares = isinstance(text, str) and text and (self.own >= OWN or is_long(text))
-        if not shares or parse_number(text) is not None or parse_time(text) is not None:
+        if not shares or is_odd(text):
             raise KeyError(text)
         return self._shared[self.label(text)]
 
@@ -157,6 +152,8 @@ class ColumnTable:
         self.times: dict[Name, dict[str, int]] = {}
         """The places of the parts of `Moment`, of each field that has had one."""
         self.kinds: dict[Name, Kind] = dict(schema.kinds)
+        self._owners: dict[Name, Name] = {}
+        """The field of each column."""
         self._blank = np.nan if schema.absent == "missing" else 0.0
         for name, kind in self.kinds.items():
             if kind == "text":
@@ -207,9 +204,26 @@ class ColumnTable:
             raise Rejected(
                 "too many columns", f"{column!r} would go past max_columns={most}", column
             )
+        self._check_owners(event.new)
         for column in sorted(event.new, key=sort_key):
             self._append(column, event.new[column])
         return True
+
+    def _check_owners(self, new: Mapping[Name, Name]) -> None:
+        """Raise `Rejected` where the name of a column would be that of another field's, too.
+
+        "a=b=c" is the text "c" of field "a=b" or the text "b=c" of "a".
+        """
+        coming = {owner for owner in new.values() if owner not in self.kinds}
+        # A field without these marks in its name takes no column of another one.
+        odd = any(isinstance(field, str) and ("=" in field or "@" in field) for field in coming)
+        fields = self.kinds.keys() | coming
+        for column, owner in ({**self._owners, **new} if odd else new).items():
+            other = owner_of(column, fields)
+            if other != owner:
+                raise Rejected(
+                    "duplicate column", f"{column!r} is of {owner!r} and of {other!r}", column
+                )
 
     def row(self, event: Event) -> Numbers:
         """Return an event as an array of shape (columns,), without columns not in the table."""
@@ -238,6 +252,7 @@ class ColumnTable:
 
     def _append(self, column: Name, owner: Name) -> None:
         place = self.places[column] = len(self.places)
+        self._owners[column] = owner
         if column == owner:
             self.numbers[owner] = place
             self.kinds.setdefault(owner, "number")
@@ -250,11 +265,11 @@ class ColumnTable:
         self.times.setdefault(owner, {})[rest] = place
         self.kinds.setdefault(owner, "time")
 
-    def _is_of_texts(self, name: Name) -> bool:
+    def is_of_texts(self, name: Name) -> bool:
         """Return whether a field is one of texts, so that whatever it holds is a text."""
         texts = self.texts.get(name)
         others = name in self.numbers or name in self.times
-        return texts is not None and not others and texts.prevail
+        return texts is not None and not others and prevail(texts.own, len(texts.odd))
 
     def _take(self, event: Event, name: Name, cell: Any) -> None:
         """Put the value of a field into an event."""
@@ -262,7 +277,7 @@ class ColumnTable:
         if value is None:
             event.missing.append(name)
             return
-        if self._is_of_texts(name):
+        if self.is_of_texts(name):
             text = text_of(value)
             if text is not None:
                 self._take_texts(event, name, [text])
@@ -300,10 +315,12 @@ class ColumnTable:
                     name in self.times or column in self.places
                 ):
                     self._put(event, column, name, number)
-        elif isinstance(value, str | int):
-            self._take_texts(event, name, [str(value)])
+        elif isinstance(value, str):
+            self._take_texts(event, name, [value])
         elif isinstance(value, list | tuple | set | frozenset):
             self._take_items(event, name, value)
+        elif isinstance(value, int) and (text := text_of(value)) is not None:
+            self._take_texts(event, name, [text])
         else:
             kinds = "a number, a boolean, a text, a time, a list or null"
             raise Rejected("wrong type", f"column {name!r} is {show(value)}, not {kinds}", name)

@@ -14,6 +14,7 @@ import math
 import numbers
 import re
 import uuid
+from collections.abc import Callable
 from datetime import date, time, timedelta
 from hashlib import blake2b
 from typing import Any
@@ -24,15 +25,18 @@ from streamk.encoding.times import as_datetime, is_no_time
 
 __all__ = [
     "AS_NUMBERS",
+    "BOOLEANS",
     "LONGEST_NAME",
     "MISSING",
     "SAFE",
     "bounded",
     "is_long",
+    "is_odd",
     "number_of",
     "parse_number",
     "parse_text",
     "plain",
+    "prevail",
     "text_of",
 ]
 
@@ -56,7 +60,10 @@ AS_NUMBERS = dict.fromkeys(MISSING, "nan") | {text: str(int(x)) for text, x in B
 """What `float` reads in the place of texts that are missing or a boolean."""
 
 SAFE = 2.0**53
-"""From here on a float64 has no room for every whole number."""
+"""From here on a float64 has no room for every whole number: these are texts."""
+
+_MARKS = 8
+"""Odd texts, in all and for each other one, of a field that is one of numbers; see `prevail`."""
 
 LONGEST_NAME = 256
 """Bytes of UTF-8, at most, of a name that comes out of an event; see `bounded`."""
@@ -92,27 +99,23 @@ def plain(value: Any) -> Any:
         return None if value in MISSING else value
     if kind in _PLAIN:
         return value
-    if isinstance(value, str):  # of a subclass: an enumeration's, NumPy's
-        return plain(str.__str__(value))
-    if isinstance(value, np.generic | np.ndarray):
-        return _of_numpy(value)
-    if isinstance(value, decimal.Decimal):
-        return _of_decimal(value)
-    if isinstance(value, date):
-        return None if is_no_time(value) else value
-    if isinstance(value, time):
-        return 3600.0 * value.hour + 60.0 * value.minute + value.second + 1e-6 * value.microsecond
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, uuid.UUID):
-        return str(value)
+    for base, convert in _CONVERSIONS:
+        if isinstance(value, base):
+            return convert(value)
     if kind.__name__ == "NAType":  # of pandas
         return None
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    if isinstance(value, numbers.Real) or hasattr(value, "__float__"):
-        return _as_float(value)
-    return value
+    return _as_float(value) if hasattr(value, "__float__") else value
+
+
+def _as_float(value: Any) -> Any:
+    """Return a number as a float, None if it is missing, and the value if it is no number."""
+    try:
+        number = float(value)
+    except OverflowError:  # past the range of double
+        return math.inf if value > 0 else -math.inf
+    except (TypeError, ValueError):
+        return value
+    return number if number == number else None
 
 
 def _of_numpy(value: Any) -> Any:
@@ -137,22 +140,28 @@ def _of_decimal(value: decimal.Decimal) -> Any:
     return int(value) if whole and value == value.to_integral_value() else _as_float(value)
 
 
-def _as_float(value: Any) -> Any:
-    """Return a number as a float, None if it is missing, and the value if it is no number."""
-    try:
-        number = float(value)
-    except OverflowError:  # past the range of double
-        return math.inf if value > 0 else -math.inf
-    except (TypeError, ValueError):
-        return value
-    return number if number == number else None
+def _of_day(value: time) -> float:
+    return 3600.0 * value.hour + 60.0 * value.minute + value.second + 1e-6 * value.microsecond
+
+
+_CONVERSIONS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+    (str, lambda value: plain(str.__str__(value))),  # of an enumeration, of NumPy
+    (np.generic | np.ndarray, _of_numpy),
+    (decimal.Decimal, _of_decimal),
+    (date, lambda value: None if is_no_time(value) else value),
+    (time, _of_day),
+    (timedelta, timedelta.total_seconds),
+    (uuid.UUID, str),
+    (numbers.Integral, int),
+    (numbers.Real, _as_float),
+)
 
 
 def parse_number(text: str) -> float | None:
     """Return the number that a text reads as; None if it reads as none, NaN if it is missing.
 
-    A boolean is 1 or 0, and a time of day its seconds. A whole number of which a float64 would
-    lose digits is an id: it stays a text.
+    A boolean is 1 or 0, and a time of day its seconds. A whole number from 2**53 on is an id, of
+    which a float64 would lose digits: it stays a text.
 
     >>> parse_number("1e3"), parse_number("1,234.5"), parse_number("NA"), parse_number("True")
     (1000.0, 1234.5, nan, 1.0)
@@ -167,9 +176,7 @@ def parse_number(text: str) -> float | None:
         number = float(AS_NUMBERS.get(text, text))
     except ValueError:
         return _parse_odd_number(text)
-    if SAFE <= abs(number) < math.inf and _WHOLE.fullmatch(text) and int(text) != int(number):
-        return None
-    return number
+    return None if abs(number) >= SAFE and _WHOLE.fullmatch(text) else number
 
 
 def _parse_odd_number(text: str) -> float | None:
@@ -183,16 +190,33 @@ def _parse_odd_number(text: str) -> float | None:
     return 3600.0 * hours + 60.0 * minutes + seconds
 
 
-def number_of(value: Any) -> float | None:
+def number_of(value: float) -> float | None:
     """Return the number of a plain bool, int or float; None for a whole number that is an id.
 
-    >>> number_of(True), number_of(2**53), number_of(2**53 + 1), number_of(10**400)
-    (1.0, 9007199254740992.0, None, inf)
+    >>> number_of(True), number_of(2**53 - 1), number_of(2**53), number_of(2.0**53)
+    (1.0, 9007199254740991.0, None, 9007199254740992.0)
     """
-    if isinstance(value, float):
-        return value
-    number: float = _as_float(value)
-    return number if -SAFE < value < SAFE or number in (value, math.inf, -math.inf) else None
+    return float(value) if isinstance(value, float) or -SAFE < value < SAFE else None
+
+
+def is_odd(text: str) -> bool:
+    """Return whether a text reads as a number, a boolean or a time.
+
+    >>> is_odd("7"), is_odd("2024-02-29"), is_odd("red")
+    (True, True, False)
+    """
+    return parse_number(text) is not None or as_datetime(text) is not None
+
+
+def prevail(texts: int, odd: int) -> bool:
+    """Return whether a field of so many different texts, so many of them odd ones, is one of texts.
+
+    Else it is a field of numbers with a mark or two among them, such as "?", and began with one.
+
+    >>> prevail(300, 30), prevail(9, 8)
+    (True, False)
+    """
+    return odd < _MARKS * max(1, texts - odd)
 
 
 def parse_text(text: str) -> Any:

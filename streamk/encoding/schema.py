@@ -7,16 +7,28 @@ flatten with dots.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from connectors.errors import BadRecord
+from streamk.encoding.meaning import is_odd, prevail
 from streamk.encoding.times import Moment
 from streamk.encoding.values import Name
 
-__all__ = ["MAX_COLUMNS", "Absent", "Kind", "LabelType", "Mode", "Schema"]
+__all__ = [
+    "MAX_COLUMNS",
+    "SHARED",
+    "Absent",
+    "Kind",
+    "LabelType",
+    "Mode",
+    "Schema",
+    "is_shared",
+    "owner_of",
+]
 
 Kind = Literal["number", "text", "time"]
 LabelType = Literal["bool", "int", "str", "float"]
@@ -25,6 +37,10 @@ Absent = Literal["zero", "missing"]
 
 MAX_COLUMNS = 16_384
 """Default cap on columns: 1,024 events are then at most 128 MiB."""
+
+SHARED = 64
+"""Columns that texts of a field share which have none of their own."""
+_SHARED = re.compile(r"#\d\d?", re.ASCII)
 
 _FORMAT = 1
 _CHOICES: dict[str, tuple[object, ...]] = {
@@ -116,14 +132,23 @@ class Schema:
         >>> Schema(("c=x", "n"), kinds={"c": "text", "n": "number"}).owner("c=x")
         'c'
         """
-        if column in self.kinds:
-            return column
-        for owner in _owners(str(column)):
-            if owner in self.kinds:
-                return owner
-            if owner.isdecimal() and int(owner) in self.kinds:
-                return int(owner)
-        raise BadRecord(f"column {column!r} belongs to no field of the schema's kinds")
+        return owner_of(column, self.kinds)
+
+    @property
+    def fields_of_texts(self) -> frozenset[Name]:
+        """The fields in which whatever they hold is a text, see `streamk.encoding.columns`."""
+        counts: dict[Name, list[int]] = {}
+        others = set()
+        for column in self.columns:
+            owner = self.owner(column)
+            text = str(column)[len(str(owner)) :]
+            if not text.startswith("="):
+                others.add(owner)
+            elif not is_shared(text[1:]):
+                counts.setdefault(owner, [0, 0])
+                counts[owner][0] += 1
+                counts[owner][1] += is_odd(text[1:])
+        return frozenset(name for name, n in counts.items() if name not in others and prevail(*n))
 
     def extended(self, columns: Sequence[Name], kinds: Mapping[Name, Kind]) -> Schema:
         """The same schema with new trailing columns and new fields."""
@@ -166,6 +191,27 @@ class Schema:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise BadRecord(f"not a schema: {error!r}") from error
+
+
+def is_shared(text: str) -> bool:
+    """Return whether "c=text" is a column that texts of a field share.
+
+    >>> is_shared("#63"), is_shared("#64"), is_shared("red")
+    (True, False, False)
+    """
+    return _SHARED.fullmatch(text) is not None and int(text[1:]) < SHARED
+
+
+def owner_of(column: Name, fields: Container[Name]) -> Name:
+    """Return the field, one of these, that a column is made from. Raises `BadRecord` if none is."""
+    if column in fields:
+        return column
+    for owner in _owners(str(column)):
+        if owner in fields:
+            return owner
+        if owner.isdecimal() and int(owner) in fields:
+            return int(owner)
+    raise BadRecord(f"column {column!r} belongs to no field of the schema's kinds")
 
 
 def _owners(column: str) -> Iterator[str]:

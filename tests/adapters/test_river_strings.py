@@ -13,7 +13,8 @@ import pytest
 from engine_kit import same_model
 
 from streamk.adapters.river import DoublyStochasticClassifier, KernelRegressor
-from streamk.encoding.columns import OWN, SHARED
+from streamk.encoding.columns import OWN
+from streamk.encoding.schema import SHARED
 from streamk.errors import InvalidInput
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from streamk.prediction.export.c_literals import array, capitals, texts
 from streamk.prediction.export.c_text import part
-from streamk.prediction.export.fields import MISSING, SHARED, Field
+from streamk.prediction.export.fields import BOOLEANS, MISSING, OWN, SHARED, Field
 
 __all__ = ["events"]
 
@@ -33,7 +33,9 @@ def events(fields: Sequence[Field], *, absent: str, name: str) -> str:
             f"#define {name.upper()}_FIELDS {len(fields)}\n",
             f"#define {name.upper()}_BLANK {blank}\n",
             texts(f"{name}_missing", MISSING),
+            texts(f"{name}_booleans", BOOLEANS),
             texts(f"{name}_fields", [field.name for field in fields]),
+            array(f"{name}_of_texts", np.array([int(field.of_texts) for field in fields])),
             array(f"{name}_number_columns", np.array(numbers)),
             _texts(fields, name),
             _shared(fields, name),
@@ -76,7 +78,7 @@ def _shared(fields: Sequence[Field], name: str) -> str:
         return ""
     return "".join(
         [
-            f"#define {name.upper()}_SHARED {SHARED}\n",
+            f"#define {name.upper()}_SHARED {SHARED}\n#define {name.upper()}_OWN {OWN}\n",
             array(f"{name}_shared_rows", np.where(having, np.cumsum(having) - 1, -1)),
             array(f"{name}_shared_columns", rows[having]),
             part("hash", name),

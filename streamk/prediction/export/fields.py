@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column
 
-__all__ = ["MISSING", "OWN", "SHARED", "EventSchema", "Field", "as_text", "fields_of"]
+__all__ = ["BOOLEANS", "MISSING", "OWN", "SHARED", "EventSchema", "Field", "as_text", "fields_of"]
 
 OWN, SHARED = 256, 64
 """Texts of a field that have a column each, and columns that any further ones share by a hash of
@@ -24,6 +24,8 @@ MISSING = (
     *("1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
 )
 """Texts that stand for a missing value, as in `streamk.encoding`."""
+BOOLEANS = ("true", "True", "TRUE", "false", "False", "FALSE")
+"""Texts that stand for a boolean, likewise."""
 
 
 class EventSchema(Protocol):
@@ -39,6 +41,11 @@ class EventSchema(Protocol):
         """Value of the columns of a field that an event lacks: "zero" or "missing"."""
         ...
 
+    @property
+    def fields_of_texts(self) -> Collection[Column]:
+        """The fields in which whatever they hold is a text."""
+        ...
+
     def owner(self, column: Column) -> Column:
         """Return the field that a column is made from."""
         ...
@@ -49,6 +56,8 @@ class Field:
     """A field and its columns."""
 
     name: str
+    of_texts: bool = False
+    """Whether whatever it holds is a text."""
     number: int | None = None
     """Place of the column of its numbers."""
     texts: dict[str, int] = field(default_factory=dict)
@@ -76,9 +85,10 @@ def fields_of(schema: EventSchema, columns: Sequence[Column] | None, width: int)
     own = list(schema.columns)
     _check_same(own, range(width) if columns is None else columns, named=columns is not None)
     found: dict[Column, Field] = {}
+    of_texts = schema.fields_of_texts
     for place, column in enumerate(own):
         owner = schema.owner(column)
-        mine = found.setdefault(owner, Field(str(owner)))
+        mine = found.setdefault(owner, Field(str(owner), owner in of_texts))
         if column == owner:
             mine.number = place
             continue
@@ -88,13 +98,9 @@ def fields_of(schema: EventSchema, columns: Sequence[Column] | None, width: int)
         if _SHARED.fullmatch(text) and int(text[1:]) < SHARED:
             mine.shared[int(text[1:])] = place
             continue
-        if _DATE.match(text):
+        if _DATE.match(text) and not mine.of_texts:
             raise _refused(column, "is that of a text in lists, which by itself may be a time")
         mine.texts[text] = place
-    for mine in found.values():
-        if mine.shared and len(mine.texts) < OWN:
-            column = f"{mine.name}=#{min(mine.shared)}"
-            raise _refused(column, f"is shared by texts, and fewer than {OWN} have their own")
     return list(found.values())
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from streamk.errors import InvalidInput
-from streamk.prediction.export.fields import MISSING, Field
+from streamk.prediction.export.fields import BOOLEANS, MISSING, Field
 from streamk.prediction.export.onnx_graph import Graph
 
 __all__ = ["columns_of"]
@@ -42,6 +42,7 @@ def _of_texts(graph: Graph, field: Field) -> str:
     missing = -2
     texts = {text: place for place, text in enumerate(field.texts)}
     texts |= dict.fromkeys(MISSING, missing)
+    texts |= {text: texts[text.lower()] for text in BOOLEANS if text.lower() in texts}
     number = graph.node(
         "LabelEncoder",
         graph.input(field.name, "STRING", 1),
@@ -76,17 +77,8 @@ def _check(fields: Sequence[Field]) -> None:
                 f"column '{field.name}=#{min(field.shared)}' is shared by texts, by a hash that "
                 "ONNX does not have; encode events before the model (leave out schema=)"
             )
-        for text in field.texts:
-            if text not in MISSING and _reads_as_number(text):
-                raise InvalidInput(
-                    f"column '{field.name}={text}' is that of a text in lists, which by itself may "
-                    "be a number; encode events before the model (leave out schema=)"
-                )
-
-
-def _reads_as_number(text: str) -> bool:
-    try:
-        float(text.replace(",", ""))
-    except ValueError:
-        return False
-    return True
+        if not field.of_texts and field.texts:
+            raise InvalidInput(
+                f"field {field.name!r} has texts in lists that by themselves are numbers; encode "
+                "events before the model (leave out schema=)"
+            )
