@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -36,9 +37,8 @@ def encode(
                 missing.add(name)
                 continue
             if kind == "text":
-                for text in value if isinstance(value, list) else [value]:
-                    column = f"{name}={label(as_text(text), known)}"
-                    values[column] = values.get(column, 0.0) + 1.0
+                some = value if isinstance(value, list) else [value]
+                values |= Counter(f"{name}={label(as_text(text), known)}" for text in some)
                 texts.add(name)
             elif kind == "number":
                 values[name] = as_number(value)

@@ -348,6 +348,8 @@ class NamedDecoder:
         fields = flatten(found, self._ignore)
         label = None
         if self._label is not None:
+            if isinstance(found.get(self._label), Mapping):  # whose fields are no features
+                self._labels.one(found[self._label])
             label = self._labels.one(fields.pop(self._label, None))
         event = self.table.read(fields)
         # An event that is not learned brings no columns, unless none is ever learned.
