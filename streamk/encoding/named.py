@@ -31,12 +31,14 @@ from streamk.encoding.fast import (
     Read,
     ReadAll,
     Rowset,
+    dict_reading,
     filling,
+    framed_json_reading,
+    json_reading,
     parsing,
     picker,
     read_none,
 )
-from streamk.encoding.fast_reading import dict_reading, framed_json_reading, json_reading
 from streamk.encoding.labels import LabelReader
 from streamk.encoding.meaning import MISSING, SAFE
 from streamk.encoding.schema import Kind, Schema
