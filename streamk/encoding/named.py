@@ -256,8 +256,9 @@ class NamedDecoder:
                 cells = read(values[i]) if every is None else every[i - start]
                 try:
                     packed = pack(*numbers(cells))
-                except (struct.error, ValueError):  # most often a null or an empty cell
-                    packed = pack(*fast.filled(cells))
+                except (struct.error, ValueError):
+                    numbers = fast.filled  # where there is a null or a boolean, more will come
+                    packed = pack(*numbers(cells))
                 if tables:
                     rows.codes.append([find(cells[at], rows.times) for at, find in tables])
             except _REFUSALS:
