@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from streamk.errors import InvalidInput
@@ -68,6 +68,8 @@ class Guard:
                 response = refused(request, error)
             except InvalidInput as error:
                 response = _refused_input(error)
+            except ClientDisconnect:  # nobody reads this
+                response = as_json({"error": "the connection ended before the body"}, 400)
             except Exception:
                 _log.exception("%s failed", request.url.path)
                 response = as_json({"error": "something failed here; the log has it"}, 500)
