@@ -13,6 +13,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import forked_kit
 import pytest
@@ -26,6 +27,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from uvicorn.server import ServerState
 
 from streamk.serving.web import protocol
 from streamk.serving.web.guard import Guard
@@ -185,7 +187,9 @@ def address(app: App, monkeypatch: pytest.MonkeyPatch) -> Iterator[Address]:
         Route("/large", app.large),
     ]
     with listening("127.0.0.1", 0) as listener:
-        Server(Starlette(routes=routes), connections=CONNECTIONS).start(listener)
+        server = Server(Starlette(routes=routes), connections=CONNECTIONS)
+        server._config.timeout_keep_alive = 600
+        server.start(listener)
         yield listener.getsockname()
 
 
@@ -245,6 +249,10 @@ def test_another_protocol_is_not_taken_up(address: Address) -> None:
     assert answer.endswith(b" of 2")
 
 
+STATUS = re.compile(rb"HTTP/1.1 (\d+) ")
+WRONG_BODY = b"POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n"
+
+
 def echo(text: bytes, *, last: bool = False) -> bytes:
     connection = b"close" if last else b"keep-alive"
     request = b"POST /echo HTTP/1.1\r\nConnection: %b\r\nContent-Length: %d\r\n\r\n%b"
@@ -264,6 +272,44 @@ def test_what_is_wrong_is_no_answer_to_what_came_before(address: Address, wrong:
     answer = answered(address, echo(b"<1>") + echo(b"<2>") + wrong)
     found = re.findall(rb"<\d>|HTTP/1.1 \d+", answer)
     assert found == [b"HTTP/1.1 200", b"<1>", b"HTTP/1.1 200", b"<2>"]
+
+
+@pytest.mark.parametrize("wrong", [b"no request\r\n\r\n", WRONG_BODY])
+def test_what_is_wrong_waits_for_what_is_at_work(address: Address, app: App, wrong: bytes) -> None:
+    with socket.create_connection(address, timeout=60) as connection:
+        connection.sendall(b"GET /wait HTTP/1.1\r\n\r\n")
+        assert app.at_work.acquire(timeout=60)
+        connection.sendall(wrong)
+        connection.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            connection.recv(1)
+        connection.settimeout(60)
+        app.may_end.set()
+        answer = until_cut(connection)
+    assert STATUS.findall(answer) == [b"200"]
+    assert answer.endswith(b"waited")
+
+
+def test_what_was_refused_has_no_other_answer(address: Address, app: App) -> None:
+    with socket.create_connection(address, timeout=60) as connection:
+        connection.sendall(WRONG_BODY.replace(b"/echo", b"/wait"))
+        app.may_end.set()
+        answer = until_cut(connection)
+    assert STATUS.findall(answer) == [b"400"]
+
+
+def test_what_is_whole_does_not_count_against_what_follows(address: Address) -> None:
+    """Be it a request, or a chunk of a body."""
+    usual = http.client.HTTPConnection(*address, timeout=60)
+    sockets = set()
+    for _ in range(200):
+        usual.request("GET", "/echo", headers={"filler": "x" * 100})
+        assert usual.getresponse().read() == b" of 3"
+        sockets.add(usual.sock)
+    assert len(sockets) == 1
+    usual.request("POST", "/echo", (b"x" for _ in range(10_000)), encode_chunked=True)
+    assert usual.getresponse().read().startswith(b"x" * 10_000)
+    usual.close()
 
 
 def test_too_many_requests_at_once_are_not_all_answered(address: Address) -> None:
@@ -306,20 +352,81 @@ def test_a_client_that_does_not_read_is_cut(
         assert len(until_cut(connection)) < 1 << 25
 
 
-def test_work_takes_the_time_that_it_takes(
-    address: Address, app: App, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for part in protocol._SECONDS:
-        monkeypatch.setitem(protocol._SECONDS, part, 0.05)
-    with socket.create_connection(address, timeout=60) as connection:
-        connection.sendall(b"GET /wait HTTP/1.1\r\nConnection: close\r\n\r\n")
-        assert app.at_work.acquire(timeout=60)
-        connection.settimeout(0.5)
-        with pytest.raises(TimeoutError):
-            connection.recv(1)
-        connection.settimeout(60)
-        app.may_end.set()
-        assert until_cut(connection).endswith(b"waited")
+class Wire(asyncio.Transport):
+    """A transport to a client that takes all there is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written, self.closed = b"", False
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+
+async def turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def test_work_takes_the_time_that_it_takes() -> None:
+    """As long as that may be, the client has its time after it."""
+
+    async def run() -> None:
+        may_end = asyncio.Event()
+
+        async def wait(_: Request) -> Response:
+            await may_end.wait()
+            return Response("waited")
+
+        now, loop = 0.0, asyncio.get_running_loop()
+        loop.time = lambda: now  # type: ignore[method-assign]
+        server = Server(Starlette(routes=[Route("/", wait)]))
+        wire, one = Wire(), protocol.Connection(server._config, ServerState(), {}, loop)
+        one.connection_made(wire)
+        one.data_received(b"GET / HTTP/1.1\r\n\r\n")
+        await turns()
+        now = 1000.0
+        one._look()
+        may_end.set()
+        await turns()
+        assert wire.written.endswith(b"waited")
+        now += protocol._SECONDS["next request"]
+        one._look()
+        assert not wire.closed
+        now += 0.1
+        one._look()
+        assert wire.closed
+        one.connection_lost(None)
+        assert one._timer.cancelled()
+
+    asyncio.run(run())
+
+
+def test_what_came_too_late_is_not_taken() -> None:
+    async def run() -> None:
+        now, loop = 0.0, asyncio.get_running_loop()
+        loop.time = lambda: now  # type: ignore[method-assign]
+        wire = Wire()
+        one = protocol.Connection(Server(Starlette())._config, ServerState(), {}, loop)
+        one.connection_made(wire)
+        one.data_received(b"GET / HTTP/1.1\r\n")
+        now = 1000.0
+        one._look()
+        one.data_received(b"\r\n")
+        await turns()
+        assert STATUS.findall(wire.written) == [b"408"]
+        one.connection_lost(None)
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize(

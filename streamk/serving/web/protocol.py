@@ -18,13 +18,13 @@ _QUEUED = 16
 """Requests of one client that wait for the answer to one before."""
 
 _NEXT, _HEAD, _BODY = "next request", "head", "body"
-"""What is to come from the client."""
+"""Parts that are to come from the client."""
 _SECONDS = {_NEXT: 10.0, _HEAD: 10.0, _BODY: 60.0}
 """In which it has to be there, whole. Between two requests uvicorn waits for less."""
 _UNREAD_SECONDS = 60.0
 """Time in which a client has to take some of an answer."""
 _LOOK_SECONDS = 1.0
-"""Between two looks at the time, and for a client to read that it was refused."""
+"""Between two looks at the time; and for a client to read that it was refused."""
 
 _FIRST = b"HTTP/1.1 "
 """The beginning of all heads of answers."""
@@ -54,11 +54,11 @@ class Connection(HttpToolsProtocol):
         self._piece = self._framing = 0
         """Bytes of what came last, and of what came before it since the last head or body."""
         self._ends: float | None = None
-        """When a connection is cut that was refused."""
+        """Time at which a connection is closed that was refused."""
         self._is_refused = False
         self._unread = 0
         self._taken = self.loop.time()
-        """When the client last took some of what there is to be sent."""
+        """Time at which the client last took some of what there is to be sent."""
         self._go_on(_NEXT)
         self._timer = self.loop.call_later(_LOOK_SECONDS, self._look)
         if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
@@ -91,11 +91,13 @@ class Connection(HttpToolsProtocol):
         now, unread = self.loop.time(), self.transport.get_write_buffer_size()
         if unread == 0 or unread != self._unread:
             self._unread, self._taken = unread, now
-        if now - self._taken > _UNREAD_SECONDS or (self._ends is not None and now >= self._ends):
-            self.transport.abort()
-            return
         late = now - self._since > _SECONDS[self._expected]
-        if late and self._lets_wait and not self._is_refused:
+        if now - self._taken > _UNREAD_SECONDS:
+            self.transport.abort()
+        elif self._is_refused:
+            if self._ends is not None and now >= self._ends:
+                self.transport.close()
+        elif late and self._lets_wait:
             if self._expected is _NEXT:
                 self.transport.close()
             else:
@@ -119,7 +121,7 @@ class Connection(HttpToolsProtocol):
             if not self._is_refused:
                 self._refuse(400, "this is no request of HTTP/1.1")
         self._framing += len(data)
-        if self._framing > _HEAD_BYTES or len(self.headers) > _HEADERS:
+        if self._framing > _HEAD_BYTES:
             self._refuse_head()
 
     def _go_on(self, part: str) -> None:
@@ -140,8 +142,7 @@ class Connection(HttpToolsProtocol):
             self._refuse_head()
             raise _Refused
         if len(self.pipeline) == _QUEUED:
-            self._is_refused = True
-            self.shutdown()  # after those answers; a client sends the others again
+            self._is_refused = True  # a client sends again what has no answer
             raise _Refused
         self._go_on(_BODY)
         super().on_headers_complete()
@@ -162,21 +163,30 @@ class Connection(HttpToolsProtocol):
         self._go_on(_NEXT)
         super().on_message_complete()
 
+    def on_response_complete(self) -> None:
+        """Go on from an answer."""
+        if self._is_refused and not self.pipeline:
+            self.transport.close()
+        if self._expected is _NEXT:  # from here on it is the client who lets us wait
+            self._since = self.loop.time()
+        super().on_response_complete()
+
     # --- what is refused --------------------------------------------------------------------------
 
     def _refuse_head(self) -> None:
         self._refuse(431, f"a head has {_HEAD_BYTES} bytes and {_HEADERS} headers at most")
 
     def _refuse(self, status: int, reason: str) -> None:
-        """Answer with an error, take nothing more, and close."""
+        """Take nothing more, answer with an error if it is its turn, and close."""
         if self._is_refused:
             return
         self._is_refused, cycle = True, self.cycle
-        at_work = cycle is not None and not cycle.response_complete
-        if self.pipeline or (at_work and (cycle.response_started or not cycle.more_body)):
-            self.shutdown()  # after the answers to what came before
-            return
-        if at_work:
+        if cycle is not None and not cycle.response_complete:
+            is_queued = bool(self.pipeline)
+            if is_queued and cycle.more_body:
+                self.pipeline.popleft()  # no more is taken of it
+            if is_queued or cycle.response_started or not cycle.more_body:
+                return  # closed after the answers to what came before
             cycle.disconnected = True
             cycle.message_event.set()
         text = msgspec.json.encode({"error": reason})
@@ -187,9 +197,7 @@ class Connection(HttpToolsProtocol):
         )
         self.transport.write(head.encode())
         self.transport.write(text)
-        # Closed at once, with more to read, the client's system would drop the answer.
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
+        # Were it closed now, with more that comes, the client's system might drop the answer.
         self._ends = self.loop.time() + _LOOK_SECONDS
 
 
