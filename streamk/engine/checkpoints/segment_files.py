@@ -6,7 +6,7 @@ import hashlib
 import re
 import shutil
 import tempfile
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from streamk.engine.checkpoints.files import reading, sync_directory, write_file, writing
@@ -35,6 +35,8 @@ class SegmentFiles:
     path : Path, optional
         Their directory, made with the first of them. By default one for temporary files
         (``TMPDIR``), which is removed by `close`.
+    check : function, optional
+        Is called before a file is written, and raises what is to keep that from being done.
 
     Examples
     --------
@@ -45,8 +47,10 @@ class SegmentFiles:
     >>> files.close()
     """
 
-    def __init__(self, path: Path | None = None) -> None:
-        self._path, self._is_temporary = path, path is None
+    def __init__(
+        self, path: Path | None = None, check: Callable[[], None] = lambda: None
+    ) -> None:
+        self._path, self._is_temporary, self._check = path, path is None, check
 
     def write(self, data: bytes) -> str:
         """Write a file; it is on the disk when this returns its name.
@@ -61,6 +65,7 @@ class SegmentFiles:
         """
         name = hashlib.sha256(data).hexdigest()
         with writing(self._path or Path(tempfile.gettempdir())):
+            self._check()
             directory = self._made()
             path = directory / f"{name}{SUFFIX}"
             if not _holds(path, data):

@@ -48,11 +48,15 @@ from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.packing import pack
 from streamk.state import State
 
-__all__ = ["NotSaved", "Store"]
+__all__ = ["Fenced", "NotSaved", "Store"]
 
 
 class NotSaved(EngineError):
     """A checkpoint could not be written; those before it are as they were."""
+
+
+class Fenced(EngineError):
+    """Another job may write the checkpoints of this one, which must end."""
 
 
 class Store(ABC):
@@ -184,7 +188,7 @@ class Store(ABC):
         NotSaved
             If it cannot be written; the checkpoints before it are untouched.
         Fenced
-            If another job has begun to write to the object store.
+            If the place is another job's now, or may be.
         """
         comfort = f"; the checkpoint before it, epoch {self.epoch}, is intact"
         with writing(self.path, comfort, NotSaved):
