@@ -47,9 +47,7 @@ class SegmentFiles:
     >>> files.close()
     """
 
-    def __init__(
-        self, path: Path | None = None, check: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, path: Path | None = None, check: Callable[[], None] = lambda: None) -> None:
         self._path, self._is_temporary, self._check = path, path is None, check
 
     def write(self, data: bytes) -> str:
