@@ -345,15 +345,6 @@ def test_what_was_not_signed_is_refused(place: ObjectPath, tmp_path: Any) -> Non
         opened(place, key=key).noted()
 
 
-def test_a_larger_manifest_than_any_is_not_read(
-    place: ObjectPath, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened(place).save({}, state())
-    monkeypatch.setattr("streamk.engine.checkpoints.manifests.LONGEST_MANIFEST", 100)
-    with pytest.raises(StateError, match="has 101 bytes, 100 at most are read"):
-        newest(place)
-
-
 # --- jobs -----------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,13 @@ import tempfile
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from streamk.engine.checkpoints.files import reading, sync_directory, write_file, writing
+from streamk.engine.checkpoints.files import (
+    read_bytes,
+    reading,
+    sync_directory,
+    write_file,
+    writing,
+)
 from streamk.engine.checkpoints.object_path import Location
 from streamk.errors import StateError
 
@@ -141,8 +147,7 @@ def read_segment(path: Location, name: str) -> bytes:
     OSError
         If an object store is away.
     """
-    with reading(path) as (file, size):
-        data = file.read(size)
+    data = read_bytes(path)
     if hashlib.sha256(data).hexdigest() != name:
         raise StateError(f"{path}: is damaged, its SHA-256 is not its name")
     return data
