@@ -44,6 +44,16 @@ _PREDICTION = {
                 "properties": {"column": {"type": "string"}, "effect": {"type": "number"}},
             },
         },
+        "unknown": {
+            "description": "Fields of the event that the model does not have, if there are any.",
+            "type": "array",
+            "items": {"type": "string"},
+        },
+        "nearest": {
+            "description": "Of these, once in an answer, the fields that may have been meant.",
+            "type": "object",
+            "additionalProperties": {"type": "array", "items": {"type": "string"}},
+        },
     },
 }
 _ERROR = {
