@@ -54,7 +54,13 @@ def canonical(data: Any, indent: int | None = 1) -> bytes:
 
 
 def pack(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return arrays in the format of safetensors."""
+    """Return arrays in the format of safetensors.
+
+    Raises
+    ------
+    StateError
+        If they are more than can be read again.
+    """
     from safetensors.numpy import save
 
     plain = {}
@@ -62,7 +68,15 @@ def pack(arrays: Mapping[str, NDArray[Any]]) -> bytes:
         # Written as they lie in memory, so they have to lie there in order and little-endian.
         ordered = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         plain[name] = ordered.reshape(array.shape)
-    return bytes(save(plain))
+    data = bytes(save(plain))
+    header = int.from_bytes(data[:8], "little")
+    if header > LONGEST_HEADER:
+        raise StateError(
+            f"the names and shapes of {len(arrays):,} arrays take {header:,} bytes, and more than"
+            f" {LONGEST_HEADER:,} cannot be read again; take a model of fewer parts, or fewer"
+            " challengers"
+        )
+    return data
 
 
 def header_bytes(beginning: bytes | memoryview, size: int, where: object) -> int:

@@ -16,6 +16,9 @@ from streamk.engine.progress import Snapshot
 
 __all__ = ["watched"]
 
+_CONNECTIONS = 100
+"""At a time; a browser has one for each page that is open."""
+
 
 def watched(
     options: dict[str, Any],
@@ -58,7 +61,7 @@ def watched(
     about["from"] = f"{source.scheme}: {Path(source.path).name}".removesuffix(": ")
     history = History({name: str(text) for name, text in about.items() if text}, observer)
     listener = stack.enter_context(listening(host, port))
-    server = Server(live_page(history, token=token))
+    server = Server(live_page(history, token=token), connections=_CONNECTIONS)
     server.start(listener)
     _tell(server.url(listener), quiet=options.get("quiet", False))
 

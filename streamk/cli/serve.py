@@ -163,7 +163,7 @@ def _parser() -> Parser:
         "--max-connections",
         metavar="N",
         type=whole(1),
-        help="at a time; more are refused with 503 (1000)",
+        help="at a time; where all are at work new ones have status 503 (1000)",
     )
     parser.add_common()
     return parser

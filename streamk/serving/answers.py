@@ -14,12 +14,16 @@ from numpy.typing import NDArray
 from streamk.conformal import Regions
 from streamk.encoding import BadEvent, Schema, decoder
 from streamk.engine.training.details import Details
+from streamk.engine.training.known_fields import KnownFields, Unknown
 from streamk.errors import InvalidInput
 from streamk.learners import Learner
 from streamk.serving.predicting import answers
 from streamk.serving.trained import TrainedModel
 
 __all__ = ["Answers", "RefusedEvents", "split"]
+
+_SHOWN, _HINTS = 20, 3
+"""Unknown fields that are named of an event, and that the nearest are named of in an answer."""
 
 
 class RefusedEvents(InvalidInput):
@@ -91,12 +95,15 @@ class Answers:
         self._use(learner, schema)
 
     def _use(self, learner: Learner, schema: Schema) -> None:
-        self._learner, self._schema = learner, schema
+        self._learner, self._schema, self._known = learner, schema, KnownFields(schema)
         ignore = schema.ignore if schema.label is None else (*schema.ignore, schema.label)
         self._decoder = decoder("json", replace(schema, label=None, label_type=None, ignore=ignore))
 
     def of(self, events: Sequence[bytes], details: Details | None = None) -> list[dict[str, Any]]:
         """Return of each event what `streamk predict` writes: its prediction, and more.
+
+        Fields that the model does not have are named, too, and with the first event that has one
+        the nearest of those that it has.
 
         Parameters
         ----------
@@ -108,11 +115,14 @@ class Answers:
         Raises
         ------
         RefusedEvents
-            If some cannot be used. Then none is predicted.
+            If some cannot be used, or have fields and none that the model has. Then none is
+            predicted.
         InvalidInput
             If the model has no such details.
         """
-        learner, kept, X = self._decoded(events)
+        learner, kept, X, known = self._decoded(events)
+        unknown = [_unknown(event, known) for event in events]
+        _refuse(unknown, known)
         if len(X):
             self._asked = learner, self._schema, X[-1:]
         regions: Regions | None = None
@@ -122,6 +132,7 @@ class Answers:
         if details is not None:
             for answer, x in zip(found, X, strict=True):
                 answer |= details.of(learner, x)
+        _name(unknown, known, found)
         return found
 
     def asked(self) -> tuple[Learner, Schema, NDArray[np.float64]] | None:
@@ -131,14 +142,50 @@ class Answers:
 
     def _decoded(
         self, events: Sequence[bytes]
-    ) -> tuple[Learner, Regions | None, NDArray[np.float64]]:
-        """Return the model of now, what its job keeps for regions, and the events as its rows."""
+    ) -> tuple[Learner, Regions | None, NDArray[np.float64], KnownFields]:
+        """Return the model of now, what its job keeps for regions, events as rows, and its fields.
+
+        Raises `RefusedEvents`.
+        """
         with self._lock:
             learner, schema, kept = self._model.current
             if learner is not self._learner:
                 self._use(learner, schema)
             decoded = self._decoder.decode(events)
-            X = decoded.X.copy()
+            X, known = decoded.X.copy(), self._known
         if decoded.bad:
             raise RefusedEvents(decoded.bad)
-        return learner, kept, X if learner.takes_missing else np.nan_to_num(X)
+        return learner, kept, X if learner.takes_missing else np.nan_to_num(X), known
+
+
+def _unknown(event: bytes, known: KnownFields) -> Unknown:
+    """Return what is unknown of an event that was read."""
+    try:
+        return known.of(msgspec.json.decode(event))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # in what is not read
+        return Unknown()
+
+
+def _refuse(unknown: Sequence[Unknown], known: KnownFields) -> None:
+    """Raise `RefusedEvents` if the model knows none of the fields of some events."""
+    bad = []
+    for row, (names, is_all) in enumerate(unknown):
+        if is_all:
+            reason = f"unknown column: {known.sentence(names[0], is_all=True)}"
+            bad.append(BadEvent(row, names[0], reason))
+    if bad:
+        raise RefusedEvents(bad)
+
+
+def _name(unknown: Sequence[Unknown], known: KnownFields, answers: list[dict[str, Any]]) -> None:
+    """Add the fields that are unknown to the answers, and the nearest to the first that has one."""
+    told: set[str] = set()
+    for (names, _), answer in zip(unknown, answers, strict=True):
+        if names:
+            shown = [str(name) for name in names[:_SHOWN]]
+            answer["unknown"] = shown
+            new = [name for name in shown if name not in told][: _HINTS - len(told)]
+            told.update(new)
+            near = {name: fields for name in new if (fields := known.nearest(name))}
+            if near:
+                answer["nearest"] = near

@@ -30,7 +30,7 @@ from streamk.serving.intake import Intake
 from streamk.serving.monitoring import CONTENT_TYPE, Monitoring
 from streamk.serving.trained import TrainedModel
 from streamk.serving.watching import Watch
-from streamk.serving.web.guard import JSON, Guard, as_json, healthz, refused
+from streamk.serving.web.guard import Guard, as_json, healthz, refused
 from streamk.serving.web.pages import SecurityHeaders, page_routes
 
 __all__ = ["Limits", "application"]
@@ -182,7 +182,6 @@ class _Server:
         return events, several
 
     async def _body(self, request: Request) -> bytes:
-        _check_kind(request)
         most, found = self._limits.body, bytearray()
         async for chunk in request.stream():
             found += chunk
@@ -274,9 +273,3 @@ def _level(name: str, text: str | None) -> float | None:
         return None if text is None else float(text)
     except ValueError:
         raise InvalidInput(f"{name}={text!r} must be a number, for example 0.9") from None
-
-
-def _check_kind(request: Request) -> None:
-    kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
-    if kind != JSON:
-        raise HTTPException(415, f"the body must be {JSON}")

@@ -44,6 +44,16 @@ _PREDICTION = {
                 "properties": {"column": {"type": "string"}, "effect": {"type": "number"}},
             },
         },
+        "unknown": {
+            "description": "Fields of the event that the model does not have, if there are any.",
+            "type": "array",
+            "items": {"type": "string"},
+        },
+        "nearest": {
+            "description": "Of these, once in an answer, the fields that may have been meant.",
+            "type": "object",
+            "additionalProperties": {"type": "array", "items": {"type": "string"}},
+        },
     },
 }
 _ERROR = {
@@ -158,6 +168,8 @@ def _get(about: str) -> dict[str, Any]:
 _TAKEN = {"type": "object", "properties": {"taken": {"type": "integer"}}}
 _REFUSALS = {
     "400": _response("The body or a parameter is of no use.", _ref("Error")),
+    "403": _response("A page of another site asks.", _ref("Error")),
     "413": _response("The request is too large.", _ref("Error")),
-    "415": _response("The body is no JSON.", _ref("Error")),
+    "415": _response("The body does not say that it is JSON.", _ref("Error")),
+    "421": _response("Without a token nothing is answered at this name.", _ref("Error")),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -22,6 +23,7 @@ from streamk.engine.checkpoints.watching import marker
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.engine.recovery.opening import initials
 from streamk.engine.training.details import Details
+from streamk.engine.training.known_fields import KnownFields, Unknown
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import Learner, from_state
 from streamk.learners.common.predictor import innermost
@@ -31,6 +33,11 @@ from streamk.serving.following import Following
 from streamk.serving.predicting import answers
 
 __all__ = ["TrainedModel", "load"]
+
+_TOLD = 100
+"""Unknown fields at most that are told, each once."""
+
+_log = logging.getLogger("streamk.serving")
 
 Event = Mapping[Hashable, Any]
 
@@ -93,8 +100,9 @@ def load(
 class TrainedModel:
     """A model that was learned by a job and learns no more; `load` opens it.
 
-    Events are dicts as the job reads them, with or without the label; what is no column of the
-    model is passed over. One object may be used by several threads.
+    Events are dicts as the job reads them, with or without the label. Fields that the model does
+    not have are passed over; a warning is logged for each, once. One object may be used by several
+    threads.
 
     Attributes
     ----------
@@ -142,6 +150,8 @@ class TrainedModel:
         self._lock = threading.Lock()
         """Of the array that the model writes an event to before it is copied."""
         self._following = Following(self.refresh)
+        self._told: set[str] = set()
+        """Unknown fields that were told."""
         self._seen = marker(self._directory)
         self._looked = time.monotonic()
         self._use(newest_of_all(self._directory, self._key))
@@ -158,9 +168,12 @@ class TrainedModel:
         saved = Schema(label=config["label"])
         if data is not None:
             saved = Schema.from_json(data)
-        self.schema = replace(saved, columns=learner.columns or (), mode="fixed")
+        key = () if config.get("labels") is None else (config["labels"]["key"],)
+        columns, ignore = learner.columns or (), (*saved.ignore, *key)
+        self.schema = replace(saved, columns=columns, ignore=ignore, mode="fixed")
+        self._known = KnownFields(self.schema)
         self.label = saved.label
-        ignore = saved.ignore if saved.label is None else (*saved.ignore, saved.label)
+        ignore = ignore if saved.label is None else (*ignore, saved.label)
         # The first prediction in a process loads compiled code: a request is not to wait for that.
         answers(learner, np.zeros((1, len(learner.columns or ()))))
         # One assignment each, for the sake of other threads.
@@ -244,7 +257,21 @@ class TrainedModel:
         """Return events as the learner takes them, an array of their own."""
         with self._lock:
             rows = model.rows(events)
+        for event in events:
+            unknown = self._known.of(event)
+            if unknown.names:
+                self._tell(unknown)
         return rows if model.learner.takes_missing else np.nan_to_num(rows)
+
+    def _tell(self, unknown: Unknown) -> None:
+        """Warn of unknown fields that were not told before."""
+        for name in map(str, unknown.names):
+            if name in self._told or len(self._told) >= _TOLD:
+                continue
+            self._told.add(name)
+            _log.warning("%s", self._known.sentence(name, is_all=unknown.is_all))
+            if len(self._told) == _TOLD:
+                _log.warning("further fields that the model does not have are not told")
 
     def _row(self, model: Model, x: Event) -> NDArray[np.float64]:
         row: NDArray[np.float64] = self._rows(model, [x])[0]

@@ -369,6 +369,7 @@ def test_regions_of_another_level_are_forgotten_in_files_too(streams: Path, tmp_
     found, trainer = checkpoints(tmp_path)[-1], job._trainer
     assert found.held is not None
     assert found.segments
+    trainer.hold_in(SegmentFiles(tmp_path / "member-0" / "held"))  # those of the run are closed
     for level, forgotten in ((0.9, False), (0.5, True)):
         trainer.restore_held(replace(found.held, header={**found.held.header, "level": level}))
         again = trainer.held_state()

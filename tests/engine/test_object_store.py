@@ -21,14 +21,15 @@ import streamk
 from connectors.memory import MemorySource
 from streamk.engine import Engine, Key, Untrusted, kept_model, newest_checkpoint
 from streamk.engine.checkpoints.object_path import ObjectPath, StoreUnavailable, location
-from streamk.engine.checkpoints.object_store import Fenced, ObjectStore
+from streamk.engine.checkpoints.object_store import ObjectStore
 from streamk.engine.checkpoints.opening import open_store
-from streamk.engine.checkpoints.store import NotSaved
+from streamk.engine.checkpoints.store import Fenced, NotSaved
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.state import State
 
 JOB = "memory://models/job"
+GONE = r"manifest\.json is gone|is written by"
 
 
 @pytest.fixture(autouse=True)
@@ -157,6 +158,41 @@ def test_the_job_that_began_last_goes_on_and_the_other_is_told(place: ObjectPath
     assert newest(place) == {"n": 1}
     second.save({"n": 2}, state())
     assert newest(place) == {"n": 2}
+
+
+@pytest.mark.parametrize("saved", [0, 1, 6])
+def test_a_job_whose_place_was_emptied_ends_and_the_one_that_began_there_goes_on(
+    place: ObjectPath, saved: int
+) -> None:
+    first = opened(place)
+    for n in range(3):
+        first.save({"n": n}, state())
+    MemoryFileSystem.store.clear()
+    if saved:
+        second = opened(place)
+        for n in range(saved - 1):
+            second.save({"n": f"{n} of the second"}, state())
+    before = names(place)
+    with pytest.raises(Fenced, match=GONE):
+        first.save({"n": "of the first"}, state())
+    with pytest.raises(Fenced, match=GONE):
+        first.note([IdleAdvance("p", 1, 2)])
+    assert names(place) == before
+    if saved:
+        second.save({"n": "the last of the second"}, state())
+        assert newest(place) == {"n": "the last of the second"}
+
+
+def test_a_job_of_the_same_number_is_another(place: ObjectPath) -> None:
+    first = opened(place)
+    for n in range(3):
+        first.save({"n": n}, state())
+    MemoryFileSystem.store.clear()
+    second = opened(place)
+    for n in range(3):
+        second.save({"n": f"{n} of the second"}, state())
+    with pytest.raises(Fenced, match=r"is written by process .* has taken number 4"):
+        first.save({"n": "of the first"}, state())
 
 
 def test_what_was_written_since_it_was_read_is_found(place: ObjectPath) -> None:
@@ -307,15 +343,6 @@ def test_what_was_not_signed_is_refused(place: ObjectPath, tmp_path: Any) -> Non
     )
     with pytest.raises(Untrusted, match="is not signed"):
         opened(place, key=key).noted()
-
-
-def test_a_larger_manifest_than_any_is_not_read(
-    place: ObjectPath, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened(place).save({}, state())
-    monkeypatch.setattr("streamk.engine.checkpoints.manifests.LONGEST_MANIFEST", 100)
-    with pytest.raises(StateError, match="has 101 bytes, 100 at most are read"):
-        newest(place)
 
 
 # --- jobs -----------------------------------------------------------------------------------------

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from streamk.engine import kept_model
 from streamk.engine.checkpoints.directory_store import DirectoryStore
-from streamk.engine.checkpoints.manifests import LONGEST_MANIFEST
 from streamk.engine.checkpoints.reading import read_checkpoint
+from streamk.engine.checkpoints.store import NotSaved
 from streamk.errors import EngineError, StateError
-from streamk.packing import canonical, pack, unpack
+from streamk.packing import canonical, header_bytes, pack, unpack
 from streamk.state import State
 
 WHERE = Path("model.safetensors")
@@ -163,22 +163,43 @@ def test_a_sparse_file_that_keeps_its_word_is_too_large_for_the_memory(
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-@pytest.mark.usefixtures("little_memory")
-def test_a_manifest_past_its_limit_is_refused_unread(store: DirectoryStore) -> None:
-    directory = store.path / "00000001"
-    os.truncate(directory / "manifest.json", LONGEST_MANIFEST + 1)
-    with pytest.raises(StateError, match=r"manifest\.json: has 268,435,457 bytes, 268,435,456 at"):
-        read_checkpoint(directory)
-    assert kept_model(store.directory) is None
+def test_a_sparse_manifest_is_too_large_for_the_memory(store: DirectoryStore) -> None:
+    os.truncate(store.path / "00000001" / "manifest.json", 1 << 40)
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 39, before[1]))
+    try:
+        with pytest.raises(StateError, match=r"manifest\.json: is too large for the memory there"):
+            read_checkpoint(store.path / "00000001")
+        assert kept_model(store.directory) is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def test_no_manifest_is_written_that_is_not_read(
-    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("where", ["model", "held"])
+def test_no_arrays_are_written_that_cannot_be_read(
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    monkeypatch.setattr("streamk.engine.checkpoints.store.LONGEST_MANIFEST", 1000)
-    with pytest.raises(EngineError, match=r"more than 1,000 are never read; .* epoch 1, is"):
-        store.save({"long": "x" * 1000}, State({"type": "test", "format": 1}))
-    assert store.epoch == 1
+    """The run ends at once, as no later attempt would do better."""
+    small = State({"type": "test", "format": 1}, {"a": np.zeros(1)})
+    large = State(small.header, {f"array {n}": np.zeros(1) for n in range(100)})
+    before = sorted(path.name for path in store.path.iterdir())
+    monkeypatch.setattr("streamk.packing.LONGEST_HEADER", 5000)
+    with pytest.raises(EngineError, match=r"shapes of 100 arrays .* 5,000 .*; .* epoch 1, is") as e:
+        store.save({}, *((large, None) if where == "model" else (small, large)))
+    assert not isinstance(e.value, NotSaved)
+    assert sorted(path.name for path in store.path.iterdir()) == before
+    assert store.save({}, small, small) == 2
+    read_checkpoint(store.path / "00000002")
+
+
+def test_what_is_written_is_read_up_to_the_longest_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = {f"array {n}": np.zeros(1) for n in range(100)}
+    length = header_bytes(pack(arrays), 1 << 20, WHERE) - 8
+    monkeypatch.setattr("streamk.packing.LONGEST_HEADER", length)
+    assert len(unpack(pack(arrays), WHERE)) == 100
+    monkeypatch.setattr("streamk.packing.LONGEST_HEADER", length - 1)
+    with pytest.raises(StateError, match="cannot be read again"):
+        pack(arrays)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ pytest.importorskip("starlette", reason="requests come by Starlette: pip install
 pytest.importorskip("httpx2", reason="Starlette is tested by httpx2: pip install httpx2")
 pytest.importorskip("prometheus_client", reason="pip install streamk[serve]")
 
+from http_kit import Client
 from starlette.testclient import TestClient
 
 import streamk
@@ -30,6 +31,7 @@ from streamk.serving.application import Limits, application
 STREAM = events(300, seed=3)
 """Two numbers, a text, a label."""
 TOKEN = "a token of some length"
+KIND = {"Content-Type": "application/json"}
 
 
 def learned(directory: Path, stream: list[Any] = STREAM, model: Any = None, **more: Any) -> None:
@@ -46,13 +48,13 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(state: Path) -> Iterator[TestClient]:
-    with TestClient(application(streamk.load(state))) as found:
+    with Client(application(streamk.load(state))) as found:
         yield found
 
 
 def test_a_model_that_is_too_old_is_not_ready(state: Path) -> None:
     model = streamk.load(state)
-    with TestClient(application(model, max_age=1e6, refresh=1e6)) as client:
+    with Client(application(model, max_age=1e6, refresh=1e6)) as client:
         assert client.get("/readyz").json() == {"status": "ready"}
         assert 0 <= client.get("/model").json()["age"] < 1e6
         model.written -= 2e6
@@ -67,7 +69,7 @@ def test_the_champion_answers_and_all_are_named(tmp_path: Path) -> None:
     first, near = MultiKernel(), create("online-nystrom", task="classification")
     learned(tmp_path, STREAM[:200], Contest({"first": first, "near": near}))
     model, asked = streamk.load(tmp_path), [plain(event) for event in STREAM[200:]]
-    with TestClient(application(model)) as client:
+    with Client(application(model)) as client:
         about = client.get("/model").json()
         assert (about["champion"], about["challengers"]) == ("first", ["near"])
         assert about["model"] == "multi-kernel"
@@ -123,7 +125,7 @@ def test_reasons(client: TestClient) -> None:
 def test_intervals(tmp_path: Path) -> None:
     stream = [{"x": n % 7, "y": float(n % 7)} for n in range(200)]
     learned(tmp_path, stream, create("multi-kernel", task="regression"), ignore=())
-    with TestClient(application(streamk.load(tmp_path))) as client:
+    with Client(application(streamk.load(tmp_path))) as client:
         answer = client.post("/predict?interval=0.9", json={"x": 3}).json()
         low, high = answer["interval"]
         assert low < answer["prediction"] < high
@@ -136,7 +138,7 @@ def test_intervals(tmp_path: Path) -> None:
 def test_prediction_sets(tmp_path: Path) -> None:
     model = create("multi-kernel", task="classification")
     learned(tmp_path, STREAM, model, prediction_set=0.9)
-    with TestClient(application(streamk.load(tmp_path))) as client:
+    with Client(application(streamk.load(tmp_path))) as client:
         answers = client.post("/predict?prediction_set=0.9", json=[plain(STREAM[0])] * 2).json()
         assert [answer["prediction"] in answer["prediction_set"] for answer in answers] == [
             True
@@ -165,7 +167,7 @@ def test_prediction_sets(tmp_path: Path) -> None:
 def test_bodies_of_no_use_are_refused(
     client: TestClient, body: bytes, status: int, says: str
 ) -> None:
-    answer = client.post("/predict", content=body, headers={"content-type": "application/json"})
+    answer = client.post("/predict", content=body, headers=KIND)
     assert answer.status_code == status
     assert says in answer.json()["error"]
 
@@ -205,7 +207,7 @@ def test_other_kinds_of_bodies_are_refused(client: TestClient) -> None:
 
 def test_requests_that_are_too_large_are_refused(state: Path) -> None:
     app = application(streamk.load(state), limits=Limits(body=100, events=3))
-    with TestClient(app) as client:
+    with Client(app) as client:
         assert client.post("/predict", json=[{}] * 3).status_code == 200
         many = client.post("/predict", json=[{}] * 4)
         large = client.post("/predict", json={"text": "x" * 100})
@@ -215,7 +217,7 @@ def test_requests_that_are_too_large_are_refused(state: Path) -> None:
 
 
 def test_a_token_is_asked_for(state: Path) -> None:
-    with TestClient(application(streamk.load(state), token=TOKEN)) as client:
+    with Client(application(streamk.load(state), token=TOKEN)) as client:
         for path in ("/model", "/metrics", "/openapi.json", "/", "/points", "/events", "/status"):
             assert client.get(path).status_code == 401
         assert client.get("/healthz").status_code == 200
@@ -231,7 +233,7 @@ def test_a_token_is_asked_for(state: Path) -> None:
 
 def test_before_anything_is_learned(tmp_path: Path) -> None:
     learned(tmp_path, [{"a": n, "y": None} for n in range(5)], ignore=())
-    with TestClient(application(streamk.load(tmp_path))) as client:
+    with Client(application(streamk.load(tmp_path))) as client:
         assert client.get("/readyz").status_code == 503
         assert client.post("/predict", json={"a": 1}).json() == {
             "prediction": None,
@@ -241,7 +243,7 @@ def test_before_anything_is_learned(tmp_path: Path) -> None:
 
 def test_a_newer_model_takes_its_place(tmp_path: Path) -> None:
     learned(tmp_path, STREAM[:100])
-    with TestClient(application(streamk.load(tmp_path), refresh=0.01)) as client:
+    with Client(application(streamk.load(tmp_path), refresh=0.01)) as client:
         assert client.get("/model").json()["events"] == 100
         learned(tmp_path, [*STREAM, {"new": "column", "y": STREAM[0]["y"]}])
         deadline = time.monotonic() + 60
@@ -256,7 +258,7 @@ def test_a_newer_model_takes_its_place(tmp_path: Path) -> None:
 
 def test_a_checkpoint_that_cannot_be_read_leaves_the_model(tmp_path: Path) -> None:
     learned(tmp_path, STREAM[:100])
-    with TestClient(application(streamk.load(tmp_path), refresh=0.01)) as client:
+    with Client(application(streamk.load(tmp_path), refresh=0.01)) as client:
         (slot,) = tmp_path.glob("member-*")
         for checkpoint in slot.glob("0*"):
             (checkpoint / "manifest.json").write_text("{")
@@ -289,7 +291,7 @@ def test_figures(client: TestClient) -> None:
 
 def test_the_page_has_means_and_counts_and_nothing_of_a_request(state: Path) -> None:
     app = application(streamk.load(state), refresh=1e6)
-    with TestClient(app, base_url="http://localhost") as client:
+    with Client(app) as client:
         assert client.get("/").headers["content-type"].startswith("text/html")
         secret = {**plain(STREAM[0]), "c": "a secret text"}
         client.post("/predict", json=secret)
@@ -331,7 +333,7 @@ def test_what_fails_here_is_not_told(
         raise RuntimeError("a secret")
 
     monkeypatch.setattr(module.Answers, "of", fail)
-    with TestClient(application(streamk.load(state))) as client:
+    with Client(application(streamk.load(state))) as client:
         answer = client.post("/predict", json={})
     assert answer.status_code == 500
     assert "secret" not in answer.text
@@ -348,7 +350,7 @@ JSON = st.recursive(
 @settings(max_examples=150, deadline=None)
 @given(st.one_of(st.binary(max_size=40), JSON.map(lambda value: json.dumps(value).encode())))
 def test_no_body_makes_it_fail(body: bytes) -> None:
-    answer = FUZZED[0].post("/predict", content=body)
+    answer = FUZZED[0].post("/predict", content=body, headers=KIND)
     assert answer.status_code in (200, 400, 422)
     answer.json()
 

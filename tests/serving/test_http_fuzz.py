@@ -79,7 +79,12 @@ class Served:
             return answer
 
     def ask(self, method: bytes, path: bytes, headers: list[bytes], body: bytes) -> bytes:
-        lines = [method + b" " + path + b" HTTP/1.1", b"Host: here", b"Connection: close", *headers]
+        lines = [
+            method + b" " + path + b" HTTP/1.1",
+            b"Host: localhost",
+            b"Connection: close",
+            *headers,
+        ]
         lines.append(b"Content-Length: %d" % len(body))
         return self.send(b"\r\n".join([*lines, b"", body]))
 

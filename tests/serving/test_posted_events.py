@@ -15,6 +15,7 @@ pytest.importorskip("starlette", reason="requests come by Starlette: pip install
 pytest.importorskip("httpx2", reason="Starlette is tested by httpx2: pip install httpx2")
 pytest.importorskip("prometheus_client", reason="pip install streamk[serve]")
 
+from http_kit import Client
 from starlette.testclient import TestClient
 
 import streamk
@@ -42,7 +43,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def served(state: Path, tmp_path: Path) -> Iterator[tuple[TestClient, Path]]:
     path = tmp_path / "events.ndjson"
     log = open_log(f"file:{path}")
-    with TestClient(application(streamk.load(state), log=log, limits=Limits(events=200))) as client:
+    with Client(application(streamk.load(state), log=log, limits=Limits(events=200))) as client:
         yield client, path
     log.close()
 
@@ -136,7 +137,7 @@ def test_other_errors_of_the_log(state: Path) -> None:
             pass
 
     log = Refusing()
-    with TestClient(application(streamk.load(state), log=log)) as client:
+    with Client(application(streamk.load(state), log=log)) as client:
         assert client.post("/learn", json=STREAM[0]).status_code == 413
         log.error = ConnectorError("the brokers are away")
         answer = client.post("/learn", json=STREAM[0])
@@ -145,14 +146,14 @@ def test_other_errors_of_the_log(state: Path) -> None:
 
 def test_the_path_is_described_where_it_is(served: tuple[TestClient, Path], state: Path) -> None:
     assert "/learn" in served[0].get("/openapi.json").json()["paths"]
-    with TestClient(application(streamk.load(state))) as client:
+    with Client(application(streamk.load(state))) as client:
         assert "/learn" not in client.get("/openapi.json").json()["paths"]
         assert client.post("/learn", json=STREAM[0]).status_code == 404
 
 
 def test_a_token_is_asked_for(state: Path, tmp_path: Path) -> None:
     log = open_log(f"file:{tmp_path / 'log.ndjson'}")
-    with TestClient(application(streamk.load(state), log=log, token="a long token")) as client:
+    with Client(application(streamk.load(state), log=log, token="a long token")) as client:
         assert client.post("/learn", json=STREAM[0]).status_code == 401
         found = client.get("/openapi.json", headers={"authorization": "Bearer a long token"}).json()
         assert found["paths"]["/learn"]["post"]["security"] == [{"token": []}]

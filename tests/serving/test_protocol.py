@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from streamk.serving.web.protocol import WholeAnswers, _Transport
+from streamk.serving.web.protocol import Connection, _Transport
 from streamk.serving.web.server import Server, listening
 
 
@@ -101,7 +101,7 @@ async def streamed(_: Request) -> Response:
 def address() -> Iterator[tuple[str, int]]:
     listener = listening("127.0.0.1", 0)
     server = Server(Starlette(routes=[Route("/whole", whole), Route("/streamed", streamed)]))
-    assert server._config.http_protocol_class is WholeAnswers
+    assert server._config.http_protocol_class is Connection
     server.start(listener)
     yield listener.getsockname()
     listener.close()

@@ -7,6 +7,10 @@ Under the directory given to the engine::
     member-0/00000007.journal  what was decided since: see `streamk.engine.order.sequence`
     member-0/held/             files that checkpoints share: see `SegmentFiles`
 
+The lock is of the directory and not of its path, which may lead elsewhere after somebody has moved
+the directory away. So before anything is written or removed it is made sure that the lock lies at
+the path.
+
 A checkpoint is written beside the others under a temporary name, its files and its directory are
 synced to the disk, and only then is it renamed into place.
 """
@@ -21,11 +25,11 @@ from pathlib import Path
 from streamk.engine.checkpoints.files import remove_any, sync_directory, write_file, writing
 from streamk.engine.checkpoints.journal import Journal
 from streamk.engine.checkpoints.keys import Key
-from streamk.engine.checkpoints.locks import holder, lock
+from streamk.engine.checkpoints.locks import holder, lies_in, lock
 from streamk.engine.checkpoints.manifests import MEMBER
 from streamk.engine.checkpoints.reading import Checkpoint, epochs
 from streamk.engine.checkpoints.segment_files import SEGMENTS, SegmentFiles
-from streamk.engine.checkpoints.store import Store
+from streamk.engine.checkpoints.store import Fenced, Store
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import EngineError
 
@@ -80,7 +84,7 @@ class DirectoryStore(Store):
                 remove_any(left_over)
         self.name = self.path.name
         self._journal = self._journal_of(0)
-        self.segments = SegmentFiles(self.path / SEGMENTS)
+        self.segments = SegmentFiles(self.path / SEGMENTS, self._check)
 
     def _claim(self, slots: int) -> Path:
         for number in range(slots):
@@ -108,6 +112,7 @@ class DirectoryStore(Store):
         if found is None:
             return None
         with writing(self.path):
+            self._check()
             for epoch in epochs(self.path):
                 if epoch > found.epoch:
                     path = self.path / f"{epoch:08d}"
@@ -124,6 +129,8 @@ class DirectoryStore(Store):
 
     def note(self, passes: Iterable[IdleAdvance]) -> None:
         """Append to the journal of the current epoch; it is on the disk when this returns."""
+        with writing(self.path):
+            self._check()
         self._journal.append(passes)
 
     def noted(self) -> list[IdleAdvance]:
@@ -149,7 +156,18 @@ class DirectoryStore(Store):
             os.close(self._lock)
             self._lock = -1
 
+    def _check(self) -> None:
+        """Raise `Fenced` unless what this process has locked lies at the path, and `OSError`."""
+        if not lies_in(self.path, self._lock):
+            raise Fenced(
+                f"{self.path} is not the directory any more that this job has locked: it was moved"
+                " away, removed or replaced, and another job may write there now. So this one ends"
+                f" and writes nothing more. Its last checkpoint is epoch {self.epoch}, wherever the"
+                " directory is now: put it back, and start the job again"
+            )
+
     def _next_epoch(self) -> int:
+        self._check()
         return 1 + max([self.epoch, *self._numbers()])
 
     def _share(self, names: Collection[str]) -> None:
@@ -162,6 +180,7 @@ class DirectoryStore(Store):
             for name, data in files.items():
                 write_file(beside / name, data)
             sync_directory(beside)
+            self._check()
             beside.rename(self.path / f"{epoch:08d}")
         except OSError:
             shutil.rmtree(beside, ignore_errors=True)
@@ -183,6 +202,7 @@ class DirectoryStore(Store):
 
     def _prune(self) -> None:
         """Remove all that is older than the checkpoints to keep."""
+        self._check()
         oldest = epochs(self.path)[-self.keep :][0]
         for path in self.path.glob("[0-9]" * 8 + "*"):
             if int(path.name[:8]) < oldest:

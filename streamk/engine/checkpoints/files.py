@@ -27,7 +27,7 @@ __all__ = [
 
 
 @contextlib.contextmanager
-def reading(path: Location, most: int | None = None) -> Iterator[tuple[BinaryIO, int]]:
+def reading(path: Location) -> Iterator[tuple[BinaryIO, int]]:
     """Open a file or an object to be read, with its size in bytes.
 
     A link is not followed and a pipe not waited for, whatever took the place of the file.
@@ -35,22 +35,19 @@ def reading(path: Location, most: int | None = None) -> Iterator[tuple[BinaryIO,
     Raises
     ------
     StateError
-        If it cannot be opened or read, is not a regular file, has more than `most` bytes, or is
-        larger than the memory.
+        If it cannot be opened or read, is not a regular file, or is larger than the memory.
     OSError
         If an object store is away.
     """
     try:
         if isinstance(path, ObjectPath):
-            data = path.read(None if most is None else most + 1)
-            _check_size(path, len(data), most)
+            data = path.read()
             yield io.BytesIO(data), len(data)
             return
         with open(path, "rb", opener=_plain) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise StateError(f"{path}: is not a regular file")
-            _check_size(path, found.st_size, most)
             yield file, found.st_size
     except OSError as error:
         if isinstance(path, ObjectPath) and not isinstance(error, FileNotFoundError):
@@ -60,14 +57,9 @@ def reading(path: Location, most: int | None = None) -> Iterator[tuple[BinaryIO,
         raise StateError(f"{path}: is too large for the memory there is") from error
 
 
-def _check_size(path: Location, size: int, most: int | None) -> None:
-    if most is not None and size > most:
-        raise StateError(f"{path}: has {size:,} bytes, {most:,} at most are read")
-
-
-def read_bytes(path: Location, most: int) -> bytes:
-    """Read a file of `most` bytes or fewer. Raises `StateError`, and `OSError` as `reading`."""
-    with reading(path, most) as (file, size):
+def read_bytes(path: Location) -> bytes:
+    """Read a whole file. Raises `StateError`, and `OSError` as `reading`."""
+    with reading(path) as (file, size):
         return file.read(size)
 
 

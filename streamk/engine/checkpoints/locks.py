@@ -8,7 +8,10 @@ import os
 import socket
 from pathlib import Path
 
-__all__ = ["holder", "lock"]
+__all__ = ["holder", "lies_in", "lock"]
+
+
+_NAME = "lock"
 
 
 def lock(directory: Path) -> int | None:
@@ -17,7 +20,7 @@ def lock(directory: Path) -> int | None:
     Returns the file descriptor that holds the lock; closing it, or the process's end, lets go.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(directory / "lock", flags, 0o600)
+    descriptor = os.open(directory / _NAME, flags, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.ftruncate(descriptor, 0)
@@ -30,10 +33,25 @@ def lock(directory: Path) -> int | None:
     return descriptor
 
 
+def lies_in(directory: Path, descriptor: int) -> bool:
+    """Return whether a lock that is held is that of a directory, as its path leads there now.
+
+    Raises
+    ------
+    OSError
+        If that cannot be told.
+    """
+    try:
+        found = (directory / _NAME).lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return os.path.samestat(found, os.fstat(descriptor))
+
+
 def holder(directory: Path) -> str:
     """Return the name of the process that holds the lock of a member's directory."""
     try:
-        with (directory / "lock").open(encoding="utf-8", errors="replace") as file:
+        with (directory / _NAME).open(encoding="utf-8", errors="replace") as file:
             return file.readline(200).strip() or "another process"
     except OSError:
         return "another process"

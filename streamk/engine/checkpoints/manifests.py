@@ -14,13 +14,11 @@ from streamk.engine.checkpoints.object_path import Location
 from streamk.errors import StateError
 from streamk.packing import canonical
 
-__all__ = ["FORMAT", "LONGEST_MANIFEST", "MANIFEST", "MEMBER", "read_manifest", "sealed"]
+__all__ = ["FORMAT", "MANIFEST", "MEMBER", "read_manifest", "sealed"]
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 MEMBER = re.compile(r"member-(0|[1-9]\d*)")
-LONGEST_MANIFEST = 1 << 28
-"""Bytes of a manifest at most, on reading and writing."""
 
 
 def sealed(manifest: Mapping[str, Any], key: Key | None) -> bytes:
@@ -48,9 +46,11 @@ def read_manifest(path: Location, key: Key | None) -> dict[str, Any]:
     Untrusted
         If it is whole and not signed with the key.
     """
-    raw = read_bytes(path, LONGEST_MANIFEST)
+    raw = read_bytes(path)
     try:
         manifest = json.loads(raw)
+    except MemoryError as error:
+        raise StateError(f"{path}: is too large for the memory there is") from error
     except (ValueError, RecursionError) as error:
         raise StateError(f"{path}: is damaged, it is no JSON: {error}") from error
     if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):

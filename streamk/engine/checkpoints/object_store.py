@@ -39,22 +39,18 @@ from streamk.engine.checkpoints.segment_files import (
     SegmentFiles,
     read_segment,
 )
-from streamk.engine.checkpoints.store import Store
+from streamk.engine.checkpoints.store import Fenced, Store
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import EngineError, StateError
 from streamk.packing import canonical
 
-__all__ = ["CURRENT", "Fenced", "ObjectStore"]
+__all__ = ["CURRENT", "ObjectStore"]
 
 CURRENT = "current.json"
 """The small object that another one takes the place of with each checkpoint."""
 
 _START, _SILENCE = "start", "silence"
 """Kinds of numbers that are no checkpoints."""
-
-
-class Fenced(EngineError):
-    """Another job has begun to write the checkpoints of this one, which must end."""
 
 
 class ObjectStore(Store):
@@ -172,6 +168,8 @@ class ObjectStore(Store):
         Fenced
             If another job has begun to write.
         """
+        with writing(self.path):
+            self._check_last()
         number = self._last + 1
         records = [[record.partition, record.offset, record.clock] for record in passes]
         entry = {**self._entry(number), "kind": _SILENCE, "passes": records}
@@ -191,7 +189,24 @@ class ObjectStore(Store):
     def _next_epoch(self) -> int:
         """Return the number of the next checkpoint. Raises `Fenced`, and `OSError`."""
         self._check(epochs(self.path))
+        self._check_last()
         return self._last + 1
+
+    def _check_last(self) -> None:
+        """Raise `Fenced` if the number that this job took last is not its own any more.
+
+        Where all was moved away or removed, another job begins with number 1, and what follows here
+        would be newer than all that one writes. Raises `OSError`, too.
+        """
+        manifest = self._manifest(self._last)
+        if not manifest.exists():
+            raise Fenced(
+                f"{manifest} is gone, which this job wrote last: what lay at {self.path} was moved"
+                " away or removed, and another job may write there now. So this one ends and writes"
+                " nothing more; put it back, and start this job again"
+            )
+        if self._owner_of(self._last) not in (None, self._owner):
+            raise self._fenced(self._last)
 
     def _check(self, numbers: Iterable[int]) -> None:
         """Raise `Fenced` if another job has taken one of the numbers that there are."""

@@ -6,10 +6,16 @@ import hashlib
 import re
 import shutil
 import tempfile
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
-from streamk.engine.checkpoints.files import reading, sync_directory, write_file, writing
+from streamk.engine.checkpoints.files import (
+    read_bytes,
+    reading,
+    sync_directory,
+    write_file,
+    writing,
+)
 from streamk.engine.checkpoints.object_path import Location
 from streamk.errors import StateError
 
@@ -35,6 +41,8 @@ class SegmentFiles:
     path : Path, optional
         Their directory, made with the first of them. By default one for temporary files
         (``TMPDIR``), which is removed by `close`.
+    check : function, optional
+        Is called before a file is written, and raises what is to keep that from being done.
 
     Examples
     --------
@@ -45,8 +53,8 @@ class SegmentFiles:
     >>> files.close()
     """
 
-    def __init__(self, path: Path | None = None) -> None:
-        self._path, self._is_temporary = path, path is None
+    def __init__(self, path: Path | None = None, check: Callable[[], None] = lambda: None) -> None:
+        self._path, self._is_temporary, self._check = path, path is None, check
 
     def write(self, data: bytes) -> str:
         """Write a file; it is on the disk when this returns its name.
@@ -61,6 +69,7 @@ class SegmentFiles:
         """
         name = hashlib.sha256(data).hexdigest()
         with writing(self._path or Path(tempfile.gettempdir())):
+            self._check()
             directory = self._made()
             path = directory / f"{name}{SUFFIX}"
             if not _holds(path, data):
@@ -138,8 +147,7 @@ def read_segment(path: Location, name: str) -> bytes:
     OSError
         If an object store is away.
     """
-    with reading(path) as (file, size):
-        data = file.read(size)
+    data = read_bytes(path)
     if hashlib.sha256(data).hexdigest() != name:
         raise StateError(f"{path}: is damaged, its SHA-256 is not its name")
     return data

@@ -29,7 +29,6 @@ from streamk.engine.checkpoints.files import writing
 from streamk.engine.checkpoints.keys import Key, Untrusted
 from streamk.engine.checkpoints.manifests import (
     FORMAT,
-    LONGEST_MANIFEST,
     MANIFEST,
     read_manifest,
     sealed,
@@ -48,11 +47,15 @@ from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.packing import pack
 from streamk.state import State
 
-__all__ = ["NotSaved", "Store"]
+__all__ = ["Fenced", "NotSaved", "Store"]
 
 
 class NotSaved(EngineError):
     """A checkpoint could not be written; those before it are as they were."""
+
+
+class Fenced(EngineError):
+    """Another job may write the checkpoints of this one, which must end."""
 
 
 class Store(ABC):
@@ -183,15 +186,21 @@ class Store(ABC):
         ------
         NotSaved
             If it cannot be written; the checkpoints before it are untouched.
+        EngineError
+            If it could not be read again; likewise.
         Fenced
-            If another job has begun to write to the object store.
+            If the place is another job's now, or may be.
         """
         comfort = f"; the checkpoint before it, epoch {self.epoch}, is intact"
         with writing(self.path, comfort, NotSaved):
             epoch = self._next_epoch()
-        files = {MODEL: pack(model.arrays)}
-        if held is not None:
-            files[HELD] = pack(held.arrays)
+        path = self.path / f"{epoch:08d}"
+        try:
+            files = {MODEL: pack(model.arrays)}
+            if held is not None:
+                files[HELD] = pack(held.arrays)
+        except StateError as error:
+            raise EngineError(f"cannot write {path}: {error}{comfort}") from error
         manifest = {
             **self._entry(epoch),
             "files": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
@@ -200,12 +209,6 @@ class Store(ABC):
             "engine": dict(body),
         }
         written = sealed(manifest, self.key)
-        path = self.path / f"{epoch:08d}"
-        if len(written) > LONGEST_MANIFEST:
-            raise NotSaved(
-                f"cannot write {path}: {MANIFEST} would have {len(written):,} bytes, and more than"
-                f" {LONGEST_MANIFEST:,} are never read{comfort}"
-            )
         names = frozenset() if held is None else segments_of(held.header)
         with writing(path, comfort, NotSaved):
             self._share(names)

@@ -15,6 +15,9 @@ __all__ = ["MOST_PAIRS", "Confusion", "Counts", "counted"]
 MOST_PAIRS = 1 << 16
 """Pairs of a class and another one it was taken for that are counted apart. A matrix of 1,000
 classes may have a million; those that come up after so many others are counted by class only."""
+MOST_OTHERS = 1000
+"""Labels that are told apart beside the classes of a model that learns none of them."""
+_OTHERS = "(others)"
 _SHIFT = 1 << 31
 
 Codes = npt.NDArray[np.int64]
@@ -64,19 +67,35 @@ class Confusion:
         self._pairs: dict[int, int] = {}
         """Events by class and the other one it was taken for, which make one number."""
 
-    def codes(self, labels: Sequence[Any], answers: Sequence[Any]) -> tuple[Codes, Codes]:
-        """Return the numbers of labels (n,) and of predictions (n,), -1 where there is none."""
+    def codes(
+        self, labels: Sequence[Any], answers: Sequence[Any], classes: Sequence[Any] = ()
+    ) -> tuple[Codes, Codes]:
+        """Return the numbers of labels (n,) and of predictions (n,), -1 where there is none.
+
+        Of labels that are no classes of the model, those that come after `MOST_OTHERS` others are
+        one.
+        """
         number = self._index.__getitem__
         n = len(labels)
         try:
             truth = np.fromiter(map(number, labels), np.int64, n)
             return truth, np.fromiter(map(number, answers), np.int64, n)
         except KeyError:
-            for label in chain.from_iterable(zip(labels, answers, strict=True)):
-                if label not in self._index:
-                    self._index[label] = len(self.labels)
-                    self.labels.append(label)
-            return self.codes(labels, answers)
+            known = set(classes)
+            both = chain.from_iterable(zip(labels, answers, strict=True))
+            codes = np.array([self._number(label, known) for label in both], np.int64)
+            return codes[::2], codes[1::2]
+
+    def _number(self, label: Any, known: set[Any]) -> int:
+        """Return the number of a label, which it gets if it has none."""
+        index = self._index
+        if label not in index:
+            is_one_more = label not in known and len(index) > len(known) + MOST_OTHERS
+            label = _OTHERS if is_one_more else label
+            if label not in index:
+                index[label] = len(self.labels)
+                self.labels.append(label)
+        return index[label]
 
     def add(self, truth: Codes, answers: Codes) -> None:
         """Count further events; those without a prediction (-1) are left out."""

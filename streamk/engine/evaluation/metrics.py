@@ -136,7 +136,7 @@ class Metrics:
             Further columns: those of `Coverage` where there are regions, and of `Slices`.
         """
         assert isinstance(self._baselines, ClassBaselines)
-        truth, answers = self.confusion.codes(labels, predictions)
+        truth, answers = self.confusion.codes(labels, predictions, classes)
         self.confusion.add(truth, answers)
         hits, places = self._baselines.hits(truth), self._places(at, len(truth))
         told = answers >= 0

@@ -3,33 +3,48 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from typing import Any
 
-from streamk.encoding import Expected, Schema
+from streamk.encoding import Expected, Name, Schema
+from streamk.engine.training.known_fields import KnownFields
 
 __all__ = ["NameCheck"]
 
 _EVENTS = 1000
 """Events of a run after which names that have not come are told."""
+_MOST = 10
+"""Unknown fields that are told."""
 
 _log = logging.getLogger("streamk.engine")
 
 
 class NameCheck:
-    """Warns of ignored fields and of a label that no event of this run has.
+    """Warns of names that are of no use: those of a run that no event has, and the other way round.
+
+    These are ignored fields and a label, or, where nothing is learned, fields of the events that
+    the model does not have.
 
     Parameters
     ----------
     schema : Schema
+    learns : bool, default True
     """
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, *, learns: bool = True) -> None:
         self._label = schema.label
         labels = () if schema.label is None else (schema.label,)
         # Columns that are fixed are those of a model, which was given the names for other events.
-        self.expected = Expected(() if schema.mode == "fixed" else (*schema.ignore, *labels))
+        names = () if schema.mode == "fixed" else (*schema.ignore, *labels)
+        self.expected = Expected(names) if learns else _Fields()
         self._events = 0
         self.was_met = False
         """True if a run before this one has learned by the label: a few events may lack it then."""
+
+    def use(self, schema: Schema) -> None:
+        """Go by the fields of this model from here on, where nothing is learned."""
+        if isinstance(self.expected, _Fields):
+            self.expected.known = KnownFields(schema)
 
     @property
     def lacks_label(self) -> bool:
@@ -48,13 +63,35 @@ class NameCheck:
             _log.warning("%s", sentence)
 
     def sentences(self) -> tuple[str, ...]:
-        """Return a sentence for each name that has not come; none before the first event."""
+        """Return a sentence for each of the names; none before the first event."""
         if not self._events:
             return ()
-        return tuple(
+        absent = [
             f"none of {self._events:,} events has the"
             f" {'label' if name == self._label else 'ignored field'} {name!r}"
             f"{self.expected.hint(name)}"
             for name in self.expected.absent
             if not (name == self._label and self.was_met and self._events < _EVENTS)
-        )
+        ]
+        unknown = self.expected.sentences() if isinstance(self.expected, _Fields) else []
+        return (*absent, *unknown)
+
+
+class _Fields(Expected):
+    """Fields of events of which a model has no column, among those that a decoder looks at."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+        self.known = KnownFields(Schema())
+        self._unknown: dict[Name, bool] = {}
+
+    def note(self, event: Mapping[Any, Any]) -> None:
+        """Look at the names of an event, or of a header."""
+        found = self.known.of(event)
+        for name in found.names[: _MOST + 1 - len(self._unknown)]:
+            self._unknown.setdefault(name, found.is_all)
+
+    def sentences(self) -> list[str]:
+        """Return a sentence for each field."""
+        found = [self.known.sentence(name, is_all=is_all) for name, is_all in self._unknown.items()]
+        return found[:_MOST] + ["and no more of the fields that events have"] * (len(found) > _MOST)

@@ -119,7 +119,7 @@ class Trainer:
         self._decoder: Decoder
         self._taken, self._learned = 0, (0, getattr(model, "events_left", 0))
         self._initial = schema
-        self.names = NameCheck(schema)
+        self.names = NameCheck(schema, learns=learn)
         self.use(schema)
         if model.columns is None and schema.columns:
             model.add_columns(schema.columns)
@@ -282,6 +282,7 @@ class Trainer:
 
     def _read_by(self, schema: Schema) -> None:
         """Make the decoder for a schema that fits the model."""
+        self.names.use(schema)
         source = self._source
         self._decoder = decoder(
             source.encoding,

@@ -25,6 +25,7 @@ _FILES = Path(__file__).parent.parent / "page"
 _KINDS = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript"}
 _HEADERS = {
     b"content-security-policy": b"default-src 'self'; frame-ancestors 'none'",
+    b"cross-origin-resource-policy": b"same-origin",
     b"x-content-type-options": b"nosniff",
     b"referrer-policy": b"no-referrer",
 }
@@ -54,15 +55,12 @@ def page_routes(history: History, guard: Guard) -> list[Route]:
         return response
 
     hidden: dict[str, Any] = {"methods": ["GET"], "include_in_schema": False}
-    points, events, status = (
-        guard.of(handler, shows_events=True) for handler in (page.points, page.events, page.status)
-    )
     return [
         Route("/", front, **hidden),
         Route("/page/{name}", guarded_file, **hidden),
-        Route("/points", points, **hidden),
-        Route("/events", events, **hidden),
-        Route("/status", status, methods=["GET"]),
+        Route("/points", guard.of(page.points), **hidden),
+        Route("/events", guard.of(page.events), **hidden),
+        Route("/status", guard.of(page.status), methods=["GET"]),
     ]
 
 

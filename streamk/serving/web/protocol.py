@@ -1,23 +1,48 @@
-"""HTTP by uvicorn, with the head of an answer and its body in one piece."""
+"""HTTP by uvicorn, with bounds of what a client may send and hold, and answers in one piece."""
 
 from __future__ import annotations
 
 import asyncio
+import http
 from typing import Any
 
+import httptools
+import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-__all__ = ["WholeAnswers"]
+__all__ = ["Connection"]
 
-_HEAD = b"HTTP/1.1 "
-"""The beginning of all heads."""
+_HEAD_BYTES, _HEADERS = 1 << 14, 100
+"""Of a request before its body, and of what stands between and after the pieces of a body."""
+_QUEUED = 16
+"""Requests of one client that wait for the answer to one before."""
+
+_NEXT, _HEAD, _BODY = "next request", "head", "body"
+"""Parts that are to come from the client."""
+_SECONDS = {_NEXT: 10.0, _HEAD: 10.0, _BODY: 60.0}
+"""In which it has to be there, whole. Between two requests uvicorn waits for less."""
+_UNREAD_SECONDS = 60.0
+"""Time in which a client has to take some of an answer."""
+_LOOK_SECONDS = 1.0
+"""Between two looks at the time; and for a client to read that it was refused."""
+
+_FIRST = b"HTTP/1.1 "
+"""The beginning of all heads of answers."""
 
 
-class WholeAnswers(HttpToolsProtocol):
-    """uvicorn's protocol, which writes head and body one after the other, on another transport.
+class _Refused(Exception):
+    """Ends the parser's work on what is refused."""
 
-    Two writes are two calls of the system and two packets, and the first of them wakes a client
-    that cannot go on without the second.
+
+class Connection(HttpToolsProtocol):
+    """uvicorn's protocol, whose parser takes a head of any length in any time.
+
+    What a client sends is counted here, so that a connection costs bounded memory whatever comes,
+    and it has a time for each part of a request, and for taking the answer. Where there are as many
+    connections as may be, the one whose client has let us wait longest gives way to a new one.
+
+    The head of an answer and its body are one piece. Two writes are two calls of the system and two
+    packets, and the first of them wakes a client that cannot go on without the second.
     """
 
     def connection_made(  # type: ignore[override] # the transports of loops have no common type
@@ -25,6 +50,155 @@ class WholeAnswers(HttpToolsProtocol):
     ) -> None:
         """Begin with a connection."""
         super().connection_made(_Transport(transport, self.loop))  # type: ignore[arg-type]
+        self.headers = []
+        self._piece = self._framing = 0
+        """Bytes of what came last, and of what came before it since the last head or body."""
+        self._ends: float | None = None
+        """Time at which a connection is closed that was refused."""
+        self._is_refused = False
+        self._unread = 0
+        self._taken = self.loop.time()
+        """Time at which the client last took some of what there is to be sent."""
+        self._go_on(_NEXT)
+        self._timer = self.loop.call_later(_LOOK_SECONDS, self._look)
+        if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Cut the connection whose client has let us wait longest, if any lets us wait."""
+        ours = [one for one in self.connections if isinstance(one, Connection)]
+        waiting = [one for one in ours if one is not self and one._lets_wait]
+        if waiting:
+            oldest = min(waiting, key=lambda one: one._since)
+            self.connections.discard(oldest)
+            oldest.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End with a connection."""
+        self._timer.cancel()
+        super().connection_lost(exc)
+
+    # --- what is to come --------------------------------------------------------------------------
+
+    @property
+    def _lets_wait(self) -> bool:
+        """True if it is the client's turn."""
+        idle = self.cycle is None or self.cycle.response_complete
+        return idle or self._expected is not _NEXT
+
+    def _look(self) -> None:
+        """Close the connection if the client has had its time, and look again later."""
+        now, unread = self.loop.time(), self.transport.get_write_buffer_size()
+        if unread == 0 or unread != self._unread:
+            self._unread, self._taken = unread, now
+        late = now - self._since > _SECONDS[self._expected]
+        if now - self._taken > _UNREAD_SECONDS:
+            self.transport.abort()
+        elif self._is_refused:
+            if self._ends is not None and now >= self._ends:
+                self.transport.close()
+        elif late and self._lets_wait:
+            if self._expected is _NEXT:
+                self.transport.close()
+            else:
+                seconds = f"{_SECONDS[self._expected]:g} seconds"
+                self._refuse(408, f"the {self._expected} of a request must come in {seconds}")
+        self._timer = self.loop.call_later(_LOOK_SECONDS, self._look)
+
+    # --- what comes -------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Take what comes, unless it is more than is taken or no HTTP."""
+        if self._is_refused:
+            return
+        self._unset_keepalive_if_required()
+        self._piece = len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            pass  # to no other protocol: it is answered as any request
+        except httptools.HttpParserError:
+            if not self._is_refused:
+                self._refuse(400, "this is no request of HTTP/1.1")
+        self._framing += len(data)
+        if self._framing > _HEAD_BYTES:
+            self._refuse_head()
+
+    def _go_on(self, part: str) -> None:
+        """Expect another part, since one is whole; in what came last it may have begun."""
+        self._framing = -self._piece
+        self._expected, self._since = part, self.loop.time()
+
+    def on_message_begin(self) -> None:
+        """Begin with a request."""
+        super().on_message_begin()
+        self._expected, self._since = _HEAD, self.loop.time()
+
+    def on_headers_complete(self) -> None:
+        """Go on from the head of a request."""
+        # Most are whole in what came last, which is short.
+        is_short = self._framing <= 0 and self._piece <= _HEAD_BYTES
+        if len(self.headers) > _HEADERS or not (is_short or self._head_bytes() <= _HEAD_BYTES):
+            self._refuse_head()
+            raise _Refused
+        if len(self.pipeline) == _QUEUED:
+            self._is_refused = True  # a client sends again what has no answer
+            raise _Refused
+        self._go_on(_BODY)
+        super().on_headers_complete()
+        self.headers = []  # of trailers, which are none of the request's
+
+    def _head_bytes(self) -> int:
+        """Return the length of a head as it is usually written."""
+        line = len(self.parser.get_method()) + len(self.url) + len(b"  HTTP/1.1\r\n\r\n")
+        return line + sum(len(name) + len(value) + len(b": \r\n") for name, value in self.headers)
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of a body."""
+        self._framing = -self._piece
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End with a request."""
+        self._go_on(_NEXT)
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Go on from an answer."""
+        if self._is_refused and not self.pipeline:
+            self.transport.close()
+        if self._expected is _NEXT:  # from here on it is the client who lets us wait
+            self._since = self.loop.time()
+        super().on_response_complete()
+
+    # --- what is refused --------------------------------------------------------------------------
+
+    def _refuse_head(self) -> None:
+        self._refuse(431, f"a head has {_HEAD_BYTES} bytes and {_HEADERS} headers at most")
+
+    def _refuse(self, status: int, reason: str) -> None:
+        """Take nothing more, answer with an error if it is its turn, and close."""
+        if self._is_refused:
+            return
+        self._is_refused, cycle = True, self.cycle
+        if cycle is not None and not cycle.response_complete:
+            is_queued = bool(self.pipeline)
+            if is_queued and cycle.more_body:
+                self.pipeline.popleft()  # no more is taken of it
+            if is_queued or cycle.response_started or not cycle.more_body:
+                return  # closed after the answers to what came before
+            cycle.disconnected = True
+            cycle.message_event.set()
+        text = msgspec.json.encode({"error": reason})
+        head = (
+            f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\n"
+            f"content-type: application/json\r\ncontent-length: {len(text)}\r\n"
+            "connection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode())
+        self.transport.write(text)
+        # Were it closed now, with more that comes, the client's system might drop the answer.
+        self._ends = self.loop.time() + _LOOK_SECONDS
 
 
 class _Transport:
@@ -35,7 +209,7 @@ class _Transport:
 
     def write(self, data: bytes) -> None:
         """Write, or hold a head."""
-        if not self._head and data.startswith(_HEAD):
+        if not self._head and data.startswith(_FIRST):
             self._head = data
             self._loop.call_soon(self._flush)
             return

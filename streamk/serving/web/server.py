@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import resource
 import signal
 import socket
 import threading
@@ -16,7 +17,7 @@ from starlette.applications import Starlette
 
 from streamk.engine.interpreter import settled_objects, short_turns
 from streamk.errors import InvalidInput
-from streamk.serving.web.protocol import WholeAnswers
+from streamk.serving.web.protocol import Connection
 
 __all__ = ["DEFAULT", "TOKEN", "Server", "address", "listening", "token_for"]
 
@@ -26,6 +27,8 @@ TOKEN = "STREAMK_TOKEN"
 _STOP_SECONDS = 5
 """Time that requests at work have to end."""
 _SHORTEST = 16
+_FILES = 100
+"""That the process may open beside its connections."""
 
 
 def address(text: str) -> tuple[str, int]:
@@ -109,6 +112,16 @@ def listening(host: str, port: int) -> socket.socket:
     return found
 
 
+def _affordable(connections: int) -> int:
+    """Return how many connections there may be, so that files are left for all else."""
+    wanted = connections + _FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return max(1, wanted - _FILES)
+
+
 class Server:
     """Serves an application on a socket.
 
@@ -116,7 +129,8 @@ class Server:
     ----------
     app : Starlette
     connections : int, default 1000
-        At a time; more are refused with 503.
+        At a time. A new one takes the place of the one whose client has let us wait longest; where
+        all are at work it has status 503.
     **tls : path
         ``ssl_certfile`` and ``ssl_keyfile``, as uvicorn has them.
 
@@ -132,8 +146,9 @@ class Server:
             log_config=None,
             access_log=False,
             server_header=False,
-            http=WholeAnswers,
-            limit_concurrency=connections,
+            http=Connection,
+            ws="none",
+            limit_concurrency=_affordable(connections) + 1,  # the first that uvicorn refuses
             timeout_graceful_shutdown=_STOP_SECONDS,
             **tls,
         )
