@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.backends import LocalKernels, twin
-from streamk.declared import listed
+from streamk.declared import NON_NEGATIVE, listed, number
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.prediction import files
@@ -56,12 +56,16 @@ class CompiledModel:
         classes: Sequence[Label],
         columns: Sequence[Column] | None,
         visits: Numbers,
+        mean: float = 0.0,
+        deviation: float = 1.0,
     ) -> None:
         self.kernels = kernels
         self.classes = tuple(classes)
         self.columns = None if columns is None else tuple(columns)
         self.visits = visits
         """Share of the training events in each leaf of its tree."""
+        self.mean, self.deviation = mean, deviation
+        """Of the numbers: kernels predict how many deviations one is above the mean."""
         self._evaluator = twin("local_kernels").Evaluator(kernels)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -127,7 +131,7 @@ class CompiledModel:
 
         Returns
         -------
-        float32 array of shape (n, outputs)
+        float64 array of shape (n, outputs)
             Numbers; the logit of the second of two classes; or a score for each class, whose
             exponentials are in proportion to the probabilities.
 
@@ -147,13 +151,13 @@ class CompiledModel:
                 f"column {name!r} of row {row} is {rows[row, column]}, which must be finite; "
                 "NaN is missing"
             )
-        return out
+        return self.mean + self.deviation * out.astype(np.float64)
 
     def predict_many(self, X: ArrayLike) -> Numbers:
         """Return labels (object) or numbers (float64) of events X (n, d)."""
         scores = self.decision_many(X)
         if not self.classes:
-            return scores[:, 0].astype(np.float64)
+            return scores[:, 0]
         labels: Numbers = np.empty(len(self.classes), object)
         labels[:] = self.classes
         if len(self.classes) == 2:
@@ -165,7 +169,7 @@ class CompiledModel:
     def predict_proba_many(self, X: ArrayLike) -> Numbers:
         """Return probabilities (n, classes), float64, of events X (n, d)."""
         self._check_classifier()
-        scores = self.decision_many(X).astype(np.float64)
+        scores = self.decision_many(X)
         if self.n_outputs == 1:
             second = 0.5 * (1.0 + np.tanh(0.5 * scores[:, 0]))
             return np.stack([1.0 - second, second], axis=1)
@@ -210,6 +214,8 @@ class CompiledModel:
             "format": self.FORMAT,
             "classes": list(self.classes),
             "columns": None if self.columns is None else list(self.columns),
+            "mean": self.mean,
+            "deviation": self.deviation,
         }
         arrays = self.kernels._asdict() | {"visits": self.visits}
         return State(header, arrays)
@@ -234,7 +240,14 @@ class CompiledModel:
             raise StateError(
                 f"{_OWNER} has {len(columns)} names of columns, and arrays of {len(kernels.shift)}"
             )
-        return cls(kernels, classes=classes, columns=columns, visits=visits)
+        return cls(
+            kernels,
+            classes=classes,
+            columns=columns,
+            visits=visits,
+            mean=number(header, "mean", _OWNER),
+            deviation=number(header, "deviation", _OWNER, NON_NEGATIVE),
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file of safetensors, in place of any that is there."""

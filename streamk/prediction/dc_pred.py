@@ -106,8 +106,8 @@ def dc_pred(
         Events. NaN is missing and counts as the column's mean, in which the thousandth of values
         on each side counts as the next ones.
     y : array of shape (n,)
-        Labels: texts, whole numbers or booleans; of a regression numbers of at most 1e30.
-        Predictions are in single precision: subtract what is large beside their deviation.
+        Labels: texts, whole numbers or booleans; of a regression numbers, which are predicted to
+        single precision in units of their deviation, however far from 0 they are.
     task : {"classification", "regression"}, default "classification"
     budget : float, default 10
         Multiply-adds for an event over those of a linear model of the same columns and classes.
@@ -212,8 +212,7 @@ def fit(
             rows = part.learned
             T, outputs, rest = targets.of_leaf(rows)
             given = None if importance is None else importance[rows]
-            model = fit_local(Z[rows], T, outputs, local, each, given)
-            models.append(_in_unit(model, targets))
+            models.append(fit_local(Z[rows], T, outputs, local, each, given))
             visits.append(len(part.own) / len(X))
             absent += rest * visits[-1] / shape.trees
     trees = [tree for tree, _ in grown]
@@ -222,6 +221,8 @@ def fit(
         classes=targets.classes,
         columns=columns,
         visits=np.array(visits),
+        mean=targets.mean,
+        deviation=targets.deviation,
     )
 
 
@@ -263,17 +264,6 @@ def _log_absent(models: Sequence[LocalModel], absent: float, targets: Targets) -
     missing = targets.values.shape[1] - np.array([len(model.outputs) for model in models])
     found: Numbers = np.log(share / np.maximum(missing, 1))
     return found
-
-
-def _in_unit(model: LocalModel, targets: Targets) -> LocalModel:
-    """Return the model that predicts numbers in the unit of the labels."""
-    if targets.is_classifier:
-        return model
-    return replace(
-        model,
-        weights=model.weights * targets.deviation,
-        bias=model.bias * targets.deviation + targets.mean,
-    )
 
 
 def _checked_importance(importance: ArrayLike, n: int) -> Numbers:

@@ -20,10 +20,6 @@ _LEAST_MASS = 0.5
 """Sum of a class's probabilities over the events of a leaf from which on the leaf has the class."""
 
 
-_LARGEST = 1e30
-"""Numbers to be predicted, at most: weights of a local model may be larger than these."""
-
-
 @dataclass(frozen=True)
 class Targets:
     """Numbers or probabilities that are to be predicted, one row for each event.
@@ -56,15 +52,12 @@ class Targets:
         if not np.isfinite(values).all():
             row = int(np.flatnonzero(~np.isfinite(values))[0])
             raise InvalidInput(f"the label of row {row} is {values[row]}, which must be finite")
-        if len(values) and np.abs(values).max() > _LARGEST:
-            row = int(np.argmax(np.abs(values)))
-            raise InvalidInput(
-                f"the label of row {row} is {values[row]}, and the model, in single precision, "
-                f"holds {_LARGEST:g} at most: take another unit"
-            )
-        mean, deviation = float(values.mean()), float(values.std())
-        deviation = deviation if deviation > 0.0 else 1.0
-        return cls(((values - mean) / deviation)[:, None], (), mean, deviation)
+        # In units of a power of 2 near the greatest number, so that no sum or square overflows.
+        power = int(np.frexp(np.abs(values).max(initial=0.0))[1])
+        scaled = np.ldexp(values, -power)
+        mean, deviation = float(scaled.mean()), float(scaled.std()) or 1.0
+        mean_in_unit, deviation_in_unit = np.ldexp([mean, deviation], power).tolist()
+        return cls(((scaled - mean) / deviation)[:, None], (), mean_in_unit, deviation_in_unit)
 
     @classmethod
     def labels(cls, y: Any, n: int) -> Targets:

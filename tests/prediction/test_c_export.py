@@ -140,7 +140,7 @@ def test_it_is_cpp_too(kind: str, tmp_path: Path) -> None:
         shape, classes = MODELS[kind]
         to_c(compiled(made(**shape), classes), tmp_path / "model.h")
     (tmp_path / "a.cpp").write_text(
-        '#include "model.h"\nint f(const double *x, float *s) { return model_scores(x, s); }\n'
+        '#include "model.h"\nint f(const double *x, double *s) { return model_scores(x, s); }\n'
     )
     compile_it(tmp_path / "a.cpp", tmp_path / "a.o", "-std=c++11", "-O2", "-c", plus=True)
 

@@ -10,7 +10,7 @@ from streamk.backends import filled
 from streamk.errors import InvalidInput
 from streamk.prediction.compiled import CompiledModel
 from streamk.prediction.export.c_events import events
-from streamk.prediction.export.c_literals import array, texts
+from streamk.prediction.export.c_literals import array, number, texts
 from streamk.prediction.export.c_text import core, part
 from streamk.prediction.export.fields import EventSchema, as_text, fields_of
 
@@ -30,7 +30,7 @@ def to_c(
 
     Its functions, here with the default name, keep no state and allocate nothing::
 
-        int model_scores(const double *x, float *scores)
+        int model_scores(const double *x, double *scores)
         int model_predict(const double *x)                 /* double, of a regression */
         int model_probabilities(const double *x, double *p)    /* of a classification */
 
@@ -98,6 +98,9 @@ def _sizes(model: CompiledModel, name: str) -> str:
         # Kernel values, products and scores of a leaf are filled up on their own.
         "WORKSPACE": kernels.workspace,
         "OUTPUTS": model.n_outputs,
+        # Of the numbers that are predicted: scores are in units of their deviation.
+        "MEAN": f"({number(model.mean)})",
+        "DEVIATION": number(model.deviation),
     }
     if model.classes:
         sizes["CLASSES"] = len(model.classes)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
 
-__all__ = ["array", "capitals", "literal", "texts"]
+__all__ = ["array", "capitals", "literal", "number", "texts"]
 
 _FORMATS = {"float32": ("float", "%.9g", "f"), "float64": ("double", "%.17g", "")}
 """Type, digits by which each number is read back to the same bits, and what follows a number."""
@@ -36,10 +36,19 @@ def array(name: str, numbers: NDArray[Any]) -> str:
     """
     flat = numbers.ravel() if numbers.size else np.zeros(2, numbers.dtype)
     kind, style, suffix = _FORMATS.get(flat.dtype.name, ("int", "%d", ""))
-    written = [style % number for number in flat.tolist()]
+    written = [style % one for one in flat.tolist()]
     if kind != "int":
-        written = [(one if _is_decimal(one) else f"{one}.0") + suffix for one in written]
+        written = [_decimal(one) + suffix for one in written]
     return _defined(f"static const {kind} {name}", written)
+
+
+def number(value: float) -> str:
+    """Return a number as a literal of double.
+
+    >>> number(0.1), number(1e300), number(-3.0)
+    ('0.10000000000000001', '1.0000000000000001e+300', '-3.0')
+    """
+    return _decimal("%.17g" % value)
 
 
 def texts(name: str, some: Iterable[str]) -> str:
@@ -78,8 +87,8 @@ def capitals(text: str) -> str:
     return re.sub(r"[^A-Z0-9]+", "_", text.upper())
 
 
-def _is_decimal(written: str) -> bool:
-    return "." in written or "e" in written
+def _decimal(written: str) -> str:
+    return written if "." in written or "e" in written else f"{written}.0"
 
 
 def _defined(what: str, written: list[str]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import __version__
-from streamk.backends import FARTHEST_LOCAL
+from streamk.backends import FARTHEST_LOCAL, LocalKernels
 from streamk.errors import InvalidInput
 from streamk.prediction.compiled import CompiledModel
 from streamk.prediction.export.fields import EventSchema, fields_of
@@ -19,6 +19,9 @@ from streamk.prediction.export.onnx_events import columns_of
 from streamk.prediction.export.onnx_graph import Graph
 
 __all__ = ["to_onnx"]
+
+_ROUNDED = 1e-3
+"""Deviations of a column by which float32 may round its values; beyond that an input is double."""
 
 
 def to_onnx(
@@ -29,11 +32,12 @@ def to_onnx(
 ) -> None:
     """Write a model as ONNX (operators of version 17), in place of any file there.
 
-    Its input is ``X``, float32 (n, d), of which NaN is missing. Outputs are ``label`` (n,), texts,
-    int64 or booleans, and ``probabilities``, float32 (n, classes); or ``number``, float32 (n,).
-    They are what `CompiledModel.predict_many` and `predict_proba_many` give, up to the rounding of
-    float32, but an infinite value counts as a large one. The properties ``columns`` and ``classes``
-    are their names, in JSON.
+    Its input is ``X`` (n, d), of which NaN is missing: float32, or double where float32 would
+    round the values of a column to more than a thousandth of their deviation, as of times in
+    seconds since 1970. Outputs are ``label`` (n,), texts, int64 or booleans, and ``probabilities``,
+    float32 (n, classes); or ``number``, double (n,). They are what `CompiledModel.predict_many` and
+    `predict_proba_many` give, up to the rounding of float32, but an infinite value counts as a
+    large one. The properties ``columns`` and ``classes`` are their names, in JSON.
 
     All hyperplanes are evaluated at once, and what a leaf has is copied for each event of it, so
     batches should have some thousand events at most.
@@ -44,7 +48,7 @@ def to_onnx(
     path : str or path
     schema : streamk.encoding.Schema, optional
         How events became the model's columns. Then each field is an input (n, 1) by its name,
-        float32 or texts: NaN, an empty text and one such as "NA" are missing. What is unknown
+        float32, double or texts: NaN, an empty text and one such as "NA" are missing. What is unknown
         counts as with ``mode="fixed"``.
 
     Raises
@@ -67,16 +71,19 @@ def to_onnx(
     True
     """
     graph = Graph()
+    doubles = _doubles(model.kernels)
     if schema is None:
-        X = graph.input("X", "FLOAT", model.width)
+        X = graph.numbers("X", model.width, double=bool(doubles.any()))
     else:
-        X = columns_of(graph, fields_of(schema, model.columns, model.width))
+        X = columns_of(graph, fields_of(schema, model.columns, model.width), doubles)
     scores = _scores(graph, model, _scaled(graph, model, X))
     if model.classes:
         _classes(graph, model, scores)
     else:
-        graph.node("Squeeze", scores, graph.constant([1], np.int64), name="number")
-        graph.output("number", "FLOAT")
+        score = graph.cast(graph.node("Squeeze", scores, graph.constant([1], np.int64)), "DOUBLE")
+        above = graph.node("Mul", score, graph.constant(model.deviation))
+        graph.node("Add", above, graph.constant(model.mean), name="number")
+        graph.output("number", "DOUBLE")
     properties = {"classes": json.dumps(model.classes), "columns": json.dumps(model.columns)}
     try:
         graph.onnx.save_model(graph.model(properties, __version__), os.fspath(path))
@@ -84,11 +91,20 @@ def to_onnx(
         raise InvalidInput(f"{path} cannot be written: {error.strerror}") from error
 
 
+def _doubles(kernels: LocalKernels) -> NDArray[np.bool_]:
+    """Return which columns (d,) float32 would round by too much of their deviation."""
+    factor = kernels.factor  # 0 of a constant column, whose values do not count
+    with np.errstate(over="ignore", invalid="ignore"):  # float32 may not hold a value at all
+        values = np.abs(kernels.shift) + 1.0 / np.where(factor > 0.0, factor, 1.0)
+        steps = np.spacing(values.astype(np.float32))
+    found: NDArray[np.bool_] = ~(0.5 * steps * factor <= _ROUNDED)
+    return found
+
+
 def _scaled(graph: Graph, model: CompiledModel, X: str) -> str:
     """Return scaled events; in double precision, as large numbers may differ by little."""
     kernels = model.kernels
-    wide = graph.cast(X, "DOUBLE")
-    known = graph.node("Where", graph.node("IsNaN", wide), graph.constant(kernels.fill), wide)
+    known = graph.node("Where", graph.node("IsNaN", X), graph.constant(kernels.fill), X)
     scaled = graph.node(
         "Mul",
         graph.node("Sub", known, graph.constant(kernels.shift)),

@@ -64,9 +64,14 @@ class Graph:
         """Return the name of a value as "FLOAT", "DOUBLE" or "INT64"."""
         return self.node("Cast", value, to=getattr(self.onnx.TensorProto, dtype))
 
-    def input(self, name: str, dtype: str, columns: int) -> str:
-        """Add an input (n, columns) of "FLOAT" or "STRING"; return its name."""
-        self._add("inputs", name, dtype, ["n", columns])
+    def numbers(self, name: str, columns: int, *, double: bool) -> str:
+        """Add an input (n, columns), double or float32; return the name of its value as double."""
+        self._add("inputs", name, "DOUBLE" if double else "FLOAT", ["n", columns])
+        return name if double else self.cast(name, "DOUBLE")
+
+    def texts(self, name: str) -> str:
+        """Add an input (n, 1) of texts; return its name."""
+        self._add("inputs", name, "STRING", ["n", 1])
         return name
 
     def output(self, name: str, dtype: str, *columns: int) -> None:

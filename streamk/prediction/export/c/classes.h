@@ -2,7 +2,7 @@
 /* The class of an event x, its place in model_classes; -1 if a value is infinite. */
 static inline int model_predict(const double *x)
 {
-    float scores[MODEL_CLASSES];
+    double scores[MODEL_CLASSES];
     int best = 0;
     if (!model_scores(x, scores))
         return -1;
@@ -14,8 +14,7 @@ static inline int model_predict(const double *x)
 /* Write the probability of each class; return 1, or 0 if a value is infinite. */
 static inline int model_probabilities(const double *x, double *p)
 {
-    float scores[MODEL_CLASSES];
-    double best, total = 0.0;
+    double scores[MODEL_CLASSES], best, total = 0.0;
     if (!model_scores(x, scores))
         return 0;
     best = scores[0];
