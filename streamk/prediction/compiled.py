@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -40,6 +41,8 @@ class CompiledModel:
     task : {"classification", "regression"}
     classes : tuple of str, int or bool
         In the order of the probabilities; () of regression.
+    weights : float64 array of shape (classes,)
+        The class with the largest product of weight and probability is the one predicted.
     columns : tuple of str or int, or None
         Names of the columns in their order, where they have some.
     kernels : LocalKernels
@@ -58,6 +61,7 @@ class CompiledModel:
         visits: Numbers,
         mean: float = 0.0,
         deviation: float = 1.0,
+        weights: Numbers | None = None,
     ) -> None:
         self.kernels = kernels
         self.classes = tuple(classes)
@@ -66,6 +70,7 @@ class CompiledModel:
         """Share of the training events in each leaf of its tree."""
         self.mean, self.deviation = mean, deviation
         """Of the numbers: kernels predict how many deviations one is above the mean."""
+        self.weights = np.ones(len(self.classes)) if weights is None else weights
         self._evaluator = twin("local_kernels").Evaluator(kernels)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -101,6 +106,12 @@ class CompiledModel:
     def n_outputs(self) -> int:
         """Scores of an event: one for two classes and for numbers."""
         return len(self.classes) if len(self.classes) > 2 else 1
+
+    @cached_property
+    def log_weights(self) -> Numbers:
+        """Return what is added to scores (outputs,) before the greatest is chosen."""
+        found = np.log(self.weights)
+        return found[1:] - found[:1] if len(found) == 2 else found
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -160,10 +171,11 @@ class CompiledModel:
             return scores[:, 0]
         labels: Numbers = np.empty(len(self.classes), object)
         labels[:] = self.classes
+        weighted = scores + self.log_weights
         if len(self.classes) == 2:
-            second: Numbers = labels[(scores[:, 0] > 0.0).astype(np.intp)]
+            second: Numbers = labels[(weighted[:, 0] > 0.0).astype(np.intp)]
             return second
-        found: Numbers = labels[scores.argmax(axis=1)]
+        found: Numbers = labels[weighted.argmax(axis=1)]
         return found
 
     def predict_proba_many(self, X: ArrayLike) -> Numbers:
@@ -191,9 +203,10 @@ class CompiledModel:
         scores = self.decision_one(x)
         if not self.classes:
             return float(scores[0])
+        weighted = scores + self.log_weights
         if len(self.classes) == 2:
-            return self.classes[int(scores[0] > 0.0)]
-        return self.classes[scores.argmax()]
+            return self.classes[int(weighted[0] > 0.0)]
+        return self.classes[weighted.argmax()]
 
     def predict_proba_one(self, x: ArrayLike) -> dict[Label, float]:
         """Return the probability of each class for one event x (d,)."""
@@ -217,7 +230,7 @@ class CompiledModel:
             "mean": self.mean,
             "deviation": self.deviation,
         }
-        arrays = self.kernels._asdict() | {"visits": self.visits}
+        arrays = self.kernels._asdict() | {"visits": self.visits, "weights": self.weights}
         return State(header, arrays)
 
     @classmethod
@@ -235,7 +248,7 @@ class CompiledModel:
         columns = listed(header, "columns", _OWNER) if named else None
         if not all(isinstance(name, str | int) for name in [*classes, *(columns or ())]):
             raise StateError(f"names of columns and classes of {_OWNER} must be texts or ints")
-        kernels, visits = checked(state.arrays, len(classes) if len(classes) > 2 else 1)
+        kernels, others = checked(state.arrays, len(classes))
         if columns is not None and len(columns) != len(kernels.shift):
             raise StateError(
                 f"{_OWNER} has {len(columns)} names of columns, and arrays of {len(kernels.shift)}"
@@ -244,7 +257,7 @@ class CompiledModel:
             kernels,
             classes=classes,
             columns=columns,
-            visits=visits,
+            **others,
             mean=number(header, "mean", _OWNER),
             deviation=number(header, "deviation", _OWNER, NON_NEGATIVE),
         )

@@ -61,9 +61,10 @@ def compile(  # noqa: A001 (the name that users look for)
     True
     """
     rows = as_events(X_sample, least=2)
+    frame = X_sample if hasattr(X_sample, "columns") else None
     columns = getattr(model, "columns", None)
-    names = getattr(model, "feature_names_in_", None)
-    if columns is None and names is not None:
-        columns = [str(name) for name in names]
+    for names in (getattr(model, "feature_names_in_", None), getattr(frame, "columns", None)):
+        if columns is None and names is not None:
+            columns = [name if isinstance(name, int) else str(name) for name in names]
     options = TreeOptions(budget=budget, seed=seed)
-    return fit(rows, predicted(model, rows), options, columns=columns)
+    return fit(rows, predicted(model, rows, frame), options, columns=columns)

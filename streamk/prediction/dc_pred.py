@@ -14,7 +14,7 @@ from streamk.features.columns import Column
 from streamk.options import Choice, Real, Whole
 from streamk.prediction.budget import Shape, landmarks_within, within_budget
 from streamk.prediction.compiled import CompiledModel
-from streamk.prediction.layout import laid_out, linear_cost
+from streamk.prediction.layout import LEAST_ABSENT, laid_out, linear_cost
 from streamk.prediction.local_fit import LocalOptions, fit_local
 from streamk.prediction.local_model import LocalModel
 from streamk.prediction.scale import Scale, as_events
@@ -223,6 +223,7 @@ def fit(
         visits=np.array(visits),
         mean=targets.mean,
         deviation=targets.deviation,
+        weights=targets.weights,
     )
 
 
@@ -259,11 +260,19 @@ def _shape(
 
 
 def _log_absent(models: Sequence[LocalModel], absent: float, targets: Targets) -> Numbers:
-    """Return the logarithm of the probability of each class that a leaf does not have."""
+    """Return the logarithm of the probability of each class that a leaf does not have.
+
+    It is too small for the class to be decided on: of no event that the leaf learned it was.
+    """
     share = float(np.clip(absent, _LEAST_ABSENT, _MOST_ABSENT))
     missing = targets.values.shape[1] - np.array([len(model.outputs) for model in models])
     found: Numbers = np.log(share / np.maximum(missing, 1))
-    return found
+    if targets.weights is not None and targets.values.shape[1] > 1:
+        for leaf, model in enumerate(models):
+            least = targets.weights[model.outputs].min()
+            others = np.delete(targets.weights, model.outputs).max(initial=least)
+            found[leaf] = min(found[leaf], np.log(_MOST_ABSENT * least / others))
+    return np.maximum(found, LEAST_ABSENT)
 
 
 def _checked_importance(importance: ArrayLike, n: int) -> Numbers:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
+from streamk.prediction.export.fields import as_utf8
 
 __all__ = ["array", "capitals", "literal", "number", "texts"]
 
@@ -48,7 +49,7 @@ def number(value: float) -> str:
     >>> number(0.1), number(1e300), number(-3.0)
     ('0.10000000000000001', '1.0000000000000001e+300', '-3.0')
     """
-    return _decimal("%.17g" % value)
+    return _decimal(f"{value:.17g}")
 
 
 def texts(name: str, some: Iterable[str]) -> str:
@@ -57,7 +58,7 @@ def texts(name: str, some: Iterable[str]) -> str:
     Raises
     ------
     InvalidInput
-        If a text is too long for a literal, or has a zero, which would end it.
+        If a text is too long for a literal, is not UTF-8, or has a zero, which would end it.
     """
     return _defined(f"static const char *const {name}", [literal(one) for one in some] or ['""'])
 
@@ -68,7 +69,7 @@ def literal(text: str) -> str:
     >>> print(literal('a "b"?\n'), literal("é"))
     "a \042b\042\077\012" "\303\251"
     """
-    data = text.encode("utf-8", "surrogatepass")
+    data = as_utf8(text)
     if len(data) > _LONGEST or b"\0" in data:
         raise InvalidInput(
             f"the name {text[:40]!r} has {len(data)} bytes, of which none may be 0 and {_LONGEST} "

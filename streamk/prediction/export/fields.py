@@ -10,7 +10,7 @@ from typing import Protocol
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column
 
-__all__ = ["MISSING", "OWN", "SHARED", "EventSchema", "Field", "as_text", "fields_of"]
+__all__ = ["MISSING", "OWN", "SHARED", "EventSchema", "Field", "as_text", "as_utf8", "fields_of"]
 
 OWN, SHARED = 256, 64
 """Texts of a field that have a column each, and columns that any further ones share by a hash of
@@ -105,6 +105,21 @@ def as_text(label: Column | bool) -> str:
     ('a', '3', 'true')
     """
     return str(label).lower() if isinstance(label, bool) else str(label)
+
+
+def as_utf8(text: str) -> bytes:
+    r"""Return a text's bytes; raise InvalidInput if it has half of a surrogate pair.
+
+    >>> as_utf8("é")
+    b'\xc3\xa9'
+    """
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(
+            f"the name {text[:40]!r} has half of a surrogate pair, which UTF-8 does not hold; "
+            "rename it"
+        ) from None
 
 
 def _check_same(ours: Sequence[Column], columns: Sequence[Column], *, named: bool) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
-from streamk.prediction.export.fields import MISSING, Field
+from streamk.prediction.export.fields import MISSING, Field, as_utf8
 from streamk.prediction.export.onnx_graph import Graph
 
 __all__ = ["columns_of"]
@@ -62,6 +62,8 @@ def _of_texts(graph: Graph, field: Field) -> str:
 
 def _check(fields: Sequence[Field]) -> None:
     names = [field.name for field in fields]
+    for text in (text for field in fields for text in (field.name, *field.texts)):
+        as_utf8(text)
     for field in fields:
         taken = field.name in OUTPUTS or field.name.startswith("streamk/")
         if not field.name or taken or names.count(field.name) > 1:

@@ -13,7 +13,7 @@ from streamk import __version__
 from streamk.backends import FARTHEST_LOCAL, LocalKernels
 from streamk.errors import InvalidInput
 from streamk.prediction.compiled import CompiledModel
-from streamk.prediction.export.fields import EventSchema, fields_of
+from streamk.prediction.export.fields import EventSchema, as_utf8, fields_of
 from streamk.prediction.export.leaves import leaves_of, paths
 from streamk.prediction.export.onnx_events import columns_of
 from streamk.prediction.export.onnx_graph import Graph
@@ -48,14 +48,15 @@ def to_onnx(
     path : str or path
     schema : streamk.encoding.Schema, optional
         How events became the model's columns. Then each field is an input (n, 1) by its name,
-        float32, double or texts: NaN, an empty text and one such as "NA" are missing. What is unknown
-        counts as with ``mode="fixed"``.
+        float32, double or texts: NaN, an empty text and one such as "NA" are missing. What is
+        unknown counts as with ``mode="fixed"``.
 
     Raises
     ------
     InvalidInput
-        If the file cannot be written, or the schema's columns are not the model's, or are made
-        from times, from hashes of texts, or from numbers and texts of one field.
+        If the file cannot be written, classes are of several types, past 64 bits or none in UTF-8,
+        or the schema's columns are not the model's, or are made from times, from hashes of texts,
+        or from numbers and texts of one field.
     BackendUnavailable
         If the package onnx is not installed.
 
@@ -189,20 +190,38 @@ def _leaf_evaluation(graph: Graph, model: CompiledModel, Z: str) -> Callable[[st
 
 def _classes(graph: Graph, model: CompiledModel, scores: str) -> None:
     """Add labels and probabilities."""
+    weighted = graph.node("Add", scores, graph.constant(model.log_weights, np.float32))
     if model.n_outputs == 1:
         both = graph.node("Concat", graph.node("Neg", scores), scores, axis=1)
         graph.node("Sigmoid", both, name="probabilities")
-        second = graph.node("Greater", scores, graph.constant(0.0, np.float32))
+        second = graph.node("Greater", weighted, graph.constant(0.0, np.float32))
         place = graph.node("Squeeze", graph.cast(second, "INT64"), graph.constant([1], np.int64))
     else:
         graph.node("Softmax", scores, axis=1, name="probabilities")
-        place = graph.node("ArgMax", scores, axis=1, keepdims=0)
-    kinds = {str: ("STRING", np.str_), bool: ("BOOL", np.bool_), int: ("INT64", np.int64)}
-    kind, dtype = kinds[type(model.classes[0])]
-    try:
-        classes = graph.constant(model.classes, dtype)
-    except OverflowError:
-        raise InvalidInput("classes are past the whole numbers of ONNX; make them texts") from None
+        place = graph.node("ArgMax", weighted, axis=1, keepdims=0)
+    classes, kind = _labels(graph, model)
     graph.node("Gather", classes, place, axis=0, name="label")
     graph.output("label", kind)
     graph.output("probabilities", "FLOAT", len(model.classes))
+
+
+def _labels(graph: Graph, model: CompiledModel) -> tuple[str, str]:
+    """Return the name of the classes as a constant, and its type."""
+    first = model.classes[0]
+    for other in model.classes:
+        if type(other) is not type(first):
+            raise InvalidInput(
+                f"the classes {first!r} and {other!r} are of two types, and labels of ONNX are of "
+                "one; make all labels texts"
+            )
+    if isinstance(first, str):
+        return graph.constant_texts([as_utf8(str(text)) for text in model.classes]), "STRING"
+    if isinstance(first, bool):
+        return graph.constant(model.classes, np.bool_), "BOOL"
+    try:
+        return graph.constant(model.classes, np.int64), "INT64"
+    except OverflowError:
+        raise InvalidInput(
+            f"the class {max(map(int, model.classes), key=abs)} is past the whole numbers of ONNX, "
+            "of 64 bits with a sign; make all labels texts"
+        ) from None

@@ -7,7 +7,8 @@ static inline int model_predict(const double *x)
     if (!model_scores(x, scores))
         return -1;
     for (int k = 1; k < MODEL_CLASSES; k++)
-        best = scores[k] > scores[best] ? k : best;
+        if (scores[k] + model_log_weights[k] > scores[best] + model_log_weights[best])
+            best = k;
     return best;
 }
 

@@ -3,7 +3,7 @@
 static inline int model_predict(const double *x)
 {
     double score;
-    return model_scores(x, &score) ? score > 0.0 : -1;
+    return model_scores(x, &score) ? score + model_log_weights[0] > 0.0 : -1;
 }
 
 /* Write the probabilities of both classes; return 1, or 0 if a value is infinite. */
