@@ -94,11 +94,11 @@ def to_onnx(
 
 def _doubles(kernels: LocalKernels) -> NDArray[np.bool_]:
     """Return which columns (d,) float32 would round by too much of their deviation."""
-    factor = kernels.factor  # 0 of a constant column, whose values do not count
-    with np.errstate(over="ignore", invalid="ignore"):  # float32 may not hold a value at all
-        values = np.abs(kernels.shift) + 1.0 / np.where(factor > 0.0, factor, 1.0)
-        steps = np.spacing(values.astype(np.float32))
-    found: NDArray[np.bool_] = ~(0.5 * steps * factor <= _ROUNDED)
+    single, factor = np.finfo(np.float32), kernels.factor
+    # The factor of a constant column is 0: its values do not count.
+    values = np.abs(kernels.shift) + 1.0 / np.where(factor > 0.0, factor, 1.0)
+    rounding = 0.5 * single.eps * np.maximum(values, single.tiny) * factor
+    found: NDArray[np.bool_] = (rounding > _ROUNDED) | (values > single.max)
     return found
 
 
