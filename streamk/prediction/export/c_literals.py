@@ -70,10 +70,9 @@ def literal(text: str) -> str:
     "a \042b\042\077\012" "\303\251"
     """
     data = as_utf8(text)
-    if len(data) > _LONGEST or b"\0" in data:
+    if len(data) > _LONGEST:
         raise InvalidInput(
-            f"the name {text[:40]!r} has {len(data)} bytes, of which none may be 0 and {_LONGEST} "
-            "are allowed; rename it"
+            f"the name {text[:40]!r} has {len(data)} bytes, and {_LONGEST} are allowed; rename it"
         )
     shown = _PLAIN.sub(lambda found: f"\\{ord(found.group()):03o}", data.decode("latin-1"))
     return f'"{shown}"'

@@ -108,18 +108,21 @@ def as_text(label: Column | bool) -> str:
 
 
 def as_utf8(text: str) -> bytes:
-    r"""Return a text's bytes; raise InvalidInput if it has half of a surrogate pair.
+    r"""Return a text's bytes; raise InvalidInput if C and ONNX would give another one back.
 
     >>> as_utf8("é")
     b'\xc3\xa9'
     """
     try:
-        return text.encode()
+        found = text.encode()
     except UnicodeEncodeError:
         raise InvalidInput(
             f"the name {text[:40]!r} has half of a surrogate pair, which UTF-8 does not hold; "
             "rename it"
         ) from None
+    if b"\0" in found:
+        raise InvalidInput(f"the name {text[:40]!r} has a zero, which would end it; rename it")
+    return found
 
 
 def _check_same(ours: Sequence[Column], columns: Sequence[Column], *, named: bool) -> None:
