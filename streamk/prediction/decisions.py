@@ -1,7 +1,7 @@
-"""How a model decides: weights of the classes by which its decisions follow from probabilities.
+"""Weights of classes, by which a model's decisions follow from its probabilities.
 
-The class with the largest product of weight and probability is the decision. So the cost of missing
-a class is told (Elkan 2001), and of two classes any threshold.
+The class with the largest product of weight and probability is the decision: a weight is what it
+costs to miss the class (Elkan 2001), and of two classes any threshold is such a weight.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ Places = NDArray[np.intp]
 
 _ROUNDS = 20
 """In which each class has its weight moved, at most."""
+_MOST = 1e150
+"""Weight over another one, at most."""
 
 
 def agreement(P: Numbers, weights: Numbers, decided: Places) -> float:
@@ -68,7 +70,8 @@ def _weight(P: Numbers, weights: Numbers, decided: Places, k: int) -> float:
     best = others.argmax(axis=1)
     # The class is chosen where its weight is above this. Without a probability it never is.
     given = P[:, k] > 0.0
-    least = others[given].max(axis=1) / P[given, k]
+    with np.errstate(over="ignore"):
+        least = np.clip(others[given].max(axis=1) / P[given, k], 1.0 / _MOST, _MOST)
     gains = np.where(decided == k, 1, np.where(best == decided, -1, 0))[given]
     order = np.argsort(least)
     edges = np.concatenate([[0.0], least[order], [np.inf]])
@@ -81,7 +84,7 @@ def _weight(P: Numbers, weights: Numbers, decided: Places, k: int) -> float:
     # Neighbours that do as well are one; the widest is the surest.
     first = np.concatenate([[True], low[1:] != high[:-1]])
     low, high = low[first], high[np.concatenate([first[1:], [True]])]
-    widest = int(np.argmax(high / np.maximum(low, np.finfo(float).tiny)))
+    widest = int(np.argmax(np.minimum(high, _MOST) / np.maximum(low, 1.0 / _MOST)))
     return _middle(float(low[widest]), float(high[widest]))
 
 

@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 from streamk.errors import InvalidInput
 from streamk.learners import create
 from streamk.prediction import compile as compiled
+from streamk.prediction.budget import _Trials
 from streamk.prediction.decisions import agreement, weights_of
+from streamk.prediction.local_fit import LocalOptions
+from streamk.prediction.targets import Targets
 
 pytest.importorskip("sklearn", reason="landmarks need scikit-learn: pip install scikit-learn")
 pd = pytest.importorskip("pandas", reason="River's models take events by name")
@@ -261,6 +264,38 @@ def test_a_threshold_lies_in_the_middle(threshold: float, share: float) -> None:
     assert low < found < high
 
 
+def test_any_probabilities_have_weights() -> None:
+    """As of a model that is sure: 0, 1, and the least numbers that there are."""
+    P = np.array([[1.0, 0.0], [1.0, 5e-324], [5e-324, 1.0], [0.0, 1.0], [1.0, 1e-300]])
+    for decided in ([0, 0, 1, 1, 0], [0, 1, 1, 1, 1], [0, 0, 0, 1, 0], [1, 1, 1, 1, 1]):
+        weights = weights_of(P, np.array(decided))
+        assert (np.isfinite(np.log(weights))).all()
+        assert agreement(P, weights, np.array(decided)) >= 0.6
+
+
+def test_shapes_are_compared_by_what_the_targets_leave_open() -> None:
+    """Events of different leaves are tested, whose own entropies differ by more than the fits."""
+    X = np.random.default_rng(0).uniform(-1, 1, (3000, 2))
+    p = 0.5 + 0.48 * np.tanh(3 * X[:, 0])
+    for P in (np.stack([1 - p, p], axis=1), np.stack([1 - p, p / 2, p / 2], axis=1)):
+        targets = Targets.probabilities(P, list(range(P.shape[1])))
+        learned, tested = slice(2000), slice(2000, 3000)
+        trials = _Trials(
+            X[learned],
+            targets.take(learned),
+            X[tested],
+            targets.values[tested],
+            400.0,
+            LocalOptions(0, 0, weighted=True, ridge=1e-6, iterations=10, is_classifier=True),
+            0.5,
+            3.0,
+            0,
+        )
+        trials.take((1, leaves) for leaves in (1, 4, 16, 64))
+        assert len(trials.losses) == 4
+        assert all(0.0 <= loss < 0.05 for loss in trials.losses.values())
+
+
 class Odd:
     """A model of two classes that decides in an odd way."""
 
@@ -305,7 +340,11 @@ def test_clusters_and_outliers_are_classes() -> None:
 
     X = np.random.default_rng(0).normal(size=(1000, 2))
     X[::3] += 5.0
-    for model in (KMeans(3, random_state=0), IsolationForest(n_estimators=10), GaussianMixture(2)):
+    for model in (
+        KMeans(3, random_state=0),
+        IsolationForest(n_estimators=10, random_state=0),
+        GaussianMixture(2),
+    ):
         expected = model.fit(X).predict(X)
         fast = compiled(model, X, budget=5)
         assert fast.is_classifier
