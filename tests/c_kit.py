@@ -25,7 +25,7 @@ FLAGS = (
 
 _MANY = """\
 #include "model.h"
-long many(const double *x, long n, float *scores, double *labels, double *p)
+long many(const double *x, long n, double *scores, double *labels, double *p)
 {
     for (long i = 0; i < n; i++) {
         if (!model_scores(x + i * MODEL_COLUMNS, scores + i * MODEL_OUTPUTS))
@@ -95,7 +95,7 @@ class Header:
     def predict(self, X: Any) -> tuple[Any, Any, Any]:
         """Scores, predictions and probabilities; up to the first event of no use."""
         rows = np.ascontiguousarray(X, np.float64)
-        scores = np.empty((len(rows), self._model.n_outputs), np.float32)
+        scores = np.empty((len(rows), self._model.n_outputs))
         labels, p = np.empty(len(rows)), np.empty((len(rows), len(self._model.classes)))
         many = self.library.many
         many.restype = ctypes.c_long

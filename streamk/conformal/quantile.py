@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Mapping
@@ -91,8 +92,9 @@ class AdaptiveQuantile:
         if not n:
             return math.inf
         if self._missed < 0.0:
-            # Nothing that was met is large enough.
-            return self._sorted[-1] * (1.0 - self._missed / (2.0 * (1.0 - self.level)))
+            # Nothing that was met is large enough. An infinite one is that of before any score.
+            larger = 1.0 - self._missed / (2.0 * (1.0 - self.level))
+            return min(self._sorted[-1] * larger, sys.float_info.max)
         rank = math.ceil((1.0 - self._missed) * (n + 1))
         return self._sorted[min(max(rank, 1), n) - 1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
@@ -190,18 +191,26 @@ class AdaptiveIntervals(Regions):
     def regions(self, said: Said, thresholds: Floats) -> list[list[Any] | None]:
         """Return the least and the largest number of each event's interval.
 
-        None before the first label.
+        None, which is without bounds, before the first label, about a prediction that is NaN or
+        infinite, and where a bound would be infinite.
         """
         pairs = zip(said.predictions.tolist(), thresholds.tolist(), strict=True)
-        return [[at - far, at + far] if math.isfinite(far) else None for at, far in pairs]
+        found = [[at - far, at + far] for at, far in pairs]
+        return [bounds if all(map(math.isfinite, bounds)) else None for bounds in found]
 
     def scores(self, said: Said, labels: Sequence[Any]) -> Floats:
-        """Return the distance of each number from its prediction, float64 (n,)."""
+        """Return the distance of each number from its prediction, float64 (n,).
+
+        NaN also about a prediction that is NaN or infinite: its interval holds every number.
+        """
         numbers = np.array([math.nan if y is None else y for y in labels], np.float64)
-        return np.abs(said.predictions - numbers)
+        at = np.where(np.isfinite(said.predictions), said.predictions, math.nan)
+        with np.errstate(over="ignore"):
+            found: Floats = np.abs(at - numbers)
+        return np.where(np.isinf(numbers), found, np.minimum(found, sys.float_info.max))
 
     def _sizes(self, said: Said, thresholds: Floats) -> Floats:
-        return 2.0 * thresholds
+        return 2.0 * np.minimum(thresholds, 0.5 * sys.float_info.max)
 
 
 class AdaptiveSets(Regions):
@@ -260,7 +269,7 @@ class AdaptiveSets(Regions):
     def _each(self, said: Said) -> Floats:
         """Return the scores of all classes, float64 (n, classes)."""
         assert said.probabilities is not None
-        scores = 1.0 - said.probabilities
+        scores = 1.0 - np.clip(said.probabilities, 0.0, 1.0)  # sums may be rounded past 1
         scores[np.isnan(scores)] = self._beyond
         answers = _codes(said.predictions.tolist(), said.classes)
         told = np.flatnonzero(answers >= 0)

@@ -166,7 +166,10 @@ class _Trials:
         scores = np.zeros((len(rows), self.expected.shape[1]))
         for tree, parts in grown:
             self._add_scores(tree, parts, few, rows, scores)
-        loss, _ = errors(scores / trees, self.expected[rows], self.options.is_classifier)
+        expected = self.expected[rows]
+        loss, _ = errors(scores / trees, expected, self.options.is_classifier)
+        if self.options.is_classifier:  # of other leaves there are other events to be tested
+            loss -= _entropy(expected)
         self.losses[Shape(trees, leaves, m)] = loss / len(rows)
 
     def _grown(self, tree: int, leaves: int) -> tuple[Tree, list[Part]]:
@@ -209,3 +212,9 @@ class _Trials:
                 found -= found.max(axis=1, keepdims=True)
                 found -= np.log(np.exp(found).sum(axis=1, keepdims=True)) - _ABSENT
                 scores[np.ix_(here, outputs)] += found
+
+
+def _entropy(T: Numbers) -> float:
+    """Return the least loss that there can be of probabilities (n, q)."""
+    every = np.hstack([T, 1.0 - T]) if T.shape[1] == 1 else T
+    return -float(np.sum(every * np.log(np.where(every > 0.0, every, 1.0))))

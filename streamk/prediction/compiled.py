@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.backends import LocalKernels, twin
-from streamk.declared import listed
+from streamk.declared import NON_NEGATIVE, listed, number
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.prediction import files
@@ -40,6 +41,8 @@ class CompiledModel:
     task : {"classification", "regression"}
     classes : tuple of str, int or bool
         In the order of the probabilities; () of regression.
+    weights : float64 array of shape (classes,)
+        The class with the largest product of weight and probability is the one predicted.
     columns : tuple of str or int, or None
         Names of the columns in their order, where they have some.
     kernels : LocalKernels
@@ -56,12 +59,18 @@ class CompiledModel:
         classes: Sequence[Label],
         columns: Sequence[Column] | None,
         visits: Numbers,
+        mean: float = 0.0,
+        deviation: float = 1.0,
+        weights: Numbers | None = None,
     ) -> None:
         self.kernels = kernels
         self.classes = tuple(classes)
         self.columns = None if columns is None else tuple(columns)
         self.visits = visits
         """Share of the training events in each leaf of its tree."""
+        self.mean, self.deviation = mean, deviation
+        """Of the numbers: kernels predict how many deviations one is above the mean."""
+        self.weights = np.ones(len(self.classes)) if weights is None else weights
         self._evaluator = twin("local_kernels").Evaluator(kernels)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -98,6 +107,12 @@ class CompiledModel:
         """Scores of an event: one for two classes and for numbers."""
         return len(self.classes) if len(self.classes) > 2 else 1
 
+    @cached_property
+    def log_weights(self) -> Numbers:
+        """Return what is added to scores (outputs,) before the greatest is chosen."""
+        found = np.log(self.weights)
+        return found[1:] - found[:1] if len(found) == 2 else found
+
     @property
     def shape(self) -> tuple[int, int, int]:
         """Return trees, leaves of a tree, and landmarks of a leaf, at most, as of `dc_pred`."""
@@ -127,7 +142,7 @@ class CompiledModel:
 
         Returns
         -------
-        float32 array of shape (n, outputs)
+        float64 array of shape (n, outputs)
             Numbers; the logit of the second of two classes; or a score for each class, whose
             exponentials are in proportion to the probabilities.
 
@@ -147,25 +162,26 @@ class CompiledModel:
                 f"column {name!r} of row {row} is {rows[row, column]}, which must be finite; "
                 "NaN is missing"
             )
-        return out
+        return self.mean + self.deviation * out.astype(np.float64)
 
     def predict_many(self, X: ArrayLike) -> Numbers:
         """Return labels (object) or numbers (float64) of events X (n, d)."""
         scores = self.decision_many(X)
         if not self.classes:
-            return scores[:, 0].astype(np.float64)
+            return scores[:, 0]
         labels: Numbers = np.empty(len(self.classes), object)
         labels[:] = self.classes
+        weighted = scores + self.log_weights
         if len(self.classes) == 2:
-            second: Numbers = labels[(scores[:, 0] > 0.0).astype(np.intp)]
+            second: Numbers = labels[(weighted[:, 0] > 0.0).astype(np.intp)]
             return second
-        found: Numbers = labels[scores.argmax(axis=1)]
+        found: Numbers = labels[weighted.argmax(axis=1)]
         return found
 
     def predict_proba_many(self, X: ArrayLike) -> Numbers:
         """Return probabilities (n, classes), float64, of events X (n, d)."""
         self._check_classifier()
-        scores = self.decision_many(X).astype(np.float64)
+        scores = self.decision_many(X)
         if self.n_outputs == 1:
             second = 0.5 * (1.0 + np.tanh(0.5 * scores[:, 0]))
             return np.stack([1.0 - second, second], axis=1)
@@ -187,9 +203,10 @@ class CompiledModel:
         scores = self.decision_one(x)
         if not self.classes:
             return float(scores[0])
+        weighted = scores + self.log_weights
         if len(self.classes) == 2:
-            return self.classes[int(scores[0] > 0.0)]
-        return self.classes[scores.argmax()]
+            return self.classes[int(weighted[0] > 0.0)]
+        return self.classes[weighted.argmax()]
 
     def predict_proba_one(self, x: ArrayLike) -> dict[Label, float]:
         """Return the probability of each class for one event x (d,)."""
@@ -210,8 +227,10 @@ class CompiledModel:
             "format": self.FORMAT,
             "classes": list(self.classes),
             "columns": None if self.columns is None else list(self.columns),
+            "mean": self.mean,
+            "deviation": self.deviation,
         }
-        arrays = self.kernels._asdict() | {"visits": self.visits}
+        arrays = self.kernels._asdict() | {"visits": self.visits, "weights": self.weights}
         return State(header, arrays)
 
     @classmethod
@@ -229,12 +248,19 @@ class CompiledModel:
         columns = listed(header, "columns", _OWNER) if named else None
         if not all(isinstance(name, str | int) for name in [*classes, *(columns or ())]):
             raise StateError(f"names of columns and classes of {_OWNER} must be texts or ints")
-        kernels, visits = checked(state.arrays, len(classes) if len(classes) > 2 else 1)
+        kernels, others = checked(state.arrays, len(classes))
         if columns is not None and len(columns) != len(kernels.shift):
             raise StateError(
                 f"{_OWNER} has {len(columns)} names of columns, and arrays of {len(kernels.shift)}"
             )
-        return cls(kernels, classes=classes, columns=columns, visits=visits)
+        return cls(
+            kernels,
+            classes=classes,
+            columns=columns,
+            **others,
+            mean=number(header, "mean", _OWNER),
+            deviation=number(header, "deviation", _OWNER, NON_NEGATIVE),
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file of safetensors, in place of any that is there."""

@@ -14,7 +14,7 @@ from streamk.features.columns import Column
 from streamk.options import Choice, Real, Whole
 from streamk.prediction.budget import Shape, landmarks_within, within_budget
 from streamk.prediction.compiled import CompiledModel
-from streamk.prediction.layout import laid_out, linear_cost
+from streamk.prediction.layout import LEAST_ABSENT, laid_out, linear_cost
 from streamk.prediction.local_fit import LocalOptions, fit_local
 from streamk.prediction.local_model import LocalModel
 from streamk.prediction.scale import Scale, as_events
@@ -106,8 +106,8 @@ def dc_pred(
         Events. NaN is missing and counts as the column's mean, in which the thousandth of values
         on each side counts as the next ones.
     y : array of shape (n,)
-        Labels: texts, whole numbers or booleans; of a regression numbers of at most 1e30.
-        Predictions are in single precision: subtract what is large beside their deviation.
+        Labels: texts, whole numbers or booleans; of a regression numbers, which are predicted to
+        single precision in units of their deviation, however far from 0 they are.
     task : {"classification", "regression"}, default "classification"
     budget : float, default 10
         Multiply-adds for an event over those of a linear model of the same columns and classes.
@@ -212,8 +212,7 @@ def fit(
             rows = part.learned
             T, outputs, rest = targets.of_leaf(rows)
             given = None if importance is None else importance[rows]
-            model = fit_local(Z[rows], T, outputs, local, each, given)
-            models.append(_in_unit(model, targets))
+            models.append(fit_local(Z[rows], T, outputs, local, each, given))
             visits.append(len(part.own) / len(X))
             absent += rest * visits[-1] / shape.trees
     trees = [tree for tree, _ in grown]
@@ -222,6 +221,9 @@ def fit(
         classes=targets.classes,
         columns=columns,
         visits=np.array(visits),
+        mean=targets.mean,
+        deviation=targets.deviation,
+        weights=targets.weights,
     )
 
 
@@ -258,22 +260,19 @@ def _shape(
 
 
 def _log_absent(models: Sequence[LocalModel], absent: float, targets: Targets) -> Numbers:
-    """Return the logarithm of the probability of each class that a leaf does not have."""
+    """Return the logarithm of the probability of each class that a leaf does not have.
+
+    It is too small for the class to be decided on: of no event that the leaf learned it was.
+    """
     share = float(np.clip(absent, _LEAST_ABSENT, _MOST_ABSENT))
     missing = targets.values.shape[1] - np.array([len(model.outputs) for model in models])
     found: Numbers = np.log(share / np.maximum(missing, 1))
-    return found
-
-
-def _in_unit(model: LocalModel, targets: Targets) -> LocalModel:
-    """Return the model that predicts numbers in the unit of the labels."""
-    if targets.is_classifier:
-        return model
-    return replace(
-        model,
-        weights=model.weights * targets.deviation,
-        bias=model.bias * targets.deviation + targets.mean,
-    )
+    if targets.weights is not None and targets.values.shape[1] > 1:
+        for leaf, model in enumerate(models):
+            least = targets.weights[model.outputs].min()
+            others = np.delete(targets.weights, model.outputs).max(initial=least)
+            found[leaf] = min(found[leaf], np.log(_MOST_ABSENT * least / others))
+    return np.maximum(found, LEAST_ABSENT)
 
 
 def _checked_importance(importance: ArrayLike, n: int) -> Numbers:

@@ -13,19 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import LANES, LEAF, NOWHERE, LocalKernels, filled
-from streamk.declared import Declared, Domain, taken, within
+from streamk.declared import POSITIVE, Declared, Domain, taken, within
 from streamk.errors import StateError
 from streamk.prediction.local_model import LocalModel
 from streamk.prediction.scale import Scale
 from streamk.prediction.tree import Tree
 
-__all__ = ["checked", "depths", "laid_out", "linear_cost"]
+__all__ = ["LEAST_ABSENT", "checked", "depths", "laid_out", "linear_cost"]
 
 Numbers = NDArray[Any]
 
 _OWNER = "a compiled model"
 _PLACES = Domain(least=0)
 _SINGLE = Domain(-3.4e38, 3.4e38)
+LEAST_ABSENT = -100.0
+"""Score of a class that a leaf does not have, at least."""
 DECLARED = (
     Declared("shift", "float64", ("columns",)),
     Declared("factor", "float64", ("columns",)),
@@ -34,14 +36,16 @@ DECLARED = (
     Declared("offsets", "float32", ("nodes",)),
     Declared("children", "int64", ("nodes", 2)),
     Declared("roots", "int64", ("trees",)),
-    Declared("absent", "float32", ("leaves",), Domain(-100.0, 0.0)),
+    Declared("absent", "float32", ("leaves",), Domain(LEAST_ABSENT, 0.0)),
     Declared("leaves", "int64", ("leaves", LEAF), _PLACES),
     Declared("numbers", "float32", ("numbers",), _SINGLE),
     Declared("pairs", "int64", ("pairs", 2), _PLACES),
     Declared("outputs", "int64", ("outputs",), _PLACES),
     Declared("visits", "float64", ("leaves",), Domain(0.0, 1.0)),
+    Declared("weights", "float64", ("classes",), POSITIVE),
 )
-"""The arrays of `LocalKernels`, and the share of training events in each leaf of its tree."""
+"""The arrays of `LocalKernels`, the share of training events in each leaf of its tree, and the
+weights of the classes in decisions."""
 
 
 def laid_out(
@@ -141,16 +145,17 @@ def depths(children: NDArray[np.int64], leaves: int) -> NDArray[np.int64]:
     return found
 
 
-def checked(arrays: Mapping[str, Numbers], outputs: int) -> tuple[LocalKernels, Numbers]:
-    """Return a model's arrays, and the shares of its leaves, from those of a state.
+def checked(arrays: Mapping[str, Numbers], classes: int) -> tuple[LocalKernels, dict[str, Numbers]]:
+    """Return a model's arrays from those of a state, and by name those that the loops do not read.
 
     Raises
     ------
     StateError
-        If an array is missing, or does not fit with the others and with so many outputs.
+        If an array is missing, or does not fit with the others and with so many classes.
     """
-    found, _ = taken(DECLARED, arrays, {}, _OWNER)
-    visits = found.pop("visits")
+    found, _ = taken(DECLARED, arrays, {"classes": classes}, _OWNER)
+    others = {name: found.pop(name) for name in ("visits", "weights")}
+    outputs = classes if classes > 2 else 1
     model = LocalKernels(**{name: np.ascontiguousarray(each) for name, each in found.items()})
     _check_trees(model.children, model.roots, len(model.leaves))
     d = len(model.shift)
@@ -169,7 +174,7 @@ def checked(arrays: Mapping[str, Numbers], outputs: int) -> tuple[LocalKernels, 
     if (model.pairs >= np.repeat(m, p)[:, None]).any():
         raise StateError(f"array 'pairs' of {_OWNER} names landmarks that there are not")
     within(model.outputs, Domain(0, outputs - 1), "outputs", _OWNER)
-    return model, visits
+    return model, others
 
 
 def _check_trees(children: NDArray[np.int64], roots: NDArray[np.int64], leaves: int) -> None:

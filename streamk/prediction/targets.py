@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, shown
 
 __all__ = ["Label", "Targets"]
 
@@ -18,10 +18,6 @@ Label = str | int | bool
 
 _LEAST_MASS = 0.5
 """Sum of a class's probabilities over the events of a leaf from which on the leaf has the class."""
-
-
-_LARGEST = 1e30
-"""Numbers to be predicted, at most: weights of a local model may be larger than these."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +32,15 @@ class Targets:
         () of numbers.
     mean, deviation : float
         Of the numbers.
+    weights : float64 array of shape (classes,), optional
+        Of the classes in decisions, see `streamk.prediction.decisions`; 1 by default.
     """
 
     values: Numbers
     classes: tuple[Label, ...] = ()
     mean: float = 0.0
     deviation: float = 1.0
+    weights: Numbers | None = None
 
     @classmethod
     def numbers(cls, y: Any, n: int) -> Targets:
@@ -52,36 +51,35 @@ class Targets:
             raise InvalidInput(
                 "labels of a regression must be numbers; choose task='classification' for classes"
             ) from None
-        _check_length(values, n)
+        _check_length(values.shape, n)
         if not np.isfinite(values).all():
             row = int(np.flatnonzero(~np.isfinite(values))[0])
             raise InvalidInput(f"the label of row {row} is {values[row]}, which must be finite")
-        if len(values) and np.abs(values).max() > _LARGEST:
-            row = int(np.argmax(np.abs(values)))
-            raise InvalidInput(
-                f"the label of row {row} is {values[row]}, and the model, in single precision, "
-                f"holds {_LARGEST:g} at most: take another unit"
-            )
-        mean, deviation = float(values.mean()), float(values.std())
-        deviation = deviation if deviation > 0.0 else 1.0
-        return cls(((values - mean) / deviation)[:, None], (), mean, deviation)
+        # In units of a power of 2 near the greatest number, so that no sum or square overflows.
+        power = int(np.frexp(np.abs(values).max(initial=0.0))[1])
+        scaled = np.ldexp(values, -power)
+        mean, deviation = float(scaled.mean()), float(scaled.std()) or 1.0
+        mean_in_unit, deviation_in_unit = np.ldexp([mean, deviation], power).tolist()
+        return cls(((scaled - mean) / deviation)[:, None], (), mean_in_unit, deviation_in_unit)
 
     @classmethod
     def labels(cls, y: Any, n: int) -> Targets:
         """Return those of n labels: texts, whole numbers or booleans."""
-        given = np.asarray(y)
-        _check_length(given, n)
-        plain = given.tolist()
-        for row, label in enumerate(plain):
-            if isinstance(label, float) and label.is_integer():
-                plain[row] = int(label)
-            elif not isinstance(label, str | int):
+        _check_length(np.shape(y), n)
+        plain: list[Label] = []
+        for row, label in enumerate(listed(y)):
+            found = _plain(label)
+            if found is None:
                 raise InvalidInput(
                     f"the label of row {row}, {label!r}, must be a text, a whole number or a "
                     "boolean; choose task='regression' for numbers"
                 )
+            plain.append(found)
+        classes = list(dict.fromkeys(plain))
+        if len({(type(label), label) for label in plain}) > len(classes):
+            raise InvalidInput("labels such as 1 and True are the same; make them all texts")
         try:
-            classes: list[Label] = sorted(set(plain))
+            classes.sort()
         except TypeError:
             raise InvalidInput("labels are of several types; make them all texts") from None
         if len(classes) < 2:
@@ -95,8 +93,16 @@ class Targets:
         return cls(values, tuple(classes))
 
     @classmethod
-    def probabilities(cls, P: Numbers, classes: Sequence[Label]) -> Targets:
-        """Return those of probabilities (n, classes)."""
+    def probabilities(
+        cls, P: Numbers, classes: Sequence[Any], weights: Numbers | None = None
+    ) -> Targets:
+        """Return those of probabilities (n, classes), which are made to sum to 1."""
+        plain = tuple(found for label in classes if (found := _plain(label)) is not None)
+        if len(plain) < len(classes):
+            raise InvalidInput(
+                f"the model's classes {shown(list(classes))} must be texts, whole numbers or "
+                "booleans"
+            )
         if P.ndim != 2 or P.shape[1] != len(classes):
             raise InvalidInput(
                 f"probabilities of shape {P.shape} do not fit {len(classes)} classes"
@@ -104,7 +110,10 @@ class Targets:
         if not (np.isfinite(P) & (P >= 0.0)).all():
             row = int(np.flatnonzero(~(np.isfinite(P) & (P >= 0.0)).all(axis=1))[0])
             raise InvalidInput(f"the probabilities of row {row} are {P[row]}")
-        return cls(P[:, 1:].copy() if len(classes) == 2 else P, tuple(classes))
+        totals = P.sum(axis=1, keepdims=True)
+        nothing = totals == 0.0
+        values = np.where(nothing, 1.0 / len(classes), P / np.where(nothing, 1.0, totals))
+        return cls(values[:, 1:] if len(classes) == 2 else values, plain, weights=weights)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -116,20 +125,23 @@ class Targets:
 
     def take(self, rows: Any) -> Targets:
         """Return the targets of some events."""
-        return Targets(self.values[rows], self.classes, self.mean, self.deviation)
+        return replace(self, values=self.values[rows])
 
     def of_leaf(self, rows: NDArray[np.intp]) -> tuple[Numbers, NDArray[np.int64], float]:
         """Return the targets (n, q) of a leaf's events, its outputs, and the rest of the mass.
 
-        The leaf has the classes whose probabilities sum up to at least one half, and its targets
-        sum to 1. The rest is the mean probability of the others; of labels that are certain the
-        share of those that are the only ones of their class (Good and Turing).
+        The leaf has the classes whose probabilities sum up to at least one half, and those that an
+        event is decided on, and its targets sum to 1. The rest is the mean probability of the
+        others; of labels that are certain the share of those that are the only ones of their class
+        (Good and Turing).
         """
         values = self.values[rows]
         if values.shape[1] == 1:
             return values, np.zeros(1, np.int64), 0.0
         mass = values.sum(axis=0)
-        (outputs,) = np.nonzero(mass >= min(_LEAST_MASS, float(mass.max())))
+        has = mass >= min(_LEAST_MASS, float(mass.max()))
+        has[(values if self.weights is None else values * self.weights).argmax(axis=1)] = True
+        (outputs,) = np.nonzero(has)
         rest = 1.0 - float(mass[outputs].sum()) / len(rows)
         single = float((mass[outputs] == 1.0).sum()) / len(rows)
         chosen = values[:, outputs]
@@ -139,6 +151,24 @@ class Targets:
         return chosen, outputs.astype(np.int64), max(rest, single)
 
 
-def _check_length(y: Numbers, n: int) -> None:
-    if y.shape != (n,):
-        raise InvalidInput(f"labels of shape {y.shape} must have shape ({n},), one for each event")
+def listed(y: Any) -> list[Any]:
+    """Return labels as a list, each as it is."""
+    return y.tolist() if hasattr(y, "tolist") else list(y)
+
+
+def _plain(label: Any) -> Label | None:
+    """Return a label as a str, int or bool of Python's own, as a file has it; None of another."""
+    if isinstance(label, np.generic):
+        label = label.item()
+    if isinstance(label, bool):
+        return label
+    if isinstance(label, str):
+        return str.__str__(label)  # of a member of an enum, too
+    if isinstance(label, int) or (isinstance(label, float) and label.is_integer()):
+        return int(label)
+    return None
+
+
+def _check_length(shape: tuple[int, ...], n: int) -> None:
+    if shape != (n,):
+        raise InvalidInput(f"labels of shape {shape} must have shape ({n},), one for each event")

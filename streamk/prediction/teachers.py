@@ -2,73 +2,137 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.errors import InvalidInput
-from streamk.prediction.targets import Targets
+from streamk.errors import InvalidInput, shown
+from streamk.prediction.decisions import agreement, weights_of
+from streamk.prediction.targets import Targets, listed
 
 __all__ = ["importance_of", "predicted"]
 
 Numbers = NDArray[Any]
 
+_EXPLAINED = 0.97
+"""Share of a model's decisions that weights of its classes explain, at least."""
 
-def predicted(model: Any, X: Numbers) -> Targets:
+
+def predicted(model: Any, X: Numbers, frame: Any = None) -> Targets:
     """Return the model's predictions of events X (n, d), as targets.
 
     Parameters
     ----------
     model
-        A learner of streamk or what has its methods, or a fitted estimator of scikit-learn or what
-        has its methods: probabilities are taken where it has some, else classes or numbers.
+        A learner of streamk or what has its methods, a model of River, or a fitted estimator of
+        scikit-learn or what has its methods: probabilities are taken where it has some, and how it
+        decides by them, else classes or numbers.
     X : float64 array of shape (n, d)
+    frame : data frame of n rows, optional
+        The events with their names, for a model that is not streamk's.
 
     Raises
     ------
     InvalidInput
-        If it is neither, knows fewer than two classes, or predicts several numbers.
+        If it is none of these, knows fewer than two classes, predicts several labels or numbers, or
+        decides otherwise than by weights of its classes.
     """
-    if hasattr(model, "predict_many"):
+    if hasattr(model, "predict_many") and hasattr(model, "is_classifier"):
         return _of_learner(model, X)
+    if hasattr(model, "predict_one"):
+        return _of_river(model, X, frame)
     if not hasattr(model, "predict"):
         raise InvalidInput(
             f"{type(model).__name__} cannot be compiled: it has neither predict_many, as learners "
-            "of streamk, nor predict, as estimators of scikit-learn"
+            "of streamk, nor predict_one, as models of River, nor predict, as estimators of "
+            "scikit-learn"
         )
-    if hasattr(model, "predict_proba") and hasattr(model, "classes_"):
-        P = np.asarray(model.predict_proba(X), np.float64)
-        return _of_probabilities(P, np.asarray(model.classes_).tolist())
-    y = np.asarray(model.predict(X))
-    if hasattr(model, "classes_"):
-        return Targets.labels(y, len(X))
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]
-    if y.ndim != 1:
-        raise InvalidInput(
-            f"{type(model).__name__} predicts {y.shape[1]} numbers for an event; one can be "
-            "compiled"
-        )
-    return Targets.numbers(y, len(X))
+    return _of_estimator(model, X if frame is None else frame)
 
 
 def _of_learner(model: Any, X: Numbers) -> Targets:
+    answers = model.predict_many(X)
     if not model.is_classifier:
-        return Targets.numbers(model.predict_many(X), len(X))
-    return _of_probabilities(np.asarray(model.predict_proba_many(X)), list(model.classes))
+        return Targets.numbers(answers, len(X))
+    own = getattr(model, "class_weights", None)
+    weights = None if own is None else own.of(model.classes)
+    return _of_probabilities(model.predict_proba_many(X), model.classes, answers.tolist(), weights)
 
 
-def _of_probabilities(P: Numbers, classes: list[Any]) -> Targets:
-    if len(classes) < 2:
-        raise InvalidInput(f"the model knows the classes {classes}; two are needed at least")
-    if all(isinstance(label, float) and label.is_integer() for label in classes):
-        classes = [int(label) for label in classes]
-    if not all(isinstance(label, str | int) for label in classes):
+def _of_river(model: Any, X: Numbers, frame: Any) -> Targets:
+    if frame is None:
         raise InvalidInput(
-            f"the model's classes {classes} must be texts, whole numbers or booleans"
+            f"{type(model).__name__} takes events by the names of their values, as River's models "
+            "do: give X_sample as a data frame"
         )
-    return Targets.probabilities(P, classes)
+    events = [dict(zip(frame.columns, row, strict=True)) for row in X.tolist()]
+    answers = [model.predict_one(x) for x in events]
+    try:
+        told = [model.predict_proba_one(x) for x in events]
+    except (AttributeError, NotImplementedError):  # of no classifier, or one that has none
+        numbers = any(isinstance(one, float | np.floating) for one in answers)
+        return (Targets.numbers if numbers else Targets.labels)(answers, len(X))
+    classes = list(dict.fromkeys(label for one in told for label in one))
+    P = np.array([[one.get(label, 0.0) for label in classes] for one in told], np.float64)
+    return _of_probabilities(P, classes, answers)
+
+
+def _of_estimator(model: Any, X: Any) -> Targets:
+    answers = model.predict(X)
+    shape = np.shape(answers)
+    if shape[1:] == (1,):
+        answers = np.asarray(answers)[:, 0]
+    elif len(shape) != 1:
+        raise InvalidInput(
+            f"{type(model).__name__} predicts {shape[-1]} numbers or labels for an event; one can "
+            "be compiled"
+        )
+    if hasattr(model, "predict_proba") and hasattr(model, "classes_"):
+        classes = np.asarray(model.classes_).tolist()
+        P = np.asarray(model.predict_proba(X), np.float64)
+        return _of_probabilities(P, classes, listed(answers))
+    tags = getattr(model, "__sklearn_tags__", None)
+    kind = None if tags is None else tags().estimator_type
+    # Clusters and outliers are numbered, and no number is between two of them.
+    if hasattr(model, "classes_") or kind not in (None, "regressor"):
+        return Targets.labels(answers, shape[0])
+    return Targets.numbers(answers, shape[0])
+
+
+def _of_probabilities(
+    P: Numbers,
+    classes: Sequence[Any],
+    answers: Sequence[Any],
+    weights: Numbers | None = None,
+) -> Targets:
+    """Return probabilities (n, classes), and the weights by which they explain n answers.
+
+    The model's own `weights` are these unless they do not explain them.
+    """
+    if len(classes) < 2:
+        raise InvalidInput(
+            f"the model knows the classes {shown(list(classes))}; two are needed at least"
+        )
+    P = np.asarray(P, np.float64)
+    places = {label: k for k, label in enumerate(Targets.probabilities(P, classes).classes)}
+    fix = "train on its decisions instead: dc_pred(X, model.predict(X))"
+    for answer in answers:
+        if answer not in places:
+            raise InvalidInput(
+                f"the model predicts {shown(answer)}, which is none of its classes; {fix}"
+            )
+    decided = np.array([places[answer] for answer in answers])
+    if weights is None or agreement(P, weights, decided) < _EXPLAINED:
+        weights = weights_of(P, decided)
+    explained = agreement(P, weights, decided)
+    if explained < _EXPLAINED:
+        raise InvalidInput(
+            f"the model decides otherwise than by weights of its classes: these explain "
+            f"{explained:.1%} of what it predicts of {len(P)} events; {fix}"
+        )
+    return Targets.probabilities(P, classes, weights)
 
 
 def importance_of(model: Any, X: Any) -> Numbers:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from river import (
+    base,
     checks,
     datasets,
     evaluate,
+    facto,
     forest,
     linear_model,
     metrics,
@@ -127,3 +134,146 @@ def test_they_stand_where_their_models_do() -> None:
     assert isinstance(model.clone(), ConformalClassifier)
     with pytest.raises(InvalidInput, match=r"level=1\.5"):
         ConformalRegressor(regressor(), 1.5)
+
+
+# --- models that have diverged, and those that decide in their own way ----------------------------
+
+
+class Says(base.Regressor, base.Classifier):
+    """A model that predicts what it is given, and counts what it learns."""
+
+    def __init__(self, answer: Any, probabilities: Any = None) -> None:
+        self.answer, self.probabilities, self.learned = answer, probabilities, 0
+
+    def learn_one(self, x: Any, y: Any, **kwargs: Any) -> None:
+        self.learned += 1
+
+    def predict_one(self, x: Any, **kwargs: Any) -> Any:
+        return self.answer
+
+    def predict_proba_one(self, x: Any, **kwargs: Any) -> Any:
+        return dict(self.probabilities)
+
+
+UNKNOWN = [None, math.nan, math.inf, -math.inf, np.float64("nan"), 10**400]
+LARGEST = sys.float_info.max
+
+
+@pytest.mark.parametrize("unknown", UNKNOWN, ids=lambda one: repr(one)[:12])
+def test_about_no_number_an_interval_has_no_bounds(unknown: Any) -> None:
+    model = ConformalRegressor(Says(unknown), 0.8)
+    for n in range(30):
+        model.learn_one({}, float(n))
+        interval = model.predict_one({}, with_interval=True)
+        assert (interval.lower, interval.upper) == (-math.inf, math.inf)
+        assert 5.0 in interval
+    assert model.predict_one({}) is unknown
+    assert model.regressor.learned == 30
+    model.regressor.answer = 3.0
+    for n in range(30):
+        model.learn_one({}, float(n % 6))
+    interval = model.predict_one({}, with_interval=True)
+    assert -1 < interval.lower < 3 < interval.upper < 7, "as if there had been no others"
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.one_of(st.sampled_from([*UNKNOWN, LARGEST, -LARGEST]), st.floats()),
+            st.one_of(st.sampled_from([LARGEST, -LARGEST, math.inf, math.nan]), st.floats()),
+        ),
+        min_size=12,
+        max_size=60,
+    )
+)
+def test_whatever_is_predicted_the_model_learns(pairs: list[tuple[Any, float]]) -> None:
+    model = ConformalRegressor(Says(None), 0.8)
+    for answer, y in pairs:
+        model.regressor.answer = answer
+        interval = model.predict_one({}, with_interval=True)
+        assert interval.lower <= interval.upper, "neither is NaN"
+        if isinstance(answer, float) and math.isfinite(answer):
+            assert answer in interval
+        model.learn_one({}, y)
+    assert model.regressor.learned == len(pairs)
+    json.dumps(model._intervals.to_json(), allow_nan=False)
+
+
+def test_errors_past_the_largest_number_are_learned_as_it() -> None:
+    """And once they are past, intervals have bounds again."""
+    model = ConformalRegressor(Says(LARGEST), 0.8)
+    for _ in range(20):
+        model.learn_one({}, -LARGEST)
+    model.regressor.answer = 0.0
+    for n in range(2000):
+        model.learn_one({}, 0.5 + n % 3)
+    interval = model.predict_one({}, with_interval=True)
+    assert -4 < interval.lower < 0 < interval.upper < 4
+
+
+def test_about_a_model_that_diverges() -> None:
+    rng = np.random.default_rng(0)
+    model = ConformalRegressor(facto.FMRegressor(n_factors=2, seed=1))
+    with np.errstate(all="ignore"):
+        for _ in range(100):
+            x, y = {"a": rng.uniform(8e8, 9e8), "b": 1.0}, float(rng.integers(1, 6))
+            interval = model.predict_one(x, with_interval=True)
+            assert interval.lower <= interval.upper, "neither is NaN"
+            model.learn_one(x, y)
+    assert not math.isfinite(model.predict_one(x))
+    assert (interval.lower, interval.upper) == (-math.inf, math.inf)
+
+
+def sets(model: Any, label: Any, n: int = 40) -> list[Any]:
+    """The set of an event after so many that had one label."""
+    for _ in range(n):
+        model.learn_one({}, label)
+    found: list[Any] = model.predict_set_one({})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("answer", "probabilities", "label", "expected"),
+    [
+        ("b", {"a": 0.9, "b": 0.1}, "b", ["b"]),
+        ("b", {"a": 0.9, "b": 0.1}, "a", ["a", "b"]),
+        ("b", {"a": 0.5, "b": 0.5}, "b", ["b"]),
+        ("new", {"a": 0.9, "b": 0.1}, "a", ["a", "new"]),
+        ("new", {}, "a", ["new"]),
+        (None, {}, "a", []),
+        (None, {"a": 0.9, "b": 0.1}, "a", ["a"]),
+        ("b", {"a": math.nan, "b": math.nan}, "a", ["a", "b"]),
+        ("b", {"a": math.nan, "b": 1.0}, "a", ["a", "b"]),
+        ("c", {"a": math.inf, "b": 1.0}, "a", ["a", "b", "c"]),
+        ("a", {"a": 0.0, "b": 1.0 + 1e-9}, "b", ["b", "a"]),
+        ("a", {"a": -0.5, "b": 1.5}, "b", ["b", "a"]),
+        (1, {0: 0.9, 1: 0.1}, 1, [1]),
+        (True, {False: 0.9, True: 0.1}, True, [True]),
+    ],
+)
+def test_the_class_that_is_predicted_is_in_the_set(
+    answer: Any, probabilities: Any, label: Any, expected: list[Any]
+) -> None:
+    model = ConformalClassifier(Says(answer, probabilities), 0.8)
+    assert sets(model, label) == expected
+    assert model.classifier.learned == 40
+
+
+def test_sets_of_a_model_that_weighs_its_classes() -> None:
+    rng = np.random.default_rng(1)
+    model = ConformalClassifier(KernelClassifier(seed=1, class_weight={"fraud": 15.0}), 0.9)
+    held, differ = [], 0
+    for _ in range(1200):
+        x = {"a": rng.normal(), "b": rng.normal()}
+        y = "fraud" if x["a"] + rng.normal() > 2.2 else "none"
+        found, answer = model.predict_set_one(x), model.predict_one(x)
+        P = model.predict_proba_one(x)
+        differ += bool(P) and answer != max(P, key=lambda label: P[label])
+        assert answer is None or answer in found
+        assert len(set(found)) == len(found)
+        assert all(P[one] >= P[other] for one, other in itertools.pairwise(found))
+        held.append(y in found)
+        model.learn_one(x, y)
+    assert differ > 50
+    assert np.mean(held[200:]) > 0.89

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -190,3 +191,35 @@ def test_damaged_data_is_refused(damage: dict[str, Any]) -> None:
         AdaptiveIntervals.from_json({**data, **damage})
     with pytest.raises(StateError):
         AdaptiveIntervals.from_json({k: v for k, v in data.items() if k not in damage} | {"x": 1})
+
+
+def test_intervals_about_no_number_have_no_bounds_and_do_not_count() -> None:
+    largest = sys.float_info.max
+    at = np.array([0.0, 1.0, math.nan, math.inf, 2.0, -largest, 3.0])
+    labels = [1.0, 2.0, 3.0, 4.0, 5.0, largest, 2.0]
+    intervals = AdaptiveIntervals(0.5)
+    thresholds = intervals.follow(Said(at), labels)
+    found = intervals.regions(Said(at), thresholds)
+    assert [one is None for one in found] == [True, False, True, True, False, False, False]
+    measured = intervals.measures(Said(at), labels, thresholds)
+    assert np.isnan(measured[[0, 2, 3]]).all()
+    assert np.isfinite(measured[[1, 4, 5, 6]]).all()
+    assert intervals.to_json()["scores"] == [1.0, 1.0, 3.0, largest, 1.0]
+    for region in found:
+        json.dumps(region, allow_nan=False)
+
+
+def test_a_threshold_is_infinite_before_any_score_alone() -> None:
+    quantile = AdaptiveQuantile(0.9)
+    for _ in range(100):
+        quantile.learn(sys.float_info.max, quantile.threshold())
+        assert quantile.threshold() <= sys.float_info.max
+    for _ in range(1000):
+        quantile.learn(1.0, quantile.threshold())
+    assert quantile.threshold() == 1.0
+
+
+def test_probabilities_that_are_rounded_past_1_are_1() -> None:
+    said = Said(np.array(["a"], object), np.array([[-1e-16, 1.0 + 1e-15]]), ("a", "b"))
+    found = AdaptiveSets(0.9).scores(said, ["b"])
+    assert found.tolist() == [0.0]

@@ -22,9 +22,7 @@ import numpy as np
 import pytest
 
 from streamk.errors import InvalidInput, NotLearned, StateError
-from streamk.kernels import Linear
-from streamk.learners import DoublyStochastic, LiveCompiled, MultiKernel, Scaled, create
-from streamk.learners.common.steps import Constant
+from streamk.learners import LiveCompiled, MultiKernel, Scaled, create
 from streamk.learners.live import LEAST_BUDGET
 from streamk.learners.live_compiled import background, comparison, copies
 from streamk.learners.live_compiled.background import Background, Order
@@ -737,27 +735,6 @@ def test_recent_events_that_become_wider_are_fewer() -> None:
     recent.add(np.ones((1, 10)))
     assert recent.events.shape == (100, 10)
     assert recent.events[:, 0].tolist() == [*range(901, 1000), 1.0]
-
-
-def test_predictions_that_no_copy_can_have_are_told_and_left(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """A linear kernel follows an event that is far out, further than single precision goes."""
-    learner = DoublyStochastic(
-        Linear(), task="regression", loss="squared", step=Constant(1e-3), max_features=64
-    )
-    model = LiveCompiled(learner, budget=5, tolerance=ANYTHING)
-    X = np.random.default_rng(0).normal(size=(200, 2))
-    y: list[Any] = X[:, 0].tolist()
-    X[FIRST // 2], y[FIRST // 2] = 1e35, None
-    with caplog.at_level(logging.WARNING, "streamk.compiling"):
-        model.predict_then_learn_many(X, y)
-    assert "no copy can be compiled" in caplog.text
-    assert f"the next one is begun after {4 * FIRST} events" in caplog.text
-    assert (model.n_events, model.copy, Here.begun) == (199, None, 0)
-    with pytest.raises(InvalidInput, match="take another unit"):
-        model.renew_copy()
-    assert from_state(model.state()).n_events == 199
 
 
 def test_predictions_wait_for_a_copy_that_is_renewed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,7 +160,7 @@ def test_early_prediction_of_algorithm_2(products: int) -> None:
     paper = {"halo": 0.0, "balance": 0.0, "iterations": 0, "trees": 1}
     model = dc_pred(X, y, task="regression", leaves=5, landmarks=7, products=products, **paper)
     kernels, test = model.kernels, events(50, seed=1)
-    expected = [naive.early_prediction(x, kernels) for x in test]
+    expected = y.mean() + y.std() * np.array([naive.early_prediction(x, kernels) for x in test])
     np.testing.assert_allclose(model.predict_many(test), expected, atol=1e-4)
 
     Z = (X - kernels.shift) * kernels.factor
@@ -168,7 +168,8 @@ def test_early_prediction_of_algorithm_2(products: int) -> None:
     assert set(own) == set(range(5))
     for leaf in range(5):
         rows, there = np.flatnonzero(np.array(own) == leaf), naive.unpacked(kernels, leaf)
-        weights, mean = naive.trained_weights(Z[rows], y[rows], there, 1e-2)
+        targets = (y[rows] - y.mean()) / y.std()
+        weights, mean = naive.trained_weights(Z[rows], targets, there, 1e-2)
         np.testing.assert_allclose(there.bias, mean, atol=1e-6)
         np.testing.assert_allclose(there.weights[:, 0], weights, rtol=2e-3, atol=1e-3)
         low, high = Z[rows].min(axis=0), Z[rows].max(axis=0)
@@ -186,7 +187,6 @@ def test_early_prediction_of_algorithm_2(products: int) -> None:
         (events(4), [1.5, 2.0, 1.0, 2.0], {}, "row 0, 1.5"),
         (events(4), [1.5, 2.0, np.nan, 2.0], {"task": "regression"}, "row 2"),
         (events(4), list("abab"), {"task": "regression"}, "must be numbers"),
-        (events(4), [1.0, 2.0, -1e31, 2.0], {"task": "regression"}, "row 2 is -1e.31"),
         (np.array([[1.0], [np.inf]]), [0, 1], {}, "column 0 of row 1"),
         (np.empty((0, 2)), [], {}, "0 events"),
         (np.ones(3), [0, 1, 0], {}, "shape"),

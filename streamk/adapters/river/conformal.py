@@ -22,6 +22,15 @@ def _learn(regions: Regions, said: Said, y: Any) -> None:
     regions.learn(said, [y], regions.thresholds(1), [0])
 
 
+def _number(value: Any) -> float:
+    """Return a finite number, else NaN: of a model that has diverged, or says nothing yet."""
+    try:
+        number = float(value)
+    except (OverflowError, TypeError, ValueError):
+        return math.nan
+    return number if math.isfinite(number) else math.nan
+
+
 class ConformalRegressor(base.Wrapper[base.Regressor], base.Regressor):
     """A regressor of River whose predictions come with intervals that keep what they promise.
 
@@ -30,7 +39,9 @@ class ConformalRegressor(base.Wrapper[base.Regressor], base.Regressor):
     inference, Gibbs and Candès 2021; see `streamk.conformal`). It is used as River's
     `conf.RegressionJackknife`.
 
-    Errors are those of the regressor as it is when the number comes, just before it learns.
+    Errors are those of the regressor as it is when the number comes, just before it learns. About a
+    prediction that is NaN or infinite, as of a model that has diverged, an interval has no bounds,
+    and there is no error to learn.
 
     Parameters
     ----------
@@ -77,9 +88,8 @@ class ConformalRegressor(base.Wrapper[base.Regressor], base.Regressor):
 
     def learn_one(self, x: Event, y: base.typing.RegTarget, **kwargs: Any) -> None:
         """Learn an event: its error first, then the regressor."""
-        found = self.regressor.predict_one(x)
-        if found is not None:  # as some models say before their first event
-            _learn(self._intervals, Said(np.array([found], np.float64)), y)
+        said = Said(np.array([_number(self.regressor.predict_one(x))]))
+        _learn(self._intervals, said, _number(y))
         self.regressor.learn_one(x, y, **kwargs)
 
     def predict_one(self, x: Event, with_interval: bool = False, **kwargs: Any) -> Any:
@@ -94,23 +104,25 @@ class ConformalRegressor(base.Wrapper[base.Regressor], base.Regressor):
         -------
         float, or river.conf.Interval
             The interval is without bounds before the first event is learned, and where the
-            regressor predicts None.
+            regressor predicts None, NaN or an infinite number.
         """
         found = self.regressor.predict_one(x, **kwargs)
         if not with_interval:
             return found
-        if found is None:
-            return conf.Interval(lower=-math.inf, upper=math.inf)
-        (far,) = self._intervals.thresholds(1).tolist()
-        return conf.Interval(lower=found - far, upper=found + far)
+        said = Said(np.array([_number(found)]))
+        (bounds,) = self._intervals.regions(said, self._intervals.thresholds(1))
+        lower, upper = bounds or (-math.inf, math.inf)
+        return conf.Interval(lower=lower, upper=upper)
 
 
 class ConformalClassifier(base.Wrapper[base.Classifier], base.Classifier):
     """A classifier of River with prediction sets: as few classes as hold most labels.
 
     Nine in ten of the labels to come are in their set, where `confidence_level` is 0.9, as
-    `ConformalRegressor` does for numbers. A set is never empty once a class is known, so where the
-    predicted class alone is right more often than that, sets hold more.
+    `ConformalRegressor` does for numbers. A set has the class that the classifier predicts, however
+    it decides, so it is never empty once a class is known, and where the predicted class alone is
+    right more often than that, sets hold more. Where a probability is NaN or infinite, as of a
+    model that has diverged, a set has all classes, and nothing is learned of it.
 
     Parameters
     ----------
@@ -165,7 +177,7 @@ class ConformalClassifier(base.Wrapper[base.Classifier], base.Classifier):
     def learn_one(self, x: Event, y: base.typing.ClfTarget, **kwargs: Any) -> None:
         """Learn an event: how well its label was predicted first, then the classifier."""
         said = self._said(x)
-        if said.classes:
+        if said.probabilities is not None:
             _learn(self._sets, said, y)
         self.classifier.learn_one(x, y, **kwargs)
 
@@ -183,16 +195,23 @@ class ConformalClassifier(base.Wrapper[base.Classifier], base.Classifier):
         All known classes before the first label of an event for which one was known.
         """
         said = self._said(x, **kwargs)
-        if not said.classes:
-            return []
+        if said.probabilities is None:
+            return list(said.classes)
         (found,) = self._sets.regions(said, self._sets.thresholds(1))
         assert found is not None
         return found
 
     def _said(self, x: Event, **kwargs: Any) -> Said:
-        found = self.classifier.predict_proba_one(x, **kwargs)
-        answer = max(found, key=lambda label: found[label]) if found else None
+        """Return what the classifier says, without probabilities where these are of no use."""
+        found = {
+            label: _number(p) for label, p in self.classifier.predict_proba_one(x, **kwargs).items()
+        }
+        known = bool(found) and not any(map(math.isnan, found.values()))
         answers = np.empty(1, object)
-        answers[0] = answer
-        P = np.array([[found[label] for label in found]], np.float64)
-        return Said(answers, np.where(np.isfinite(P), P, math.nan), tuple(found))
+        answers[0] = answer = self.classifier.predict_one(x, **kwargs)
+        if answer is not None:
+            found.setdefault(answer, math.nan)  # a class that there is no probability of
+        elif known:
+            answers[0] = max(found, key=lambda label: found[label])
+        P = np.array([[*found.values()]])
+        return Said(answers, P if known else None, tuple(found))

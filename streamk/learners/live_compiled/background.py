@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from streamk.declared import (
@@ -99,7 +100,8 @@ class Order:
             "deviation": targets.deviation,
             "options": asdict(self.options),
         }
-        return State(header, {"events": self.X, "targets": targets.values})
+        weights = np.ones(len(targets.classes)) if targets.weights is None else targets.weights
+        return State(header, {"events": self.X, "targets": targets.values, "weights": weights})
 
     @classmethod
     def from_state(cls, state: State) -> Self:
@@ -116,6 +118,7 @@ class Order:
         declared = (
             Declared("events", "float64", ("n", "d"), ANY),
             Declared("targets", "float64", ("n", outputs), SHARES if outputs > 1 else FINITE),
+            Declared("weights", "float64", (len(classes),), POSITIVE),
         )
         found, sizes = taken(declared, state.arrays, {}, _OWNER)
         if sizes["n"] < 2:
@@ -127,6 +130,7 @@ class Order:
             tuple(classes),
             number(header, "mean", _OWNER),
             number(header, "deviation", _OWNER, POSITIVE),
+            found["weights"].copy() if classes else None,
         )
         with reading(_OWNER):
             options = TreeOptions(**header["options"])

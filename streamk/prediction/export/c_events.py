@@ -8,7 +8,7 @@ import numpy as np
 
 from streamk.prediction.export.c_literals import array, capitals, texts
 from streamk.prediction.export.c_text import part
-from streamk.prediction.export.fields import BOOLEANS, MISSING, OWN, SHARED, Field
+from streamk.prediction.export.fields import BOOLEANS, MISSING, OWN, SHARED, Field, as_utf8
 
 __all__ = ["events"]
 
@@ -87,7 +87,7 @@ def _shared(fields: Sequence[Field], name: str) -> str:
 
 
 def _bytes(item: tuple[str, int]) -> bytes:
-    return item[0].encode("utf-8", "surrogatepass")
+    return as_utf8(item[0])
 
 
 def _numbered(fields: Sequence[Field], name: str) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from streamk.backends import filled
 from streamk.errors import InvalidInput
-from streamk.prediction.compiled import CompiledModel
+from streamk.prediction.compiled import CompiledModel, Label
 from streamk.prediction.export.c_events import events
-from streamk.prediction.export.c_literals import array, texts
+from streamk.prediction.export.c_literals import array, number, texts
 from streamk.prediction.export.c_text import core, part
 from streamk.prediction.export.fields import EventSchema, as_text, fields_of
 
@@ -30,7 +30,7 @@ def to_c(
 
     Its functions, here with the default name, keep no state and allocate nothing::
 
-        int model_scores(const double *x, float *scores)
+        int model_scores(const double *x, double *scores)
         int model_predict(const double *x)                 /* double, of a regression */
         int model_probabilities(const double *x, double *p)    /* of a classification */
 
@@ -55,8 +55,8 @@ def to_c(
     Raises
     ------
     InvalidInput
-        If the name is none in C, the file cannot be written, or the schema's columns are not the
-        model's, or are made from times.
+        If the name is none in C, the file cannot be written, two classes are the same text, a name
+        is none in UTF-8, or the schema's columns are not the model's, or are made from times.
 
     Examples
     --------
@@ -98,6 +98,9 @@ def _sizes(model: CompiledModel, name: str) -> str:
         # Kernel values, products and scores of a leaf are filled up on their own.
         "WORKSPACE": kernels.workspace,
         "OUTPUTS": model.n_outputs,
+        # Of the numbers that are predicted: kernels are in units of their deviation.
+        "MEAN": f"({number(model.mean)})",
+        "DEVIATION": number(model.deviation),
     }
     if model.classes:
         sizes["CLASSES"] = len(model.classes)
@@ -109,7 +112,14 @@ def _names(model: CompiledModel, name: str) -> str:
     columns = range(model.width) if model.columns is None else model.columns
     found = texts(f"{name}_columns", map(as_text, columns))
     if model.classes:
-        found += texts(f"{name}_classes", map(as_text, model.classes))
+        classes: dict[str, Label] = {}
+        for label in model.classes:
+            other = classes.setdefault(as_text(label), label)
+            if other is not label:
+                raise InvalidInput(
+                    f"the classes {other!r} and {label!r} are the same text in C; rename one"
+                )
+        found += texts(f"{name}_classes", classes)
     return f"\n{found}"
 
 
@@ -117,4 +127,6 @@ def _arrays(model: CompiledModel, name: str) -> str:
     """Return the arrays that the functions read."""
     arrays = model.kernels._asdict()
     arrays["normals"] = model.kernels.filled_normals
+    if model.classes:
+        arrays["log_weights"] = model.log_weights
     return "".join(array(f"{name}_{what}", numbers) for what, numbers in arrays.items())

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
+from streamk.prediction.export.fields import as_utf8
 
-__all__ = ["array", "capitals", "literal", "texts"]
+__all__ = ["array", "capitals", "literal", "number", "texts"]
 
 _FORMATS = {"float32": ("float", "%.9g", "f"), "float64": ("double", "%.17g", "")}
 """Type, digits by which each number is read back to the same bits, and what follows a number."""
@@ -36,10 +37,19 @@ def array(name: str, numbers: NDArray[Any]) -> str:
     """
     flat = numbers.ravel() if numbers.size else np.zeros(2, numbers.dtype)
     kind, style, suffix = _FORMATS.get(flat.dtype.name, ("int", "%d", ""))
-    written = [style % number for number in flat.tolist()]
+    written = [style % one for one in flat.tolist()]
     if kind != "int":
-        written = [(one if _is_decimal(one) else f"{one}.0") + suffix for one in written]
+        written = [_decimal(one) + suffix for one in written]
     return _defined(f"static const {kind} {name}", written)
+
+
+def number(value: float) -> str:
+    """Return a number as a literal of double.
+
+    >>> number(0.1), number(1e300), number(-3.0)
+    ('0.10000000000000001', '1.0000000000000001e+300', '-3.0')
+    """
+    return _decimal(f"{value:.17g}")
 
 
 def texts(name: str, some: Iterable[str]) -> str:
@@ -48,7 +58,7 @@ def texts(name: str, some: Iterable[str]) -> str:
     Raises
     ------
     InvalidInput
-        If a text is too long for a literal, or has a zero, which would end it.
+        If a text is too long for a literal, is not UTF-8, or has a zero, which would end it.
     """
     return _defined(f"static const char *const {name}", [literal(one) for one in some] or ['""'])
 
@@ -59,11 +69,10 @@ def literal(text: str) -> str:
     >>> print(literal('a "b"?\n'), literal("é"))
     "a \042b\042\077\012" "\303\251"
     """
-    data = text.encode("utf-8", "surrogatepass")
-    if len(data) > _LONGEST or b"\0" in data:
+    data = as_utf8(text)
+    if len(data) > _LONGEST:
         raise InvalidInput(
-            f"the name {text[:40]!r} has {len(data)} bytes, of which none may be 0 and {_LONGEST} "
-            "are allowed; rename it"
+            f"the name {text[:40]!r} has {len(data)} bytes, and {_LONGEST} are allowed; rename it"
         )
     shown = _PLAIN.sub(lambda found: f"\\{ord(found.group()):03o}", data.decode("latin-1"))
     return f'"{shown}"'
@@ -78,8 +87,8 @@ def capitals(text: str) -> str:
     return re.sub(r"[^A-Z0-9]+", "_", text.upper())
 
 
-def _is_decimal(written: str) -> bool:
-    return "." in written or "e" in written
+def _decimal(written: str) -> str:
+    return written if "." in written or "e" in written else f"{written}.0"
 
 
 def _defined(what: str, written: list[str]) -> str:

@@ -10,7 +10,17 @@ from typing import Protocol
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column
 
-__all__ = ["BOOLEANS", "MISSING", "OWN", "SHARED", "EventSchema", "Field", "as_text", "fields_of"]
+__all__ = [
+    "BOOLEANS",
+    "MISSING",
+    "OWN",
+    "SHARED",
+    "EventSchema",
+    "Field",
+    "as_text",
+    "as_utf8",
+    "fields_of",
+]
 
 OWN, SHARED = 256, 64
 """Texts of a field that have a column each, and columns that any further ones share by a hash of
@@ -111,6 +121,24 @@ def as_text(label: Column | bool) -> str:
     ('a', '3', 'true')
     """
     return str(label).lower() if isinstance(label, bool) else str(label)
+
+
+def as_utf8(text: str) -> bytes:
+    r"""Return a text's bytes; raise InvalidInput if C and ONNX would give another one back.
+
+    >>> as_utf8("é")
+    b'\xc3\xa9'
+    """
+    try:
+        found = text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(
+            f"the name {text[:40]!r} has half of a surrogate pair, which UTF-8 does not hold; "
+            "rename it"
+        ) from None
+    if b"\0" in found:
+        raise InvalidInput(f"the name {text[:40]!r} has a zero, which would end it; rename it")
+    return found
 
 
 def _check_same(ours: Sequence[Column], columns: Sequence[Column], *, named: bool) -> None:

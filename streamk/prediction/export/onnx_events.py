@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
-from streamk.prediction.export.fields import BOOLEANS, MISSING, Field
+from streamk.prediction.export.fields import BOOLEANS, MISSING, Field, as_utf8
 from streamk.prediction.export.onnx_graph import Graph
 
 __all__ = ["columns_of"]
@@ -16,8 +17,10 @@ OUTPUTS = ("label", "number", "probabilities")
 """Names that no input may have."""
 
 
-def columns_of(graph: Graph, fields: Sequence[Field]) -> str:
-    """Return the columns, float32 (n, d), of fields that are an input (n, 1) each.
+def columns_of(graph: Graph, fields: Sequence[Field], doubles: NDArray[np.bool_]) -> str:
+    """Return the columns, double (n, d), of fields that are an input (n, 1) each.
+
+    Of numbers it is double where `doubles` (d,) says so, else float32.
 
     Raises
     ------
@@ -28,7 +31,8 @@ def columns_of(graph: Graph, fields: Sequence[Field]) -> str:
     blocks, places = [], []
     for field in fields:
         if field.number is not None:
-            blocks.append(graph.input(field.name, "FLOAT", 1))
+            double = bool(doubles[field.number])
+            blocks.append(graph.numbers(field.name, 1, double=double))
             places.append(field.number)
         else:
             blocks.append(_of_texts(graph, field))
@@ -45,7 +49,7 @@ def _of_texts(graph: Graph, field: Field) -> str:
     texts |= {text: texts[text.lower()] for text in BOOLEANS if text.lower() in texts}
     number = graph.node(
         "LabelEncoder",
-        graph.input(field.name, "STRING", 1),
+        graph.texts(field.name),
         domain="ai.onnx.ml",
         keys_strings=list(texts),
         values_int64s=list(texts.values()),
@@ -53,12 +57,14 @@ def _of_texts(graph: Graph, field: Field) -> str:
     )
     held = graph.node("Equal", number, graph.constant(np.arange(len(field.texts))[None]))
     lacking = graph.node("Equal", number, graph.constant([missing], np.int64))
-    nothing = graph.constant([np.nan], np.float32)
-    return graph.node("Where", lacking, nothing, graph.cast(held, "FLOAT"))
+    nothing = graph.constant([np.nan])
+    return graph.node("Where", lacking, nothing, graph.cast(held, "DOUBLE"))
 
 
 def _check(fields: Sequence[Field]) -> None:
     names = [field.name for field in fields]
+    for text in (text for field in fields for text in (field.name, *field.texts)):
+        as_utf8(text)
     for field in fields:
         taken = field.name in OUTPUTS or field.name.startswith("streamk/")
         if not field.name or taken or names.count(field.name) > 1:

@@ -10,15 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import __version__
-from streamk.backends import FARTHEST_LOCAL
+from streamk.backends import FARTHEST_LOCAL, LocalKernels
 from streamk.errors import InvalidInput
 from streamk.prediction.compiled import CompiledModel
-from streamk.prediction.export.fields import EventSchema, fields_of
+from streamk.prediction.export.fields import EventSchema, as_utf8, fields_of
 from streamk.prediction.export.leaves import leaves_of, paths
 from streamk.prediction.export.onnx_events import columns_of
 from streamk.prediction.export.onnx_graph import Graph
 
 __all__ = ["to_onnx"]
+
+_ROUNDED = 1e-3
+"""Deviations of a column by which float32 may round its values; beyond that an input is double."""
 
 
 def to_onnx(
@@ -29,11 +32,12 @@ def to_onnx(
 ) -> None:
     """Write a model as ONNX (operators of version 17), in place of any file there.
 
-    Its input is ``X``, float32 (n, d), of which NaN is missing. Outputs are ``label`` (n,), texts,
-    int64 or booleans, and ``probabilities``, float32 (n, classes); or ``number``, float32 (n,).
-    They are what `CompiledModel.predict_many` and `predict_proba_many` give, up to the rounding of
-    float32, but an infinite value counts as a large one. The properties ``columns`` and ``classes``
-    are their names, in JSON.
+    Its input is ``X`` (n, d), of which NaN is missing: float32, or double where float32 would
+    round the values of a column to more than a thousandth of their deviation, as of times in
+    seconds since 1970. Outputs are ``label`` (n,), texts, int64 or booleans, and ``probabilities``,
+    float32 (n, classes); or ``number``, double (n,). They are what `CompiledModel.predict_many` and
+    `predict_proba_many` give, up to the rounding of float32, but an infinite value counts as a
+    large one. The properties ``columns`` and ``classes`` are their names, in JSON.
 
     All hyperplanes are evaluated at once, and what a leaf has is copied for each event of it, so
     batches should have some thousand events at most.
@@ -44,14 +48,15 @@ def to_onnx(
     path : str or path
     schema : streamk.encoding.Schema, optional
         How events became the model's columns. Then each field is an input (n, 1) by its name,
-        float32 or texts: NaN, an empty text and one such as "NA" are missing. What is unknown
-        counts as with ``mode="fixed"``.
+        float32, double or texts: NaN, an empty text and one such as "NA" are missing. What is
+        unknown counts as with ``mode="fixed"``.
 
     Raises
     ------
     InvalidInput
-        If the file cannot be written, or the schema's columns are not the model's, or are made
-        from times, from hashes of texts, or from numbers and texts of one field.
+        If the file cannot be written, classes are of several types, past 64 bits or none in UTF-8,
+        or the schema's columns are not the model's, or are made from times, from hashes of texts,
+        or from numbers and texts of one field.
     BackendUnavailable
         If the package onnx is not installed.
 
@@ -67,16 +72,19 @@ def to_onnx(
     True
     """
     graph = Graph()
+    doubles = _doubles(model.kernels)
     if schema is None:
-        X = graph.input("X", "FLOAT", model.width)
+        X = graph.numbers("X", model.width, double=bool(doubles.any()))
     else:
-        X = columns_of(graph, fields_of(schema, model.columns, model.width))
+        X = columns_of(graph, fields_of(schema, model.columns, model.width), doubles)
     scores = _scores(graph, model, _scaled(graph, model, X))
     if model.classes:
         _classes(graph, model, scores)
     else:
-        graph.node("Squeeze", scores, graph.constant([1], np.int64), name="number")
-        graph.output("number", "FLOAT")
+        score = graph.cast(graph.node("Squeeze", scores, graph.constant([1], np.int64)), "DOUBLE")
+        above = graph.node("Mul", score, graph.constant(model.deviation))
+        graph.node("Add", above, graph.constant(model.mean), name="number")
+        graph.output("number", "DOUBLE")
     properties = {"classes": json.dumps(model.classes), "columns": json.dumps(model.columns)}
     try:
         graph.onnx.save_model(graph.model(properties, __version__), os.fspath(path))
@@ -84,11 +92,20 @@ def to_onnx(
         raise InvalidInput(f"{path} cannot be written: {error.strerror}") from error
 
 
+def _doubles(kernels: LocalKernels) -> NDArray[np.bool_]:
+    """Return which columns (d,) float32 would round by too much of their deviation."""
+    single, factor = np.finfo(np.float32), kernels.factor
+    # The factor of a constant column is 0: its values do not count.
+    values = np.abs(kernels.shift) + 1.0 / np.where(factor > 0.0, factor, 1.0)
+    rounding = 0.5 * single.eps * np.maximum(values, single.tiny) * factor
+    found: NDArray[np.bool_] = (rounding > _ROUNDED) | (values > single.max)
+    return found
+
+
 def _scaled(graph: Graph, model: CompiledModel, X: str) -> str:
     """Return scaled events; in double precision, as large numbers may differ by little."""
     kernels = model.kernels
-    wide = graph.cast(X, "DOUBLE")
-    known = graph.node("Where", graph.node("IsNaN", wide), graph.constant(kernels.fill), wide)
+    known = graph.node("Where", graph.node("IsNaN", X), graph.constant(kernels.fill), X)
     scaled = graph.node(
         "Mul",
         graph.node("Sub", known, graph.constant(kernels.shift)),
@@ -173,20 +190,38 @@ def _leaf_evaluation(graph: Graph, model: CompiledModel, Z: str) -> Callable[[st
 
 def _classes(graph: Graph, model: CompiledModel, scores: str) -> None:
     """Add labels and probabilities."""
+    weighted = graph.node("Add", scores, graph.constant(model.log_weights, np.float32))
     if model.n_outputs == 1:
         both = graph.node("Concat", graph.node("Neg", scores), scores, axis=1)
         graph.node("Sigmoid", both, name="probabilities")
-        second = graph.node("Greater", scores, graph.constant(0.0, np.float32))
+        second = graph.node("Greater", weighted, graph.constant(0.0, np.float32))
         place = graph.node("Squeeze", graph.cast(second, "INT64"), graph.constant([1], np.int64))
     else:
         graph.node("Softmax", scores, axis=1, name="probabilities")
-        place = graph.node("ArgMax", scores, axis=1, keepdims=0)
-    kinds = {str: ("STRING", np.str_), bool: ("BOOL", np.bool_), int: ("INT64", np.int64)}
-    kind, dtype = kinds[type(model.classes[0])]
-    try:
-        classes = graph.constant(model.classes, dtype)
-    except OverflowError:
-        raise InvalidInput("classes are past the whole numbers of ONNX; make them texts") from None
+        place = graph.node("ArgMax", weighted, axis=1, keepdims=0)
+    classes, kind = _labels(graph, model)
     graph.node("Gather", classes, place, axis=0, name="label")
     graph.output("label", kind)
     graph.output("probabilities", "FLOAT", len(model.classes))
+
+
+def _labels(graph: Graph, model: CompiledModel) -> tuple[str, str]:
+    """Return the name of the classes as a constant, and its type."""
+    first = model.classes[0]
+    for other in model.classes:
+        if type(other) is not type(first):
+            raise InvalidInput(
+                f"the classes {first!r} and {other!r} are of two types, and labels of ONNX are of "
+                "one; make all labels texts"
+            )
+    if isinstance(first, str):
+        return graph.constant_texts([as_utf8(str(text)) for text in model.classes]), "STRING"
+    if isinstance(first, bool):
+        return graph.constant(model.classes, np.bool_), "BOOL"
+    try:
+        return graph.constant(model.classes, np.int64), "INT64"
+    except OverflowError:
+        raise InvalidInput(
+            f"the class {max(map(int, model.classes), key=abs)} is past the whole numbers of ONNX, "
+            "of 64 bits with a sign; make all labels texts"
+        ) from None

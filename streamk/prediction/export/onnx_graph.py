@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -40,15 +41,15 @@ class Graph:
         self._ends: dict[str, list[Any]] = {"inputs": [], "outputs": []}
 
     def constant(self, values: ArrayLike, dtype: Any = None) -> str:
-        """Return the name of an array that is always the same; texts are an array of str."""
-        array = np.asarray(values, dtype)
+        """Return the name of an array of numbers that is always the same."""
         name = self._name("constant")
-        if array.dtype.kind == "U":
-            kind, texts = self.onnx.TensorProto.STRING, [text.encode() for text in array.tolist()]
-            found = self._helper.make_tensor(name, kind, array.shape, texts)
-        else:
-            found = self.onnx.numpy_helper.from_array(array, name)
-        self._constants.append(found)
+        self._constants.append(self.onnx.numpy_helper.from_array(np.asarray(values, dtype), name))
+        return name
+
+    def constant_texts(self, texts: Sequence[bytes]) -> str:
+        """Return the name of texts, in UTF-8, that are always the same."""
+        name, kind = self._name("constant"), self.onnx.TensorProto.STRING
+        self._constants.append(self._helper.make_tensor(name, kind, [len(texts)], texts))
         return name
 
     def node(
@@ -64,9 +65,14 @@ class Graph:
         """Return the name of a value as "FLOAT", "DOUBLE" or "INT64"."""
         return self.node("Cast", value, to=getattr(self.onnx.TensorProto, dtype))
 
-    def input(self, name: str, dtype: str, columns: int) -> str:
-        """Add an input (n, columns) of "FLOAT" or "STRING"; return its name."""
-        self._add("inputs", name, dtype, ["n", columns])
+    def numbers(self, name: str, columns: int, *, double: bool) -> str:
+        """Add an input (n, columns), double or float32; return the name of its value as double."""
+        self._add("inputs", name, "DOUBLE" if double else "FLOAT", ["n", columns])
+        return name if double else self.cast(name, "DOUBLE")
+
+    def texts(self, name: str) -> str:
+        """Add an input (n, 1) of texts; return its name."""
+        self._add("inputs", name, "STRING", ["n", 1])
         return name
 
     def output(self, name: str, dtype: str, *columns: int) -> None:

@@ -2,6 +2,6 @@
 /* The number predicted of an event x; NaN if a value is infinite. */
 static inline double model_predict(const double *x)
 {
-    float score;
-    return model_scores(x, &score) ? (double)score : NAN;
+    double score;
+    return model_scores(x, &score) ? score : NAN;
 }
