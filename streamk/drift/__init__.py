@@ -25,7 +25,8 @@ All else that is learned (scales of the columns, unit of the bandwidths) is lear
 events, and the number of features depends on the number of events.
 """
 
+from streamk.drift.event_mmd import EventMMD
 from streamk.drift.rank_test import RankTest
 from streamk.drift.streaming_mmd import StreamingMMD
 
-__all__ = ["RankTest", "StreamingMMD"]
+__all__ = ["EventMMD", "RankTest", "StreamingMMD"]

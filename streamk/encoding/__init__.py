@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from streamk.encoding.alone import LoneReader, alone
 from streamk.encoding.columns import ColumnTable
 from streamk.encoding.decoded import BadEvent, Decoded
 from streamk.encoding.decoders import Decoder, decoder
@@ -22,10 +23,12 @@ __all__ = [
     "FieldReader",
     "LabelReader",
     "LabelType",
+    "LoneReader",
     "Mode",
     "Name",
     "Rejected",
     "Schema",
+    "alone",
     "decoder",
     "flatten",
     "key_of",

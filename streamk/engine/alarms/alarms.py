@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from connectors.base import Output, Sink
 from connectors.fields import Field, RecordType
-from streamk.encoding import shortened
-from streamk.engine.alarms.covariates import ColumnSignal, Covariates, CovariateWatch
+from streamk.encoding import LoneReader, shortened
+from streamk.engine.alarms.covariates import ColumnSignal, CovariateWatch
 from streamk.engine.alarms.watches import Bounds, Rise, Signal, Watch
 from streamk.engine.order.batch import Batch
 from streamk.errors import StateError
@@ -106,7 +106,7 @@ class Alarms:
         classes: Sequence[Any],
         predicted: tuple[Int64s, Prequential],
         scored: Scored,
-        covariates: Covariates,
+        alone: LoneReader,
     ) -> None:
         """Take in a batch, and write the alarms in it.
 
@@ -121,11 +121,11 @@ class Alarms:
             Rows of the events that were predicted.
         scored : Scored
             Those whose labels came in this batch.
-        covariates : Covariates
-            The columns of the events that were predicted.
+        alone : LoneReader
+            Reads the columns of the events that were predicted.
         """
         rows, _ = predicted
-        columns = self._columns.update(covariates)
+        columns = self._columns.update(len(rows), lambda i: alone.one(batch.values[int(rows[i])]))
         found: Found = [(int(rows[row]), "covariate_drift", signal) for row, signal in columns]
         found += self._of_predicted(classes, *predicted) + self._of_scored(classes, scored)
         order = {kind: place for place, kind in enumerate(KINDS)}
