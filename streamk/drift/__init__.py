@@ -27,6 +27,7 @@ events, and the number of features depends on the number of events.
 
 from streamk.drift.event_mmd import EventMMD
 from streamk.drift.rank_test import RankTest
+from streamk.drift.share_test import ShareTest
 from streamk.drift.streaming_mmd import StreamingMMD
 
-__all__ = ["EventMMD", "RankTest", "StreamingMMD"]
+__all__ = ["EventMMD", "RankTest", "ShareTest", "StreamingMMD"]

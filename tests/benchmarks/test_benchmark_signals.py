@@ -23,7 +23,9 @@ def test_a_part_runs(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     signals.run(["--quick", "--only", part, "--out", str(out)])
     document = json.loads(out.read_text())
     assert document["results"][part]
-    assert {"coverage": "48 late: DtACI", "alarms": "RankTest"}[part] in signals.render(document)
+    assert {"coverage": "48 late: DtACI", "alarms": "10% to 25%: streamk"}[part] in signals.render(
+        document
+    )
 
 
 @pytest.mark.parametrize("delay", [0, 48])

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from connectors.base import Output, Sink
 from connectors.fields import Field, RecordType
+from streamk.drift import RankTest, ShareTest
 from streamk.encoding import LoneReader, shortened
 from streamk.engine.alarms.covariates import ColumnSignal, CovariateWatch
 from streamk.engine.alarms.watches import Bounds, Rise, Signal, Watch
@@ -90,9 +91,10 @@ class Alarms:
 
     def __init__(self, sink: Sink, classification: bool, level: float | None) -> None:
         self._sink, self._level = sink, level
-        watches: dict[str, Watch] = {"error": Rise(), "label_delay": Rise()}
+        error = ShareTest() if classification else RankTest()
+        watches: dict[str, Watch] = {"error": Rise(error), "label_delay": Rise(RankTest())}
         if classification:
-            watches |= {"confidence": Rise(), "calibration": Bounds()}
+            watches |= {"confidence": Rise(ShareTest()), "calibration": Bounds()}
         if level is not None:
             watches["coverage"] = Bounds(below=True)
         self._watches = {kind: watches[kind] for kind in KINDS if kind in watches}
@@ -136,7 +138,7 @@ class Alarms:
     def _of_predicted(self, classes: Sequence[Any], rows: Int64s, predicted: Prequential) -> Found:
         if predicted.probabilities is None:
             return []
-        numbers = 1.0 - _confidences(predicted, classes)
+        numbers = np.clip(1.0 - _confidences(predicted, classes), 0.0, 1.0)
         return self._watched("confidence", rows, numbers)
 
     def _of_scored(self, classes: Sequence[Any], scored: Scored) -> Found:

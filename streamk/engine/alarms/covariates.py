@@ -151,7 +151,6 @@ class CovariateWatch:
             held, last = (list(map(from_pairs, data[name])) for name in ("held", "last events"))
             if len(held) >= _TOGETHER or len(last) > _RECENT:
                 raise ValueError("it holds more events than it may")
-            found.rows(last)
         except (InvalidInput, KeyError, TypeError, ValueError) as error:
             raise StateError(f"what is watched of the columns cannot be read: {error!r}") from error
         if not 0 <= seen <= following <= seen + _BLOCK * (_REST + 2):
