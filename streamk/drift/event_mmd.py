@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import LARGEST
 from streamk.declared import Declared, count, listed, reading, taken
 from streamk.drift.run import WARM_UP
 from streamk.drift.streaming_mmd import StreamingMMD
@@ -25,9 +26,8 @@ Cells = Mapping[Column, float]
 SHARED = 64
 """Columns that those without one of their own share. One text of 2,000 that comes in 30% of the
 events is found after 92 of them; with 16 columns after 192, with 8 after 278."""
-_NEW = SHARED
-"""The place of the column that counts what no first event had; those of their own follow it."""
 _OTHERS = ("(others)",) * SHARED + ("(new)",)
+"""What the shared columns are called; the last counts what no first event had."""
 _OFTEN = 2
 """First events that have a column which gets one of its own: ids of events, which come once each,
 would be as many columns that are 0 for ever."""
@@ -68,8 +68,8 @@ class EventMMD:
     --------
     >>> rng, test = np.random.default_rng(0), EventMMD(most=64)
     >>> usual = [{f"id={n}": 1.0, "a": a} for n, a in enumerate(rng.normal(size=2000))]
-    >>> test.advance(usual), test.test.drift_detected, "a" in test.names
-    (2000, False, True)
+    >>> test.advance(usual), test.test.drift_detected
+    (2000, False)
     >>> 20 < test.advance([{"id=0": 1.0, "a": a} for a in rng.normal(size=1000)]) < 200
     True
     """
@@ -86,16 +86,26 @@ class EventMMD:
         self._first: list[Cells] = []
         """The first events of the run, as long as they are not all there."""
         self._own: dict[Column, int] = {}
-        """Places of the columns of their own."""
+        """Places of the columns of their own, which come before the shared ones."""
         self._known: frozenset[int] | None = None
         """Keys of the columns that the first events had, once these are all there."""
-        self._at: dict[int, int] = {}
-        """Where the test has the column of a place."""
+        self._shared: dict[Column, int] = {}
+        """What those of them share, as far as they came again: hashing takes a microsecond."""
 
-    @property
-    def names(self) -> list[Column]:
-        """Of the test's columns; "(others)" and "(new)" of those that are shared."""
-        return [[*_OTHERS, *self._own][place] for place in self._at]
+    def name(self, at: int, events: Sequence[Cells]) -> Column:
+        """Return what the test's column of that number is.
+
+        One that is shared is the column that most of these events which have it mean; if none is
+        most of them it is "(others)", or "(new)".
+        """
+        if at < len(self._own):
+            return list(self._own)[at]
+        pairs = ((column, {column: x}) for cells in events for column, x in cells.items())
+        counts = Counter(column for column, alone in pairs if self._row(alone)[at])
+        for column, n in counts.most_common(1):
+            if 2 * n > counts.total():
+                return column
+        return _OTHERS[at - len(self._own)]
 
     def advance(self, events: Sequence[Cells]) -> int:
         """Take in events up to the first that is an alarm; return how many were taken in.
@@ -121,57 +131,54 @@ class EventMMD:
             )
             own = [column for column, n in counts.most_common(self._most) if n >= _OFTEN]
             self._use(own, frozenset(map(column_key, counts)))
-            points = list(map(self._point, self._first))
-            self.test.begin(self._note_places(points))
-            self.test.update(self._matrix(points))
+            self.test.begin(len(own))
+            self._follow(self._first)
             self._first = []
         return len(some)
 
     def _use(self, own: Sequence[Column], known: frozenset[int]) -> None:
-        self._own = {column: place for place, column in enumerate(own, len(_OTHERS))}
+        self._own = {column: place for place, column in enumerate(own)}
         self._known = known
 
     def _follow(self, events: Sequence[Cells]) -> int:
-        """Test events up to one that is the first in a shared column; return how many."""
-        points = list(map(self._point, events))
-        new = self._note_places(points[:1])
-        if new:
-            self.test.add_columns(new)
-        n = next((i for i, point in enumerate(points) if point.keys() - self._at), len(points))
-        return self.test.advance(self._matrix(points[:n]))
+        """Test events, up to the first in a shared column where there are none yet."""
+        X, own = self.rows(events), len(self._own)
+        if len(self.test.columns) == own:
+            sharing = np.flatnonzero(X[:, own:].any(axis=1))
+            n = int(sharing[0]) if len(sharing) else len(X)
+            if n:
+                return self.test.advance(X[:n, :own])
+            self.test.add_columns(self._columns(shared=True)[own:])
+        return self.test.advance(X)
 
-    def _note_places(self, points: Sequence[Mapping[int, float]]) -> list[int]:
-        """Note places of events in which the test has no column yet; return them."""
-        new = sorted({place for point in points for place in point} - self._at.keys())
-        self._at |= {place: at for at, place in enumerate(new, len(self._at))}
-        return new
+    def _columns(self, *, shared: bool) -> list[int]:
+        """Return what the test's columns are called."""
+        return [*range(len(self._own)), *range(self._most, self._most + shared * len(_OTHERS))]
 
-    def _point(self, cells: Cells) -> dict[int, float]:
-        """Return an event as its numbers in the places of columns."""
-        found: dict[int, float] = {}
-        own, known = self._own, self._known or ()
+    def _row(self, cells: Cells) -> list[float]:
+        """Return an event as its numbers in the columns of their own, and the shared ones."""
+        own, shared = self._own, self._shared
+        n = len(own)
+        row = [0.0] * (n + len(_OTHERS))
         for column, x in cells.items():
             if column in own:
-                found[own[column]] = x
+                row[own[column]] = x
             elif x == x and x != 0.0:
-                key = column_key(column)
-                for place in (key % SHARED,) if key in known else (key % SHARED, _NEW):
-                    found[place] = found.get(place, 0.0) + 1.0
-        return found
-
-    def _matrix(self, points: Sequence[Mapping[int, float]]) -> NDArray[np.float64]:
-        at, rows = self._at, [[0.0] * len(self._at) for _ in points]
-        for row, point in zip(rows, points, strict=True):
-            for place, x in point.items():
-                row[at[place]] = x
-        return np.array(rows).reshape(len(rows), len(at))
+                place = shared.get(column)
+                if place is None:
+                    key = column_key(column)
+                    place = n + key % SHARED
+                    if key in (self._known or ()):
+                        shared[column] = place
+                    else:
+                        row[-1] += 1.0
+                row[place] += 1.0
+        return row
 
     def rows(self, events: Sequence[Cells]) -> NDArray[np.float64]:
-        """Return events as the test has them, (n, d), without columns that none of its own had."""
-        points = map(self._point, events)
-        return self._matrix(
-            [{place: x for place, x in point.items() if place in self._at} for point in points]
-        )
+        """Return events in the columns of their own, and the shared ones, (n, d)."""
+        rows = list(map(self._row, events))
+        return np.array(rows).reshape(len(rows), len(self._own) + len(_OTHERS))
 
     # --- state ------------------------------------------------------------------------------------
 
@@ -205,18 +212,18 @@ class EventMMD:
         header = state.expect(cls.TYPE, format=cls.FORMAT).header
         events = cls(most=count(header, "most", _OWNER))
         events.test = StreamingMMD.from_state(state.child("test"))
-        events._at = {int(place): at for at, place in enumerate(events.test.columns)}
         arrays, _ = taken(_DECLARED, state.arrays, {}, _OWNER)
         with reading(_OWNER):
             events._first = [from_pairs(cells) for cells in listed(header, "first", _OWNER)]
         if header.get("own") is not None:
             own = listed(header, "own", _OWNER)
-            column_keys(own)
+            with reading(_OWNER):
+                column_keys(own)
             events._use(own, frozenset(arrays["known"].tolist()))
         held, begun = len(events._first), events._known is not None
-        places = range(len(_OTHERS) + len(events._own))
+        columns = [events._columns(shared=shared) for shared in (False, True)]
         if (
-            not {*events._own.values()} <= events._at.keys() <= {*places}
+            list(events.test.columns) not in columns[: 1 + begun]
             or held > (0 if begun else WARM_UP - 1)
             or len(events._own) > events._most
         ):
@@ -236,6 +243,6 @@ def from_pairs(pairs: Any) -> Cells:
     """Return the event that `to_pairs` wrote. Raises what a wrong one causes."""
     cells = {column: math.nan if x is None else float(x) for column, x in pairs}
     column_keys(cells)
-    if any(math.isinf(x) for x in cells.values()):
-        raise ValueError("it holds an infinite number")
+    if any(abs(x) > LARGEST for x in cells.values()):
+        raise ValueError(f"it holds a number past {LARGEST:g}")
     return cells

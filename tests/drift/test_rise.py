@@ -141,7 +141,9 @@ def test_probabilities_that_wander_a_little_are_no_rise(level: float) -> None:
     noise = np.random.default_rng(5).beta(2.0, 2.0 / level - 2.0, size=n)
     for numbers in (level * wander, np.minimum(1.0, noise * wander)):
         assert not alarms(ShareTest(), numbers)
-    assert alarms(ShareTest(), np.append(level * wander, np.full(900, min(0.9, 2.0 * level + 0.05))))
+    assert alarms(
+        ShareTest(), np.append(level * wander, np.full(900, min(0.9, 2.0 * level + 0.05)))
+    )
 
 
 @pytest.mark.parametrize("make", TESTS)

@@ -124,10 +124,12 @@ class CovariateWatch:
         """Return the content of an alarm that has just come."""
         test = self._test.test
         before, now = test.sample, self._test.rows(self._recent)
+        now = now[:, : before.shape[1]]
         distances = [_distance(a, b) for a, b in zip(before.T, now.T, strict=True)]
         most = int(np.argmax(distances))
         means = float(np.nanmean(before[:, most])), float(np.nanmean(now[:, most]))
-        return ColumnSignal(1.0 / test.p_value, 1.0 / test.alpha, *means, self._test.names[most])
+        column = self._test.name(most, self._recent)
+        return ColumnSignal(1.0 / test.p_value, 1.0 / test.alpha, *means, column)
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as JSON data."""
