@@ -58,6 +58,17 @@ def test_a_value_of_no_use_is_refused(value: Any) -> None:
         alone({"a": 1.0, "b": value})
 
 
+def test_long_names_are_short_and_differ() -> None:
+    text = "x" * 300_000
+    found = alone({"a": text, "b": text + "y", "c" * 5000: 2.0, 7: 1.5})
+    names = [name for name in found if isinstance(name, str)]
+    assert max(map(len, names)) < 220
+    assert len({name for name in names if name.startswith(("a=x", "b=x"))}) == 2
+    assert set(alone({"a": text})) < set(found)
+    assert alone({"c" * 5000: 2.0, 7: 1.5}).items() <= found.items()
+    assert alone({"a": text}).keys() != alone({"a": text + "z"}).keys()
+
+
 EVENT = {"a": 1.5, "b": "red", "c": {"d": 2.0}, "skip": 3.0, "y": 1}
 SCHEMA = Schema(label="y", ignore=("skip",))
 

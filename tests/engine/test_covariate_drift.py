@@ -85,7 +85,8 @@ def test_a_long_name_of_a_column_is_cut() -> None:
     events = [{"a": a, name: b, "y": a > 0} for a, b in X.tolist()]
     Engine(MemorySource({"p": events}), model(), label="y", alarms=sink).run()
     (one,) = found(sink)
-    assert one["column"] == "b" * 4096
+    assert one["column"].startswith("b" * 200)
+    assert len(one["column"]) < 220
 
 
 def test_it_needs_no_labels() -> None:

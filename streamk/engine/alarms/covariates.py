@@ -108,7 +108,6 @@ class CovariateWatch:
             self._held.append(read(row))
             signal = self._tested() if len(self._held) == _TOGETHER else None
             if signal is not None:
-                self._recent.clear()
                 found.append((row, signal))
                 self._next = self._place(block + 1 + _REST)
         return found
