@@ -23,9 +23,9 @@ from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine
 from streamk.learners import create
 
-MODELS = {"multi-kernel": 2, "doubly-stochastic": 6}
+MODELS = {"multi-kernel": 1, "doubly-stochastic": 4}
 """Streams of each."""
-EVENTS, BEFORE, AFTER, MOST = 100_000, 12_000, 3_000, 60_000
+EVENTS, BEFORE, AFTER, MOST = 100_000, 12_000, 3_000, 20_000
 QUICK = (1_500, 200, 90, 1_000)
 KINDS = ("error", "confidence", "calibration", "coverage", "covariate_drift")
 SHUFFLED = (
