@@ -2,6 +2,7 @@
 
 delays     generated streams with one change of known place: delay, misses, alarms before it
 nulls      generated streams without a change, up to a million events: alarms, p-values
+events     events with texts, lists, late fields: how small p-values are, and delays
 blocks     elec2, rialto and covtype, shuffled in blocks: only blocks of one event are a null
 retraining elec2, rialto and covtype in order: a model that begins anew where drift is detected
 
@@ -16,12 +17,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks import common, parts
-from benchmarks.drift import blocks, delays, nulls, retraining
+from benchmarks.drift import blocks, delays, events, nulls, retraining
 
 NAME = "drift"
 PARTS: dict[str, parts.Render] = {
     "delays": delays.render,
     "nulls": nulls.render,
+    "events": events.render,
     "blocks": blocks.render,
     "retraining": retraining.render,
 }
@@ -36,6 +38,7 @@ def run(argv: Sequence[str] | None = None) -> None:
     measures = {
         "delays": delays.measure,
         "nulls": nulls.measure,
+        "events": events.measure,
         "blocks": blocks.measure,
         "retraining": retraining.measure,
     }

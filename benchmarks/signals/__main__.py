@@ -2,6 +2,7 @@
 
 coverage   intervals and prediction sets of 90% on all streams of the river battery
 alarms     alarms about errors that rise, and about covariate drift: their delay, and false ones
+jobs       alarms of whole jobs: false ones by kind and model, and delays on data sets
 
 How each figure is taken is at the top of the modules in signals/. With --only the other parts stay
 in the results as they were, with the machine and the date of their own run.
@@ -14,10 +15,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks import common, parts
-from benchmarks.signals import alarms, coverage
+from benchmarks.signals import alarms, coverage, jobs
 
 NAME = "signals"
-PARTS: dict[str, parts.Render] = {"coverage": coverage.render, "alarms": alarms.render}
+PARTS: dict[str, parts.Render] = {
+    "coverage": coverage.render,
+    "alarms": alarms.render,
+    "jobs": jobs.render,
+}
 
 
 def render(document: Mapping[str, Any]) -> str:
@@ -26,7 +31,11 @@ def render(document: Mapping[str, Any]) -> str:
 
 
 def run(argv: Sequence[str] | None = None) -> None:
-    measures = {"coverage": coverage.measure, "alarms": alarms.measure}
+    measures = {
+        "coverage": coverage.measure,
+        "alarms": alarms.measure,
+        "jobs": jobs.measure,
+    }
     parts.run(NAME, __doc__, measures, render, argv)
 
 

@@ -1,12 +1,13 @@
 """Alarms about errors that rise: how late they come, and how many are false.
 
-`RankTest`, which gives the alarm "error" of a job, beside River's detectors and `MMDDrift`, all
-with their defaults. Streams of errors whose law changes once: "delay" is the median number of
-events from the change to the first alarm, "missed" the streams without one, "early" the alarms
-before the change, in all streams together. Then streams in which nothing gets worse, where each
-alarm is false: of one law, and of a model that becomes better. Last the errors of the default model
-on two of River's streams, whose concept changes between events 9,500 and 10,500. Alarms about the
-columns are measured in `benchmarks.signals.covariates`.
+The tests that give the alarm "error" of a job, `ShareTest` of errors that are 0 or 1 and `RankTest`
+of distances, beside River's detectors and `MMDDrift`, all with their defaults. Streams of errors
+whose law changes once: "delay" is the median number of events from the change to the first alarm,
+"missed" the streams without one, "early" the alarms before the change, in all streams together.
+Then streams in which nothing gets worse, where each alarm is false: of one law, and of a model that
+becomes better. Last the errors of the default model on two of River's streams, whose concept
+changes between events 9,500 and 10,500. Alarms about the columns are measured in
+`benchmarks.signals.covariates`.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from benchmarks.river_battery.streams import GENERATED, load
 from benchmarks.signals import covariates
 from benchmarks.signals.covariates import number
 from benchmarks.signals.coverage import predicted
-from streamk.drift import RankTest
+from streamk.drift import RankTest, ShareTest
 
-OURS = "RankTest"
+OURS = "streamk"
 BEFORE, AFTER, STREAMS = 3000, 3000, 10
 QUICK = (300, 300, 2)
 NULL, SLOW_NULL = 200_000, 20_000
@@ -67,8 +68,8 @@ NULLS = ("10%", "Cauchy distances", "50% falling to 5%")
 
 
 def ours(X: Floats, seed: int) -> list[int]:
-    """Return the alarms of `RankTest` with its defaults."""
-    test = RankTest(seed=seed)
+    """Return the alarms of the test that a job has for errors of this kind."""
+    test = ShareTest(seed=seed) if set(np.unique(X)) <= {0.0, 1.0} else RankTest(seed=seed)
     return [n for n, error in enumerate(X[:, 0].tolist()) if test.update(error)]
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from benchmarks import common
 from benchmarks.river_battery.streams import load
-from streamk.engine.alarms.covariates import Covariates, CovariateWatch
+from streamk.engine.alarms.covariates import CovariateWatch
 
 EVENTS, STREAMS, SHUFFLES = 15_000, 10, 5
 QUICK = (600, 2, 1)
@@ -29,7 +29,6 @@ BATTERY = (
     *("elec2", "airlines_h2o_44k", "gmsc", "covtype_subset93k", "letter", "rialto"),
     *("RandomRBFDrift", "Hyperplane", "Agrawal", "SEA", "LEDDrift", "Waveform"),
 )
-_AT_ONCE = 1000
 
 Floats = NDArray[np.float64]
 
@@ -48,13 +47,8 @@ def changed(kind: str, columns: int, n: int, seed: int) -> Floats:
 
 def alarms(X: Floats) -> list[int]:
     """Return the events at which there is an alarm."""
-    watch, names = CovariateWatch(), tuple(range(X.shape[1]))
-    found = []
-    for start in range(0, len(X), _AT_ONCE):
-        some = X[start : start + _AT_ONCE]
-        width = np.full(len(some), X.shape[1], np.int64)
-        found += [start + row for row, _ in watch.update(Covariates(some, width, names))]
-    return found
+    found = CovariateWatch().update(len(X), lambda row: dict(enumerate(X[row].tolist())))
+    return [row for row, _ in found]
 
 
 def measure(data: Any, *, quick: bool) -> dict[str, Any]:

@@ -21,11 +21,14 @@ is kept for later ones, is a martingale that begins at 1. By Ville's inequality 
 9/alpha with probability alpha/9 at most. The nine witnesses share a sample, and their p-values
 together would reveal it; so their martingales are not averaged, but each has a ninth of alpha.
 
-All else that is learned (scales of the columns, unit of the bandwidths) is learned from training
-events, and the number of features depends on the number of events.
+All else that is learned (scales of the columns, unit of the bandwidths, of `EventMMD` the columns
+themselves) is learned from training events, and the number of features depends on the number of
+events. What an event is as a point is a function of it and of training events alone.
 """
 
+from streamk.drift.event_mmd import EventMMD
 from streamk.drift.rank_test import RankTest
+from streamk.drift.share_test import ShareTest
 from streamk.drift.streaming_mmd import StreamingMMD
 
-__all__ = ["RankTest", "StreamingMMD"]
+__all__ = ["EventMMD", "RankTest", "ShareTest", "StreamingMMD"]

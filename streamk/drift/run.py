@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from streamk import backends
 from streamk.backends import CHUNK, Curve, Dense, two_sample
-from streamk.backends.two_sample import BANDS, ROLE, TRAINING, TwoSample
+from streamk.backends.two_sample import BANDS, TwoSample
 from streamk.drift.scale import FirstScale
 from streamk.features.blocks import FeatureBlocks
 from streamk.features.columns import Column, column_keys
@@ -147,8 +147,6 @@ class Run:
                 self._finish_warm_up()
             return n
         n = min(len(X), self._moment - self.n)
-        if not self.scale.complete:
-            n = self._scale_late_columns(self.scale, X[:n], draws)
         self._reserve(int(self.sample.counts[0]) + n)
         taken: int = self._loops.follow(
             self.sample, self.features(X[:n]), X[:n], draws[:n], threshold
@@ -165,19 +163,6 @@ class Run:
         training = np.zeros((WARM_UP, 3))
         self._loops.follow(self.sample, self.features(self.rows), self.rows, training, np.inf)
         self.rows = self.rows[:0]
-
-    def _scale_late_columns(self, scale: FirstScale, X: Events, draws: Events) -> int:
-        """Return how many events come before the next one that gives a column its scale.
-
-        If that is the first, it is used for it, and is one of those that come before the next.
-        """
-        informing = np.flatnonzero(scale.informs(X) & (draws[: len(X), ROLE] < TRAINING))
-        if len(informing) and informing[0] == 0:
-            scale.learn(X[0])
-            self._evaluate()
-            self.sample.counts[2] = two_sample.REFRESH  # the scores of before are of no use now
-            return 1
-        return int(informing[0]) if len(informing) else len(X)
 
     # --- features -------------------------------------------------------------------------------
 
@@ -264,3 +249,5 @@ class Run:
         if self.scale is not None:
             self.scale.add_columns(more)
             self._lay_out()
+            self._evaluate()
+            self._loops.rescore(self.sample)

@@ -5,26 +5,23 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import OUTERMOST, Backend
-from streamk.declared import Declared, Domain, number, taken
-from streamk.scaling.quantiles import CENTERS, DISTANCES, RunningQuantiles
+from streamk.backends import FAIR_COIN, OUTERMOST, Backend
+from streamk.declared import Declared, number, taken
+from streamk.scaling.quantiles import CENTERS, DISTANCES, INVERSES, RunningQuantiles
 from streamk.state import JSON, State
 
 _OWNER = "a scale of a two-sample test"
-_FARTHEST = 1e150
 _DECLARED = (
     Declared("center", "float64", ("columns",), CENTERS),
-    Declared("inverse", "float64", ("columns",), Domain(0.0, _FARTHEST)),
+    Declared("inverse", "float64", ("columns",), INVERSES),
 )
-_LEAST = 1.0 / _FARTHEST
 
 
 class FirstScale:
     """Median and spread of each column in the first events, and the events' distance.
 
     They are those of `streamk.scaling.quantiles.RunningQuantiles`, and stay: a test that is to be
-    exact may not scale an event by later ones. A column that comes later is 0 until a training
-    event has another value there, whose size is the column's scale from then on.
+    exact may not scale an event by later ones.
 
     Parameters
     ----------
@@ -65,24 +62,9 @@ class FirstScale:
         return Z
 
     def add_columns(self, n: int) -> None:
-        """Append n columns that were zero in all events so far."""
+        """Append n columns that were zero in all events so far, scaled as zeros and ones."""
         self._center = np.append(self._center, np.zeros(n))
-        self._inverse = np.append(self._inverse, np.zeros(n))
-
-    @property
-    def complete(self) -> bool:
-        """True if every column has a scale."""
-        return bool(self._inverse.all())
-
-    def informs(self, X: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return which events (n, d) have a value by which a column would get its scale."""
-        values = np.abs(X[:, self._inverse == 0.0])
-        return np.asarray((values > _LEAST).any(axis=1))
-
-    def learn(self, x: NDArray[np.float64]) -> None:
-        """Take the scales of columns that have none from an event (d,)."""
-        known = (self._inverse == 0.0) & (np.abs(x) > _LEAST)
-        self._inverse[known] = 1.0 / np.abs(x[known])
+        self._inverse = np.append(self._inverse, np.full(n, 1.0 / FAIR_COIN))
 
     def state(self) -> State:
         """Everything needed to go on exactly from here."""

@@ -131,17 +131,11 @@ class StreamingMMD:
         options.check(self.OPTIONS, self)
         if warning < alpha:
             raise InvalidInput(f"warning={warning} must be at least alpha={alpha}")
-        self._columns = _names(columns)
-        column_keys(self._columns)
         self.n_events = self.n_drifts = 0
         self._draws = Draws(seed)
-        self._run = Run(
-            self._columns,
-            reference=reference,
-            max_features=max_features // FEATURES * FEATURES,
-            seed=seed,
-            backend=backend,
-        )
+        self._columns: list[Column]
+        self._run: Run
+        self.begin(columns)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -227,8 +221,26 @@ class StreamingMMD:
         sample = self._run.sample
         return sample.events[: int(sample.counts[0])].copy()
 
+    def begin(self, columns: int | Sequence[Column]) -> None:
+        """Begin a new run, of these columns, with the next event.
+
+        Raises
+        ------
+        InvalidInput
+            As the class.
+        """
+        self._columns = _names(columns)
+        column_keys(self._columns)
+        self._run = Run(
+            self._columns,
+            reference=self.reference,
+            max_features=self.max_features // FEATURES * FEATURES,
+            seed=self.seed,
+            backend=self.backend,
+        )
+
     def add_columns(self, names: Sequence[Column]) -> None:
-        """Append columns that were zero in all events so far.
+        """Append columns that were zero in all events so far; they are scaled as zeros and ones.
 
         Parameters
         ----------

@@ -6,7 +6,7 @@ from streamk.encoding.columns import ColumnTable
 from streamk.encoding.decoded import BadEvent, Decoded
 from streamk.encoding.decoders import Decoder, decoder
 from streamk.encoding.expected import Expected
-from streamk.encoding.fields import FieldReader, key_of, milliseconds_of
+from streamk.encoding.fields import FieldReader, LoneReader, alone, key_of, milliseconds_of
 from streamk.encoding.labels import LabelReader
 from streamk.encoding.schema import Absent, LabelType, Mode, Schema
 from streamk.encoding.values import BAD_KINDS, Name, Rejected, flatten, shortened
@@ -22,10 +22,12 @@ __all__ = [
     "FieldReader",
     "LabelReader",
     "LabelType",
+    "LoneReader",
     "Mode",
     "Name",
     "Rejected",
     "Schema",
+    "alone",
     "decoder",
     "flatten",
     "key_of",

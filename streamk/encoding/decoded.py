@@ -48,10 +48,3 @@ class Decoded:
     good: npt.NDArray[np.int64]
     bad: list[BadEvent]
     growth: list[tuple[int, int]]
-
-    def width(self, known: int) -> npt.NDArray[np.int64]:
-        """Return (n_good,), the columns that there were when each had come; `known` before."""
-        found = np.full(len(self.X), known, np.int64)
-        for row, width in self.growth:
-            found[row:] = width
-        return found

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("river", reason="the rivals are River's: pip install river")
 
 from benchmarks.signals import __main__ as signals
-from benchmarks.signals import alarms, coverage, rules
+from benchmarks.signals import alarms, coverage, jobs, rules
 
 
 @pytest.mark.parametrize("part", list(signals.PARTS))
@@ -19,11 +19,17 @@ def test_a_part_runs(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     kept = ("SEA", "FriedmanDrift")
     monkeypatch.setattr(coverage, "STREAMS", {name: coverage.STREAMS[name] for name in kept})
     monkeypatch.setattr(alarms, "CHANGING", kept[:1])
+    monkeypatch.setattr(jobs, "LAWS", (jobs.easy, jobs.tails))
     out = tmp_path / "found.json"
     signals.run(["--quick", "--only", part, "--out", str(out)])
     document = json.loads(out.read_text())
     assert document["results"][part]
-    assert {"coverage": "48 late: DtACI", "alarms": "RankTest"}[part] in signals.render(document)
+    said = {
+        "coverage": "48 late: DtACI",
+        "alarms": "10% to 25%: streamk",
+        "jobs": "covtype, other classes: doubly-stochastic",
+    }
+    assert said[part] in signals.render(document)
 
 
 @pytest.mark.parametrize("delay", [0, 48])

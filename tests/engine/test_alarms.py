@@ -18,6 +18,7 @@ from engine_kit import Crash, CrashingSink, WhimsicalSource
 
 import streamk as package
 from connectors.memory import MemorySink, MemorySource
+from streamk.drift import RankTest, ShareTest
 from streamk.engine import Engine, LateLabels
 from streamk.engine.alarms.watches import Bounds, Rise
 from streamk.errors import StateError
@@ -117,7 +118,7 @@ def test_sets_of_a_model_that_does_not_follow_lose_their_coverage(tmp_path: Path
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_batches_and_crashes_leave_no_trace(seed: int, tmp_path: Path) -> None:
-    stream, expected = flipped(3000), MemorySink()
+    stream, expected = flipped(5000)[:3000], MemorySink()
     whole = job(stream, expected, prediction_set=0.9).run()
     assert len(expected.outputs) >= 2
     rng, sink, alarms = random.Random(seed), CrashingSink(), MemorySink()
@@ -188,7 +189,7 @@ def test_errors_as_rare_as_expected_are_within_the_bounds(share: float) -> None:
     assert any(later) == (share < 1e-2)
 
 
-@pytest.mark.parametrize("watch", [Rise(), Bounds()])
+@pytest.mark.parametrize("watch", [Rise(RankTest()), Rise(ShareTest()), Bounds()])
 def test_damaged_watches_are_refused(watch: Any) -> None:
     for number in range(100):
         watch.update(float(number % 2), 0.5, 0.25)

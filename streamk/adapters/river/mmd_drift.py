@@ -3,41 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Hashable, Mapping
+from typing import Any
 
 import numpy as np
 from river import base
 
-from streamk.adapters.rows import Model
-from streamk.drift import StreamingMMD
-from streamk.encoding import Schema
-from streamk.encoding.columns import Event
+from streamk.drift import EventMMD
+from streamk.encoding import Rejected, alone, flatten
 from streamk.errors import InvalidInput
-from streamk.state import State
 
-
-class _Events(Model):
-    """A test that is fed dicts, and the columns that it has met."""
-
-    learner: Any
-
-    def __setstate__(self, saved: dict[str, Any]) -> None:
-        test = StreamingMMD.from_state(cast("State", saved["learner"]))
-        Model.__init__(self, cast("Any", test), Schema.from_json(saved["schema"]))
-
-    def _append_columns(self, event: Event, label: Any) -> None:
-        known = len(self._table)
-        if event.new:
-            self._table.admit(event)
-            self.learner.add_columns(list(self._table.places)[known:])
-            self._lay_out()
-
-    def take(self, x: Mapping[Hashable, Any]) -> None:
-        self.learner.update(self.row(x, _NO_LABEL)[None])
-
-
-_NO_LABEL: Sequence[Any] = (None,)
+_COLUMNS = 1024
+"""Most columns of their own."""
 _NUMBERS = (int, float, np.number, np.bool_, type(None))
 
 
@@ -117,25 +94,24 @@ class MMDDrift(base.DriftAndWarningDetector):
         super().__init__()
         self.alpha, self.warning, self.seed = alpha, warning, seed
         self.reference, self.max_features = reference, max_features
-        test = StreamingMMD(
-            0,
+        self._events = EventMMD(
+            most=_COLUMNS,
             alpha=alpha,
             warning=warning,
             reference=reference,
             max_features=max_features,
             seed=secrets.randbits(63) if seed is None else seed,
         )
-        self._events = _Events(cast("Any", test))
 
     @property
     def n_detections(self) -> int:
         """Drifts detected so far."""
-        return int(self._events.learner.n_drifts)
+        return self._events.test.n_drifts
 
     @property
     def p_value(self) -> float:
         """Of the hypothesis that there has been no drift since the last one, whenever looked at."""
-        return float(self._events.learner.p_value)
+        return self._events.test.p_value
 
     def update(self, x: int | float) -> None:
         """Take in one number.
@@ -160,15 +136,22 @@ class MMDDrift(base.DriftAndWarningDetector):
         Parameters
         ----------
         x : dict
-            Its columns may come and go; texts, missing values and absent columns are taken as
-            by the estimators of `streamk.adapters.river`.
+            Its columns may come and go. Texts and missing values are read as by the estimators of
+            `streamk.adapters.river`; which of them are columns is settled by the first 64 events,
+            see `streamk.drift.EventMMD`.
 
         Raises
         ------
         InvalidInput
             If a value is of no use, naming it; the event is not taken in.
         """
-        self._events.take(x)
-        test = self._events.learner
+        if not hasattr(x, "items"):
+            raise InvalidInput(f"an event is a dict of columns, not {x!r:.60}")
+        try:
+            cells = alone(flatten(x))
+        except Rejected as rejected:
+            raise InvalidInput(rejected.reason.partition(": ")[2]) from None
+        self._events.advance([cells])
+        test = self._events.test
         self._drift_detected = test.drift_detected
         self._warning_detected = test.warning_detected

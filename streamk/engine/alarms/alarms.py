@@ -19,8 +19,9 @@ import numpy.typing as npt
 
 from connectors.base import Output, Sink
 from connectors.fields import Field, RecordType
-from streamk.encoding import shortened
-from streamk.engine.alarms.covariates import ColumnSignal, Covariates, CovariateWatch
+from streamk.drift import RankTest, ShareTest
+from streamk.encoding import LoneReader, shortened
+from streamk.engine.alarms.covariates import ColumnSignal, CovariateWatch
 from streamk.engine.alarms.watches import Bounds, Rise, Signal, Watch
 from streamk.engine.order.batch import Batch
 from streamk.errors import StateError
@@ -90,9 +91,10 @@ class Alarms:
 
     def __init__(self, sink: Sink, classification: bool, level: float | None) -> None:
         self._sink, self._level = sink, level
-        watches: dict[str, Watch] = {"error": Rise(), "label_delay": Rise()}
+        error = ShareTest() if classification else RankTest()
+        watches: dict[str, Watch] = {"error": Rise(error), "label_delay": Rise(RankTest())}
         if classification:
-            watches |= {"confidence": Rise(), "calibration": Bounds()}
+            watches |= {"confidence": Rise(ShareTest()), "calibration": Bounds()}
         if level is not None:
             watches["coverage"] = Bounds(below=True)
         self._watches = {kind: watches[kind] for kind in KINDS if kind in watches}
@@ -106,7 +108,7 @@ class Alarms:
         classes: Sequence[Any],
         predicted: tuple[Int64s, Prequential],
         scored: Scored,
-        covariates: Covariates,
+        alone: LoneReader,
     ) -> None:
         """Take in a batch, and write the alarms in it.
 
@@ -121,11 +123,11 @@ class Alarms:
             Rows of the events that were predicted.
         scored : Scored
             Those whose labels came in this batch.
-        covariates : Covariates
-            The columns of the events that were predicted.
+        alone : LoneReader
+            Reads the columns of the events that were predicted.
         """
         rows, _ = predicted
-        columns = self._columns.update(covariates)
+        columns = self._columns.update(len(rows), lambda i: alone.one(batch.values[int(rows[i])]))
         found: Found = [(int(rows[row]), "covariate_drift", signal) for row, signal in columns]
         found += self._of_predicted(classes, *predicted) + self._of_scored(classes, scored)
         order = {kind: place for place, kind in enumerate(KINDS)}
@@ -136,7 +138,7 @@ class Alarms:
     def _of_predicted(self, classes: Sequence[Any], rows: Int64s, predicted: Prequential) -> Found:
         if predicted.probabilities is None:
             return []
-        numbers = 1.0 - _confidences(predicted, classes)
+        numbers = np.clip(1.0 - _confidences(predicted, classes), 0.0, 1.0)
         return self._watched("confidence", rows, numbers)
 
     def _of_scored(self, classes: Sequence[Any], scored: Scored) -> Found:

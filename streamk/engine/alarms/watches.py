@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
-from streamk.drift import RankTest
+from streamk.drift.rise import RiseTest
 from streamk.errors import StateError
 
 __all__ = ["Bounds", "Rise", "Signal", "Watch"]
@@ -16,8 +16,11 @@ _RECENT = 100
 """Numbers in the mean that an alarm about a rise tells."""
 _LOOK = 20
 """Numbers between two looks at a mean, each of which takes a sum over its window."""
-_DEVIATIONS = 4.0
+_DEVIATIONS = 5.0
 """Standard deviations of the mean of independent numbers at which a bound lies."""
+_BACK = 0.25
+"""Part of the bound to which a mean comes back before the next alarm: a model whose probabilities
+are a little wrong all the time is not told of all the time."""
 _LEAST = 1.0
 """Added to the variance of their sum: that of rare events is far from normal."""
 
@@ -56,29 +59,34 @@ class Watch(Protocol):
 
 
 class Rise:
-    """Numbers that have become larger than those before, see `streamk.drift.RankTest`.
+    """Numbers that have become larger than those before.
+
+    Parameters
+    ----------
+    test : RiseTest
 
     Examples
     --------
-    >>> watch = Rise()
+    >>> from streamk.drift import ShareTest
+    >>> watch = Rise(ShareTest())
     >>> found = [watch.update(float(n >= 200), 0.0, 0.0) for n in range(300)]
     >>> [(n, signal.before < 0.1, signal.now) for n, signal in enumerate(found) if signal]
-    [(204, True, 0.05)]
+    [(203, True, 0.04)]
     """
 
-    def __init__(self) -> None:
-        self._test = RankTest()
+    def __init__(self, test: RiseTest) -> None:
+        self._test = test
         self._last: deque[float] = deque(maxlen=_RECENT)
 
     def update(self, number: float, expected: float, variance: float) -> Signal | None:
         """Take in a number; return an alarm, after which all before is forgotten."""
         del expected, variance
-        test, before = self._test, self._test.before
+        test = self._test
         self._last.append(number)
         if not test.update(number):
             return None
         now = sum(self._last) / len(self._last)
-        return Signal(test.evidence, test.run_length, before, now)
+        return Signal(test.evidence, test.run_length, test.before, now)
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as JSON data."""
@@ -88,7 +96,7 @@ class Rise:
         """Go on where `to_json` was called. Raises `StateError` if the data is not its own."""
         try:
             self._last = deque(map(float, data["last"]), maxlen=_RECENT)
-            self._test = RankTest.from_json(data["test"])
+            self._test = self._test.from_json(data["test"])
         except (KeyError, TypeError, ValueError) as error:
             raise _unreadable(error) from error
 
@@ -96,10 +104,11 @@ class Rise:
 class Bounds:
     """A mean of the last numbers that is further from what was expected than chance explains.
 
-    The bound is four standard deviations of the mean, were the numbers independent, of a variance
+    The bound is five standard deviations of the mean, were the numbers independent, of a variance
     that is larger by 1 over the window: where next to no number is expected to be 0, or 1, a single
     one that is must not be beyond it. Every 20 numbers it is looked whether the mean is beyond it;
-    that is one alarm, and the next one comes when the mean has come back to half of it meanwhile.
+    that is one alarm, and the next one comes when the mean has come back to a quarter of it
+    meanwhile.
 
     Parameters
     ----------
@@ -135,7 +144,7 @@ class Bounds:
         now, before, spread = (math.fsum(column) for column in zip(*self._rows, strict=True))
         off = (before - now) / n if self._below else abs(now - before) / n
         bound = _DEVIATIONS * math.sqrt(spread + _LEAST) / n
-        was_out, self._out = self._out, off > (bound / 2.0 if self._out else bound)
+        was_out, self._out = self._out, off > (_BACK * bound if self._out else bound)
         if was_out or not self._out:
             return None
         return Signal(off, bound, before / n, now / n)

@@ -14,7 +14,6 @@ from connectors.errors import BadRecord
 from streamk.declared import count
 from streamk.encoding import BadEvent, Schema
 from streamk.engine.alarms.alarms import Scored
-from streamk.engine.alarms.covariates import Covariates
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.late.held_state import FORMAT, TYPE, restore_work, unreadable, work_state
 from streamk.engine.late.join import Join
@@ -198,10 +197,8 @@ class LateTrainer(Trainer):
         self._observe_late(batch, found)
         scored = Scored(found.at, found.scored, found.labels, found.measured, found.delays)
         if self.alarms is not None:
-            rows, at_x = found.rows, np.array(taken.rows, np.intp)[found.rows]
-            columns = Covariates(taken.X[at_x], taken.width[at_x], taken.schema.columns)
-            told = rows, found.prequential
-            self.alarms.take(batch, first, found.classes, told, scored, columns)
+            told = found.rows, found.prequential
+            self.alarms.take(batch, first, found.classes, told, scored, self._alone)
         slices = None if self.metrics.slices is None else np.array(found.slices)
         self._scoring.add(at, found.classes, scored, slices)
         self._check_share(taken, bad)

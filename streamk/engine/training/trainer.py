@@ -20,9 +20,8 @@ from connectors.errors import BadRecord
 from connectors.fields import RecordType
 from connectors.records import record_format_of
 from streamk.conformal import Regions
-from streamk.encoding import BadEvent, Decoded, Decoder, Schema, decoder
+from streamk.encoding import BadEvent, Decoded, Decoder, LoneReader, Schema, decoder
 from streamk.engine.alarms.alarms import Alarms, Scored
-from streamk.engine.alarms.covariates import Covariates
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
@@ -206,7 +205,7 @@ class Trainer:
             decoded.y[int(np.searchsorted(decoded.good, event.row))] = None
         learn = partial(self._learn, decoded, self._decoder.schema, known, batch)
         self._taken += len(batch)
-        self._hand_over(len(batch), learn, partial(self._emit, batch, decoded, known, surplus))
+        self._hand_over(len(batch), learn, partial(self._emit, batch, decoded, surplus))
         if refused is not None:
             self.settle()
             raise EngineError(complaint(batch, refused))
@@ -292,6 +291,7 @@ class Trainer:
             expected=self.names.expected,
             record_format=record_format_of(source),
         )
+        self._alone = LoneReader(source, schema)
 
     # --- learning ---------------------------------------------------------------------------------
 
@@ -350,7 +350,6 @@ class Trainer:
         self,
         batch: Batch,
         decoded: Decoded,
-        known: int,
         surplus: list[BadEvent],
         learned: Callable[[], Predicted],
     ) -> None:
@@ -376,7 +375,7 @@ class Trainer:
             self._sink.write(outputs)
         if measured is not None:
             measured = measured[there]
-        self._score(first, batch, predicted, classes, decoded, there, measured, known)
+        self._score(first, batch, predicted, classes, decoded, there, measured)
         if explanation is not None:
             row = int(decoded.good[0])
             self._observe(explanation, batch, row, predicted, classes, details, decoded.y[0])
@@ -392,7 +391,6 @@ class Trainer:
         decoded: Decoded,
         there: Bools,
         measured: Floats | None,
-        known: int,
     ) -> None:
         """Score predictions of events whose labels are there, and watch them for alarms."""
         answers, P = predicted
@@ -403,8 +401,8 @@ class Trainer:
             answers, P = answers[there], None if P is None else P[there]
         scored = Scored(rows, Prequential(answers, P), truth, measured)
         if self.alarms is not None:
-            columns = Covariates(decoded.X, decoded.width(known), self._decoder.schema.columns)
-            self.alarms.take(batch, first, classes, (decoded.good, predicted), scored, columns)
+            told = decoded.good, predicted
+            self.alarms.take(batch, first, classes, told, scored, self._alone)
         if len(rows):
             slices = self._scoring.slices_of([batch.values[row] for row in rows.tolist()])
             self._scoring.add(first + rows, classes, scored, slices)
