@@ -16,6 +16,7 @@ from cli_kit import streamk
 
 from connectors.errors import Unavailable
 from connectors.stdio import StdinSource, StdoutSink
+from streamk import cli
 
 N = 40
 RUN = "run csv:events.csv --label y --model doubly-stochastic --set max_features=64"
@@ -123,6 +124,21 @@ def test_a_reader_that_has_enough_is_no_error(show: str, home: Path) -> None:
 def test_a_report_that_is_lost_is_told(home: Path) -> None:
     assert "output cannot be written: No space" in shell(f"{RUN} >/dev/full", home)[2]
     assert shell(f"{RUN} --quiet >&-", home) == (0, "", "")
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("out", ["--to=stdout:", "--alarms=stdout:", "--to=file:new.ndjson"])
+def test_no_progress_is_among_outputs_on_a_terminal(
+    out: str, terminal: bool, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(home)
+        for stream in (sys.stdout, sys.stderr):
+            patch.setattr(stream, "isatty", lambda: terminal)
+        assert cli.main([*RUN.split(), out]) == 0
+    found = capsys.readouterr().err
+    progress = "64 feat " in found or '"progress"' in found
+    assert progress is not (terminal and "stdout" in out)
 
 
 IN_PLACE = """

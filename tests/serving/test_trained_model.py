@@ -312,8 +312,9 @@ def test_numbers_are_answered_with_intervals_and_reasons(tmp_path: Path) -> None
 
 
 def test_events_with_a_label_are_scored(home: Path) -> None:
-    out, _ = streamk("predict", "state", "file:events.ndjson", "--json", "--quiet", cwd=home)
-    report = json.loads(out)
+    out, err = streamk("predict", "state", "file:events.ndjson", "--json", "--quiet", cwd=home)
+    assert [json.loads(line)["offset"] for line in out.splitlines()] == list(range(600))
+    report = json.loads(err)
     assert report["learned"] == 0
     assert report["whole"]["accuracy"] > 0.9
 

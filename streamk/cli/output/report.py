@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from connectors.registry import parse_url
+from streamk.cli.job.running import writes_to_stdout
 from streamk.cli.output.figures import (
     compiled_lines,
     confusion_table,
@@ -33,13 +33,7 @@ _STOPPED = {
 
 def show(report: Any, options: dict[str, Any]) -> None:
     """Print how a job ended, where it is not in the way."""
-    taken = [
-        parse_url(options[name]).scheme
-        for name in ("to", "dead_letters", "alarms")
-        if name in options
-    ]
-    # What is for people must not get among the predictions.
-    stream = sys.stderr if "stdout" in taken else sys.stdout
+    stream = sys.stderr if writes_to_stdout(options) else sys.stdout
     structured = options.get("json") or (stream is sys.stderr and not stream.isatty())
     if structured:
         print(json.dumps(as_json(report)), file=stream)
