@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from streamk.cli.standard_streams import standing
+from streamk.cli.output.standard_streams import standing
 
 __all__ = ["main"]
 

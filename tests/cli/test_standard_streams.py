@@ -143,7 +143,7 @@ def test_no_progress_is_among_outputs_on_a_terminal(
 
 IN_PLACE = """
 import os, sys
-from streamk.cli.standard_streams import standing
+from streamk.cli.output.standard_streams import standing
 with standing():
     files = [open("new.txt", "w") for _ in range(2)]
     assert all(file.fileno() > 2 for file in files)
