@@ -18,7 +18,7 @@ from streamk.cli.output.figures import (
     since_lines,
     slice_rows,
 )
-from streamk.cli.output.tables import columns, features, size
+from streamk.cli.output.tables import columns, features, size, wrapped
 from streamk.engine import Report
 from streamk.learners.common.predictor import innermost
 
@@ -69,7 +69,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "columns": len(model.columns or ()),
         "model_bytes": model.nbytes,
         "epoch": report.epoch,
-        "absent_names": list(report.absent_names),
+        "notes": list(report.notes),
         "compiled": getattr(model, "comparison", None),
         "contest": getattr(model, "standings", None),
     }
@@ -127,7 +127,7 @@ def as_text(report: Report) -> str:
     if report.alarms:
         alarms = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, n in report.alarms.items())
         facts.append(("alarms", alarms))
-    facts += [("names", sentence) for sentence in report.absent_names]
+    facts += [("note", sentence) for sentence in report.notes]
     if report.epoch is not None:
         facts.append(("checkpoint", f"number {report.epoch}"))
-    return "\n".join([*lines, columns(facts, indent="  ")])
+    return "\n".join([*lines, wrapped(facts)])

@@ -205,6 +205,7 @@ class LateTrainer(Trainer):
         slices = None if self.metrics.slices is None else np.array(found.slices)
         self._scoring.add(at, found.classes, scored, slices)
         self._check_share(taken, bad)
+        self._look(found.labels, bad)
         if found.bad and self._raises:
             raise EngineError(complaint(batch, found.bad[0]))
 

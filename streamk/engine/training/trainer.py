@@ -6,7 +6,8 @@ A model predicts each event before it learns it, in the order of the sequence
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -34,6 +35,7 @@ from streamk.engine.training.bad_events import BadEvents, Counts, OnError, compl
 from streamk.engine.training.details import Details
 from streamk.engine.training.fates import Fates
 from streamk.engine.training.fitting import check_absent, fitted
+from streamk.engine.training.label_check import LabelCheck
 from streamk.engine.training.learning import cut, predict_then_learn, refusals
 from streamk.engine.training.names import NameCheck
 from streamk.engine.training.outputs import prediction_type, predictions, revise
@@ -43,6 +45,7 @@ from streamk.engine.training.surplus import Predicted, before, surplus_of, witho
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import Learner
 from streamk.learners.common.classes import Label
+from streamk.learners.common.predictor import innermost
 from streamk.learners.common.prequential import Prequential, joined
 from streamk.state import State
 
@@ -57,6 +60,8 @@ _FEW = 32
 
 Found = TypeVar("Found")
 """The results of learning some events."""
+
+_log = logging.getLogger("streamk.engine")
 
 
 class Trainer:
@@ -120,6 +125,11 @@ class Trainer:
         self._taken, self._learned = 0, (0, getattr(model, "events_left", 0))
         self._initial = schema
         self.names = NameCheck(schema)
+        self._labels = LabelCheck(schema.label)
+        self._ended: tuple[str, ...] = ()
+        """Of the model's experts those that rest for good, a sentence each."""
+        self._n_ended = 0
+        """How many of them this run does not have to tell any more."""
         self.use(schema)
         if model.columns is None and schema.columns:
             model.add_columns(schema.columns)
@@ -260,7 +270,7 @@ class Trainer:
         self._bad_events.check_share(bad, counts.events, counts)
         refused = counts.bad.get("label out of domain", 0)
         if self.has_others:  # what one member has seen alone says little
-            self.names.tell()
+            self.tell()
             return
         if not counts.learned and (refused or (bad and not counts.unlabelled)):
             raise InvalidInput(
@@ -269,7 +279,26 @@ class Trainer:
             )
         if not counts.learned and self.names.lacks_label:
             raise InvalidInput("; ".join(self.names.sentences()))
-        self.names.tell()
+        self.tell()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about names that have not come, and labels that are no classes."""
+        return (*self.names.sentences(), *self._labels.sentences())
+
+    def tell(self) -> None:
+        """Warn by what `notes` has."""
+        _warn(self.notes)
+
+    def _look(self, labels: Sequence[Any], bad: Sequence[BadEvent]) -> None:
+        """Warn, when it is time, of first labels that are no classes and of experts that rest."""
+        if self.learns and self.model.is_classifier:
+            refused = sum(event.kind == "label out of domain" for event in bad)
+            if self._labels.take(labels, refused):
+                _warn(self._labels.sentences())
+        if len(self._ended) > self._n_ended:
+            self._n_ended = len(self._ended)
+            _warn(self._ended)
 
     def close(self) -> None:
         """Release the thread."""
@@ -329,8 +358,9 @@ class Trainer:
         return Predicted(found, model.classes, details, drifts, measured, explanation)
 
     def _note_learned(self, n: int) -> None:
-        """Note that n of the events taken are learned, and what is left of the model's round."""
+        """Note that n of the events taken are learned, and what the model is like then."""
         self._learned = self._learned[0] + n, getattr(self.model, "events_left", 0)
+        self._ended = getattr(innermost(self.model), "ended", ())
 
     def _rest(self, X: Any, y: list[Any], details: list[dict[str, Any]]) -> list[Prequential]:
         """Predict, then learn, events without new columns, and append their details."""
@@ -380,6 +410,7 @@ class Trainer:
             row = int(decoded.good[0])
             self._observe(explanation, batch, row, predicted, classes, details, decoded.y[0])
         self.names.after(len(batch))
+        self._look(decoded.y, decoded.bad)
         self._bad_events.check(len(batch), [event.row for event in decoded.bad], self.counts)
 
     def _score(
@@ -504,6 +535,7 @@ class Trainer:
         try:
             self.model, schema, self._classes = model, data["schema"], None
             self._learned = self._taken, getattr(model, "events_left", 0)
+            self._n_ended = len(getattr(innermost(model), "ended", ()))
             self._began = schema is not None
             if self._regions is not None and data.get("regions") is not None:
                 level = self._regions.level
@@ -511,3 +543,8 @@ class Trainer:
             self.use(self._initial if schema is None else Schema.from_json(schema))
         except (KeyError, TypeError, BadRecord, InvalidInput) as error:
             raise StateError(f"the checkpoint does not fit this stream: {error}") from error
+
+
+def _warn(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        _log.warning("%s", sentence)
