@@ -90,7 +90,9 @@ class LateTrainer(Trainer):
             revisions=late.revisions,
         )
         details, regions = self._details, self._regions
-        holding = HoldingModel(self.model, held, 0, label, details, regions, self._observer)
+        holding = HoldingModel(
+            self.model, held, 0, label, details, regions, self._observer, self._event_fields
+        )
         return LateWork(holding, join)
 
     def hold_in(self, files: SegmentFiles) -> None:

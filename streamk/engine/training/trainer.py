@@ -33,6 +33,7 @@ from streamk.engine.order.batch import Batch
 from streamk.engine.training import regions
 from streamk.engine.training.bad_events import BadEvents, Counts, OnError, complaint
 from streamk.engine.training.details import Details
+from streamk.engine.training.event_fields import EventFields
 from streamk.engine.training.fates import Fates
 from streamk.engine.training.fitting import check_absent, fitted
 from streamk.engine.training.label_check import LabelCheck
@@ -47,6 +48,7 @@ from streamk.learners.base import Learner
 from streamk.learners.common.classes import Label
 from streamk.learners.common.predictor import innermost
 from streamk.learners.common.prequential import Prequential, joined
+from streamk.learners.explaining import Event
 from streamk.state import State
 
 __all__ = ["Trainer"]
@@ -110,6 +112,7 @@ class Trainer:
         self._raises = on_error == "raise"
         self._observer = observer
         self._bad_events = BadEvents(dead_letters, max_bad_share, observer)
+        self._event_fields = EventFields(source)
         self._began = False
         self.has_others = False
         """The model holds what other members of the group have learned."""
@@ -331,22 +334,33 @@ class Trainer:
         X = decoded.X if model.takes_missing else np.nan_to_num(decoded.X)
         explanation = None
         if self._observer is not None:  # the model is as it is when it predicts the first event
-            explanation = self._observer.explain(model, schema, X)
+            first = [batch.values[row] for row in decoded.good[:1].tolist()]
+            explanation = self._observer.explain(
+                model, schema, X, lambda: self._event_fields.of(first, schema)[0]
+            )
+        events: list[Event] = [None] * len(X)
+        if self._wanted.reasons:
+            raw = [batch.values[row] for row in decoded.good.tolist()]
+            events = self._event_fields.of(raw, schema)
         pieces: list[Prequential] = []
         details: list[dict[str, Any]] = []
+
+        def go_on(part: slice, labels: list[Any]) -> None:
+            some = cut(X[part], known)
+            pieces.extend(self._rest(some, labels, schema, events[part], details))
+
         start = 0
         with refusals(batch):
             for row, width in decoded.growth:
                 if row > start:
-                    part = slice(start, row)
-                    pieces += self._rest(cut(X[part], known), y[part], details)
-                pieces += self._rest(cut(X[row : row + 1], known), [None], details)
+                    go_on(slice(start, row), y[start:row])
+                go_on(slice(row, row + 1), [None])
                 model.add_columns(schema.columns[known:width])
                 known, start = width, row + 1
                 if y[row] is not None:
                     model.learn_many(cut(X[row : row + 1], known), [y[row]])
             if start < len(X):
-                pieces += self._rest(cut(X[start:], known), y[start:], details)
+                go_on(slice(start, len(X)), y[start:])
         drifts = [n - learned for n in getattr(model, "drifts", ()) if n > learned]
         self._note_learned(len(batch))
         found, measured = joined(pieces, model), None
@@ -362,15 +376,25 @@ class Trainer:
         self._learned = self._learned[0] + n, getattr(self.model, "events_left", 0)
         self._ended = getattr(innermost(self.model), "ended", ())
 
-    def _rest(self, X: Any, y: list[Any], details: list[dict[str, Any]]) -> list[Prequential]:
+    def _rest(
+        self,
+        X: Any,
+        y: list[Any],
+        schema: Schema,
+        events: list[Event],
+        details: list[dict[str, Any]],
+    ) -> list[Prequential]:
         """Predict, then learn, events without new columns, and append their details."""
-        if self._details is None:
-            return [predict_then_learn(self.model, X, y, learns=self.learns)]
+        model, wanted = self.model, self._details
+        if wanted is None:
+            return [predict_then_learn(model, X, y, learns=self.learns)]
         pieces = []
-        for i, x in enumerate(X):
-            details.append(self._details.of(self.model, x))
-            one = slice(i, i + 1)
-            pieces.append(predict_then_learn(self.model, X[one], y[one], learns=self.learns))
+        places = self._event_fields.places_of(model, schema)
+        step = 1 if self.learns else len(X)  # each is explained by the model that predicts it
+        for first in range(0, len(X), step):
+            some = slice(first, first + step)
+            details += wanted.of(model, places, X[some], events[some])
+            pieces.append(predict_then_learn(model, X[some], y[some], learns=self.learns))
         return pieces
 
     # --- what follows -----------------------------------------------------------------------------
