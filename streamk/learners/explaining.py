@@ -1,4 +1,4 @@
-"""What the fields of an event add to its prediction.
+"""The effects of the fields of an event on its prediction.
 
 The effect of a field is the prediction less what it would be if the field were missing: of the
 probability of the predicted class, or of the number (occlusion, or feature ablation).

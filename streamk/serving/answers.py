@@ -25,7 +25,7 @@ __all__ = ["Answers", "RefusedEvents", "split"]
 _READER = FieldReader("json", ())
 
 Asked = tuple[Learner, Schema, NDArray[np.float64], Callable[[], Event]]
-"""What `Observer.explain` takes."""
+"""The arguments of `Observer.explain`."""
 
 
 class RefusedEvents(InvalidInput):

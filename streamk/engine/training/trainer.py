@@ -132,7 +132,7 @@ class Trainer:
         self._ended: tuple[str, ...] = ()
         """Of the model's experts those that rest for good, a sentence each."""
         self._n_ended = 0
-        """How many of them this run does not have to tell any more."""
+        """The number of those that this run does not have to tell any more."""
         self.use(schema)
         if model.columns is None and schema.columns:
             model.add_columns(schema.columns)
