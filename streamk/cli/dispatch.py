@@ -91,15 +91,17 @@ def _command(name: str) -> Callable[[Sequence[str]], int]:
 def _top(given: Sequence[str]) -> int:
     listed = "\n".join(f"  {name:<9}{what}" for name, what in COMMANDS.items())
     help_text = HELP.format(commands=listed)
-    match given[:1]:
+    match given:
         case []:
             print(help_text, end="", file=sys.stderr)
             return 2
-        case ["-h" | "--help" | "help"]:
+        case ["help", name, *_] if name in COMMANDS:
+            return _command(name)(["--help"])
+        case ["-h" | "--help" | "help", *_]:
             print(help_text, end="")
-        case ["--version"]:
+        case ["--version", *_]:
             print(f"streamk {__version__}")
-        case [word]:
+        case [word, *_]:
             kind = "option" if word.startswith("-") else "command"
             word = word.partition("=")[0]
             raise UsageError(f"no {kind} {word!r}{nearest(word, COMMANDS)}")

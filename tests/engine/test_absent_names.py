@@ -136,6 +136,21 @@ def test_a_model_that_only_predicts_needs_no_label(
     assert "none of" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("form", ["json", "csv", "parquet"])
+@pytest.mark.parametrize("slice_by", ["color", "colour", "user.id"])
+def test_a_slice_that_never_comes(
+    slice_by: str, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, state = written(tmp_path, form, EVENTS), str(tmp_path / "state")
+    told = ["none of 1,500 events has the slice 'color'; nearest of those that came: 'colour'"]
+    expected = told if slice_by == "color" else []
+    by = ("--label", "y", "--slice", slice_by)
+    assert run(capsys, url, *by, "--checkpoint", state)[2]["notes"] == expected
+    to = ("--to", f"file:{tmp_path}/out", "--json", "--slice", slice_by)
+    assert main(["predict", state, url, *to]) == 0
+    assert json.loads(capsys.readouterr().out)["notes"] == expected
+
+
 def test_the_report_for_people_has_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = written(tmp_path, "json", EVENTS[:20])
     arguments = ["run", url, "--label", "y", "--ignore", "color", "--model", "doubly-stochastic"]

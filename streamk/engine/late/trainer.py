@@ -73,7 +73,8 @@ class LateTrainer(Trainer):
         self._files = SegmentFiles()
         super().__init__(model, source, schema, **options)
         # The label is not in the events.
-        self.names = NameCheck(replace(schema, label=None, label_type=None, classes=None))
+        unlabelled = replace(schema, label=None, label_type=None, classes=None)
+        self.names = NameCheck(unlabelled, self._slice_by)
         self._read_by(self._decoder.schema)
         self._work = self._new_work()
 

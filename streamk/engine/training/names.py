@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from streamk.encoding import Expected, Schema
+from streamk.encoding import Expected, Name, Schema
 
 __all__ = ["NameCheck"]
 
@@ -15,18 +15,23 @@ _log = logging.getLogger("streamk.engine")
 
 
 class NameCheck:
-    """Warns of ignored fields and of a label that no event of this run has.
+    """Warns of ignored fields, of a label and of a slice that no event of this run has.
 
     Parameters
     ----------
     schema : Schema
+    slice_by : str or int, optional
+        The field whose values have figures of their own.
     """
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, slice_by: Name | None = None) -> None:
         self._label = schema.label
-        labels = () if schema.label is None else (schema.label,)
+        self._roles: dict[Name | None, str] = {slice_by: "slice"}
         # Columns that are fixed are those of a model, which was given the names for other events.
-        self.expected = Expected(() if schema.mode == "fixed" else (*schema.ignore, *labels))
+        if schema.mode != "fixed":
+            self._roles |= dict.fromkeys(schema.ignore, "ignored field")
+            self._roles[schema.label] = "label"
+        self.expected = Expected(name for name in self._roles if name is not None)
         self._events = 0
         self.was_met = False
         """True if a run before this one has learned by the label: a few events may lack it then."""
@@ -52,8 +57,7 @@ class NameCheck:
         if not self._events:
             return ()
         return tuple(
-            f"none of {self._events:,} events has the"
-            f" {'label' if name == self._label else 'ignored field'} {name!r}"
+            f"none of {self._events:,} events has the {self._roles[name]} {name!r}"
             f"{self.expected.hint(name)}"
             for name in self.expected.absent
             if not (name == self._label and self.was_met and self._events < _EVENTS)

@@ -127,7 +127,8 @@ class Trainer:
         self._decoder: Decoder
         self._taken, self._learned = 0, (0, getattr(model, "events_left", 0))
         self._initial = schema
-        self.names = NameCheck(schema)
+        self._slice_by = None if slices is None else slices.name
+        self.names = NameCheck(schema, self._slice_by)
         self._labels = LabelCheck(schema.label)
         self._ended: tuple[str, ...] = ()
         """Of the model's experts those that rest for good, a sentence each."""
