@@ -780,7 +780,7 @@ def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path
         ("--vresion", "no option '--vresion'"),
         ("run", "no SOURCE is given"),
         ("run file:events.ndjson", "--label NAME is needed"),
-        ("run events.ndjson --label y", "it needs a scheme, for example file:events.ndjson"),
+        ("run events.ndjson --label y", "a scheme: write file:events.ndjson"),
         ("run csv:events.ndjson --label y", "for a file of JSON objects write file:events.ndjson"),
         (
             "predict file:events.ndjson state",
