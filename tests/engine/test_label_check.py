@@ -110,4 +110,5 @@ def test_an_expert_that_rests_for_good_is_told_once(
     assert said.count("the expert feature-machine rests for good: ") == (columns > 256)
     assert said.count("columns and classes, max_width=256") == (columns > 256)
     main(command)
+    main(["predict", str(tmp_path / "state"), f"file:{path}"])
     assert "rests for good" not in capsys.readouterr().err

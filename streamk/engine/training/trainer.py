@@ -130,9 +130,9 @@ class Trainer:
         self._slice_by = None if slices is None else slices.name
         self.names = NameCheck(schema, self._slice_by)
         self._labels = LabelCheck(schema.label)
-        self._ended: tuple[str, ...] = ()
+        self._ended = _ended(model)
         """Of the model's experts those that rest for good, a sentence each."""
-        self._n_ended = 0
+        self._n_ended = len(self._ended)
         """The number of those that this run does not have to tell any more."""
         self.use(schema)
         if model.columns is None and schema.columns:
@@ -375,7 +375,7 @@ class Trainer:
     def _note_learned(self, n: int) -> None:
         """Note that n of the events taken are learned, and what the model is like then."""
         self._learned = self._learned[0] + n, getattr(self.model, "events_left", 0)
-        self._ended = getattr(innermost(self.model), "ended", ())
+        self._ended = _ended(self.model)
 
     def _rest(
         self,
@@ -486,7 +486,7 @@ class Trainer:
     def renew(self, model: Learner, schema: Schema, kept: Regions | None) -> None:
         """Predict by another model, which has its own columns and regions, from here on."""
         self.settle()
-        self.model = model
+        self.model, self._n_ended = model, len(_ended(model))
         self._use_details(kept)
         self.use(schema)
 
@@ -560,7 +560,7 @@ class Trainer:
         try:
             self.model, schema, self._classes = model, data["schema"], None
             self._learned = self._taken, getattr(model, "events_left", 0)
-            self._n_ended = len(getattr(innermost(model), "ended", ()))
+            self._n_ended = len(_ended(model))
             self._began = schema is not None
             if self._regions is not None and data.get("regions") is not None:
                 level = self._regions.level
@@ -568,6 +568,12 @@ class Trainer:
             self.use(self._initial if schema is None else Schema.from_json(schema))
         except (KeyError, TypeError, BadRecord, InvalidInput) as error:
             raise StateError(f"the checkpoint does not fit this stream: {error}") from error
+
+
+def _ended(model: Learner) -> tuple[str, ...]:
+    """Return a sentence for each expert of a model that rests for good."""
+    found: tuple[str, ...] = getattr(innermost(model), "ended", ())
+    return found
 
 
 def _warn(sentences: Iterable[str]) -> None:
