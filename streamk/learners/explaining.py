@@ -18,13 +18,15 @@ from streamk.encoding.values import parse_number
 from streamk.learners.base import Learner
 from streamk.learners.common.predictor import aside
 
-__all__ = ["Event", "Fields", "Places", "Reason", "attributions", "reasons_of"]
+__all__ = ["TOLD", "Event", "Fields", "Places", "Reason", "attributions", "reasons_of"]
 
 Event = Mapping[Name, Any] | None
 """The values of an event's fields as they stand in it; None where it is an array of numbers."""
 Places = Mapping[Name, list[int]]
 """The places of the columns of fields."""
 
+TOLD = 5
+"""Reasons that are told of a prediction."""
 _NUMBERS = 1 << 20
 """Of the events that are predicted at once: bounds the memory where columns are many."""
 _LONGEST = 200

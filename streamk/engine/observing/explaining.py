@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 
 from streamk.learners import Contest, Learner, MultiKernel
 from streamk.learners.common.predictor import innermost
-from streamk.learners.explaining import Event, Fields, Places, Reason, reasons_of
+from streamk.learners.explaining import TOLD, Event, Fields, Places, Reason, reasons_of
 
 __all__ = ["MOST_FIELDS", "Explanation", "explain", "turn_of"]
 
 MOST_FIELDS = 256
 """Fields whose effects are computed for one event; each takes a prediction."""
-_REASONS = 5
 
 
 @dataclass(frozen=True)
@@ -40,14 +39,14 @@ class Explanation:
 
     @property
     def reasons(self) -> list[dict[str, Any]] | None:
-        """Field, value and effect of the largest five effects; None where not all are known.
+        """Field, value and effect of the largest effects; None where not all are known.
 
         Examples
         --------
         >>> Explanation([Reason("b", "x", -0.2)], True, {}).reasons
         [{'column': 'b', 'value': 'x', 'effect': -0.2}]
         """
-        return [one._asdict() for one in self.effects[:_REASONS]] if self.is_whole else None
+        return [one._asdict() for one in self.effects[:TOLD]] if self.is_whole else None
 
 
 def turn_of(places: Places, number: int) -> Places:

@@ -12,12 +12,9 @@ from numpy.typing import NDArray
 from streamk.conformal import AdaptiveIntervals, AdaptiveSets, Regions
 from streamk.errors import InvalidInput, shown
 from streamk.learners import Contest, Learner, MultiKernel
-from streamk.learners.explaining import Event, Fields, reasons_of
+from streamk.learners.explaining import TOLD, Event, Fields, reasons_of
 
 __all__ = ["Details"]
-
-_MOST = 5
-"""Reasons that are told."""
 
 
 @dataclass(frozen=True)
@@ -141,5 +138,5 @@ def _reasons(
 ) -> list[Any]:
     if not model.n_events:
         return [None] * len(X)
-    found = reasons_of(model, fields, X, events, most=_MOST)
+    found = reasons_of(model, fields, X, events, most=TOLD)
     return [[reason._asdict() for reason in reasons] for reasons in found]
