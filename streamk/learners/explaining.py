@@ -1,7 +1,9 @@
 """The effects of the fields of an event on its prediction.
 
-The effect of a field is the prediction less what it would be if the field were missing: of the
-probability of the predicted class, or of the number (occlusion, or feature ablation).
+The effect of a field is the prediction, the probability of the predicted class or the number, less
+what it would be if the event said nothing of the field: none of its texts, and no number or time
+(occlusion, or feature ablation). NaN in the columns of hundreds of texts would be another thing: few
+events or none are so, and a model that has met none has nothing to say of one.
 """
 
 from __future__ import annotations
@@ -47,6 +49,11 @@ class Reason(NamedTuple):
 class Fields:
     """The fields of events, each with the places of its columns.
 
+    Attributes
+    ----------
+    nothing : float64 array of shape (d,)
+        An event that says nothing of any field: 0 in the columns of texts, else NaN.
+
     Examples
     --------
     >>> schema = Schema(("n", "c=x", "c=y"), kinds={"n": "number", "c": "text"})
@@ -54,10 +61,13 @@ class Fields:
     >>> fields.follow(schema, schema.columns)
     >>> fields.of({"n": 1, "c": "y"})
     {'n': [0], 'c': [1, 2]}
+    >>> fields.nothing
+    array([nan,  0.,  0.])
     """
 
     def __init__(self) -> None:
         self.columns: tuple[Name, ...] = ()
+        self.nothing = np.zeros(0)
         self._places: dict[Name, list[int]] = {}
         self._vectors: dict[Name, list[Name]] = {}
         """Fields whose values may be vectors, with those that are made of their numbers."""
@@ -68,18 +78,24 @@ class Fields:
             return
         # Made apart and then put in place, as other threads may explain meanwhile.
         known, places = len(self.columns), dict[Name, list[int]]()
+        nothing = np.full(len(columns), np.nan)
         if columns[:known] == self.columns:
             places = {name: [*some] for name, some in self._places.items()}
+            nothing[:known] = self.nothing
         else:  # of another model
             known = 0
         for place in range(known, len(columns)):
-            places.setdefault(_owner(schema, columns[place]), []).append(place)
+            owner = _owner(schema, columns[place])
+            places.setdefault(owner, []).append(place)
+            if str(columns[place]).startswith(f"{owner}="):
+                nothing[place] = 0.0
         vectors: dict[Name, list[Name]] = {}
         for name in places:
             vector = _NUMBERED.fullmatch(str(name))
             if vector is not None:
                 vectors.setdefault(vector[1], []).append(name)
-        self._places, self._vectors, self.columns = places, vectors, tuple(columns)
+        self._places, self._vectors, self.nothing = places, vectors, nothing
+        self.columns = tuple(columns)
 
     def of(self, event: Event) -> Places:
         """Return the fields that an event has or lacks; a vector is one of them."""
@@ -158,7 +174,7 @@ def reasons_of(
         Fields of each event that are told.
     """
     places = [fields.of(event) for event in events] if places is None else places
-    effects = attributions(learner, X, [list(one.values()) for one in places])
+    effects = attributions(learner, X, [list(one.values()) for one in places], fields.nothing)
     found = []
     for x, event, one, sizes in zip(X, events, places, effects, strict=True):
         effect = dict(zip(one, sizes.tolist(), strict=True))
@@ -176,11 +192,12 @@ def attributions(
     learner: Learner,
     X: NDArray[np.float64],
     groups: Sequence[Sequence[Sequence[int]]] | None = None,
+    nothing: NDArray[np.float64] | None = None,
 ) -> list[NDArray[np.float64]]:
     """Return what groups of columns of events add to their predictions.
 
-    Of a group this is the prediction less what it would be if its columns were missing: of the
-    predicted class, or of the number.
+    Of a group this is the prediction less what it would be without its columns: of the predicted
+    class, or of the number. Columns that are missing add nothing.
 
     Parameters
     ----------
@@ -188,7 +205,9 @@ def attributions(
         One that takes NaN as missing.
     X : float64 array of shape (n, d)
     groups : for each of n events a sequence of sequences of int, optional
-        Places of columns that are missing together; by default each alone.
+        Places of columns that are left out together; by default each alone.
+    nothing : float64 array of shape (d,), optional
+        The values of columns that are left out; by default NaN.
 
     Returns
     -------
@@ -207,10 +226,12 @@ def attributions(
     """
     if groups is None:
         groups = [[[place] for place in range(X.shape[1])]] * len(X)
+    if nothing is None:
+        nothing = np.full(X.shape[1], np.nan)
     found = [np.zeros(len(some)) for some in groups]
-    # Of each event first the prediction itself; without what is missing already it is the same.
+    # Of each event first the prediction itself; without what says nothing already it is the same.
     asked: list[tuple[int, int]] = []
-    there = ~np.isnan(X)
+    there = ~np.isnan(X) & (nothing != X)
     for event, some in enumerate(groups):
         asked.append((event, -1))
         asked += [(event, n) for n, part in enumerate(some) if there[event, part].any()]
@@ -222,7 +243,8 @@ def attributions(
         rows = X[of]
         for row, (event, n) in zip(rows, some_asked, strict=True):
             if n >= 0:
-                row[groups[event][n]] = np.nan
+                part = groups[event][n]
+                row[part] = nothing[part]
         with aside(learner):
             answers = _answers(learner, rows, of, [n < 0 for _, n in some_asked], classes)
         for (event, n), answer in zip(some_asked, answers.tolist(), strict=True):

@@ -180,13 +180,15 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def without(event: dict[str, Any], field: str) -> dict[str, Any]:
-    """An event in which a field is missing."""
+    """An event that says nothing of a field: a text is not there, a number is missing."""
     if field == "about.business":
         return {**event, "about": {"business": None}}
+    if field in ("id", "plan", "words"):
+        return {name: cell for name, cell in event.items() if name != field}
     return {**event, field: [None] * 3 if field == "embedding" else None}
 
 
-def test_an_effect_is_that_of_the_field_being_missing(state: Path) -> None:
+def test_an_effect_is_that_of_an_event_that_says_nothing_of_the_field(state: Path) -> None:
     model = streamk.load(state)
     answers = Answers(model)
     for event in EVENTS[-20:]:
@@ -202,6 +204,22 @@ def test_an_effect_is_that_of_the_field_being_missing(state: Path) -> None:
         assert [reason["column"] for reason in answer["reasons"]] == largest
         for reason in answer["reasons"]:
             assert reason["effect"] == pytest.approx(effects[reason["column"]], abs=1e-9)
+
+
+def test_ids_that_tell_nothing_have_little_effect(tmp_path: Path) -> None:
+    """With NaN in the columns of all texts theirs was as large as those of what decides."""
+    rng = np.random.default_rng(0)
+    cells = [(int(rng.integers(9)), f"C{n}") for n in range(3000)]
+    events = [{"calls": calls, "id": name, "churned": calls > 4} for calls, name in cells]
+    model = MultiKernel(seed=1, external_experts=())
+    Engine(MemorySource(events[:-50]), model, label="churned", checkpoint=tmp_path).run()
+    asked = [json.dumps(event).encode() for event in events[-50:]]
+    sizes: dict[str, float] = dict.fromkeys(("calls", "id"), 0.0)
+    for answer in Answers(streamk.load(tmp_path)).of(asked, Details(reasons=True)):
+        for reason in answer["reasons"]:
+            sizes[reason["column"]] += abs(reason["effect"]) / 50
+    assert sizes["calls"] > 0.2
+    assert sizes["id"] < 0.05
 
 
 def test_all_ways_say_the_same(state: Path, tmp_path: Path) -> None:
