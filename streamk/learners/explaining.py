@@ -2,8 +2,8 @@
 
 The effect of a field is the prediction, the probability of the predicted class or the number, less
 what it would be if the event said nothing of the field: none of its texts, and no number or time
-(occlusion, or feature ablation). NaN in the columns of hundreds of texts would be another thing: few
-events or none are so, and a model that has met none has nothing to say of one.
+(occlusion, or feature ablation). NaN in the columns of hundreds of texts would be another thing:
+few events or none are so, and a model that has met none has nothing to say of one.
 """
 
 from __future__ import annotations
