@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 from connectors.base import Sink
 
-__all__ = ["Declaring", "Field", "ListOf", "MapOf", "RecordType", "Scalar", "declare"]
+__all__ = ["UNIONS", "Declaring", "Field", "ListOf", "MapOf", "RecordType", "Scalar", "declare"]
 
-Scalar = Literal["boolean", "integer", "number", "text", "label"]
-"""Types of values: "integer" has 64 bits with a sign, "number" is a float, and a "label" is a
-boolean, an integer or a text, as a class may be."""
+Scalar = Literal["boolean", "integer", "number", "text", "label", "value"]
+"""Types of values: "integer" has 64 bits with a sign, and "number" is a float; a "label" and a
+"value" are one of `UNIONS`."""
+
+UNIONS: Mapping[Scalar, Mapping[type, Scalar]] = {
+    "label": {bool: "boolean", int: "integer", str: "text"},
+    "value": {bool: "boolean", int: "number", float: "number", str: "text"},
+}
+"""By the types of Python what a value is: a class, or what stands in a field of an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,7 @@ class Field:
     name : str
     number : int
         Its number in Protobuf, at least 1: no other field of the record may ever have it.
-    type : "boolean", "integer", "number", "text", "label", ListOf or MapOf
+    type : Scalar, ListOf or MapOf
     nullable : bool
         Whether it may be None.
     optional : bool

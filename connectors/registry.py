@@ -13,6 +13,7 @@ import re
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -79,10 +80,10 @@ def parse_url(text: str) -> URL:
     """
     match = _SCHEME.fullmatch(text)
     if match is None:
-        raise BadURL(
-            f"{text!r} is no address: it needs a scheme, for example file:{text}; "
-            f"there are {_listed(schemes())}"
-        )
+        from connectors.files.compression import scheme_of
+
+        scheme = scheme_of(Path(text.partition("?")[0])) or "file"
+        raise BadURL(f"{text!r} is no address, which begins with a scheme: write {scheme}:{text}")
     scheme, rest = match[1].lower(), match[2]
     if _has_credentials(rest):
         raise BadURL(
@@ -140,10 +141,10 @@ def _open(what: str, text: str, options: Mapping[str, Any]) -> Any:
 def _connector(url: URL) -> Connector:
     found = [entry for entry in entry_points(group=GROUP) if entry.name == url.scheme]
     if not found:
-        raise BadURL(
-            f"no connector {url.scheme!r}{_near(url.scheme, schemes())}; "
-            f"there are {_listed(schemes())}"
-        )
+        near = _near(url.scheme, schemes())
+        if re.match(r"\d+/", url.path):  # HOST:PORT/TOPIC
+            near = f" (did you mean 'kafka://{url.text}'?)"
+        raise BadURL(f"no connector {url.scheme!r}{near}; there are {_listed(schemes())}")
     return _loaded(found[0])
 
 

@@ -11,7 +11,8 @@ import os
 import select
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -63,7 +64,7 @@ class StdinSource(SourceBase):
         delimiter: str | None = None,
     ) -> None:
         self.encoding = encoding
-        self._fd = (sys.stdin.buffer if stream is None else stream).fileno()
+        self._fd = (stream or _bytes_of(sys.stdin, "input")).fileno()
         self._splitter: Splitter | JSONSplitter = (
             Splitter(quoted=True, max_event_bytes=max_event_bytes, delimiter=delimiter)
             if encoding == "csv"
@@ -87,7 +88,11 @@ class StdinSource(SourceBase):
     def _fill(self, timeout: float | None) -> bool:
         """Have at least one record ready, waiting for one read at most; False if there is none."""
         if not self._ready and not self._ended and self._readable(timeout):
-            block = os.read(self._fd, _BLOCK_BYTES)
+            try:
+                block = os.read(self._fd, _BLOCK_BYTES)
+            except OSError as error:
+                why = error.strerror or error
+                raise Unavailable(f"standard input cannot be read: {why}") from error
             self._ended = not block
             records = self._splitter.feed(block) if block else self._splitter.finish()
             for record, _ in records:
@@ -152,23 +157,18 @@ class StdoutSink:
     """
 
     def __init__(self, stream: BinaryIO | None = None) -> None:
-        self._stream = sys.stdout.buffer if stream is None else stream
+        self._stream = stream or _bytes_of(sys.stdout, "output")
 
     def write(self, outputs: Sequence[Output]) -> None:
-        """Write one line an output, at once. Raises `Unavailable` if nobody reads any more."""
-        lines = b"".join(map(as_json_line, outputs))
-        try:
-            self._stream.write(lines)
+        """Write one line an output, at once. Raises `Unavailable` if that cannot be done."""
+        with _writing():
+            self._stream.write(b"".join(map(as_json_line, outputs)))
             self._stream.flush()
-        except BrokenPipeError as error:
-            raise Unavailable("the reader of standard output has gone") from error
 
     def flush(self) -> None:
-        """Hand everything to the reader. Raises `Unavailable` if nobody reads any more."""
-        try:
+        """Hand everything to the reader. Raises `Unavailable` if that cannot be done."""
+        with _writing():
             self._stream.flush()
-        except BrokenPipeError as error:
-            raise Unavailable("the reader of standard output has gone") from error
 
     def mark(self) -> None:
         """None, flushed: what was written cannot be taken back."""
@@ -180,6 +180,26 @@ class StdoutSink:
     def close(self) -> None:
         """Flush; the stream stays open, it belongs to the process."""
         self.flush()
+
+
+def _bytes_of(stream: Any, name: str) -> BinaryIO:
+    """Return the bytes of a standard stream. Raises `Unavailable` where it is closed."""
+    found: BinaryIO | None = getattr(stream, "buffer", None)
+    if found is None:
+        raise Unavailable(f"standard {name} is closed")
+    return found
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    """Raise `Unavailable` where standard output cannot be written."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise Unavailable("the reader of standard output has gone") from error
+    except OSError as error:
+        why = error.strerror or error
+        raise Unavailable(f"standard output cannot be written: {why}") from error
 
 
 def _stdin(

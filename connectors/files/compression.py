@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, cast
 
 from connectors.errors import Unavailable
 
-__all__ = ["BROKEN", "compression_of", "opened", "plain_suffix"]
+__all__ = ["BROKEN", "compression_of", "opened", "plain_suffix", "scheme_of"]
 
 _MAGIC = {"gzip": b"\x1f\x8b", "bzip2": b"BZh", "xz": b"\xfd7zXZ\x00", "Zstandard": b"(\xb5/\xfd"}
 _SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
@@ -38,6 +38,17 @@ def plain_suffix(path: Path) -> str:
     """
     name = Path(path.stem) if path.suffix.lower() in _SUFFIXES else path
     return name.suffix.lower()
+
+
+def scheme_of(path: Path) -> str | None:
+    """Return the scheme of the addresses of files with such a name, None where it tells none.
+
+    >>> [scheme_of(Path(name)) for name in ("a.csv.gz", "b.jsonl", "c.parquet", "d")]
+    ['csv', 'file', 'parquet', None]
+    """
+    schemes = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
+    schemes |= dict.fromkeys((".ndjson", ".jsonl", ".json"), "file")
+    return schemes.get(plain_suffix(path))
 
 
 def opened(path: Path) -> BinaryIO:

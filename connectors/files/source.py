@@ -30,7 +30,7 @@ from connectors.base import (
 )
 from connectors.cells import delimiter_named, read_csv_cells
 from connectors.errors import BadRecord, BadURL, ConnectorError, OffsetOutOfRange, Unavailable
-from connectors.files.compression import BROKEN, compression_of, opened, plain_suffix
+from connectors.files.compression import BROKEN, compression_of, opened, plain_suffix, scheme_of
 from connectors.files.json_array import JSONSplitter
 from connectors.files.lines import Splitter, without_bom
 from connectors.files.log import LineLog
@@ -310,7 +310,7 @@ def existing_file(path: Path) -> Path:
 
 
 def _check_suffix(url: URL, path: Path) -> Path:
-    scheme = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}.get(plain_suffix(path))
+    scheme = scheme_of(path)
     if scheme is not None and url.scheme != scheme:
         raise BadURL(f"{url.text!r}: for a {scheme} file write {scheme}:{url.path}")
     return path

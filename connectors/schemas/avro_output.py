@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 from connectors.errors import BadRecord
-from connectors.fields import Field, ListOf, MapOf, RecordType, Scalar
+from connectors.fields import UNIONS, Field, ListOf, MapOf, RecordType, Scalar
+from connectors.schemas.generated import branches
 
 __all__ = ["avro_writer"]
 
@@ -40,8 +41,8 @@ def avro_writer(record: RecordType) -> Write:
 
 
 def _of_field(field: Field) -> Write:
-    if field.type == "label":
-        return _label_writer(first=1 if field.nullable else 0)
+    if field.type in ("label", "value"):
+        return _union_writer(field.type, first=1 if field.nullable else 0)
     write = _writer(field.type)
     if not field.nullable:
         return write
@@ -59,8 +60,8 @@ def _writer(kind: Scalar | ListOf | MapOf | RecordType) -> Write:
             return _map_writer(_writer(values))
         case RecordType():
             return avro_writer(kind)
-        case "label":
-            return _label_writer(first=0)
+        case "label" | "value":
+            return _union_writer(kind, first=0)
         case scalar:
             return _SCALARS[scalar]
 
@@ -106,22 +107,22 @@ _SCALARS: Mapping[str, Write] = {
 }
 
 _kept_string: Write = lru_cache(_LABELS_KEPT)(_string)
+_IN_UNION = {**_SCALARS, "text": _kept_string}
 
 
-def _label_writer(first: int) -> Write:
-    """Return the function of labels, in a union whose branches of labels begin with this one."""
-    null, boolean, whole, text = (_long(n) for n in (0, first, first + 1, first + 2))
+def _union_writer(kind: Scalar, first: int) -> Write:
+    """Return the function of values of a union whose branches but null begin with this one."""
+    tags = {branch: _long(n) for n, branch in enumerate(branches(kind), start=first)}
+    known = {of: (tags[branch], _IN_UNION[branch]) for of, branch in UNIONS[kind].items()}
 
     def write(value: Any) -> bytes:
-        if isinstance(value, str):
-            return text + _kept_string(value)
-        if isinstance(value, bool):
-            return boolean + _boolean(value)
-        if isinstance(value, int):
-            return whole + _long(value)
+        found = known.get(type(value))
+        if found is not None:
+            tag, of = found
+            return tag + of(value)
         if value is None and first:
-            return null
-        raise BadRecord(f"{value!r} is no class: a text, a whole number or a boolean")
+            return b"\0"
+        raise BadRecord(f"{value!r} is no {kind}: a {', '.join(tags)}")
 
     return write
 

@@ -9,21 +9,25 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from connectors.fields import Field, ListOf, MapOf, RecordType, Scalar
+from connectors.fields import UNIONS, Field, ListOf, MapOf, RecordType, Scalar
 
-__all__ = ["LABEL_FIELDS", "avro_text", "json_schema_text", "protobuf_text"]
+__all__ = ["avro_text", "branches", "json_schema_text", "protobuf_text"]
 
 _NAMESPACE = "streamk"
 
+
+def branches(kind: Scalar) -> tuple[Scalar, ...]:
+    """Return the types that a value of one may have, in their order.
+
+    >>> branches("text"), branches("value")
+    (('text',), ('boolean', 'number', 'text'))
+    """
+    return tuple(dict.fromkeys(UNIONS[kind].values())) if kind in UNIONS else (kind,)
+
+
 # --- Avro -----------------------------------------------------------------------------------------
 
-_AVRO: dict[Scalar, list[str]] = {
-    "boolean": ["boolean"],
-    "integer": ["long"],
-    "number": ["double"],
-    "text": ["string"],
-    "label": ["boolean", "long", "string"],
-}
+_AVRO = {"boolean": "boolean", "integer": "long", "number": "double", "text": "string"}
 _AVRO_DEFAULTS: dict[str, Any] = {"boolean": False, "long": 0, "double": 0.0, "string": ""}
 
 
@@ -44,24 +48,28 @@ def _avro_record(record: RecordType) -> dict[str, Any]:
 
 def _avro_field(field: Field) -> dict[str, Any]:
     default: Any
-    branches: list[Any]
+    kinds: list[Any]
     match field.type:
         case ListOf(items):
-            of = _avro_record(items) if isinstance(items, RecordType) else _alone(_AVRO[items])
-            branches, default = [{"type": "array", "items": of}], []
+            of = _avro_record(items) if isinstance(items, RecordType) else _alone(_avro(items))
+            kinds, default = [{"type": "array", "items": of}], []
         case MapOf(values):
-            branches, default = [{"type": "map", "values": _alone(_AVRO[values])}], {}
+            kinds, default = [{"type": "map", "values": _alone(_avro(values))}], {}
         case scalar:
-            branches = list(_AVRO[scalar])
-            default = _AVRO_DEFAULTS[branches[0]]
+            kinds = _avro(scalar)
+            default = _AVRO_DEFAULTS[kinds[0]]
     if field.nullable:
         # The default of a union is of its first branch.
-        branches, default = ["null", *branches], None
-    return {"name": field.name, "type": _alone(branches), "default": default}
+        kinds, default = ["null", *kinds], None
+    return {"name": field.name, "type": _alone(kinds), "default": default}
 
 
-def _alone(branches: list[Any]) -> Any:
-    return branches[0] if len(branches) == 1 else branches
+def _avro(kind: Scalar) -> list[str]:
+    return [_AVRO[branch] for branch in branches(kind)]
+
+
+def _alone(kinds: list[str]) -> Any:
+    return kinds[0] if len(kinds) == 1 else kinds
 
 
 # --- JSON Schema ----------------------------------------------------------------------------------
@@ -72,6 +80,7 @@ _JSON: dict[Scalar, list[str]] = {
     "number": ["number", "null"],  # JSON has no NaN
     "text": ["string"],
     "label": ["boolean", "integer", "string"],
+    "value": ["boolean", "number", "string"],
 }
 
 
@@ -120,18 +129,8 @@ _PROTOBUF: dict[Scalar, str] = {
     "number": "double",
     "text": "string",
     "label": "Label",
+    "value": "Value",
 }
-LABEL_FIELDS: dict[type, str] = {bool: "boolean", int: "integer", str: "text"}
-"""Fields of the message that is a label, by the types of labels."""
-_LABEL = (
-    "message Label {",
-    "oneof kind {",
-    "bool boolean = 1;",
-    "int64 integer = 2;",
-    "string text = 3;",
-    "}",
-    "}",
-)
 
 
 def protobuf_text(record: RecordType) -> str:
@@ -146,14 +145,29 @@ def protobuf_text(record: RecordType) -> str:
     <BLANKLINE>
     """
     lines = ['syntax = "proto3";', f"package {_NAMESPACE};", *_message(record)]
-    if any(field.type in ("label", ListOf("label")) for field in record.fields):
-        lines[-1:] = [*_LABEL, "}"]
+    used = _kinds(record)
+    lines[-1:] = [*(line for kind in UNIONS if kind in used for line in _union(kind)), "}"]
     text, depth = "", 0
     for line in lines:
         depth -= line == "}"
         text += "  " * depth + line + "\n"
         depth += line.endswith("{")
     return text
+
+
+def _kinds(record: RecordType) -> set[Any]:
+    """Return the types of a record's fields, and of those of records in lists."""
+    found: set[Any] = set()
+    for field in record.fields:
+        of = field.type.items if isinstance(field.type, ListOf) else field.type
+        found |= _kinds(of) if isinstance(of, RecordType) else {of}
+    return found
+
+
+def _union(kind: Scalar) -> list[str]:
+    """Return the message that has a value of a type in the field of what it is."""
+    fields = [f"{_PROTOBUF[one]} {one} = {n};" for n, one in enumerate(branches(kind), start=1)]
+    return [f"message {_PROTOBUF[kind]} {{", "oneof kind {", *fields, "}", "}"]
 
 
 def _message(record: RecordType) -> list[str]:
@@ -170,7 +184,7 @@ def _message(record: RecordType) -> list[str]:
             case MapOf(values):
                 kind = f"map<string, {_PROTOBUF[values]}>"
             case scalar:
-                has_presence = field.nullable and scalar != "label"
+                has_presence = field.nullable and scalar not in UNIONS
                 kind = "optional " * has_presence + _PROTOBUF[scalar]
         lines.append(f"{kind} {field.name} = {field.number};")
     return [*lines, "}"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from connectors.errors import BadRecord
-from connectors.fields import ListOf, RecordType
-from connectors.schemas.generated import LABEL_FIELDS
+from connectors.fields import UNIONS, ListOf, RecordType, Scalar
+from connectors.schemas.generated import branches
 from connectors.schemas.protobuf import ProtobufSchema
 
 __all__ = ["as_output", "protobuf_writer"]
@@ -36,10 +37,10 @@ def _arguments(record: RecordType) -> Callable[[Mapping[str, Any]], dict[str, An
     changed: list[tuple[str, Callable[[Any], Any]]] = []
     for field in record.fields:
         match field.type:
-            case "label":
-                changed.append((field.name, _label))
+            case "label" | "value":
+                changed.append((field.name, partial(_in_union, field.type)))
             case ListOf("label"):
-                changed.append((field.name, _each(_label)))
+                changed.append((field.name, _each(partial(_in_union, "label"))))
             case ListOf(RecordType() as items):
                 changed.append((field.name, _each(_arguments(items))))
 
@@ -57,10 +58,11 @@ def _each(of: Callable[[Any], Any]) -> Callable[[list[Any]], list[Any]]:
     return lambda items: [of(item) for item in items]
 
 
-def _label(value: Any) -> dict[str, Any]:
-    if type(value) not in LABEL_FIELDS:
-        raise BadRecord(f"{value!r} is no class: a text, a whole number or a boolean")
-    return {LABEL_FIELDS[type(value)]: value}
+def _in_union(kind: Scalar, value: Any) -> dict[str, Any]:
+    branch = UNIONS[kind].get(type(value))
+    if branch is None:
+        raise BadRecord(f"{value!r} is no {kind}: a {', '.join(branches(kind))}")
+    return {branch: value}
 
 
 def as_output(event: Mapping[str, Any], record: RecordType) -> dict[str, Any]:
@@ -77,15 +79,15 @@ def as_output(event: Mapping[str, Any], record: RecordType) -> dict[str, Any]:
     for field in record.fields:
         value = found.get(field.name)
         match field.type:
-            case "label" if value is not None:
-                value = _class_of(value)
+            case "label" | "value" if value is not None:
+                value = _out_of_union(value)
             case ListOf("label") if value:
-                value = [_class_of(item) for item in value]
+                value = [_out_of_union(item) for item in value]
             case ListOf(RecordType() as items) if value:
                 value = [as_output(item, items) for item in value]
         found[field.name] = None if field.nullable and value == [] else value
     return found
 
 
-def _class_of(message: Any) -> Any:
+def _out_of_union(message: Any) -> Any:
     return next(iter(message.values()), None) if isinstance(message, Mapping) else message

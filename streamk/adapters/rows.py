@@ -18,6 +18,8 @@ from streamk.encoding.columns import Event
 from streamk.encoding.meaning import SAFE
 from streamk.errors import InvalidInput
 from streamk.learners import Learner
+from streamk.learners.explaining import Fields
+from streamk.learners.report import report
 
 Numbers = NDArray[np.float64]
 Run = tuple[Numbers, list[Any]]
@@ -33,6 +35,7 @@ class Model:
     def __init__(self, learner: Learner, schema: Schema | None = None) -> None:
         self.learner = learner
         self._table = ColumnTable(Schema(max_columns=sys.maxsize) if schema is None else schema)
+        self._fields = Fields()
         self._lay_out()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -99,6 +102,11 @@ class Model:
         if labels is not None:
             self._append_columns(event, labels[0])
         return self._table.row(event)
+
+    def report(self, x: Mapping[Hashable, Any], row: Numbers) -> str:
+        """Return what there is to say of an event, and its row, see `streamk.learners.report`."""
+        self._fields.follow(self._table.schema, self.learner.columns or ())
+        return report(self.learner, self._fields, row, flatten(x, self._table.schema.ignore))
 
     def rows(self, events: Sequence[Mapping[Hashable, Any]]) -> Numbers:
         """Return events that are to be predicted as an array of shape (events, columns).

@@ -1,8 +1,8 @@
 """The command `streamk`: how it begins and ends.
 
-Exit status: 0 done, also when stopped by a signal and closed in order; 1 something failed while
-running; 2 the command line, a configuration, an address or a column is wrong; 130 interrupted
-before there was anything to close in order.
+Exit status: 0 done, also when stopped by a signal and closed in order, or when nobody reads what is
+told of it; 1 something failed while running; 2 the command line, a configuration, an address or a
+column is wrong; 130 interrupted before there was anything to close in order.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
+
+from streamk.cli.output.standard_streams import standing
 
 __all__ = ["main"]
 
@@ -31,11 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        with _interrupts() as came:
+        with standing() as out, _interrupts() as came:
             # Here, as most of the time before anything is there to be closed is that of imports.
             from streamk.cli.dispatch import dispatch
 
-            return dispatch(given, came)
+            return dispatch(given, came, out)
     except KeyboardInterrupt:
         return 130
 

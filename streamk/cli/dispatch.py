@@ -6,13 +6,12 @@ A subcommand's module is imported when it is called, so that ``streamk --help`` 
 from __future__ import annotations
 
 import importlib
-import io
-import os
 import sys
 from collections.abc import Callable, Sequence
 
 from connectors.errors import BadRecord, BadURL, ConnectorError
 from streamk import __version__
+from streamk.cli.output.standard_streams import ForPeople
 from streamk.cli.parsing.arguments import UsageError, nearest
 from streamk.errors import InvalidInput, StreamkError
 
@@ -30,6 +29,10 @@ COMMANDS = {
     "plot": "draw the figures of a run along its stream",
     "models": "list the models, their options, the kernels and the losses",
 }
+
+SHOWING = ("", "demo", "inspect", "models")
+"""Those that do nothing but show something; "" is streamk itself. The others have done their work
+where what they tell of it is lost."""
 
 HELP = """\
 usage: streamk COMMAND ...
@@ -51,7 +54,7 @@ examples:
 """
 
 
-def dispatch(given: Sequence[str], interrupts: Sequence[int]) -> int:
+def dispatch(given: Sequence[str], interrupts: Sequence[int], out: ForPeople) -> int:
     """Run the subcommand that the arguments name, and return the exit status.
 
     Parameters
@@ -59,24 +62,24 @@ def dispatch(given: Sequence[str], interrupts: Sequence[int]) -> int:
     given : sequence of str
     interrupts : sequence of int
         The interrupts that came so far. An error after one of them is raised.
+    out : ForPeople
+        Standard output.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # A terminal that lacks a letter shows a question mark.
-            stream.reconfigure(errors="replace")
     name = given[0] if given and given[0] in COMMANDS else ""
+    program = f"streamk {name}".rstrip()
     try:
         status = _command(name)(given[1:]) if name else _top(given)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader of a table has enough. Python's own flush at the end must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except SystemExit:  # after --help
+        status, name = 0, ""
     except Exception as error:
         if interrupts or "--debug" in given:
             raise
-        return _failed(f"streamk {name}".rstrip(), error)
-    return status
+        return _failed(program, error)
+    out.flush()
+    if out.trouble is None:
+        return status
+    print(f"{program}: {out.trouble}", file=sys.stderr)
+    return status or int(name in SHOWING)
 
 
 def _command(name: str) -> Callable[[Sequence[str]], int]:
@@ -88,15 +91,17 @@ def _command(name: str) -> Callable[[Sequence[str]], int]:
 def _top(given: Sequence[str]) -> int:
     listed = "\n".join(f"  {name:<9}{what}" for name, what in COMMANDS.items())
     help_text = HELP.format(commands=listed)
-    match given[:1]:
+    match given:
         case []:
             print(help_text, end="", file=sys.stderr)
             return 2
-        case ["-h" | "--help" | "help"]:
+        case ["help", name, *_] if name in COMMANDS:
+            return _command(name)(["--help"])
+        case ["-h" | "--help" | "help", *_]:
             print(help_text, end="")
-        case ["--version"]:
+        case ["--version", *_]:
             print(f"streamk {__version__}")
-        case [word]:
+        case [word, *_]:
             kind = "option" if word.startswith("-") else "command"
             word = word.partition("=")[0]
             raise UsageError(f"no {kind} {word!r}{nearest(word, COMMANDS)}")

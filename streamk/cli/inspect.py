@@ -17,7 +17,7 @@ from streamk.cli.output.figures import (
     since_lines,
     sparkline,
 )
-from streamk.cli.output.tables import columns, features, share, size
+from streamk.cli.output.tables import features, share, size, wrapped
 from streamk.cli.parsing.arguments import Parser, UsageError, checkpoint_place, state_key
 from streamk.engine import Checkpoint, Key, read_checkpoint
 from streamk.engine.checkpoints.files import sizes
@@ -45,7 +45,6 @@ examples:
 
 _EPOCH = re.compile(r"\d{8}")
 _MEMBER = re.compile(r"member-\d+")
-_WIDTH = 79
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -274,7 +273,7 @@ def _text(summary: dict[str, Any]) -> str:
     ]
     ended = ", the stream has ended" if summary["finished"] else ""
     title = f"{summary['path']}: epoch {summary['epoch']}, {summary['events']:,} events{ended}"
-    return f"{title}\n{_wrapped(rows)}"
+    return f"{title}\n{wrapped(rows)}"
 
 
 def _contest(contest: Mapping[str, Any] | None) -> list[tuple[str, str]]:
@@ -311,15 +310,3 @@ def _short(value: Any) -> str:
         return str(value)
     words = sorted(value.values(), key=lambda one: not isinstance(one, str))
     return " ".join(map(str, words))
-
-
-def _wrapped(rows: Sequence[tuple[str, str]]) -> str:
-    """Rows of a name and a text that may go over several lines."""
-    import textwrap
-
-    left = max(len(name) for name, _ in rows) + 4
-    cells = []
-    for name, text in rows:
-        lines = textwrap.wrap(text, _WIDTH - left, break_on_hyphens=False) or [""]
-        cells += [(name, lines[0]), *(("", line) for line in lines[1:])]
-    return columns(cells, indent="  ")

@@ -23,6 +23,7 @@ have the label are scored, too.
 
 EPILOG = """\
 examples:
+  streamk predict state csv:new.csv
   streamk predict state file:requests.ndjson --to file:answers.ndjson
   streamk predict state csv:new.csv --to csv:answers.csv --explain
   streamk predict state kafka://localhost:9092/requests --follow \\
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     model, source = options["model"], options["source"]
     if model.partition(":")[0] in schemes() and ":" not in source:
         raise UsageError(f"CHECKPOINT comes first: streamk predict {source} {model}")
+    options.setdefault("to", "stdout:")
     check(options)
     with ExitStack() as stack:
         report = _engine(options, stack).run()
@@ -61,7 +63,7 @@ def _parser() -> Parser:
         help="directory or address of checkpoints, or one of them",
     )
     add("source", metavar="SOURCE", nargs="?", help="address of the events")
-    add("--to", metavar="SINK", help="address that the predictions go to")
+    add("--to", metavar="SINK", help="address that the predictions go to (default stdout:)")
     add_details(add)
     add(
         "--follow",

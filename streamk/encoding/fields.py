@@ -81,6 +81,10 @@ class FieldReader:
             record_format=record_format_of(source),
         )
 
+    def all(self, value: Any, ignore: tuple[Name, ...] = ()) -> dict[Name, Any]:
+        """Return all fields of one event but those to ignore, by their names. Raises `Rejected`."""
+        return flatten(self._read(value), ignore)
+
     def one(self, value: Any) -> tuple[Any, ...]:
         """Return the fields of one event, None for those it lacks. Raises `Rejected`."""
         if isinstance(value, bytes) and len(value) > MAX_EVENT_BYTES:

@@ -50,7 +50,8 @@ class Display:
     ) -> None:
         """Show where the run stands, after all events taken have been learned.
 
-        The last time, at the end of the run, only if anything has changed since it was shown.
+        The last time, at the end of the run, only if anything has changed since it was shown, and
+        with the speed of the last events.
         """
         if self._on_progress is None:
             return
@@ -77,6 +78,8 @@ class Display:
             alarms={} if trainer.alarms is None else dict(trainer.alarms.counts),
             bad_kinds=dict(trainer.counts.bad),
         )
+        if last and self._shown is not None and snapshot.events == self._shown.events:
+            snapshot = replace(snapshot, events_per_s=self._shown.events_per_s)
         if not last or self._is_news(snapshot):
             self._tell(snapshot)
 

@@ -148,8 +148,8 @@ class Engine:
     kept : Regions, optional
         For learn=False: what the job of the model has learned for those (`TrainedModel.kept`).
     explain : bool, default False
-        Predictions come with their reasons, the columns of the largest effect. Each is computed by
-        itself, from a prediction more for every column.
+        Predictions come with their reasons, the fields of the largest effect. Each event takes a
+        prediction more for every field (`streamk.learners.explaining`).
     labels : LateLabels, optional
         Labels that come later than the events, from a source of their own; `label` is their field
         there. Events are held until then, and one of that name in them is not read. Counts of
@@ -415,7 +415,7 @@ class Engine:
             if self._newer is not None and time.monotonic() - self._looked >= _NEWER_SECONDS:
                 self._renew(self._newer())
         trainer.settle()
-        trainer.names.tell()
+        trainer.tell()
         return "request"
 
     def _renew(self, found: tuple[Learner, Schema, Regions | None] | None) -> None:

@@ -54,8 +54,9 @@ class Report:
         None if no event was ever read.
     epoch : int or None
         The last checkpoint; None without.
-    absent_names : tuple of str
-        A sentence for each ignored field, and the label, that no event of this run had.
+    notes : tuple of str
+        A sentence for each ignored field, and the label, that no event of this run had, and one
+        where labels are no classes.
     skewed : dict of partition to int
         Events taken since the job began whose timestamp lay ahead of the clock that they were
         placed by (`max_skew`), where there are several partitions.
@@ -84,7 +85,7 @@ class Report:
     model: Learner
     schema: Schema | None
     epoch: int | None
-    absent_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     skewed: dict[str, int] = field(default_factory=dict)
     fates: Fates | None = None
     alarms: dict[str, int] = field(default_factory=dict)
@@ -120,7 +121,7 @@ def report_of(
         model=trainer.model,
         schema=trainer.schema,
         epoch=epoch,
-        absent_names=trainer.names.sentences(),
+        notes=trainer.notes,
         fates=trainer.fates,
         alarms={} if trainer.alarms is None else trainer.alarms.counts,
         slices=trainer.metrics.by_slice(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.conformal import Regions
-from streamk.encoding import BadEvent, Schema, decoder
+from streamk.encoding import BadEvent, FieldReader, Schema, decoder
 from streamk.engine.training.details import Details
 from streamk.engine.training.known_fields import KnownFields, Unknown
 from streamk.errors import InvalidInput
 from streamk.learners import Learner
+from streamk.learners.explaining import Event, Fields
 from streamk.serving.predicting import answers
 from streamk.serving.trained import TrainedModel
 
@@ -24,6 +25,11 @@ __all__ = ["Answers", "RefusedEvents", "split"]
 
 _SHOWN, _HINTS = 20, 3
 """Unknown fields that are named of an event, and that the nearest are named of in an answer."""
+
+_READER = FieldReader("json", ())
+
+Asked = tuple[Learner, Schema, NDArray[np.float64], Callable[[], Event]]
+"""The arguments of `Observer.explain`."""
 
 
 class RefusedEvents(InvalidInput):
@@ -88,14 +94,16 @@ class Answers:
 
     def __init__(self, model: TrainedModel) -> None:
         self._model = model
-        self._asked: tuple[Learner, Schema, NDArray[np.float64]] | None = None
+        self._asked: Asked | None = None
         self._lock = threading.Lock()
         """Of the decoder, which writes to arrays of its own."""
         learner, schema, _ = model.current
         self._use(learner, schema)
 
     def _use(self, learner: Learner, schema: Schema) -> None:
-        self._learner, self._schema, self._known = learner, schema, KnownFields(schema)
+        self._learner, self._known = learner, KnownFields(schema)
+        self._places = Fields()
+        self._places.follow(schema, learner.columns or ())
         ignore = schema.ignore if schema.label is None else (*schema.ignore, schema.label)
         self._decoder = decoder("json", replace(schema, label=None, label_type=None, ignore=ignore))
 
@@ -120,42 +128,49 @@ class Answers:
         InvalidInput
             If the model has no such details.
         """
-        learner, kept, X, known = self._decoded(events)
+        (learner, schema, kept), places, known, X = self._decoded(events)
         unknown = [_unknown(event, known) for event in events]
         _refuse(unknown, known)
         if len(X):
-            self._asked = learner, self._schema, X[-1:]
+            last = events[-1]
+            self._asked = learner, schema, X[-1:], lambda: _fields_of(last, schema)
         regions: Regions | None = None
         if details is not None:
             details, regions = details.served(learner, kept)
         found = answers(learner, X, regions)
         if details is not None:
-            for answer, x in zip(found, X, strict=True):
-                answer |= details.of(learner, x)
+            raw = [_fields_of(event, schema) if details.reasons else None for event in events]
+            for answer, more in zip(found, details.of(learner, places, X, raw), strict=True):
+                answer |= more
         _name(unknown, known, found)
         return found
 
-    def asked(self) -> tuple[Learner, Schema, NDArray[np.float64]] | None:
-        """Return model, schema and array (1, d) of the event predicted last, once."""
+    def asked(self) -> Asked | None:
+        """Return what `Observer.explain` takes of the event predicted last, once."""
         found, self._asked = self._asked, None
         return found
 
     def _decoded(
         self, events: Sequence[bytes]
-    ) -> tuple[Learner, Regions | None, NDArray[np.float64], KnownFields]:
-        """Return the model of now, what its job keeps for regions, events as rows, and its fields.
+    ) -> tuple[tuple[Learner, Schema, Regions | None], Fields, KnownFields, NDArray[np.float64]]:
+        """Return `TrainedModel.current`, the places of its fields, those, and the events as rows.
 
         Raises `RefusedEvents`.
         """
         with self._lock:
-            learner, schema, kept = self._model.current
+            current = learner, schema, _ = self._model.current
             if learner is not self._learner:
                 self._use(learner, schema)
             decoded = self._decoder.decode(events)
-            X, known = decoded.X.copy(), self._known
+            X, places, known = decoded.X.copy(), self._places, self._known
         if decoded.bad:
             raise RefusedEvents(decoded.bad)
-        return learner, kept, X if learner.takes_missing else np.nan_to_num(X), known
+        return current, places, known, X if learner.takes_missing else np.nan_to_num(X)
+
+
+def _fields_of(event: bytes, schema: Schema) -> Event:
+    """Return the fields of an event that was decoded, as they stand there."""
+    return _READER.all(event, schema.ignore)
 
 
 def _unknown(event: bytes, known: KnownFields) -> Unknown:

@@ -37,11 +37,15 @@ _PREDICTION = {
             "items": {"type": ["string", "number", "boolean"]},
         },
         "reasons": {
-            "description": "The columns of the largest effect.",
+            "description": "The fields of the largest effect.",
             "type": ["array", "null"],
             "items": {
                 "type": "object",
-                "properties": {"column": {"type": "string"}, "effect": {"type": "number"}},
+                "properties": {
+                    "column": {"type": "string"},
+                    "value": {"type": ["string", "number", "boolean", "null"]},
+                    "effect": {"type": "number"},
+                },
             },
         },
         "unknown": {

@@ -27,8 +27,8 @@ from streamk.engine.training.known_fields import KnownFields, Unknown
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import Learner, from_state
 from streamk.learners.common.predictor import innermost
+from streamk.learners.explaining import Fields
 from streamk.learners.registry import champion_state
-from streamk.learners.report import report
 from streamk.serving.following import Following
 from streamk.serving.predicting import answers
 
@@ -372,7 +372,7 @@ class TrainedModel:
         details, regions = wanted.served(model.learner, kept)
         rows = self._rows(model, [x])
         if regions is None:
-            (answer,) = (details.of(model.learner, row) for row in rows)
+            (answer,) = details.of(model.learner, Fields(), rows, [None])
         else:
             (answer,) = answers(model.learner, rows, regions)
         found = answer["interval" if wanted.interval is not None else "prediction_set"]
@@ -381,7 +381,7 @@ class TrainedModel:
         return list(found)
 
     def debug_one(self, x: Event) -> str:
-        """Tell what is predicted for an event, which experts carry the weight, and which columns.
+        """Tell what is predicted for an event, which experts carry the weight, and which fields.
 
         Parameters
         ----------
@@ -393,7 +393,7 @@ class TrainedModel:
             If a value is of no use, naming it.
         """
         model, _ = self._current()
-        return report(model.learner, self._row(model, x))
+        return model.report(x, self._row(model, x))
 
     def __repr__(self) -> str:
         kind = getattr(innermost(self.learner), "TYPE", "model")

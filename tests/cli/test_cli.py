@@ -72,6 +72,16 @@ def test_help_fits_80_columns_and_names_every_command(
         assert all(re.search(rf"^  {name} ", out, re.MULTILINE) for name in dispatch.COMMANDS)
 
 
+@pytest.mark.parametrize("name", ["run", "inspect"])
+def test_help_of_a_command_is_there_by_two_names(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([name, "--help"]) == cli.main(["help", name]) == 0
+    once = capsys.readouterr().out
+    assert once[: len(once) // 2] * 2 == once
+    assert f"usage: streamk {name}" in once
+
+
 def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
     code = (
         "import sys, streamk.cli; streamk.cli.main(['--help']);"
@@ -770,7 +780,7 @@ def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path
         ("--vresion", "no option '--vresion'"),
         ("run", "no SOURCE is given"),
         ("run file:events.ndjson", "--label NAME is needed"),
-        ("run events.ndjson --label y", "it needs a scheme, for example file:events.ndjson"),
+        ("run events.ndjson --label y", "a scheme: write file:events.ndjson"),
         ("run csv:events.ndjson --label y", "for a file of JSON objects write file:events.ndjson"),
         (
             "predict file:events.ndjson state",

@@ -20,6 +20,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "no command": (("rum",), ("no command 'rum'", "run")),
     "no source": (("run",), ("no SOURCE is given", "file:events.ndjson")),
     "flag": ((*RUN, "--lable", "z"), ("no option '--lable'", "--label", "--help")),
+    "flag by its value": ((*RUN, "--sink", "z"), ("no option '--sink'; there is --to SINK",)),
     "value": ((*RUN, "--seed", "x"), ("--seed", "whole number", "'x'")),
     "missing file": (
         ("run", "file:event.ndjson", "--label", "y"),

@@ -195,7 +195,7 @@ def test_predict(home: Path, tmp_path: Path) -> None:
     X = np.array([[event["a"], event["b"]] for event in stream(0, 2000)[:500]])
     assert found == model.learner.predict_many(X).tolist()
     assert model.predict_one({"a": 1.0, "b": 1.0}) == "same"
-    assert "effect of each column" in model.debug_one({"a": 1.0, "b": 1.0})
+    assert "effect of each field" in model.debug_one({"a": 1.0, "b": 1.0})
 
 
 def test_compile_takes_the_learner(home: Path, tmp_path: Path) -> None:

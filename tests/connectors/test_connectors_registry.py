@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from connectors import (
     BadRecord,
     BadURL,
     Connector,
+    ConnectorError,
     OffsetOutOfRange,
     Output,
     Rows,
@@ -61,7 +63,7 @@ def test_secrets_in_an_address_are_never_shown() -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("events.ndjson", r"no address.*file:events.ndjson"),
+        ("localhost:9092/clicks", r"did you mean 'kafka://localhost:9092/clicks'\?"),
         ("kafak://h/t", r"no connector 'kafak' \(did you mean 'kafka'\?\); there are .*csv"),
         ("file:x?folow=true", r"no option 'folow' \(did you mean 'follow'\?\); file: has follow"),
         ("file:x?follow=maybe", "follow is true or false, not 'maybe'"),
@@ -77,6 +79,35 @@ def test_secrets_in_an_address_are_never_shown() -> None:
 def test_a_wrong_address_says_what_to_do(url: str, message: str) -> None:
     with pytest.raises(BadURL, match=message):
         open_source(url)
+
+
+FILES = {"csv": ["csv", "tsv"], "parquet": ["parquet"], "file": ["ndjson", "jsonl", "json", "txt"]}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "name"),
+    [
+        (scheme, f"{name}{packed}")
+        for scheme, endings in FILES.items()
+        for ending in endings
+        for name in (
+            f"churn.{ending}",
+            f"/data/2024-*.{ending.upper()}",
+            f"my.{ending}?follow=true",
+        )
+        for packed in ("", ".gz", ".zst")
+        if not ("?" in name and packed)
+    ],
+)
+def test_a_name_of_a_file_is_answered_with_its_address(scheme: str, name: str) -> None:
+    for opener in (open_source, open_sink):
+        with pytest.raises(BadURL, match=re.escape(f"{name!r} is no address")) as caught:
+            opener(name)
+        assert str(caught.value).endswith(f"write {scheme}:{name}")
+    if "?" not in name:  # and that address is not answered with another
+        with pytest.raises(ConnectorError) as missing:
+            open_source(f"{scheme}:{name}")
+        assert "write" not in str(missing.value)
 
 
 def test_other_packages_can_add_connectors(monkeypatch: pytest.MonkeyPatch) -> None:

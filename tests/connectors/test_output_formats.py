@@ -42,6 +42,7 @@ _SCALARS: dict[Any, st.SearchStrategy[Any]] = {
     "number": _FLOATS,
     "text": _TEXTS,
     "label": st.booleans() | _WHOLE | _TEXTS,
+    "value": st.booleans() | st.integers(-(2**53), 2**53) | _FLOATS | _TEXTS,
 }
 
 
@@ -117,7 +118,10 @@ def messages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def read_protobuf(body: bytes, record: RecordType, message: Any) -> dict[str, Any]:
     """The output in a message, by its fields alone."""
     assert body[:1] == b"\0"
-    parsed = message.FromString(body[1:])
+    return fields_of(message.FromString(body[1:]), record)
+
+
+def fields_of(parsed: Any, record: RecordType) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field in record.fields:
         value = getattr(parsed, field.name)
@@ -126,23 +130,16 @@ def read_protobuf(body: bytes, record: RecordType, message: Any) -> dict[str, An
                 found[field.name] = [label(item) for item in value]
             case ListOf("number"):
                 found[field.name] = list(value) or None
-            case ListOf():
-                items = [
-                    {one.name: getattr(i, one.name) for one in i.DESCRIPTOR.fields} for i in value
-                ]
-                found[field.name] = items or None
+            case ListOf(RecordType() as items):
+                found[field.name] = [fields_of(item, items) for item in value] or None
             case MapOf():
                 found[field.name] = dict(value)
-            case "label":
+            case "label" | "value":
                 found[field.name] = label(value)
             case _:
                 there = not field.nullable or parsed.HasField(field.name)
                 found[field.name] = value if there else None
     return found
-
-
-def plain(message: Any) -> dict[str, Any]:
-    return {one.name: getattr(message, one.name) for one in message.DESCRIPTOR.fields}
 
 
 def label(message: Any) -> Any:

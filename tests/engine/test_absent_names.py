@@ -63,7 +63,7 @@ def test_an_ignored_name_that_never_comes(
     )
     assert 1000 <= int(first.split()[2].replace(",", "")) < 1500
     assert last.startswith("none of 1,500 events has the ignored field 'color'")
-    assert report["absent_names"] == [last]
+    assert report["notes"] == [last]
     assert report["columns"] == 1  # colour=red
 
 
@@ -94,7 +94,7 @@ def test_a_name_that_comes_late_is_told_once(
     assert [warning.partition(";")[0] for warning in warnings] == [
         "none of 1,000 events has the ignored field 'note'"
     ]
-    assert report["absent_names"] == []
+    assert report["notes"] == []
 
 
 def test_a_label_that_never_comes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,7 +117,7 @@ def test_a_label_that_some_events_have_is_not_told(
     flat = [{name: value for name, value in event.items() if name != "user"} for event in some]
     for events in (some, flat):
         _, warnings, report = run(capsys, written(tmp_path, "json", events), "--label", "y")
-        assert warnings == report["absent_names"] == []
+        assert warnings == report["notes"] == []
         assert report["unlabelled"] == 500
     # Nor is one that is null in all of them.
     null = [{"size": i % 5, "y": None} for i in range(1500)]
@@ -136,11 +136,26 @@ def test_a_model_that_only_predicts_needs_no_label(
     assert "none of" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("form", ["json", "csv", "parquet"])
+@pytest.mark.parametrize("slice_by", ["color", "colour", "user.id"])
+def test_a_slice_that_never_comes(
+    slice_by: str, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, state = written(tmp_path, form, EVENTS), str(tmp_path / "state")
+    told = ["none of 1,500 events has the slice 'color'; nearest of those that came: 'colour'"]
+    expected = told if slice_by == "color" else []
+    by = ("--label", "y", "--slice", slice_by)
+    assert run(capsys, url, *by, "--checkpoint", state)[2]["notes"] == expected
+    to = ("--to", f"file:{tmp_path}/out", "--json", "--slice", slice_by)
+    assert main(["predict", state, url, *to]) == 0
+    assert json.loads(capsys.readouterr().out)["notes"] == expected
+
+
 def test_the_report_for_people_has_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = written(tmp_path, "json", EVENTS[:20])
     arguments = ["run", url, "--label", "y", "--ignore", "color", "--model", "doubly-stochastic"]
     assert main(arguments) == 0
-    assert "names   none of 20 events has the ignored field 'color'" in " ".join(
+    assert "note    none of 20 events has the ignored field 'color'" in " ".join(
         capsys.readouterr().out.split(" ")
     )
 

@@ -8,6 +8,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -425,6 +426,17 @@ def test_the_line_is_rewritten_in_one_write() -> None:
     assert len(writes) == 2
     assert len(writes[1]) == len(writes[0])  # blanks cover what was there
     assert writes[1][0] == "\r"
+
+
+def test_the_last_line_has_the_speed_of_the_last_events(tmp_path: Path) -> None:
+    shown: list[Snapshot] = []
+    source = MemorySource(events(300))
+    options = {"checkpoint": tmp_path, "on_progress": shown.append, "progress_interval": 0}
+    Engine(source, learner(), label="y", **options).run()
+    before, last = shown[-2:]
+    assert before.events == last.events == 300
+    assert before.epoch != last.epoch
+    assert last.events_per_s == before.events_per_s > 0
 
 
 class Terminal(io.StringIO):

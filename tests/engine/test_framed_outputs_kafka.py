@@ -122,7 +122,7 @@ def test_what_stands_in_the_topic_is_not_written_again(
             {
                 "prediction": None if i < 3 else ("a", 7, True)[i % 3],
                 "probabilities": {"7": i / 9, "a": 0.5, "true": 0.25, "x" * i: 1.0},
-                "reasons": None if i < 3 else [{"column": "c", "effect": -i / 7}],
+                "reasons": None if i < 3 else [{"column": "c", "value": "x", "effect": -i / 7}],
                 "revision": False,
             }
             for i in range(start, stop)

@@ -13,9 +13,11 @@ from connectors.base import Output
 from connectors.fields import RecordType
 from connectors.memory import MemorySink, MemorySource
 from connectors.schemas.outputs import FramedOutputs
+from streamk.encoding import Schema
 from streamk.engine import Engine, LateLabels
 from streamk.engine.training.details import Details
 from streamk.learners import MultiKernel
+from streamk.learners.explaining import Fields
 
 RNG = np.random.default_rng(1)
 NUMBERS = RNG.normal(size=(1500, 2)).round(3)
@@ -100,5 +102,7 @@ def test_long_names_of_columns_are_cut_in_reasons() -> None:
     name = "a" * (1 << 20)
     model = MultiKernel(seed=1, columns=(name, "b"))
     model.learn_many(np.eye(2)[[0, 1] * 20], [True, False] * 20)
-    found = Details(reasons=True).of(model, np.array([1.0, 0.0]))["reasons"]
-    assert {one["column"] for one in found} == {"a" * 4096, "b"}
+    fields = Fields()
+    fields.follow(Schema((name, "b")), (name, "b"))
+    (found,) = Details(reasons=True).of(model, fields, np.array([[1.0, 0.0]]), [None])
+    assert {one["column"] for one in found["reasons"]} == {"a" * 4096, "b"}

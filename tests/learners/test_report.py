@@ -15,8 +15,21 @@ from streamk.adapters.river import (
     KernelClassifier,
     KernelRegressor,
 )
+from streamk.encoding import Schema
 from streamk.learners import Learner, MultiKernel, create
-from streamk.learners.report import attributions, report
+from streamk.learners.explaining import Fields, attributions
+from streamk.learners.report import report as report_of
+
+
+def report(model: Any, x: np.ndarray[Any, Any]) -> str:
+    """What is said of an array of numbers."""
+    fields = Fields()
+    fields.follow(Schema(model.columns or ()), model.columns or ())
+    return report_of(model, fields, x, None)
+
+
+def effects_of(model: Any, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return attributions(model, x[None])[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -63,7 +76,7 @@ def test_attributions_find_what_matters(name: str, options: dict[str, Any]) -> N
     for task, y in (("classification", X[:, 1] > 0), ("regression", 5.0 * X[:, 1])):
         model: Learner = create(name, task=task, seed=1, **options)
         model.learn_many(X, y)
-        effects = attributions(model, np.array([0.5, 2.0, -0.5, 0.3]))
+        effects = effects_of(model, np.array([0.5, 2.0, -0.5, 0.3]))
         assert effects.shape == (4,)
         assert effects.argmax() == 1
         assert effects[1] > 3 * np.abs(np.delete(effects, 1)).max()
@@ -75,7 +88,7 @@ def test_attributions_find_what_matters(name: str, options: dict[str, Any]) -> N
 
 def test_what_was_missing_has_no_effect() -> None:
     model = learned("two", 300)
-    assert attributions(model, np.array([0.5, np.nan, np.nan])).tolist()[1:] == [0.0, 0.0]
+    assert effects_of(model, np.array([0.5, np.nan, np.nan])).tolist()[1:] == [0.0, 0.0]
     assert "is missing" in report(model, np.array([0.5, np.nan, np.nan]))
 
 
@@ -91,14 +104,14 @@ def test_what_class_weights_decide_is_what_is_reported() -> None:
     says = "predicted: 'rare' by the class weights; probabilities: 'usual'"
     assert report(model, x).startswith(says)
     without = model.predict_proba_one(np.array([np.nan, 0.0]))["rare"]
-    assert attributions(model, x)[0] == pytest.approx(probabilities["rare"] - without)
+    assert effects_of(model, x)[0] == pytest.approx(probabilities["rare"] - without)
 
 
-def test_no_more_than_ten_columns_are_listed() -> None:
+def test_no_more_than_ten_fields_are_listed() -> None:
     model = learned("two", 100, d=14)
     lines = report(model, np.zeros(14)).splitlines()
     assert len([line for line in lines if " = " in line]) == 10
-    assert lines[-1] == "  and 4 columns with less"
+    assert lines[-1] == "  and 4 fields with less"
 
 
 def test_before_anything_is_learned() -> None:
@@ -133,7 +146,8 @@ def test_of_a_river_estimator(made: tuple[Any, Any]) -> None:
         said = model.debug_one(x)
         assert isinstance(said, str)
         assert "predicted: " in said
-        assert "c=x = 1" in said
+        assert "c = 'x'" in said
+        assert "b is missing" in said
         assert ("share of what the experts say:" in said) == (made[0] is KernelClassifier)
     assert classifier.predict_proba_one(x) == before
 
@@ -143,21 +157,25 @@ def test_attributions_of_groups_and_in_several_calls(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Oracle: a prediction without the columns of each group. Events may be few at a time."""
-    X, _ = stream(kind, 1)
-    model, x = learned(kind, 300), X[0]
-    groups = [[0, 2], [1], [2]]
+    X, _ = stream(kind, 7)
+    X[2] = np.nan
+    X[3, 1] = np.nan
+    model = learned(kind, 300)
+    groups = [[[0, 2], [1], [2]], [], [[0], [1, 2]], [[1], [0, 1]], [[2, 0]], [[0], [1], [2]], [[]]]
 
-    def said(event: Any) -> float:
+    def said(event: Any, number: int) -> float:
         if kind == "numbers":
             return float(model.predict_many(event[None])[0])
-        number = list(model.classes).index(model.predict_one(x))
         return float(model.predict_proba_many(event[None])[0, number])
 
     expected = []
-    for group in groups:
-        without = x.copy()
-        without[group] = np.nan
-        expected.append(said(x) - said(without))
-    assert attributions(model, x, groups).tolist() == expected
-    monkeypatch.setattr("streamk.learners.report._NUMBERS", 2 * len(x))
-    assert attributions(model, x, groups).tolist() == expected
+    for x, some in zip(X, groups, strict=True):
+        number = 0 if kind == "numbers" else list(model.classes).index(model.predict_one(x))
+        expected.append([])
+        for group in some:
+            without = x.copy()
+            without[group] = np.nan
+            expected[-1].append(said(x, number) - said(without, number))
+    for at_once in (1 << 20, 2 * len(X[0]), 7 * len(X[0]), 1):
+        monkeypatch.setattr("streamk.learners.explaining._NUMBERS", at_once)
+        assert [found.tolist() for found in attributions(model, X, groups)] == expected

@@ -119,7 +119,7 @@ def test_requests_change_nothing(client: TestClient, state: Path) -> None:
 
 def test_reasons(client: TestClient) -> None:
     answer = client.post("/predict?reasons=true", json=plain(STREAM[0])).json()
-    assert {"column", "effect"} == set(answer["reasons"][0])
+    assert {"column", "value", "effect"} == set(answer["reasons"][0])
 
 
 def test_intervals(tmp_path: Path) -> None:

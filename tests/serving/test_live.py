@@ -29,6 +29,7 @@ from streamk.engine.evaluation.slices import Slices
 from streamk.engine.observing.explaining import Explanation
 from streamk.engine.observing.observer import MOST_BYTES
 from streamk.engine.progress import Snapshot
+from streamk.learners.explaining import Reason
 from streamk.serving.live import live_page
 from streamk.serving.web.history import MOST, History
 from streamk.serving.web.pages import _Page
@@ -147,7 +148,7 @@ def test_figures_of_challengers_for_prometheus() -> None:
 
 def test_weights_of_experts_and_kinds_of_bad_events_for_prometheus() -> None:
     history = History({})
-    history.observer.add(Explanation({}, {}, True, {"linear": 0.25, "newton": 0.75}))
+    history.observer.add(Explanation([], True, {"linear": 0.25, "newton": 0.75}))
     history(snapshot(10, bad_kinds={"wrong type": 2}))
     with Client(live_page(history)) as client:
         text = client.get("/metrics").text
@@ -162,7 +163,7 @@ def test_rows_come_with_the_next_point_and_once() -> None:
     observer = history.observer
     observer.ROW_SECONDS = 0.0  # type: ignore[misc]
     for n in range(2):
-        observer.add(Explanation({"a": 1.0}, {"a": 2.0}, True, {}), {"prediction": n})
+        observer.add(Explanation([Reason("a", 2.0, 1.0)], True, {}), {"prediction": n})
     looks = iter((False, False, False, True))
 
     def is_leaving() -> bool:
@@ -187,8 +188,8 @@ def test_rows_come_with_the_next_point_and_once() -> None:
 def test_a_point_is_bounded_in_bytes_whatever_the_names_are() -> None:
     history = History({})
     names = [chr(0) * 1000 + str(n) for n in range(1000)]
-    effects = dict.fromkeys(names, 1 / 3)
-    history.observer.add(Explanation(effects, {}, True, dict.fromkeys(names[:6], 1 / 3)))
+    effects = [Reason(name, name, 1 / 3) for name in names]
+    history.observer.add(Explanation(effects, True, dict.fromkeys(names[:6], 1 / 3)))
     slices = Slices("c")
     slices.add({"hit": np.ones(1000), "loss": np.ones(1000), "slice": slices.codes(names)})
     figures = {"events": 1, "accuracy": 1 / 3, "log_loss": 1 / 3}

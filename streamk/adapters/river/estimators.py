@@ -16,7 +16,6 @@ from streamk.adapters.options import chosen, written
 from streamk.adapters.rows import Model, Numbers
 from streamk.errors import InvalidInput
 from streamk.learners import Learner
-from streamk.learners.report import report
 
 Event = dict[Hashable, Any]
 
@@ -51,7 +50,7 @@ class Estimator:
         return written(self)
 
     def debug_one(self, x: Event) -> str:
-        """Tell what is predicted for an event, which experts carry the weight, and which columns.
+        """Tell what is predicted for an event, which experts carry the weight, and which fields.
 
         Parameters
         ----------
@@ -62,7 +61,7 @@ class Estimator:
         InvalidInput
             If a value is of no use, naming it.
         """
-        return report(self._model.learner, self._model.row(x))
+        return self._model.report(x, self._model.row(x).copy())
 
     def learn_one(self, x: Event, y: Any) -> None:
         """Learn from one event.

@@ -25,7 +25,7 @@ from streamk.cli.parsing.arguments import (
     whole,
 )
 
-__all__ = ["add_running", "check", "connected", "display", "opened"]
+__all__ = ["add_running", "check", "connected", "display", "opened", "writes_to_stdout"]
 
 
 def add_running(parser: Parser, add: Callable[..., Any]) -> None:
@@ -154,13 +154,24 @@ def check(options: dict[str, Any]) -> None:
 
 
 def display(options: dict[str, Any], engine_options: dict[str, Any], stack: ExitStack) -> None:
-    """Put the display of progress, which tells of a first use too, among the engine's options."""
+    """Put the display of progress, which tells of a first use too, among the engine's options.
+
+    Where a terminal gets outputs, no progress is shown among them.
+    """
     from streamk.engine import shown_on
 
     if options.get("quiet"):
         stack.enter_context(FIRST_USE.hidden())
-    else:
-        engine_options["on_progress"] = stack.enter_context(shown_on(sys.stderr))
+        return
+    show = stack.enter_context(shown_on(sys.stderr))
+    if not (writes_to_stdout(options) and sys.stdout.isatty() and sys.stderr.isatty()):
+        engine_options["on_progress"] = show
+
+
+def writes_to_stdout(options: dict[str, Any]) -> bool:
+    """Return whether outputs of a job go to standard output, where nothing else belongs then."""
+    sinks = [options[name] for name in ("to", "dead_letters", "alarms") if name in options]
+    return "stdout" in [parse_url(sink).scheme for sink in sinks]
 
 
 def connected(options: dict[str, Any], engine_options: dict[str, Any], stack: ExitStack) -> Source:

@@ -27,7 +27,8 @@ def add_details(add: Callable[..., Any]) -> None:
     add(
         "--explain",
         action="store_true",
-        help="predictions come with their reasons: the columns of the largest effect",
+        help="predictions come with their reasons: the fields of the largest effect, and their"
+        " values",
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from streamk.cli.output.tables import columns
+from streamk.cli.output.tables import WIDTH, columns
 from streamk.engine.evaluation.confusion import Confusion
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
 
 _MOST_CLASSES = 10
 _LONGEST_NAME = 16
-_WIDTH = 79
 _BLOCKS, _LETTERS = "▁▂▃▄▅▆▇█", "_.:-=+*#"
 _SIGNS = 32
 """Signs of a sparkline, at most."""
@@ -212,7 +211,7 @@ def confusion_table(confusion: Confusion) -> str:
         cells = [[f"{100 * n / (sum(line) or 1):.0f}" for n in line] for line in matrix]
         numbered = [f"{n} {name}" for n, name in zip(heads, names, strict=False)]
         numbered[len(shown) :] = names[len(shown) :]
-        room = _WIDTH - len(
+        room = WIDTH - len(
             _joined([("",) * (len(names) + 1), *left[1:]], heads, cells).split("\n")[0]
         )
         left[0] = ("class", *(_cut(name, room) for name in numbered))
@@ -228,7 +227,7 @@ def _joined(left: Sequence[Sequence[str]], heads: Sequence[str], cells: list[lis
 
 
 def _too_wide(table: str) -> bool:
-    return max(map(len, table.splitlines())) > _WIDTH
+    return max(map(len, table.splitlines())) > WIDTH
 
 
 def _matrix(confusion: Confusion, labels: Sequence[Any], others: bool) -> list[list[int]]:

@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from connectors.registry import parse_url
+from streamk.cli.job.running import writes_to_stdout
 from streamk.cli.output.figures import (
     compiled_lines,
     confusion_table,
@@ -18,7 +18,7 @@ from streamk.cli.output.figures import (
     since_lines,
     slice_rows,
 )
-from streamk.cli.output.tables import columns, features, size
+from streamk.cli.output.tables import columns, features, size, wrapped
 from streamk.engine import Report
 from streamk.learners.common.predictor import innermost
 
@@ -33,13 +33,7 @@ _STOPPED = {
 
 def show(report: Any, options: dict[str, Any]) -> None:
     """Print how a job ended, where it is not in the way."""
-    taken = [
-        parse_url(options[name]).scheme
-        for name in ("to", "dead_letters", "alarms")
-        if name in options
-    ]
-    # What is for people must not get among the predictions.
-    stream = sys.stderr if "stdout" in taken else sys.stdout
+    stream = sys.stderr if writes_to_stdout(options) else sys.stdout
     structured = options.get("json") or (stream is sys.stderr and not stream.isatty())
     if structured:
         print(json.dumps(as_json(report)), file=stream)
@@ -75,7 +69,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "columns": len(model.columns or ()),
         "model_bytes": model.nbytes,
         "epoch": report.epoch,
-        "absent_names": list(report.absent_names),
+        "notes": list(report.notes),
         "compiled": getattr(model, "comparison", None),
         "contest": getattr(model, "standings", None),
     }
@@ -133,7 +127,7 @@ def as_text(report: Report) -> str:
     if report.alarms:
         alarms = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, n in report.alarms.items())
         facts.append(("alarms", alarms))
-    facts += [("names", sentence) for sentence in report.absent_names]
+    facts += [("note", sentence) for sentence in report.notes]
     if report.epoch is not None:
         facts.append(("checkpoint", f"number {report.epoch}"))
-    return "\n".join([*lines, columns(facts, indent="  ")])
+    return "\n".join([*lines, wrapped(facts)])

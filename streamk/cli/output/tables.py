@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["columns", "features", "share", "size"]
+__all__ = ["WIDTH", "columns", "features", "share", "size", "wrapped"]
+
+WIDTH = 79
+"""Of what is shown."""
 
 
 def columns(rows: Sequence[Sequence[str]], *, indent: str = "", numbers: bool = False) -> str:
@@ -23,6 +26,23 @@ def columns(rows: Sequence[Sequence[str]], *, indent: str = "", numbers: bool = 
         ]
         lines.append((indent + "  ".join(cells)).rstrip())
     return "\n".join(lines)
+
+
+def wrapped(rows: Sequence[tuple[str, str]]) -> str:
+    """Rows of a name and a text that may go over several lines, 79 columns wide.
+
+    >>> print(wrapped([("note", "a text " * 12)]))
+      note  a text a text a text a text a text a text a text a text a text a text a
+            text a text
+    """
+    import textwrap
+
+    left = max(len(name) for name, _ in rows) + 4
+    cells = []
+    for name, text in rows:
+        lines = textwrap.wrap(text, WIDTH - left, break_on_hyphens=False) or [""]
+        cells += [(name, lines[0]), *(("", line) for line in lines[1:])]
+    return columns(cells, indent="  ")
 
 
 def features(kind: str, n: int) -> str:

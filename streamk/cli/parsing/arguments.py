@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import math
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -108,8 +109,17 @@ class Parser(argparse.ArgumentParser):
             if word.startswith("-") and word != "-":
                 flag = word.partition("=")[0]
                 known = [name for action in self._actions for name in action.option_strings]
-                raise UsageError(f"no option {flag!r}{nearest(flag, known)}")
+                raise UsageError(f"no option {flag!r}{self._having(flag) or nearest(flag, known)}")
         raise UsageError(f"{len(unknown)} argument(s) too many; an option's name may be missing")
+
+    def _having(self, flag: str) -> str:
+        """Return a hint at the option whose value has a part of that name, as HOST:PORT has."""
+        word = flag.lstrip("-").upper()
+        for action in self._actions:
+            parts = re.split(r"\W+", str(action.metavar))
+            if action.option_strings and len(word) > 2 and word in parts:
+                return f"; there is {action.option_strings[-1]} {action.metavar}"
+        return ""
 
     def read_config(self, path: str) -> dict[str, Any]:
         """The options in a TOML file, whose keys are the names of the flags.

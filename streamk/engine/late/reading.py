@@ -78,6 +78,7 @@ class LateReader:
             keys,
             labels,
             rows,
+            [events[row] for row in decoded.good.tolist()],
             decoded.X,
             _widths(decoded, known),
             decoder.schema,

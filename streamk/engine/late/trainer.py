@@ -72,7 +72,8 @@ class LateTrainer(Trainer):
         self._files = SegmentFiles()
         super().__init__(model, source, schema, **options)
         # The label is not in the events.
-        self.names = NameCheck(replace(schema, label=None, label_type=None, classes=None))
+        unlabelled = replace(schema, label=None, label_type=None, classes=None)
+        self.names = NameCheck(unlabelled, self._slice_by)
         self._read_by(self._decoder.schema)
         self._work = self._new_work()
 
@@ -89,7 +90,9 @@ class LateTrainer(Trainer):
             revisions=late.revisions,
         )
         details, regions = self._details, self._regions
-        holding = HoldingModel(self.model, held, 0, label, details, regions, self._observer)
+        holding = HoldingModel(
+            self.model, held, 0, label, details, regions, self._observer, self._event_fields
+        )
         return LateWork(holding, join)
 
     def hold_in(self, files: SegmentFiles) -> None:
@@ -202,6 +205,7 @@ class LateTrainer(Trainer):
         slices = None if self.metrics.slices is None else np.array(found.slices)
         self._scoring.add(at, found.classes, scored, slices)
         self._check_share(taken, bad)
+        self._look(found.labels, bad)
         if found.bad and self._raises:
             raise EngineError(complaint(batch, found.bad[0]))
 

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from connectors.base import Output
 from streamk.encoding import Name, Schema, shortened
-from streamk.engine.observing.explaining import Explanation, Fields, explain
+from streamk.engine.observing.explaining import Explanation, explain
 from streamk.learners.base import Learner
+from streamk.learners.explaining import Event, Fields
 
 __all__ = ["LONGEST_VALUE", "MOST_BYTES", "MOST_ROWS", "Observer", "RunningMeans", "observed"]
 
@@ -98,7 +99,7 @@ class Observer:
         numbers."""
         self._row_due = 0.0
         self._experts, self._effects = RunningMeans(_EXPERTS), RunningMeans(_EFFECTS)
-        self._fields: Fields | None = None
+        self._fields = Fields()
         self._explained = 0
         self._due = self._took = 0.0
 
@@ -109,7 +110,9 @@ class Observer:
         """An explanation is due: enough time has passed since the last one."""
         return time.monotonic() >= self._due
 
-    def explain(self, model: Learner, schema: Schema, X: NDArray[np.float64]) -> Explanation | None:
+    def explain(
+        self, model: Learner, schema: Schema, X: NDArray[np.float64], event: Callable[[], Event]
+    ) -> Explanation | None:
         """Explain what a model predicts for the first of events; None where it is not time yet.
 
         Parameters
@@ -120,14 +123,15 @@ class Observer:
             Of the columns.
         X : float64 array of shape (n, d)
             May have columns that the model has not yet, behind its own.
+        event : callable
+            Gives the values of the fields of the first, see `streamk.learners.explaining`.
         """
         columns = model.columns
         if not (self.due and len(X) and columns and model.n_events):
             return None
         began = time.thread_time()
-        if self._fields is None or self._fields.columns is not columns:
-            self._fields = Fields(schema, columns)
-        found = explain(model, self._fields, X[0, : len(columns)], self._explained)
+        self._fields.follow(schema, columns)
+        found = explain(model, self._fields, X[0, : len(columns)], event(), self._explained)
         self._explained += 1
         spent = time.thread_time() - began
         # In the first one something may have been compiled.
@@ -152,7 +156,7 @@ class Observer:
         held : int, optional
             The number of an event whose label comes later, see `label`.
         """
-        sizes = {name: abs(effect) for name, effect in explanation.effects.items()}
+        sizes = {name: abs(effect) for name, _, effect in explanation.effects}
         with self._lock:
             if explanation.experts.keys() != self._experts.values.keys():  # of another model
                 self._experts = RunningMeans(_EXPERTS)

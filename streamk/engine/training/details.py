@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,15 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.conformal import AdaptiveIntervals, AdaptiveSets, Regions
-from streamk.encoding import shortened
 from streamk.errors import InvalidInput, shown
 from streamk.learners import Contest, Learner, MultiKernel
-from streamk.learners.report import attributions
+from streamk.learners.explaining import TOLD, Event, Fields, reasons_of
 
 __all__ = ["Details"]
-
-_MOST = 5
-"""Columns in the reasons."""
 
 
 @dataclass(frozen=True)
@@ -31,15 +28,18 @@ class Details:
     prediction_set : float, optional
         Part of the labels that the sets of classes are to hold, above 0 and at most 0.99.
     reasons : bool, default False
-        The columns with the largest effects, see `streamk.learners.report.attributions`.
+        The fields with the largest effects, see `streamk.learners.explaining`.
 
     Examples
     --------
+    >>> from streamk.encoding import Schema
     >>> model = MultiKernel(seed=1, columns=("a", "b"))
     >>> model.learn_many(np.eye(2)[[0, 1] * 20], [True, False] * 20)
-    >>> details = Details(reasons=True).of(model, np.array([1.0, 0.0]))
-    >>> [reason["column"] for reason in details["reasons"]]
-    ['a', 'b']
+    >>> fields = Fields()
+    >>> fields.follow(Schema(("a", "b")), ("a", "b"))
+    >>> (details,) = Details(reasons=True).of(model, fields, np.array([[1.0, 0.0]]), [None])
+    >>> [(reason["column"], reason["value"]) for reason in details["reasons"]]
+    [('a', 1), ('b', 0)]
     """
 
     interval: float | None = None
@@ -108,27 +108,35 @@ class Details:
             f" {wanted.level:g}"
         )
 
-    def of(self, model: Learner, x: NDArray[np.float64]) -> dict[str, Any]:
-        """Return the reasons for an event x (d,), and the model's own interval, by name.
+    def of(
+        self, model: Learner, fields: Fields, X: NDArray[np.float64], events: Sequence[Event]
+    ) -> list[dict[str, Any]]:
+        """Return the reasons for events X (n, d), and the model's own intervals, by name.
 
         None where nothing is learned yet. The model is as it was afterwards.
         """
-        found: dict[str, Any] = {}
         model = model.learner if isinstance(model, Contest) else model
+        found: list[dict[str, Any]] = [{} for _ in events]
         if self.interval is not None:
-            found["interval"] = self._interval(model, x) if model.n_events else None
+            for one, interval in zip(found, self._intervals(model, X), strict=True):
+                one["interval"] = interval
         if self.reasons:
-            found["reasons"] = _reasons(model, x) if model.n_events else None
+            for one, reasons in zip(found, _reasons(model, fields, X, events), strict=True):
+                one["reasons"] = reasons
         return found
 
-    def _interval(self, model: Any, x: NDArray[np.float64]) -> list[float]:
+    def _intervals(self, model: Any, X: NDArray[np.float64]) -> list[Any]:
+        if not model.n_events:
+            return [None] * len(X)
         with model.aside():
-            low, high = model.predict_interval_many(x[None], self.interval)[0].tolist()
-        return [low, high]
+            found: list[Any] = model.predict_interval_many(X, self.interval).tolist()
+        return found
 
 
-def _reasons(model: Learner, x: NDArray[np.float64]) -> list[dict[str, Any]]:
-    effects = attributions(model, x)
-    columns = model.columns or ()
-    order = np.argsort(-np.abs(effects), kind="stable")[:_MOST].tolist()
-    return [{"column": shortened(str(columns[n])), "effect": float(effects[n])} for n in order]
+def _reasons(
+    model: Learner, fields: Fields, X: NDArray[np.float64], events: Sequence[Event]
+) -> list[Any]:
+    if not model.n_events:
+        return [None] * len(X)
+    found = reasons_of(model, fields, X, events, most=TOLD)
+    return [[reason._asdict() for reason in reasons] for reasons in found]

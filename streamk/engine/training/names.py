@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from streamk.encoding import Expected, Name, Schema
@@ -22,21 +22,28 @@ _log = logging.getLogger("streamk.engine")
 class NameCheck:
     """Warns of names that are of no use: those of a run that no event has, and the other way round.
 
-    These are ignored fields and a label, or, where nothing is learned, fields of the events that
-    the model does not have.
+    These are ignored fields, a label and a slice, or, where nothing is learned, fields of the
+    events that the model does not have.
 
     Parameters
     ----------
     schema : Schema
+    slice_by : str or int, optional
+        The field whose values have figures of their own.
     learns : bool, default True
     """
 
-    def __init__(self, schema: Schema, *, learns: bool = True) -> None:
+    def __init__(
+        self, schema: Schema, slice_by: Name | None = None, *, learns: bool = True
+    ) -> None:
         self._label = schema.label
-        labels = () if schema.label is None else (schema.label,)
+        self._roles: dict[Name | None, str] = {slice_by: "slice"}
         # Columns that are fixed are those of a model, which was given the names for other events.
-        names = () if schema.mode == "fixed" else (*schema.ignore, *labels)
-        self.expected = Expected(names) if learns else _Fields()
+        if schema.mode != "fixed":
+            self._roles |= dict.fromkeys(schema.ignore, "ignored field")
+            self._roles[schema.label] = "label"
+        names = [name for name in self._roles if name is not None]
+        self.expected = Expected(names) if learns else _Fields(names)
         self._events = 0
         self.was_met = False
         """True if a run before this one has learned by the label: a few events may lack it then."""
@@ -67,8 +74,7 @@ class NameCheck:
         if not self._events:
             return ()
         absent = [
-            f"none of {self._events:,} events has the"
-            f" {'label' if name == self._label else 'ignored field'} {name!r}"
+            f"none of {self._events:,} events has the {self._roles[name]} {name!r}"
             f"{self.expected.hint(name)}"
             for name in self.expected.absent
             if not (name == self._label and self.was_met and self._events < _EVENTS)
@@ -80,13 +86,14 @@ class NameCheck:
 class _Fields(Expected):
     """Fields of events of which a model has no column, among those that a decoder looks at."""
 
-    def __init__(self) -> None:
-        super().__init__(())
+    def __init__(self, names: Iterable[Name]) -> None:
+        super().__init__(names)
         self.known = KnownFields(Schema())
         self._unknown: dict[Name, bool] = {}
 
     def note(self, event: Mapping[Any, Any]) -> None:
         """Look at the names of an event, or of a header."""
+        super().note(event)
         found = self.known.of(event)
         for name in found.names[: _MOST + 1 - len(self._unknown)]:
             self._unknown.setdefault(name, found.is_all)

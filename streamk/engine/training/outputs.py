@@ -18,7 +18,14 @@ from streamk.learners.common.prequential import Prequential
 
 __all__ = ["DEAD_LETTER", "dead_letter", "prediction_type", "predictions", "revise"]
 
-_REASON = RecordType("Reason", (Field("column", 1, "text"), Field("effect", 2, "number")))
+_REASON = RecordType(
+    "Reason",
+    (
+        Field("column", 1, "text"),
+        Field("value", 2, "value", nullable=True),
+        Field("effect", 3, "number"),
+    ),
+)
 _DETAILS = {
     "interval": Field("interval", 3, ListOf("number"), nullable=True),
     "prediction_set": Field("prediction_set", 4, ListOf("label")),

@@ -6,7 +6,8 @@ A model predicts each event before it learns it, in the order of the sequence
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -31,8 +32,10 @@ from streamk.engine.order.batch import Batch
 from streamk.engine.training import regions
 from streamk.engine.training.bad_events import BadEvents, Counts, OnError, complaint
 from streamk.engine.training.details import Details
+from streamk.engine.training.event_fields import EventFields
 from streamk.engine.training.fates import Fates
 from streamk.engine.training.fitting import check_absent, fitted
+from streamk.engine.training.label_check import LabelCheck
 from streamk.engine.training.learning import cut, predict_then_learn, refusals
 from streamk.engine.training.names import NameCheck
 from streamk.engine.training.outputs import prediction_type, predictions, revise
@@ -42,7 +45,9 @@ from streamk.engine.training.surplus import Predicted, before, surplus_of, witho
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import Learner
 from streamk.learners.common.classes import Label
+from streamk.learners.common.predictor import innermost
 from streamk.learners.common.prequential import Prequential, joined
+from streamk.learners.explaining import Event
 from streamk.state import State
 
 __all__ = ["Trainer"]
@@ -56,6 +61,8 @@ _FEW = 32
 
 Found = TypeVar("Found")
 """The results of learning some events."""
+
+_log = logging.getLogger("streamk.engine")
 
 
 class Trainer:
@@ -104,6 +111,7 @@ class Trainer:
         self._raises = on_error == "raise"
         self._observer = observer
         self._bad_events = BadEvents(dead_letters, max_bad_share, observer)
+        self._event_fields = EventFields(source)
         self._began = False
         self.has_others = False
         """The model holds what other members of the group have learned."""
@@ -118,7 +126,13 @@ class Trainer:
         self._decoder: Decoder
         self._taken, self._learned = 0, (0, getattr(model, "events_left", 0))
         self._initial = schema
-        self.names = NameCheck(schema, learns=learn)
+        self._slice_by = None if slices is None else slices.name
+        self.names = NameCheck(schema, self._slice_by, learns=learn)
+        self._labels = LabelCheck(schema.label)
+        self._ended = _ended(model)
+        """Of the model's experts those that rest for good, a sentence each."""
+        self._n_ended = len(self._ended)
+        """The number of those that this run does not have to tell any more."""
         self.use(schema)
         if model.columns is None and schema.columns:
             model.add_columns(schema.columns)
@@ -259,7 +273,7 @@ class Trainer:
         self._bad_events.check_share(bad, counts.events, counts)
         refused = counts.bad.get("label out of domain", 0)
         if self.has_others:  # what one member has seen alone says little
-            self.names.tell()
+            self.tell()
             return
         if not counts.learned and (refused or (bad and not counts.unlabelled)):
             raise InvalidInput(
@@ -268,7 +282,26 @@ class Trainer:
             )
         if not counts.learned and self.names.lacks_label:
             raise InvalidInput("; ".join(self.names.sentences()))
-        self.names.tell()
+        self.tell()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about names that have not come, and labels that are no classes."""
+        return (*self.names.sentences(), *self._labels.sentences())
+
+    def tell(self) -> None:
+        """Warn by what `notes` has."""
+        _warn(self.notes)
+
+    def _look(self, labels: Sequence[Any], bad: Sequence[BadEvent]) -> None:
+        """Warn, when it is time, of first labels that are no classes and of experts that rest."""
+        if self.learns and self.model.is_classifier:
+            refused = sum(event.kind == "label out of domain" for event in bad)
+            if self._labels.take(labels, refused):
+                _warn(self._labels.sentences())
+        if len(self._ended) > self._n_ended:
+            self._n_ended = len(self._ended)
+            _warn(self._ended)
 
     def close(self) -> None:
         """Release the thread."""
@@ -303,22 +336,33 @@ class Trainer:
         X = decoded.X if model.takes_missing else np.nan_to_num(decoded.X)
         explanation = None
         if self._observer is not None:  # the model is as it is when it predicts the first event
-            explanation = self._observer.explain(model, schema, X)
+            first = [batch.values[row] for row in decoded.good[:1].tolist()]
+            explanation = self._observer.explain(
+                model, schema, X, lambda: self._event_fields.of(first, schema)[0]
+            )
+        events: list[Event] = [None] * len(X)
+        if self._wanted.reasons:
+            raw = [batch.values[row] for row in decoded.good.tolist()]
+            events = self._event_fields.of(raw, schema)
         pieces: list[Prequential] = []
         details: list[dict[str, Any]] = []
+
+        def go_on(part: slice, labels: list[Any]) -> None:
+            some = cut(X[part], known)
+            pieces.extend(self._rest(some, labels, schema, events[part], details))
+
         start = 0
         with refusals(batch):
             for row, width in decoded.growth:
                 if row > start:
-                    part = slice(start, row)
-                    pieces += self._rest(cut(X[part], known), y[part], details)
-                pieces += self._rest(cut(X[row : row + 1], known), [None], details)
+                    go_on(slice(start, row), y[start:row])
+                go_on(slice(row, row + 1), [None])
                 model.add_columns(schema.columns[known:width])
                 known, start = width, row + 1
                 if y[row] is not None:
                     model.learn_many(cut(X[row : row + 1], known), [y[row]])
             if start < len(X):
-                pieces += self._rest(cut(X[start:], known), y[start:], details)
+                go_on(slice(start, len(X)), y[start:])
         drifts = [n - learned for n in getattr(model, "drifts", ()) if n > learned]
         self._note_learned(len(batch))
         found, measured = joined(pieces, model), None
@@ -330,18 +374,29 @@ class Trainer:
         return Predicted(found, model.classes, details, drifts, measured, explanation)
 
     def _note_learned(self, n: int) -> None:
-        """Note that n of the events taken are learned, and what is left of the model's round."""
+        """Note that n of the events taken are learned, and what the model is like then."""
         self._learned = self._learned[0] + n, getattr(self.model, "events_left", 0)
+        self._ended = _ended(self.model)
 
-    def _rest(self, X: Any, y: list[Any], details: list[dict[str, Any]]) -> list[Prequential]:
+    def _rest(
+        self,
+        X: Any,
+        y: list[Any],
+        schema: Schema,
+        events: list[Event],
+        details: list[dict[str, Any]],
+    ) -> list[Prequential]:
         """Predict, then learn, events without new columns, and append their details."""
-        if self._details is None:
-            return [predict_then_learn(self.model, X, y, learns=self.learns)]
+        model, wanted = self.model, self._details
+        if wanted is None:
+            return [predict_then_learn(model, X, y, learns=self.learns)]
         pieces = []
-        for i, x in enumerate(X):
-            details.append(self._details.of(self.model, x))
-            one = slice(i, i + 1)
-            pieces.append(predict_then_learn(self.model, X[one], y[one], learns=self.learns))
+        places = self._event_fields.places_of(model, schema)
+        step = 1 if self.learns else len(X)  # each is explained by the model that predicts it
+        for first in range(0, len(X), step):
+            some = slice(first, first + step)
+            details += wanted.of(model, places, X[some], events[some])
+            pieces.append(predict_then_learn(model, X[some], y[some], learns=self.learns))
         return pieces
 
     # --- what follows -----------------------------------------------------------------------------
@@ -380,6 +435,7 @@ class Trainer:
             row = int(decoded.good[0])
             self._observe(explanation, batch, row, predicted, classes, details, decoded.y[0])
         self.names.after(len(batch))
+        self._look(decoded.y, decoded.bad)
         self._bad_events.check(len(batch), [event.row for event in decoded.bad], self.counts)
 
     def _score(
@@ -429,7 +485,7 @@ class Trainer:
     def renew(self, model: Learner, schema: Schema, kept: Regions | None) -> None:
         """Predict by another model, which has its own columns and regions, from here on."""
         self.settle()
-        self.model = model
+        self.model, self._n_ended = model, len(_ended(model))
         self._use_details(kept)
         self.use(schema)
 
@@ -503,6 +559,7 @@ class Trainer:
         try:
             self.model, schema, self._classes = model, data["schema"], None
             self._learned = self._taken, getattr(model, "events_left", 0)
+            self._n_ended = len(_ended(model))
             self._began = schema is not None
             if self._regions is not None and data.get("regions") is not None:
                 level = self._regions.level
@@ -510,3 +567,14 @@ class Trainer:
             self.use(self._initial if schema is None else Schema.from_json(schema))
         except (KeyError, TypeError, BadRecord, InvalidInput) as error:
             raise StateError(f"the checkpoint does not fit this stream: {error}") from error
+
+
+def _ended(model: Learner) -> tuple[str, ...]:
+    """Return a sentence for each expert of a model that rests for good."""
+    found: tuple[str, ...] = getattr(innermost(model), "ended", ())
+    return found
+
+
+def _warn(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        _log.warning("%s", sentence)

@@ -149,6 +149,17 @@ class ExternalExperts:
         """True for each learner that rests for good."""
         return [isinstance(one, FeatureMachine) and one.is_too_wide for one in self._learners]
 
+    @property
+    def ended(self) -> tuple[str, ...]:
+        """A sentence for each that rests for good."""
+        width = len(self._columns) + len(self._classes)
+        return tuple(
+            f"the expert {fresh.type} rests for good: {width:,} columns and classes,"
+            f" max_width={fresh.header['max_width']} (--expert {fresh.type}:max_width=N raises it)"
+            for fresh, ended in zip(self._fresh, self._too_wide, strict=True)
+            if ended
+        )
+
     def review(self, worth: NDArray[np.float64], alarms: int) -> None:
         """Decide which learners rest.
 

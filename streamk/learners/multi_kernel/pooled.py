@@ -147,6 +147,11 @@ class Pooled(OneAtATime, Decider):
         """The options of the learners that were given to join the experts."""
         return self._external.options
 
+    @property
+    def ended(self) -> tuple[str, ...]:
+        """A sentence for each external expert that rests for good."""
+        return self._external.ended
+
     guests = former_attribute("guests", "external_experts")
 
     def without_default_experts(self) -> Self:

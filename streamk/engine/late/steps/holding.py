@@ -14,11 +14,13 @@ from streamk.engine.late.steps.taken import Taken
 from streamk.engine.observing.observer import Observer
 from streamk.engine.training import regions
 from streamk.engine.training.details import Details
+from streamk.engine.training.event_fields import EventFields
 from streamk.engine.training.learning import cut
 from streamk.engine.waiting.held import HeldEvents
 from streamk.learners.base import HoldsPredictions, Learner
 from streamk.learners.common.predictor import aside
 from streamk.learners.common.prequential import Prequential, nothing
+from streamk.learners.explaining import Event
 
 __all__ = ["HoldingModel"]
 
@@ -39,6 +41,7 @@ class HoldingModel:
     details : Details, optional
     regions : Regions, optional
     observer : Observer, optional
+    event_fields : EventFields
     """
 
     def __init__(
@@ -50,9 +53,11 @@ class HoldingModel:
         details: Details | None,
         regions: Regions | None,
         observer: Observer | None,
+        event_fields: EventFields,
     ) -> None:
         self.model, self.held, self.number, self.label = model, held, number, label
         self._details, self._regions, self.observer = details, regions, observer
+        self._event_fields = event_fields
         self._holds: Any = model if isinstance(model, HoldsPredictions) else None
 
     def predict(
@@ -60,7 +65,7 @@ class HoldingModel:
     ) -> tuple[Prequential, list[dict[str, Any]]]:
         """Have a model that holds predictions predict events, all of them held or none."""
         model, X = self.model, taken.X[rows]
-        details = self.details(X)
+        details = self.details(taken, rows)
         known = 0 if model.columns is None else len(model.columns)
         seen, holds = cut(X, known), slots[0] >= 0
         numbers = range(self.number, self.number + len(X))
@@ -117,12 +122,18 @@ class HoldingModel:
         """Details of each prediction are wanted."""
         return self._details is not None
 
-    def details(self, X: Floats) -> list[dict[str, Any]]:
-        """Return the details of the next events X (n, d), if they are wanted."""
+    def details(self, taken: Taken, rows: list[int]) -> list[dict[str, Any]]:
+        """Return the details of the next events, some rows of `taken.X`, if they are wanted."""
         if self._details is None:
             return []
-        known = len(self.model.columns or ())
-        return [self._details.of(self.model, x) for x in cut(X, known)]
+        model, events = self.model, self.fields_of(taken, rows)
+        places = self._event_fields.places_of(model, taken.schema)
+        known = len(model.columns or ())
+        return self._details.of(model, places, cut(taken.X[rows], known), events)
+
+    def fields_of(self, taken: Taken, rows: list[int]) -> list[Event]:
+        """Return the fields of events as they stand there."""
+        return self._event_fields.of([taken.raw[row] for row in rows], taken.schema)
 
     def _coded(self, found: Prequential) -> Floats:
         """Return predicted numbers, or the numbers of predicted classes, -1 for none."""

@@ -70,7 +70,7 @@ class InTurn(Steps):
         if explains:
             self._explain(len(self._rows), values, slot)
         if work.has_details:
-            self._told += work.details(self._taken.X[[values]])
+            self._told += work.details(self._taken, [values])
         place = len(self._y)
         self._asked[0].append(place)
         self._asked[1].append(values)

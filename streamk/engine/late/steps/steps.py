@@ -144,7 +144,9 @@ class Steps(ABC):
         """
         work, taken = self._work, self._taken
         if work.observer is not None and self._explained is None:
-            found = work.observer.explain(work.model, taken.schema, taken.X[[row]])
+            found = work.observer.explain(
+                work.model, taken.schema, taken.X[[row]], lambda: work.fields_of(taken, [row])[0]
+            )
             if found is not None:
                 self._explained = Explained(place, work.number if slot >= 0 else None, found)
 

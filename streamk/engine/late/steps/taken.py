@@ -29,6 +29,8 @@ class Taken:
         Of labels.
     rows : list of int (n,)
         Of events the row of `X`.
+    raw : list (m,)
+        The events of `X` as they came.
     X : float64 array of shape (m, d)
     width : int64 array of shape (m,)
         Columns that there were when the event had come.
@@ -44,6 +46,7 @@ class Taken:
     keys: list[str | None]
     labels: list[Any]
     rows: list[int]
+    raw: list[Any]
     X: NDArray[np.float64]
     width: NDArray[np.int64]
     schema: Schema
