@@ -208,13 +208,22 @@ class KafkaSource:
         with self._errors(f"asking for the start of {partition}"):
             return self._reader.start(number)
 
-    def identity(self, partition: str) -> str | None:
+    def identity(self, partition: str, offset: int) -> str | None:
         """The topic's identifier, which one that is made anew under its name does not have.
 
         None where brokers do not tell (before Kafka 2.8), none answers, or it is of another topic.
         """
         parts = split_partition(partition)
         return self._watch.identity() if parts is not None and parts[0] == self._topic else None
+
+    def recognize(self, partition: str, identity: str) -> str | None:
+        """Return that the topic is another; None if it is the one of this identifier."""
+        if self.identity(partition, 0) in (None, identity):
+            return None
+        return (
+            "is of another topic of this name: the former was deleted, and what was not read of it"
+            " is lost"
+        )
 
     def beginning(self, partition: str) -> int:
         """The offset where a job begins that has no position of its own; see `start`."""

@@ -181,10 +181,15 @@ class JoinedSource:
     def set_rebalance(self, on_revoked: RevokedCallback, on_assigned: AssignedCallback) -> None:
         """Do nothing: the partitions never change."""
 
-    def identity(self, partition: str) -> str | None:
-        """Return by what a partition is told from a later one of its name, if its source can."""
+    def identity(self, partition: str, offset: int) -> str | None:
+        """Return by what a partition is known again, if its source can tell."""
         source, name = self._place(partition)
-        return source.identity(name) if isinstance(source, Identified) else None
+        return source.identity(name, offset) if isinstance(source, Identified) else None
+
+    def recognize(self, partition: str, identity: str) -> str | None:
+        """Return how a partition is another by now; None if it is the same, as far as is known."""
+        source, name = self._place(partition)
+        return source.recognize(name, identity) if isinstance(source, Identified) else None
 
     def trouble(self) -> Trouble | None:
         """Return what is wrong with one of them; None if nothing is."""

@@ -243,34 +243,34 @@ class Feed:
         if target < wanted:  # a log that was made anew
             self._note_range(partition, target)
 
-    def begin_anew(self, places: Mapping[str, Any], replaced: Collection[str]) -> None:
+    def begin_anew(self, places: Mapping[str, Any], replaced: Mapping[str, str]) -> None:
         """Move the places of partitions that others of their names have replaced in the source.
+
+        Parameters
+        ----------
+        places : mapping of partition to its place
+        replaced : mapping of partition to words
+            How each is another.
 
         Raises
         ------
         EngineError
             If `data_loss` is "fail".
         """
-        for partition in replaced:
+        for partition, how in replaced.items():
             if partition not in places:
                 continue
             place = places[partition]
             where = f"partition {partition}, read to offset {place['offset']} by the checkpoint,"
             if self._data_loss == "fail":
                 raise EngineError(
-                    f"{where} is of another topic of this name: the former was deleted, and what"
-                    ' was not read of it is lost. To read the new one choose data_loss="earliest"'
+                    f'{where} {how}. To read the new one choose data_loss="earliest"'
                     ' (--data-loss earliest), from its first event on, or "latest", from its end'
                 )
             first, end = self._source.start(partition), self._source.end(partition)
             target = first if self._data_loss == "earliest" or end is None else end
             place |= {"offset": target, "end": None, "passes": []}
-            _log.warning(
-                "%s is of another topic of this name: going on at its offset %d; what was not read"
-                " of the former is lost",
-                where,
-                target,
-            )
+            _log.warning("%s %s: going on at offset %d of the new one", where, how, target)
 
     def record_lost(self, partition: str, start: int, stop: int, reason: str) -> None:
         """Put a range of offsets that this model will never hold on record."""
