@@ -27,6 +27,7 @@ __all__ = [
     "EventLog",
     "Identified",
     "InGroup",
+    "OpenEnded",
     "Output",
     "Rows",
     "Sink",
@@ -290,6 +291,20 @@ class Identified(Protocol):
         None if it is the same, or cannot be told apart; offsets are then those of that one. Called
         before `seek`.
         """
+
+
+@runtime_checkable
+class OpenEnded(Protocol):
+    """A source that may end in what is not all there, or not for certain."""
+
+    def provisional(self, partition: str) -> int | None:
+        """Return the position from which on events may be others when they are read again.
+
+        None if none of those that were polled may.
+        """
+
+    def unfinished(self) -> list[str]:
+        """Return a sentence for everything there is and is not read."""
 
 
 @runtime_checkable

@@ -76,6 +76,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "model_bytes": model.nbytes,
         "epoch": report.epoch,
         "absent_names": list(report.absent_names),
+        "unfinished": list(report.unfinished),
         "compiled": getattr(model, "comparison", None),
         "contest": getattr(model, "standings", None),
     }
@@ -134,6 +135,7 @@ def as_text(report: Report) -> str:
         alarms = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, n in report.alarms.items())
         facts.append(("alarms", alarms))
     facts += [("names", sentence) for sentence in report.absent_names]
+    facts += [("unfinished", sentence) for sentence in report.unfinished]
     if report.epoch is not None:
         facts.append(("checkpoint", f"number {report.epoch}"))
     return "\n".join([*lines, columns(facts, indent="  ")])

@@ -413,7 +413,7 @@ class CheckpointCoordinator:
             if not last:
                 self._have_copy_renewed(saved=False)
             return
-        if self._unsure and self._at is None:
+        if self._feed.provisional or (self._unsure and self._at is None):
             return
         self._trainer.settle()
         # Outputs first: a checkpoint says that everything before it has been written.

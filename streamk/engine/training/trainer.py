@@ -254,13 +254,17 @@ class Trainer:
             waiting()
 
     def end(self) -> None:
+        """Settle, and tell of names that have not come; raises as `check`."""
+        self.check()
+        self.names.tell()
+
+    def check(self) -> None:
         """Settle, and raise `InvalidInput` if nothing could be learned, or too much is bad."""
         self.settle()
         counts, bad = self.counts, self.counts.n_bad
         self._bad_events.check_share(bad, counts.events, counts)
         refused = counts.bad.get("label out of domain", 0)
         if self.has_others:  # what one member has seen alone says little
-            self.names.tell()
             return
         if not counts.learned and (refused or (bad and not counts.unlabelled)):
             raise InvalidInput(
@@ -269,7 +273,6 @@ class Trainer:
             )
         if not counts.learned and self.names.lacks_label:
             raise InvalidInput("; ".join(self.names.sentences()))
-        self.names.tell()
 
     def close(self) -> None:
         """Release the thread."""
