@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -74,7 +74,12 @@ class ParquetSource(FilesSource):
             raise
 
     def _opened(self, path: Path) -> _ParquetReader:
-        return _ParquetReader(self._pyarrow, existing_file(path))
+        file = existing_file(path).open("rb")
+        try:
+            return _ParquetReader(self._pyarrow, path, file)
+        except BaseException:
+            file.close()
+            raise
 
     def _count(self) -> int:
         """Return the rows of the present file and those after it."""
@@ -102,14 +107,12 @@ class _ParquetReader:
     provisional: int | None = None
     unfinished: str | None = None
 
-    def __init__(self, pyarrow: Any, path: Path) -> None:
+    def __init__(self, pyarrow: Any, path: Path, file: BinaryIO) -> None:
         self.path, self.ordinal = path, 0
-        self._pyarrow = pyarrow
-        self._bytes = path.open("rb")
+        self._pyarrow, self._bytes = pyarrow, file
         try:
-            self._file = pyarrow.parquet.ParquetFile(self._bytes)
+            self._file = pyarrow.parquet.ParquetFile(file)
         except pyarrow.ArrowInvalid as error:
-            self._bytes.close()
             raise BadRecord(f"{path} is no Parquet file: {error}") from error
         check_names(_names(self._file.schema_arrow), str(path))
         metadata = self._file.metadata

@@ -98,7 +98,7 @@ class Splitter:
         if self._open:
             # Inside quotes every pair of quotes leaves the state as it was.
             inside = not (line.count(b'"') + self._cut_quotes) % 2
-            if self._open_bytes <= self._max:
+            if self._open_bytes <= self._max + 1:  # with its newline
                 self._open.append(line)
             self._open_bytes += len(line) + 1 + self._cut
             inside = inside and self._open_bytes <= _SEARCHED * self._max

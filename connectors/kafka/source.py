@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 
 from connectors.base import AssignedCallback, Chunk, RevokedCallback, Trouble
+from connectors.cells import check_names
 from connectors.errors import BadURL, ConnectorError, Revoked
 from connectors.kafka.client import Gone, Reader, Reading, Records, choose, errors
 from connectors.kafka.cluster import (
@@ -103,6 +104,7 @@ class KafkaSource:
         client: str | None = None,
     ) -> None:
         check_options(encoding, isolation_level, group, group_instance_id)
+        check_names(fields or (), "kafka: fields")
         self._format = open_format(encoding, schemas, reader_schema)
         self.encoding = encoding
         self.fields = fields

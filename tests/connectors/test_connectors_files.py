@@ -36,6 +36,7 @@ from connectors import (
     registry,
 )
 from connectors.base import MAX_EVENT_BYTES
+from connectors.cells import read_csv_cells
 from connectors.files import FileSource
 from connectors.files.lines import Splitter
 from connectors.files.records import TextForm
@@ -256,6 +257,99 @@ def test_csv_is_cut_as_the_csv_module_reads_it(rows: list[list[str]], cuts: list
     starts = [0, *[end for _, end in records]]
     for start, (record, end) in zip(starts, records, strict=False):
         assert data[start:end] == record + b"\n"
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.lists(st.text('a,"\n', max_size=120), min_size=2, max_size=2), min_size=1, max_size=6
+    ),
+    st.lists(st.integers(0, 1500), max_size=8),
+)
+def test_a_record_of_any_length_is_one_record(rows: list[list[str]], cuts: list[int]) -> None:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
+    data = text.getvalue().encode()
+    splitter = Splitter(quoted=True, max_event_bytes=20)
+    records: list[tuple[bytes, int]] = []
+    at = 0
+    for cut in [*sorted(cuts), len(data)]:
+        records += splitter.feed(data[at:cut])
+        at = max(at, min(cut, len(data)))
+    starts = [0, *[end for _, end in records]]
+    assert starts[-1] == len(data)
+    assert len(records) == len(rows)
+    for (record, end), start, row in zip(records, starts, rows, strict=False):
+        whole = data[start : end - 1]
+        assert next(csv.reader([whole.decode()])) == row
+        assert record == whole if len(whole) <= 20 else record[:20] == whole[:20]
+        assert (len(record) > 20) == (len(whole) > 20)
+
+
+@pytest.mark.parametrize("block", [1, 7, 10_000])
+def test_a_stray_quote_costs_no_more_than_a_bound(block: int) -> None:
+    data = b'a,b\n1,"stray\n' + b"2,x\n" * 500
+    splitter = Splitter(quoted=True, max_event_bytes=20)
+    records = [
+        record
+        for at in range(0, len(data), block)
+        for record, _ in splitter.feed(data[at : at + block])
+    ]
+    assert records[0] == b"a,b"
+    assert records[1].startswith(b'1,"stray')
+    assert len(records[1]) > 20  # so that it is counted as oversized
+    assert records[2:] == [b"2,x"] * len(records[2:])
+    assert len(records) > 500 - 16 * 20 / 4
+
+
+@pytest.mark.parametrize("size", [131_000, 131_073, 500_000, MAX_EVENT_BYTES - 20])
+@pytest.mark.parametrize("inner", ["x", "x\n", 'x"",', "x\r\n"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_quoted_cell_is_as_long_as_an_event_may_be(
+    tmp_path: Path, size: int, inner: str, place: int
+) -> None:
+    cell = '"' + inner * (size // len(inner)) + '"'
+    records = [f"{i},{cell}" if place else f"{cell},{i}" for i in range(3)]
+    path = tmp_path / "events.csv"
+    path.write_bytes("\n".join(["a,b", *records, ""]).encode())
+    with path.open("rb") as stream:
+        for source in (open_source(f"csv:{path}"), StdinSource(stream, TextForm("csv"))):
+            found = values(drain(source))
+            assert found == [record.encode() for record in records]
+            for i, record in enumerate(found):
+                cells = read_csv_cells(record)
+                assert cells[1 - place] == str(i)
+                assert cells[place] == cell[1:-1].replace('""', '"')
+
+
+@pytest.mark.parametrize(
+    "address", ["csv:{}/a.csv", "csv:{}/a.tsv", "parquet:{}/flat", "parquet:{}/nested", "stdin"]
+)
+def test_a_column_named_twice_is_refused(tmp_path: Path, address: str) -> None:
+    for name, mark in (("a.csv", ";"), ("a.tsv", "\t")):
+        (tmp_path / name).write_text(mark.join(["x.z", "y", "x.z"]) + "\n")
+    if address.startswith("parquet"):
+        arrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
+        flat = arrow.table([[1], [2], [3]], names=["x.z", "y", "x.z"])
+        inner = arrow.array([{"z": 1}], arrow.struct([("z", arrow.int64())]))
+        nested = arrow.table([[1], inner], names=["x.z", "x"])
+        parquet.write_table(flat, tmp_path / "flat")
+        parquet.write_table(nested, tmp_path / "nested")
+    twice = pytest.raises(
+        BadRecord, match=r"names 'x\.z' twice; give each column a name of its own"
+    )
+    if address == "stdin":
+        with (tmp_path / "a.csv").open("rb") as stream, twice:
+            StdinSource(stream, TextForm("csv"))
+    else:
+        with twice:
+            open_source(address.format(tmp_path))
+
+
+def test_the_fields_of_a_topic_are_named_once() -> None:
+    with pytest.raises(BadRecord, match="kafka: fields names 'a' twice; give"):
+        open_source("kafka://localhost:1/t?encoding=csv&fields=a,b,a")
 
 
 # Compressed files
