@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -15,6 +16,7 @@ __all__ = [
     "delimiter_named",
     "ends_in_quotes",
     "read_csv_cells",
+    "with_decimal_points",
 ]
 
 _NAMES = {
@@ -78,6 +80,37 @@ def ends_in_quotes(line: bytes, delimiter: str) -> bool:
     except csv.Error as error:
         return "unexpected end of data" in str(error)
     return False
+
+
+_WITH_COMMA = re.compile(
+    r"\s*[+-]?(?:\d{1,3}(?:\.\d{3})+|\d*)(?:,\d*)?(?:[eE][+-]?\d+)?\s*", re.ASCII
+)
+
+
+def with_decimal_points(record: bytes, delimiter: str) -> bytes:
+    """Return a CSV record with its numbers written by decimal points and without thousands.
+
+    >>> with_decimal_points(b'3,14;1.234,5;"-,5";a,b;1.5;7', ";")
+    b'3.14;1234.5;-.5;a,b;1.5;7'
+    """
+    if b"," not in record and b"." not in record:
+        return record
+    try:
+        cells = read_csv_cells(record, delimiter)
+    except BadRecord:
+        return record  # which whoever decodes it will say
+    found = [_with_point(cell) for cell in cells]
+    if found == cells:
+        return record
+    odd = re.compile(f'["\r\n{re.escape(delimiter)}]')
+    return delimiter.join(
+        '"' + cell.replace('"', '""') + '"' if odd.search(cell) else cell for cell in found
+    ).encode()
+
+
+def _with_point(cell: str) -> str:
+    is_number = _WITH_COMMA.fullmatch(cell) and any(sign.isdigit() for sign in cell)
+    return cell.replace(".", "").replace(",", ".") if is_number else cell
 
 
 def check_names(names: Iterable[str], where: str) -> None:

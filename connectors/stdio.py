@@ -26,7 +26,6 @@ from connectors.base import (
     SourceBase,
     Trouble,
 )
-from connectors.cells import delimiter_named
 from connectors.errors import BadRecord, BadURL, OffsetOutOfRange, Unavailable
 from connectors.files.records import Records, TextForm
 from connectors.files.sinks import as_json_line
@@ -175,11 +174,12 @@ def _stdin(
     *,
     encoding: str = "json",
     delimiter: str = "",
+    decimal: str = ".",
 ) -> Source:
     _nothing_more(url)
     if encoding not in ("json", "csv"):
         raise BadURL(f"{url.text!r}: encoding is json or csv, not {encoding!r}")
-    form = TextForm(encoding, delimiter_named(delimiter) if delimiter else None)
+    form = TextForm("json") if encoding == "json" else TextForm.of_csv(delimiter, decimal)
     return StdinSource(form=form)
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from connectors.base import MAX_EVENT_BYTES
-from connectors.cells import check_names, read_csv_cells
-from connectors.errors import BadRecord
+from connectors.cells import (
+    check_names,
+    delimiter_named,
+    read_csv_cells,
+    with_decimal_points,
+)
+from connectors.errors import BadRecord, BadURL
 from connectors.files.json_array import JSONSplitter
 from connectors.files.lines import Splitter, without_bom
+from connectors.files.text import encoding_named
 
 __all__ = ["Header", "Record", "Records", "TextForm"]
 
@@ -25,13 +31,28 @@ class TextForm(NamedTuple):
         One JSON object a line or an array of them, or CSV whose first record is the header.
     delimiter : str or None
         The character between the cells of CSV; None: it is found in the header.
+    decimal : "." or ","
+        The sign before the fraction of a number in CSV.
     text_encoding : str or None
         As Python names it; None: UTF-8, or UTF-16 if the text begins with the mark of that.
     """
 
     encoding: str
     delimiter: str | None = None
+    decimal: str = "."
     text_encoding: str | None = None
+
+    @classmethod
+    def of_csv(cls, delimiter: str, decimal: str, text_encoding: str = "") -> Self:
+        """Return the form of CSV whose options have these texts. Raises `BadURL`."""
+        if decimal not in (".", ","):
+            raise BadURL(f"decimal={decimal!r} is neither . nor ,")
+        return cls(
+            "csv",
+            delimiter_named(delimiter) if delimiter else None,
+            decimal,
+            encoding_named(text_encoding) if text_encoding else None,
+        )
 
 
 class Header(NamedTuple):
@@ -68,6 +89,7 @@ class Records:
         self.header = header
         self.begin = self.end = at
         self._is_csv, self._name = form.encoding == "csv", name
+        self._has_commas = form.decimal == ","
         self._at_beginning = not at
         self._splitter: Splitter | JSONSplitter
         if self._is_csv or at:
@@ -116,7 +138,15 @@ class Records:
         if self._is_csv and self.header is None:
             first, self.begin = records.pop(0)
             self.header = self._read_header(first)
+        if self._has_commas and self.header is not None:
+            return [(self._with_points(record), end) for record, end in records]
         return records
+
+    def _with_points(self, record: bytes) -> bytes:
+        """Return a record of CSV with decimal points; one that is too large stays that."""
+        if len(record) > MAX_EVENT_BYTES or self.header is None:
+            return record
+        return with_decimal_points(record, self.header.delimiter)
 
     def _read_header(self, record: bytes) -> Header:
         where, delimiter = f"the header of {self._name}", self._splitter.delimiter or ","

@@ -10,7 +10,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from connectors.base import URL, Connector, EventLog, Sink, Source
-from connectors.cells import delimiter_named
 from connectors.errors import BadRecord, BadURL
 from connectors.files.compression import plain_suffix
 from connectors.files.listing import Files, existing_file
@@ -19,7 +18,6 @@ from connectors.files.ordered import FilesSource
 from connectors.files.reader import TextReader
 from connectors.files.records import Header, TextForm
 from connectors.files.sinks import CSVSink, NDJSONSink
-from connectors.files.text import encoding_named
 
 __all__ = ["CSV", "NDJSON", "FileSource", "path_of"]
 
@@ -112,16 +110,13 @@ def _csv_source(
     *,
     follow: bool = False,
     delimiter: str = "",
+    decimal: str = ".",
     encoding: str = "",
 ) -> Source:
     path = path_of(url)
     if plain_suffix(path) in (".ndjson", ".jsonl"):
         raise BadURL(f"{url.text!r}: for a file of JSON objects write file:{url.path}")
-    form = TextForm(
-        "csv",
-        delimiter_named(delimiter) if delimiter else _delimiter_of(path),
-        encoding_named(encoding) if encoding else None,
-    )
+    form = TextForm.of_csv(delimiter or _delimiter_of(path) or "", decimal, encoding)
     return FileSource(path, form, follow=follow)
 
 
