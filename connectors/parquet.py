@@ -84,10 +84,10 @@ class ParquetSource(FilesSource):
     def _count(self) -> int:
         """Return the rows of the present file and those after it."""
         later = bisect_left(self._order, PurePath(self._begun[-1][1]).parts)
-        names = list(self._listed)[later:]
+        names = self._listed[later:]
         for name in names:
             if name not in self._rows:
-                with closing(self._opened(self._listed[name])) as reader:
+                with closing(self._opened(self._files.path(name))) as reader:
                     self._rows[name] = reader.rows
         return sum(self._rows[name] for name in names)
 

@@ -39,8 +39,8 @@ class Files:
             self._pattern = self.name = "/".join(place.parts[first:])
         self.are_many = bool(self._pattern)
 
-    def listed(self) -> dict[str, Path]:
-        """Return the files that there are by their names, in the order of these.
+    def listed(self) -> list[str]:
+        """Return the names of the files that there are, in order.
 
         Raises
         ------
@@ -48,14 +48,17 @@ class Files:
             If it is one, and not there.
         """
         if not self.are_many:
-            return {self.name: existing_file(self._place)}
+            return [existing_file(self._place).name]
         names = sorted(path.relative_to(self._root) for path in self._root.glob(self._pattern))
-        return {
-            str(name): self._root / name
+        return [
+            str(name)
             for name in names
-            if not any(part.startswith(".") for part in name.parts)
-            and (self._root / name).is_file()
-        }
+            if not any(part.startswith(".") for part in name.parts) and self.path(name).is_file()
+        ]
+
+    def path(self, name: str | Path) -> Path:
+        """Return where a file is, or was."""
+        return self._root / name
 
     def nothing(self) -> Unavailable:
         """Return the error for none."""

@@ -144,11 +144,11 @@ class FilesSource(SourceBase, ABC):
         self._look()
         if not self._listed:
             raise self._files.nothing()
-        self._begin(next(iter(self._listed)), 0)
+        self._begin(self._listed[0], 0)
 
     def _begin(self, name: str, base: int) -> None:
         """Open a file whose first record has this position."""
-        self._use(self._opened(self._listed[name]), name, base)
+        self._use(self._opened(self._files.path(name)), name, base)
 
     def _use(self, reader: FileReader, name: str, base: int) -> None:
         self.close()
@@ -166,8 +166,8 @@ class FilesSource(SourceBase, ABC):
     def _not_read(self) -> list[str]:
         """Return a sentence for each file before the present one that is not read, or not all."""
         present, told = self._begun[-1][1], []
-        for name in list(self._listed)[: bisect_left(self._order, PurePath(present).parts)]:
-            path = self._listed[name]
+        for name in self._listed[: bisect_left(self._order, PurePath(present).parts)]:
+            path = self._files.path(name)
             if name not in self._done:
                 told.append(
                     f"{path} came after {present} was begun, which has a later name: it is not"
@@ -188,7 +188,7 @@ class FilesSource(SourceBase, ABC):
         if may_come and time.monotonic() - self._looked >= _LOOK_INTERVAL_S:
             self._look()
         place = bisect_right(self._order, PurePath(self._begun[-1][1]).parts)
-        return next(iter(list(self._listed)[place : place + 1]), None)
+        return self._listed[place] if place < len(self._listed) else None
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -315,7 +315,8 @@ class FilesSource(SourceBase, ABC):
 
     def unfinished(self) -> list[str]:
         """Return a sentence for everything there is that was not read."""
-        end = None if self._reader is None else self._reader.unfinished
+        reader = self._reader  # which another thread may close
+        end = None if reader is None else reader.unfinished
         return [*([] if end is None else [end]), *self._unread]
 
     def trouble(self) -> Trouble | None:
@@ -341,8 +342,8 @@ class FilesSource(SourceBase, ABC):
         if place == len(self._begun) - 1:
             return self._now.known(ordinal)
         with (
-            suppress(ConnectorError, KeyError),
-            closing(self._opened(self._listed[self._begun[place][1]])) as reader,
+            suppress(ConnectorError),
+            closing(self._opened(self._files.path(self._begun[place][1]))) as reader,
         ):
             return reader.known(ordinal)
         return None
@@ -354,13 +355,13 @@ class FilesSource(SourceBase, ABC):
         except msgspec.MsgspecError as error:
             raise BadRecord(f"what {partition} is known by cannot be read: {error}") from None
         self._look()
-        names = list(self._listed)
+        names = self._listed
         if self._files.are_many:  # by another name only where it is the same for certain
             names = [name for name in names if name not in found.done and found.known is not None]
             names = [found.file] if found.file in self._listed else names
         what = f"{found.file} is gone, and was not read to its end; put it back"
         for name in names:
-            reader = self._opened(self._listed[name])
+            reader = self._opened(self._files.path(name))
             differs = found.known and reader.difference(found.offset - found.base, found.known)
             if not differs:
                 self._adopt(reader, name, found)

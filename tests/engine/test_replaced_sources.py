@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import events, learner
+from engine_kit import events, learner, same_model
 
 from connectors.memory import MemorySource
 from connectors.registry import open_source
@@ -159,3 +159,25 @@ def test_a_model_that_predicts_knows_its_requests_again(tmp_path: Path) -> None:
     lines(path, 300, seed=1)
     with pytest.raises(EngineError, match="is of another file"):
         answer()
+
+
+@pytest.mark.parametrize("limit", [7, 1000])
+def test_files_of_a_pattern_are_one_stream_through_restarts(tmp_path: Path, limit: int) -> None:
+    days, state, whole = tmp_path / "days", tmp_path / "state", tmp_path / "whole"
+    days.mkdir()
+    count = read = 0
+    for day in range(4):
+        lines(days / f"day-{day}.ndjson", 10 + day, first=count)
+        lines(whole, 10 + day, first=count, grow=True)
+        count += 10 + day
+        stopped = ""
+        while stopped != "end":
+            report = run_file(state, days / "*.ndjson", max_events=read + limit)
+            read, stopped = report.events, report.stopped
+        for old in range(day):  # which were read to their end
+            (days / f"day-{old}.ndjson").unlink(missing_ok=True)
+    found = run_file(state, days / "*.ndjson")
+    expected = run_file(tmp_path / "other", whole)
+    assert (found.events, found.counts) == (count, expected.counts)
+    assert same_model(found.model, expected.model)
+    assert found.learned == {"*.ndjson": [[0, count]]}
