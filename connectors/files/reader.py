@@ -158,8 +158,8 @@ class TextReader:
         with self._reading():
             block = self._text.read(size)
         if block:
-            known = len(self._found.head)
-            if self._read_to <= known < KNOWN_BY:
+            known = len(self._found.head)  # never less than where it is read anew
+            if known < KNOWN_BY:
                 self._found.head += block[known - self._read_to : KNOWN_BY - self._read_to]
             self._read_to += len(block)
         return block

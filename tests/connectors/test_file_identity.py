@@ -15,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectors.base import Identified, Source
+from connectors.files.reader import KNOWN_BY, TextReader
 from connectors.files.records import Record, Records
+from connectors.files.text import TextFile
 from connectors.registry import open_source
 
 Write = Callable[[Path, list[dict[str, Any]]], None]
@@ -25,6 +27,7 @@ URLS = {
     "csv": "csv:{}/events.csv",
     "gzip": "file:{}/events.ndjson.gz",
     "utf-16": "csv:{}/events.csv?encoding=utf-16",
+    "wide lines": "file:{}/wide.ndjson",
     "parquet": "parquet:{}/events.parquet",
 }
 
@@ -45,8 +48,8 @@ def write(form: str, folder: Path, events: list[dict[str, Any]]) -> Path:
         path.write_text(json.dumps(events))
     elif form == "gzip":
         path.write_bytes(gzip.compress(lines.encode()))
-    elif form == "utf-16":
-        path.write_text(table, encoding="utf-16")
+    elif form in ("utf-16", "wide lines"):
+        path.write_text(table if form == "utf-16" else lines, encoding="utf-16")
     else:
         path.write_text(table if form == "csv" else lines)
     return path
@@ -211,3 +214,53 @@ def test_nothing_before_the_position_is_cut_again(
     assert (told, len(found)) == (None, 2000)
     headers = 2 * (1 << 18) if form == "csv" else 0  # looked at when it is opened
     assert sum(fed) <= path.stat().st_size - at + headers
+
+
+def test_what_a_file_is_known_by_costs_a_short_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write("lines", tmp_path, rows(90_000))
+    read: list[int] = []
+    whole = TextReader._block
+
+    def block(self: TextReader, *size: int) -> bytes:
+        found = whole(self, *size)
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(TextReader, "_block", block)
+    with opened("lines", tmp_path) as source:
+        polled(source)
+        for offset in (80_000, 85_000, 2000):
+            read.clear()
+            source.identity(path.name, offset)
+            assert sum(read) <= KNOWN_BY + 2 * (1 << 18)
+
+
+@pytest.mark.parametrize("form", ["gzip", "utf-16"])
+def test_what_cannot_be_read_from_anywhere_is_read_twice_at_most(
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(form, tmp_path, rows(60_000))
+    text = len(polled_bytes(form, tmp_path))
+    given: list[int] = []
+    whole = TextFile.read
+
+    def read(self: TextFile, size: int) -> bytes:
+        found = whole(self, size)
+        given.append(len(found))
+        return found
+
+    monkeypatch.setattr(TextFile, "read", read)
+    with opened(form, tmp_path) as source:
+        [name] = source.partitions()
+        assert name == path.name
+        for offset in range(1000, 60_000, 1000):
+            source.poll(1000, 0.0)
+            source.identity(name, offset)
+    assert sum(given) < 3 * text
+
+
+def polled_bytes(form: str, folder: Path) -> bytes:
+    with opened(form, folder) as source:
+        return b"\n".join(polled(source))

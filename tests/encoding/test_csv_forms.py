@@ -15,6 +15,7 @@ from urllib.parse import quote
 import pytest
 
 from connectors import BadRecord, BadURL, ConnectorError
+from connectors.base import MAX_EVENT_BYTES
 from connectors.files.records import TextForm
 from connectors.registry import open_sink, open_source
 from connectors.stdio import StdinSource
@@ -235,6 +236,22 @@ def test_a_first_line_for_excel_tells_the_delimiter(tmp_path: Path, mark: str, l
         assert later.poll(1, 0.0)[0].values == values[7:8]
 
 
+def test_a_record_like_that_line_is_a_record(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text\nx\nsep=;\ny\n")
+    values = [b"x", b"sep=;", b"y"]
+    assert everything(f"csv:{path}")[1] == values
+    with closing(open_source(f"csv:{path}")) as source:
+        identity = source.identity("a.csv", 1)
+    with closing(open_source(f"csv:{path}")) as later:
+        assert later.recognize("a.csv", identity) is None
+        later.seek("a.csv", 1)
+        assert later.poll(9, 0.0)[0].values == values[1:]
+    path.write_text("sep=;")
+    with pytest.raises(BadRecord, match="is empty"):
+        open_source(f"csv:{path}")
+
+
 NUMBERS = {
     "3,14": 3.14,
     "-0,5": -0.5,
@@ -272,10 +289,18 @@ def test_numbers_may_have_decimal_commas(tmp_path: Path, mark: str) -> None:
 
 def test_what_is_no_number_with_a_decimal_comma_stays(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    lines = ["a;b", "1.2.3;x,y", "01.02.2024;1,2,3", "10.0.0.1;-", '"broken;1,5', "1,5;2,5;3,5", ""]
-    path.write_text("\n".join(lines))
-    found = everything(f"csv:{path}?decimal=,")[1]
-    assert found == [*(line.encode() for line in lines[1:4])]
+    lines = [
+        "1.2.3;x,y",
+        "01.02.2024;1,2,3",
+        "10.0.0.1;-",
+        '"as it, stands";"."',
+        ",;-,",
+        '"x"y;1,5',
+    ]
+    path.write_text("\n".join(["a;b", *lines, ""]))
+    assert everything(f"csv:{path}?decimal=,")[1] == [line.encode() for line in lines]
+    path.write_text("a;b\n1.234;" + "x" * MAX_EVENT_BYTES + "\n")  # too large, and stays that
+    assert [len(value) for value in everything(f"csv:{path}?decimal=,")[1]] == [MAX_EVENT_BYTES + 1]
     with pytest.raises(BadURL, match=r"decimal=';' is neither \. nor ,"):
         open_source(f"csv:{path}?decimal=;")
 
