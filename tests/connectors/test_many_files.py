@@ -169,7 +169,15 @@ def test_what_comes_with_an_earlier_name_is_told(kind: Kind) -> None:
     found, told = kind.go_on(identity, 4)
     assert found == [4]
     assert [one.partition(" came after ")[0] for one in told] == [str(early), str(between)]
-    # From its beginning on it would be read.
+    # So is one that takes the name of one that was removed meanwhile.
+    with kind.open() as source:
+        assert source.recognize(source.partitions()[0], identity) is None
+        kind.path("b").unlink()
+        source._look()
+        again = at(source, 4)
+    kind.write("b", range(3))
+    assert f"{kind.path('b')} came after" in "".join(kind.go_on(again, 4)[1])
+    # From its beginning on all would be read.
     with kind.open() as source:
         assert kind.read(source) == [7, 0, 1, 2, 8, 3, 4]
 
