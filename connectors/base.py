@@ -27,6 +27,7 @@ __all__ = [
     "EventLog",
     "Identified",
     "InGroup",
+    "OpenEnded",
     "Output",
     "Rows",
     "Sink",
@@ -276,10 +277,34 @@ class Troubled(Protocol):
 
 @runtime_checkable
 class Identified(Protocol):
-    """A source whose partitions others of the same names may replace, as in a topic made anew."""
+    """A source whose partitions others of their names may replace: topics or files made anew."""
 
-    def identity(self, partition: str) -> str | None:
-        """Text that no later partition of this name has; None where there is none to be had."""
+    def identity(self, partition: str, offset: int) -> str | None:
+        """Return text by which what was read up to an offset is known again, by `recognize`.
+
+        None where there is none to be had.
+        """
+
+    def recognize(self, partition: str, identity: str) -> str | None:
+        """Return how the partition is another than the one with this identity.
+
+        None if it is the same, or cannot be told apart; offsets are then those of that one. Called
+        before `seek`.
+        """
+
+
+@runtime_checkable
+class OpenEnded(Protocol):
+    """A source that may end in what is not all there, or not for certain."""
+
+    def provisional(self, partition: str) -> int | None:
+        """Return the position from which on events may be others when they are read again.
+
+        None if none of those that were polled may.
+        """
+
+    def unfinished(self) -> list[str]:
+        """Return a sentence for everything there is and is not read."""
 
 
 @runtime_checkable

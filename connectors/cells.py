@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import csv
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from connectors.errors import BadRecord, BadURL
 
-__all__ = ["delimiter_in", "delimiter_named", "read_csv_cells"]
+__all__ = [
+    "check_names",
+    "delimiter_in",
+    "delimiter_named",
+    "ends_in_quotes",
+    "read_csv_cells",
+    "with_decimal_points",
+]
 
 _NAMES = {
     "comma": ",",
@@ -38,7 +49,7 @@ def read_csv_cells(value: bytes, delimiter: str = ",") -> list[str]:
         text = value.decode("utf-8")
         if not ('"' in text or "\r" in text or "\n" in text):
             return text.split(delimiter)
-        records = list(csv.reader([text], delimiter=delimiter, strict=True))
+        records = list(_records(text, delimiter))
     except UnicodeDecodeError as error:
         raise BadRecord(
             f"byte 0x{value[error.start]:02x} at place {error.start} of the record is not UTF-8; a"
@@ -49,6 +60,71 @@ def read_csv_cells(value: bytes, delimiter: str = ",") -> list[str]:
     if len(records) != 1:
         raise BadRecord(f"{len(records)} CSV records where one belongs")
     return records[0]
+
+
+def _records(text: str, delimiter: str) -> Iterator[list[str]]:
+    """Return the module's reader of a text, whose cells may be as long as the text."""
+    if len(text) > csv.field_size_limit():
+        csv.field_size_limit(sys.maxsize)  # of the process; what limits a record is its size
+    return csv.reader([text], delimiter=delimiter, strict=True)
+
+
+def ends_in_quotes(line: bytes, delimiter: str) -> bool:
+    """Return whether the last cell of a line was opened by a quote and not closed.
+
+    >>> [ends_in_quotes(line, ",") for line in (b'1,"a', b'1,"a"', b'1,5"', b'"5"x,"a')]
+    [True, False, False, False]
+    """
+    try:
+        list(_records(line.decode("utf-8", "replace"), delimiter))
+    except csv.Error as error:
+        return "unexpected end of data" in str(error)
+    return False
+
+
+_WITH_COMMA = re.compile(
+    r"\s*[+-]?(?:\d{1,3}(?:\.\d{3})+|\d*)(?:,\d*)?(?:[eE][+-]?\d+)?\s*", re.ASCII
+)
+
+
+def with_decimal_points(record: bytes, delimiter: str) -> bytes:
+    """Return a CSV record with its numbers written by decimal points and without thousands.
+
+    >>> with_decimal_points(b'3,14;1.234,5;"-,5";a,b;1.5;7', ";")
+    b'3.14;1234.5;-.5;a,b;1.5;7'
+    """
+    if b"," not in record and b"." not in record:
+        return record
+    try:
+        cells = read_csv_cells(record, delimiter)
+    except BadRecord:
+        return record  # which whoever decodes it will say
+    found = [_with_point(cell) for cell in cells]
+    if found == cells:
+        return record
+    odd = re.compile(f'["\r\n{re.escape(delimiter)}]')
+    return delimiter.join(
+        '"' + cell.replace('"', '""') + '"' if odd.search(cell) else cell for cell in found
+    ).encode()
+
+
+def _with_point(cell: str) -> str:
+    is_number = _WITH_COMMA.fullmatch(cell) and any(sign.isdigit() for sign in cell)
+    return cell.replace(".", "").replace(",", ".") if is_number else cell
+
+
+def check_names(names: Iterable[str], where: str) -> None:
+    """Raise `BadRecord` if columns have one name: the second would take the place of the first.
+
+    Parameters
+    ----------
+    names : iterable of str
+    where : str
+        What names them, for the message.
+    """
+    name, times = max(Counter(names).items(), key=lambda one: one[1], default=("", 0))
+    if times > 1:
+        raise BadRecord(f"{where} names {name!r} twice; give each column a name of its own")
 
 
 def delimiter_in(header: str) -> str:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Generator, Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter
-from pathlib import Path
-from typing import Any, NamedTuple
+from bisect import bisect_left
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path, PurePath
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from connectors.base import URL, Chunk, Connector, Output, Sink, Source, SourceBase
-from connectors.errors import BadRecord, ConnectorError, OffsetOutOfRange, Unavailable
+from connectors.base import URL, Connector, Output, Sink, Source
+from connectors.cells import check_names
+from connectors.errors import BadRecord, BadURL, ConnectorError, Unavailable
+from connectors.files.listing import Files, existing_file
+from connectors.files.ordered import FilesSource, Known
+from connectors.files.reader import KNOWN_BY, digest
 from connectors.files.sinks import flat_output, sync_directory, writing
-from connectors.files.source import existing_file, path_of
+from connectors.files.source import path_of
 
 __all__ = ["PARQUET", "ParquetSink", "ParquetSource"]
 
@@ -33,71 +37,114 @@ def _pyarrow() -> Any:
     return pyarrow
 
 
-class _RowGroup(NamedTuple):
-    """A part of a file that is read at once."""
+class ParquetSource(FilesSource):
+    """The rows of a Parquet file, or of many, as dicts; one partition.
 
-    path: Path
-    number: int
+    The position of an event is its row, counted through all files.
 
-
-class ParquetSource(SourceBase):
-    """The rows of a Parquet file, or of a directory of them, as dicts; one partition.
-
-    The files of a directory, those below it included, are read in the order of their paths. They
-    are read a row group at a time. The position of an event is its row, counted through all files,
-    and `seek` goes to the row group by their own indexes: files that come later must have names
-    that come later.
+    Parameters
+    ----------
+    place : Path
+        A file, a pattern with `*`, or a directory: all files `*.parquet` below it.
+    follow : bool
+        Wait for later files. They must be whole when they get their names.
 
     Raises
     ------
     Unavailable
         If there is no such file, none in the directory, or no pyarrow.
+    BadURL
+        If it is one file and to be followed.
     BadRecord
-        If one is no Parquet file.
+        If one is no Parquet file, or names a column twice.
     """
 
     encoding = "dict"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, place: Path, *, follow: bool = False) -> None:
         self._pyarrow = _pyarrow()
-        self._partition = path.name or path.resolve().name
-        self._groups: list[_RowGroup] = []
-        sizes = []
-        for each in _files(path):
-            with self._opened(each) as file:
-                metadata = file.metadata
-                for number in range(metadata.num_row_groups):
-                    self._groups.append(_RowGroup(each, number))
-                    sizes.append(metadata.row_group(number).num_rows)
-        self._starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-        self._end = int(self._starts[-1])
-        self._rows: list[dict[str, Any]] = []  # read and not given yet, from `_taken` on
-        self._taken = 0
-        self._batches: Generator[list[dict[str, Any]], None, None] = self._tables(0)
-        self._ordinal = 0
-
-    def _opened(self, path: Path) -> Any:
+        files = Files(place, below="*.parquet")
+        if follow and not files.are_many:
+            raise BadURL(f"{place} is one Parquet file, which does not grow; drop follow=true")
+        self._rows: dict[str, int] = {}
+        super().__init__(files, follow=follow)
         try:
-            return self._pyarrow.parquet.ParquetFile(existing_file(path))
-        except self._pyarrow.ArrowInvalid as error:
-            raise BadRecord(f"{path} is no Parquet file: {error}") from error
+            self._count()  # which finds what cannot be read before anything is learned
+        except ConnectorError:
+            self.close()
+            raise
 
-    def _tables(self, offset: int) -> Generator[list[dict[str, Any]], None, None]:
-        """Lists of rows from `offset` on."""
-        group = int(np.searchsorted(self._starts, offset, side="right")) - 1
-        skip = offset - int(self._starts[group])
-        for path, groups in groupby(self._groups[group:], key=attrgetter("path")):
-            with self._opened(path) as file:
-                numbers = [one.number for one in groups]
-                for batch in file.iter_batches(batch_size=_BATCH_ROWS, row_groups=numbers):
-                    if skip >= batch.num_rows:
-                        skip -= batch.num_rows
-                        continue
-                    yield _rows(self._in_microseconds(batch.slice(skip)))
-                    skip = 0
+    def _opened(self, path: Path) -> _ParquetReader:
+        file = existing_file(path).open("rb")
+        try:
+            return _ParquetReader(self._pyarrow, path, file)
+        except BaseException:
+            file.close()
+            raise
+
+    def _count(self) -> int:
+        """Return the rows of the present file and those after it."""
+        later = bisect_left(self._order, PurePath(self._begun[-1][1]).parts)
+        names = self._listed[later:]
+        for name in names:
+            if name not in self._rows:
+                with closing(self._opened(self._files.path(name))) as reader:
+                    self._rows[name] = reader.rows
+        return sum(self._rows[name] for name in names)
+
+    def end(self, partition: str) -> int | None:
+        """The number of rows; None when followed."""
+        return None if self._follow else self._begun[-1][0] + self._count()
+
+    def lag(self) -> int | None:
+        """The rows not polled yet; None when followed."""
+        end = self.end(self._files.name)
+        return None if end is None else end - self._position
+
+
+class _ParquetReader:
+    """Reads a Parquet file by its row groups. See `connectors.files.ordered.FileReader`."""
+
+    provisional: int | None = None
+    unfinished: str | None = None
+
+    def __init__(self, pyarrow: Any, path: Path, file: BinaryIO) -> None:
+        self.path, self.ordinal = path, 0
+        self._pyarrow, self._bytes = pyarrow, file
+        try:
+            self._file = pyarrow.parquet.ParquetFile(file)
+        except pyarrow.ArrowInvalid as error:
+            raise BadRecord(f"{path} is no Parquet file: {error}") from error
+        check_names(_names(self._file.schema_arrow), str(path))
+        metadata = self._file.metadata
+        sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        self._starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        self.rows = int(self._starts[-1])
+        self._ready: list[dict[str, Any]] = []  # from `_next` on
+        self._next = 0
+        self._batches = self._tables(0)
+
+    @property
+    def size(self) -> int:
+        """The bytes of the file."""
+        return os.fstat(self._bytes.fileno()).st_size
+
+    def _tables(self, ordinal: int) -> Generator[list[dict[str, Any]], None, None]:
+        """Yield lists of rows from this one on."""
+        group = int(np.searchsorted(self._starts, ordinal, side="right")) - 1
+        skip = ordinal - int(self._starts[group])
+        groups = list(range(group, len(self._starts) - 1))
+        if not groups:
+            return
+        for batch in self._file.iter_batches(batch_size=_BATCH_ROWS, row_groups=groups):
+            if skip >= batch.num_rows:
+                skip -= batch.num_rows
+                continue
+            yield _rows(self._in_microseconds(batch.slice(skip)))
+            skip = 0
 
     def _in_microseconds(self, batch: Any) -> Any:
-        """A batch whose times are no finer than Python's."""
+        """Return a batch whose times are no finer than Python's."""
         types = self._pyarrow.types
         fine = [
             (i, field)
@@ -109,63 +156,67 @@ class ParquetSource(SourceBase):
             batch = batch.set_column(i, field.name, batch.column(i).cast(coarse, safe=False))
         return batch
 
-    def partitions(self) -> tuple[str, ...]:
-        """The name of the file, or of the directory."""
-        return (self._partition,)
+    def fill(self) -> bool:
+        """Have at least one row ready; False at the end."""
+        while self._next == len(self._ready):
+            ready = next(self._batches, None)
+            if ready is None:
+                return False
+            self._ready, self._next = ready, 0
+        return True
 
-    def poll(self, max_events: int, timeout: float) -> list[Chunk]:
-        """The next rows; never waits."""
-        if self._taken == len(self._rows):
-            self._rows, self._taken = next(self._batches, []), 0
-        values = self._rows[self._taken : self._taken + max_events]
-        if not values:
-            return []
-        offsets = np.arange(self._ordinal, self._ordinal + len(values), dtype=np.int64)
-        self._taken += len(values)
-        self._ordinal += len(values)
-        return [Chunk(self._partition, offsets, offsets, values)]
+    def take(self, most: int) -> list[dict[str, Any]]:
+        """Return at most so many of the rows that are ready."""
+        taken = self._ready[self._next : self._next + most]
+        self._next += len(taken)
+        self.ordinal += len(taken)
+        return taken
 
-    def seek(self, partition: str, offset: int) -> None:
-        """Go to a row. Raises `OffsetOutOfRange` where there is none."""
-        if not 0 <= offset <= self._end:
-            raise OffsetOutOfRange(
-                f"{self._partition} holds {self._end} rows, there is no offset {offset}",
-                partition=partition,
-                offset=offset,
-            )
+    def seek(self, ordinal: int) -> bool:
+        """Go to a row; False if there are fewer, the last of which is behind then."""
         self._batches.close()
-        self._ordinal, self._batches = offset, self._tables(offset)
-        self._rows, self._taken = [], 0
+        self.ordinal = min(ordinal, self.rows)
+        self._batches = self._tables(self.ordinal)
+        self._ready, self._next = [], 0
+        return self.ordinal == ordinal
 
-    def start(self, partition: str) -> int:
-        """0."""
-        return 0
+    def end(self, *, final: bool) -> bool:
+        """Return False: a file that can be read at all is all there."""
+        return False
 
-    def end(self, partition: str) -> int:
-        """The number of rows."""
-        return self._end
+    def known(self, ordinal: int) -> Known:
+        """Return by what the file is known, whichever row was read: it never grows."""
+        size = self.size
+        first = os.pread(self._bytes.fileno(), KNOWN_BY, 0)
+        last = os.pread(self._bytes.fileno(), KNOWN_BY, max(0, size - KNOWN_BY))
+        return Known(size, digest(first), digest(last))
 
-    def lag(self) -> int:
-        """The rows not polled yet."""
-        return self._end - self._ordinal
+    def difference(self, ordinal: int, known: Known) -> str | None:
+        """Return how the file is another by now; None if it is the same."""
+        now = self.known(ordinal)
+        if now == known:
+            return None
+        sizes = f" of {now.at} bytes, not {known.at}" * (now.at != known.at)
+        return f"{self.path} is another file than the one that was read{sizes}"
 
-    def finished(self) -> bool:
-        """Return whether the last row was given."""
-        return self._ordinal == self._end
+    def replaced(self) -> str | None:
+        """Return None: it is read from what was opened."""
+        return None
 
     def close(self) -> None:
-        """Close the file that is read."""
+        """Close the file."""
         self._batches.close()
+        self._bytes.close()
 
 
-def _files(path: Path) -> list[Path]:
-    """Return the files that an address names, in their order."""
-    if not path.is_dir():
-        return [path]
-    found = sorted(path.rglob("*.parquet"))
-    if not found:
-        raise Unavailable(f"{path} is a directory without a file *.parquet")
-    return found
+def _names(fields: Iterable[Any], before: str = "") -> Iterator[str]:
+    """Yield the names of columns as events have them: those of structs behind dots."""
+    for field in fields:
+        nested = [field.type.field(i) for i in range(field.type.num_fields)]
+        if nested and str(field.type).startswith("struct"):
+            yield from _names(nested, f"{before}{field.name}.")
+        else:
+            yield f"{before}{field.name}"
 
 
 def _rows(batch: Any) -> list[dict[str, Any]]:
@@ -289,8 +340,8 @@ def _cell(value: Any) -> Any:
     return None if value == {} else value
 
 
-def _source(url: URL) -> Source:
-    return ParquetSource(path_of(url))
+def _source(url: URL, *, follow: bool = False) -> Source:
+    return ParquetSource(path_of(url), follow=follow)
 
 
 def _sink(url: URL) -> Sink:

@@ -18,7 +18,6 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from connectors.base import (
-    MAX_EVENT_BYTES,
     URL,
     Chunk,
     Connector,
@@ -28,10 +27,8 @@ from connectors.base import (
     SourceBase,
     Trouble,
 )
-from connectors.cells import delimiter_named, read_csv_cells
 from connectors.errors import BadRecord, BadURL, OffsetOutOfRange, Unavailable
-from connectors.files.json_array import JSONSplitter
-from connectors.files.lines import Splitter, without_bom
+from connectors.files.records import Records, TextForm
 from connectors.files.sinks import as_json_line
 
 __all__ = ["STDIN", "STDOUT", "StdinSource", "StdoutSink"]
@@ -41,64 +38,54 @@ _BLOCK_BYTES = 1 << 16
 
 
 class StdinSource(SourceBase):
-    """The lines of a pipe; one partition, "stdin".
+    """The records of a pipe; one partition, "stdin".
 
     Parameters
     ----------
     stream : binary file with a file descriptor
         Standard input by default.
-    encoding : "json" or "csv"
-        One JSON object a line or an array of them, or CSV whose first record is the
-        header (which is waited for).
-    max_event_bytes : int
-    delimiter : str, optional
-        The character between the cells of CSV; else it is found in the header.
+    form : TextForm, optional
+        JSON by default. The header of CSV is waited for.
     """
 
-    def __init__(
-        self,
-        stream: BinaryIO | None = None,
-        *,
-        encoding: str = "json",
-        max_event_bytes: int = MAX_EVENT_BYTES,
-        delimiter: str | None = None,
-    ) -> None:
-        self.encoding = encoding
+    def __init__(self, stream: BinaryIO | None = None, form: TextForm | None = None) -> None:
+        form = form or TextForm("json")
+        self.encoding = form.encoding
         self._fd = (stream or _bytes_of(sys.stdin, "input")).fileno()
-        self._splitter: Splitter | JSONSplitter = (
-            Splitter(quoted=True, max_event_bytes=max_event_bytes, delimiter=delimiter)
-            if encoding == "csv"
-            else JSONSplitter(max_event_bytes=max_event_bytes)
-        )
+        self._records = Records(form, "standard input")
         self._ready: deque[bytes] = deque()
         self._ordinal = 0
         self._ended = False
-        self._at_beginning = True
-        if encoding == "csv":
-            while not self._fill(None):
-                if self._ended:
-                    raise BadRecord("standard input is empty: CSV begins with the column names")
-            self.fields = tuple(read_csv_cells(self._ready.popleft(), self.delimiter))
+        while form.encoding == "csv" and self._records.header is None:
+            if self._ended:
+                raise BadRecord("standard input is empty: CSV begins with the column names")
+            self._read(None)
+        if self._records.header is not None:
+            self.fields = self._records.header.fields
 
     @property
     def delimiter(self) -> str:
         """The character between the cells of CSV."""
-        return self._splitter.delimiter or ","
+        header = self._records.header
+        return "," if header is None else header.delimiter
 
     def _fill(self, timeout: float | None) -> bool:
         """Have at least one record ready, waiting for one read at most; False if there is none."""
-        if not self._ready and not self._ended and self._readable(timeout):
+        if not self._ready and not self._ended:
+            self._read(timeout)
+        return bool(self._ready)
+
+    def _read(self, timeout: float | None) -> None:
+        if self._readable(timeout):
             try:
                 block = os.read(self._fd, _BLOCK_BYTES)
             except OSError as error:
                 why = error.strerror or error
                 raise Unavailable(f"standard input cannot be read: {why}") from error
+            # What has ended is finished: its last line counts as it stands.
             self._ended = not block
-            records = self._splitter.feed(block) if block else self._splitter.finish()
-            for record, _ in records:
-                self._ready.append(without_bom(record) if self._at_beginning else record)
-                self._at_beginning = False
-        return bool(self._ready)
+            records = self._records.feed(block) if block else self._records.finish()
+            self._ready.extend(record for record, _ in records)
 
     def _readable(self, timeout: float | None) -> bool:
         return bool(select.select([self._fd], [], [], timeout)[0])
@@ -139,7 +126,7 @@ class StdinSource(SourceBase):
 
     def trouble(self) -> Trouble | None:
         """Tell of a JSON array that is cut off, once that is seen."""
-        missing = self._splitter.unfinished
+        missing = self._records.unfinished
         return None if missing is None else Trouble("cut off", f"standard input: {missing}")
 
     def finished(self) -> bool:
@@ -206,17 +193,14 @@ def _stdin(
     url: URL,
     *,
     encoding: str = "json",
-    max_event_bytes: int = MAX_EVENT_BYTES,
     delimiter: str = "",
+    decimal: str = ".",
 ) -> Source:
     _nothing_more(url)
     if encoding not in ("json", "csv"):
         raise BadURL(f"{url.text!r}: encoding is json or csv, not {encoding!r}")
-    return StdinSource(
-        encoding=encoding,
-        max_event_bytes=max_event_bytes,
-        delimiter=delimiter_named(delimiter) if delimiter else None,
-    )
+    form = TextForm("json") if encoding == "json" else TextForm.of_csv(delimiter, decimal)
+    return StdinSource(form=form)
 
 
 def _stdout(url: URL) -> Sink:

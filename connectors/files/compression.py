@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, cast
 
 from connectors.errors import Unavailable
 
-__all__ = ["BROKEN", "compression_of", "opened", "plain_suffix", "scheme_of"]
+__all__ = ["BROKEN", "compression_of", "decompressed", "plain_suffix", "scheme_of"]
 
 _MAGIC = {"gzip": b"\x1f\x8b", "bzip2": b"BZh", "xz": b"\xfd7zXZ\x00", "Zstandard": b"(\xb5/\xfd"}
 _SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
@@ -23,10 +23,10 @@ BROKEN: tuple[type[Exception], ...] = (EOFError, lzma.LZMAError, zlib.error, OSE
 """Errors of reading what is compressed and damaged, or ends too soon."""
 
 
-def compression_of(path: Path) -> str | None:
-    """Return the name of a file's compression, None if it has none."""
-    with path.open("rb") as file:
-        first = file.read(8)
+def compression_of(file: BinaryIO) -> str | None:
+    """Return the name of the compression of a file, which is at its beginning; None without any."""
+    first = file.read(8)
+    file.seek(0)
     return next((name for name, magic in _MAGIC.items() if first.startswith(magic)), None)
 
 
@@ -51,24 +51,31 @@ def scheme_of(path: Path) -> str | None:
     return schemes.get(plain_suffix(path))
 
 
-def opened(path: Path) -> BinaryIO:
-    """Open a file for reading what is in it: `read`, `seek` from the beginning, `tell`, `close`.
+def decompressed(file: BinaryIO, path: Path) -> BinaryIO:
+    """Return what is in a file: `read`, `seek` from the beginning, `tell`, `fileno`.
+
+    Parameters
+    ----------
+    file : binary file
+        At its beginning.
+    path : Path
+        Its name, for messages.
 
     Raises
     ------
     Unavailable
         If it is compressed by Zstandard and there is no package for that.
     """
-    compression = compression_of(path)
+    compression = compression_of(file)
     if compression is None:
-        return path.open("rb")
+        return file
     if compression == "gzip":
-        return cast("BinaryIO", gzip.open(path, "rb"))
+        return cast("BinaryIO", gzip.open(file, "rb"))
     if compression == "bzip2":
-        return cast("BinaryIO", bz2.open(path, "rb"))
+        return cast("BinaryIO", bz2.open(file, "rb"))
     if compression == "xz":
-        return cast("BinaryIO", lzma.open(path, "rb"))
-    return cast("BinaryIO", _Zstandard(path))
+        return cast("BinaryIO", lzma.open(file, "rb"))
+    return cast("BinaryIO", _Zstandard(file, path))
 
 
 class _Zstandard(io.RawIOBase):
@@ -77,7 +84,7 @@ class _Zstandard(io.RawIOBase):
     It goes back by beginning anew.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, file: BinaryIO, path: Path) -> None:
         try:
             import zstandard
         except ImportError:
@@ -86,7 +93,7 @@ class _Zstandard(io.RawIOBase):
                 " pip install zstandard"
             ) from None
         self._zstandard = zstandard
-        self._file = path.open("rb")
+        self._file = file
         self._rewind()
 
     def _rewind(self) -> None:
@@ -130,8 +137,3 @@ class _Zstandard(io.RawIOBase):
     def tell(self) -> int:
         """Return the byte that is read next."""
         return self._at
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-        super().close()

@@ -10,6 +10,7 @@ from connectors.errors import BadRecord, BadURL
 
 __all__ = ["TextFile", "encoding_named"]
 
+_BLOCK_BYTES = 1 << 18
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -46,58 +47,59 @@ class TextFile:
     encoding : str or None
         None: UTF-8, or UTF-16 if the file begins with the mark of that. What is UTF-8 is given as
         it stands: whether it is valid is found out record by record.
-    grows : bool
-        The file may end within a character for the moment.
+
+    A file that ends within a character may be written further: what there is of it is left.
     """
 
-    def __init__(self, file: BinaryIO, path: Path, encoding: str | None, *, grows: bool) -> None:
+    def __init__(self, file: BinaryIO, path: Path, encoding: str | None) -> None:
         self.file = file
-        self._path, self._encoding, self._grows = path, encoding, grows
+        self._path, self._encoding = path, encoding
         self._begin()
 
     def _begin(self) -> None:
         self._taken = 0  # bytes of the file
+        self._given = 0  # bytes of UTF-8
         self._decoder: codecs.IncrementalDecoder | None = None
         self._rest = b""  # read and not given
 
     def read(self, size: int) -> bytes:
-        """Return about so many bytes more; none at the end, or where there are none yet.
+        """Return at most so many bytes more; none at the end, or where there are none yet.
 
         Raises
         ------
         BadRecord
             If the file is not in its encoding.
         """
-        if self._rest:
-            rest, self._rest = self._rest, b""
-            return rest
+        text = self._rest or self._next(size)
+        text, self._rest = text[:size], text[size:]
+        self._given += len(text)
+        return text
+
+    def _next(self, size: int) -> bytes:
         while block := self.file.read(size):
             if not self._taken:
                 self._decoder = self._decoder_for(block)
             self._taken += len(block)
             if self._decoder is None:
                 return block
-            if text := self._decoded(self._decoder, block, final=False):
+            if text := self._decoded(self._decoder, block):
                 return text
-        if self._decoder is not None and not self._grows:
-            return self._decoded(self._decoder, b"", final=True)
         return b""
 
     def seek(self, at: int) -> None:
-        """Go to a byte of the UTF-8; a file in another encoding is read anew up to there."""
+        """Go to a byte of the UTF-8; what is in another encoding is decoded up to there."""
+        if at and not self._taken:
+            self._rest = self._next(_BLOCK_BYTES)  # which tells the encoding
         if self._decoder is None:
             self.file.seek(at)
-            self._taken = at
+            self._taken = self._given = at
+            self._rest = b""
             return
-        self.file.seek(0)
-        self._begin()
-        while at > 0 and (block := self.read(at)):
-            self._rest = block[at:]
-            at -= len(block)
-
-    def close(self) -> None:
-        """Close the file."""
-        self.file.close()
+        if at < self._given:
+            self.file.seek(0)
+            self._begin()
+        while self._given < at and self.read(min(at - self._given, _BLOCK_BYTES)):
+            pass
 
     def _decoder_for(self, first: bytes) -> codecs.IncrementalDecoder | None:
         """Return the decoder of a file that begins with these bytes; None for UTF-8."""
@@ -108,9 +110,9 @@ class TextFile:
             return None
         return codecs.getincrementaldecoder(str(encoding))()
 
-    def _decoded(self, decoder: codecs.IncrementalDecoder, block: bytes, *, final: bool) -> bytes:
+    def _decoded(self, decoder: codecs.IncrementalDecoder, block: bytes) -> bytes:
         try:
-            return decoder.decode(block, final).encode()
+            return decoder.decode(block).encode()
         except UnicodeDecodeError as error:
             at = self._taken - len(error.object) + error.start
             raise BadRecord(

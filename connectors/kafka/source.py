@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 
 from connectors.base import AssignedCallback, Chunk, RevokedCallback, Trouble
+from connectors.cells import check_names
 from connectors.errors import BadURL, ConnectorError, Revoked
 from connectors.kafka.client import Gone, Reader, Reading, Records, choose, errors
 from connectors.kafka.cluster import (
@@ -103,6 +104,7 @@ class KafkaSource:
         client: str | None = None,
     ) -> None:
         check_options(encoding, isolation_level, group, group_instance_id)
+        check_names(fields or (), "kafka: fields")
         self._format = open_format(encoding, schemas, reader_schema)
         self.encoding = encoding
         self.fields = fields
@@ -208,13 +210,22 @@ class KafkaSource:
         with self._errors(f"asking for the start of {partition}"):
             return self._reader.start(number)
 
-    def identity(self, partition: str) -> str | None:
+    def identity(self, partition: str, offset: int) -> str | None:
         """The topic's identifier, which one that is made anew under its name does not have.
 
         None where brokers do not tell (before Kafka 2.8), none answers, or it is of another topic.
         """
         parts = split_partition(partition)
         return self._watch.identity() if parts is not None and parts[0] == self._topic else None
+
+    def recognize(self, partition: str, identity: str) -> str | None:
+        """Return that the topic is another; None if it is the one of this identifier."""
+        if self.identity(partition, 0) in (None, identity):
+            return None
+        return (
+            "is of another topic of this name: the former was deleted, and what was not read of it"
+            " is lost"
+        )
 
     def beginning(self, partition: str) -> int:
         """The offset where a job begins that has no position of its own; see `start`."""

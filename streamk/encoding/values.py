@@ -36,6 +36,7 @@ _T = TypeVar("_T")
 
 BAD_KINDS = (
     "undecodable",
+    "header again",
     "not an object",
     "wrong type",
     "inf",
@@ -196,7 +197,10 @@ def read_json(value: bytes) -> Mapping[str, Any]:
     try:
         event = msgspec.json.decode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        event = _lenient_json(value, str(error))
+        trouble = str(error)
+        if "trailing characters" in trouble:
+            trouble += "; an event is one object, and one line of a file holds one"
+        event = _lenient_json(value, trouble)
     if not isinstance(event, dict):
         raise Rejected("not an object", f"JSON {show(event)}")
     return event
@@ -235,6 +239,8 @@ def read_csv(value: bytes, fields: tuple[str, ...], delimiter: str = ",") -> dic
         raise Rejected("undecodable", str(error)) from None
     if len(cells) != len(fields):
         raise Rejected("undecodable", f"{len(cells)} cells, the header has {len(fields)}")
+    if cells[0].lstrip("\ufeff") == fields[0] and cells[1:] == list(fields[1:]):
+        raise Rejected("header again", "the names of the columns, which is no event")
     return {name: cell or None for name, cell in zip(fields, cells, strict=True)}
 
 

@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 
 from connectors.base import InGroup, Sink, Source
@@ -48,6 +48,7 @@ from streamk.engine.training.details import Details
 from streamk.engine.training.outputs import DEAD_LETTER
 from streamk.engine.training.slicing import SliceReader
 from streamk.engine.training.trainer import Trainer
+from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
 
 __all__ = ["Engine", "Report"]
@@ -401,8 +402,10 @@ class Engine:
                 if saving.is_due(sequencer.events):
                     saving.save(sequencer.events)
             elif sequencer.exhausted and sequencer.partitions:
-                trainer.end()
-                return "end"
+                if not self._feed.has_last:
+                    trainer.end()
+                    return "end"
+                self._save_before_last(saving)
             else:
                 # What is learned at the moment is written once nothing more is there at once.
                 self._feed.poll(_POLL_SECONDS if trainer.settled else 0.0)
@@ -417,6 +420,16 @@ class Engine:
         trainer.settle()
         trainer.tell()
         return "request"
+
+    def _save_before_last(self, saving: Saving) -> None:
+        """Take in records that a later run may find otherwise, behind a last checkpoint.
+
+        That is none of a run that ends with an error, unless those records avert it.
+        """
+        with suppress(InvalidInput):
+            self._trainer.check()
+            saving.save(self._feed.sequencer.events, last=True)
+        self._feed.add_last()
 
     def _renew(self, found: tuple[Learner, Schema, Regions | None] | None) -> None:
         """Predict by another model from here on, if there is one."""

@@ -64,6 +64,9 @@ class Report:
         What became of events and labels where these come late, from a source of their own.
     alarms : dict of str to int
         Alarms by kind since the job began.
+    unfinished : tuple of str
+        A sentence for everything that was there and not read, as half a record at the end of a
+        file, and for what counts here and is read anew by a run that goes on from the checkpoint.
     slices : dict of str to dict
         Figures of each value of the column `slice`, see `Metrics.by_slice`.
     """
@@ -89,6 +92,7 @@ class Report:
     skewed: dict[str, int] = field(default_factory=dict)
     fates: Fates | None = None
     alarms: dict[str, int] = field(default_factory=dict)
+    unfinished: tuple[str, ...] = ()
     slices: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -124,5 +128,6 @@ def report_of(
         notes=trainer.notes,
         fates=trainer.fates,
         alarms={} if trainer.alarms is None else trainer.alarms.counts,
+        unfinished=feed.unfinished(saved=epoch is not None),
         slices=trainer.metrics.by_slice(),
     )

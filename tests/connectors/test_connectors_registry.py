@@ -67,7 +67,7 @@ def test_secrets_in_an_address_are_never_shown() -> None:
         ("kafak://h/t", r"no connector 'kafak' \(did you mean 'kafka'\?\); there are .*csv"),
         ("file:x?folow=true", r"no option 'folow' \(did you mean 'follow'\?\); file: has follow"),
         ("file:x?follow=maybe", "follow is true or false, not 'maybe'"),
-        ("file:x?max_event_bytes=big", "max_event_bytes is a whole number, not 'big'"),
+        ("river:Phishing?limit=big", "limit is a whole number, not 'big'"),
         ("file:x?follow", "name=value"),
         ("file:x?follow=1&follow=1", "twice"),
         ("file://host/x", "a file is written file:PATH"),

@@ -10,10 +10,13 @@ import json
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from connectors import BadRecord, BadURL, ConnectorError
+from connectors.base import MAX_EVENT_BYTES
+from connectors.files.records import TextForm
 from connectors.registry import open_sink, open_source
 from connectors.stdio import StdinSource
 from streamk.cli import main
@@ -97,7 +100,7 @@ def test_records_come_as_they_stand_in_the_file(tmp_path: Path) -> None:
     path.write_bytes(b'a;b;y\r\n1,5;"x;y";1\r\n"broken;2;3\r\n')
     source, values = everything(f"csv:{path}")
     assert source.delimiter == ";"
-    assert values == [b'1,5;"x;y";1', b'"broken;2;3\r\n']
+    assert values == [b'1,5;"x;y";1']
     path.write_bytes(b"a\tb\n1\t2\n\t\n\n3\t4\n")
     assert everything(f"csv:{path}")[1] == [b"1\t2", b"\t", b"3\t4"]  # empty cells are cells
 
@@ -159,7 +162,7 @@ def test_standard_input_and_a_tsv_that_is_written(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b'a;b\n1;"x\ny"\n')
     with path.open("rb") as stream:
-        source = StdinSource(stream, encoding="csv")
+        source = StdinSource(stream, TextForm("csv"))
         assert (source.fields, source.delimiter) == (("a", "b"), ";")
     sink = open_sink(f"csv:{tmp_path}/out.tsv")
     sink.close()
@@ -213,3 +216,100 @@ def test_checkpoints_from_before_delimiters_open(tmp_path: Path) -> None:
         assert len(list(csv.DictReader(file, delimiter="\t"))) == 3000
     path.write_text(table(";"), encoding="utf-8", newline="")
     assert run(path, tmp_path) != 0
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|", ":", "§"])
+@pytest.mark.parametrize("line", ["sep={}\n", "sep={}\r\n", '"sep={}"\n', "\ufeffsep={}\n"])
+def test_a_first_line_for_excel_tells_the_delimiter(tmp_path: Path, mark: str, line: str) -> None:
+    path = tmp_path / "a.csv"
+    text = line.format(mark) + table(mark, ROWS[:20])
+    path.write_text(text, encoding="utf-8", newline="")
+    source, values = everything(f"csv:{path}")
+    assert (source.fields, source.delimiter) == (tuple(HEADER), mark)
+    assert [next(csv.reader([v.decode()], delimiter=mark)) for v in values] == ROWS[:20]
+    # Whatever is given, the line is not the header.
+    assert everything(f"csv:{path}?delimiter={quote(mark)}")[0].fields == tuple(HEADER)
+    with path.open("rb") as stream:
+        assert StdinSource(stream, TextForm("csv")).fields == tuple(HEADER)
+    with closing(open_source(f"csv:{path}")) as later:
+        later.seek("a.csv", 7)
+        assert later.poll(1, 0.0)[0].values == values[7:8]
+
+
+def test_a_record_like_that_line_is_a_record(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text\nx\nsep=;\ny\n")
+    values = [b"x", b"sep=;", b"y"]
+    assert everything(f"csv:{path}")[1] == values
+    with closing(open_source(f"csv:{path}")) as source:
+        identity = source.identity("a.csv", 1)
+    with closing(open_source(f"csv:{path}")) as later:
+        assert later.recognize("a.csv", identity) is None
+        later.seek("a.csv", 1)
+        assert later.poll(9, 0.0)[0].values == values[1:]
+    path.write_text("sep=;")
+    with pytest.raises(BadRecord, match="is empty"):
+        open_source(f"csv:{path}")
+
+
+NUMBERS = {
+    "3,14": 3.14,
+    "-0,5": -0.5,
+    "1.234,5": 1234.5,
+    "1.234": 1234.0,
+    "12.345.678,9": 12345678.9,
+    ",5": 0.5,
+    "7,": 7.0,
+    "+2,5e3": 2500.0,
+    " 3,5 ": 3.5,
+    "42": 42.0,
+    "1e3": 1000.0,
+    "1.5": 1.5,
+}
+
+
+@pytest.mark.parametrize("mark", [";", ",", "\t"])
+def test_numbers_may_have_decimal_commas(tmp_path: Path, mark: str) -> None:
+    path = tmp_path / "a.csv"
+    rows = [[number, f'a, "b" {i}', "ja"] for i, number in enumerate(NUMBERS)]
+    text = io.StringIO()
+    csv.writer(text, delimiter=mark, lineterminator="\n").writerows([["x", "text", "y"], *rows])
+    path.write_text(text.getvalue(), encoding="utf-8", newline="")
+    source, values = everything(f"csv:{path}?decimal=,")
+    schema = Schema(label="y", ignore=("text",))
+    out = decoder("csv", schema, fields=source.fields, delimiter=mark).decode(values)
+    assert not out.bad
+    assert out.X[:, 0].tolist() == list(NUMBERS.values())
+    cells = [next(csv.reader([value.decode()], delimiter=mark)) for value in values]
+    assert [row[1:] for row in cells] == [row[1:] for row in rows]
+    with path.open("rb") as stream:
+        piped = StdinSource(stream, TextForm.of_csv("", ","))
+        assert piped.poll(100, 1.0)[0].values == values
+
+
+def test_what_is_no_number_with_a_decimal_comma_stays(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    lines = [
+        "1.2.3;x,y",
+        "01.02.2024;1,2,3",
+        "10.0.0.1;-",
+        '"as it, stands";"."',
+        ",;-,",
+        '"x"y;1,5',
+    ]
+    path.write_text("\n".join(["a;b", *lines, ""]))
+    assert everything(f"csv:{path}?decimal=,")[1] == [line.encode() for line in lines]
+    path.write_text("a;b\n1.234;" + "x" * MAX_EVENT_BYTES + "\n")  # too large, and stays that
+    assert [len(value) for value in everything(f"csv:{path}?decimal=,")[1]] == [MAX_EVENT_BYTES + 1]
+    with pytest.raises(BadURL, match=r"decimal=';' is neither \. nor ,"):
+        open_source(f"csv:{path}?decimal=;")
+
+
+@pytest.mark.parametrize("again", ["a;y\n", "a;y\r\n", '"a";"y"\n', "\ufeffa;y\n"])
+def test_a_header_that_comes_again_is_no_event(tmp_path: Path, again: str) -> None:
+    path = tmp_path / "a.csv"
+    for value in ("1", "x"):  # numbers, and texts of which each is a column
+        path.write_text(f"a;y\n{value};u\n{value};v\n{again}{value};u\n", newline="")
+        out = decoded(f"csv:{path}")
+        assert [event.kind for event in out.bad] == ["header again"]
+        assert (len(out.X), out.y) == (3, ["u", "v", "u"])

@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connectors.base import Troubled
+from connectors.base import MAX_EVENT_BYTES, Troubled
 from connectors.files.json_array import JSONSplitter
 from connectors.registry import open_source
 from connectors.stdio import StdinSource
 from streamk.cli import main
+from streamk.encoding import Schema, decoder
 
 FORMS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -122,9 +123,9 @@ def test_a_bad_element_is_a_bad_event_and_the_others_come(tmp_path: Path) -> Non
 
 def test_a_large_element_is_kept_only_so_far_as_to_be_recognised(tmp_path: Path) -> None:
     path = tmp_path / "events.json"
-    path.write_bytes(b'[{"a":"' + b"x" * 1_000_000 + b'"}, {"a": 1}]')
-    first, second = read(f"file:{path}?max_event_bytes=100")
-    assert (len(first), second) == (101, b'{"a": 1}')
+    path.write_bytes(b'[{"a":"' + b"x" * (3 * MAX_EVENT_BYTES) + b'"}, {"a": 1}]')
+    first, second = read(f"file:{path}")
+    assert (len(first), second) == (MAX_EVENT_BYTES + 1, b'{"a": 1}')
 
 
 def test_the_array_is_never_in_memory_as_a_whole(tmp_path: Path) -> None:
@@ -145,9 +146,9 @@ def test_the_array_is_never_in_memory_as_a_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("end", "events_there", "message"),
     [
-        (b', {"a": 2', 2, r"ends at byte 18 within the element that begins at byte 11, before"),
+        (b', {"a": 2', 1, r"ends at byte 18 within the element that begins at byte 11, before"),
         (b", ", 1, r"ends at byte 11, before the array is closed by \]"),
-        (b', {"a": "\\', 2, r"within the element that begins at byte 11"),
+        (b', {"a": "\\', 1, r"within the element that begins at byte 11"),
     ],
 )
 def test_an_array_that_is_cut_off_tells_what_is_missing(
@@ -183,7 +184,7 @@ def test_standard_input_may_be_an_array() -> None:
 def test_a_run_and_its_restart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "events.json"
     text = json.dumps(events(3000), indent=2)
-    path.write_text(text[:-2] + ',\n  {"i": 3000, "a"')  # bad, and the end is missing
+    path.write_text(text[:-2] + ',\n  {"i": 3000, "a"')  # the end is missing
 
     def run(folder: Path, *options: str) -> list[str]:
         folder.mkdir(exist_ok=True)
@@ -202,5 +203,15 @@ def test_a_run_and_its_restart(tmp_path: Path, capsys: pytest.CaptureFixture[str
     for name in ("out", "bad"):
         assert (whole / name).read_bytes() == (parts / name).read_bytes()
     assert len((whole / "out").read_text().splitlines()) == 3000
-    [letter] = map(json.loads, (whole / "bad").read_text().splitlines())
-    assert (letter["offset"], letter["value"]) == (3000, '{"i": 3000, "a"')
+    assert not (whole / "bad").read_text()
+    path.write_text(json.dumps(events(3001), indent=2))  # it was written on
+    run(whole)
+    assert len((whole / "out").read_text().splitlines()) == 3001
+
+
+@pytest.mark.parametrize("between", ["", " ", "\t", ", "])
+def test_several_objects_on_a_line_are_a_bad_event_that_tells_the_fix(between: str) -> None:
+    value = f'{{"a": 1}}{between}{{"a": 2}}'.encode()
+    [bad] = decoder("json", Schema()).decode([value]).bad
+    assert bad.kind == "undecodable"
+    assert bad.reason.endswith("; an event is one object, and one line of a file holds one")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import events, learner
+from engine_kit import events, learner, same_model
 
 from connectors.memory import MemorySource
+from connectors.registry import open_source
+from streamk import load
 from streamk.engine import Engine, LateLabels, Report
 from streamk.errors import EngineError
 
@@ -20,8 +23,11 @@ class NamedSource(MemorySource):
         super().__init__(data)
         self._name = name
 
-    def identity(self, partition: str) -> str | None:
+    def identity(self, partition: str, offset: int) -> str | None:
         return self._name
+
+    def recognize(self, partition: str, identity: str) -> str | None:
+        return None if self._name in (None, identity) else "is of another source"
 
 
 def run(state: Path, name: str | None, count: int = 100, **options: Any) -> Report:
@@ -70,3 +76,108 @@ def test_of_two_sources_the_one_that_was_replaced_begins_anew(tmp_path: Path) ->
     report = joined(tmp_path, ("events", "others"), data_loss="earliest")
     assert report.fates is not None
     assert (report.fates.joined, report.events) == (60, first.events + 60)
+
+
+# Files
+
+
+def lines(path: Path, count: int, *, first: int = 0, seed: int = 0, grow: bool = False) -> None:
+    with path.open("a" if grow else "w") as file:
+        for event in events(count, first=first, seed=seed):
+            file.write(json.dumps(event) + "\n")
+
+
+def run_file(state: Path, path: Path, query: str = "", **options: Any) -> Report:
+    source = open_source(f"file:{path}{query}")
+    options = {"label": "y", "ignore": ("id",), "checkpoint": state, **options}
+    return Engine(source, learner(), **options).run()
+
+
+def test_a_file_that_was_replaced_ends_the_run_and_tells_what_to_do(tmp_path: Path) -> None:
+    path, state = tmp_path / "log", tmp_path / "state"
+    lines(path, 100)
+    assert run_file(state, path, max_events=60).counts.learned == 60
+    path.rename(rotated := tmp_path / "log.1")
+    lines(path, 300, seed=1)
+    with pytest.raises(EngineError) as caught:
+        run_file(state, path)
+    said = str(caught.value)
+    for word in ("log, read to offset 60", str(path), "present name", "--data-loss earliest"):
+        assert word in said
+    # As it says: the rotated one is read to its end first, by its name, and then the new one.
+    assert run_file(state, rotated).counts.learned == 100
+    with pytest.raises(EngineError, match="is of another file"):
+        run_file(state, path)
+    assert run_file(state, path, data_loss="earliest").counts.learned == 400
+    lines(path, 50, first=300, seed=1, grow=True)
+    assert run_file(state, path).counts.learned == 450
+
+
+@pytest.mark.parametrize("saved", [0, 60])
+def test_so_does_a_followed_file_that_is_started_again(tmp_path: Path, saved: int) -> None:
+    path, state = tmp_path / "log", tmp_path / "state"
+    lines(path, 100)
+    run_file(state, path, "?follow=true", max_events=saved)
+    lines(path, 300, seed=1)
+    with pytest.raises(EngineError, match="log begins otherwise than the file that was read"):
+        run_file(state, path, "?follow=true", max_events=200)
+
+
+@pytest.mark.parametrize("which", ["events", "labels"])
+def test_of_late_labels_both_files_are_known_again(tmp_path: Path, which: str) -> None:
+    def go(**options: Any) -> Report:
+        late = LateLabels(open_source(f"file:{tmp_path}/labels"), key="id")
+        source = open_source(f"file:{tmp_path}/events")
+        given = {"label": "y", "labels": late, "checkpoint": tmp_path / "state", **options}
+        return Engine(source, learner(), **given).run()
+
+    for name in ("events", "labels"):
+        lines(tmp_path / name, 60)
+    first = go()
+    assert first.fates is not None
+    assert first.fates.joined == 60
+    (tmp_path / which).rename(tmp_path / "other")
+    lines(tmp_path / which, 90, seed=1)
+    with pytest.raises(EngineError, match=rf"{which}, read to offset 60 .* {tmp_path}/{which} "):
+        go()
+    (tmp_path / "other").rename(tmp_path / which)
+    assert go().events == first.events
+
+
+def test_a_model_that_predicts_knows_its_requests_again(tmp_path: Path) -> None:
+    path, state, places = (tmp_path / name for name in ("requests", "state", "places"))
+    lines(path, 100)
+    run_file(state, path)
+    model = load(state)
+
+    def answer() -> Report:
+        return run_file(places, path, schema=model.schema, learn=False, label=None, ignore=())
+
+    assert answer().events == 100
+    lines(path, 20, first=100, grow=True)
+    assert answer().events == 120
+    lines(path, 300, seed=1)
+    with pytest.raises(EngineError, match="is of another file"):
+        answer()
+
+
+@pytest.mark.parametrize("limit", [7, 1000])
+def test_files_of_a_pattern_are_one_stream_through_restarts(tmp_path: Path, limit: int) -> None:
+    days, state, whole = tmp_path / "days", tmp_path / "state", tmp_path / "whole"
+    days.mkdir()
+    count = read = 0
+    for day in range(4):
+        lines(days / f"day-{day}.ndjson", 10 + day, first=count)
+        lines(whole, 10 + day, first=count, grow=True)
+        count += 10 + day
+        stopped = ""
+        while stopped != "end":
+            report = run_file(state, days / "*.ndjson", max_events=read + limit)
+            read, stopped = report.events, report.stopped
+        for old in range(day):  # which were read to their end
+            (days / f"day-{old}.ndjson").unlink(missing_ok=True)
+    found = run_file(state, days / "*.ndjson")
+    expected = run_file(tmp_path / "other", whole)
+    assert (found.events, found.counts) == (count, expected.counts)
+    assert same_model(found.model, expected.model)
+    assert found.learned == {"*.ndjson": [[0, count]]}

@@ -12,8 +12,8 @@ import pytest
 from engine_kit import events, learner, same_model
 
 from connectors.files.sinks import NDJSONSink
-from connectors.files.source import FileSource
 from connectors.memory import MemorySink, MemorySource
+from connectors.registry import open_source
 from streamk.cli import main
 from streamk.engine import Engine, Report
 from streamk.engine.checkpoints.reading import newest_of_all
@@ -199,7 +199,7 @@ def test_a_file_is_known_by_another_name(tmp_path: Path) -> None:
     path.write_text("".join(written[:60]))
 
     def read(path: Path, **options: Any) -> Report:
-        source = FileSource(path, encoding="json")
+        source = open_source(f"file:{path}")
         model = options.pop("model", None) or learner()
         more = {"label": "y", "ignore": ("id",), "checkpoint": state, **options}
         return Engine(source, model, **more).run()
@@ -216,5 +216,5 @@ def test_a_file_is_known_by_another_name(tmp_path: Path) -> None:
     assert found.learned == {"packed.ndjson.gz": [[0, len(LIVE)]]}
     other = tmp_path / "other.ndjson"
     other.write_text("".join(reversed(written)))
-    with pytest.raises(EngineError, match="has read partition 'packed"):
+    with pytest.raises(EngineError, match="is of another file"):
         read(other)

@@ -70,6 +70,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "model_bytes": model.nbytes,
         "epoch": report.epoch,
         "notes": list(report.notes),
+        "unfinished": list(report.unfinished),
         "compiled": getattr(model, "comparison", None),
         "contest": getattr(model, "standings", None),
     }
@@ -128,6 +129,7 @@ def as_text(report: Report) -> str:
         alarms = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, n in report.alarms.items())
         facts.append(("alarms", alarms))
     facts += [("note", sentence) for sentence in report.notes]
+    facts += [("unfinished", sentence) for sentence in report.unfinished]
     if report.epoch is not None:
         facts.append(("checkpoint", f"number {report.epoch}"))
     return "\n".join([*lines, wrapped(facts)])

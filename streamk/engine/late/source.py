@@ -11,6 +11,7 @@ from connectors.base import (
     AssignedCallback,
     Chunk,
     Identified,
+    OpenEnded,
     RevokedCallback,
     Source,
     Trouble,
@@ -181,10 +182,25 @@ class JoinedSource:
     def set_rebalance(self, on_revoked: RevokedCallback, on_assigned: AssignedCallback) -> None:
         """Do nothing: the partitions never change."""
 
-    def identity(self, partition: str) -> str | None:
-        """Return by what a partition is told from a later one of its name, if its source can."""
+    def identity(self, partition: str, offset: int) -> str | None:
+        """Return by what a partition is known again, if its source can tell."""
         source, name = self._place(partition)
-        return source.identity(name) if isinstance(source, Identified) else None
+        return source.identity(name, offset) if isinstance(source, Identified) else None
+
+    def recognize(self, partition: str, identity: str) -> str | None:
+        """Return how a partition is another by now; None if it is the same, as far as is known."""
+        source, name = self._place(partition)
+        return source.recognize(name, identity) if isinstance(source, Identified) else None
+
+    def provisional(self, partition: str) -> int | None:
+        """Return the position from which on events may be others when they are read again."""
+        source, name = self._place(partition)
+        return source.provisional(name) if isinstance(source, OpenEnded) else None
+
+    def unfinished(self) -> list[str]:
+        """Return a sentence for everything that is not read of both."""
+        some = [one for one in self._sources.values() if isinstance(one, OpenEnded)]
+        return [told for one in some for told in one.unfinished()]
 
     def trouble(self) -> Trouble | None:
         """Return what is wrong with one of them; None if nothing is."""

@@ -229,9 +229,9 @@ class LateTrainer(Trainer):
         places = [n for n, row in enumerate(counted) if row in wrong]
         self._bad_events.check(len(counted), places, self.counts)
 
-    def end(self) -> None:
+    def check(self) -> None:
         """Settle, and raise `InvalidInput` if nothing could be learned, or too much is bad."""
-        super().end()
+        super().check()
         if self._labels_read and self._labels_bad == self._labels_read:
             raise InvalidInput(
                 f"none of the {self._labels_read} labels can be used, the first record because:"

@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from connectors.base import Source
+import numpy as np
+
+from connectors.base import Chunk, OpenEnded, Source
 from connectors.errors import OffsetOutOfRange
 from streamk.engine.order.clocks import UNBOUNDED, Clock
 from streamk.engine.order.sequence import IdleAdvance, Sequencer
@@ -88,6 +90,10 @@ class Feed:
         self._idle_timeout = idle_timeout
         self._data_loss = data_loss
         self._journal = journal
+        self._open_ended = source if isinstance(source, OpenEnded) else None
+        self._last: dict[str, Chunk] = {}
+        self.provisional: dict[str, int] = {}
+        """Positions of what was taken in by `add_last`, by partition."""
         self._learned: dict[str, list[list[int]]] = {}
         self._waiting_since: float | None = None
         self._held: frozenset[str] = frozenset()
@@ -113,6 +119,7 @@ class Feed:
         self._learned = self.learned
         self.sequencer.drop(self.sequencer.partitions)
         self._held = frozenset()
+        self._last = {}
         self._waiting_since = None
         return places
 
@@ -143,7 +150,7 @@ class Feed:
         for chunk in chunks:
             # A source may not know yet that its partitions were given away.
             if chunk.partition in sequencer.ends:
-                sequencer.add(chunk)
+                sequencer.add(self._certain(chunk))
         if held and not isinstance(source, Holding):
             self._give_back(held.intersection(sequencer.partitions))
         if source.finished():
@@ -157,6 +164,41 @@ class Feed:
         if sequencer.ready > before:
             self._waiting_since = None
         self._pass_over_silent()
+
+    def _certain(self, chunk: Chunk) -> Chunk:
+        """Return the events that stay as they are; those that may become others are set aside."""
+        at = None if self._open_ended is None else self._open_ended.provisional(chunk.partition)
+        if at is None or at > chunk.offsets[-1]:
+            return chunk
+        place = int(np.searchsorted(chunk.offsets, at))
+        self._last[chunk.partition] = chunk.slice(place, len(chunk))
+        return chunk.slice(0, place)
+
+    @property
+    def has_last(self) -> bool:
+        """Return whether there is something to come that the next run may find otherwise."""
+        return bool(self._last)
+
+    def add_last(self) -> None:
+        """Take in what was set aside. No checkpoint may be written from here on."""
+        self.provisional = {name: int(chunk.offsets[0]) for name, chunk in self._last.items()}
+        for name in sorted(self._last):
+            self.sequencer.add(self._last[name])
+        self._last = {}
+
+    def unfinished(self, *, saved: bool) -> tuple[str, ...]:
+        """Return a sentence for everything that was not read, or is read again.
+
+        `saved` says that there is a checkpoint to go on from.
+        """
+        told = [] if self._open_ended is None else self._open_ended.unfinished()
+        if saved:
+            told += [
+                f"{name}: the line of offset {offset} has no end; it counts as it stands, and a run"
+                " that goes on from the checkpoint reads it anew"
+                for name, offset in self.provisional.items()
+            ]
+        return tuple(told)
 
     def _too_far_ahead(self) -> frozenset[str]:
         """Partitions that others hold back and of which enough is buffered."""
@@ -243,34 +285,34 @@ class Feed:
         if target < wanted:  # a log that was made anew
             self._note_range(partition, target)
 
-    def begin_anew(self, places: Mapping[str, Any], replaced: Collection[str]) -> None:
+    def begin_anew(self, places: Mapping[str, Any], replaced: Mapping[str, str]) -> None:
         """Move the places of partitions that others of their names have replaced in the source.
+
+        Parameters
+        ----------
+        places : mapping of partition to its place
+        replaced : mapping of partition to words
+            How each is another.
 
         Raises
         ------
         EngineError
             If `data_loss` is "fail".
         """
-        for partition in replaced:
+        for partition, how in replaced.items():
             if partition not in places:
                 continue
             place = places[partition]
             where = f"partition {partition}, read to offset {place['offset']} by the checkpoint,"
             if self._data_loss == "fail":
                 raise EngineError(
-                    f"{where} is of another topic of this name: the former was deleted, and what"
-                    ' was not read of it is lost. To read the new one choose data_loss="earliest"'
+                    f'{where} {how}. To read the new one choose data_loss="earliest"'
                     ' (--data-loss earliest), from its first event on, or "latest", from its end'
                 )
             first, end = self._source.start(partition), self._source.end(partition)
             target = first if self._data_loss == "earliest" or end is None else end
             place |= {"offset": target, "end": None, "passes": []}
-            _log.warning(
-                "%s is of another topic of this name: going on at its offset %d; what was not read"
-                " of the former is lost",
-                where,
-                target,
-            )
+            _log.warning("%s %s: going on at offset %d of the new one", where, how, target)
 
     def record_lost(self, partition: str, start: int, stop: int, reason: str) -> None:
         """Put a range of offsets that this model will never hold on record."""

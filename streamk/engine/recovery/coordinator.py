@@ -23,7 +23,7 @@ from streamk.engine.recovery.job import Job
 from streamk.engine.recovery.opening import Opening, tell_of_challengers
 from streamk.engine.recovery.peers import Peers
 from streamk.engine.recovery.revisions import Revisions
-from streamk.engine.recovery.source_identity import fingerprint, identities, renamed, replaced
+from streamk.engine.recovery.source_identity import identities, renamed, replaced
 from streamk.engine.recovery.takeover import Takeover
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError
@@ -413,7 +413,7 @@ class CheckpointCoordinator:
             if not last:
                 self._have_copy_renewed(saved=False)
             return
-        if self._unsure and self._at is None:
+        if self._feed.provisional or (self._unsure and self._at is None):
             return
         self._trainer.settle()
         # Outputs first: a checkpoint says that everything before it has been written.
@@ -426,8 +426,7 @@ class CheckpointCoordinator:
             **self._job.to_json(),
             **self._group.to_json(),
             "origin": self._origin,
-            "fingerprint": fingerprint(self._source, feed.sequencer.offsets),
-            "identities": identities(self._source),
+            "identities": identities(self._source, feed.sequencer.offsets),
             "finished": feed.sequencer.exhausted,
             "feed": feed.to_json(),
             "training": trainer.to_json(),

@@ -267,13 +267,17 @@ class Trainer:
             waiting()
 
     def end(self) -> None:
+        """Settle, and tell of names that have not come; raises as `check`."""
+        self.check()
+        self.tell()
+
+    def check(self) -> None:
         """Settle, and raise `InvalidInput` if nothing could be learned, or too much is bad."""
         self.settle()
         counts, bad = self.counts, self.counts.n_bad
         self._bad_events.check_share(bad, counts.events, counts)
         refused = counts.bad.get("label out of domain", 0)
         if self.has_others:  # what one member has seen alone says little
-            self.tell()
             return
         if not counts.learned and (refused or (bad and not counts.unlabelled)):
             raise InvalidInput(
@@ -282,7 +286,6 @@ class Trainer:
             )
         if not counts.learned and self.names.lacks_label:
             raise InvalidInput("; ".join(self.names.sentences()))
-        self.tell()
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -1,0 +1,420 @@
+"""The files of an address as one source: one after the other, each known again by what is in it."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
+from contextlib import closing, suppress
+from operator import itemgetter
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+import numpy as np
+
+from connectors.base import Chunk, SourceBase, Trouble
+from connectors.errors import BadRecord, ConnectorError, OffsetOutOfRange, Unavailable
+from connectors.files.listing import Files
+
+__all__ = ["FileReader", "FilesSource", "Known"]
+
+_FOLLOW_INTERVAL_S = 0.05
+_LOOK_INTERVAL_S = 1.0
+
+
+class Known(NamedTuple):
+    """By what a file is known again that was read up to a byte: digests of what is before it."""
+
+    at: int
+    first: str
+    last: str
+
+
+class FileReader(Protocol):
+    """Reads the records of one file. Positions count them from 0."""
+
+    path: Path
+    ordinal: int
+    """The position of the next record."""
+    provisional: int | None
+    """The position of a last record that more may yet be written in; None if there is none."""
+    unfinished: str | None
+    """A sentence about the end of the file where that is no whole record."""
+
+    @property
+    def size(self) -> int:
+        """The bytes of the file."""
+
+    def fill(self) -> bool:
+        """Have at least one record ready; False if there is none (yet)."""
+
+    def take(self, most: int) -> list[Any]:
+        """Return at most so many of the records that are ready."""
+
+    def seek(self, ordinal: int) -> bool:
+        """Go to a record; False if there are fewer (yet), of which the last one is behind then."""
+
+    def end(self, *, final: bool) -> bool:
+        """Have a record ready that has no end; True if one is ready now.
+
+        `final` says that nothing will ever be written behind it.
+        """
+
+    def known(self, ordinal: int) -> Known:
+        """Return by what the file is known that was read up to a record, which was given before."""
+
+    def difference(self, ordinal: int, known: Known) -> str | None:
+        """Return how what was read up to a record is another by now; None if it is the same.
+
+        Then that record is the next one.
+        """
+
+    def replaced(self) -> str | None:
+        """Return what happened to the file of this name while it was read; None if it is there."""
+
+    def close(self) -> None:
+        """Close the file."""
+
+
+class _Identity(msgspec.Struct, forbid_unknown_fields=True):
+    """A position in the files of a source, and by what those are known again.
+
+    Attributes
+    ----------
+    file : str
+        The one that is read on.
+    base, offset : int
+        The position of its first record, and the one that is next.
+    known : Known or None
+        None where it was gone before that could be told.
+    ended : bool
+        Whether it was read to its end.
+    done : dict of str to int
+        Those before it, with their bytes.
+    """
+
+    file: str
+    base: int
+    offset: int
+    known: Known | None
+    ended: bool
+    done: dict[str, int]
+
+
+class FilesSource(SourceBase, ABC):
+    """The records of a file, or of many in the order of their names; one partition.
+
+    The position of an event counts the records of all files from the first on. A file that is read
+    to its end may be removed; a later one must have a later name.
+
+    Parameters
+    ----------
+    files : Files
+    follow : bool
+        Wait for more at the end instead of finishing, as `tail -f` does, and for later files where
+        there may be many. A file that is replaced or becomes shorter raises `OffsetOutOfRange`
+        once everything in the old one was read; `seek(partition, 0)` then begins with the new one.
+        (A file truncated and grown past the old position between two looks, 50 ms apart, cannot be
+        told from one that grew.)
+
+    Raises
+    ------
+    Unavailable
+        If there is no such file.
+    """
+
+    def __init__(self, files: Files, *, follow: bool) -> None:
+        self._files, self._follow = files, follow
+        self._reader: FileReader | None = None
+        self._begin_anew()
+
+    @abstractmethod
+    def _opened(self, path: Path) -> FileReader:
+        """Return a reader of a file, at its beginning."""
+
+    # --- files ----------------------------------------------------------------------------------
+
+    def _begin_anew(self) -> None:
+        """Begin with the first file that there is now."""
+        self._done: dict[str, int] = {}
+        """Bytes of the files that were read to their end."""
+        self._begun: list[tuple[int, str]] = []
+        """The position of the first record of each file that was begun, and its name."""
+        self._look()
+        if not self._listed:
+            raise self._files.nothing()
+        self._begin(self._listed[0], 0)
+
+    def _begin(self, name: str, base: int) -> None:
+        """Open a file whose first record has this position."""
+        self._use(self._opened(self._files.path(name)), name, base)
+
+    def _use(self, reader: FileReader, name: str, base: int) -> None:
+        self.close()
+        self._reader = reader
+        self._begun.append((base, name))
+
+    def _look(self) -> None:
+        """See which files there are."""
+        self._looked = time.monotonic()
+        self._listed = self._files.listed()
+        self._order = [PurePath(name).parts for name in self._listed]
+        self._done = {name: size for name, size in self._done.items() if name in self._listed}
+        self._unread = self._not_read() if self._begun else []
+
+    def _not_read(self) -> list[str]:
+        """Return a sentence for each file before the present one that is not read, or not all."""
+        present, told = self._begun[-1][1], []
+        for name in self._listed[: bisect_left(self._order, PurePath(present).parts)]:
+            path = self._files.path(name)
+            if name not in self._done:
+                told.append(
+                    f"{path} came after {present} was begun, which has a later name: it is not"
+                    " read. Give it a later name"
+                )
+                continue
+            with suppress(FileNotFoundError):
+                more = path.stat().st_size - self._done[name]
+                if more > 0:
+                    told.append(
+                        f"{path} has {more} bytes more than when it was read: they are not read"
+                    )
+        return told
+
+    def _later(self) -> str | None:
+        """Return the name of the file after the present one; None if there is none (yet)."""
+        may_come = self._follow and self._files.are_many
+        if may_come and time.monotonic() - self._looked >= _LOOK_INTERVAL_S:
+            self._look()
+        place = bisect_right(self._order, PurePath(self._begun[-1][1]).parts)
+        return self._listed[place] if place < len(self._listed) else None
+
+    # --- reading --------------------------------------------------------------------------------
+
+    @property
+    def _now(self) -> FileReader:
+        if self._reader is None:
+            raise ConnectorError(f"{self._files.name}: the source is closed")
+        return self._reader
+
+    @property
+    def _position(self) -> int:
+        """The position of the next record."""
+        return self._begun[-1][0] + self._now.ordinal
+
+    def _fill(self) -> bool:
+        """Have at least one record ready; False if there is none (yet)."""
+        while not self._now.fill():
+            if not self._go_on():
+                return False
+        return True
+
+    def _go_on(self) -> bool:
+        """Go on behind the last whole record of a file; False if there is nothing (yet)."""
+        later = self._later()
+        if later is None and self._follow:
+            return False
+        if self._now.end(final=later is not None):
+            return True
+        if later is None:
+            return False
+        self._done[self._begun[-1][1]] = self._now.size
+        self._begin(later, self._position)
+        return True
+
+    def partitions(self) -> tuple[str, ...]:
+        """The name of the file, or of all together."""
+        return (self._files.name,)
+
+    def poll(self, max_events: int, timeout: float) -> list[Chunk]:
+        """The next records. Raises `OffsetOutOfRange` if a followed file was replaced."""
+        deadline = time.monotonic() + timeout
+        while not self._fill():
+            if not self._follow:
+                return []
+            self._check_same_file()
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return []
+            time.sleep(min(left, _FOLLOW_INTERVAL_S))
+        reader, first = self._now, self._position
+        values = reader.take(max_events)
+        while len(values) < max_events and self._fill() and self._now is reader:
+            values += reader.take(max_events - len(values))
+        offsets = np.arange(first, first + len(values), dtype=np.int64)
+        return [Chunk(self._files.name, offsets, offsets, values)]
+
+    def _check_same_file(self) -> None:
+        reader = self._now
+        if (what := reader.replaced()) is not None:
+            raise OffsetOutOfRange(
+                f"{reader.path} {what} after {reader.ordinal} events; "
+                "continue at offset 0 to read it from its beginning",
+                partition=self._files.name,
+                offset=self._position,
+            )
+
+    def seek(self, partition: str, offset: int) -> None:
+        """Go to a record. Raises `OffsetOutOfRange` past the end of what there is."""
+        if offset == 0:
+            self._begin_anew()
+            return
+        if offset < self._begun[-1][0]:
+            self._go_back(partition, offset)
+        while not self._now.seek(offset - self._begun[-1][0]):
+            if not self._go_on():
+                raise self._no_offset(partition, offset)
+
+    def _go_back(self, partition: str, offset: int) -> None:
+        """Open the file again that a record is in. Raises `OffsetOutOfRange` if none was begun."""
+        place = bisect_right(self._begun, offset, key=itemgetter(0)) - 1
+        if place < 0:
+            raise self._no_offset(partition, offset)
+        base, name = self._begun[place]
+        for _, later in self._begun[place:]:
+            self._done.pop(later, None)
+        del self._begun[place:]
+        self._begin(name, base)
+
+    def _no_offset(self, partition: str, offset: int) -> OffsetOutOfRange:
+        return OffsetOutOfRange(
+            f"{self._now.path} holds {self._position} events, there is no offset {offset}",
+            partition=partition,
+            offset=offset,
+        )
+
+    def start(self, partition: str) -> int:
+        """0, where the first file begins that is there."""
+        return 0
+
+    def end(self, partition: str) -> int | None:
+        """The number of records, once they were all read; None before and when followed."""
+        return self._position if self.finished() else None
+
+    def lag(self) -> int | None:
+        """0 at the end; not known before."""
+        return 0 if self.finished() else None
+
+    def finished(self) -> bool:
+        """Return whether the last record was given; never, when followed."""
+        return not self._follow and not self._fill()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    # --- what is read again, or not -------------------------------------------------------------
+
+    def provisional(self, partition: str) -> int | None:
+        """Return the position of a last record whose line has no end; None if there is none."""
+        at = self._now.provisional
+        return None if at is None else self._begun[-1][0] + at
+
+    def unfinished(self) -> list[str]:
+        """Return a sentence for everything there is that was not read."""
+        reader = self._reader  # which another thread may close
+        end = None if reader is None else reader.unfinished
+        return [*([] if end is None else [end]), *self._unread]
+
+    def trouble(self) -> Trouble | None:
+        """Tell of what is not read."""
+        told = "; ".join(self.unfinished())
+        return Trouble("unfinished", told) if told else None
+
+    # --- knowing the files ----------------------------------------------------------------------
+
+    def identity(self, partition: str, offset: int) -> str | None:
+        """Return what the files that were read up to an offset are known by."""
+        place = bisect_right(self._begun, offset, key=itemgetter(0)) - 1
+        if place < 0:
+            return None
+        (base, name), ahead = self._begun[place], {name for _, name in self._begun[place:]}
+        ended = offset == self._position and not self._now.fill() and not self._now.unfinished
+        done = {name: size for name, size in self._done.items() if name not in ahead}
+        known = self._known(place, offset - base)
+        return msgspec.json.encode(_Identity(name, base, offset, known, ended, done)).decode()
+
+    def _known(self, place: int, ordinal: int) -> Known | None:
+        """Return by what a file that was begun is known up to a record; None if it is gone."""
+        if place == len(self._begun) - 1:
+            return self._now.known(ordinal)
+        with (
+            suppress(ConnectorError),
+            closing(self._opened(self._files.path(self._begun[place][1]))) as reader,
+        ):
+            return reader.known(ordinal)
+        return None
+
+    def recognize(self, partition: str, identity: str) -> str | None:
+        """Go by what `identity` gave. Return which file is another one by now; None without any."""
+        try:
+            found = msgspec.json.decode(identity, type=_Identity)
+        except msgspec.MsgspecError as error:
+            raise BadRecord(f"what {partition} is known by cannot be read: {error}") from None
+        self._look()
+        names = self._listed
+        if self._files.are_many:  # by another name only where it is the same for certain
+            names = [name for name in names if name not in found.done and found.known is not None]
+            names = [found.file] if found.file in self._listed else names
+        what = f"{found.file} is gone, and was not read to its end; put it back"
+        for name in names:
+            reader = self._opened(self._files.path(name))
+            differs = found.known and reader.difference(found.offset - found.base, found.known)
+            if not differs:
+                self._adopt(reader, name, found)
+                return None
+            reader.close()
+            if name == found.file or not self._files.are_many:
+                what = (
+                    f"{differs}. The rest of the former is read by its present name, with the same"
+                    " checkpoint"
+                )
+        if found.ended and self._files.are_many and found.file not in self._listed:
+            gone = _Gone(Path(found.file), found.offset - found.base)
+            self._adopt(gone, found.file, found)
+            return None
+        return f"is of another file: {what}"
+
+    def _adopt(self, reader: FileReader, name: str, found: _Identity) -> None:
+        """Go on with a file that was begun by another process."""
+        self._begun, self._done = [], found.done
+        self._use(reader, name, found.base)
+        self._look()
+
+
+class _Gone:
+    """In the place of a file that was read to its end and is removed."""
+
+    provisional: int | None = None
+    unfinished: str | None = None
+    size = 0
+
+    def __init__(self, path: Path, ordinal: int) -> None:
+        self.path, self.ordinal = path, ordinal
+
+    def fill(self) -> bool:
+        return False
+
+    def take(self, most: int) -> list[Any]:
+        return []
+
+    def seek(self, ordinal: int) -> bool:
+        return ordinal == self.ordinal
+
+    def end(self, *, final: bool) -> bool:
+        return False
+
+    def known(self, ordinal: int) -> Known:
+        raise Unavailable(f"{self.path} is gone")
+
+    def difference(self, ordinal: int, known: Known) -> str | None:
+        return None
+
+    def replaced(self) -> str | None:
+        return None
+
+    def close(self) -> None:
+        pass

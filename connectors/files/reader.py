@@ -1,0 +1,354 @@
+"""One text file: its records, from any of them on, and what it is known by."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import os
+from bisect import bisect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from connectors.base import MAX_EVENT_BYTES
+from connectors.cells import read_csv_cells
+from connectors.errors import BadRecord, ConnectorError
+from connectors.files.compression import BROKEN, decompressed
+from connectors.files.json_array import JSONSplitter
+from connectors.files.ordered import Known
+from connectors.files.records import Header, Record, Records, TextForm
+from connectors.files.text import TextFile
+
+__all__ = ["KNOWN_BY", "TextReader", "digest"]
+
+_BLOCK_BYTES = 1 << 18
+_INDEX_EVERY = 4096
+KNOWN_BY = 1 << 16
+"""Bytes at the beginning of a file, and before a position in it, that tell it from others."""
+
+
+def digest(data: bytes) -> str:
+    """Return the SHA-256 of bytes, in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+@dataclass(slots=True)
+class _Found:
+    """The finds of any reader of a file: header, byte of every so many records, first bytes."""
+
+    header: Header | None = None
+    index: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+    head: bytes = b""
+
+
+class TextReader:
+    """Reads a file record by record. Positions count records from 0, a header not counted.
+
+    Every 4,096th record's byte is remembered, so going back costs a short read.
+
+    Parameters
+    ----------
+    path : Path
+    file : binary file
+        The one of that name, at its beginning; it may be compressed.
+    form : TextForm
+    grows : bool
+        More may be written behind its end, so that a last line without a newline is left until it
+        is complete.
+    found : optional
+        What another reader of the same file has found.
+
+    Attributes
+    ----------
+    ordinal : int
+        The position of the next record.
+    provisional : int or None
+        The position of a last record whose line has no end, so that it may yet become another.
+    unfinished : str or None
+        A sentence about the end of the file where that is no whole record.
+
+    Raises
+    ------
+    BadRecord
+        If the header of CSV is missing or cannot be used.
+    ConnectorError
+        If what is compressed is damaged.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        file: BinaryIO,
+        form: TextForm,
+        *,
+        grows: bool = False,
+        found: _Found | None = None,
+    ) -> None:
+        self.path, self._file, self._form, self._grows = path, file, form, grows
+        self._text = TextFile(decompressed(file, path), path, form.text_encoding)
+        self._behind: TextReader | None = None
+        self._found = found or _Found()
+        self._keeps_window = found is not None
+        self._go_to(*self._found.index[0])
+        if form.encoding == "csv" and self.header is None:
+            self._find_header()
+
+    @property
+    def header(self) -> Header | None:
+        """The header of CSV."""
+        return self._found.header
+
+    @property
+    def is_compressed(self) -> bool:
+        """Return whether it is compressed, and so does not grow."""
+        return self._text.file is not self._file
+
+    @property
+    def size(self) -> int:
+        """The bytes of the file."""
+        return os.fstat(self._file.fileno()).st_size
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def _go_to(self, ordinal: int, at: int) -> None:
+        """Have the record of this position, which begins at this byte, be the next one."""
+        self._read_to, self._window = max(0, at - KNOWN_BY), b""
+        with self._reading():
+            self._text.seek(self._read_to)
+        while self._read_to < at and (block := self._block(at - self._read_to)):
+            self._window += block
+        self._records = Records(self._form, str(self.path), at=at, header=self.header)
+        self._ready: list[Record] = []
+        self._next = 0
+        self.ordinal, self._at = ordinal, at
+        self._ended = False
+        self.provisional: int | None = None
+        self.unfinished: str | None = None
+
+    def _find_header(self) -> None:
+        while self._records.header is None:
+            block = self._block()
+            if block:
+                self._ready = self._records.feed(block)
+            elif self._grows or self._ended:
+                raise BadRecord(f"{self.path} is empty: a CSV file begins with the column names")
+            else:
+                self._ended = True
+                self._ready = self._records.finish()
+        self._at = self._records.begin
+        self._found.header, self._found.index[0] = self._records.header, (0, self._at)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Say which file could not be read on, and why."""
+        try:
+            yield
+        except BROKEN as error:
+            damaged = "; what is compressed is damaged or not all there" * self.is_compressed
+            raise ConnectorError(
+                f"{self.path} cannot be read on after {self.ordinal} events: {error}{damaged}"
+            ) from None
+
+    def _block(self, size: int = _BLOCK_BYTES) -> bytes:
+        """Return the next bytes of the text; none at its end."""
+        with self._reading():
+            block = self._text.read(size)
+        if block:
+            known = len(self._found.head)  # never less than where it is read anew
+            if known < KNOWN_BY:
+                self._found.head += block[known - self._read_to : KNOWN_BY - self._read_to]
+            self._read_to += len(block)
+        return block
+
+    def fill(self) -> bool:
+        """Have at least one record ready; False if there is none (yet)."""
+        while self._next == len(self._ready):
+            self._ready, self._next = [], 0
+            block = b"" if self._ended else self._block()
+            if not block:
+                return False
+            if self._keeps_window:
+                self._window = self._window[-KNOWN_BY:] + block
+            self._ready = self._records.feed(block)
+        return True
+
+    def take(self, most: int) -> list[bytes]:
+        """Return at most so many of the records that are ready."""
+        taken = self._ready[self._next : self._next + most]
+        if not taken:
+            return []
+        first = self.ordinal
+        self.ordinal += len(taken)
+        self._next += len(taken)
+        self._at = taken[-1][1]
+        index = self._found.index
+        while (due := (index[-1][0] // _INDEX_EVERY + 1) * _INDEX_EVERY) <= self.ordinal:
+            if due <= first or not self._records.anywhere:
+                break
+            index.append((due, taken[due - first - 1][1]))
+        return [record for record, _ in taken]
+
+    def seek(self, ordinal: int) -> bool:
+        """Go to a record; False if there are fewer (yet), of which the last one is behind then."""
+        index = self._found.index
+        entry = index[bisect(index, (ordinal, math.inf)) - 1]
+        if ordinal < self.ordinal or entry[1] - KNOWN_BY >= self._read_to:
+            self._go_to(*entry)
+        while self.ordinal < ordinal and self.fill():
+            self.take(ordinal - self.ordinal)
+        return self.ordinal == ordinal
+
+    def end(self, *, final: bool) -> bool:
+        """Have the record ready whose line has no end; True if there is one that is ready now.
+
+        Parameters
+        ----------
+        final : bool
+            Nothing will ever be written behind it. Otherwise one that is clearly not all there is
+            left, and one of CSV is provisional, since its last cell may be longer.
+        """
+        if self._ended:
+            return False
+        self._ended = True
+        began = self._records.end
+        self._ready, self._next = self._records.finish(), 0
+        if not final:
+            cut_off = self._records.unfinished
+            if self._ready and not self._is_whole(self._ready[-1][0]):
+                odd = self._ready.pop()[0].count(b'"') % 2 and self.header is not None
+                why = " (a quoted cell is not closed)" if odd else ""
+                self.unfinished = (
+                    f"{self.path}: from byte {began} on there is no whole record{why}; it is read"
+                    " once its line ends"
+                )
+            elif self._ready and self.header is not None:
+                self.provisional = self.ordinal + len(self._ready) - 1
+            if cut_off is not None:
+                self.unfinished = f"{self.path}: {cut_off}"
+        return bool(self._ready)
+
+    def _is_whole(self, record: bytes) -> bool:
+        """Return whether a record at the end of the file may be all there."""
+        try:
+            if self.header is None:
+                json.loads(record.decode())
+                return True
+            cells = read_csv_cells(record, self.header.delimiter)
+        except (BadRecord, ValueError, RecursionError):
+            return False
+        return len(cells) >= len(self.header.fields)
+
+    # --- knowing the file -----------------------------------------------------------------------
+
+    def known(self, ordinal: int) -> Known:
+        """Return by what the file is known that was read up to a record, which was given before.
+
+        Another reader of it follows there, so that what is ahead need not be kept.
+        """
+        if self._behind is None:
+            file = cast("BinaryIO", _SameFile(self._file.fileno()))
+            self._behind = TextReader(self.path, file, self._form, found=self._found)
+        return self._behind._known(ordinal)
+
+    def _known(self, ordinal: int) -> Known:
+        if not ordinal:  # nothing was read yet: it is known by what it begins with
+            self._read_head(KNOWN_BY)
+            head = self._found.head
+            return Known(len(head), digest(head), digest(head))
+        if not self.seek(ordinal):
+            self.end(final=True)
+            self.seek(ordinal)
+        at, stop = self._at, len(self._window) - (self._read_to - self._at)
+        first, last = self._found.head[:at], self._window[max(0, stop - KNOWN_BY) : stop]
+        return Known(at, digest(first), digest(last))
+
+    def difference(self, ordinal: int, known: Known) -> str | None:
+        """Return how what was read up to a record is another by now; None if it is the same.
+
+        Then that record is the next one.
+        """
+        at = known.at
+        self._read_head(min(at, KNOWN_BY))
+        self._go_to(ordinal, at)
+        if self._read_to < at or len(self._window) < min(at, KNOWN_BY):
+            return f"{self.path} is shorter than the {at} bytes that were read of it"
+        if digest(self._found.head[:at]) != known.first:
+            return f"{self.path} begins otherwise than the file that was read"
+        if digest(self._window) != known.last:
+            return f"{self.path} holds something else before byte {at} than the file that was read"
+        if ordinal and (self.header is not None or _holds_lines(self._found.head)):
+            self._found.index.append((ordinal, at))
+        else:  # an array is read from its beginning
+            self._go_to(*self._found.index[0])
+        return None
+
+    def _read_head(self, size: int) -> None:
+        """Have at least so many of the first bytes, where there are so many; go to record 0."""
+        self._go_to(*self._found.index[0])
+        while len(self._found.head) < size and self._block():
+            pass
+        self._go_to(*self._found.index[0])
+
+    def replaced(self) -> str | None:
+        """Return what happened to the file of this name while it was read; None if it is there."""
+        try:
+            there = self.path.stat()
+        except FileNotFoundError:
+            return None  # between the removal and the creation of a rotation
+        ours = os.fstat(self._file.fileno())
+        if (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino):
+            return "was replaced by another file"
+        if not self.is_compressed and ours.st_size < self._file.tell():
+            return "became shorter"
+        return None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        if self._behind is not None:
+            self._behind.close()
+
+
+def _holds_lines(head: bytes) -> bool:
+    """Return whether a text of JSON that begins with these bytes is no array."""
+    splitter = JSONSplitter(max_event_bytes=MAX_EVENT_BYTES)
+    splitter.feed(head)
+    return splitter.anywhere
+
+
+class _SameFile(io.RawIOBase):
+    """Reads a file that is open already, at a place of its own, whatever has its name by now."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor, self._at = os.dup(descriptor), 0
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes, at most `size`; none at the end."""
+        assert size >= 0
+        found = os.pread(self._descriptor, size, self._at)
+        self._at += len(found)
+        return found
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a byte from the beginning."""
+        assert whence == io.SEEK_SET
+        self._at = offset
+        return offset
+
+    def tell(self) -> int:
+        """Return the byte that is read next."""
+        return self._at
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._descriptor
+
+    def close(self) -> None:
+        """Close the descriptor. May be called twice."""
+        if not self.closed:
+            os.close(self._descriptor)
+        super().close()

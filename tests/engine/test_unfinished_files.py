@@ -1,0 +1,166 @@
+"""The end of a file that is still being written: read now and again, as if it had been whole."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_kit import events, learner, same_model
+
+from connectors.registry import open_sink, open_source
+from streamk.engine import Engine, LateLabels, Report
+from streamk.errors import InvalidInput
+
+EVENTS = [{"a": round(e["a"], 2), "c": e["c"], "y": e["y"]} for e in events(24)]
+
+
+def _csv(mark: str, quote: str = "") -> str:
+    rows = [[f"{quote}{value}{quote}" for value in event.values()] for event in EVENTS]
+    return "".join(mark.join(row) + "\n" for row in [["a", "c", "y"], *rows])
+
+
+LINES = "".join(json.dumps(event) + "\n" for event in EVENTS)
+TEXTS: dict[str, tuple[str, str]] = {
+    "file:{}/e.ndjson": (LINES, "utf-8"),
+    "file:{}/e.ndjson.gz": (LINES, "utf-8"),
+    "file:{}/e.json": (json.dumps(EVENTS, indent=1), "utf-8"),
+    "csv:{}/e.csv": (_csv(","), "utf-8"),
+    "csv:{}/quoted.csv": (_csv(";", '"').replace("x", "x\n"), "utf-8"),
+    "csv:{}/wide.csv": (_csv("\t"), "utf-16"),
+}
+
+
+def write(address: str, folder: Path, stop: int | None = None) -> None:
+    text, encoding = TEXTS[address]
+    path = Path(address.format(folder).partition(":")[2])
+    data = text.encode(encoding)[:stop]
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+
+
+def run(address: str, folder: Path, state: str | None = "state", **options: Any) -> Report:
+    source, sink = open_source(address.format(folder)), open_sink(f"file:{folder}/out-{state}")
+    checkpoint = None if state is None else folder / state
+    options = {"label": "y", "checkpoint": checkpoint, "sink": sink, **options}
+    return Engine(source, learner(), **options).run()
+
+
+def cuts() -> Iterator[tuple[str, int]]:
+    for address, (text, encoding) in TEXTS.items():
+        size, last = len(text.encode(encoding)), len(text[-30:].encode(encoding))
+        yield from ((address, stop) for stop in range(size - last, size + 1, 3))
+
+
+@pytest.mark.parametrize(("address", "stop"), list(cuts()))
+def test_a_run_at_any_byte_and_one_of_the_rest_are_one_run(
+    tmp_path: Path, address: str, stop: int
+) -> None:
+    write(address, tmp_path, stop)
+    first = run(address, tmp_path)
+    assert not first.counts.bad
+    write(address, tmp_path)
+    found = run(address, tmp_path)
+    whole = run(address, tmp_path, "whole")
+    assert (found.counts, found.events) == (whole.counts, 24)
+    assert same_model(found.model, whole.model)
+    assert (tmp_path / "out-state").read_bytes() == (tmp_path / "out-whole").read_bytes()
+
+
+def test_a_file_that_will_never_have_its_last_newline_is_read_whole(tmp_path: Path) -> None:
+    address = "csv:{}/e.csv"
+    write(address, tmp_path)
+    whole = run(address, tmp_path, "whole")
+    write(address, tmp_path, -1)
+    for _ in range(3):
+        report = run(address, tmp_path)
+        assert (report.events, report.counts) == (24, whole.counts)
+        assert same_model(report.model, whole.model)
+        assert (tmp_path / "out-state").read_bytes() == (tmp_path / "out-whole").read_bytes()
+        [told] = report.unfinished
+        assert told.startswith("e.csv: the line of offset 23 has no end")
+    assert not run(address, tmp_path, None).unfinished
+
+
+@pytest.mark.parametrize(
+    ("address", "text", "byte"),
+    [
+        ("file:{}/e.ndjson", '{"a": 1, "y": ', 0),
+        ("file:{}/e.ndjson", '{"a": 1, "y": "up"}\n{"a"', 20),
+        ("csv:{}/e.csv", "a,c,y\n1,x,up\n2,x", 13),
+        ("csv:{}/e.csv", 'a,c,y\n1,x,up\n2,"x,up', 13),
+    ],
+)
+def test_what_is_no_record_yet_is_told_and_no_bad_event(
+    tmp_path: Path, address: str, text: str, byte: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = Path(address.format(tmp_path).partition(":")[2])
+    path.write_text(text)
+    report = run(address, tmp_path, on_error="raise")
+    assert not report.counts.bad
+    [told] = report.unfinished
+    assert told.startswith(f"{path}: from byte {byte} on there is no whole record")
+    assert told in caplog.text
+
+
+def test_a_bad_record_at_the_end_is_counted_and_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "e.csv"
+    path.write_text("a,c,y\n1,x,up\n2,x,up,z")
+    for _ in range(2):
+        report = run("csv:{}/e.csv", tmp_path)
+        assert (report.events, report.counts.bad) == (2, {"undecodable": 1})
+    path.write_text("a,c,y\n1,x,up\n2,x,up,z\n3,x,up\n")
+    assert run("csv:{}/e.csv", tmp_path).events == 3
+
+
+def test_a_run_that_fails_has_not_passed_its_events_over(tmp_path: Path) -> None:
+    path = tmp_path / "e.csv"
+    path.write_text("a,c,y\n1,x\n2,x\n3,x,up,z")
+    for _ in range(2):
+        with pytest.raises(InvalidInput, match="none of the 3 events can be learned from"):
+            run("csv:{}/e.csv", tmp_path)
+    path.write_text("a,c,y\n1,x\n2,x\n3,x,up")
+    found = run("csv:{}/e.csv", tmp_path, "other")  # where the last one is of use
+    assert (found.counts.learned, found.counts.bad) == (1, {"undecodable": 2})
+
+
+def test_a_limit_ends_a_run_before_the_last_record(tmp_path: Path) -> None:
+    write("csv:{}/e.csv", tmp_path, -1)
+    report = run("csv:{}/e.csv", tmp_path, max_events=23)
+    assert (report.stopped, report.events, report.unfinished) == ("max_events", 23, ())
+    assert run("csv:{}/e.csv", tmp_path, max_events=24).events == 24
+    write("csv:{}/e.csv", tmp_path)
+    assert run("csv:{}/e.csv", tmp_path).counts.learned == 24
+
+
+@pytest.mark.parametrize("which", ["events", "labels"])
+@pytest.mark.parametrize("kind", ["file", "csv"])
+@pytest.mark.parametrize("missing", range(1, 16, 2))
+def test_so_are_events_and_late_labels(tmp_path: Path, which: str, kind: str, missing: int) -> None:
+    ids = range(100, 120)
+    if kind == "csv":
+        texts = {
+            "events": "id,x\n" + "".join(f"{i},{i % 2}.25\n" for i in ids),
+            "labels": "id,y\n" + "".join(f"{i},c{i % 2}\n" for i in ids),
+        }
+    else:
+        texts = {
+            "events": "".join(json.dumps({"id": i, "x": i % 2}) + "\n" for i in ids),
+            "labels": "".join(json.dumps({"id": i, "y": f"c{i % 2}"}) + "\n" for i in ids),
+        }
+
+    def go() -> Report:
+        late = LateLabels(open_source(f"{kind}:{tmp_path}/labels"), key="id")
+        source = open_source(f"{kind}:{tmp_path}/events")
+        given = {"label": "y", "labels": late, "checkpoint": tmp_path / "state"}
+        return Engine(source, learner(), **given).run()
+
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text[:-missing] if name == which else text)
+    go()
+    (tmp_path / which).write_text(texts[which])
+    report = go()
+    assert report.fates is not None
+    assert (report.fates.joined, report.counts.bad, report.events) == (20, {}, 40)
