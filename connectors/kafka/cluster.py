@@ -58,6 +58,7 @@ class Fault(enum.Enum):
     MOVED_ON = "the group has another generation"
     OTHER_ASSIGNOR = "the group divides its partitions in another way"
     METADATA = "the metadata of a commit is too large"
+    CODEC = "records are compressed by what cannot be read here"
     OTHER = "all else"
 
 
@@ -174,6 +175,11 @@ class Cluster:
             return ConnectorError(
                 f"{doing}: the metadata of the commit is larger than the broker admits "
                 "(offset.metadata.max.bytes)"
+            )
+        if fault is Fault.CODEC:
+            return Unavailable(
+                f"{doing}: {text}. Install what reads compressed records: pip install"
+                " 'streamk[kafka-codecs]', or 'streamk[confluent]' for client=confluent"
             )
         return ConnectorError(f"Kafka at {where}, {doing}: {text}")
 

@@ -69,6 +69,7 @@ class PythonClient:
             ),
             Fault.OTHER_ASSIGNOR: (errors.InconsistentGroupProtocolError,),
             Fault.METADATA: (errors.OffsetMetadataTooLargeError,),
+            Fault.CODEC: (errors.UnsupportedCodecError,),
         }
         return next((f for f, types in faults.items() if isinstance(error, types)), Fault.OTHER)
 
