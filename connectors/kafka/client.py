@@ -17,7 +17,7 @@ from importlib import metadata
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from connectors.errors import BadURL, Unavailable
-from connectors.kafka.cluster import Cluster, Fault
+from connectors.kafka.cluster import Cluster, Description, Fault
 
 __all__ = [
     "ABORT_SECONDS",
@@ -185,7 +185,7 @@ class Reader(Protocol):
         """All topics that can be seen."""
 
     def take(self, numbers: Collection[int]) -> None:
-        """Read these partitions from their start, without a group."""
+        """Read these partitions, too, from their start, without a group."""
 
     def join(self, listener: Listener) -> None:
         """Join the group; partitions come and go in `read`."""
@@ -232,11 +232,8 @@ class Reader(Protocol):
     def connected(self) -> bool:
         """Return whether some broker is connected; may be asked in another thread."""
 
-    def identity(self) -> str | None:
-        """The topic's identifier, which another one of its name does not have.
-
-        "" where there is no such topic, None where no broker tells. May be asked in another thread.
-        """
+    def describe(self) -> Description:
+        """Ask what the topic is now; may be asked in another thread."""
 
     def close(self) -> None:
         """Leave the group, without a word to the listener. May be called twice."""

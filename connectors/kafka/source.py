@@ -30,8 +30,8 @@ class KafkaSource:
     """One topic, read by a consumer group or, without a group, whole.
 
     With a `group` the partitions are those that the group gives to this member; they come and
-    go during `poll` (see `set_rebalance`). Without one they are all partitions that the topic
-    has when the source is opened, and `commit` does nothing.
+    go during `poll` (see `set_rebalance`). Without one they are all that the topic has, those that
+    it gets later come during `poll` (as `trouble` has seen them), and `commit` does nothing.
 
     A partition that nobody has sought starts at the group's committed offset, else where `start`
     says. A position that is gone raises `OffsetOutOfRange` and never moves by itself.
@@ -125,7 +125,7 @@ class KafkaSource:
             self._cluster,
             Reading(topic, group, group_instance_id, isolation_level, session_timeout),
         )
-        self._watch = TopicWatch(topic, self._reader.identity)
+        self._watch = TopicWatch(topic, self._reader.describe)
         try:
             self._open()
         except BaseException:
@@ -147,6 +147,8 @@ class KafkaSource:
         where the topic is.
         """
         self._watch.check()
+        if self._group is None and len(self._watch.numbers) > len(self._names):
+            self._take(self._watch.numbers - self._names.keys())
         if self._format is not None and self._format.rest > 0.0:
             time.sleep(min(timeout, self._format.rest))
             return []
@@ -253,6 +255,12 @@ class KafkaSource:
         """The consumer group; None without one."""
         return self._group
 
+    def every(self) -> list[str]:
+        """All partitions of the topic, whoever reads them, by number."""
+        with self._errors(f"asking for the partitions of {self._topic}"):
+            numbers = self._reader.numbers()
+        return [partition_name(self._topic, number) for number in sorted(numbers)]
+
     def committed(self, partition: str) -> tuple[int, str] | None:
         """Offset and metadata that the group has committed; None without any, or without group."""
         if self._group is None:
@@ -343,18 +351,25 @@ class KafkaSource:
             if self._group is not None:
                 self._reader.join(_Rebalances(self))
                 return
-            self._reader.take(numbers)
-        self._names = self._named(numbers)
+        self._take(numbers)
         for number in numbers:
             self._begin(number)
+
+    def _take(self, numbers: Collection[int]) -> None:
+        """Read these partitions, too, from their start."""
+        with self._errors(f"taking partitions of {self._topic}"):
+            self._reader.take(numbers)
+        self._names |= self._named(numbers)
 
     def _named(self, numbers: Collection[int]) -> dict[int, str]:
         return {number: partition_name(self._topic, number) for number in numbers}
 
     def _out_of_range(self, gone: Gone) -> ConnectorError:
-        # A client may take note of another topic by its shorter log.
-        self._watch.look()
-        self._watch.check()
+        # A client may take note of another topic by its shorter log. An answer that was under way
+        # may be of the former one; the next is not.
+        for _ in range(2):
+            self._watch.look()
+            self._watch.check()
         name = partition_name(self._topic, gone.number)
         try:
             return out_of_range(name, gone.offset, self.start(name), self.end(name))

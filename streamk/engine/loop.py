@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 
-from connectors.base import InGroup, Sink, Source
+from connectors.base import Sink, Source, group_of
 from connectors.fields import declare
 from streamk.conformal import Regions
 from streamk.encoding import Absent, Mode, Schema
@@ -293,6 +293,7 @@ class Engine:
             idle_timeout=idle_timeout,
             max_skew=max_skew,
             data_loss=data_loss,
+            until_end=until_end,
             journal=self._note,
         )
         check_learning(schema, learn=learn, takes_newer=newer is not None)
@@ -370,8 +371,7 @@ class Engine:
 
     def _coordinated(self) -> CheckpointCoordinator:
         """Open the store, if there are checkpoints, and return what saves and restores the run."""
-        alone = not (isinstance(self._source, InGroup) and self._source.group)
-        self._store = self._checkpoints.open(alone=alone)
+        self._store = self._checkpoints.open(alone=group_of(self._source) is None)
         if self._store is not None:
             self._trainer.hold_in(self._store.segments)
         return CheckpointCoordinator(
@@ -400,7 +400,7 @@ class Engine:
                 trainer.take(sequencer.take(share))
                 if saving.is_due(sequencer.events):
                     saving.save(sequencer.events)
-            elif sequencer.exhausted and sequencer.partitions:
+            elif self._feed.exhausted:
                 trainer.end()
                 return "end"
             else:
@@ -443,8 +443,6 @@ class Engine:
             self._store.close()
 
     def _note(self, passes: list[IdleAdvance]) -> None:
-        for record in passes:
-            _log.info("partition %s is silent; the others go on", record.partition)
         if self._store is not None:
             self._store.note(passes)
 

@@ -65,12 +65,12 @@ def read(address: str, topic: str, count: int) -> list[Any]:
     return found
 
 
+@pytest.mark.usefixtures("kafka_client")
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_codec_is_read(
     kafka_address: str,
     kafka_topic: Callable[..., str],
-    kafka_client: str,
     codec: str,
     writer: str,
 ) -> None:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from connectors.errors import ConnectorError
-from connectors.kafka.cluster import TopicWatch
+from connectors.kafka.cluster import Description, TopicWatch
 
 
 class Topic:
@@ -15,9 +15,10 @@ class Topic:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.said: str | None = "one"
+        self.numbers: tuple[int, ...] = ()
         self._now = 1000.0
         monkeypatch.setattr(time, "monotonic", lambda: self._now)
-        self.watch = TopicWatch("clicks", lambda: self.said)
+        self.watch = TopicWatch("clicks", lambda: Description(self.said, self.numbers))
 
     def look(self, *said: str | None, seconds: float = 1.0) -> None:
         for self.said in said:
@@ -54,6 +55,21 @@ def test_a_topic_that_stays_unknown_is_gone(topic: Topic) -> None:
     topic.look("one", "", "", "", "", "")
     with pytest.raises(ConnectorError, match="topic 'clicks' was deleted while it was read"):
         topic.look("")
+
+
+@pytest.mark.parametrize("said", ["one", None])
+def test_partitions_are_seen(topic: Topic, said: str | None) -> None:
+    for topic.numbers in ((0, 1), (0, 1, 2), ()):
+        topic.look(said)
+    assert topic.watch.numbers == {0, 1, 2}
+
+
+def test_partitions_of_another_topic_are_not(topic: Topic) -> None:
+    topic.look("one")
+    topic.numbers = (0, 1, 2)
+    with pytest.raises(ConnectorError):
+        topic.look("two")
+    assert not topic.watch.numbers
 
 
 def test_brokers_without_identifiers_are_never_a_fault(topic: Topic) -> None:

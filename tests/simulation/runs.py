@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import random
 import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -15,7 +16,7 @@ from unittest import mock
 from streamk.engine import newest_checkpoint
 from streamk.errors import StateError
 
-from .broker import Broker, Log, make_logs
+from .broker import Broker, Log, bear_late, make_logs
 from .checks import Problem, usable
 from .clock import simulated_time
 from .disk import Disk
@@ -107,6 +108,9 @@ class Run:
             span=plan.span,
             gaps=plan.gaps,
         )
+        if plan.late:
+            late = random.Random(f"born {plan.seed}")
+            bear_late(late, logs, begin=begin, span=plan.span)
         self.disk = Disk(world, root, ordered=plan.ordered)
         self.broker = Broker(world, logs)
         self.calm_at = begin + plan.calm

@@ -28,7 +28,7 @@ from connectors.kafka.confluent.reader import (
     LOGGER,
     POLL_SECONDS,
     ConfluentReader,
-    TopicIdentity,
+    TopicDescription,
     partition_numbers,
 )
 from connectors.kafka.confluent.settings import Links, consumer_settings
@@ -81,8 +81,8 @@ class ConfluentClient:
     def reader(self, cluster: Cluster, reading: Reading) -> ConfluentReader:
         """A Consumer that has reached the cluster."""
         consumer, links = _connect(cluster, Consumer, consumer_settings(reading), reading.topic)
-        identity = TopicIdentity(cluster, reading.topic)
-        return ConfluentReader(consumer, links, identity, reading, cluster.connect_timeout)
+        topic = TopicDescription(cluster, reading.topic)
+        return ConfluentReader(consumer, links, topic, reading, cluster.connect_timeout)
 
     def is_fenced(self, error: Any) -> bool:
         """Return whether a transactional producer is not to go on."""

@@ -29,14 +29,14 @@ from connectors.kafka.client import (
     Records,
     persist,
 )
-from connectors.kafka.cluster import Cluster
+from connectors.kafka.cluster import Cluster, Description
 from connectors.kafka.confluent.settings import Links
 
 __all__ = [
     "LOGGER",
     "POLL_SECONDS",
     "ConfluentReader",
-    "TopicIdentity",
+    "TopicDescription",
     "partition_numbers",
 ]
 
@@ -85,12 +85,12 @@ class ConfluentReader:
         self,
         consumer: Consumer,
         links: Links,
-        identity: TopicIdentity,
+        topic: TopicDescription,
         reading: Reading,
         patience: float,
     ) -> None:
         self._consumer = consumer
-        self.connected, self.identity = links.connected, identity.ask
+        self.connected, self.describe = links.connected, topic.describe
         self._topic, self._headers = reading.topic, reading.headers
         self._in_group = reading.group is not None
         self._patience = patience
@@ -111,9 +111,9 @@ class ConfluentReader:
         return set(self._consumer.list_topics(timeout=self._patience).topics)
 
     def take(self, numbers: Collection[int]) -> None:
-        """Read these partitions from their start, once something is read."""
-        self._positions = dict.fromkeys(numbers)
-        self._moved = set(numbers)
+        """Read these partitions, too, from their start, once something is read."""
+        self._positions |= dict.fromkeys(numbers)
+        self._moved.update(numbers)
 
     def join(self, listener: Listener) -> None:
         """Join the group; librdkafka calls the listener inside `read`, in the same thread."""
@@ -341,8 +341,8 @@ class ConfluentReader:
         return TopicPartition(self._topic, number, OFFSET_BEGINNING if offset is None else offset)
 
 
-class TopicIdentity:
-    """The identifier of a topic, which librdkafka tells to an `AdminClient` alone.
+class TopicDescription:
+    """Asks for a topic, whose identifier librdkafka tells to an `AdminClient` alone.
 
     Parameters
     ----------
@@ -354,8 +354,8 @@ class TopicIdentity:
         self._cluster, self._topic = cluster, topic
         self._admin: AdminClient | None = None
 
-    def ask(self) -> str | None:
-        """Return it, "" where there is no such topic, None where no broker tells."""
+    def describe(self) -> Description:
+        """Ask what the topic is now."""
         if self._admin is None:
             self._admin = self._connect()
         self._admin.poll(0)  # hands over what was logged
@@ -363,10 +363,15 @@ class TopicIdentity:
             TopicCollection([self._topic]), request_timeout=_PATIENCE
         )
         try:
-            found = str(asked[self._topic].result().topic_id)
+            found = asked[self._topic].result()
         except KafkaException as error:
-            return "" if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART else None
-        return found if found.rstrip("=") != _NONE else None
+            unknown = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+            return Description("" if unknown else None)
+        identity = str(found.topic_id)
+        return Description(
+            None if identity.rstrip("=") == _NONE else identity,
+            [partition.id for partition in found.partitions],
+        )
 
     def _connect(self) -> AdminClient:
         settings: dict[str, Any] = {

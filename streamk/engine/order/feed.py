@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from connectors.base import Source
+from connectors.base import Source, group_of
 from connectors.errors import OffsetOutOfRange
 from streamk.engine.order.clocks import UNBOUNDED, Clock
 from streamk.engine.order.sequence import IdleAdvance, Sequencer
@@ -64,6 +64,8 @@ class Feed:
     max_skew : float
         Seconds that a record may be ahead of its partition's clock; infinite for no bound.
     data_loss : "fail", "earliest" or "latest"
+    until_end : bool
+        Of a partition that comes later, what is there then is read.
     journal : function
         Makes passes durable.
     """
@@ -77,6 +79,7 @@ class Feed:
         idle_timeout: float,
         max_skew: float,
         data_loss: DataLoss,
+        until_end: bool,
         journal: Callable[[list[IdleAdvance]], None],
     ) -> None:
         self._skew = UNBOUNDED if math.isinf(max_skew) else min(round(1000 * max_skew), UNBOUNDED)
@@ -87,10 +90,14 @@ class Feed:
         self._buffer_bytes = buffer_bytes
         self._idle_timeout = idle_timeout
         self._data_loss = data_loss
+        self._until_end = until_end
+        self._shared = group_of(source) is not None
         self._journal = journal
         self._learned: dict[str, list[list[int]]] = {}
         self._waiting_since: float | None = None
         self._held: frozenset[str] = frozenset()
+        self._first: dict[str, int] = {}
+        """Where partitions are to be read to before the source's new ones are."""
 
     # --- partitions -------------------------------------------------------------------------------
 
@@ -106,6 +113,13 @@ class Feed:
         self.sequencer.assign(partition, offset, clock=clock, end=end)
         self._note_range(partition, offset)
         self._seek(partition, offset)
+
+    def read_first(self, ends: Mapping[str, int]) -> None:
+        """Have partitions read up to there before any that is not assigned.
+
+        For a run that goes on where another was killed, which may have taken so much of them.
+        """
+        self._first = dict(ends)
 
     def release(self) -> dict[str, Any]:
         """Give up all partitions and all that is buffered; returns their place in the sequence."""
@@ -129,7 +143,7 @@ class Feed:
     def poll(self, timeout: float) -> None:
         """Read what there is, waiting up to `timeout` seconds for it."""
         source = self._source
-        held = self._too_far_ahead()
+        held = self._too_far_ahead() | self._kept_back
         if held != self._held and isinstance(source, Holding):
             source.hold(held)
             self._held = held
@@ -146,6 +160,8 @@ class Feed:
                 sequencer.add(chunk)
         if held and not isinstance(source, Holding):
             self._give_back(held.intersection(sequencer.partitions))
+        if not self._shared:
+            self._take_up()
         if source.finished():
             sequencer.finish()
         elif not chunks:
@@ -157,6 +173,44 @@ class Feed:
         if sequencer.ready > before:
             self._waiting_since = None
         self._pass_over_silent()
+
+    def _take_up(self) -> None:
+        """Read partitions that the source has got, from their start, behind all that was read."""
+        source, sequencer = self._source, self.sequencer
+        there, known = source.partitions(), sequencer.partitions
+        if len(there) == len(known):
+            return
+        self._first = {name: end for name, end in self._first.items() if self._lacks(name, end)}
+        if self._first:
+            return
+        places = {name: source.start(name) for name in there if name not in known}
+        passes = sequencer.behind_all(places)
+        if passes:
+            self._journal(passes)
+        for name, offset in places.items():
+            self.assign(name, offset, end=source.end(name) if self._until_end else None)
+            _log.info("partition %s is new; it is read from its start", name)
+        sequencer.replay(passes)
+
+    def _lacks(self, partition: str, end: int) -> bool:
+        """Return whether a partition is still to be read up to there."""
+        at = self.sequencer.next_offset(partition)
+        if at < end and isinstance(self._source, Positioned):
+            at = self._source.position(partition)
+        return at < end and partition in self.sequencer.unfinished
+
+    @property
+    def _kept_back(self) -> frozenset[str]:
+        """New partitions while others are to be read first."""
+        if not self._first:
+            return frozenset()
+        return frozenset(self._source.partitions()).difference(self.sequencer.partitions)
+
+    @property
+    def exhausted(self) -> bool:
+        """True when every partition has ended and nothing is left to take."""
+        sequencer = self.sequencer
+        return bool(sequencer.partitions) and sequencer.exhausted and not self._kept_back
 
     def _too_far_ahead(self) -> frozenset[str]:
         """Partitions that others hold back and of which enough is buffered."""
@@ -200,6 +254,8 @@ class Feed:
             passes = sequencer.pass_over(waiting, round(1000 * self._idle_timeout))
             self._journal(passes)
             self._waiting_since = None
+            for name in waiting:
+                _log.info("partition %s is silent; the others go on", name)
 
     def _is_empty(self, partition: str) -> bool:
         """Return whether everything there is of a live partition was read."""

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from connectors.base import InGroup, Sink, Source, delimiter_of
+from connectors.base import Sink, Source, delimiter_of, group_of
 from connectors.errors import BadRecord
 from connectors.fields import RecordType
 from connectors.records import record_format_of
@@ -150,11 +150,10 @@ class Trainer:
     @property
     def prediction_type(self) -> RecordType:
         """The fields of the predictions that it writes."""
-        source = self._source
         return prediction_type(
             self._wanted.names,
             classification=self.model.is_classifier,
-            revised=isinstance(source, InGroup) and bool(source.group),
+            revised=group_of(self._source) is not None,
         )
 
     @property
