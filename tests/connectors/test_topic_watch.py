@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
 from connectors.errors import ConnectorError
+from connectors.kafka import KafkaSource
+from connectors.kafka.client import Gone
 from connectors.kafka.cluster import Description, TopicWatch
 
 
@@ -75,3 +78,47 @@ def test_partitions_of_another_topic_are_not(topic: Topic) -> None:
 def test_brokers_without_identifiers_are_never_a_fault(topic: Topic) -> None:
     topic.look(None, None, "", "", seconds=60.0)
     assert topic.watch.identity() is None
+
+
+class _Reader:
+    """A reader of a topic that was made anew, of which an answer under way does not know yet."""
+
+    def __init__(self) -> None:
+        self.said = ["one", "one", "two"]
+
+    def numbers(self) -> tuple[int, ...]:
+        return (0,)
+
+    def describe(self) -> Description:
+        return Description(self.said.pop(0) if len(self.said) > 1 else self.said[0])
+
+    def read(self, max_events: int, timeout: float) -> list[Any]:
+        raise Gone(0, 100)
+
+    def start(self, number: int) -> int:
+        return 0
+
+    def ends(self, numbers: Any) -> dict[int, int]:
+        return {0: 30}
+
+    def _nothing(self, *_: Any) -> None:
+        pass
+
+    take = place = close = _nothing
+
+
+class _Client:
+    error = OSError
+
+    def reader(self, *_: Any) -> _Reader:
+        return _Reader()
+
+
+def test_an_offset_that_another_topic_lacks_is_not_one_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("connectors.kafka.source.choose", lambda _: _Client())
+    source = KafkaSource(("localhost:1",), "clicks")
+    assert source.identity("clicks:0") == "one"
+    with pytest.raises(ConnectorError, match="was deleted and made anew while it was read"):
+        source.poll(10, 0.0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import struct
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +47,11 @@ class Tried:
     def python(self, program: str, *arguments: str) -> str:
         return self._clean.python(program, *arguments, cwd=self.home, **self.environment)
 
-    def learn(self, source: str = "file:events.ndjson", *more: str) -> dict[str, Any]:
-        """Learn a stream to its end, in the checkpoint `state`; return the report."""
-        line = ("run", source, "--label", "clicked", "--until-end", "--json", *SMALL, *more)
+    def learn(
+        self, source: str = "file:events.ndjson", *more: str, label: str = "clicked"
+    ) -> dict[str, Any]:
+        """Learn a stream to its end; return the report."""
+        line = ("run", source, "--label", label, "--until-end", "--json", *SMALL, *more)
         report: dict[str, Any] = json.loads(self.streamk(*line).splitlines()[-1])
         return report
 
@@ -77,7 +79,8 @@ def confluent(tried: Tried) -> None:
     """Records written, and read back, by librdkafka."""
     topic = tried.topic()
     assert tried.learn("file:events.ndjson", "--to", f"{topic}?client=confluent")["learned"] == 300
-    assert tried.learn(f"{topic}?client=confluent")["events"] == 300
+    back = tried.learn(f"{topic}?client=confluent", label="prediction")
+    assert back["events"] == 300
 
 
 def schemas(tried: Tried) -> None:
@@ -88,8 +91,8 @@ def schemas(tried: Tried) -> None:
 FORMATS = {
     "avro": (
         "1.avsc",
-        '{"type": "record", "name": "Click", "fields": [{"name": "age", "type": "double"},'
-        ' {"name": "clicked", "type": "boolean"}]}',
+        """{"type": "record", "name": "Click", "fields": [
+            {"name": "age", "type": "double"}, {"name": "clicked", "type": "boolean"}]}""",
         lambda age, clicked: struct.pack("<d?", age, clicked),
     ),
     "json-schema": (
@@ -123,8 +126,8 @@ def framed(form: str, tried: Tried) -> None:
     to = f"{predictions}?encoding={form}&schemas=written"
     assert tried.learn(f"{topic}?encoding={form}{where}", "--to", to)["learned"] == 300
     assert len(list((tried.home / "written").iterdir())) == 1
-    report = tried.learn(f"{predictions}?encoding={form}" + where.replace("schemas=s", "schemas=w"))
-    assert report["events"] == 300
+    back = f"{predictions}?encoding={form}{where and '&schemas=written'}"
+    assert tried.learn(back, label="prediction")["events"] == 300
 
 
 PARQUET = """
@@ -185,13 +188,13 @@ assert "prediction" in json.load(urllib.request.urlopen(asked))
 assert b"streamk_" in urllib.request.urlopen(f"{address}/metrics").read()
 server.terminate()
 """
-WATCHED = """
+WATCHED = r"""
 import re, subprocess, sys, urllib.request
 command = [sys.executable, "-m", "streamk", "run", "file:events.ndjson?follow=true"]
 command += ["--label", "clicked", "--http", ":0", "--model", "doubly-stochastic"]
 job = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 for line in job.stderr:
-    found = re.search(r"http://[^\\s\"]+", line)
+    found = re.search(r'http://[^\s"]+', line)
     if found:
         break
 assert b"<html" in urllib.request.urlopen(found[0].rstrip("/") + "/").read()
@@ -215,10 +218,10 @@ def ray(tried: Tried) -> None:
 
 SKLEARN = """
 import numpy as np
-from streamk.adapters.sklearn import MultiKernelClassifier
-from streamk.landmarks import KMeans, SelfExpressive
+from streamk.adapters.sklearn import KMeansNystroem, KernelClassifier
 X = np.random.default_rng(0).normal(size=(200, 3))
-MultiKernelClassifier().fit(X, X[:, 0] > 0).predict(X)
+KernelClassifier().fit(X, X[:, 0] > 0).predict(X)
+KMeansNystroem(n_components=8).fit_transform(X)
 """
 
 
@@ -262,10 +265,10 @@ def test_every_extra_is_tried_and_told() -> None:
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Environment]]:
+def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Environment]:
     """The wheel, and an environment with nothing but what it asks for."""
     wheel = build(tmp_path_factory.mktemp("dist"))
-    yield wheel, Environment(tmp_path_factory.mktemp("base") / "venv", wheel)
+    return wheel, Environment(tmp_path_factory.mktemp("base") / "venv", wheel)
 
 
 @pytest.mark.nightly
