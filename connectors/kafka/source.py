@@ -21,6 +21,8 @@ from connectors.kafka.cluster import (
 from connectors.kafka.options import check_options, parse_start
 from connectors.kafka.security import Security
 from connectors.kafka.transaction import Link, Transaction
+from connectors.records import RecordFormat
+from connectors.schemas.envelope import enveloped
 from connectors.schemas.formats import SchemaFormat, open_format
 
 __all__ = ["KafkaSource"]
@@ -50,6 +52,8 @@ class KafkaSource:
         The address of a schema registry, or a directory of schemas, for "avro" and "protobuf".
     reader_schema : int, optional
         The number of the schema of Avro whose names fields get where their own are its aliases.
+    envelope : str, optional
+        "debezium" where the event is the `after` of the record (`connectors.schemas.envelope`).
     group, group_instance_id : str, optional
         The consumer group, and the name of a static member in it (a static member that returns
         within `session_timeout` gets its partitions back without a rebalance).
@@ -93,6 +97,7 @@ class KafkaSource:
         fields: tuple[str, ...] | None = None,
         schemas: str | None = None,
         reader_schema: int | None = None,
+        envelope: str = "",
         group: str | None = None,
         group_instance_id: str | None = None,
         start: str = "earliest",
@@ -104,6 +109,8 @@ class KafkaSource:
     ) -> None:
         check_options(encoding, isolation_level, group, group_instance_id)
         self._format = open_format(encoding, schemas, reader_schema)
+        self.record_format: RecordFormat | None = enveloped(envelope, encoding, self._format)
+        """The format of the records; None where they are read as the encoding says."""
         self.encoding = encoding
         self.fields = fields
         self._start = parse_start(start)
@@ -167,11 +174,6 @@ class KafkaSource:
         if self._format is not None:
             owned = self._with_schemas(owned, self._format)
         return [self._chunk(records) for records in owned]
-
-    @property
-    def record_format(self) -> SchemaFormat | None:
-        """The format of framed records; None where the records need no schema to be read."""
-        return self._format
 
     def seek(self, partition: str, offset: int) -> None:
         """The next event from `partition` is the first at or after `offset`.

@@ -76,6 +76,7 @@ class Display:
             slices=trainer.metrics.by_slice(),
             alarms={} if trainer.alarms is None else dict(trainer.alarms.counts),
             bad_kinds=dict(trainer.counts.bad),
+            tombstones=trainer.counts.tombstones,
         )
         if not last or self._is_news(snapshot):
             self._tell(snapshot)

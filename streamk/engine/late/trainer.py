@@ -180,12 +180,14 @@ class LateTrainer(Trainer):
         first = self._records + 1
         self._records += len(batch)
         self._labels_read += sum(taken.is_label)
+        self._labels_read -= sum(taken.is_label[row] for row in taken.tombstones)
         self._labels_bad += sum(taken.is_label[event.row] for event in taken.bad)
         at = first + found.at
         self.drifts.add(at[n - 1] for n in found.drifts)
         self.bad.add(first + event.row for event in bad)
         if bad:
             self._bad_events.report(batch, bad, self.counts)
+        self.counts.tombstones += len(taken.tombstones)
         self.counts.learned += len(found.labels)
         self.counts.unlabelled += len(found.rows) - (len(found.labels) - found.again)
         predicted = found.prequential.predictions
@@ -222,11 +224,14 @@ class LateTrainer(Trainer):
 
     def _check_share(self, taken: Taken, bad: list[BadEvent]) -> None:
         """Look at the share of bad ones among events and bad labels."""
-        wrong = {event.row for event in bad}
-        counted = [row for row, label in enumerate(taken.is_label) if not label or row in wrong]
+        wrong, no_events = {event.row for event in bad}, taken.tombstones
+        counted = [
+            row
+            for row, label in enumerate(taken.is_label)
+            if row in wrong or not (label or row in no_events)
+        ]
         self.names.after(len(counted))
-        places = [n for n, row in enumerate(counted) if row in wrong]
-        self._bad_events.check(len(counted), places, self.counts)
+        self._bad_events.check(counted, wrong, self.counts)
 
     def end(self) -> None:
         """Settle, and raise `InvalidInput` if nothing could be learned, or too much is bad."""

@@ -312,8 +312,9 @@ class CheckpointCoordinator:
             return [*partitions]
         known = {*self._places, *(record.partition for record in passes)}
         kept = [name for name in partitions if name in known]
-        ends = {name: self._source.end(name) for name in kept} if len(kept) < len(partitions) else {}
-        self._feed.read_first({name: end for name, end in ends.items() if end is not None})
+        if len(kept) < len(partitions):
+            ends = {name: self._source.end(name) for name in kept}
+            self._feed.read_first({name: end for name, end in ends.items() if end is not None})
         return kept
 
     def _read(
