@@ -415,7 +415,7 @@ class Engine:
             if self._newer is not None and time.monotonic() - self._looked >= _NEWER_SECONDS:
                 self._renew(self._newer())
         trainer.settle()
-        trainer.names.tell()
+        trainer.tell()
         return "request"
 
     def _renew(self, found: tuple[Learner, Schema, Regions | None] | None) -> None:

@@ -271,7 +271,7 @@ class Trainer:
         self._bad_events.check_share(bad, counts.events, counts)
         refused = counts.bad.get("label out of domain", 0)
         if self.has_others:  # what one member has seen alone says little
-            self.names.tell()
+            self.tell()
             return
         if not counts.learned and (refused or (bad and not counts.unlabelled)):
             raise InvalidInput(
@@ -280,6 +280,10 @@ class Trainer:
             )
         if not counts.learned and self.names.lacks_label:
             raise InvalidInput("; ".join(self.names.sentences()))
+        self.tell()
+
+    def tell(self) -> None:
+        """Warn of names that were given and have not come."""
         self.names.tell()
 
     def close(self) -> None:
