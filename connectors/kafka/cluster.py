@@ -59,6 +59,7 @@ class Fault(enum.Enum):
     MOVED_ON = "the group has another generation"
     OTHER_ASSIGNOR = "the group divides its partitions in another way"
     METADATA = "the metadata of a commit is too large"
+    ABORTED = "a transaction is not to be committed, and may be done again"
     CODEC = "records are compressed by what cannot be read here"
     OTHER = "all else"
 

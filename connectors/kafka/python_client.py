@@ -62,7 +62,14 @@ class PythonClient:
     def fault(self, error: Any) -> Fault:
         """Return the meaning of an error of kafka-python."""
         faults: dict[Fault, tuple[type[Exception], ...]] = {
-            Fault.SILENT: (errors.KafkaTimeoutError,),
+            Fault.ABORTED: (
+                errors.ConcurrentTransactionsError,
+                errors.InvalidTxnStateError,
+                errors.OutOfOrderSequenceNumberError,
+                errors.TransactionAbortableError,
+                errors.UnknownProducerIdError,
+            ),
+            Fault.SILENT: (errors.RetriableError,),
             Fault.MOVED_ON: (
                 errors.CommitFailedError,
                 errors.FencedInstanceIdError,

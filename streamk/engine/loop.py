@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 
 from connectors.base import Sink, Source, group_of
+from connectors.errors import Aborted
 from connectors.fields import declare
 from streamk.conformal import Regions
 from streamk.encoding import Absent, Mode, Schema
@@ -38,6 +39,7 @@ from streamk.engine.observing.observer import Observer
 from streamk.engine.order.feed import DataLoss, Feed
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.engine.progress import Pace, Snapshot
+from streamk.engine.recovery.again import Again
 from streamk.engine.recovery.coordinator import CheckpointCoordinator
 from streamk.engine.recovery.transactions import transactions_of
 from streamk.engine.report import Report, Stopped, report_of
@@ -339,13 +341,13 @@ class Engine:
             self._display.begin(first)
             how = self._checkpoints
             saving = Saving(coordinator, how.every, how.grace, how.seconds)
-            while True:
-                stopped = self._loop(coordinator, saving)
-                self._trainer.settle()
-                events = self._feed.sequencer.events
-                is_new = not coordinator.is_current or stopped == "end"
-                if not is_new or saving.save(events, last=True) or stopped == "request":
-                    break
+            again = Again(coordinator, lambda: self._stopping)
+            stopped: Stopped | None = None
+            while stopped is None:
+                try:
+                    stopped = self._ended(coordinator, saving)
+                except Aborted as error:
+                    again.go_back(error)
             coordinator.release()
             self._show(coordinator, saving, last=True)
             return report_of(
@@ -386,6 +388,14 @@ class Engine:
             key=self._checkpoints.key,
             transactions=self._transactions,
         )
+
+    def _ended(self, coordinator: CheckpointCoordinator, saving: Saving) -> Stopped | None:
+        """Run, and save at the end; None if the group refused that and the run went back."""
+        stopped = self._loop(coordinator, saving)
+        self._trainer.settle()
+        is_new = not coordinator.is_current or stopped == "end"
+        saved = not is_new or saving.save(self._feed.sequencer.events, last=True)
+        return stopped if saved or stopped == "request" else None
 
     def _loop(self, coordinator: CheckpointCoordinator, saving: Saving) -> Stopped:
         trainer = self._trainer

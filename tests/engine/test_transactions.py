@@ -209,22 +209,37 @@ def test_a_dead_member_is_taken_over(job: Job) -> None:
 
 
 @on_broker
-def test_a_broker_that_restarts_in_a_transaction(
-    local_kafka: Any, kafka_client: str, tmp_path: Path
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("kind", STRIKES)
+@pytest.mark.parametrize("times", [2, pytest.param(10, marks=pytest.mark.nightly)])
+def test_a_broker_that_restarts_at_random_moments(
+    times: int,
+    kind: str,
+    restarted: Any,
+    kafka_topic: MakeTopic,
+    kafka_client: str,
+    tmp_path: Path,
 ) -> None:
-    topics = [f"restarted-{kafka_client}-{name}" for name in ("events", "scores", "dead")]
-    for name, partitions in zip(topics, (3, 3, 2), strict=True):
-        local_kafka.create_topic(name, partitions)
-    options = {"idle_timeout": 0.1, "transactions": 0.5, "max_events": 4000}
-    job = job_of(local_kafka.address, topics, kafka_client, tmp_path)
-    job = job.but(options=options, pause=0.01)
-    fill(job.address, job.topic, with_bad_ones(2000))
+    """Killed or stopped, and away for a while: transactions are aborted, and done again."""
+    size = 1000 * (times + 1)
+    topics = kafka_topic(3, **KEPT), kafka_topic(3, **KEPT), kafka_topic(2, **KEPT)
+    job = job_of(restarted.address, topics, kafka_client, tmp_path)
+    job = job.but(
+        options={"idle_timeout": 0.1, "transactions": 0.3, "max_events": size},
+        pause=0.01,
+        group=f"g-{job.topic}" if kind == "in a group" else None,
+    )
+    rng = random.Random(times)
     with job.start() as process:
-        assert process.until_written(500)
-        local_kafka.kill()
-        local_kafka.start()
-        fill(job.address, job.topic, with_bad_ones(2000, first=2000))
-        assert process.report()["events"] == 4000
+        for first in range(0, size - 1000, 1000):
+            fill(job.address, job.topic, with_bad_ones(1000, first=first))
+            time.sleep(rng.uniform(0.0, 3.0))
+            rng.choice((restarted.kill, restarted.stop))()
+            time.sleep(rng.choice((0.0, rng.uniform(0.0, 5.0))))
+            restarted.start()
+        fill(job.address, job.topic, with_bad_ones(1000, first=size - 1000))
+        report = process.report()
+    assert (report["events"], report["lost"]) == (size, [])
     assert_once(job)
 
 

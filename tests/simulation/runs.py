@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from connectors.base import Chunk
+from connectors.kafka import KafkaSource
 from streamk.engine import newest_checkpoint
 from streamk.errors import StateError
 
@@ -165,7 +167,14 @@ class Run:
         if self.plan.transacted is None:
             yield
             return
+        plain = KafkaSource.poll
+
+        def poll(source: KafkaSource, max_events: int, timeout: float) -> list[Chunk]:
+            source._watch.look()  # as the thread does that asks for trouble
+            return plain(source, max_events, timeout)
+
         with (
+            mock.patch.object(KafkaSource, "poll", poll),
             mock.patch("connectors.kafka.source.choose", self.job.client),
             mock.patch("connectors.kafka.destination.choose", self.job.client),
             mock.patch("connectors.kafka.transaction._MARGIN", self.plan.transacted.margin),

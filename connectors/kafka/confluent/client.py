@@ -25,6 +25,7 @@ from connectors.kafka.client import (
 )
 from connectors.kafka.cluster import Cluster, Fault, LastWarning
 from connectors.kafka.confluent.reader import (
+    AWAY,
     LOGGER,
     POLL_SECONDS,
     ConfluentReader,
@@ -47,13 +48,21 @@ _PRODUCER_FENCED = (
 
 _FAULTS = {
     Fault.SILENT: {
-        KafkaError._ALL_BROKERS_DOWN,
+        *AWAY,
         KafkaError._MSG_TIMED_OUT,
         KafkaError._TIMED_OUT,
         KafkaError._TIMED_OUT_QUEUE,
-        KafkaError._TRANSPORT,
-        KafkaError._WAIT_COORD,
-        KafkaError.REQUEST_TIMED_OUT,
+    },
+    Fault.ABORTED: {
+        KafkaError._PURGE_INFLIGHT,
+        KafkaError._PURGE_QUEUE,
+        KafkaError._STATE,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+        KafkaError.INVALID_TXN_STATE,
+        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        KafkaError.TRANSACTION_ABORTABLE,
+        KafkaError.UNKNOWN_PRODUCER_ID,
     },
     Fault.MOVED_ON: {
         KafkaError._ASSIGNMENT_LOST,

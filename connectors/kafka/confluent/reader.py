@@ -33,6 +33,7 @@ from connectors.kafka.cluster import Cluster, Description
 from connectors.kafka.confluent.settings import Links
 
 __all__ = [
+    "AWAY",
     "LOGGER",
     "POLL_SECONDS",
     "ConfluentReader",
@@ -44,7 +45,7 @@ _Whole = Callable[[Any], int]
 # Those of messages, which all have both.
 _offset, _number = cast("_Whole", Message.offset), cast("_Whole", Message.partition)
 
-_AWAY = (
+AWAY = (
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TRANSPORT,
     KafkaError._UNKNOWN_PARTITION,
@@ -52,8 +53,11 @@ _AWAY = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NETWORK_EXCEPTION,
     KafkaError.NOT_COORDINATOR,
     KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
 )
 """Errors that mean that a broker is away, or just back."""
 
@@ -397,7 +401,7 @@ def _ask(
                 raise KafkaException(one.error)
         return found
 
-    return persist(ask, KafkaException, lambda error: error.args[0].code() in _AWAY, patience)
+    return persist(ask, KafkaException, lambda error: error.args[0].code() in AWAY, patience)
 
 
 def _by_partition(messages: list[Any]) -> dict[int, list[Any]]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from connectors.base import Source, group_of
-from connectors.errors import OffsetOutOfRange
+from connectors.errors import OffsetOutOfRange, Unavailable
 from streamk.engine.order.clocks import UNBOUNDED, Clock
 from streamk.engine.order.sequence import IdleAdvance, Sequencer
 from streamk.errors import EngineError, StateError
@@ -95,7 +95,8 @@ class Feed:
         self._journal = journal
         self._learned: dict[str, list[list[int]]] = {}
         self._waiting_since: float | None = None
-        self._held: frozenset[str] = frozenset()
+        self._held: frozenset[str] | None = frozenset()
+        """Partitions that the source does not read now; None: those of before, whichever."""
         self._first: dict[str, int] = {}
         """Where partitions are to be read to before the source's new ones are."""
 
@@ -126,7 +127,7 @@ class Feed:
         places: dict[str, Any] = self.sequencer.to_json()["partitions"]
         self._learned = self.learned
         self.sequencer.drop(self.sequencer.partitions)
-        self._held = frozenset()
+        self._held = None
         self._waiting_since = None
         return places
 
@@ -261,7 +262,10 @@ class Feed:
         """Return whether everything there is of a live partition was read."""
         if self.sequencer.ends[partition] is not None:
             return False
-        end, at = self._source.end(partition), self.sequencer.next_offset(partition)
+        try:
+            end, at = self._source.end(partition), self.sequencer.next_offset(partition)
+        except Unavailable:
+            return False  # nobody knows, and the run waits
         if end is not None and at < end and isinstance(self._source, Positioned):
             at = self._source.position(partition)
         return end is None or at >= end

@@ -74,6 +74,8 @@ class CheckpointCoordinator:
         key: Key | None = None,
         transactions: Transactions | None = None,
     ) -> None:
+        self.commits = 0
+        """Checkpoints that were written and, where there is a group, committed."""
         self.saved_events = 0
         """Events of the sequence that the last checkpoint covers."""
         self._saved_at: Mapping[str, int] = {}
@@ -395,13 +397,23 @@ class CheckpointCoordinator:
         self._group.ask_again()
         self._unsure, self._at = True, None
         with suppress(ConnectorError):  # the group is asked again when it gives partitions
+            self._begin_transactions(self._group.lineage)  # before what stands there is read
             found = self._store.find(self._agrees)
             if found is not None:
                 self._restore(found)
 
+    def go_back(self, error: ConnectorError) -> None:
+        """Take again what was taken since the last committed checkpoint.
+
+        Raises as `open` does.
+        """
+        self._go_back(error)
+        self.assigned(self._source.partitions())
+
     def _settle(self) -> None:
         """Go on from the checkpoint that agrees with the group, now that no commit is under way."""
         assert self._store is not None
+        self._begin_transactions(self._group.lineage)
         found = self._store.open(self._agrees)
         if found is not None and found.epoch != self._at:
             self._feed.release()
@@ -459,6 +471,7 @@ class CheckpointCoordinator:
         self._at = self._store.save(body, trainer.model.state(), trainer.held_state())
         self.saved_events, self._saved_at = feed.sequencer.events, feed.sequencer.offsets
         self._commit(released=released)
+        self.commits += 1
         if not last:
             self._have_copy_renewed(saved=True)
 

@@ -504,6 +504,8 @@ class Trainer:
 
         A trainer that only predicts keeps its own model.
         """
+        if self._threads is not None:  # it may be learning what is to be taken again
+            self._threads.submit(lambda: None).result()
         try:
             self.counts = Counts(**data["counts"])
             self._scoring.restore(data)
