@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import queue
 import re
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +38,7 @@ __all__ = [
     "Transacting",
     "Writer",
     "Writing",
+    "answered",
     "choose",
     "errors",
     "persist",
@@ -376,6 +379,35 @@ def persist(
             if not away(found) or time.monotonic() + _REST > deadline:
                 raise
             time.sleep(_REST)
+
+
+def answered(request: Callable[[], object], seconds: float) -> bool:
+    """Make a request, and return whether it was answered in so many seconds; raise its error.
+
+    It is made in a thread of its own: clients were seen to wait without an end, whatever time they
+    are given, for a coordinator that was away.
+
+    >>> answered(lambda: None, 1.0), answered(lambda: time.sleep(1.0), 0.01)
+    (True, False)
+    """
+    outcomes: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            request()
+        except Exception as error:
+            outcomes.put(error)
+        else:
+            outcomes.put(None)
+
+    threading.Thread(target=run, name="streamk-transaction", daemon=True).start()
+    try:
+        outcome = outcomes.get(timeout=seconds)
+    except queue.Empty:
+        return False
+    if outcome is not None:
+        raise outcome
+    return True
 
 
 class _Package(NamedTuple):

@@ -22,6 +22,7 @@ from connectors.kafka.client import (
     TooLarge,
     Transacting,
     Writing,
+    answered,
 )
 from connectors.kafka.cluster import Cluster, Fault, LastWarning
 from connectors.kafka.confluent.reader import (
@@ -39,6 +40,9 @@ __all__ = ["ConfluentClient"]
 
 _REQUEST_SECONDS = 1.0
 """Longest wait inside librdkafka for a step of a transaction: signals are not seen meanwhile."""
+
+_HUNG_SECONDS = 10.0
+"""Time after which such a step is not waited for any more."""
 
 _PRODUCER_FENCED = (
     KafkaError._FENCED,
@@ -252,6 +256,7 @@ class ConfluentProducer:
 
     def __init__(self, made: _Made, timeout: float) -> None:
         self._made, self._producer, self._timeout = made, made.producer, timeout
+        self._hangs = False
         self.begin = self._producer.begin_transaction
         try:
             self._until_done(self._producer.init_transactions)
@@ -275,10 +280,13 @@ class ConfluentProducer:
 
     def abort(self) -> None:
         """Abort the transaction."""
-        self._producer.abort_transaction(ABORT_SECONDS)
+        if not self._hangs:
+            self._make(lambda: self._producer.abort_transaction(ABORT_SECONDS))
 
     def close(self) -> None:
         """Close the connections; without a word of what cannot be aborted."""
+        if self._hangs:  # it would be waited for; what it has begun ends when another one begins
+            return
         # Of the error of a producer that another one has replaced flush makes a SystemError.
         with contextlib.suppress(KafkaException, SystemError):
             self._producer.purge()
@@ -292,7 +300,14 @@ class ConfluentProducer:
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                return request(_REQUEST_SECONDS)
+                return self._make(lambda: request(_REQUEST_SECONDS))
             except KafkaException as error:
-                if not error.args[0].retriable() or time.monotonic() > deadline:
+                again = error.args[0].retriable() and not self._hangs
+                if not again or time.monotonic() > deadline:
                     raise
+
+    def _make(self, request: Callable[[], None]) -> None:
+        """Make a request, which may hang; this is then the last one."""
+        if not answered(request, _HUNG_SECONDS):
+            self._hangs = True
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
