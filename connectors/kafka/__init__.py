@@ -28,9 +28,10 @@ def open_source(
     envelope: str = "",
     group: str = "",
     group_instance_id: str = "",
+    group_protocol: str = "classic",
     start: str = "earliest",
     isolation_level: str = "read_committed",
-    session_timeout: float = 45.0,
+    session_timeout: float = 0.0,
     connect_timeout: float = 10.0,
     security_file: str = "",
     client: str = "",
@@ -45,9 +46,10 @@ def open_source(
         envelope=envelope,
         group=group or None,
         group_instance_id=group_instance_id or None,
+        group_protocol=group_protocol,
         start=start,
         isolation_level=isolation_level,
-        session_timeout=session_timeout,
+        session_timeout=session_timeout or None,
         **_connection(connect_timeout, security_file, client),
     )
 

@@ -132,6 +132,7 @@ class Reading:
     topic: str
     group: str | None = None
     group_instance_id: str | None = None
+    group_protocol: str = "classic"
     isolation_level: str = "read_committed"
     session_timeout: float = 45.0
     headers: bool = False

@@ -16,6 +16,7 @@ from kafka.future import Future
 from kafka.net.compat import KafkaNetClient
 from kafka.structs import OffsetAndMetadata
 
+from connectors.errors import BadURL
 from connectors.kafka.client import (
     BATCH_BYTES,
     FETCH_MAX_BYTES,
@@ -93,6 +94,11 @@ class PythonClient:
 
     def reader(self, cluster: Cluster, reading: Reading) -> PythonReader:
         """A KafkaConsumer that has reached the cluster."""
+        if reading.group_protocol != "classic":
+            raise BadURL(
+                f"kafka: group_protocol={reading.group_protocol} is not known to kafka-python; take"
+                " client=confluent (pip install 'streamk[confluent]')"
+            )
         consumer, net = _connect(cluster, KafkaConsumer, **_consumer_options(reading))
         return PythonReader(consumer, net, reading)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 
 from connectors.base import AssignedCallback, Chunk, RevokedCallback, Trouble
-from connectors.errors import BadURL, ConnectorError, Revoked
+from connectors.errors import Aborted, BadURL, ConnectorError, Revoked
 from connectors.kafka.client import Gone, Reader, Reading, Records, choose, errors
 from connectors.kafka.cluster import (
     Cluster,
@@ -18,7 +18,7 @@ from connectors.kafka.cluster import (
     partition_name,
     split_partition,
 )
-from connectors.kafka.options import check_options, parse_start
+from connectors.kafka.options import check_options, parse_start, session_of
 from connectors.kafka.security import Security
 from connectors.kafka.transaction import Link, Transaction
 from connectors.records import RecordFormat
@@ -57,14 +57,18 @@ class KafkaSource:
     group, group_instance_id : str, optional
         The consumer group, and the name of a static member in it (a static member that returns
         within `session_timeout` gets its partitions back without a rebalance).
+    group_protocol : str
+        "classic", or "consumer" where the broker divides the partitions (KIP-848), which takes the
+        client "confluent".
     start : str
         Where to begin without a committed offset: "earliest", "latest", or a time, in ISO 8601 (UTC
         if it names no offset) or milliseconds since 1970: at the first event of that time or later,
         at the end where there is none.
     isolation_level : str
         "read_committed" (events of aborted transactions are not seen) or "read_uncommitted".
-    session_timeout : float
-        Seconds without a heartbeat after which the group gives up a member.
+    session_timeout : float, optional
+        Seconds without a heartbeat after which the group gives up a member; by default 45, or what
+        the broker says.
     connect_timeout : float
         Seconds to wait for the first answer of a broker.
     security : Security, optional
@@ -100,14 +104,16 @@ class KafkaSource:
         envelope: str = "",
         group: str | None = None,
         group_instance_id: str | None = None,
+        group_protocol: str = "classic",
         start: str = "earliest",
         isolation_level: str = "read_committed",
-        session_timeout: float = 45.0,
+        session_timeout: float | None = None,
         connect_timeout: float = 10.0,
         security: Security | None = None,
         client: str | None = None,
     ) -> None:
-        check_options(encoding, isolation_level, group, group_instance_id)
+        check_options(encoding, isolation_level)
+        session = session_of(group, group_instance_id, group_protocol, session_timeout)
         self._format = open_format(encoding, schemas, reader_schema)
         self.record_format: RecordFormat | None = enveloped(envelope, encoding, self._format)
         """The format of the records; None where they are read as the encoding says."""
@@ -115,7 +121,7 @@ class KafkaSource:
         self.fields = fields
         self._start = parse_start(start)
         self._topic = topic
-        self._group = group
+        self._group, self._group_protocol = group, group_protocol
         self._isolation_level = isolation_level
         self._cluster = Cluster(
             servers, Security.load() if security is None else security, connect_timeout
@@ -130,7 +136,7 @@ class KafkaSource:
         self._client = choose(client)
         self._reader: Reader = self._client.reader(
             self._cluster,
-            Reading(topic, group, group_instance_id, isolation_level, session_timeout),
+            Reading(topic, group, group_instance_id, group_protocol, isolation_level, session),
         )
         self._watch = TopicWatch(topic, self._reader.describe)
         try:
@@ -284,11 +290,18 @@ class KafkaSource:
         if self._lost:
             raise Revoked(f"group {self._group} has given {', '.join(offsets)} to another member")
         wanted = {self._owned(name): (offset, metadata[name]) for name, offset in offsets.items()}
-        with self._errors(f"committing to group {self._group}"):
-            if self._transaction is None:
-                self._reader.commit(wanted)
-            else:
-                self._transaction.commit(self._reader.for_transaction(wanted))
+        try:
+            with self._errors(f"committing to group {self._group}"):
+                if self._transaction is None:
+                    self._reader.commit(wanted)
+                else:
+                    self._transaction.commit(self._reader.for_transaction(wanted))
+        except Revoked as error:
+            # Any change of the group makes a commit one of before, also where this member keeps its
+            # partitions and no rebalance comes.
+            if self._group_protocol == "consumer":
+                raise Aborted(str(error)) from None
+            raise
 
     def link(self) -> Link:
         """Return how it reaches Kafka."""

@@ -341,7 +341,7 @@ class Engine:
             self._display.begin(first)
             how = self._checkpoints
             saving = Saving(coordinator, how.every, how.grace, how.seconds)
-            again = Again(coordinator, lambda: self._stopping)
+            again = Again(coordinator, self._feed, lambda: self._stopping)
             stopped: Stopped | None = None
             while stopped is None:
                 try:

@@ -230,14 +230,15 @@ def test_a_broker_that_restarts_at_random_moments(
         group=f"g-{job.topic}" if kind == "in a group" else None,
     )
     rng = random.Random(times)
+    fill(job.address, job.topic, with_bad_ones(1000))
     with job.start() as process:
-        for first in range(0, size - 1000, 1000):
-            fill(job.address, job.topic, with_bad_ones(1000, first=first))
+        assert process.until_written(500)  # when a run begins a broker must be there
+        for first in range(1000, size, 1000):
             time.sleep(rng.uniform(0.0, 3.0))
             rng.choice((restarted.kill, restarted.stop))()
             time.sleep(rng.choice((0.0, rng.uniform(0.0, 5.0))))
             restarted.start()
-        fill(job.address, job.topic, with_bad_ones(1000, first=size - 1000))
+            fill(job.address, job.topic, with_bad_ones(1000, first=first))
         report = process.report()
     assert (report["events"], report["lost"]) == (size, [])
     assert_once(job)

@@ -71,6 +71,8 @@ _FAULTS = {
     Fault.MOVED_ON: {
         KafkaError._ASSIGNMENT_LOST,
         KafkaError._FENCED,
+        KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError.STALE_MEMBER_EPOCH,
         KafkaError.FENCED_INSTANCE_ID,
         KafkaError.ILLEGAL_GENERATION,
         KafkaError.REBALANCE_IN_PROGRESS,

@@ -97,6 +97,8 @@ class ConfluentReader:
         self.connected, self.describe = links.connected, topic.describe
         self._topic, self._headers = reading.topic, reading.headers
         self._in_group = reading.group is not None
+        self._in_parts = reading.group_protocol == "consumer"
+        """Partitions come and go one by one, not all at once."""
         self._patience = patience
         self._positions: dict[int, int | None] = {}
         self._moved: set[int] = set()
@@ -121,6 +123,9 @@ class ConfluentReader:
 
     def join(self, listener: Listener) -> None:
         """Join the group; librdkafka calls the listener inside `read`, in the same thread."""
+        if self._in_parts:
+            self._join_in_parts(listener)
+            return
 
         def go(tell: Any, partitions: list[TopicPartition]) -> None:
             if self._closed:
@@ -142,6 +147,41 @@ class ConfluentReader:
         self._consumer.subscribe(
             [self._topic],
             on_assign=assigned,
+            on_revoke=lambda _, partitions: go(listener.revoked, partitions),
+            on_lost=lambda _, partitions: go(listener.lost, partitions),
+        )
+
+    def _join_in_parts(self, listener: Listener) -> None:
+        """Join; the listener is told that all partitions go and those of now come."""
+
+        def come(_: Any, partitions: list[TopicPartition]) -> None:
+            if not partitions:
+                return
+            self._generation += 1
+            new = {tp.partition for tp in partitions}
+            if self._positions:
+                listener.revoked(set(self._positions))
+            self._positions |= dict.fromkeys(new, OFFSET_STORED)
+            listener.assigned(set(self._positions))
+            self._consumer.incremental_assign([self._at(number) for number in sorted(new)])
+            self._moved -= new
+
+        def go(tell: Any, partitions: list[TopicPartition]) -> None:
+            if self._closed:
+                return
+            self._generation += 1
+            tell(set(self._positions))
+            self._consumer.incremental_unassign(partitions)
+            gone = {tp.partition for tp in partitions}
+            self._moved -= gone
+            self._held -= gone
+            self._positions = {n: at for n, at in self._positions.items() if n not in gone}
+            if self._positions:
+                listener.assigned(set(self._positions))
+
+        self._consumer.subscribe(
+            [self._topic],
+            on_assign=come,
             on_revoke=lambda _, partitions: go(listener.revoked, partitions),
             on_lost=lambda _, partitions: go(listener.lost, partitions),
         )
@@ -227,14 +267,21 @@ class ConfluentReader:
 
     def _move(self) -> None:
         """Take librdkafka to where partitions were placed."""
-        try:
-            for number in sorted(self._moved):
+        for number in sorted(self._moved):
+            try:
                 self._consumer.seek(self._at(number))
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError._STATE:
-                raise
-            # It is not being fetched: not yet, or not any more because its position was gone.
-            self._assign()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._STATE:
+                    raise
+                # It is not being fetched: not yet, or not any more because its position was gone.
+                if self._in_parts:
+                    self._consumer.incremental_unassign([self._one(number)])
+                    self._consumer.incremental_assign([self._at(number)])
+                    if number in self._held:
+                        self._consumer.pause([self._one(number)])
+                    continue
+                self._assign()
+                break
         self._moved.clear()
 
     def _assign(self) -> None:

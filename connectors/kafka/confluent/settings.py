@@ -40,7 +40,9 @@ def consumer_settings(reading: Reading) -> dict[str, Any]:
     }
     if not reading.polled:
         settings["statistics.interval.ms"] = 0  # nobody would take them, and they would pile up
-    if reading.group is not None:
+    if reading.group_protocol == "consumer":
+        settings["group.protocol"] = "consumer"
+    elif reading.group is not None:
         timeout = reading.session_timeout
         # Of the ways to divide partitions librdkafka has none that is sticky and revokes all
         # partitions first, which is what a source promises.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from connectors.errors import Aborted, ConnectorError, Unavailable
+from streamk.engine.order.feed import Feed
 from streamk.engine.recovery.coordinator import CheckpointCoordinator
 
 __all__ = ["Again"]
@@ -22,12 +24,15 @@ class Again:
     Parameters
     ----------
     coordinator : CheckpointCoordinator
+    feed : Feed
     stopping : function
         Tells whether the run was asked to stop.
     """
 
-    def __init__(self, coordinator: CheckpointCoordinator, stopping: Callable[[], bool]) -> None:
-        self._coordinator, self._stopping = coordinator, stopping
+    def __init__(
+        self, coordinator: CheckpointCoordinator, feed: Feed, stopping: Callable[[], bool]
+    ) -> None:
+        self._coordinator, self._feed, self._stopping = coordinator, feed, stopping
         self._commits, self._since = -1, 0.0
 
     def go_back(self, error: ConnectorError) -> None:
@@ -38,7 +43,10 @@ class Again:
             if self._stopping() or time.monotonic() - self._since > _PATIENCE:
                 raise error
             try:
-                return self._coordinator.go_back(error)
+                self._coordinator.go_back(error)
             except (Aborted, Unavailable) as again:
                 error = again
-                time.sleep(_REST)
+            else:
+                return
+            with suppress(Aborted, Unavailable):
+                self._feed.poll(_REST)  # what the group has to say comes there
