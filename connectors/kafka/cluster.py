@@ -203,7 +203,7 @@ class Cluster:
 
 
 class Description(NamedTuple):
-    """What brokers tell of a topic.
+    """The answer of brokers about a topic.
 
     Attributes
     ----------

@@ -16,7 +16,7 @@ ENVELOPES = ("debezium",)
 
 _AFTER = "after."
 _EVENTS, _DELETIONS = ("c", "u", "r"), ("d", "t")
-"""What `op` says: created, updated, read for a snapshot; deleted, the table truncated."""
+"""Values of `op`: created, updated, read for a snapshot; deleted, the table truncated."""
 
 
 class Debezium:

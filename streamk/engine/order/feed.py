@@ -98,7 +98,7 @@ class Feed:
         self._held: frozenset[str] | None = frozenset()
         """Partitions that the source does not read now; None: those of before, whichever."""
         self._first: dict[str, int] = {}
-        """Where partitions are to be read to before the source's new ones are."""
+        """Offsets up to which partitions are read before the source's new ones are."""
 
     # --- partitions -------------------------------------------------------------------------------
 
