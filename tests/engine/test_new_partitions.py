@@ -15,6 +15,7 @@ from engine_kit import events, learner
 from kafka_kit import producer
 
 from connectors.base import Chunk
+from connectors.errors import Unavailable
 from connectors.kafka import KafkaSource
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, LateLabels, Report
@@ -109,6 +110,27 @@ def test_the_first_event_of_all_is_in_no_other_time(caplog: pytest.LogCaptureFix
     assert report.counts.learned == 20
     assert not report.skewed
     assert not caplog.records
+
+
+class SilentSource(MemorySource):
+    """Lacks events in one of two partitions; nobody tells where they end, for so many questions."""
+
+    def __init__(self, unanswered: int) -> None:
+        super().__init__({"a": events(20), "b": []}, live=True)
+        self.unanswered = unanswered
+
+    def end(self, partition: str) -> int:
+        self.unanswered -= 1
+        if self.unanswered >= 0:
+            raise Unavailable("no broker answers")
+        return super().end(partition)
+
+
+def test_a_source_that_does_not_answer_is_waited_for() -> None:
+    source = SilentSource(5)
+    report = run(source, idle_timeout=0.01, max_events=20)
+    assert report.counts.learned == 20
+    assert source.unanswered < 0
 
 
 # --- topics ---------------------------------------------------------------------------------------

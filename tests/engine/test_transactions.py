@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 from crash_kit import Job, Process, fill, newest, outputs, positions, stream
 
+from connectors.errors import Aborted, ConnectorError, Unavailable
 from connectors.kafka import KafkaSource
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, saving
+from streamk.engine.recovery import again
 from streamk.errors import InvalidInput
 from streamk.kernels import Gaussian
 from streamk.learners import DoublyStochastic
@@ -274,6 +276,50 @@ def test_a_checkpoint_is_written_when_the_last_one_is_old(monkeypatch: pytest.Mo
     now[0] += 0.2
     assert one.is_overdue
     assert not saving.Saving(coordinator, every=1000, grace=0).is_overdue
+
+
+class _Failing:
+    """A coordinator that goes back at the n-th try, and what the group says meanwhile."""
+
+    commits = 0
+
+    def __init__(self, tries: int, now: list[float]) -> None:
+        self.left, self.polls, self._now = tries, 0, now
+
+    def go_back(self, error: ConnectorError) -> None:
+        self._now[0] += 50.0
+        self.left -= 1
+        if self.left:
+            raise Aborted(f"try {self.left}")
+
+    def poll(self, timeout: float) -> None:
+        self.polls += 1
+        raise Unavailable("nobody is there")
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(again.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_what_is_aborted_is_done_again_until_it_is_committed(now: list[float]) -> None:
+    failing: Any = _Failing(4, now)
+    one = again.Again(failing, failing, lambda: False)
+    one.go_back(Aborted("first"))
+    assert failing.polls == 3
+    with pytest.raises(Aborted, match="second"):  # nothing was committed for 200 s
+        one.go_back(Aborted("second"))
+    failing.commits, failing.left = 1, 1
+    one.go_back(Aborted("third"))
+
+
+def test_a_run_that_is_stopped_does_nothing_again(now: list[float]) -> None:
+    failing: Any = _Failing(1, now)
+    with pytest.raises(Aborted, match="first"):
+        again.Again(failing, failing, lambda: True).go_back(Aborted("first"))
+    assert failing.left == 1
 
 
 @pytest.mark.parametrize(
