@@ -186,8 +186,7 @@ class Feed:
             return
         places = {name: source.start(name) for name in there if name not in known}
         passes = sequencer.behind_all(places)
-        if passes:
-            self._journal(passes)
+        self._journal(passes)
         for name, offset in places.items():
             self.assign(name, offset, end=source.end(name) if self._until_end else None)
             _log.info("partition %s is new; it is read from its start", name)

@@ -266,11 +266,11 @@ class Sequencer:
     def behind_all(self, places: Mapping[str, int]) -> list[IdleAdvance]:
         """Return what puts events of new partitions, from these offsets on, behind all others.
 
-        That is, behind everything buffered; none where nothing was read yet. The records must be
-        durable before the partitions are assigned, and then be given to `replay`.
+        That is, behind everything buffered; where nothing was read yet, at no time. The records
+        must be durable before the partitions are assigned, and then be given to `replay`.
         """
-        newest = self._newest
-        return [IdleAdvance(name, at, newest + 1) for name, at in places.items() if newest > NEVER]
+        clock = NEVER if self._newest == NEVER else self._newest + 1
+        return [IdleAdvance(name, at, clock) for name, at in places.items()]
 
     @property
     def _newest(self) -> int:
