@@ -40,6 +40,7 @@ __all__ = [
     "beginning_of",
     "concatenate",
     "delimiter_of",
+    "group_of",
 ]
 
 ENCODINGS = ("json", "float32", "csv", "dict", "rows", "avro", "json-schema", "protobuf")
@@ -200,7 +201,10 @@ class Source(Protocol):
     fields: tuple[str, ...] | None
 
     def partitions(self) -> tuple[str, ...]:
-        """Names of the partitions that are read by this member now, sorted."""
+        """Names of the partitions that are read by this member now, sorted.
+
+        Where it reads alone, `poll` may add to them.
+        """
 
     def poll(self, max_events: int, timeout: float) -> list[Chunk]:
         """At most `max_events` new events, waiting up to `timeout` seconds for the first.
@@ -250,6 +254,14 @@ class InGroup(Protocol):
     @property
     def group(self) -> str | None:
         """The name by which they find each other; None if this one reads alone."""
+
+    def every(self) -> Sequence[str]:
+        """Names of all partitions there are, in an order in which new ones come last."""
+
+
+def group_of(source: object) -> str | None:
+    """Return the name by which a source shares its partitions; None if it reads alone."""
+    return (source.group or None) if isinstance(source, InGroup) else None
 
 
 class Trouble(NamedTuple):

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["BadRecord", "BadURL", "ConnectorError", "OffsetOutOfRange", "Revoked", "Unavailable"]
+__all__ = [
+    "Aborted",
+    "BadRecord",
+    "BadURL",
+    "ConnectorError",
+    "OffsetOutOfRange",
+    "Revoked",
+    "Unavailable",
+]
 
 
 class ConnectorError(Exception):
@@ -23,6 +31,10 @@ class BadRecord(ConnectorError, ValueError):
 
 class Revoked(ConnectorError):
     """A commit was refused: the group has given the partitions to another member."""
+
+
+class Aborted(ConnectorError):
+    """A transaction was not committed, or nobody knows; what was to be in it can be done again."""
 
 
 class OffsetOutOfRange(ConnectorError):

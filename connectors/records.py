@@ -17,6 +17,7 @@ __all__ = [
     "Formatted",
     "ReadRecord",
     "RecordFormat",
+    "Tombstone",
     "framed",
     "json_body",
     "record_format_of",
@@ -28,12 +29,17 @@ FRAMED = ("avro", "json-schema", "protobuf")
 
 FRAME_BYTES = 5
 
+
+class Tombstone(BadRecord):
+    """A record that says that something was deleted, which is no event."""
+
+
 ReadRecord = Callable[[Any], dict[str, Any]]
-"""A function from a framed record to its fields; it raises `BadRecord`."""
+"""A function from a record to its fields; it raises `BadRecord`."""
 
 
 class RecordFormat(Protocol):
-    """The way from framed records to their fields, by schemas that were fetched before."""
+    """The way from records to their fields, by schemas that were fetched before."""
 
     def reading(self, names: Callable[[], frozenset[str]], *, settled: bool = False) -> ReadRecord:
         """Return a function that reads a record.
@@ -46,7 +52,7 @@ class RecordFormat(Protocol):
 
 @runtime_checkable
 class Formatted(Protocol):
-    """A source that may give framed records."""
+    """A source that may give records which are read in a way of their own."""
 
     @property
     def record_format(self) -> RecordFormat | None:
@@ -54,7 +60,7 @@ class Formatted(Protocol):
 
 
 def record_format_of(source: object) -> RecordFormat | None:
-    """Return the format of a source's framed records, None if it has none."""
+    """Return the format of a source's records, None if they are read as their encoding says."""
     return source.record_format if isinstance(source, Formatted) else None
 
 

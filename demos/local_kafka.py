@@ -382,6 +382,10 @@ class LocalKafka:
             # was killed is let back in once its last life's session is over.
             "group.initial.rebalance.delay.ms": "0",
             "group.min.session.timeout.ms": "1000",
+            "group.consumer.min.session.timeout.ms": "1000",
+            "group.consumer.session.timeout.ms": "6000",
+            "group.consumer.min.heartbeat.interval.ms": "500",
+            "group.consumer.heartbeat.interval.ms": "1000",
             "broker.heartbeat.interval.ms": "500",
             "broker.session.timeout.ms": "3000",
             "num.network.threads": "2",

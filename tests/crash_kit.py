@@ -54,6 +54,8 @@ class Job:
         Addresses of sinks.
     group, instance : str, optional
         Consumer group, and name of a static member in it.
+    protocol : str
+        Of the group.
     client : str, optional
         Of Kafka, for the source and the sinks.
     whim : int, optional
@@ -78,6 +80,7 @@ class Job:
     dead_letters: str | None = None
     group: str | None = None
     instance: str | None = None
+    protocol: str = "classic"
     client: str | None = None
     session_timeout: float = 6.0
     whim: int | None = None
@@ -411,7 +414,8 @@ def work(job: Job) -> None:
             job.topic,
             group=job.group,
             group_instance_id=job.instance,
-            session_timeout=job.session_timeout,
+            group_protocol=job.protocol,
+            session_timeout=job.session_timeout if job.protocol == "classic" else None,
             client=job.client,
         ).set_up(job.whim, striker)
         stack.callback(source.close)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import queue
 import re
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ from importlib import metadata
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from connectors.errors import BadURL, Unavailable
-from connectors.kafka.cluster import Cluster, Fault
+from connectors.kafka.cluster import Cluster, Description, Fault
 
 __all__ = [
     "ABORT_SECONDS",
@@ -36,6 +38,7 @@ __all__ = [
     "Transacting",
     "Writer",
     "Writing",
+    "answered",
     "choose",
     "errors",
     "persist",
@@ -129,6 +132,7 @@ class Reading:
     topic: str
     group: str | None = None
     group_instance_id: str | None = None
+    group_protocol: str = "classic"
     isolation_level: str = "read_committed"
     session_timeout: float = 45.0
     headers: bool = False
@@ -185,7 +189,7 @@ class Reader(Protocol):
         """All topics that can be seen."""
 
     def take(self, numbers: Collection[int]) -> None:
-        """Read these partitions from their start, without a group."""
+        """Read these partitions, too, from their start, without a group."""
 
     def join(self, listener: Listener) -> None:
         """Join the group; partitions come and go in `read`."""
@@ -232,11 +236,8 @@ class Reader(Protocol):
     def connected(self) -> bool:
         """Return whether some broker is connected; may be asked in another thread."""
 
-    def identity(self) -> str | None:
-        """The topic's identifier, which another one of its name does not have.
-
-        "" where there is no such topic, None where no broker tells. May be asked in another thread.
-        """
+    def describe(self) -> Description:
+        """Ask what the topic is now; may be asked in another thread."""
 
     def close(self) -> None:
         """Leave the group, without a word to the listener. May be called twice."""
@@ -379,6 +380,35 @@ def persist(
             if not away(found) or time.monotonic() + _REST > deadline:
                 raise
             time.sleep(_REST)
+
+
+def answered(request: Callable[[], object], seconds: float) -> bool:
+    """Make a request, and return whether it was answered in so many seconds; raise its error.
+
+    It is made in a thread of its own: clients were seen to wait without an end, whatever time they
+    are given, for a coordinator that was away.
+
+    >>> answered(lambda: None, 1.0), answered(lambda: time.sleep(1.0), 0.01)
+    (True, False)
+    """
+    outcomes: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            request()
+        except Exception as error:
+            outcomes.put(error)
+        else:
+            outcomes.put(None)
+
+    threading.Thread(target=run, name="streamk-transaction", daemon=True).start()
+    try:
+        outcome = outcomes.get(timeout=seconds)
+    except queue.Empty:
+        return False
+    if outcome is not None:
+        raise outcome
+    return True
 
 
 class _Package(NamedTuple):

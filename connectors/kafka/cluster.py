@@ -9,9 +9,9 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Self
+from typing import NamedTuple, Self
 
 from connectors.base import URL, Trouble
 from connectors.errors import BadURL, ConnectorError, OffsetOutOfRange, Revoked, Unavailable
@@ -20,6 +20,7 @@ from connectors.kafka.tls import diagnose
 
 __all__ = [
     "Cluster",
+    "Description",
     "Fault",
     "LastWarning",
     "TopicWatch",
@@ -58,6 +59,8 @@ class Fault(enum.Enum):
     MOVED_ON = "the group has another generation"
     OTHER_ASSIGNOR = "the group divides its partitions in another way"
     METADATA = "the metadata of a commit is too large"
+    ABORTED = "a transaction is not to be committed, and may be done again"
+    CODEC = "records are compressed by what cannot be read here"
     OTHER = "all else"
 
 
@@ -175,6 +178,11 @@ class Cluster:
                 f"{doing}: the metadata of the commit is larger than the broker admits "
                 "(offset.metadata.max.bytes)"
             )
+        if fault is Fault.CODEC:
+            return Unavailable(
+                f"{doing}: {text}. Install what reads compressed records: pip install"
+                " 'streamk[kafka-codecs]', or 'streamk[confluent]' for client=confluent"
+            )
         return ConnectorError(f"Kafka at {where}, {doing}: {text}")
 
     def not_taken(self, count: int, what: str, topic: str, first: Exception) -> ConnectorError:
@@ -194,12 +202,28 @@ class Cluster:
         )
 
 
+class Description(NamedTuple):
+    """The answer of brokers about a topic.
+
+    Attributes
+    ----------
+    identity : str or None
+        Its identifier, which another topic of its name does not have; "" where there is no such
+        topic, None where no broker tells.
+    numbers : collection of int
+        Its partitions; none where no broker tells.
+    """
+
+    identity: str | None
+    numbers: Collection[int] = ()
+
+
 _ABSENT = 5.0
 """Seconds that a topic may be unknown to the brokers, as to one that has just started."""
 
 
 class TopicWatch:
-    """Notices where a topic is deleted, or made anew under its name while it is read.
+    """Notices where a topic is deleted, made anew under its name, or gets partitions.
 
     The offsets of another topic are of other events, and clients go on at the same offset in it.
 
@@ -207,13 +231,19 @@ class TopicWatch:
     ----------
     topic : str
     ask : function
-        `Reader.identity` of a reader of the topic.
+        `Reader.describe` of a reader of the topic.
+
+    Attributes
+    ----------
+    numbers : frozenset of int
+        The partitions that were seen so far.
     """
 
-    def __init__(self, topic: str, ask: Callable[[], str | None]) -> None:
+    def __init__(self, topic: str, ask: Callable[[], Description]) -> None:
         self._topic, self._ask = topic, ask
         self._asking = threading.Lock()
         self._first: str | None = None
+        self.numbers: frozenset[int] = frozenset()
         self._absent_since: float | None = None
         self._fault: str | None = None
 
@@ -221,13 +251,13 @@ class TopicWatch:
         """Return the identifier that the topic had first; None while no broker tells."""
         with self._asking:
             if self._first is None:
-                self._first = self._ask() or None
+                self._first = self._ask().identity or None
             return self._first
 
     def look(self) -> None:
-        """Ask whether it is still the same topic; in any thread."""
-        first = self.identity()
-        found = None if first is None else self._ask()
+        """Ask whether it is still the same topic, and for its partitions; in any thread."""
+        first, (told, numbers) = self.identity(), self._ask()
+        found = None if first is None else told
         if found != "":
             self._absent_since = None
         elif self._absent_since is None:
@@ -236,6 +266,8 @@ class TopicWatch:
             self._fault = "was deleted and made anew"
         elif self._absent_since and time.monotonic() - self._absent_since >= _ABSENT:
             self._fault = "was deleted"
+        else:
+            self.numbers = self.numbers.union(numbers)
 
     def check(self) -> None:
         """Raise `ConnectorError` once another topic, or none, was seen."""

@@ -16,6 +16,7 @@ from kafka.future import Future
 from kafka.net.compat import KafkaNetClient
 from kafka.structs import OffsetAndMetadata
 
+from connectors.errors import BadURL
 from connectors.kafka.client import (
     BATCH_BYTES,
     FETCH_MAX_BYTES,
@@ -31,7 +32,7 @@ from connectors.kafka.client import (
     Writing,
     persist,
 )
-from connectors.kafka.cluster import Cluster, Fault, LastWarning
+from connectors.kafka.cluster import Cluster, Description, Fault, LastWarning
 from connectors.kafka.python_workarounds import PollWorkarounds
 from connectors.kafka.python_writer import (
     PythonProducer,
@@ -48,6 +49,9 @@ _POLL_SECONDS = 0.01
 """Longest wait inside kafka-python, seconds: at 1,000 events/s some waits of 100 ms went on to the
 end although records were there, which was the p99 of the engine's latency."""
 
+_DESCRIBE_SECONDS = 2.0
+"""Time that a broker has to tell of a topic."""
+
 _T = TypeVar("_T")
 
 
@@ -59,7 +63,14 @@ class PythonClient:
     def fault(self, error: Any) -> Fault:
         """Return the meaning of an error of kafka-python."""
         faults: dict[Fault, tuple[type[Exception], ...]] = {
-            Fault.SILENT: (errors.KafkaTimeoutError,),
+            Fault.ABORTED: (
+                errors.ConcurrentTransactionsError,
+                errors.InvalidTxnStateError,
+                errors.OutOfOrderSequenceNumberError,
+                errors.TransactionAbortableError,
+                errors.UnknownProducerIdError,
+            ),
+            Fault.SILENT: (errors.RetriableError,),
             Fault.MOVED_ON: (
                 errors.CommitFailedError,
                 errors.FencedInstanceIdError,
@@ -69,6 +80,7 @@ class PythonClient:
             ),
             Fault.OTHER_ASSIGNOR: (errors.InconsistentGroupProtocolError,),
             Fault.METADATA: (errors.OffsetMetadataTooLargeError,),
+            Fault.CODEC: (errors.UnsupportedCodecError,),
         }
         return next((f for f, types in faults.items() if isinstance(error, types)), Fault.OTHER)
 
@@ -82,6 +94,11 @@ class PythonClient:
 
     def reader(self, cluster: Cluster, reading: Reading) -> PythonReader:
         """A KafkaConsumer that has reached the cluster."""
+        if reading.group_protocol != "classic":
+            raise BadURL(
+                f"kafka: group_protocol={reading.group_protocol} is not known to kafka-python; take"
+                " client=confluent (pip install 'streamk[confluent]')"
+            )
         consumer, net = _connect(cluster, KafkaConsumer, **_consumer_options(reading))
         return PythonReader(consumer, net, reading)
 
@@ -195,10 +212,10 @@ class PythonReader:
         return set(self._consumer.topics())
 
     def take(self, numbers: Collection[int]) -> None:
-        """Read these partitions from their start."""
-        every = self._all(numbers)
-        self._consumer.assign(every)
-        self._consumer.seek_to_beginning(*every)
+        """Read these partitions, too, from their start."""
+        more = self._all(numbers)
+        self._consumer.assign([*self._consumer.assignment(), *more])
+        self._consumer.seek_to_beginning(*more)
 
     def join(self, listener: Listener) -> None:
         """Join the group."""
@@ -319,12 +336,17 @@ class PythonReader:
         found: str | None = self._known.cluster_id
         return found
 
-    def identity(self) -> str | None:
-        """The topic's identifier, as the last answer about topics has it."""
-        found = self._known.topic_id(self._topic)
-        if found is not None:
-            return str(found)
-        return "" if self._known.partitions_for_topic(self._topic) is None else None
+    def describe(self) -> Description:
+        """Ask what the topic is now."""
+        answered = threading.Event()
+        self._known.request_update().add_both(lambda _: answered.set())
+        if not answered.wait(_DESCRIBE_SECONDS):
+            return Description(None)
+        identity = self._known.topic_id(self._topic)
+        numbers = self._known.partitions_for_topic(self._topic)
+        if identity is not None:
+            return Description(str(identity), numbers or ())
+        return Description("") if numbers is None else Description(None, numbers)
 
     def close(self) -> None:
         """Leave the group."""

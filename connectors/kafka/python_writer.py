@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import queue
-import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from connectors.kafka.client import (
     Failures,
     TooLarge,
     Writing,
+    answered,
     persist,
 )
 from connectors.kafka.python_workarounds import keep_epoch
@@ -126,23 +125,8 @@ class PythonProducer:
 
 def _answered(request: Callable[[], object], timeout: float) -> None:
     """Make a request of a transaction, which kafka-python would wait for without an end."""
-    outcomes: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
-
-    def run() -> None:
-        try:
-            request()
-        except Exception as error:
-            outcomes.put(error)
-        else:
-            outcomes.put(None)
-
-    threading.Thread(target=run, name="streamk-transaction", daemon=True).start()
-    try:
-        outcome = outcomes.get(timeout=timeout)
-    except queue.Empty:
-        raise errors.KafkaTimeoutError(f"no answer in {timeout:g} s") from None
-    if outcome is not None:
-        raise outcome
+    if not answered(request, timeout):
+        raise errors.KafkaTimeoutError(f"no answer in {timeout:g} s")
 
 
 class _Producer(KafkaProducer):  # type: ignore[misc]

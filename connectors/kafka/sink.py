@@ -10,7 +10,7 @@ from typing import Annotated, Any, Unpack
 import msgspec
 
 from connectors.base import Output, Sink, Source, Trouble
-from connectors.errors import BadRecord, ConnectorError, Unavailable
+from connectors.errors import Aborted, BadRecord, ConnectorError, Unavailable
 from connectors.fields import RecordType
 from connectors.kafka.client import Producer, TooLarge
 from connectors.kafka.destination import Connection, Destination
@@ -152,8 +152,10 @@ class KafkaSink:
             self._writer.flush()
         count, first = self._writer.failures()
         if first is not None:
-            if self._transaction is not None and self._client.is_fenced(first):
-                raise self._transaction.explain(first, f"writing to {self._topic}")
+            told = self._explained(first, f"writing to {self._topic}")
+            fenced = self._transaction is not None and self._client.is_fenced(first)
+            if fenced or isinstance(told, Aborted):
+                raise told
             raise self._cluster.not_taken(count, "outputs", self._topic, first)
 
     def _origin(self, partition: str) -> list[tuple[str, bytes]]:

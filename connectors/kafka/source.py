@@ -10,7 +10,7 @@ import numpy as np
 
 from connectors.base import AssignedCallback, Chunk, RevokedCallback, Trouble
 from connectors.cells import check_names
-from connectors.errors import BadURL, ConnectorError, Revoked
+from connectors.errors import Aborted, BadURL, ConnectorError, Revoked
 from connectors.kafka.client import Gone, Reader, Reading, Records, choose, errors
 from connectors.kafka.cluster import (
     Cluster,
@@ -19,9 +19,11 @@ from connectors.kafka.cluster import (
     partition_name,
     split_partition,
 )
-from connectors.kafka.options import check_options, parse_start
+from connectors.kafka.options import check_options, parse_start, session_of
 from connectors.kafka.security import Security
 from connectors.kafka.transaction import Link, Transaction
+from connectors.records import RecordFormat
+from connectors.schemas.envelope import enveloped
 from connectors.schemas.formats import SchemaFormat, open_format
 
 __all__ = ["KafkaSource"]
@@ -31,8 +33,8 @@ class KafkaSource:
     """One topic, read by a consumer group or, without a group, whole.
 
     With a `group` the partitions are those that the group gives to this member; they come and
-    go during `poll` (see `set_rebalance`). Without one they are all partitions that the topic
-    has when the source is opened, and `commit` does nothing.
+    go during `poll` (see `set_rebalance`). Without one they are all that the topic has, those that
+    it gets later come during `poll` (as `trouble` has seen them), and `commit` does nothing.
 
     A partition that nobody has sought starts at the group's committed offset, else where `start`
     says. A position that is gone raises `OffsetOutOfRange` and never moves by itself.
@@ -51,17 +53,23 @@ class KafkaSource:
         The address of a schema registry, or a directory of schemas, for "avro" and "protobuf".
     reader_schema : int, optional
         The number of the schema of Avro whose names fields get where their own are its aliases.
+    envelope : str, optional
+        "debezium" where the event is the `after` of the record (`connectors.schemas.envelope`).
     group, group_instance_id : str, optional
         The consumer group, and the name of a static member in it (a static member that returns
         within `session_timeout` gets its partitions back without a rebalance).
+    group_protocol : str
+        "classic", or "consumer" where the broker divides the partitions (KIP-848), which takes the
+        client "confluent".
     start : str
         Where to begin without a committed offset: "earliest", "latest", or a time, in ISO 8601 (UTC
         if it names no offset) or milliseconds since 1970: at the first event of that time or later,
         at the end where there is none.
     isolation_level : str
         "read_committed" (events of aborted transactions are not seen) or "read_uncommitted".
-    session_timeout : float
-        Seconds without a heartbeat after which the group gives up a member.
+    session_timeout : float, optional
+        Seconds without a heartbeat after which the group gives up a member; by default 45, or what
+        the broker says.
     connect_timeout : float
         Seconds to wait for the first answer of a broker.
     security : Security, optional
@@ -94,23 +102,28 @@ class KafkaSource:
         fields: tuple[str, ...] | None = None,
         schemas: str | None = None,
         reader_schema: int | None = None,
+        envelope: str = "",
         group: str | None = None,
         group_instance_id: str | None = None,
+        group_protocol: str = "classic",
         start: str = "earliest",
         isolation_level: str = "read_committed",
-        session_timeout: float = 45.0,
+        session_timeout: float | None = None,
         connect_timeout: float = 10.0,
         security: Security | None = None,
         client: str | None = None,
     ) -> None:
-        check_options(encoding, isolation_level, group, group_instance_id)
+        check_options(encoding, isolation_level)
         check_names(fields or (), "kafka: fields")
+        session = session_of(group, group_instance_id, group_protocol, session_timeout)
         self._format = open_format(encoding, schemas, reader_schema)
+        self.record_format: RecordFormat | None = enveloped(envelope, encoding, self._format)
+        """The format of the records; None where they are read as the encoding says."""
         self.encoding = encoding
         self.fields = fields
         self._start = parse_start(start)
         self._topic = topic
-        self._group = group
+        self._group, self._group_protocol = group, group_protocol
         self._isolation_level = isolation_level
         self._cluster = Cluster(
             servers, Security.load() if security is None else security, connect_timeout
@@ -125,9 +138,9 @@ class KafkaSource:
         self._client = choose(client)
         self._reader: Reader = self._client.reader(
             self._cluster,
-            Reading(topic, group, group_instance_id, isolation_level, session_timeout),
+            Reading(topic, group, group_instance_id, group_protocol, isolation_level, session),
         )
-        self._watch = TopicWatch(topic, self._reader.identity)
+        self._watch = TopicWatch(topic, self._reader.describe)
         try:
             self._open()
         except BaseException:
@@ -149,6 +162,8 @@ class KafkaSource:
         where the topic is.
         """
         self._watch.check()
+        if self._group is None and len(self._watch.numbers) > len(self._names):
+            self._take(self._watch.numbers - self._names.keys())
         if self._format is not None and self._format.rest > 0.0:
             time.sleep(min(timeout, self._format.rest))
             return []
@@ -167,11 +182,6 @@ class KafkaSource:
         if self._format is not None:
             owned = self._with_schemas(owned, self._format)
         return [self._chunk(records) for records in owned]
-
-    @property
-    def record_format(self) -> SchemaFormat | None:
-        """The format of framed records; None where the records need no schema to be read."""
-        return self._format
 
     def seek(self, partition: str, offset: int) -> None:
         """The next event from `partition` is the first at or after `offset`.
@@ -264,6 +274,12 @@ class KafkaSource:
         """The consumer group; None without one."""
         return self._group
 
+    def every(self) -> list[str]:
+        """All partitions of the topic, whoever reads them, by number."""
+        with self._errors(f"asking for the partitions of {self._topic}"):
+            numbers = self._reader.numbers()
+        return [partition_name(self._topic, number) for number in sorted(numbers)]
+
     def committed(self, partition: str) -> tuple[int, str] | None:
         """Offset and metadata that the group has committed; None without any, or without group."""
         if self._group is None:
@@ -285,11 +301,18 @@ class KafkaSource:
         if self._lost:
             raise Revoked(f"group {self._group} has given {', '.join(offsets)} to another member")
         wanted = {self._owned(name): (offset, metadata[name]) for name, offset in offsets.items()}
-        with self._errors(f"committing to group {self._group}"):
-            if self._transaction is None:
-                self._reader.commit(wanted)
-            else:
-                self._transaction.commit(self._reader.for_transaction(wanted))
+        try:
+            with self._errors(f"committing to group {self._group}"):
+                if self._transaction is None:
+                    self._reader.commit(wanted)
+                else:
+                    self._transaction.commit(self._reader.for_transaction(wanted))
+        except Revoked as error:
+            # Any change of the group makes a commit one of before, also where this member keeps its
+            # partitions and no rebalance comes.
+            if self._group_protocol == "consumer":
+                raise Aborted(str(error)) from None
+            raise
 
     def link(self) -> Link:
         """Return how it reaches Kafka."""
@@ -354,18 +377,25 @@ class KafkaSource:
             if self._group is not None:
                 self._reader.join(_Rebalances(self))
                 return
-            self._reader.take(numbers)
-        self._names = self._named(numbers)
+        self._take(numbers)
         for number in numbers:
             self._begin(number)
+
+    def _take(self, numbers: Collection[int]) -> None:
+        """Read these partitions, too, from their start."""
+        with self._errors(f"taking partitions of {self._topic}"):
+            self._reader.take(numbers)
+        self._names |= self._named(numbers)
 
     def _named(self, numbers: Collection[int]) -> dict[int, str]:
         return {number: partition_name(self._topic, number) for number in numbers}
 
     def _out_of_range(self, gone: Gone) -> ConnectorError:
-        # A client may take note of another topic by its shorter log.
-        self._watch.look()
-        self._watch.check()
+        # A client may take note of another topic by its shorter log. An answer that was under way
+        # may be of the former one; the next is not.
+        for _ in range(2):
+            self._watch.look()
+            self._watch.check()
         name = partition_name(self._topic, gone.number)
         try:
             return out_of_range(name, gone.offset, self.start(name), self.end(name))

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from connectors.errors import BadURL, ConnectorError
+from connectors.errors import Aborted, BadURL, ConnectorError, Unavailable
 from connectors.kafka.client import Client, Producer, Transacting
-from connectors.kafka.cluster import Cluster
+from connectors.kafka.cluster import Cluster, Fault
 
 __all__ = ["Link", "Member", "Transaction", "WritingMember", "transactional_id"]
 
@@ -176,12 +176,12 @@ class Transaction:
         assert self._producer is not None
         for sink in self._sinks:
             sink.flush()
-        if not self.with_offsets:
-            for sink in self._sinks:
-                sink.find_ends()
         began = time.monotonic()
-        self._in_doubt = True
         with self._errors("committing a transaction"):
+            if not self.with_offsets:
+                for sink in self._sinks:
+                    sink.find_ends()
+            self._in_doubt = True
             if offsets is not None:
                 self._producer.add_offsets(*offsets)
             self._producer.commit()
@@ -209,9 +209,11 @@ class Transaction:
         self.is_open = self._in_doubt = False
 
     def explain(self, error: Exception, doing: str) -> ConnectorError:
-        """The error for what a client's library raised."""
+        """The error for what a client's library raised; `Aborted` where all may be done again."""
         if not self._client.is_fenced(error):
-            return self._cluster.explain(self._client.fault(error), error, doing)
+            fault = self._client.fault(error)
+            told = self._cluster.explain(fault, error, doing)
+            return Aborted(str(told)) if fault in (Fault.SILENT, Fault.ABORTED) else told
         return self._replaced(
             f"{doing}: another process has begun with the transactional identifier"
             f" {transactional_id(self._name)}, as one does that goes on from the same checkpoint,"
@@ -254,6 +256,8 @@ class Transaction:
             yield
         except self._client.error as error:
             raise self.explain(error, doing) from None
+        except Unavailable as error:
+            raise Aborted(str(error)) from None
 
 
 def _check_same(first: Link, other: Link) -> None:

@@ -124,6 +124,7 @@ def _sample(address: str, model: Any, most: int) -> tuple[NDArray[np.float64], i
     second value.
     """
     from streamk.encoding import decoder
+    from streamk.engine.training.bad_events import tombstones_apart
 
     source = open_source(address)
     try:
@@ -141,7 +142,8 @@ def _sample(address: str, model: Any, most: int) -> tuple[NDArray[np.float64], i
             for chunk in chunks:
                 decoded = reading.decode(chunk.values)
                 found.append(decoded.X)
-                count, bad = count + len(decoded.X), bad + len(decoded.bad)
+                count += len(decoded.X)
+                bad += len(tombstones_apart(decoded.bad, chunk.values)[0])
             if not chunks and source.partitions() and source.lag() == 0:
                 break
     finally:

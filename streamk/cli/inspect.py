@@ -262,6 +262,8 @@ def _text(summary: dict[str, Any]) -> str:
     if counts["unlabelled"]:
         rows.append(("unlabelled", f"{counts['unlabelled']:,} events"))
     rows += [("not usable", f"{n:,} events: {kind}") for kind, n in counts["bad"].items()]
+    if counts["tombstones"]:
+        rows.append(("tombstones", f"{counts['tombstones']:,} records"))
     rows += [("next offset", f"{n:,} of {name}") for name, n in summary["offsets"].items()]
     rows += [
         ("ahead", f"{n:,} of {name}: timestamps too far ahead of those before")

@@ -9,10 +9,11 @@ from streamk.encoding.expected import Expected
 from streamk.encoding.fields import FieldReader, LoneReader, alone, key_of, milliseconds_of
 from streamk.encoding.labels import LabelReader
 from streamk.encoding.schema import Absent, LabelType, Mode, Schema
-from streamk.encoding.values import BAD_KINDS, Name, Rejected, flatten, shortened
+from streamk.encoding.values import BAD_KINDS, TOMBSTONE, Name, Rejected, flatten, shortened
 
 __all__ = [
     "BAD_KINDS",
+    "TOMBSTONE",
     "Absent",
     "BadEvent",
     "ColumnTable",

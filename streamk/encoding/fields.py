@@ -68,7 +68,8 @@ class FieldReader:
         known = frozenset(map(str, names))
         read_record = None if record_format is None else record_format.reading(lambda: known)
         self._read = reader(encoding, fields, None, delimiter, read_record)
-        self._quick = _json_reading(self._names) if encoding == "json" else None
+        plain = encoding == "json" and read_record is None
+        self._quick = _json_reading(self._names) if plain else None
 
     @classmethod
     def of_source(cls, source: Source, names: Sequence[Name]) -> Self:

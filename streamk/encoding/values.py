@@ -15,12 +15,13 @@ import numpy as np
 from connectors.base import ENCODINGS
 from connectors.cells import read_csv_cells
 from connectors.errors import BadRecord
-from connectors.records import FRAMED, ReadRecord, json_body
+from connectors.records import FRAMED, ReadRecord, Tombstone, json_body
 from streamk.encoding.meaning import bounded
 from streamk.errors import shown
 
 __all__ = [
     "BAD_KINDS",
+    "TOMBSTONE",
     "Name",
     "Rejected",
     "flatten",
@@ -50,6 +51,9 @@ BAD_KINDS = (
     "time missing",
 )
 """Everything that can be wrong with an event; a reason starts with one of these and a colon."""
+
+TOMBSTONE = "tombstone"
+"""The kind of what is reported and is no event: a record that tells of a deletion."""
 
 _MAX_DEPTH = 32
 _PLAIN = (float, str, int, bool, type(None))
@@ -148,9 +152,11 @@ def reader(
     """The function that reads one raw event of an encoding into named values.
 
     Empty CSV cells and a NaN in the place of a float32 label become None; `read_record` reads
-    Avro and Protobuf. Raises `Rejected` for an event it cannot read, `BadRecord` at once where
+    records of a format. Raises `Rejected` for an event it cannot read, `BadRecord` at once where
     names or that are needed and not given.
     """
+    if read_record is not None:
+        return lambda value: _checked(read_record, value)
     if encoding == "json":
         return read_json
     if encoding == "dict":
@@ -164,9 +170,7 @@ def reader(
     if encoding == "json-schema":
         return lambda value: read_json(_checked(json_body, value))
     if encoding in FRAMED:
-        if read_record is None:
-            raise BadRecord(f"records of {encoding} need the format of their source")
-        return lambda value: _checked(read_record, value)
+        raise BadRecord(f"records of {encoding} need the format of their source")
     raise BadRecord(f"no encoding {encoding!r}; there are {', '.join(ENCODINGS)}")
 
 
@@ -174,6 +178,8 @@ def _checked(read: Callable[[Any], _T], value: Any) -> _T:
     """Return what a function makes of a raw event. Raises `Rejected` for its `BadRecord`."""
     try:
         return read(value)
+    except Tombstone as error:
+        raise Rejected(TOMBSTONE, str(error)) from None
     except BadRecord as error:
         raise Rejected("undecodable", str(error)) from None
 

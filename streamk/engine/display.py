@@ -77,6 +77,7 @@ class Display:
             slices=trainer.metrics.by_slice(),
             alarms={} if trainer.alarms is None else dict(trainer.alarms.counts),
             bad_kinds=dict(trainer.counts.bad),
+            tombstones=trainer.counts.tombstones,
         )
         if last and self._shown is not None and snapshot.events == self._shown.events:
             snapshot = replace(snapshot, events_per_s=self._shown.events_per_s)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 
-from connectors.base import InGroup, Sink, Source
+from connectors.base import Sink, Source, group_of
+from connectors.errors import Aborted
 from connectors.fields import declare
 from streamk.conformal import Regions
 from streamk.encoding import Absent, Mode, Schema
@@ -38,6 +39,7 @@ from streamk.engine.observing.observer import Observer
 from streamk.engine.order.feed import DataLoss, Feed
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.engine.progress import Pace, Snapshot
+from streamk.engine.recovery.again import Again
 from streamk.engine.recovery.coordinator import CheckpointCoordinator
 from streamk.engine.recovery.transactions import transactions_of
 from streamk.engine.report import Report, Stopped, report_of
@@ -294,6 +296,7 @@ class Engine:
             idle_timeout=idle_timeout,
             max_skew=max_skew,
             data_loss=data_loss,
+            until_end=until_end,
             journal=self._note,
         )
         check_learning(schema, learn=learn, takes_newer=newer is not None)
@@ -339,13 +342,13 @@ class Engine:
             self._display.begin(first)
             how = self._checkpoints
             saving = Saving(coordinator, how.every, how.grace, how.seconds)
-            while True:
-                stopped = self._loop(coordinator, saving)
-                self._trainer.settle()
-                events = self._feed.sequencer.events
-                is_new = not coordinator.is_current or stopped == "end"
-                if not is_new or saving.save(events, last=True) or stopped == "request":
-                    break
+            again = Again(coordinator, self._feed, lambda: self._stopping)
+            stopped: Stopped | None = None
+            while stopped is None:
+                try:
+                    stopped = self._ended(coordinator, saving)
+                except Aborted as error:
+                    again.go_back(error)
             coordinator.release()
             self._show(coordinator, saving, last=True)
             return report_of(
@@ -371,8 +374,7 @@ class Engine:
 
     def _coordinated(self) -> CheckpointCoordinator:
         """Open the store, if there are checkpoints, and return what saves and restores the run."""
-        alone = not (isinstance(self._source, InGroup) and self._source.group)
-        self._store = self._checkpoints.open(alone=alone)
+        self._store = self._checkpoints.open(alone=group_of(self._source) is None)
         if self._store is not None:
             self._trainer.hold_in(self._store.segments)
         return CheckpointCoordinator(
@@ -388,6 +390,14 @@ class Engine:
             transactions=self._transactions,
         )
 
+    def _ended(self, coordinator: CheckpointCoordinator, saving: Saving) -> Stopped | None:
+        """Run, and save at the end; None if the group refused that and the run went back."""
+        stopped = self._loop(coordinator, saving)
+        self._trainer.settle()
+        is_new = not coordinator.is_current or stopped == "end"
+        saved = not is_new or saving.save(self._feed.sequencer.events, last=True)
+        return stopped if saved or stopped == "request" else None
+
     def _loop(self, coordinator: CheckpointCoordinator, saving: Saving) -> Stopped:
         trainer = self._trainer
         while not self._stopping:
@@ -401,7 +411,7 @@ class Engine:
                 trainer.take(sequencer.take(share))
                 if saving.is_due(sequencer.events):
                     saving.save(sequencer.events)
-            elif sequencer.exhausted and sequencer.partitions:
+            elif self._feed.exhausted:
                 if not self._feed.has_last:
                     trainer.end()
                     return "end"
@@ -456,8 +466,6 @@ class Engine:
             self._store.close()
 
     def _note(self, passes: list[IdleAdvance]) -> None:
-        for record in passes:
-            _log.info("partition %s is silent; the others go on", record.partition)
         if self._store is not None:
             self._store.note(passes)
 

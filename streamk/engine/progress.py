@@ -55,6 +55,8 @@ class Snapshot:
         Alarms so far, by kind.
     bad_kinds : dict of str to int
         Events that could not be used, by kind (`streamk.encoding.BAD_KINDS`).
+    tombstones : int
+        Records that tell of a deletion, which are no events.
     """
 
     events: int
@@ -75,6 +77,7 @@ class Snapshot:
     slices: dict[str, dict[str, Any]] = field(default_factory=dict)
     alarms: dict[str, int] = field(default_factory=dict)
     bad_kinds: dict[str, int] = field(default_factory=dict)
+    tombstones: int = 0
 
     def line(self) -> str:
         """At most 79 characters for a terminal.

@@ -42,10 +42,20 @@ def test_addresses() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"encoding": "xml"}, {"isolation_level": "none"}, {"group_instance_id": "a"}],
+    [
+        {"encoding": "xml"},
+        {"isolation_level": "none"},
+        {"group_instance_id": "a"},
+        {"group_protocol": "consumer"},
+        {"group": "g", "group_protocol": "other"},
+        {"group": "g", "group_protocol": "consumer", "group_instance_id": "a"},
+        {"group": "g", "group_protocol": "consumer", "session_timeout": 10.0},
+        {"group": "g", "group_protocol": "consumer", "client": "kafka-python"},
+    ],
 )
 def test_bad_options(options: dict[str, Any]) -> None:
-    with pytest.raises(BadURL):
+    """The message names the one that is wrong."""
+    with pytest.raises(BadURL, match=list(options)[-1]):
         KafkaSource(("localhost:1",), "t", security=Security(), **options)
 
 

@@ -63,6 +63,9 @@ class Member(MemorySource):
     def partitions(self) -> tuple[str, ...]:
         return self.mine
 
+    def every(self) -> tuple[str, ...]:
+        return tuple(self._values)
+
     def poll(self, max_events: int, timeout: float) -> list[Chunk]:
         self.polls += 1
         if self.polls in self.script:

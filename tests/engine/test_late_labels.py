@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import asdict
 from typing import Any
 
@@ -179,17 +180,6 @@ def test_predictions_and_model_are_those_of_the_plain_join(data: Any, make: Any)
     default = None if timeout is None else data.draw(st.sampled_from([None, False]))
     most = data.draw(st.sampled_from([1, 3, 100]))
     revisions = data.draw(st.sampled_from(["ignore", "learn"]))
-    with small_segments(data.draw(st.sampled_from([1 << 15, 2]))):
-        report, sink = run(
-            events,
-            labels,
-            make(columns=("a", "b")),
-            whim=data.draw(st.integers(0, 100)),
-            timeout=None if timeout is None else timeout / 1000,
-            default=default,
-            held_events=most,
-            revisions=revisions,
-        )
     naive, model = NaiveJoin(timeout, most, default, revisions), make(columns=("a", "b"))
     merged = in_order(
         {f"labels/{name}": of for name, of in labels.items()}
@@ -200,6 +190,23 @@ def test_predictions_and_model_are_those_of_the_plain_join(data: Any, make: Any)
             naive.label(one.value["id"], one.value["y"], one.clock)
         else:
             naive.event(one.value["id"], place, one.clock)
+    report: Any = None
+    with small_segments(data.draw(st.sampled_from([1 << 15, 2]))), contextlib.ExitStack() as stack:
+        matched = {"joined", "revised", "too_late"} & naive.fates.keys()
+        if labels["0"] and any(events.values()) and not matched:
+            stack.enter_context(pytest.raises(InvalidInput, match="labels has met one of"))
+        report, sink = run(
+            events,
+            labels,
+            make(columns=("a", "b")),
+            whim=data.draw(st.integers(0, 100)),
+            timeout=None if timeout is None else timeout / 1000,
+            default=default,
+            held_events=most,
+            revisions=revisions,
+        )
+    if report is None:
+        return
     said: dict[int, Any] = {}
     hits = []
     for what, place, answer in naive.steps:
@@ -457,3 +464,52 @@ def test_the_score_is_that_of_river() -> None:
     report, _ = run({"0": events}, {"0": labels}, pool_alone(seed=1))
     assert report.whole["accuracy"] == pytest.approx(metric.get(), abs=1e-12)
     assert metric.get() > 0.8
+
+
+def keyed(key: str, n: int, name: str, **more: Any) -> list[dict[str, Any]]:
+    return [{name: f"{key}{i}", **more} for i in range(n)]
+
+
+@pytest.mark.parametrize("default", [None, False])
+@pytest.mark.parametrize("n", [3, 5000])
+def test_labels_that_meet_no_event_end_the_run(
+    n: int, default: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With a key of each side; a thousand are told while the run goes on."""
+    timeout = None if default is None else 1.0
+    events = MemorySource(keyed("ad-", n, "id", x=1.0))
+    labels = MemorySource(keyed("", n, "id", y=True))
+    late = LateLabels(labels, key="id", timeout=timeout, default=default)
+    with pytest.raises(InvalidInput, match=rf"none of the {n:,} labels .*'id'.*'ad-0'.*'0'"):
+        Engine(events, learner(), label="y", labels=late).run()
+    told = [one for one in caplog.messages if "labels has met one of" in one]
+    assert len(told) == (n > 1000)
+
+
+@pytest.mark.parametrize(
+    ("events", "labels", "text"),
+    [(4, 0, "no label has come for any of 4 events"), (0, 4, "no event has come for any of 4")],
+)
+def test_one_side_alone_is_told(
+    events: int, labels: int, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    late = LateLabels(MemorySource(keyed("", labels, "id", y=True)), key="id")
+    Engine(MemorySource(keyed("", events, "id", x=1.0)), learner(), label="y", labels=late).run()
+    assert any(text in one for one in caplog.messages)
+
+
+def test_labels_that_all_come_too_late_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    events = {"0": [(i, {"id": f"{i}", "x": 1.0}) for i in range(20)]}
+    labels = {"0": [(100 + i, {"id": f"{i}", "y": True}) for i in range(3)]}
+    events["0"].append((105, {"id": "last", "x": 1.0}))
+    report, _ = run(events, labels, learner(), timeout=0.09)
+    assert report.fates.joined == 0
+    assert report.fates.too_late == 3
+    assert any("3 came too late; give a longer timeout" in one for one in caplog.messages)
+
+
+def test_one_label_that_meets_its_event_is_enough(caplog: pytest.LogCaptureFixture) -> None:
+    labels = MemorySource([*keyed("b", 9, "id", y=True), {"id": "a1", "y": True}])
+    late = LateLabels(labels, key="id")
+    Engine(MemorySource(keyed("a", 9, "id", x=1.0)), learner(), label="y", labels=late).run()
+    assert not [one for one in caplog.messages if "has met" in one or "has come" in one]

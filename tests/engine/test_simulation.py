@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from simulation.runs import simulate
+from simulation.plan import Plan
+from simulation.runs import Run, simulate
 from simulation.stage import Stage
 
 LEFT_OUT: tuple[str, ...] = ()
@@ -40,6 +42,38 @@ def test_seeds(tmp_path: Path, first: int) -> None:
 @pytest.mark.parametrize("first", range(300, 10_000, 970))
 def test_many_seeds(tmp_path: Path, first: int) -> None:
     assert failing(tmp_path, range(first, first + 970)) == []
+
+
+def growing(seed: int) -> Plan:
+    """The plan of a job whose source gets partitions, and which dies often between checkpoints."""
+    plan = Plan.of(seed)
+    return replace(
+        plan,
+        kind="single",
+        workers=1,
+        shared=True,
+        late=True,
+        partitions=max(2, plan.partitions),
+        sink="topic" if seed % 3 else "file",
+        until_end=False,
+        real=False,
+        retention=False,
+        span=20.0,
+        calm=30.0,
+        most=5,
+        rates={**plan.rates, "kill": 0.05},
+        budget=12,
+        options={**plan.options, "checkpoint_every": 64, "data_loss": "fail"},
+    )
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(60), pytest.param(range(60, 2000), marks=pytest.mark.nightly)]
+)
+def test_partitions_that_come_later(tmp_path: Path, seeds: range) -> None:
+    """They come behind all that was taken without them, also by a process that was killed."""
+    problems = {seed: Run(growing(seed), tmp_path / str(seed)).verdict() for seed in seeds}
+    assert not any(problems.values()), {seed: one for seed, one in problems.items() if one}
 
 
 def test_a_run_is_a_function_of_its_seed(tmp_path: Path) -> None:

@@ -19,7 +19,15 @@ from streamk.engine import Checkpoint, newest_checkpoint
 from streamk.engine.recovery.group import Group, Owner, contents
 from streamk.learners import from_state
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
+WAYS = [("kafka-python", "classic"), ("confluent", "classic"), ("confluent", "consumer")]
+"""Clients, and the protocols of groups that they know."""
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.parametrize(("kafka_client", "protocol"), WAYS, indirect=["kafka_client"]),
+]
 
 MakeTopic = Callable[..., str]
 
@@ -29,7 +37,9 @@ PART = 4000
 
 
 @pytest.fixture
-def job(kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path) -> Job:
+def job(
+    kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, protocol: str, tmp_path: Path
+) -> Job:
     """One member of a group that shares a topic of four partitions."""
     kept = {"retention.ms": "-1"}
     topic, output = kafka_topic(4, **kept), kafka_topic(**kept)
@@ -40,6 +50,7 @@ def job(kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path:
         output=f"kafka://{kafka_address}/{output}",
         group=f"g-{topic}",
         client=kafka_client,
+        protocol=protocol,
         session_timeout=3.0,
         options={"checkpoint_every": 320, "idle_timeout": 0.1},
     )

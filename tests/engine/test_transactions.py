@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 from crash_kit import Job, Process, fill, newest, outputs, positions, stream
 
+from connectors.errors import Aborted, ConnectorError, Unavailable
 from connectors.kafka import KafkaSource
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, saving
+from streamk.engine.recovery import again
 from streamk.errors import InvalidInput
 from streamk.kernels import Gaussian
 from streamk.learners import DoublyStochastic
@@ -209,22 +211,38 @@ def test_a_dead_member_is_taken_over(job: Job) -> None:
 
 
 @on_broker
-def test_a_broker_that_restarts_in_a_transaction(
-    local_kafka: Any, kafka_client: str, tmp_path: Path
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("kind", STRIKES)
+@pytest.mark.parametrize("times", [2, pytest.param(10, marks=pytest.mark.nightly)])
+def test_a_broker_that_restarts_at_random_moments(
+    times: int,
+    kind: str,
+    restarted: Any,
+    kafka_topic: MakeTopic,
+    kafka_client: str,
+    tmp_path: Path,
 ) -> None:
-    topics = [f"restarted-{kafka_client}-{name}" for name in ("events", "scores", "dead")]
-    for name, partitions in zip(topics, (3, 3, 2), strict=True):
-        local_kafka.create_topic(name, partitions)
-    options = {"idle_timeout": 0.1, "transactions": 0.5, "max_events": 4000}
-    job = job_of(local_kafka.address, topics, kafka_client, tmp_path)
-    job = job.but(options=options, pause=0.01)
-    fill(job.address, job.topic, with_bad_ones(2000))
+    """Killed or stopped, and away for a while: transactions are aborted, and done again."""
+    size = 1000 * (times + 1)
+    topics = kafka_topic(3, **KEPT), kafka_topic(3, **KEPT), kafka_topic(2, **KEPT)
+    job = job_of(restarted.address, topics, kafka_client, tmp_path)
+    job = job.but(
+        options={"idle_timeout": 0.1, "transactions": 0.3, "max_events": size},
+        pause=0.01,
+        group=f"g-{job.topic}" if kind == "in a group" else None,
+    )
+    rng = random.Random(times)
+    fill(job.address, job.topic, with_bad_ones(1000))
     with job.start() as process:
-        assert process.until_written(500)
-        local_kafka.kill()
-        local_kafka.start()
-        fill(job.address, job.topic, with_bad_ones(2000, first=2000))
-        assert process.report()["events"] == 4000
+        assert process.until_written(500)  # when a run begins a broker must be there
+        for first in range(1000, size, 1000):
+            time.sleep(rng.uniform(0.0, 3.0))
+            rng.choice((restarted.kill, restarted.stop))()
+            time.sleep(rng.choice((0.0, rng.uniform(0.0, 5.0))))
+            restarted.start()
+            fill(job.address, job.topic, with_bad_ones(1000, first=first))
+        report = process.report()
+    assert (report["events"], report["lost"]) == (size, [])
     assert_once(job)
 
 
@@ -258,6 +276,50 @@ def test_a_checkpoint_is_written_when_the_last_one_is_old(monkeypatch: pytest.Mo
     now[0] += 0.2
     assert one.is_overdue
     assert not saving.Saving(coordinator, every=1000, grace=0).is_overdue
+
+
+class _Failing:
+    """A coordinator that goes back at the n-th try, and what the group says meanwhile."""
+
+    commits = 0
+
+    def __init__(self, tries: int, now: list[float]) -> None:
+        self.left, self.polls, self._now = tries, 0, now
+
+    def go_back(self, error: ConnectorError) -> None:
+        self._now[0] += 50.0
+        self.left -= 1
+        if self.left:
+            raise Aborted(f"try {self.left}")
+
+    def poll(self, timeout: float) -> None:
+        self.polls += 1
+        raise Unavailable("nobody is there")
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(again.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_what_is_aborted_is_done_again_until_it_is_committed(now: list[float]) -> None:
+    failing: Any = _Failing(4, now)
+    one = again.Again(failing, failing, lambda: False)
+    one.go_back(Aborted("first"))
+    assert failing.polls == 3
+    with pytest.raises(Aborted, match="second"):  # nothing was committed for 200 s
+        one.go_back(Aborted("second"))
+    failing.commits, failing.left = 1, 1
+    one.go_back(Aborted("third"))
+
+
+def test_a_run_that_is_stopped_does_nothing_again(now: list[float]) -> None:
+    failing: Any = _Failing(1, now)
+    with pytest.raises(Aborted, match="first"):
+        again.Again(failing, failing, lambda: True).go_back(Aborted("first"))
+    assert failing.left == 1
 
 
 @pytest.mark.parametrize(

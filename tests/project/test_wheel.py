@@ -5,35 +5,18 @@ This needs the package index, and a minute; `.ci/run` chooses it with ``-m night
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import venv
 import zipfile
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
+from wheel_kit import ROOT, Environment, build
 
 pytestmark = pytest.mark.nightly
 
 
-def run(*command: str | Path, cwd: Path) -> str:
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=540
-    )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--wheel", "--outdir", out, cwd=ROOT)
-    (built,) = out.glob("*.whl")
-    return built
+    return build(tmp_path_factory.mktemp("dist"))
 
 
 def test_the_wheel_ships_both_packages_and_nothing_else(wheel: Path) -> None:
@@ -50,14 +33,10 @@ def test_the_wheel_ships_both_packages_and_nothing_else(wheel: Path) -> None:
 
 @pytest.mark.timeout(900)
 def test_the_demo_runs_from_the_wheel_in_a_clean_environment(wheel: Path, tmp_path: Path) -> None:
-    home = tmp_path / "venv"
-    venv.create(home, with_pip=True)
-    run(home / "bin" / "pip", "install", "--quiet", f"{wheel}[plot]", cwd=tmp_path)
-    where = run(
-        home / "bin" / "python", "-c", "import streamk; print(streamk.__file__)", cwd=tmp_path
-    )
-    assert Path(where.strip()).is_relative_to(home)
+    clean = Environment(tmp_path / "venv", wheel, "plot")
+    where = clean.python("import streamk; print(streamk.__file__)", cwd=tmp_path)
+    assert Path(where.strip()).is_relative_to(clean.home)
 
-    run(home / "bin" / "streamk", "demo", cwd=tmp_path)
-    pictures = [path for path in tmp_path.rglob("*.png") if not path.is_relative_to(home)]
+    clean.streamk("demo", cwd=tmp_path)
+    pictures = [path for path in tmp_path.rglob("*.png") if not path.is_relative_to(clean.home)]
     assert pictures

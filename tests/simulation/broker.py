@@ -18,7 +18,7 @@ from connectors.errors import ConnectorError, Revoked
 
 from .world import Simulated, World
 
-__all__ = ["Broker", "Log", "NotAnswered", "make_logs"]
+__all__ = ["Broker", "Log", "NotAnswered", "bear_late", "make_logs"]
 
 
 class NotAnswered(Simulated, ConnectorError):
@@ -38,6 +38,8 @@ class Log:
         Offsets after the last event that hold none.
     first : int
         The first offset that is not deleted.
+    born : float
+        When the partition is there.
     """
 
     offsets: list[int]
@@ -46,6 +48,7 @@ class Log:
     arrivals: list[float]
     gap: int = 0
     first: int = 0
+    born: float = 0.0
 
     def visible(self, now: float) -> int:
         """How many events there are by now."""
@@ -100,6 +103,15 @@ def make_logs(
         last = len(bursts) - 1
         log.arrivals = [bursts[min(last, i - i % size + size - 1)] for i in range(len(bursts))]
     return logs
+
+
+def bear_late(rng: random.Random, logs: Mapping[str, Log], *, begin: float, span: float) -> None:
+    """Have some partitions come later than the others, with all their events after that."""
+    first = rng.randint(1, len(logs))
+    born = sorted(begin + rng.uniform(0.0, span) for _ in range(first, len(logs)))
+    for log, at in zip(list(logs.values())[first:], born, strict=True):
+        log.born = at
+        log.arrivals = [max(at, arrival) for arrival in log.arrivals]
 
 
 @dataclass

@@ -24,7 +24,7 @@ from connectors.kafka.client import (
     Transacting,
     Writing,
 )
-from connectors.kafka.cluster import Cluster, Fault
+from connectors.kafka.cluster import Cluster, Description, Fault
 
 from .broker import Broker, Log
 from .source import Membership, event_of, pause
@@ -177,7 +177,7 @@ class _Reader:
         return {"t", *self._client.coordinator.topics}
 
     def take(self, numbers: Iterable[int]) -> None:
-        self._positions = {number: self.start(number) for number in numbers}
+        self._positions |= {number: self.start(number) for number in numbers}
 
     def place(self, number: int, offset: int | None) -> None:
         self._positions[number] = self.start(number) if offset is None else offset
@@ -191,8 +191,11 @@ class _Reader:
     def cluster_id(self) -> str:
         return "simulated"
 
-    def identity(self) -> str:
-        return f"id of {self._reading.topic}"
+    def describe(self) -> Description:
+        return Description(f"id of {self._reading.topic}", self.numbers())
+
+    def numbers(self) -> Collection[int]:
+        raise NotImplementedError
 
     def connected(self) -> bool:
         return True
@@ -257,7 +260,8 @@ class InputReader(_Reader):
         self._held: set[int] = set()
 
     def numbers(self) -> Collection[int]:
-        return range(len(self._broker.logs))
+        now = self._client.world.now
+        return range(sum(log.born <= now for log in self._broker.logs.values()))
 
     def start(self, number: int) -> int:
         return self._log(number).first
@@ -288,7 +292,7 @@ class InputReader(_Reader):
         if self._listener is not None:
             self._member.turn(self._give_up, self._take)
         else:
-            self._broker.begun.update(self._broker.logs)
+            self._broker.begun.update(f"t:{number}" for number in self._positions)
         left, found = min(max_events, rng.randint(1, client.most)), []
         for number in sorted(self._positions):
             self._check(number)

@@ -154,11 +154,13 @@ class Worker:
         self.lives += 1
         name, directory = f"{self.host}.{self.lives}", self.directory
 
-        def program(_: Process) -> Report:
-            self.engine = None
-            self.engine = self.job.engine(name, directory, **options)
-            return self.engine.run()
+        def program(process: Process) -> Report:
+            engine = self.job.engine(name, directory, **options)
+            if process is self.process:  # else another one was started while this one was frozen
+                self.engine = engine
+            return engine.run()
 
+        self.engine = None
         self.process = self.job.broker.world.start(name, self.host, program)
         return self.process
 

@@ -60,6 +60,8 @@ class Plan:
         Of the engine.
     transacted : Transacted or None
         The source and the sinks are those of Kafka.
+    late : bool
+        Some partitions come later than the others.
     """
 
     seed: int
@@ -84,6 +86,7 @@ class Plan:
     budget: int
     staleness: int | None
     transacted: Transacted | None = None
+    late: bool = False
 
     @classmethod
     def transacting(cls, seed: int) -> Plan:
@@ -148,6 +151,8 @@ class Plan:
             rates=_rates(rng, single=single),
             budget=rng.randint(1, 12),
             staleness=random.Random(f"shards {seed}").choice((None, 0, 1, 2)),
+            # Retention may take the beginning of one before it is seen, which nobody has lost.
+            late=single and not retention and random.Random(f"late {seed}").random() < 0.3,
         )
 
     @property
@@ -158,6 +163,7 @@ class Plan:
             words.append("one directory" if self.shared else "separate directories")
         words += ["shards"] * (self.real and self.staleness is not None)
         words += ["transactions"] * (self.transacted is not None)
+        words += ["partitions that come later"] * self.late
         words += ["retention"] * self.retention + ["names as POSIX has them"] * (not self.ordered)
         return ", ".join(words)
 

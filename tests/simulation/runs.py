@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import random
 import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -12,10 +13,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from connectors.base import Chunk
+from connectors.kafka import KafkaSource
 from streamk.engine import newest_checkpoint
 from streamk.errors import StateError
 
-from .broker import Broker, Log, make_logs
+from .broker import Broker, Log, bear_late, make_logs
 from .checks import Problem, usable
 from .clock import simulated_time
 from .disk import Disk
@@ -107,6 +110,9 @@ class Run:
             span=plan.span,
             gaps=plan.gaps,
         )
+        if plan.late:
+            late = random.Random(f"born {plan.seed}")
+            bear_late(late, logs, begin=begin, span=plan.span)
         self.disk = Disk(world, root, ordered=plan.ordered)
         self.broker = Broker(world, logs)
         self.calm_at = begin + plan.calm
@@ -161,7 +167,14 @@ class Run:
         if self.plan.transacted is None:
             yield
             return
+        plain = KafkaSource.poll
+
+        def poll(source: KafkaSource, max_events: int, timeout: float) -> list[Chunk]:
+            source._watch.look()  # as the thread does that asks for trouble
+            return plain(source, max_events, timeout)
+
         with (
+            mock.patch.object(KafkaSource, "poll", poll),
             mock.patch("connectors.kafka.source.choose", self.job.client),
             mock.patch("connectors.kafka.destination.choose", self.job.client),
             mock.patch("connectors.kafka.transaction._MARGIN", self.plan.transacted.margin),

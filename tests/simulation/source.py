@@ -36,17 +36,27 @@ class LoneSource:
         self.encoding = "dict" if real else "rows"
         self.fields: tuple[str, ...] | None = None if real else ("id",)
         self._most = most
-        self._mine: tuple[str, ...] = tuple(broker.logs)
+        self._mine = self._born()
         self._next = {name: log.first for name, log in broker.logs.items()}
         self._held: frozenset[str] = frozenset()
 
+    def _born(self) -> tuple[str, ...]:
+        """The partitions that are there by now."""
+        now = self.world.now
+        return tuple(name for name, log in self.broker.logs.items() if log.born <= now)
+
     def partitions(self) -> tuple[str, ...]:
         return self._mine
+
+    def every(self) -> tuple[str, ...]:
+        return tuple(self.broker.logs)
 
     def poll(self, max_events: int, timeout: float) -> list[Chunk]:
         world, rng = self.world, self.world.random
         world.step("poll")
         if self.group is None:
+            if len(self._mine) < len(self.broker.logs) and rng.random() < 0.2:
+                self._mine = self._born()
             self.broker.begun.update(self._mine)
         chunks: list[Chunk] = []
         left = min(max_events, rng.randint(1, self._most))

@@ -22,13 +22,15 @@ from connectors.kafka.client import (
     TooLarge,
     Transacting,
     Writing,
+    answered,
 )
 from connectors.kafka.cluster import Cluster, Fault, LastWarning
 from connectors.kafka.confluent.reader import (
+    AWAY,
     LOGGER,
     POLL_SECONDS,
     ConfluentReader,
-    TopicIdentity,
+    TopicDescription,
     partition_numbers,
 )
 from connectors.kafka.confluent.settings import Links, consumer_settings
@@ -39,6 +41,9 @@ __all__ = ["ConfluentClient"]
 _REQUEST_SECONDS = 1.0
 """Longest wait inside librdkafka for a step of a transaction: signals are not seen meanwhile."""
 
+_HUNG_SECONDS = 10.0
+"""Time after which such a step is not waited for any more."""
+
 _PRODUCER_FENCED = (
     KafkaError._FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
@@ -47,17 +52,27 @@ _PRODUCER_FENCED = (
 
 _FAULTS = {
     Fault.SILENT: {
-        KafkaError._ALL_BROKERS_DOWN,
+        *AWAY,
         KafkaError._MSG_TIMED_OUT,
         KafkaError._TIMED_OUT,
         KafkaError._TIMED_OUT_QUEUE,
-        KafkaError._TRANSPORT,
-        KafkaError._WAIT_COORD,
-        KafkaError.REQUEST_TIMED_OUT,
+    },
+    Fault.ABORTED: {
+        KafkaError._PURGE_INFLIGHT,
+        KafkaError._PURGE_QUEUE,
+        KafkaError._STATE,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+        KafkaError.INVALID_TXN_STATE,
+        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        KafkaError.TRANSACTION_ABORTABLE,
+        KafkaError.UNKNOWN_PRODUCER_ID,
     },
     Fault.MOVED_ON: {
         KafkaError._ASSIGNMENT_LOST,
         KafkaError._FENCED,
+        KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError.STALE_MEMBER_EPOCH,
         KafkaError.FENCED_INSTANCE_ID,
         KafkaError.ILLEGAL_GENERATION,
         KafkaError.REBALANCE_IN_PROGRESS,
@@ -81,8 +96,8 @@ class ConfluentClient:
     def reader(self, cluster: Cluster, reading: Reading) -> ConfluentReader:
         """A Consumer that has reached the cluster."""
         consumer, links = _connect(cluster, Consumer, consumer_settings(reading), reading.topic)
-        identity = TopicIdentity(cluster, reading.topic)
-        return ConfluentReader(consumer, links, identity, reading, cluster.connect_timeout)
+        topic = TopicDescription(cluster, reading.topic)
+        return ConfluentReader(consumer, links, topic, reading, cluster.connect_timeout)
 
     def is_fenced(self, error: Any) -> bool:
         """Return whether a transactional producer is not to go on."""
@@ -243,6 +258,7 @@ class ConfluentProducer:
 
     def __init__(self, made: _Made, timeout: float) -> None:
         self._made, self._producer, self._timeout = made, made.producer, timeout
+        self._hangs = False
         self.begin = self._producer.begin_transaction
         try:
             self._until_done(self._producer.init_transactions)
@@ -266,10 +282,13 @@ class ConfluentProducer:
 
     def abort(self) -> None:
         """Abort the transaction."""
-        self._producer.abort_transaction(ABORT_SECONDS)
+        if not self._hangs:
+            self._make(lambda: self._producer.abort_transaction(ABORT_SECONDS))
 
     def close(self) -> None:
         """Close the connections; without a word of what cannot be aborted."""
+        if self._hangs:  # it would be waited for; what it has begun ends when another one begins
+            return
         # Of the error of a producer that another one has replaced flush makes a SystemError.
         with contextlib.suppress(KafkaException, SystemError):
             self._producer.purge()
@@ -283,7 +302,14 @@ class ConfluentProducer:
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                return request(_REQUEST_SECONDS)
+                return self._make(lambda: request(_REQUEST_SECONDS))
             except KafkaException as error:
-                if not error.args[0].retriable() or time.monotonic() > deadline:
+                again = error.args[0].retriable() and not self._hangs
+                if not again or time.monotonic() > deadline:
                     raise
+
+    def _make(self, request: Callable[[], None]) -> None:
+        """Make a request, which may hang; this is then the last one."""
+        if not answered(request, _HUNG_SECONDS):
+            self._hangs = True
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))

@@ -29,14 +29,15 @@ from connectors.kafka.client import (
     Records,
     persist,
 )
-from connectors.kafka.cluster import Cluster
+from connectors.kafka.cluster import Cluster, Description
 from connectors.kafka.confluent.settings import Links
 
 __all__ = [
+    "AWAY",
     "LOGGER",
     "POLL_SECONDS",
     "ConfluentReader",
-    "TopicIdentity",
+    "TopicDescription",
     "partition_numbers",
 ]
 
@@ -44,7 +45,7 @@ _Whole = Callable[[Any], int]
 # Those of messages, which all have both.
 _offset, _number = cast("_Whole", Message.offset), cast("_Whole", Message.partition)
 
-_AWAY = (
+AWAY = (
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TRANSPORT,
     KafkaError._UNKNOWN_PARTITION,
@@ -52,8 +53,11 @@ _AWAY = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NETWORK_EXCEPTION,
     KafkaError.NOT_COORDINATOR,
     KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
 )
 """Errors that mean that a broker is away, or just back."""
 
@@ -85,14 +89,16 @@ class ConfluentReader:
         self,
         consumer: Consumer,
         links: Links,
-        identity: TopicIdentity,
+        topic: TopicDescription,
         reading: Reading,
         patience: float,
     ) -> None:
         self._consumer = consumer
-        self.connected, self.identity = links.connected, identity.ask
+        self.connected, self.describe = links.connected, topic.describe
         self._topic, self._headers = reading.topic, reading.headers
         self._in_group = reading.group is not None
+        self._in_parts = reading.group_protocol == "consumer"
+        """Partitions come and go one by one, not all at once."""
         self._patience = patience
         self._positions: dict[int, int | None] = {}
         self._moved: set[int] = set()
@@ -111,12 +117,15 @@ class ConfluentReader:
         return set(self._consumer.list_topics(timeout=self._patience).topics)
 
     def take(self, numbers: Collection[int]) -> None:
-        """Read these partitions from their start, once something is read."""
-        self._positions = dict.fromkeys(numbers)
-        self._moved = set(numbers)
+        """Read these partitions, too, from their start, once something is read."""
+        self._positions |= dict.fromkeys(numbers)
+        self._moved.update(numbers)
 
     def join(self, listener: Listener) -> None:
         """Join the group; librdkafka calls the listener inside `read`, in the same thread."""
+        if self._in_parts:
+            self._join_in_parts(listener)
+            return
 
         def go(tell: Any, partitions: list[TopicPartition]) -> None:
             if self._closed:
@@ -138,6 +147,41 @@ class ConfluentReader:
         self._consumer.subscribe(
             [self._topic],
             on_assign=assigned,
+            on_revoke=lambda _, partitions: go(listener.revoked, partitions),
+            on_lost=lambda _, partitions: go(listener.lost, partitions),
+        )
+
+    def _join_in_parts(self, listener: Listener) -> None:
+        """Join; the listener is told that all partitions go and those of now come."""
+
+        def come(_: Any, partitions: list[TopicPartition]) -> None:
+            if not partitions:
+                return
+            self._generation += 1
+            new = {tp.partition for tp in partitions}
+            if self._positions:
+                listener.revoked(set(self._positions))
+            self._positions |= dict.fromkeys(new, OFFSET_STORED)
+            listener.assigned(set(self._positions))
+            self._consumer.incremental_assign([self._at(number) for number in sorted(new)])
+            self._moved -= new
+
+        def go(tell: Any, partitions: list[TopicPartition]) -> None:
+            if self._closed:
+                return
+            self._generation += 1
+            tell(set(self._positions))
+            self._consumer.incremental_unassign(partitions)
+            gone = {tp.partition for tp in partitions}
+            self._moved -= gone
+            self._held -= gone
+            self._positions = {n: at for n, at in self._positions.items() if n not in gone}
+            if self._positions:
+                listener.assigned(set(self._positions))
+
+        self._consumer.subscribe(
+            [self._topic],
+            on_assign=come,
             on_revoke=lambda _, partitions: go(listener.revoked, partitions),
             on_lost=lambda _, partitions: go(listener.lost, partitions),
         )
@@ -223,14 +267,21 @@ class ConfluentReader:
 
     def _move(self) -> None:
         """Take librdkafka to where partitions were placed."""
-        try:
-            for number in sorted(self._moved):
+        for number in sorted(self._moved):
+            try:
                 self._consumer.seek(self._at(number))
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError._STATE:
-                raise
-            # It is not being fetched: not yet, or not any more because its position was gone.
-            self._assign()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._STATE:
+                    raise
+                # It is not being fetched: not yet, or not any more because its position was gone.
+                if self._in_parts:
+                    self._consumer.incremental_unassign([self._one(number)])
+                    self._consumer.incremental_assign([self._at(number)])
+                    if number in self._held:
+                        self._consumer.pause([self._one(number)])
+                    continue
+                self._assign()
+                break
         self._moved.clear()
 
     def _assign(self) -> None:
@@ -341,8 +392,8 @@ class ConfluentReader:
         return TopicPartition(self._topic, number, OFFSET_BEGINNING if offset is None else offset)
 
 
-class TopicIdentity:
-    """The identifier of a topic, which librdkafka tells to an `AdminClient` alone.
+class TopicDescription:
+    """Asks for a topic, whose identifier librdkafka tells to an `AdminClient` alone.
 
     Parameters
     ----------
@@ -354,8 +405,8 @@ class TopicIdentity:
         self._cluster, self._topic = cluster, topic
         self._admin: AdminClient | None = None
 
-    def ask(self) -> str | None:
-        """Return it, "" where there is no such topic, None where no broker tells."""
+    def describe(self) -> Description:
+        """Ask what the topic is now."""
         if self._admin is None:
             self._admin = self._connect()
         self._admin.poll(0)  # hands over what was logged
@@ -363,10 +414,15 @@ class TopicIdentity:
             TopicCollection([self._topic]), request_timeout=_PATIENCE
         )
         try:
-            found = str(asked[self._topic].result().topic_id)
+            found = asked[self._topic].result()
         except KafkaException as error:
-            return "" if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART else None
-        return found if found.rstrip("=") != _NONE else None
+            unknown = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+            return Description("" if unknown else None)
+        identity = str(found.topic_id)
+        return Description(
+            None if identity.rstrip("=") == _NONE else identity,
+            [partition.id for partition in found.partitions],
+        )
 
     def _connect(self) -> AdminClient:
         settings: dict[str, Any] = {
@@ -392,7 +448,7 @@ def _ask(
                 raise KafkaException(one.error)
         return found
 
-    return persist(ask, KafkaException, lambda error: error.args[0].code() in _AWAY, patience)
+    return persist(ask, KafkaException, lambda error: error.args[0].code() in AWAY, patience)
 
 
 def _by_partition(messages: list[Any]) -> dict[int, list[Any]]:

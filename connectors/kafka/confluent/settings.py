@@ -26,6 +26,8 @@ def consumer_settings(reading: Reading) -> dict[str, Any]:
         "auto.offset.reset": "error",
         "enable.partition.eof": True,
         "allow.auto.create.topics": False,
+        # Partitions that a topic gets are taken up by a group within seconds, not five minutes.
+        "topic.metadata.refresh.interval.ms": 5000,
         "fetch.max.bytes": FETCH_MAX_BYTES,
         "max.partition.fetch.bytes": PARTITION_FETCH_BYTES,
         # What was read ahead of a held partition is read again: not too much of it.
@@ -38,7 +40,9 @@ def consumer_settings(reading: Reading) -> dict[str, Any]:
     }
     if not reading.polled:
         settings["statistics.interval.ms"] = 0  # nobody would take them, and they would pile up
-    if reading.group is not None:
+    if reading.group_protocol == "consumer":
+        settings["group.protocol"] = "consumer"
+    elif reading.group is not None:
         timeout = reading.session_timeout
         # Of the ways to divide partitions librdkafka has none that is sticky and revokes all
         # partitions first, which is what a source promises.

@@ -53,6 +53,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "predicted": counts.predicted,
         "unlabelled": counts.unlabelled,
         "bad": counts.bad,
+        "tombstones": counts.tombstones,
         "whole": report.whole,
         "window": report.window,
         "baselines": report.baselines,
@@ -105,6 +106,8 @@ def as_text(report: Report) -> str:
     if counts.bad:
         kinds = ", ".join(f"{name} {n:,}" for name, n in counts.bad.items())
         events += f", {sum(counts.bad.values()):,} not usable ({kinds})"
+    if counts.tombstones:
+        events += f", {counts.tombstones:,} tombstones"
     facts = [
         ("events", events),
         (

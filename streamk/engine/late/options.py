@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from connectors.base import InGroup, Source, delimiter_of
+from connectors.base import Source, delimiter_of, group_of
 from connectors.records import FRAMED
 from streamk.encoding import Name
 from streamk.engine.training.fates import Revisions
@@ -85,10 +85,11 @@ class LateLabels:
                     f"late labels are for records with named fields ({', '.join(_ENCODINGS)}); the"
                     f" {what} are of encoding {source.encoding!r}"
                 )
-            if isinstance(source, InGroup) and source.group:
+            group = group_of(source)
+            if group is not None:
                 raise InvalidInput(
-                    f"a job with late labels is one process: drop group={source.group} from the"
-                    f" source of the {what}"
+                    f"a job with late labels is one process: drop group={group} from the source of"
+                    f" the {what}"
                 )
 
     def to_json(self) -> dict[str, Any]:

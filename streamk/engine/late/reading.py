@@ -25,6 +25,7 @@ from streamk.engine.late.source import EVENTS, LABELS
 from streamk.engine.late.steps.taken import Taken
 from streamk.engine.order.batch import Batch
 from streamk.engine.order.clocks import NEVER
+from streamk.engine.training.bad_events import tombstones_apart
 
 __all__ = ["LateReader"]
 
@@ -82,7 +83,7 @@ class LateReader:
             decoded.X,
             _widths(decoded, known),
             decoder.schema,
-            [bad[row] for row in sorted(bad)],
+            *tombstones_apart([bad[row] for row in sorted(bad)], batch.values),
         )
 
     def _read_keys(

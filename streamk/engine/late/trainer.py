@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -38,6 +39,11 @@ from streamk.state import State
 
 __all__ = ["LateTrainer"]
 
+_log = logging.getLogger("streamk.engine")
+
+_LABELS = 1000
+"""Labels after which it is told that none has met its event."""
+
 
 class LateTrainer(Trainer):
     """A trainer whose labels come later than the events, from a source of their own.
@@ -65,6 +71,8 @@ class LateTrainer(Trainer):
         self._records = 0
         """Events and labels taken from the sequence and emitted."""
         self._labels_read = self._labels_bad = 0
+        self._keys: dict[bool, str] = {}
+        """A key of the events and one of the labels."""
         try:
             self._reader = LateReader(source, late, schema)
         except BadRecord as error:
@@ -160,6 +168,10 @@ class LateTrainer(Trainer):
         whole = some.batch
         if refused is not None:
             some = some.before(refused.row)
+        if len(self._keys) < 2:
+            for is_label, key in zip(some.is_label, some.keys, strict=True):
+                if key is not None:
+                    self._keys.setdefault(is_label, key)
         self._taken += len(batch)
         self._hand_over(len(batch), partial(self._follow, some), partial(self._write, some))
         if refused is not None:
@@ -181,13 +193,18 @@ class LateTrainer(Trainer):
         batch, bad = taken.batch, sorted([*taken.bad, *found.bad])
         first = self._records + 1
         self._records += len(batch)
+        before = self._labels_good
         self._labels_read += sum(taken.is_label)
+        self._labels_read -= sum(taken.is_label[row] for row in taken.tombstones)
         self._labels_bad += sum(taken.is_label[event.row] for event in taken.bad)
+        if before < _LABELS <= self._labels_good and self._lacking is not None:
+            _log.warning("%s", self._lacking)
         at = first + found.at
         self.drifts.add(at[n - 1] for n in found.drifts)
         self.bad.add(first + event.row for event in bad)
         if bad:
             self._bad_events.report(batch, bad, self.counts)
+        self.counts.tombstones += len(taken.tombstones)
         self.counts.learned += len(found.labels)
         self.counts.unlabelled += len(found.rows) - (len(found.labels) - found.again)
         predicted = found.prequential.predictions
@@ -223,20 +240,63 @@ class LateTrainer(Trainer):
 
     def _check_share(self, taken: Taken, bad: list[BadEvent]) -> None:
         """Look at the share of bad ones among events and bad labels."""
-        wrong = {event.row for event in bad}
-        counted = [row for row, label in enumerate(taken.is_label) if not label or row in wrong]
+        wrong, no_events = {event.row for event in bad}, taken.tombstones
+        counted = [
+            row
+            for row, label in enumerate(taken.is_label)
+            if row in wrong or not (label or row in no_events)
+        ]
         self.names.after(len(counted))
-        places = [n for n, row in enumerate(counted) if row in wrong]
-        self._bad_events.check(len(counted), places, self.counts)
+        self._bad_events.check(counted, wrong, self.counts)
 
     def check(self) -> None:
         """Settle, and raise `InvalidInput` if nothing could be learned, or too much is bad."""
+        self.settle()
+        lacking = self._lacking
+        if lacking and self._labels_good and self._events and not self.fates.too_late:
+            raise InvalidInput(lacking)
         super().check()
-        if self._labels_read and self._labels_bad == self._labels_read:
+        if self._labels_read and not self._labels_good:
             raise InvalidInput(
                 f"none of the {self._labels_read} labels can be used, the first record because:"
                 f" {self._bad_events.why}; check the key, the label and the task"
             )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about names that have not come, and labels that are no classes or met none."""
+        lacking = self._lacking
+        return super().notes if lacking is None else (*super().notes, lacking)
+
+    @property
+    def _labels_good(self) -> int:
+        """Labels that could be used."""
+        return self._labels_read - self._labels_bad
+
+    @property
+    def _events(self) -> int:
+        """Events that wait for their labels or have waited in vain."""
+        fates = self.fates
+        return fates.held + fates.missing + fates.defaulted + fates.overflow
+
+    @property
+    def _lacking(self) -> str | None:
+        """Say why no label has met its event; None if one has, or nothing has come."""
+        fates, labels, events = self.fates, self._labels_good, self._events
+        if fates.joined or fates.revised or not (labels or events):
+            return None
+        if not labels:
+            return f"no label has come for any of {events:,} events"
+        if not events:
+            return f"no event has come for any of {labels:,} labels"
+        told = f"none of the {labels:,} labels has met one of the {events:,} events"
+        if fates.too_late:
+            return f"{told}: {fates.too_late:,} came too late; give a longer timeout"
+        of_events, of_labels = (self._keys.get(side, "unknown") for side in (False, True))
+        return (
+            f"{told} by the key {self._late.key!r}, which is {of_events!r} in an event and"
+            f" {of_labels!r} in a label; give the field that is the same in both"
+        )
 
     # --- state ------------------------------------------------------------------------------------
 

@@ -10,8 +10,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from connectors.base import Chunk, OpenEnded, Source
-from connectors.errors import OffsetOutOfRange
+from connectors.base import Chunk, OpenEnded, Source, group_of
+from connectors.errors import OffsetOutOfRange, Unavailable
 from streamk.engine.order.clocks import UNBOUNDED, Clock
 from streamk.engine.order.sequence import IdleAdvance, Sequencer
 from streamk.errors import EngineError, StateError
@@ -66,6 +66,8 @@ class Feed:
     max_skew : float
         Seconds that a record may be ahead of its partition's clock; infinite for no bound.
     data_loss : "fail", "earliest" or "latest"
+    until_end : bool
+        Of a partition that comes later, what is there then is read.
     journal : function
         Makes passes durable.
     """
@@ -79,6 +81,7 @@ class Feed:
         idle_timeout: float,
         max_skew: float,
         data_loss: DataLoss,
+        until_end: bool,
         journal: Callable[[list[IdleAdvance]], None],
     ) -> None:
         self._skew = UNBOUNDED if math.isinf(max_skew) else min(round(1000 * max_skew), UNBOUNDED)
@@ -89,6 +92,8 @@ class Feed:
         self._buffer_bytes = buffer_bytes
         self._idle_timeout = idle_timeout
         self._data_loss = data_loss
+        self._until_end = until_end
+        self._shared = group_of(source) is not None
         self._journal = journal
         self._open_ended = source if isinstance(source, OpenEnded) else None
         self._last: dict[str, Chunk] = {}
@@ -96,7 +101,10 @@ class Feed:
         """Positions of what was taken in by `add_last`, by partition."""
         self._learned: dict[str, list[list[int]]] = {}
         self._waiting_since: float | None = None
-        self._held: frozenset[str] = frozenset()
+        self._held: frozenset[str] | None = frozenset()
+        """Partitions that the source does not read now; None: those of before, whichever."""
+        self._first: dict[str, int] = {}
+        """Offsets up to which partitions are read before the source's new ones are."""
 
     # --- partitions -------------------------------------------------------------------------------
 
@@ -113,12 +121,19 @@ class Feed:
         self._note_range(partition, offset)
         self._seek(partition, offset)
 
+    def read_first(self, ends: Mapping[str, int]) -> None:
+        """Have partitions read up to there before any that is not assigned.
+
+        For a run that goes on where another was killed, which may have taken so much of them.
+        """
+        self._first = dict(ends)
+
     def release(self) -> dict[str, Any]:
         """Give up all partitions and all that is buffered; returns their place in the sequence."""
         places: dict[str, Any] = self.sequencer.to_json()["partitions"]
         self._learned = self.learned
         self.sequencer.drop(self.sequencer.partitions)
-        self._held = frozenset()
+        self._held = None
         self._last = {}
         self._waiting_since = None
         return places
@@ -136,7 +151,7 @@ class Feed:
     def poll(self, timeout: float) -> None:
         """Read what there is, waiting up to `timeout` seconds for it."""
         source = self._source
-        held = self._too_far_ahead()
+        held = self._too_far_ahead() | self._kept_back
         if held != self._held and isinstance(source, Holding):
             source.hold(held)
             self._held = held
@@ -153,6 +168,8 @@ class Feed:
                 sequencer.add(self._certain(chunk))
         if held and not isinstance(source, Holding):
             self._give_back(held.intersection(sequencer.partitions))
+        if not self._shared:
+            self._take_up()
         if source.finished():
             sequencer.finish()
         elif not chunks:
@@ -200,6 +217,43 @@ class Feed:
             ]
         return tuple(told)
 
+    def _take_up(self) -> None:
+        """Read partitions that the source has got, from their start, behind all that was read."""
+        source, sequencer = self._source, self.sequencer
+        there, known = source.partitions(), sequencer.partitions
+        if len(there) == len(known):
+            return
+        self._first = {name: end for name, end in self._first.items() if self._lacks(name, end)}
+        if self._first:
+            return
+        places = {name: source.start(name) for name in there if name not in known}
+        passes = sequencer.behind_all(places)
+        self._journal(passes)
+        for name, offset in places.items():
+            self.assign(name, offset, end=source.end(name) if self._until_end else None)
+            _log.info("partition %s is new; it is read from its start", name)
+        sequencer.replay(passes)
+
+    def _lacks(self, partition: str, end: int) -> bool:
+        """Return whether a partition is still to be read up to there."""
+        at = self.sequencer.next_offset(partition)
+        if at < end and isinstance(self._source, Positioned):
+            at = self._source.position(partition)
+        return at < end and partition in self.sequencer.unfinished
+
+    @property
+    def _kept_back(self) -> frozenset[str]:
+        """New partitions while others are to be read first."""
+        if not self._first:
+            return frozenset()
+        return frozenset(self._source.partitions()).difference(self.sequencer.partitions)
+
+    @property
+    def exhausted(self) -> bool:
+        """True when every partition has ended and nothing is left to take."""
+        sequencer = self.sequencer
+        return bool(sequencer.partitions) and sequencer.exhausted and not self._kept_back
+
     def _too_far_ahead(self) -> frozenset[str]:
         """Partitions that others hold back and of which enough is buffered."""
         sequencer = self.sequencer
@@ -242,12 +296,17 @@ class Feed:
             passes = sequencer.pass_over(waiting, round(1000 * self._idle_timeout))
             self._journal(passes)
             self._waiting_since = None
+            for name in waiting:
+                _log.info("partition %s is silent; the others go on", name)
 
     def _is_empty(self, partition: str) -> bool:
         """Return whether everything there is of a live partition was read."""
         if self.sequencer.ends[partition] is not None:
             return False
-        end, at = self._source.end(partition), self.sequencer.next_offset(partition)
+        try:
+            end, at = self._source.end(partition), self.sequencer.next_offset(partition)
+        except Unavailable:
+            return False  # nobody knows, and the run waits
         if end is not None and at < end and isinstance(self._source, Positioned):
             at = self._source.position(partition)
         return end is None or at >= end

@@ -15,7 +15,8 @@ A live partition that falls silent would hold the others back for ever, so it ca
 over*: from its next offset on its events sort no earlier than some time ahead. That is the one
 thing here that a clock on the wall decides, so it is a fact to be written down before anything
 behind it is used: `Sequencer.pass_over` returns `IdleAdvance` records for a journal, and a
-sequencer that is given them again makes the same sequence at once, without waiting.
+sequencer that is given them again makes the same sequence at once, without waiting. A partition
+that comes later has been passed over until it is seen: `Sequencer.behind_all`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import numpy as np
 
 from connectors.base import Chunk
 from streamk.engine.order.batch import Batch, nbytes
-from streamk.engine.order.clocks import ENOUGH, LATEST, UNBOUNDED, Clock
+from streamk.engine.order.clocks import ENOUGH, LATEST, NEVER, UNBOUNDED, Clock
 from streamk.engine.order.partition_buffer import PartitionBuffer
 from streamk.errors import EngineError, StateError
 
@@ -255,12 +256,26 @@ class Sequencer:
         of the newest of it, so that a journal need not be written for every event. The records
         returned must be durable before an event is taken.
         """
-        clock = max(buffer.clock.time for buffer in self._buffers.values()) + max(1, ahead)
+        clock = self._newest + max(1, ahead)
         records = [IdleAdvance(name, self._buffers[name].read, clock) for name in partitions]
         for record in records:
             self._buffers[record.partition].silent = True
         self.replay(records)
         return records
+
+    def behind_all(self, places: Mapping[str, int]) -> list[IdleAdvance]:
+        """Return what puts events of new partitions, from these offsets on, behind all others.
+
+        That is, behind everything buffered; where nothing was read yet, at no time. The records
+        must be durable before the partitions are assigned, and then be given to `replay`.
+        """
+        clock = NEVER if self._newest == NEVER else self._newest + 1
+        return [IdleAdvance(name, at, clock) for name, at in places.items()]
+
+    @property
+    def _newest(self) -> int:
+        """The clock that is furthest ahead."""
+        return max((buffer.clock.time for buffer in self._buffers.values()), default=NEVER)
 
     def replay(self, records: Iterable[IdleAdvance]) -> None:
         """Apply recorded passes; those of partitions not read here are ignored."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from connectors.base import Sink, Source, Transactions, beginning_of
+from connectors.base import Sink, Source, Transactions
 from connectors.errors import ConnectorError, Revoked
 from streamk.engine.checkpoints.keys import Key
 from streamk.engine.checkpoints.object_path import Location
@@ -74,6 +74,8 @@ class CheckpointCoordinator:
         key: Key | None = None,
         transactions: Transactions | None = None,
     ) -> None:
+        self.commits = 0
+        """Checkpoints that were written and, where there is a group, committed."""
         self.saved_events = 0
         """Events of the sequence that the last checkpoint covers."""
         self._saved_at: Mapping[str, int] = {}
@@ -256,18 +258,23 @@ class CheckpointCoordinator:
         if self._unsure:
             self._settle()
         self._begin_transactions(self._group.lineage)
+        passes = self._store.noted() if self._store else []
+        if not (opened or self._group.shared):
+            partitions = self._known(partitions, passes)
         same, unsaid = set(partitions) == set(self._places), False
         epoch, absorbed = self._at, len(self._group.absorbed)
         # A checkpoint has the partitions whose events came in the order of what follows it.
         changed = opened or (bool(partitions) and not same)
-        passes = self._store.noted() if self._store else []
         before: dict[str, dict[str, tuple[int, int]]] = {}
         """Beginnings and ends of lineages, by lineage and partition."""
         owners: dict[str, Owner | None] = {}
+        self._group.look_back(partitions)
         for partition in partitions:
             offset, owner = self._group.committed(partition)
             owners[partition] = owner
-            begin = beginning_of(self._source, partition) if offset is None else offset
+            begin = offset
+            if begin is None:
+                begin = self._group.beginning(partition, opened=opened)
             taken = self._group.take(partition, offset, owner, begin)
             for lineage, run in taken.items():
                 before.setdefault(lineage, {})[partition] = run
@@ -297,6 +304,21 @@ class CheckpointCoordinator:
         except Revoked:
             pass  # the group has moved on meanwhile; its next assignment is under way
 
+    def _known(self, partitions: Sequence[str], passes: Sequence[IdleAdvance]) -> list[str]:
+        """Return the partitions that the run before has read; new ones are read behind them.
+
+        It may have taken more than a checkpoint says, of all that they hold by now, and without the
+        new ones.
+        """
+        if self._finished and self._until_end:  # it has taken nothing more
+            return [*partitions]
+        known = {*self._places, *(record.partition for record in passes)}
+        kept = [name for name in partitions if name in known]
+        if len(kept) < len(partitions):
+            ends = {name: self._source.end(name) for name in kept}
+            self._feed.read_first({name: end for name, end in ends.items() if end is not None})
+        return kept
+
     def _read(
         self,
         partition: str,
@@ -312,7 +334,8 @@ class CheckpointCoordinator:
         knows better, from `begin`.
         """
         if place is None:
-            offset, end, clock = begin, None, Clock.at(self._feed.sequencer.clock)
+            noted = [one.offset for one in passes if one.partition == partition and not known]
+            offset, end, clock = min([begin, *noted]), None, Clock.at(self._feed.sequencer.clock)
         else:
             offset, clock = begin if known else place["offset"], Clock.from_json(place)
             end = None if self._finished else place["end"]
@@ -374,13 +397,23 @@ class CheckpointCoordinator:
         self._group.ask_again()
         self._unsure, self._at = True, None
         with suppress(ConnectorError):  # the group is asked again when it gives partitions
+            self._begin_transactions(self._group.lineage)  # before what stands there is read
             found = self._store.find(self._agrees)
             if found is not None:
                 self._restore(found)
 
+    def go_back(self, error: ConnectorError) -> None:
+        """Take again what was taken since the last committed checkpoint.
+
+        Raises as `open` does.
+        """
+        self._go_back(error)
+        self.assigned(self._source.partitions())
+
     def _settle(self) -> None:
         """Go on from the checkpoint that agrees with the group, now that no commit is under way."""
         assert self._store is not None
+        self._begin_transactions(self._group.lineage)
         found = self._store.open(self._agrees)
         if found is not None and found.epoch != self._at:
             self._feed.release()
@@ -427,7 +460,7 @@ class CheckpointCoordinator:
             **self._group.to_json(),
             "origin": self._origin,
             "identities": identities(self._source, feed.sequencer.offsets),
-            "finished": feed.sequencer.exhausted,
+            "finished": feed.exhausted,
             "feed": feed.to_json(),
             "training": trainer.to_json(),
             "restarts": self._restarts.to_json(),
@@ -437,6 +470,7 @@ class CheckpointCoordinator:
         self._at = self._store.save(body, trainer.model.state(), trainer.held_state())
         self.saved_events, self._saved_at = feed.sequencer.events, feed.sequencer.offsets
         self._commit(released=released)
+        self.commits += 1
         if not last:
             self._have_copy_renewed(saved=True)
 

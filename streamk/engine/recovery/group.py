@@ -46,11 +46,11 @@ import json
 import logging
 import math
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from connectors.base import InGroup, Source
+from connectors.base import InGroup, Source, beginning_of, group_of
 from streamk.engine.checkpoints.reading import Checkpoint
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.recovery.peers import lineages
@@ -89,6 +89,8 @@ class Owner:
         This owner has written nothing beyond the offset.
     until : int
         Those before may have written predictions up to that offset.
+    known : int
+        Partitions that there were when the group began.
     """
 
     member: str
@@ -99,6 +101,7 @@ class Owner:
     complete: bool = True
     released: bool = False
     until: int = 0
+    known: int = 0
 
     def to_metadata(self) -> str:
         """Return the text for a commit.
@@ -125,6 +128,7 @@ class Owner:
                 bool(data.get("complete", False)),
                 bool(data.get("released", False)),
                 int(data.get("until", 0)),
+                int(data.get("known", 0)),
             )
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
@@ -162,13 +166,15 @@ class Group:
         self.slots: dict[str, str] = {}
         """The names of the slots of lineages, for messages, as far as they are known."""
         self._commits: dict[str, tuple[int | None, Owner | None]] = {}
+        self._known = len(source.every()) if isinstance(source, InGroup) and self.shared else 0
+        """Partitions that there were when the group began; those beyond came later."""
         self._taken: dict[str, Owner] = {}
         """Of each partition what its next commit says of the lineages before this one."""
 
     @property
     def shared(self) -> bool:
         """True if other processes may have partitions of the stream."""
-        return isinstance(self._source, InGroup) and bool(self._source.group)
+        return group_of(self._source) is not None
 
     # --- what a model holds -----------------------------------------------------------------------
 
@@ -210,6 +216,26 @@ class Group:
             known = (None, None) if found is None else (found[0], Owner.parse(found[1]))
             self._commits[partition] = known
         return self._commits[partition]
+
+    def look_back(self, partitions: Sequence[str]) -> None:
+        """Take from the commits of these how many partitions there were when the group began."""
+        owners = [owner for name in partitions if (owner := self.committed(name)[1]) is not None]
+        self._known = min([self._known, *(owner.known for owner in owners)])
+
+    def beginning(self, partition: str, *, opened: bool) -> int:
+        """Return where the job begins in a partition that it has no place in.
+
+        One that has come since the job began is read from its start, wherever others are begun.
+        """
+        source, start = self._source, self._source.start(partition)
+        if isinstance(source, InGroup) and self.shared:
+            begin = beginning_of(source, partition)
+            if begin == start:
+                return start
+            every = source.every()
+            self.look_back(every)
+            return begin if partition in every[: self._known] else start
+        return beginning_of(source, partition) if opened else start
 
     def ask_again(self) -> None:
         """Forget what the group has said: it may have moved on."""
@@ -265,7 +291,8 @@ class Group:
         assert self._store is not None
         metadata = {}
         for partition in offsets:
-            taken = self._taken[partition]
+            # One that was not taken has come since, to a source that is read by this run alone.
+            taken = self._taken.get(partition, Owner("", 0, self.lineage))
             owner = replace(
                 taken,
                 member=self._store.name,
@@ -273,6 +300,7 @@ class Group:
                 lineage=self.lineage,
                 released=released,
                 until=written.get(partition, 0),
+                known=self._known,
             )
             metadata[partition] = owner.to_metadata()
         self._source.commit(offsets, metadata)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from connectors.base import Sink
-from streamk.encoding import BadEvent
+from streamk.encoding import TOMBSTONE, BadEvent
 from streamk.engine.observing.observer import LONGEST_VALUE, MOST_ROWS, Observer
 from streamk.engine.order.batch import Batch
 from streamk.engine.training.outputs import dead_letter
 from streamk.errors import EngineError
 
-__all__ = ["BadEvents", "Counts", "OnError", "complaint"]
+__all__ = ["BadEvents", "Counts", "OnError", "complaint", "tombstones_apart"]
 
 OnError = Literal["raise", "skip", "dead-letter"]
 
@@ -36,12 +36,15 @@ class Counts:
         Events that were not learned: without a label, or all where the model only predicts.
     bad : dict of kind to int
         Events that could not be used, by kind (`streamk.encoding.BAD_KINDS`).
+    tombstones : int
+        Records that tell of a deletion, which are no events.
     """
 
     learned: int
     predicted: int
     unlabelled: int
     bad: dict[str, int]
+    tombstones: int = 0
 
     @property
     def n_bad(self) -> int:
@@ -52,6 +55,11 @@ class Counts:
     def events(self) -> int:
         """All events."""
         return self.learned + self.unlabelled + self.n_bad
+
+    @property
+    def records(self) -> int:
+        """All records."""
+        return self.events + self.tombstones
 
 
 class BadEvents:
@@ -101,14 +109,15 @@ class BadEvents:
         if self._dead_letters is not None:
             self._dead_letters.write([dead_letter(batch, event) for event in bad])
 
-    def check(self, n: int, bad: Sequence[int], counts: Counts) -> None:
-        """Check after each of the last n events that not too many could not be used.
+    def check(self, records: Sequence[int], bad: Set[int], counts: Counts) -> None:
+        """Check after each of the last events that not too many could not be used.
 
         Parameters
         ----------
-        n : int
-        bad : sequence of int
-            Places among them, ascending, of those that could not.
+        records : sequence of int
+            The rows of the events.
+        bad : set of int
+            The rows of those that could not.
         counts : Counts
             Of all events so far.
 
@@ -117,10 +126,13 @@ class BadEvents:
         EngineError
             If there are too many.
         """
-        before, bad_before = counts.events - n, counts.n_bad - len(bad)
-        for row in sorted({*bad, _BEFORE_JUDGING - 1 - before}):
-            if 0 <= row < n and before + row + 1 >= _BEFORE_JUDGING:
-                self.check_share(bad_before + bisect_right(bad, row), before + row + 1, counts)
+        n = len(records)
+        places = [place for place, row in enumerate(records) if row in bad] if bad else []
+        before, bad_before = counts.events - n, counts.n_bad - len(places)
+        for place in sorted({*places, _BEFORE_JUDGING - 1 - before}):
+            if 0 <= place < n and before + place + 1 >= _BEFORE_JUDGING:
+                n_bad = bad_before + bisect_right(places, place)
+                self.check_share(n_bad, before + place + 1, counts)
 
     def check_share(self, bad: int, n: int, counts: Counts) -> None:
         """Raise `EngineError` if so many of n events that cannot be used are too many."""
@@ -130,6 +142,21 @@ class BadEvents:
                 f"{bad} of {n} events cannot be used ({kinds}), more than the share of"
                 f" {self._max_share:g} that is allowed; the first because: {self.why}"
             )
+
+
+def tombstones_apart(
+    bad: Sequence[BadEvent], values: Sequence[Any]
+) -> tuple[list[BadEvent], set[int]]:
+    """Return what of this cannot be used, and the rows that tell of a deletion and are no events.
+
+    Parameters
+    ----------
+    bad : sequence of BadEvent
+    values : sequence
+        The records, as they came: those without a value are such, too.
+    """
+    rows = {one.row for one in bad if one.kind == TOMBSTONE or values[one.row] is None}
+    return [one for one in bad if one.row not in rows], rows
 
 
 def complaint(batch: Batch, event: BadEvent) -> str:

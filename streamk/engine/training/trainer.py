@@ -7,7 +7,7 @@ A model predicts each event before it learns it, in the order of the sequence
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from connectors.base import InGroup, Sink, Source, delimiter_of
+from connectors.base import Sink, Source, delimiter_of, group_of
 from connectors.errors import BadRecord
 from connectors.fields import RecordType
 from connectors.records import record_format_of
@@ -30,7 +30,13 @@ from streamk.engine.observing.explaining import Explanation
 from streamk.engine.observing.observer import Observer, observed
 from streamk.engine.order.batch import Batch
 from streamk.engine.training import regions
-from streamk.engine.training.bad_events import BadEvents, Counts, OnError, complaint
+from streamk.engine.training.bad_events import (
+    BadEvents,
+    Counts,
+    OnError,
+    complaint,
+    tombstones_apart,
+)
 from streamk.engine.training.details import Details
 from streamk.engine.training.event_fields import EventFields
 from streamk.engine.training.fates import Fates
@@ -163,11 +169,10 @@ class Trainer:
     @property
     def prediction_type(self) -> RecordType:
         """The fields of the predictions that it writes."""
-        source = self._source
         return prediction_type(
             self._wanted.names,
             classification=self.model.is_classifier,
-            revised=isinstance(source, InGroup) and bool(source.group),
+            revised=group_of(self._source) is not None,
         )
 
     @property
@@ -207,7 +212,7 @@ class Trainer:
         """
         self._began = True
         known = len(self._decoder.schema.columns)
-        decoded = self._decode(batch)
+        decoded, tombstones = self._decode(batch)
         refused = decoded.bad[0] if decoded.bad and self._raises else None
         if refused is not None:
             decoded = before(decoded, refused.row)
@@ -215,11 +220,14 @@ class Trainer:
         if surplus and self._raises:
             refused = surplus[0]
             decoded, surplus = before(decoded, refused.row), []
+        if refused is not None:
+            tombstones = {row for row in tombstones if row < refused.row}
         for event in surplus:  # its columns come all the same, as the schema has them
             decoded.y[int(np.searchsorted(decoded.good, event.row))] = None
         learn = partial(self._learn, decoded, self._decoder.schema, known, batch)
         self._taken += len(batch)
-        self._hand_over(len(batch), learn, partial(self._emit, batch, decoded, surplus))
+        emit = partial(self._emit, batch, decoded, tombstones, surplus)
+        self._hand_over(len(batch), learn, emit)
         if refused is not None:
             self.settle()
             raise EngineError(complaint(batch, refused))
@@ -238,12 +246,15 @@ class Trainer:
         if earlier is not None:
             earlier()
 
-    def _decode(self, batch: Batch) -> Decoded:
+    def _decode(self, batch: Batch) -> tuple[Decoded, Set[int]]:
+        """Return the events, and the rows that are none but tell of a deletion."""
         try:
-            return self._decoder.decode(batch.values)
+            decoded = self._decoder.decode(batch.values)
         except BadRecord as error:
             self.settle()
             raise EngineError(f"events {batch.span} cannot be read: {error}") from error
+        bad, tombstones = tombstones_apart(decoded.bad, batch.values)
+        return replace(decoded, bad=bad) if tombstones else decoded, tombstones
 
     def _surplus(self, decoded: Decoded) -> list[BadEvent]:
         """Return the events whose labels would make more classes than the model may have."""
@@ -408,6 +419,7 @@ class Trainer:
         self,
         batch: Batch,
         decoded: Decoded,
+        tombstones: Set[int],
         surplus: list[BadEvent],
         learned: Callable[[], Predicted],
     ) -> None:
@@ -418,12 +430,13 @@ class Trainer:
         predicted, classes, details, drifts, measured, explanation = found
         there = np.array([label is not None for label in decoded.y], bool)
         labelled = int(there.sum()) if self.learns else 0
-        first = self.counts.events + 1
+        first = self.counts.records + 1
         at = first + decoded.good[there]
         self.drifts.add(at[n - 1] for n in drifts)
         self.bad.add(first + event.row for event in decoded.bad)
         if decoded.bad:
             self._bad_events.report(batch, decoded.bad, self.counts)
+        self.counts.tombstones += len(tombstones)
         self.counts.learned += labelled
         self.counts.unlabelled += len(decoded.y) - labelled
         if self._sink is not None and len(decoded.good):
@@ -437,9 +450,12 @@ class Trainer:
         if explanation is not None:
             row = int(decoded.good[0])
             self._observe(explanation, batch, row, predicted, classes, details, decoded.y[0])
-        self.names.after(len(batch))
+        events: Sequence[int] = range(len(batch))
+        if tombstones:
+            events = [row for row in events if row not in tombstones]
+        self.names.after(len(events))
         self._look(decoded.y, decoded.bad)
-        self._bad_events.check(len(batch), [event.row for event in decoded.bad], self.counts)
+        self._bad_events.check(events, {event.row for event in decoded.bad}, self.counts)
 
     def _score(
         self,
@@ -542,6 +558,8 @@ class Trainer:
 
         A trainer that only predicts keeps its own model.
         """
+        if self._threads is not None:  # it may be learning what is to be taken again
+            self._threads.submit(lambda: None).result()
         try:
             self.counts = Counts(**data["counts"])
             self._scoring.restore(data)

@@ -37,6 +37,8 @@ class Taken:
     schema : Schema
         Of the d columns.
     bad : list of BadEvent, by row of the batch
+    tombstones : set of int
+        Rows of the batch that are neither, but tell of a deletion.
     slices : float64 array of shape (m,), or None
         Numbers of the events' slices.
     """
@@ -51,6 +53,7 @@ class Taken:
     width: NDArray[np.int64]
     schema: Schema
     bad: list[BadEvent] = field(default_factory=list)
+    tombstones: set[int] = field(default_factory=set)
     slices: NDArray[np.float64] | None = None
 
     def before(self, row: int) -> Taken:
@@ -62,4 +65,5 @@ class Taken:
             is_label=self.is_label[cut],
             keys=self.keys[cut],
             bad=[event for event in self.bad if event.row < row],
+            tombstones={place for place in self.tombstones if place < row},
         )

@@ -1,0 +1,96 @@
+"""Compressed topics: every client reads every codec, however large its batches are."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from connectors.errors import Unavailable
+from connectors.kafka import KafkaSource
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(90)]
+
+CODECS = ("gzip", "lz4", "snappy", "zstd")
+LARGE = 4 << 20
+"""Bytes of a batch, unpacked: more than decoders take that do not read a stream."""
+
+
+def fill_by_kafka_python(address: str, topic: str, codec: str, values: list[bytes]) -> None:
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(
+        bootstrap_servers=address,
+        compression_type=codec,
+        linger_ms=1000,
+        batch_size=2 * LARGE,
+        max_request_size=2 * LARGE,
+    )
+    for value in values:
+        producer.send(topic, value)
+    producer.close()
+
+
+def fill_by_confluent(address: str, topic: str, codec: str, values: list[bytes]) -> None:
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": address,
+            "compression.type": codec,
+            "linger.ms": 1000,
+            "batch.size": 2 * LARGE,
+            "message.max.bytes": 2 * LARGE,
+        }
+    )
+    for value in values:
+        producer.produce(topic, value)
+    producer.flush()
+
+
+WRITERS = {"kafka-python": fill_by_kafka_python, "confluent": fill_by_confluent}
+
+
+def read(address: str, topic: str, count: int) -> list[Any]:
+    source, found = KafkaSource((address,), topic), []
+    deadline = time.monotonic() + 30
+    try:
+        while len(found) < count:
+            assert time.monotonic() < deadline, f"{len(found)} of {count}"
+            found += [value for chunk in source.poll(1000, 0.2) for value in chunk.values]
+    finally:
+        source.close()
+    return found
+
+
+@pytest.mark.usefixtures("kafka_client")
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_codec_is_read(
+    kafka_address: str,
+    kafka_topic: Callable[..., str],
+    codec: str,
+    writer: str,
+) -> None:
+    topic = kafka_topic(**{"max.message.bytes": str(2 * LARGE)})
+    values = [json.dumps({"n": n, "text": "a" * 1000}).encode() for n in range(LARGE // 1000)]
+    WRITERS[writer](kafka_address, topic, codec, values)
+    assert read(kafka_address, topic, len(values)) == values
+
+
+@pytest.mark.parametrize("kafka_client", ["kafka-python"], indirect=True)
+@pytest.mark.parametrize("codec", ["lz4", "snappy", "zstd"])
+@pytest.mark.usefixtures("kafka_client")
+def test_a_codec_that_is_not_installed_is_told_with_its_extra(
+    kafka_address: str,
+    kafka_topic: Callable[..., str],
+    codec: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = kafka_topic()
+    fill_by_kafka_python(kafka_address, topic, codec, [b'{"text": "%s"}' % (b"a" * 1000)] * 10)
+    monkeypatch.setattr(f"kafka.codec.has_{codec}", lambda: False)
+    with pytest.raises(Unavailable, match=rf"{codec}.*pip install 'streamk\[kafka-codecs\]'"):
+        read(kafka_address, topic, 10)

@@ -1,0 +1,261 @@
+"""Partitions that a source gets while it is read, or between two runs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_kit import events, learner
+from kafka_kit import producer
+
+from connectors.base import Chunk
+from connectors.errors import Unavailable
+from connectors.kafka import KafkaSource
+from connectors.memory import MemorySink, MemorySource
+from streamk.engine import Engine, LateLabels, Report
+
+HOUR = 3_600_000
+
+
+class GrowingSource(MemorySource):
+    """Has its first partition alone until so many polls were made; begins at the end if told to."""
+
+    def __init__(self, parts: dict[str, Any], polls: int, *, latest: bool = False, **options: Any):
+        super().__init__(parts, **options)
+        self._left, self._latest, self._read = polls, latest, dict(self._next)
+
+    def partitions(self) -> tuple[str, ...]:
+        return tuple(self._read)[: None if self._left <= 0 else 1]
+
+    def poll(self, max_events: int, timeout: float) -> list[Chunk]:
+        self._left -= 1
+        return [c for c in super().poll(max_events, timeout) if c.partition in self.partitions()]
+
+    def beginning(self, partition: str) -> int:
+        return self.end(partition) if self._latest else 0
+
+
+def parts(n: int) -> dict[str, Any]:
+    return {"a": events(n), "b": events(n, first=n)}
+
+
+def run(source: Any, directory: Path | None = None, **options: Any) -> Report:
+    options = {"label": "y", "ignore": ("id",), "checkpoint": directory, **options}
+    return Engine(source, learner(), **options).run()
+
+
+@pytest.mark.parametrize(("until_end", "latest"), [(False, False), (False, True), (True, False)])
+def test_one_is_read_from_its_start(until_end: bool, latest: bool) -> None:
+    """Wherever the job begins, and wherever the others end."""
+    source = GrowingSource(parts(50), 1, latest=latest)
+    report = run(source, until_end=until_end)
+    assert report.counts.learned == (50 if latest else 100)
+    assert report.learned == {"a": [[50 if latest else 0, 50]], "b": [[0, 50]]}
+
+
+def test_none_is_read_that_was_there_before_the_job_began_at_the_end() -> None:
+    assert run(GrowingSource(parts(50), 0, latest=True)).counts.learned == 0
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_one_that_came_between_two_runs_is_read_from_its_start(
+    tmp_path: Path, finished: bool
+) -> None:
+    limit = {"until_end": True} if finished else {"max_events": 30}
+    assert run(GrowingSource(parts(50), 99), tmp_path, **limit).counts.learned in (30, 50)
+    source = GrowingSource(parts(50), 0, latest=True)
+    report = run(source, tmp_path, until_end=finished)
+    assert report.counts.learned == 100
+    again = run(GrowingSource(parts(50), 0, latest=True), tmp_path)
+    assert (again.counts.learned, again.events_now) == (100, 0)
+
+
+def test_after_a_finished_run_both_are_merged_by_time(tmp_path: Path) -> None:
+    """Nothing was taken after its checkpoint, so that new events are as those of a first run."""
+    first = {"a": events(10), "b": []}
+    run(GrowingSource(first, 99), tmp_path, until_end=True)
+    later = {"a": events(20), "b": events(20, first=100)}
+    times = {"a": range(20), "b": range(20)}
+    sink = MemorySink()
+    run(GrowingSource(later, 0, timestamps=times), tmp_path, until_end=True, sink=sink)
+    seen = [output.partition for output in sink.outputs]
+    assert seen != sorted(seen)
+
+
+def test_labels_get_partitions_too() -> None:
+    clicks = events(60)
+    labels = GrowingSource(
+        {
+            "a": [{"id": one["id"], "y": one["y"]} for one in clicks[:30]],
+            "b": [{"id": one["id"], "y": one["y"]} for one in clicks[30:]],
+        },
+        1,
+    )
+    plain = MemorySource([{name: one[name] for name in ("a", "b", "id")} for one in clicks])
+    report = run(plain, ignore=(), labels=LateLabels(labels, key="id"))
+    assert report.fates is not None
+    assert report.fates.joined == 60
+
+
+def test_the_first_event_of_all_is_in_no_other_time(caplog: pytest.LogCaptureFixture) -> None:
+    times = {"a": [], "b": range(9 * HOUR, 9 * HOUR + 20)}
+    with caplog.at_level(logging.WARNING):
+        report = run(GrowingSource({"a": [], "b": events(20)}, 1, timestamps=times))
+    assert report.counts.learned == 20
+    assert not report.skewed
+    assert not caplog.records
+
+
+class SilentSource(MemorySource):
+    """Lacks events in one of two partitions; nobody tells where they end, for so many questions."""
+
+    def __init__(self, unanswered: int) -> None:
+        super().__init__({"a": events(20), "b": []}, live=True)
+        self.unanswered = unanswered
+
+    def end(self, partition: str) -> int:
+        self.unanswered -= 1
+        if self.unanswered >= 0:
+            raise Unavailable("no broker answers")
+        return super().end(partition)
+
+
+def test_a_source_that_does_not_answer_is_waited_for() -> None:
+    source = SilentSource(5)
+    report = run(source, idle_timeout=0.01, max_events=20)
+    assert report.counts.learned == 20
+    assert source.unanswered < 0
+
+
+# --- topics ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def add_partition(kafka_address: str) -> Iterator[Callable[[str, int], None]]:
+    """Give a topic partitions, so many in all."""
+    from kafka import KafkaAdminClient
+
+    admin = KafkaAdminClient(bootstrap_servers=kafka_address)
+
+    def add(topic: str, total: int) -> None:
+        admin.create_partitions({topic: total})
+        deadline = time.monotonic() + 30
+        while len(admin.describe_topics([topic])[0]["partitions"]) < total:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    yield add
+    admin.close()
+
+
+def send(address: str, topic: str, partition: int, numbers: range, **values: Any) -> None:
+    with producer(address) as out:
+        for n in numbers:
+            event = {"x": n % 2, "id": n, "y": n % 2} if not values else values | {"id": n}
+            out.send(topic, json.dumps(event).encode(), partition=partition)
+        out.flush()
+
+
+class Running:
+    """An engine in a thread."""
+
+    def __init__(self, source: Any, **options: Any) -> None:
+        self.events, self.lag, self.reports = 0, None, list[Report]()
+        self._engine = Engine(
+            source,
+            learner(),
+            **{"label": "y", "on_progress": self._show, "progress_interval": 0.1, **options},
+        )
+        self._thread = threading.Thread(target=lambda: self.reports.append(self._engine.run()))
+        self._thread.start()
+
+    def _show(self, snapshot: Any) -> None:
+        self.events, self.lag = snapshot.events, snapshot.lag
+
+    def until(self, events: int) -> None:
+        deadline = time.monotonic() + 60
+        while self.events < events:
+            assert self._thread.is_alive()
+            assert time.monotonic() < deadline, f"{self.events} of {events} events, lag {self.lag}"
+            time.sleep(0.05)
+
+    def end(self) -> Report:
+        self._engine.stop()
+        self._thread.join()
+        return self.reports[0]
+
+
+Add = Callable[[str, int], None]
+MakeTopic = Callable[..., str]
+
+
+def on_broker(test: Any) -> Any:
+    """Mark a test that takes a broker, by both clients."""
+    marks = pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(240)
+    for mark in (*marks, pytest.mark.usefixtures("kafka_client")):
+        test = mark(test)
+    return test
+
+
+@on_broker
+@pytest.mark.parametrize("group", [False, True])
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_a_topic_gets_partitions(
+    kafka_address: str,
+    kafka_topic: MakeTopic,
+    add_partition: Add,
+    start: str,
+    group: bool,
+    tmp_path: Path,
+) -> None:
+    """While it is read, and while it is not."""
+    topic = kafka_topic(1)
+    send(kafka_address, topic, 0, range(30))
+    before = 30 if start == "earliest" else 0
+
+    def source() -> KafkaSource:
+        name = f"g-{topic}" if group else None
+        return KafkaSource((kafka_address,), topic, start=start, group=name)
+
+    run = Running(source(), checkpoint=tmp_path)
+    if before:
+        run.until(before)
+    else:
+        while run.lag is None:
+            time.sleep(0.05)
+        time.sleep(1.0)
+    add_partition(topic, 2)
+    send(kafka_address, topic, 1, range(40))
+    send(kafka_address, topic, 0, range(30, 40))
+    run.until(before + 50)
+    assert run.end().counts.learned == before + 50
+
+    add_partition(topic, 3)
+    send(kafka_address, topic, 2, range(20))
+    run = Running(source(), checkpoint=tmp_path)
+    run.until(before + 70)
+    assert run.end().counts.learned == before + 70
+
+
+@on_broker
+def test_a_topic_of_labels_gets_partitions(
+    kafka_address: str, kafka_topic: MakeTopic, add_partition: Add
+) -> None:
+    clicks, labels = kafka_topic(1), kafka_topic(1)
+    send(kafka_address, clicks, 0, range(40), x=1)
+    send(kafka_address, labels, 0, range(20), y=True)
+    sources = [KafkaSource((kafka_address,), topic) for topic in (clicks, labels)]
+    run = Running(sources[0], labels=LateLabels(sources[1], key="id"))
+    run.until(60)
+    add_partition(labels, 2)
+    send(kafka_address, labels, 1, range(20, 40), y=False)
+    run.until(80)
+    fates = run.end().fates
+    assert fates is not None
+    assert (fates.joined, fates.held) == (40, 0)
