@@ -10,7 +10,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.adapters.rows import Model, Numbers, Run
+from streamk.adapters.rows import Model, Numbers
 from streamk.errors import InvalidInput
 
 __all__ = ["Batch", "Frame", "as_frame"]
@@ -62,20 +62,21 @@ class Batch(ABC):
             found = self.numbers(model, some)
             yield model.rows(self.dicts(some)) if found is None else found
 
-    def runs(self, model: Model, labels: Sequence[Any]) -> Iterator[Run]:
-        """Yield arrays of events that are to be learned with their labels, in order.
+    def learn(self, model: Model, labels: Sequence[Any]) -> None:
+        """Learn the events with their labels, in order; other threads come between two parts.
 
         Raises
         ------
         InvalidInput
-            If a value is of no use, naming it, after the events before have been yielded.
+            If a value is of no use, naming it, after the events before have been learned.
         """
         for some in self._parts():
-            found = self.numbers(model, some)
-            if found is None:
-                yield from model.runs(self.dicts(some), labels[some])
-            elif len(found):
-                yield found, list(labels[some])
+            with model.lock:
+                found = self.numbers(model, some)
+                if found is None:
+                    model.learn(self.dicts(some), labels[some])
+                elif len(found):
+                    model.learner.learn_many(found, list(labels[some]))
 
 
 class Frame(Batch):

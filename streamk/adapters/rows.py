@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import sys
+import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
@@ -27,15 +28,24 @@ class Model:
 
     `streamk.encoding.columns` has the rules by which values become columns. Copies and pickles go
     through the learner's state.
+
+    Attributes
+    ----------
+    learner : Learner
+    lock : RLock
+        The learner's, where it has one. It is to be held from reading events until they are
+        predicted or learned: another thread's would take the same array, or bring columns.
     """
 
     def __init__(self, learner: Learner, schema: Schema | None = None) -> None:
         self.learner = learner
+        self.lock: threading.RLock = getattr(learner, "lock", None) or threading.RLock()
         self._table = ColumnTable(Schema(max_columns=sys.maxsize) if schema is None else schema)
         self._lay_out()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"learner": self.learner.state(), "schema": self._table.schema.to_json()}
+        with self.lock:
+            return {"learner": self.learner.state(), "schema": self._table.schema.to_json()}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         learner = learners.from_state(saved["learner"])
@@ -72,6 +82,8 @@ class Model:
     def row(self, x: Mapping[Hashable, Any], labels: Sequence[Any] | None = None) -> Numbers:
         """Return an event as an array of shape (columns,), which the next call overwrites.
 
+        The lock is held.
+
         Parameters
         ----------
         x : mapping
@@ -103,9 +115,10 @@ class Model:
         InvalidInput
             If a value is of no use, naming it.
         """
-        rows = np.zeros((len(events), len(self._table)))
-        for row, x in zip(rows, events, strict=True):
-            row[:] = self.row(x)
+        with self.lock:
+            rows = np.zeros((len(events), len(self._table)))
+            for row, x in zip(rows, events, strict=True):
+                row[:] = self.row(x)
         return rows
 
     def rows_of_columns(self, names: Sequence[Hashable], numbers: Numbers) -> Numbers | None:
@@ -121,16 +134,21 @@ class Model:
         rows[:, known] = numbers
         return rows
 
-    def runs(
-        self, events: Iterable[Mapping[Hashable, Any]], labels: Sequence[Any]
-    ) -> Iterator[Run]:
-        """Yield events to be learned, in order, whenever the learner has got their columns.
+    def learn(self, events: Iterable[Mapping[Hashable, Any]], labels: Sequence[Any]) -> None:
+        """Learn events in order, those of the same columns together; the lock is held.
 
         Raises
         ------
         InvalidInput
-            As `row`, after the events before have been yielded.
+            As `row`, after the events before have been learned.
         """
+        for rows, some in self._runs(events, labels):
+            self.learner.learn_many(rows, some)
+
+    def _runs(
+        self, events: Iterable[Mapping[Hashable, Any]], labels: Sequence[Any]
+    ) -> Iterator[Run]:
+        """Yield events to be learned, in order, whenever the learner has got their columns."""
         run: list[Numbers] = []
         start = 0
         for i, x in enumerate(events):

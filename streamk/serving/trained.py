@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -139,8 +138,6 @@ class TrainedModel:
         self._key = key_of(key)
         self._figures: tuple[Mapping[str, Any], dict[str, dict[str, float]]] | None = None
         """Of the metrics of a checkpoint, and these."""
-        self._lock = threading.Lock()
-        """Of the array that the model writes an event to before it is copied."""
         self._following = Following(self.refresh)
         self._seen = marker(self._directory)
         self._looked = time.monotonic()
@@ -242,8 +239,7 @@ class TrainedModel:
 
     def _rows(self, model: Model, events: Sequence[Event]) -> NDArray[np.float64]:
         """Return events as the learner takes them, an array of their own."""
-        with self._lock:
-            rows = model.rows(events)
+        rows = model.rows(events)
         return rows if model.learner.takes_missing else np.nan_to_num(rows)
 
     def _row(self, model: Model, x: Event) -> NDArray[np.float64]:

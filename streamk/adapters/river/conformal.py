@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from river import base, conf
 
 from streamk.conformal import AdaptiveIntervals, AdaptiveSets, Said
 from streamk.conformal.regions import Regions
+from streamk.learners.common.locking import Turns
 
 __all__ = ["ConformalClassifier", "ConformalRegressor"]
 
@@ -22,7 +24,26 @@ def _learn(regions: Regions, said: Said, y: Any) -> None:
     regions.learn(said, [y], regions.thresholds(1), [0])
 
 
-class ConformalRegressor(base.Wrapper[base.Regressor], base.Regressor):
+class _InTurns(base.Base):
+    """A wrapper that threads may share, around any model: it is asked or taught by one at a time.
+
+    Copies and pickles are of the wrapper and its model between two events.
+    """
+
+    def __init__(self) -> None:
+        self._turns = Turns()
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._turns.lock:
+            return copy.deepcopy(self.__dict__)
+
+    def clone(self, *arguments: Any, **options: Any) -> Self:
+        """Return a new wrapper of a new model, see River's `clone`."""
+        with self._turns.lock:
+            return super().clone(*arguments, **options)
+
+
+class ConformalRegressor(_InTurns, base.Wrapper[base.Regressor], base.Regressor):
     """A regressor of River whose predictions come with intervals that keep what they promise.
 
     Nine in ten of the numbers to come lie in their interval, where `confidence_level` is 0.9,
@@ -61,6 +82,7 @@ class ConformalRegressor(base.Wrapper[base.Regressor], base.Regressor):
     """
 
     def __init__(self, regressor: base.Regressor, confidence_level: float = 0.9) -> None:
+        super().__init__()
         self.regressor = regressor
         self.confidence_level = confidence_level
         self._intervals = AdaptiveIntervals(confidence_level)
@@ -77,10 +99,11 @@ class ConformalRegressor(base.Wrapper[base.Regressor], base.Regressor):
 
     def learn_one(self, x: Event, y: base.typing.RegTarget, **kwargs: Any) -> None:
         """Learn an event: its error first, then the regressor."""
-        found = self.regressor.predict_one(x)
-        if found is not None:  # as some models say before their first event
-            _learn(self._intervals, Said(np.array([found], np.float64)), y)
-        self.regressor.learn_one(x, y, **kwargs)
+        with self._turns.lock:
+            found = self.regressor.predict_one(x)
+            if found is not None:  # as some models say before their first event
+                _learn(self._intervals, Said(np.array([found], np.float64)), y)
+            self.regressor.learn_one(x, y, **kwargs)
 
     def predict_one(self, x: Event, with_interval: bool = False, **kwargs: Any) -> Any:
         """Predict the number of an event.
@@ -96,16 +119,17 @@ class ConformalRegressor(base.Wrapper[base.Regressor], base.Regressor):
             The interval is without bounds before the first event is learned, and where the
             regressor predicts None.
         """
-        found = self.regressor.predict_one(x, **kwargs)
-        if not with_interval:
-            return found
-        if found is None:
-            return conf.Interval(lower=-math.inf, upper=math.inf)
-        (far,) = self._intervals.thresholds(1).tolist()
+        with self._turns.lock:
+            found = self.regressor.predict_one(x, **kwargs)
+            if not with_interval:
+                return found
+            if found is None:
+                return conf.Interval(lower=-math.inf, upper=math.inf)
+            (far,) = self._intervals.thresholds(1).tolist()
         return conf.Interval(lower=found - far, upper=found + far)
 
 
-class ConformalClassifier(base.Wrapper[base.Classifier], base.Classifier):
+class ConformalClassifier(_InTurns, base.Wrapper[base.Classifier], base.Classifier):
     """A classifier of River with prediction sets: as few classes as hold most labels.
 
     Nine in ten of the labels to come are in their set, where `confidence_level` is 0.9, as
@@ -144,6 +168,7 @@ class ConformalClassifier(base.Wrapper[base.Classifier], base.Classifier):
     """
 
     def __init__(self, classifier: base.Classifier, confidence_level: float = 0.9) -> None:
+        super().__init__()
         self.classifier = classifier
         self.confidence_level = confidence_level
         self._sets = AdaptiveSets(confidence_level)
@@ -164,28 +189,32 @@ class ConformalClassifier(base.Wrapper[base.Classifier], base.Classifier):
 
     def learn_one(self, x: Event, y: base.typing.ClfTarget, **kwargs: Any) -> None:
         """Learn an event: how well its label was predicted first, then the classifier."""
-        said = self._said(x)
-        if said.classes:
-            _learn(self._sets, said, y)
-        self.classifier.learn_one(x, y, **kwargs)
+        with self._turns.lock:
+            said = self._said(x)
+            if said.classes:
+                _learn(self._sets, said, y)
+            self.classifier.learn_one(x, y, **kwargs)
 
     def predict_proba_one(self, x: Event, **kwargs: Any) -> dict[base.typing.ClfTarget, float]:
         """Predict the probabilities of the classes of an event, by label."""
-        return self.classifier.predict_proba_one(x, **kwargs)
+        with self._turns.lock:
+            return self.classifier.predict_proba_one(x, **kwargs)
 
     def predict_one(self, x: Event, **kwargs: Any) -> base.typing.ClfTarget | None:
         """Predict the class of an event; None before there is any."""
-        return self.classifier.predict_one(x, **kwargs)
+        with self._turns.lock:
+            return self.classifier.predict_one(x, **kwargs)
 
     def predict_set_one(self, x: Event, **kwargs: Any) -> list[base.typing.ClfTarget]:
         """Predict the classes of which one is the event's, the most probable first.
 
         All known classes before the first label of an event for which one was known.
         """
-        said = self._said(x, **kwargs)
-        if not said.classes:
-            return []
-        (found,) = self._sets.regions(said, self._sets.thresholds(1))
+        with self._turns.lock:
+            said = self._said(x, **kwargs)
+            if not said.classes:
+                return []
+            (found,) = self._sets.regions(said, self._sets.thresholds(1))
         assert found is not None
         return found
 

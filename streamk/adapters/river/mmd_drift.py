@@ -58,6 +58,9 @@ class MMDDrift(base.DriftAndWarningDetector):
     the one before, is drift. Where that is not to be detected, feed what is left when it is
     predicted: residuals or errors.
 
+    Several threads may feed one instance. `drift_detected` is then of the last event, whichever
+    thread it came from; `n_detections` counts all.
+
     Parameters
     ----------
     alpha : float, default 0.01
@@ -168,7 +171,8 @@ class MMDDrift(base.DriftAndWarningDetector):
         InvalidInput
             If a value is of no use, naming it; the event is not taken in.
         """
-        self._events.take(x)
-        test = self._events.learner
-        self._drift_detected = test.drift_detected
-        self._warning_detected = test.warning_detected
+        events = self._events
+        with events.lock:
+            events.take(x)
+            self._drift_detected = events.learner.drift_detected
+            self._warning_detected = events.learner.warning_detected

@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamk.adapters.options import estimator
+from streamk.adapters.sharing import Shared
 from streamk.adapters.sklearn.options import check_classes, drawn_seed
 from streamk.prediction.compiled import CompiledModel
 from streamk.prediction.dc_pred import TreeOptions, dc_pred
@@ -24,7 +25,7 @@ _EVENTS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"
 
 
 @estimator()
-class _DCPred(BaseEstimator):  # type: ignore[misc]
+class _DCPred(Shared, BaseEstimator):  # type: ignore[misc]
     """The common part of the classifier and the regressor."""
 
     budget: float = TreeOptions.budget

@@ -22,6 +22,7 @@ from sklearn.utils.validation import (
 
 from streamk.adapters.batches import Batch, Frame, as_frame
 from streamk.adapters.rows import Model, Numbers
+from streamk.adapters.sharing import Shared
 from streamk.errors import InvalidInput, shown
 from streamk.landmarks.checks import check_count
 from streamk.learners import Learner, Scaled
@@ -106,7 +107,7 @@ def _check_size(frame: Frame) -> None:
             raise InvalidInput(f"found a data frame with 0 {what}(s); at least 1 is needed")
 
 
-class Estimator(BaseEstimator):  # type: ignore[misc]
+class Estimator(Shared, BaseEstimator):  # type: ignore[misc]
     """A learner of arrays or data frames, by passes over them or on a stream."""
 
     _task: ClassVar[str]
@@ -144,7 +145,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         self._model = Model(self._make(random, **options))
         for _ in range(passes):
             order = places[random.permutation(len(places))]
-            self._learn(X.take(order), y[order])
+            X.take(order).learn(self._model, y[order].tolist())
         if isinstance(self._model.learner, Scaled):
             self._model.learner.finish()
 
@@ -153,11 +154,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if sample_weight is not None:
             order = np.repeat(np.arange(len(X)), _repeats(sample_weight, len(X)))
             X, y = X.take(order), y[order]
-        self._learn(X, y)
-
-    def _learn(self, X: Batch, y: NDArray[Any]) -> None:
-        for rows, labels in X.runs(self._model, y.tolist()):
-            self._model.learner.learn_many(rows, labels)
+        X.learn(self._model, y.tolist())
 
     def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Batch, NDArray[Any]]:
         """Return the events and labels; a NaN or null in an event is missing."""
@@ -190,10 +187,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _joined(self, X: Any, method: str, *arguments: Any) -> NDArray[Any]:
         """Return what a method of the learner says of all events."""
-        parts = self._parts(X)
-        learner = self._model.learner
-        say = getattr(learner, method)
-        with aside(learner):  # predictions change nothing
+        parts, model = self._parts(X), self._model
+        say = getattr(model.learner, method)
+        with model.lock, aside(model.learner):  # predictions change nothing
             return np.concatenate([say(rows, *arguments) for rows in parts])
 
 

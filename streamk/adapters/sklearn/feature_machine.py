@@ -13,6 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from streamk import learners
 from streamk.adapters.options import GAMMA, WithMetric, chosen, estimator
+from streamk.adapters.sharing import Shared
 from streamk.adapters.sklearn.estimators import Classifier, Estimator, Regressor
 from streamk.adapters.sklearn.options import check_classes, drawn_seed
 from streamk.errors import InvalidInput
@@ -30,7 +31,7 @@ _EVENTS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"
 
 
 @estimator()
-class _RFM(BaseEstimator):  # type: ignore[misc]
+class _RFM(Shared, BaseEstimator):  # type: ignore[misc]
     """The common part of the classifier and the regressor."""
 
     kernel: str | Kernel = field(default="auto", kw_only=False)
@@ -300,10 +301,11 @@ class _FeatureMachine(WithMetric, Estimator):
         """The shares of the columns in the metric's diagonal, float64 (n_features_in_,)."""
         check_is_fitted(self, "learner_")
         learner: Any = self._model.learner
-        shares: Numbers = learner.learner.column_shares
-        if self._names is None:
-            return shares
-        owners = self._model.owners(self._names)
+        with self._model.lock:
+            shares: Numbers = learner.learner.column_shares
+            if self._names is None:
+                return shares
+            owners = self._model.owners(self._names)
         return np.asarray(np.bincount(owners, shares, len(self._names)), np.float64)
 
     def _make(self, random: np.random.RandomState, **options: Any) -> Learner:

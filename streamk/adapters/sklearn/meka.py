@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from streamk.adapters.options import estimator
+from streamk.adapters.sharing import Shared
 from streamk.adapters.sklearn.options import (
     check_classes,
     drawn_seed,
@@ -41,7 +42,7 @@ def _checked_weights(sample_weight: ArrayLike, n: int) -> Numbers:
 
 
 @estimator()
-class _OnMeka(BaseEstimator):  # type: ignore[misc]
+class _OnMeka(Shared, BaseEstimator):  # type: ignore[misc]
     """The common part of both: the approximation, and coefficients in it."""
 
     kernel: str | Kernel = field(default="gaussian", kw_only=False)
