@@ -14,6 +14,7 @@ from streamk import learners
 from streamk.adapters.batches import Frame
 from streamk.adapters.options import chosen, written
 from streamk.adapters.rows import Model, Numbers
+from streamk.adapters.weights import checked
 from streamk.errors import InvalidInput
 from streamk.learners import Learner
 from streamk.learners.report import report
@@ -66,24 +67,30 @@ class Estimator:
         with model.lock:
             return report(model.learner, model.row(x))
 
-    def learn_one(self, x: Event, y: Any) -> None:
+    def learn_one(self, x: Event, y: Any, w: float = 1.0) -> None:
         """Learn from one event.
 
         Parameters
         ----------
         x : dict
         y : label: str, int or bool, or a number for the regressor
+        w : float, default 1
+            How often the event counts, 0 to a million. It is learned a whole number of times; what
+            is left comes in with the next event of the label, or the next one of the regressor.
 
         Raises
         ------
         InvalidInput
-            If a value or the label is of no use, naming it; the event is not learned.
+            If a value, the label or the weight is of no use, naming it; the event is not learned.
         """
         model = self._model
         with model.lock:
-            model.learner.learn_one(model.row(x, [y]), y)
+            if w == 1.0:
+                model.learner.learn_one(model.row(x, [y]), y)
+            else:
+                model.learn_weighted(x, y, w)
 
-    def learn_many(self, X: Any, y: Any) -> None:
+    def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:
         """Learn from the rows of a data frame in their order, as `learn_one` does.
 
         Parameters
@@ -91,18 +98,21 @@ class Estimator:
         X : data frame of n rows
             Of pandas, Polars or any other library that narwhals knows.
         y : series of n labels
+        w : float or series of n floats, default 1
+            As of `learn_one`.
 
         Raises
         ------
         InvalidInput
-            If a value or label is of no use, naming it. The rows before one whose value is of no
-            use are learned.
+            If a value, label or weight is of no use, naming it. The rows before one whose value is
+            of no use are learned.
         """
         frame, series = _frame(X), dataframe.into_series(y)
         if len(frame) != len(series):
             raise InvalidInput(f"{len(frame)} events came with {len(series)} labels")
         self._y_name = series.name
-        frame.learn(self._model, series.to_list())
+        weights = None if isinstance(w, float | int) and w == 1 else checked(w, len(frame))
+        frame.learn(self._model, series.to_list(), weights)
 
 
 class Classifier(Estimator, base.MiniBatchClassifier):
