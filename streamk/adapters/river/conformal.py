@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from river import base, conf
 
+from streamk.adapters.options import advising
 from streamk.conformal import AdaptiveIntervals, AdaptiveSets, Said
 from streamk.conformal.regions import Regions
 from streamk.learners.common.locking import Turns
@@ -81,6 +82,7 @@ class ConformalRegressor(_InTurns, base.Wrapper[base.Regressor], base.Regressor)
     0.90
     """
 
+    @advising({})
     def __init__(self, regressor: base.Regressor, confidence_level: float = 0.9) -> None:
         super().__init__()
         self.regressor = regressor
@@ -167,6 +169,7 @@ class ConformalClassifier(_InTurns, base.Wrapper[base.Classifier], base.Classifi
     True
     """
 
+    @advising({})
     def __init__(self, classifier: base.Classifier, confidence_level: float = 0.9) -> None:
         super().__init__()
         self.classifier = classifier

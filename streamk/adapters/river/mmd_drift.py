@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 from river import base
 
+from streamk.adapters.options import advising
 from streamk.adapters.rows import Model
 from streamk.drift import StreamingMMD
 from streamk.encoding import Schema
@@ -108,6 +109,7 @@ class MMDDrift(base.DriftAndWarningDetector):
     True
     """
 
+    @advising({})
     def __init__(
         self,
         *,
