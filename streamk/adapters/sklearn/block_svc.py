@@ -22,6 +22,7 @@ from streamk.adapters.sklearn.options import (
     count_of_parts,
     drawn_seed,
     kernel_of_points,
+    labels_of,
     threads_of,
 )
 from streamk.factorization.checks import check_size, checked_kernel
@@ -176,7 +177,7 @@ class BlockSVC(ClassifierMixin, Shared, BaseEstimator):  # type: ignore[misc]
         ValueError
             If points or labels do not fit or LIBSVM refuses an option, as scikit-learn says it.
         """
-        points, labels = validate_data(self, X, y, dtype=np.float64)
+        points, labels = validate_data(self, X, labels_of(y), dtype=np.float64)
         check_classification_targets(labels)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         check_classes(self.classes_)

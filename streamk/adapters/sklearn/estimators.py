@@ -23,6 +23,7 @@ from sklearn.utils.validation import (
 from streamk.adapters.batches import Batch, Frame, as_frame
 from streamk.adapters.rows import Model, Numbers
 from streamk.adapters.sharing import Shared
+from streamk.adapters.sklearn.options import labels_of
 from streamk.adapters.weights import checked, relative, repeats
 from streamk.errors import InvalidInput, shown
 from streamk.landmarks.checks import check_count
@@ -158,6 +159,7 @@ class Estimator(Shared, BaseEstimator):  # type: ignore[misc]
     def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Batch, NDArray[Any]]:
         """Return the events and labels; a NaN or null in an event is missing."""
         numeric = self._task == "regression"
+        y = y if numeric else labels_of(y)
         frame = as_frame(X) if reset or self._names is not None else None
         if frame is None:
             array, labels = validate_data(self, X, y, reset=reset, y_numeric=numeric, **_EVENTS)
@@ -268,7 +270,7 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         check_classification_targets(labels)
         if first and classes is None:
             raise InvalidInput("classes= is needed in the first call of partial_fit")
-        known = self.classes_ if classes is None else np.unique(classes)
+        known = self.classes_ if classes is None else np.unique(labels_of(classes))
         if not first and not np.array_equal(known, self.classes_):
             before = shown(self.classes_)
             raise InvalidInput(f"classes={shown(classes)} differ from those of before, {before}")

@@ -15,7 +15,7 @@ from streamk import learners
 from streamk.adapters.options import GAMMA, WithMetric, chosen, estimator
 from streamk.adapters.sharing import Shared
 from streamk.adapters.sklearn.estimators import Classifier, Estimator, Regressor
-from streamk.adapters.sklearn.options import check_classes, drawn_seed
+from streamk.adapters.sklearn.options import check_classes, drawn_seed, labels_of
 from streamk.adapters.weights import merged, relative
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
@@ -176,7 +176,7 @@ class RFMClassifier(ClassifierMixin, _RFM):  # type: ignore[misc]
         ValueError
             If events or labels do not fit, as scikit-learn says it.
         """
-        points, labels = validate_data(self, X, y, ensure_min_samples=2, **_EVENTS)
+        points, labels = validate_data(self, X, labels_of(y), ensure_min_samples=2, **_EVENTS)
         check_classification_targets(labels)
         points, labels, weights = self._weighted(points, labels, sample_weight)
         self.classes_, numbers = np.unique(labels, return_inverse=True)

@@ -20,6 +20,7 @@ from streamk.adapters.sklearn.options import (
     check_classes,
     drawn_seed,
     kernel_of_points,
+    labels_of,
     threads_of,
 )
 from streamk.adapters.sklearn.ridge import BaseRidge
@@ -245,7 +246,7 @@ class MekaClassifier(ClassifierMixin, _OnMeka):  # type: ignore[misc]
         ValueError
             If points or labels do not fit, as scikit-learn says it.
         """
-        points, labels = validate_data(self, X, y, dtype=np.float64)
+        points, labels = validate_data(self, X, labels_of(y), dtype=np.float64)
         check_classification_targets(labels)
         points, labels, weights = _counting(points, labels, sample_weight)
         binarizer = LabelBinarizer(neg_label=-1).fit(labels)
