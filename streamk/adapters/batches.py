@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Self
@@ -10,7 +11,8 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.adapters.rows import Model, Numbers, Run
+from streamk.adapters.rows import Model, Numbers
+from streamk.adapters.weights import order_of
 from streamk.errors import InvalidInput
 
 __all__ = ["Batch", "Frame", "as_frame"]
@@ -62,20 +64,62 @@ class Batch(ABC):
             found = self.numbers(model, some)
             yield model.rows(self.dicts(some)) if found is None else found
 
-    def runs(self, model: Model, labels: Sequence[Any]) -> Iterator[Run]:
-        """Yield arrays of events that are to be learned with their labels, in order.
+    @abstractmethod
+    def contents(self, some: slice) -> Iterator[bytes]:
+        """Yield what events are, alike for those that are alike."""
+
+    def order(self, y: NDArray[Any], weights: Numbers | None) -> NDArray[np.intp]:
+        """Return the places of events with labels and weights, see `weights.order_of`."""
+        labels = (label.tobytes() for label in y.astype(np.float64))
+        contents = (one for some in self._parts() for one in self.contents(some))
+        return order_of(map(operator.add, contents, labels), weights)
+
+    def learn(self, model: Model, labels: Sequence[Any], weights: Numbers | None = None) -> None:
+        """Learn the events with their labels, in order; other threads come between two parts.
+
+        Parameters
+        ----------
+        model : Model
+        labels : sequence of n labels
+        weights : array of shape (n,), optional
+            How often each event is learned; what is left of fractions comes in with the next event
+            of the label. Events of weight 0 are passed over.
 
         Raises
         ------
         InvalidInput
-            If a value is of no use, naming it, after the events before have been yielded.
+            If a value is of no use, naming it, after the events before have been learned.
         """
+        if weights is not None and not weights.all():
+            counting = np.flatnonzero(weights)
+            labels, weights = [labels[i] for i in counting.tolist()], weights[counting]
+            self.take(counting).learn(model, labels, weights)
+            return
         for some in self._parts():
-            found = self.numbers(model, some)
-            if found is None:
-                yield from model.runs(self.dicts(some), labels[some])
-            elif len(found):
-                yield found, list(labels[some])
+            with model.lock:
+                if weights is None:
+                    self._learn(model, some, list(labels[some]))
+                else:
+                    self._learn_weighted(model, some, list(labels[some]), weights[some])
+
+    def _learn(self, model: Model, some: slice, labels: list[Any]) -> None:
+        found = self.numbers(model, some)
+        if found is None:
+            model.learn(self.dicts(some), labels)
+        elif len(found):
+            model.learner.learn_many(found, labels)
+
+    def _learn_weighted(
+        self, model: Model, some: slice, labels: list[Any], weights: Numbers
+    ) -> None:
+        places = np.arange(len(self))[some]
+        times, left = model.times(labels, weights.tolist())
+        later = self.take(places[np.equal(times, 0)])
+        if len(later):  # what is of no use is refused now
+            list(later.rows(model))
+        often = [label for label, n in zip(labels, times, strict=True) for _ in range(n)]
+        self.take(np.repeat(places, times)).learn(model, often)
+        model.left = left
 
 
 class Frame(Batch):
@@ -111,13 +155,22 @@ class Frame(Batch):
         """Return rows for the model; None unless it has just the known columns of numbers."""
         if not self._plain:
             return None
+        return model.rows_of_columns(self._frame.columns, self._cells(some))
+
+    def _cells(self, some: slice) -> Numbers:
+        """Return rows of a frame that has numbers and booleans alone."""
         frame = self._frame[some]
         if frame.implementation.is_pandas_like():
             # Nullable columns have no NumPy dtype in common unless one is asked for.
-            cells = frame.to_native().to_numpy(dtype=np.float64, na_value=np.nan)
-        else:
-            cells = np.asarray(frame.to_numpy(), dtype=np.float64)
-        return model.rows_of_columns(frame.columns, cells)
+            cells: Numbers = frame.to_native().to_numpy(dtype=np.float64, na_value=np.nan)
+            return cells
+        return np.asarray(frame.to_numpy(), dtype=np.float64)
+
+    def contents(self, some: slice) -> Iterator[bytes]:
+        """Yield what rows are: their numbers where there is nothing else."""
+        if self._plain:
+            return (row.tobytes() for row in self._cells(some) + 0.0)
+        return (repr([*row.values()]).encode() for row in self.dicts(some))
 
     def dicts(self, some: slice) -> list[dict[Hashable, Any]]:
         """Return rows as dicts, with None for a null."""

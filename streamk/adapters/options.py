@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar, cast, dataclass_transform
 
@@ -25,6 +26,8 @@ def advising(advice: Mapping[str, str]) -> Callable[[Init], Init]:
     ------
     InvalidInput
         From `__init__`, if it does not take one of the options that there is advice on.
+    TypeError
+        From it, for another one that it does not take, naming the one that is meant.
 
     Examples
     --------
@@ -36,25 +39,45 @@ def advising(advice: Mapping[str, str]) -> Callable[[Init], Init]:
     Traceback (most recent call last):
     ...
     streamk.errors.InvalidInput: Model has no option gamma=2: give bandwidth
+    >>> Model(bandwith=2)
+    Traceback (most recent call last):
+    ...
+    TypeError: Model has no option bandwith=2: did you mean bandwidth?
     """
 
     def decorate(init: Init) -> Init:
         """Return an `__init__` that gives advice and then does as this one."""
-        known = inspect.signature(init).parameters
+        known = [*inspect.signature(init).parameters][1:]
 
         @functools.wraps(init)
         def advised(self: Any, *arguments: Any, **options: Any) -> None:
             for name, value in options.items():
-                if name not in known and name in advice:
-                    made = type(self).__name__
+                if name in known:
+                    continue
+                made = type(self).__name__
+                said = f"{made} has no option {name}={shown(value)}: "
+                if name in advice:
                     task = "Regressor" if made.endswith("Regressor") else "Classifier"
-                    say = advice[name].format(task)
-                    raise InvalidInput(f"{made} has no option {name}={shown(value)}: {say}")
+                    raise InvalidInput(said + advice[name].format(task))
+                raise TypeError(said + _meant(name, known))
             init(self, *arguments, **options)
 
         return cast("Init", advised)
 
     return decorate
+
+
+_SEEDS = {"seed": "random_state", "random_state": "seed"}
+"""The names of one option in River and scikit-learn."""
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    """Return what to say of an option that is not among those known."""
+    other = _SEEDS.get(name, "")
+    if other and other not in known:
+        return "leave it out, nothing in it is random"
+    near = [other] if other else difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)

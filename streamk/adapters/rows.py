@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import sys
+import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from math import hypot
 from operator import itemgetter
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import learners
+from streamk.adapters.weights import carried, checked
 from streamk.encoding import ColumnTable, Rejected, Schema, flatten
 from streamk.encoding.columns import Event
 from streamk.encoding.meaning import SAFE
@@ -30,20 +32,37 @@ class Model:
 
     `streamk.encoding.columns` has the rules by which values become columns. Copies and pickles go
     through the learner's state.
+
+    Attributes
+    ----------
+    learner : Learner
+    left : dict of label to float
+        What is left of weights, see `streamk.adapters.weights.carried`.
+    lock : RLock
+        The learner's, where it has one. It is to be held from reading events until they are
+        predicted or learned: another thread's would take the same array, or bring columns.
     """
 
     def __init__(self, learner: Learner, schema: Schema | None = None) -> None:
         self.learner = learner
+        self.left: dict[Hashable, float] = {}
+        self.lock: threading.RLock = getattr(learner, "lock", None) or threading.RLock()
         self._table = ColumnTable(Schema(max_columns=sys.maxsize) if schema is None else schema)
         self._fields = Fields()
         self._lay_out()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"learner": self.learner.state(), "schema": self._table.schema.to_json()}
+        with self.lock:
+            return {
+                "learner": self.learner.state(),
+                "schema": self._table.schema.to_json(),
+                "left": self.left,
+            }
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         learner = learners.from_state(saved["learner"])
         Model.__init__(self, learner, Schema.from_json(saved["schema"]))
+        self.left = dict(saved["left"])
 
     def owners(self, names: Sequence[Hashable]) -> list[int]:
         """Return of which field each column is made, by the place of the field among `names`.
@@ -75,6 +94,8 @@ class Model:
 
     def row(self, x: Mapping[Hashable, Any], labels: Sequence[Any] | None = None) -> Numbers:
         """Return an event as an array of shape (columns,), which the next call overwrites.
+
+        The lock is held.
 
         Parameters
         ----------
@@ -116,9 +137,10 @@ class Model:
         InvalidInput
             If a value is of no use, naming it.
         """
-        rows = np.zeros((len(events), len(self._table)))
-        for row, x in zip(rows, events, strict=True):
-            row[:] = self.row(x)
+        with self.lock:
+            rows = np.zeros((len(events), len(self._table)))
+            for row, x in zip(rows, events, strict=True):
+                row[:] = self.row(x)
         return rows
 
     def rows_of_columns(self, names: Sequence[Hashable], numbers: Numbers) -> Numbers | None:
@@ -134,16 +156,52 @@ class Model:
         rows[:, known] = numbers
         return rows
 
-    def runs(
-        self, events: Iterable[Mapping[Hashable, Any]], labels: Sequence[Any]
-    ) -> Iterator[Run]:
-        """Yield events to be learned, in order, whenever the learner has got their columns.
+    def learn(self, events: Iterable[Mapping[Hashable, Any]], labels: Sequence[Any]) -> None:
+        """Learn events in order, those of the same columns together; the lock is held.
 
         Raises
         ------
         InvalidInput
-            As `row`, after the events before have been yielded.
+            As `row`, after the events before have been learned.
         """
+        for rows, some in self._runs(events, labels):
+            self.learner.learn_many(rows, some)
+
+    def learn_weighted(self, x: Mapping[Hashable, Any], label: Any, weight: Any) -> None:
+        """Learn an event as often as its weight and what is left say; the lock is held.
+
+        Raises
+        ------
+        InvalidInput
+            As `row`, or for its weight.
+        """
+        (known,) = checked(weight, 1).tolist()
+        if not known:
+            return
+        (times,), left = self.times([label], [known])
+        row = self.row(x, [label] if times else None)
+        for _ in range(times):
+            self.learner.learn_one(row, label)
+        self.left = left
+
+    def times(
+        self, labels: Sequence[Any], weights: Iterable[float]
+    ) -> tuple[list[int], dict[Hashable, float]]:
+        """Return how often events are learned, and what is left then.
+
+        Raises
+        ------
+        InvalidInput
+            If a label is of no use.
+        """
+        self.learner.check_labels(labels, len(labels))
+        kinds = labels if self.learner.is_classifier else [None] * len(labels)
+        return carried(self.left, kinds, weights)
+
+    def _runs(
+        self, events: Iterable[Mapping[Hashable, Any]], labels: Sequence[Any]
+    ) -> Iterator[Run]:
+        """Yield events to be learned, in order, whenever the learner has got their columns."""
         run: list[Numbers] = []
         start = 0
         for i, x in enumerate(events):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import RLock
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -20,6 +21,11 @@ class Learner(Protocol):
     What it predicts for an event is the same, bit for bit, in whatever batch the event comes and
     whatever the number of threads; what it learns depends on the batches and their order alone.
     """
+
+    @property
+    def lock(self) -> RLock:
+        """The lock of a thread that wants the learner to itself for several calls."""
+        ...
 
     @property
     def is_classifier(self) -> bool:

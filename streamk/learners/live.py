@@ -339,7 +339,7 @@ class LiveCompiled(Wrapper):
         InvalidInput
             If there is nothing to compile: fewer than two events, or of classes fewer than two.
         """
-        with self._lock:
+        with self.lock:
             self._copies.renew()
 
     def checkpointed(self, *, saved: bool = True) -> None:
@@ -353,7 +353,7 @@ class LiveCompiled(Wrapper):
         saved : bool, default True
             Whether there is such a state. Without one any copy that is ready is taken.
         """
-        with self._lock:
+        with self.lock:
             self._copies.checkpointed(saved=saved)
 
     # Predicting
@@ -413,7 +413,7 @@ class LiveCompiled(Wrapper):
     @contextmanager
     def aside(self) -> Iterator[None]:
         """Predict without a trace, here and in the learner, see `MultiKernel.aside`."""
-        with self._lock, aside(self.learner):
+        with self.lock, aside(self.learner):
             self._leaves_a_trace = False
             try:
                 yield

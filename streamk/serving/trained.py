@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -147,8 +146,6 @@ class TrainedModel:
         self._key = key_of(key)
         self._figures: tuple[Mapping[str, Any], dict[str, dict[str, float]]] | None = None
         """Of the metrics of a checkpoint, and these."""
-        self._lock = threading.Lock()
-        """Of the array that the model writes an event to before it is copied."""
         self._following = Following(self.refresh)
         self._told: set[str] = set()
         """Unknown fields that were told."""
@@ -255,8 +252,7 @@ class TrainedModel:
 
     def _rows(self, model: Model, events: Sequence[Event]) -> NDArray[np.float64]:
         """Return events as the learner takes them, an array of their own."""
-        with self._lock:
-            rows = model.rows(events)
+        rows = model.rows(events)
         for event in events:
             unknown = self._known.of(event)
             if unknown.names:

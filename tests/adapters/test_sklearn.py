@@ -63,19 +63,13 @@ VARIANTS = [
 ]
 
 
-def of_the_order(_estimator: Any) -> dict[str, str]:
-    reason = "what is learned depends on the order of the events, which the check changes"
-    kinds = ("dense", "sparse")
-    return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in kinds}
-
-
-@parametrize_with_checks(FAMILIES, expected_failed_checks=of_the_order)
+@parametrize_with_checks(FAMILIES)
 def test_sklearn_checks(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
 @pytest.mark.nightly
-@parametrize_with_checks(VARIANTS, expected_failed_checks=of_the_order)
+@parametrize_with_checks(VARIANTS)
 def test_sklearn_checks_of_variants(estimator: Any, check: Any) -> None:
     check(estimator)
 

@@ -18,13 +18,7 @@ from streamk.kernels import NTK, Gaussian, Laplacian
 ONE: dict[str, Any] = {"kernel": "matern", "bandwidth": 2.0, "metric": "diagonal", "rounds": 2}
 
 
-def drawn_at_random(_estimator: Any) -> dict[str, str]:
-    reason = "which events are held back is drawn at random, and by another number of them anew"
-    kinds = ("dense", "sparse")
-    return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in kinds}
-
-
-@parametrize_with_checks([RFMClassifier(**ONE)], expected_failed_checks=drawn_at_random)
+@parametrize_with_checks([RFMClassifier(**ONE)])
 def test_sklearn_checks(estimator: Any, check: Any) -> None:
     check(estimator)
 
@@ -38,7 +32,6 @@ def test_sklearn_checks(estimator: Any, check: Any) -> None:
         RFMRegressor(kernel="laplacian", n_centers=12, selection="rpcholesky"),
         RFMClassifier(kernel=Gaussian(bandwidth=1.5), metric="full", n_centers=12),
     ],
-    expected_failed_checks=drawn_at_random,
 )
 def test_sklearn_checks_of_variants(estimator: Any, check: Any) -> None:
     check(estimator)

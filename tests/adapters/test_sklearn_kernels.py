@@ -225,17 +225,6 @@ def test_a_whole_weight_is_how_often_an_event_is_there(made: Any) -> None:
     assert np.array_equal(weighted.predict_proba(X), repeated.predict_proba(X))
 
 
-def test_fractions_get_what_is_theirs_over_the_events() -> None:
-    X, y = make_friedman1(200, random_state=0)
-    weights = np.random.default_rng(0).uniform(0, 2, len(X))
-    model = KernelRegressor(random_state=0).fit(X, y, sample_weight=weights)
-    assert abs(model.learner_.n_events - weights.sum()) <= 0.5
-    with pytest.raises(InvalidInput, match=r"no event is learned; .* mean of 1"):
-        model.fit(X, y, sample_weight=weights / 1e6)
-    with pytest.raises(ValueError, match=r"[Nn]egative"):
-        model.fit(X, y, sample_weight=-weights)
-
-
 # The forms of events
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from river import base, conf
 
+from streamk.adapters.options import advising
+from streamk.adapters.river.sharing import InTurns
 from streamk.conformal import AdaptiveIntervals, AdaptiveSets, Said
 from streamk.conformal.regions import Regions
 
@@ -31,7 +33,7 @@ def _number(value: Any) -> float:
     return number if math.isfinite(number) else math.nan
 
 
-class ConformalRegressor(base.Wrapper[base.Regressor], base.Regressor):
+class ConformalRegressor(InTurns, base.Wrapper[base.Regressor], base.Regressor):
     """A regressor of River whose predictions come with intervals that keep what they promise.
 
     Nine in ten of the numbers to come lie in their interval, where `confidence_level` is 0.9,
@@ -71,7 +73,9 @@ class ConformalRegressor(base.Wrapper[base.Regressor], base.Regressor):
     0.90
     """
 
+    @advising({})
     def __init__(self, regressor: base.Regressor, confidence_level: float = 0.9) -> None:
+        super().__init__()
         self.regressor = regressor
         self.confidence_level = confidence_level
         self._intervals = AdaptiveIntervals(confidence_level)
@@ -88,9 +92,10 @@ class ConformalRegressor(base.Wrapper[base.Regressor], base.Regressor):
 
     def learn_one(self, x: Event, y: base.typing.RegTarget, **kwargs: Any) -> None:
         """Learn an event: its error first, then the regressor."""
-        said = Said(np.array([_number(self.regressor.predict_one(x))]))
-        _learn(self._intervals, said, _number(y))
-        self.regressor.learn_one(x, y, **kwargs)
+        with self._turns.lock:
+            said = Said(np.array([_number(self.regressor.predict_one(x))]))
+            _learn(self._intervals, said, _number(y))
+            self.regressor.learn_one(x, y, **kwargs)
 
     def predict_one(self, x: Event, with_interval: bool = False, **kwargs: Any) -> Any:
         """Predict the number of an event.
@@ -106,16 +111,17 @@ class ConformalRegressor(base.Wrapper[base.Regressor], base.Regressor):
             The interval is without bounds before the first event is learned, and where the
             regressor predicts None, NaN or an infinite number.
         """
-        found = self.regressor.predict_one(x, **kwargs)
-        if not with_interval:
-            return found
-        said = Said(np.array([_number(found)]))
-        (bounds,) = self._intervals.regions(said, self._intervals.thresholds(1))
+        with self._turns.lock:
+            found = self.regressor.predict_one(x, **kwargs)
+            if not with_interval:
+                return found
+            said = Said(np.array([_number(found)]))
+            (bounds,) = self._intervals.regions(said, self._intervals.thresholds(1))
         lower, upper = bounds or (-math.inf, math.inf)
         return conf.Interval(lower=lower, upper=upper)
 
 
-class ConformalClassifier(base.Wrapper[base.Classifier], base.Classifier):
+class ConformalClassifier(InTurns, base.Wrapper[base.Classifier], base.Classifier):
     """A classifier of River with prediction sets: as few classes as hold most labels.
 
     Nine in ten of the labels to come are in their set, where `confidence_level` is 0.9, as
@@ -155,7 +161,9 @@ class ConformalClassifier(base.Wrapper[base.Classifier], base.Classifier):
     True
     """
 
+    @advising({})
     def __init__(self, classifier: base.Classifier, confidence_level: float = 0.9) -> None:
+        super().__init__()
         self.classifier = classifier
         self.confidence_level = confidence_level
         self._sets = AdaptiveSets(confidence_level)
@@ -176,28 +184,32 @@ class ConformalClassifier(base.Wrapper[base.Classifier], base.Classifier):
 
     def learn_one(self, x: Event, y: base.typing.ClfTarget, **kwargs: Any) -> None:
         """Learn an event: how well its label was predicted first, then the classifier."""
-        said = self._said(x)
-        if said.probabilities is not None:
-            _learn(self._sets, said, y)
-        self.classifier.learn_one(x, y, **kwargs)
+        with self._turns.lock:
+            said = self._said(x)
+            if said.probabilities is not None:
+                _learn(self._sets, said, y)
+            self.classifier.learn_one(x, y, **kwargs)
 
     def predict_proba_one(self, x: Event, **kwargs: Any) -> dict[base.typing.ClfTarget, float]:
         """Predict the probabilities of the classes of an event, by label."""
-        return self.classifier.predict_proba_one(x, **kwargs)
+        with self._turns.lock:
+            return self.classifier.predict_proba_one(x, **kwargs)
 
     def predict_one(self, x: Event, **kwargs: Any) -> base.typing.ClfTarget | None:
         """Predict the class of an event; None before there is any."""
-        return self.classifier.predict_one(x, **kwargs)
+        with self._turns.lock:
+            return self.classifier.predict_one(x, **kwargs)
 
     def predict_set_one(self, x: Event, **kwargs: Any) -> list[base.typing.ClfTarget]:
         """Predict the classes of which one is the event's, the most probable first.
 
         All known classes before the first label of an event for which one was known.
         """
-        said = self._said(x, **kwargs)
-        if said.probabilities is None:
-            return list(said.classes)
-        (found,) = self._sets.regions(said, self._sets.thresholds(1))
+        with self._turns.lock:
+            said = self._said(x, **kwargs)
+            if said.probabilities is None:
+                return list(said.classes)
+            (found,) = self._sets.regions(said, self._sets.thresholds(1))
         assert found is not None
         return found
 

@@ -14,6 +14,7 @@ from streamk import learners
 from streamk.adapters.batches import Frame
 from streamk.adapters.options import chosen, written
 from streamk.adapters.rows import Model, Numbers
+from streamk.adapters.weights import checked
 from streamk.errors import InvalidInput
 from streamk.learners import Learner
 
@@ -25,7 +26,7 @@ def _frame(X: Any) -> Frame:
 
 
 def _rows(model: Model, frame: Frame) -> Numbers:
-    """Return the rows of a frame, to be predicted."""
+    """Return the rows of a frame, to be predicted by a model whose lock is held."""
     return np.concatenate(list(frame.rows(model)))
 
 
@@ -36,12 +37,12 @@ class Estimator:
     _learner: ClassVar[str]
     """Its name, see `streamk.learners.create`."""
     _model: Model
-    _y_name: Any = None
     seed: int | None = None
 
     def __post_init__(self) -> None:
         self._seed = secrets.randbits(63) if self.seed is None else self.seed
         self._model = Model(self._make())
+        self._y_name: Any = None
 
     def _make(self) -> Learner:
         return learners.create(self._learner, task=self._task, seed=self._seed, **chosen(self))
@@ -61,24 +62,34 @@ class Estimator:
         InvalidInput
             If a value is of no use, naming it.
         """
-        return self._model.report(x, self._model.row(x).copy())
+        model = self._model
+        with model.lock:
+            return model.report(x, model.row(x).copy())
 
-    def learn_one(self, x: Event, y: Any) -> None:
+    def learn_one(self, x: Event, y: Any, w: float = 1.0) -> None:
         """Learn from one event.
 
         Parameters
         ----------
         x : dict
         y : label: str, int or bool, or a number for the regressor
+        w : float, default 1
+            How often the event counts, 0 to a million. It is learned a whole number of times; what
+            is left comes in with the next event of the label, or the next one of the regressor.
 
         Raises
         ------
         InvalidInput
-            If a value or the label is of no use, naming it; the event is not learned.
+            If a value, the label or the weight is of no use, naming it; the event is not learned.
         """
-        self._model.learner.learn_one(self._model.row(x, [y]), y)
+        model = self._model
+        with model.lock:
+            if w == 1.0:
+                model.learner.learn_one(model.row(x, [y]), y)
+            else:
+                model.learn_weighted(x, y, w)
 
-    def learn_many(self, X: Any, y: Any) -> None:
+    def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:
         """Learn from the rows of a data frame in their order, as `learn_one` does.
 
         Parameters
@@ -86,20 +97,21 @@ class Estimator:
         X : data frame of n rows
             Of pandas, Polars or any other library that narwhals knows.
         y : series of n labels
+        w : float or series of n floats, default 1
+            As of `learn_one`.
 
         Raises
         ------
         InvalidInput
-            If a value or label is of no use, naming it. The rows before one whose value is of no
-            use are learned.
+            If a value, label or weight is of no use, naming it. The rows before one whose value is
+            of no use are learned.
         """
         frame, series = _frame(X), dataframe.into_series(y)
         if len(frame) != len(series):
             raise InvalidInput(f"{len(frame)} events came with {len(series)} labels")
-        model = self._model
-        for events, some in frame.runs(model, series.to_list()):
-            model.learner.learn_many(events, some)
-            self._y_name = series.name
+        self._y_name = series.name
+        weights = None if isinstance(w, float | int) and w == 1 else checked(w, len(frame))
+        frame.learn(self._model, series.to_list(), weights)
 
 
 class Classifier(Estimator, base.MiniBatchClassifier):
@@ -125,10 +137,11 @@ class Classifier(Estimator, base.MiniBatchClassifier):
         InvalidInput
             If a value is of no use, naming it.
         """
-        learner = self._model.learner
-        if not learner.classes:
-            return {}
-        return learner.predict_proba_one(self._model.row(x))
+        model = self._model
+        with model.lock:
+            if not model.learner.classes:
+                return {}
+            return model.learner.predict_proba_one(model.row(x))
 
     def predict_one(self, x: Event, **kwargs: Any) -> Any:
         """Most probable label, or by `class_weight`; None before the first has been learned.
@@ -142,10 +155,11 @@ class Classifier(Estimator, base.MiniBatchClassifier):
         InvalidInput
             If a value is of no use, naming it.
         """
-        learner = self._model.learner
-        if not learner.classes:
-            return None
-        return learner.predict_one(self._model.row(x))
+        model = self._model
+        with model.lock:
+            if not model.learner.classes:
+                return None
+            return model.learner.predict_one(model.row(x))
 
     def predict_proba_many(self, X: Any) -> Any:
         """Probabilities of each label seen so far, a column each, of the rows of a data frame.
@@ -163,12 +177,14 @@ class Classifier(Estimator, base.MiniBatchClassifier):
         InvalidInput
             If a value is of no use, naming it.
         """
-        frame, learner = dataframe.into_frame(X), self._model.learner
-        probabilities = np.zeros((len(frame), 0))
-        if learner.classes:
-            probabilities = learner.predict_proba_many(_rows(self._model, Frame(frame)))
+        frame, model = dataframe.into_frame(X), self._model
+        with model.lock:
+            classes = model.learner.classes
+            probabilities = np.zeros((len(frame), 0))
+            if classes:
+                probabilities = model.learner.predict_proba_many(_rows(model, Frame(frame)))
         return dataframe.to_native_frame(
-            dict(zip(learner.classes, probabilities.T, strict=True)), like=frame
+            dict(zip(classes, probabilities.T, strict=True)), like=frame
         )
 
     def predict_many(self, X: Any) -> Any:
@@ -187,10 +203,11 @@ class Classifier(Estimator, base.MiniBatchClassifier):
         InvalidInput
             If a value is of no use, naming it.
         """
-        frame, learner = dataframe.into_frame(X), self._model.learner
+        frame, model = dataframe.into_frame(X), self._model
         labels: list[Any] = [None] * len(frame)
-        if learner.classes:
-            labels = learner.predict_many(_rows(self._model, Frame(frame))).tolist()
+        with model.lock:
+            if model.learner.classes:
+                labels = model.learner.predict_many(_rows(model, Frame(frame))).tolist()
         return dataframe.to_native_series(labels, name=self._y_name, like=frame)
 
 
@@ -211,10 +228,11 @@ class Regressor(Estimator, base.MiniBatchRegressor):
         InvalidInput
             If a value is of no use, naming it.
         """
-        learner = self._model.learner
-        if not learner.n_events:
-            return 0.0
-        return float(learner.predict_one(self._model.row(x)))
+        model = self._model
+        with model.lock:
+            if not model.learner.n_events:
+                return 0.0
+            return float(model.learner.predict_one(model.row(x)))
 
     def predict_many(self, X: Any) -> Any:
         """Predicted number of each row of a data frame.
@@ -232,8 +250,9 @@ class Regressor(Estimator, base.MiniBatchRegressor):
         InvalidInput
             If a value is of no use, naming it.
         """
-        frame, learner = dataframe.into_frame(X), self._model.learner
+        frame, model = dataframe.into_frame(X), self._model
         numbers = np.zeros(len(frame))
-        if learner.n_events:
-            numbers = learner.predict_many(_rows(self._model, Frame(frame)))
+        with model.lock:
+            if model.learner.n_events:
+                numbers = model.learner.predict_many(_rows(model, Frame(frame)))
         return dataframe.to_native_series(numbers, name=self._y_name, like=frame)

@@ -111,8 +111,10 @@ class KernelRegressor(Regressor):
         InvalidInput
             If a value or the level is of no use.
         """
-        learner: Any = self._model.learner
-        low, high = learner.predict_interval_many(self._model.row(x)[None], level)[0]
+        model = self._model
+        learner: Any = model.learner
+        with model.lock:
+            low, high = learner.predict_interval_many(model.row(x)[None], level)[0]
         return float(low), float(high)
 
 

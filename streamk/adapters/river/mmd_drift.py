@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from river import base
 
+from streamk.adapters.options import advising
+from streamk.adapters.river.sharing import InTurns
 from streamk.drift import EventMMD
 from streamk.encoding import Rejected, alone, flatten
 from streamk.errors import InvalidInput
@@ -18,7 +20,7 @@ _COLUMNS = 1024
 _NUMBERS = (int, float, np.number, np.bool_, type(None))
 
 
-class MMDDrift(base.DriftAndWarningDetector):
+class MMDDrift(InTurns, base.DriftAndWarningDetector):
     """Drift of numbers or of whole events, with a bound on the probability of a false alarm.
 
     A kernel two-sample test (maximum mean discrepancy) of recent events against earlier ones, on
@@ -34,6 +36,9 @@ class MMDDrift(base.DriftAndWarningDetector):
     Events that depend on each other are none of one law: a number that wanders, or that resembles
     the one before, is drift. Where that is not to be detected, feed what is left when it is
     predicted: residuals or errors.
+
+    Several threads may feed one instance. `drift_detected` is then of the last event, whichever
+    thread it came from; `n_detections` counts all.
 
     Parameters
     ----------
@@ -82,6 +87,7 @@ class MMDDrift(base.DriftAndWarningDetector):
     True
     """
 
+    @advising({})
     def __init__(
         self,
         *,
@@ -151,7 +157,8 @@ class MMDDrift(base.DriftAndWarningDetector):
             cells = alone(flatten(x))
         except Rejected as rejected:
             raise InvalidInput(rejected.reason.partition(": ")[2]) from None
-        self._events.advance([cells])
-        test = self._events.test
-        self._drift_detected = test.drift_detected
-        self._warning_detected = test.warning_detected
+        with self._turns.lock:
+            self._events.advance([cells])
+            test = self._events.test
+            self._drift_detected = test.drift_detected
+            self._warning_detected = test.warning_detected

@@ -7,20 +7,22 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamk.adapters.options import estimator
+from streamk.adapters.sharing import Shared
 from streamk.adapters.sklearn.options import (
     check_classes,
     count_of_parts,
     drawn_seed,
     kernel_of_points,
+    labels_of,
     threads_of,
 )
 from streamk.factorization.checks import check_size, checked_kernel
@@ -82,7 +84,7 @@ class _Machine:
 
 
 @estimator()
-class BlockSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class BlockSVC(ClassifierMixin, Shared, BaseEstimator):  # type: ignore[misc]
     """Support vector classification by a machine in each cluster of points (Si et al., §4.2).
 
     BKA-SVM: where the kernel between clusters counts as 0 the dual problem falls apart into one for
@@ -175,7 +177,7 @@ class BlockSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ValueError
             If points or labels do not fit or LIBSVM refuses an option, as scikit-learn says it.
         """
-        points, labels = validate_data(self, X, y, dtype=np.float64)
+        points, labels = validate_data(self, X, labels_of(y), dtype=np.float64)
         check_classification_targets(labels)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         check_classes(self.classes_)

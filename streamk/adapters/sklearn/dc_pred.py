@@ -11,7 +11,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamk.adapters.options import estimator
-from streamk.adapters.sklearn.options import check_classes, drawn_seed
+from streamk.adapters.sharing import Shared
+from streamk.adapters.sklearn.options import check_classes, drawn_seed, labels_of
 from streamk.prediction.compiled import CompiledModel
 from streamk.prediction.dc_pred import TreeOptions, dc_pred
 
@@ -24,7 +25,7 @@ _EVENTS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"
 
 
 @estimator()
-class _DCPred(BaseEstimator):  # type: ignore[misc]
+class _DCPred(Shared, BaseEstimator):  # type: ignore[misc]
     """The common part of the classifier and the regressor."""
 
     budget: float = TreeOptions.budget
@@ -108,7 +109,7 @@ class DCPredClassifier(ClassifierMixin, _DCPred):  # type: ignore[misc]
         ValueError
             If events or labels do not fit, as scikit-learn says it.
         """
-        events, labels = validate_data(self, X, y, **_EVENTS)
+        events, labels = validate_data(self, X, labels_of(y), **_EVENTS)
         check_classification_targets(labels)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         check_classes(self.classes_)

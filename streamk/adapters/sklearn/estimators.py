@@ -22,6 +22,9 @@ from sklearn.utils.validation import (
 
 from streamk.adapters.batches import Batch, Frame, as_frame
 from streamk.adapters.rows import Model, Numbers
+from streamk.adapters.sharing import Shared
+from streamk.adapters.sklearn.options import labels_of
+from streamk.adapters.weights import checked, relative, repeats
 from streamk.errors import InvalidInput, shown
 from streamk.landmarks.checks import check_count
 from streamk.learners import Learner, Scaled
@@ -69,35 +72,22 @@ class Array(Batch):
         rows = self._dense(some)
         return rows if self._names is None else model.rows_of_columns(self._names, rows)
 
+    def contents(self, some: slice) -> Iterator[bytes]:
+        """Yield what rows are."""
+        return (row.tobytes() for row in self._dense(some) + 0.0)
+
     def dicts(self, some: slice) -> list[dict[Hashable, Any]]:
         """Return rows as dicts, with NaN where a value is missing."""
         names = self._names or []
         return [dict(zip(names, row, strict=True)) for row in self._dense(some).tolist()]
 
 
-def _repeats(sample_weight: ArrayLike | None, n: int) -> NDArray[np.intp]:
-    """Return how often each of n events is learned.
-
-    Raises
-    ------
-    InvalidInput
-        If none is.
-    ValueError
-        If weights are negative or do not fit, as scikit-learn says it.
-    """
-    if sample_weight is None:
-        return np.ones(n, np.intp)
-    weights = _check_sample_weight(
+def _weights(sample_weight: ArrayLike, n: int) -> Numbers:
+    """Return the weights of n events. Raises ValueError as scikit-learn says it."""
+    found: Numbers = _check_sample_weight(
         sample_weight, np.zeros((n, 1)), dtype=np.float64, ensure_non_negative=True
     )
-    # Of the sum so far, rounded, so that fractions get what is theirs over the events.
-    whole = np.floor(np.cumsum(weights) + 0.5).astype(np.intp)
-    if n and not whole[-1]:
-        raise InvalidInput(
-            f"the sample weights sum up to {weights.sum():g}, so no event is learned; a weight is "
-            "how often an event counts: scale them to a mean of 1, say"
-        )
-    return np.diff(whole, prepend=0)
+    return found
 
 
 def _check_size(frame: Frame) -> None:
@@ -106,7 +96,7 @@ def _check_size(frame: Frame) -> None:
             raise InvalidInput(f"found a data frame with 0 {what}(s); at least 1 is needed")
 
 
-class Estimator(BaseEstimator):  # type: ignore[misc]
+class Estimator(Shared, BaseEstimator):  # type: ignore[misc]
     """A learner of arrays or data frames, by passes over them or on a stream."""
 
     _task: ClassVar[str]
@@ -137,31 +127,39 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         check_count("n_epochs", n)
         return n
 
-    def _fit(self, X: Batch, y: NDArray[Any], sample_weight: Any, **options: Any) -> None:
+    def _counting(
+        self, X: Batch, y: NDArray[Any], sample_weight: Any
+    ) -> tuple[Batch, NDArray[Any], Numbers | None]:
+        """Return the events that are to be learned in `fit`, their labels and relative weights."""
+        if sample_weight is None:
+            return X, y, None
+        weights = relative(_weights(sample_weight, len(X)))
+        counting = np.flatnonzero(weights)
+        return X.take(counting), y[counting], weights[counting]
+
+    def _fit(self, X: Batch, y: NDArray[Any], weights: Numbers | None, **options: Any) -> None:
         """Pass over the events, each time in another order, and learn the last ones in any case."""
-        places = np.repeat(np.arange(len(X)), _repeats(sample_weight, len(X)))
         passes, random = self._passes, check_random_state(self.random_state)
         self._model = Model(self._make(random, **options))
-        for _ in range(passes):
-            order = places[random.permutation(len(places))]
-            self._learn(X.take(order), y[order])
+        order = X.order(y, weights)
+        for turn in range(passes):
+            often = 1 if weights is None else repeats(weights[order], turn, passes)
+            places = random.permutation(np.repeat(order, often))
+            X.take(places).learn(self._model, y[places].tolist())
         if isinstance(self._model.learner, Scaled):
             self._model.learner.finish()
 
-    def _learn_weighted(self, X: Batch, y: NDArray[Any], sample_weight: Any) -> None:
-        """Learn events in their order, each as often as its weight says."""
+    def _learn(self, X: Batch, y: NDArray[Any], sample_weight: Any) -> None:
+        """Learn events of a stream in their order."""
+        weights = None
         if sample_weight is not None:
-            order = np.repeat(np.arange(len(X)), _repeats(sample_weight, len(X)))
-            X, y = X.take(order), y[order]
-        self._learn(X, y)
-
-    def _learn(self, X: Batch, y: NDArray[Any]) -> None:
-        for rows, labels in X.runs(self._model, y.tolist()):
-            self._model.learner.learn_many(rows, labels)
+            weights = checked(_weights(sample_weight, len(X)), len(X), "sample_weight")
+        X.learn(self._model, y.tolist(), weights)
 
     def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Batch, NDArray[Any]]:
         """Return the events and labels; a NaN or null in an event is missing."""
         numeric = self._task == "regression"
+        y = y if numeric else labels_of(y)
         frame = as_frame(X) if reset or self._names is not None else None
         if frame is None:
             array, labels = validate_data(self, X, y, reset=reset, y_numeric=numeric, **_EVENTS)
@@ -190,10 +188,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _joined(self, X: Any, method: str, *arguments: Any) -> NDArray[Any]:
         """Return what a method of the learner says of all events."""
-        parts = self._parts(X)
-        learner = self._model.learner
-        say = getattr(learner, method)
-        with aside(learner):  # predictions change nothing
+        parts, model = self._parts(X), self._model
+        say = getattr(model.learner, method)
+        with model.lock, aside(model.learner):  # predictions change nothing
             return np.concatenate([say(rows, *arguments) for rows in parts])
 
 
@@ -212,9 +209,11 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         y : array of shape (n,)
             Labels of any kind that can be sorted.
         sample_weight : array of shape (n,), optional
-            How often each event is learned: 0 not at all, 2 as if it were there twice. Of numbers
-            that are not whole the sums up to each event are rounded, so that an event is learned
-            once more or less, and all together as often as they say.
+            What each event counts beside the others: 0 is as if it were not there, 2 beside 1 as if
+            it were there twice. All of them times a number are the same: they are taken in the
+            smallest whole numbers of their ratio, 4 on average at most, or divided by their mean.
+            An event is learned a whole number of times in a pass; over the passes fractions even
+            out.
 
         Returns
         -------
@@ -229,8 +228,9 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         """
         events, labels = self._check(X, y, reset=True)
         check_classification_targets(labels)
+        events, labels, weights = self._counting(events, labels, sample_weight)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
-        self._fit(events, numbers, sample_weight, classes=range(len(self.classes_)))
+        self._fit(events, numbers, weights, classes=range(len(self.classes_)))
         return self
 
     def partial_fit(
@@ -249,7 +249,9 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         classes : array of shape (n_classes,), optional
             All labels there will be; needed in the first call.
         sample_weight : array of shape (n,), optional
-            How often each event is learned, as of `fit`.
+            How often each event counts, 0 to a million, and not beside others as in `fit`. It is
+            learned a whole number of times; what is left of a fraction comes in with the next
+            event of the label, in a later call too.
 
         Returns
         -------
@@ -268,7 +270,7 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         check_classification_targets(labels)
         if first and classes is None:
             raise InvalidInput("classes= is needed in the first call of partial_fit")
-        known = self.classes_ if classes is None else np.unique(classes)
+        known = self.classes_ if classes is None else np.unique(labels_of(classes))
         if not first and not np.array_equal(known, self.classes_):
             before = shown(self.classes_)
             raise InvalidInput(f"classes={shown(classes)} differ from those of before, {before}")
@@ -282,7 +284,7 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             self.classes_ = known
             random = check_random_state(self.random_state)
             self._model = Model(self._make(random, classes=range(len(known))))
-        self._learn_weighted(events, np.searchsorted(known, labels), sample_weight)
+        self._learn(events, np.searchsorted(known, labels), sample_weight)
         return self
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
@@ -326,9 +328,11 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
         X : array, CSR matrix or data frame of shape (n, d)
         y : array of shape (n,)
         sample_weight : array of shape (n,), optional
-            How often each event is learned: 0 not at all, 2 as if it were there twice. Of numbers
-            that are not whole the sums up to each event are rounded, so that an event is learned
-            once more or less, and all together as often as they say.
+            What each event counts beside the others: 0 is as if it were not there, 2 beside 1 as if
+            it were there twice. All of them times a number are the same: they are taken in the
+            smallest whole numbers of their ratio, 4 on average at most, or divided by their mean.
+            An event is learned a whole number of times in a pass; over the passes fractions even
+            out.
 
         Returns
         -------
@@ -341,7 +345,7 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
         ValueError
             If events or labels do not fit, as scikit-learn says it.
         """
-        self._fit(*self._check(X, y, reset=True), sample_weight)
+        self._fit(*self._counting(*self._check(X, y, reset=True), sample_weight))
         return self
 
     def partial_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -352,7 +356,9 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
         X : array, CSR matrix or data frame of shape (n, d)
         y : array of shape (n,)
         sample_weight : array of shape (n,), optional
-            How often each event is learned, as of `fit`.
+            How often each event counts, 0 to a million, and not beside others as in `fit`. It is
+            learned a whole number of times; what is left of a fraction comes in with the next
+            event, in a later call too.
 
         Returns
         -------
@@ -369,7 +375,7 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
         events, labels = self._check(X, y, reset=first)
         if first:
             self._model = Model(self._make(check_random_state(self.random_state)))
-        self._learn_weighted(events, labels, sample_weight)
+        self._learn(events, labels, sample_weight)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:

@@ -13,8 +13,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from streamk import learners
 from streamk.adapters.options import GAMMA, WithMetric, chosen, estimator
+from streamk.adapters.sharing import Shared
 from streamk.adapters.sklearn.estimators import Classifier, Estimator, Regressor
-from streamk.adapters.sklearn.options import check_classes, drawn_seed
+from streamk.adapters.sklearn.options import check_classes, drawn_seed, labels_of
+from streamk.adapters.weights import merged, relative
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.landmarks.matrices import Numbers
@@ -30,7 +32,7 @@ _EVENTS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"
 
 
 @estimator()
-class _RFM(BaseEstimator):  # type: ignore[misc]
+class _RFM(Shared, BaseEstimator):  # type: ignore[misc]
     """The common part of the classifier and the regressor."""
 
     kernel: str | Kernel = field(default="auto", kw_only=False)
@@ -56,15 +58,16 @@ class _RFM(BaseEstimator):  # type: ignore[misc]
         """
         if sample_weight is None:
             return points, labels, None
-        weights = _check_sample_weight(
-            sample_weight, points, dtype=np.float64, ensure_non_negative=True
+        weights = relative(
+            _check_sample_weight(sample_weight, points, dtype=np.float64, ensure_non_negative=True)
         )
         counts = weights > 0.0
         if counts.sum() < 2:
             raise InvalidInput(
                 f"{counts.sum()} events have a sample weight above 0; at least 2 are needed"
             )
-        return points[counts], labels[counts], weights[counts]
+        kept = weights[counts]
+        return points[counts], labels[counts], None if (kept == kept[0]).all() else kept
 
     def _fit(self, points: Numbers, targets: Numbers, error: str, weights: Weights) -> None:
         options = self.get_params(deep=False)
@@ -158,7 +161,8 @@ class RFMClassifier(ClassifierMixin, _RFM):  # type: ignore[misc]
         y : array of shape (n,)
             Labels of any kind that can be sorted.
         sample_weight : array of shape (n,), optional
-            How often each event counts: 0 not at all, 2 as if it were there twice.
+            What each event counts beside the others: 0 is as if it were not there, 2 beside 1 as if
+            it were there twice. All of them times a number are the same.
 
         Returns
         -------
@@ -172,11 +176,12 @@ class RFMClassifier(ClassifierMixin, _RFM):  # type: ignore[misc]
         ValueError
             If events or labels do not fit, as scikit-learn says it.
         """
-        points, labels = validate_data(self, X, y, ensure_min_samples=2, **_EVENTS)
+        points, labels = validate_data(self, X, labels_of(y), ensure_min_samples=2, **_EVENTS)
         check_classification_targets(labels)
         points, labels, weights = self._weighted(points, labels, sample_weight)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         check_classes(self.classes_)
+        points, numbers, weights = merged(points, numbers, weights)
         targets = np.where(numbers[:, None] == np.arange(len(self.classes_)), 1.0, -1.0)
         if len(self.classes_) == 2:
             targets = targets[:, 1:]
@@ -259,7 +264,8 @@ class RFMRegressor(MultiOutputMixin, RegressorMixin, _RFM):  # type: ignore[misc
             NaN where missing.
         y : array of shape (n,) or (n, targets)
         sample_weight : array of shape (n,), optional
-            How often each event counts: 0 not at all, 2 as if it were there twice.
+            What each event counts beside the others: 0 is as if it were not there, 2 beside 1 as if
+            it were there twice. All of them times a number are the same.
 
         Returns
         -------
@@ -276,6 +282,7 @@ class RFMRegressor(MultiOutputMixin, RegressorMixin, _RFM):  # type: ignore[misc
             self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2, **_EVENTS
         )
         points, numbers, weights = self._weighted(points, numbers, sample_weight)
+        points, numbers, weights = merged(points, numbers, weights)
         targets = np.asarray(numbers, np.float64).reshape(len(points), -1)
         spread = deviations(targets, weights)
         self._units: Numbers = np.where(spread > 0.0, spread, 1.0)
@@ -300,10 +307,11 @@ class _FeatureMachine(WithMetric, Estimator):
         """The shares of the columns in the metric's diagonal, float64 (n_features_in_,)."""
         check_is_fitted(self, "learner_")
         learner: Any = self._model.learner
-        shares: Numbers = learner.learner.column_shares
-        if self._names is None:
-            return shares
-        owners = self._model.owners(self._names)
+        with self._model.lock:
+            shares: Numbers = learner.learner.column_shares
+            if self._names is None:
+                return shares
+            owners = self._model.owners(self._names)
         return np.asarray(np.bincount(owners, shares, len(self._names)), np.float64)
 
     def _make(self, random: np.random.RandomState, **options: Any) -> Learner:

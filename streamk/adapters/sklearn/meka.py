@@ -15,13 +15,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from streamk.adapters.options import estimator
+from streamk.adapters.sharing import Shared
 from streamk.adapters.sklearn.options import (
     check_classes,
     drawn_seed,
     kernel_of_points,
+    labels_of,
     threads_of,
 )
 from streamk.adapters.sklearn.ridge import BaseRidge
+from streamk.adapters.weights import merged
 from streamk.errors import InvalidInput, shown
 from streamk.factorization import meka
 from streamk.factorization.checks import check_positive, weights_of
@@ -40,8 +43,19 @@ def _checked_weights(sample_weight: ArrayLike, n: int) -> Numbers:
     return weights_of(found, n, "sample_weight")
 
 
+def _counting(
+    points: Numbers, y: NDArray[Any], sample_weight: ArrayLike | None
+) -> tuple[Numbers, NDArray[Any], Numbers | None]:
+    """Return the points whose weight is not 0, with their targets and weights."""
+    if sample_weight is None:
+        return points, y, None
+    weights = _checked_weights(sample_weight, len(points))
+    counting = weights > 0.0
+    return points[counting], y[counting], weights[counting]
+
+
 @estimator()
-class _OnMeka(BaseEstimator):  # type: ignore[misc]
+class _OnMeka(Shared, BaseEstimator):  # type: ignore[misc]
     """The common part of both: the approximation, and coefficients in it."""
 
     kernel: str | Kernel = field(default="gaussian", kw_only=False)
@@ -56,15 +70,11 @@ class _OnMeka(BaseEstimator):  # type: ignore[misc]
     n_jobs: int | None = None
     random_state: int | np.random.RandomState | None = None
 
-    def _fit(self, points: Numbers, y: Numbers, sample_weight: ArrayLike | None = None) -> None:
+    def _fit(self, points: Numbers, y: Numbers, weights: Numbers | None = None) -> None:
         """Approximate the kernel matrix and solve for the coefficients."""
         check_count("rank", self.rank)
         check_positive("alpha", self.alpha)
-        weights = None
-        if sample_weight is not None:
-            weights = _checked_weights(sample_weight, len(points))
-            counting = weights > 0.0  # others are as if they were not there
-            points, y, weights = points[counting], y[counting], weights[counting]
+        points, y, weights = merged(points, y, weights)
         clusters = self.n_clusters
         if clusters is None:  # links, stored once a pair, take about an eighth of their bases
             clusters = max(1, round(math.sqrt(len(points) / self.rank) / 2))
@@ -153,8 +163,9 @@ class MekaRidge(_OnMeka, BaseRidge):
         X : array of shape (n, d)
         y : array of shape (n,) or (n, targets)
         sample_weight : array of shape (n,), optional
-            How much the squared error of each point counts. Points of weight 0 are left out; of the
-            others bases and clusters take no notice of weights.
+            How much the squared error of each point counts, beside `alpha` as in `KernelRidge`.
+            Points of weight 0 are left out; of the others bases and clusters take no notice of
+            weights.
 
         Returns
         -------
@@ -168,7 +179,7 @@ class MekaRidge(_OnMeka, BaseRidge):
         ValueError
             If points or targets do not fit, as scikit-learn says it.
         """
-        self._fit(*self._checked(X, y), sample_weight)
+        self._fit(*_counting(*self._checked(X, y), sample_weight))
         return self
 
 
@@ -179,7 +190,7 @@ class MekaClassifier(ClassifierMixin, _OnMeka):  # type: ignore[misc]
     Targets are 1 for the class and -1 for the others, one regression a class (one for two classes),
     as `sklearn.linear_model.RidgeClassifier` has it; the largest prediction decides. Options are
     those of `MekaRidge`, and `class_weight`: what squared errors of each class count, by label, or
-    "balanced" for all classes alike, by how many points they have whatever these weigh.
+    "balanced" for all classes alike.
 
     Attributes
     ----------
@@ -235,8 +246,9 @@ class MekaClassifier(ClassifierMixin, _OnMeka):  # type: ignore[misc]
         ValueError
             If points or labels do not fit, as scikit-learn says it.
         """
-        points, labels = validate_data(self, X, y, dtype=np.float64)
+        points, labels = validate_data(self, X, labels_of(y), dtype=np.float64)
         check_classification_targets(labels)
+        points, labels, weights = _counting(points, labels, sample_weight)
         binarizer = LabelBinarizer(neg_label=-1).fit(labels)
         check_classes(binarizer.classes_)
         self.classes_: NDArray[Any] = binarizer.classes_
@@ -244,13 +256,21 @@ class MekaClassifier(ClassifierMixin, _OnMeka):  # type: ignore[misc]
             self.kernel, points.shape[1], bandwidth=self.bandwidth, gamma=self.gamma
         )
         if self.class_weight is not None:
-            of_class = compute_sample_weight(self.class_weight, labels)
-            of_class = weights_of(of_class, len(points), "class_weight")
-            if sample_weight is not None:
-                of_class *= _checked_weights(sample_weight, len(points))
-            sample_weight = of_class
-        self._fit(points, binarizer.transform(labels).astype(np.float64), sample_weight)
+            of_class = weights_of(
+                self._weights_of_classes(labels, weights), len(points), "class_weight"
+            )
+            weights = of_class if weights is None else of_class * weights
+        targets = binarizer.transform(labels).astype(np.float64)
+        self._fit(*_counting(points, targets, weights))
         return self
+
+    def _weights_of_classes(self, labels: NDArray[Any], weights: Numbers | None) -> NDArray[Any]:
+        """Return the weight of each point's class."""
+        if self.class_weight != "balanced":
+            return np.asarray(compute_sample_weight(self.class_weight, labels))
+        numbers = np.searchsorted(self.classes_, labels)
+        sums = np.bincount(numbers, weights)
+        return np.asarray((sums.mean() / sums)[numbers])
 
     def decision_function(self, X: ArrayLike) -> Numbers:
         """Predictions of the regressions before any decision.

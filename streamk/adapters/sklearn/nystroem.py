@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamk.adapters.options import estimator
+from streamk.adapters.sharing import Shared
 from streamk.adapters.sklearn.options import drawn_seed, made_kernel
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
@@ -26,6 +27,7 @@ _ROWS: dict[str, Any] = {"dtype": [np.float64, np.float32]}
 
 @estimator()
 class BaseNystroem(
+    Shared,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
@@ -32,6 +33,47 @@ def count_of_parts(given: int | None, n: int) -> int:
 def threads_of(n_jobs: int | None) -> int:
     """Return the number of threads: 1 by default, -1 for all cores."""
     return int(effective_n_jobs(n_jobs))
+
+
+def labels_of(y: Any) -> Any:
+    """Return labels as NumPy has them, from a series of any library or what it has as an array.
+
+    scikit-learn takes pandas' nullable whole numbers and booleans as numbers with fractions, of
+    which two large ones may be the same.
+
+    Raises
+    ------
+    InvalidInput
+        If one is missing, naming its row, or some are texts and others are not.
+
+    Examples
+    --------
+    >>> labels_of(["a", None])
+    Traceback (most recent call last):
+    ...
+    streamk.errors.InvalidInput: the label of row 1 is missing (None); leave the event out
+    """
+    series = nw.from_native(y, series_only=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        listed: list[Any] = series.to_list()
+        y = series.to_numpy()
+    elif isinstance(y, list | tuple) or (isinstance(y, np.ndarray) and y.dtype == object):
+        listed = list(y)
+    else:
+        return y
+    for row, label in enumerate(listed):
+        if _is_missing(label):
+            raise InvalidInput(f"the label of row {row} is missing ({label}); leave the event out")
+    if len({isinstance(label, str) for label in listed}) > 1:
+        raise InvalidInput("some labels are texts and others are not; make all of them texts")
+    return y
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or not bool(label == label)
+    except (TypeError, ValueError):  # pandas.NA is neither; an array is no label at all
+        return not hasattr(label, "__len__")
 
 
 def check_classes(classes: NDArray[Any]) -> None:

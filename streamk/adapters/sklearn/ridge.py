@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamk.adapters.options import estimator
+from streamk.adapters.sharing import Shared
 from streamk.adapters.sklearn.options import (
     count_of_parts,
     drawn_seed,
@@ -28,7 +29,7 @@ from streamk.learners.eigenpro.interpolation import Interpolation
 __all__ = ["BaseRidge", "BlockRidge", "KernelRegression"]
 
 
-class BaseRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class BaseRidge(MultiOutputMixin, RegressorMixin, Shared, BaseEstimator):  # type: ignore[misc]
     """The common part of all: only the computation of coefficients differs."""
 
     kernel_: Kernel

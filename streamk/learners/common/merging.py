@@ -47,7 +47,7 @@ def events_apart(one: Any, other: Any, common_events: int) -> tuple[int, int]:
 def become(one: Any, other: Any) -> None:
     """Have a learner be a copy of another one."""
     copy = type(one).from_state(other.state())
-    one.__dict__.update(copy.__dict__ | {"_lock": one._lock})
+    one.__dict__.update(copy.__dict__ | {"lock": one.lock})
 
 
 def merge_by_events(

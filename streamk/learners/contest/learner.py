@@ -291,7 +291,7 @@ class Contest(OwnClasses):
         InvalidInput
             Unless there is a challenger of that name.
         """
-        with self._lock:
+        with self.lock:
             self._challenger(name)
             self._promote(name, "command")
 
@@ -303,7 +303,7 @@ class Contest(OwnClasses):
         InvalidInput
             If there was no promotion, or that model is no longer here.
         """
-        with self._lock:
+        with self.lock:
             name = self.promotions.undone()
             self._challenger(name)
             self._promote(name, "rollback")

@@ -170,7 +170,7 @@ class Pooled(OneAtATime, Decider):
         """Be as if made without external experts, if it has those by default and is new."""
         if not (self.has_default_experts and self.n_events == 0):
             return
-        with self._lock:
+        with self.lock:
             self.has_default_experts = False
             self._external = ExternalExperts((), is_classifier=self.is_classifier)
             if self._columns is not None:

@@ -322,7 +322,7 @@ class PooledLearning(Pooled):
         >>> with model.aside():
         ...     number = model.predict_one([1.0])
         """
-        with self._lock, self._keeping(PendingPredictions(0)):
+        with self.lock, self._keeping(PendingPredictions(0)):
             yield
 
     @contextmanager
