@@ -25,7 +25,7 @@ from streamk.engine.late.steps.steps import Followed
 from streamk.engine.late.steps.taken import Taken
 from streamk.engine.late.work import LateWork
 from streamk.engine.order.batch import Batch
-from streamk.engine.training.bad_events import complaint
+from streamk.engine.training.bad_events import check_sum, complaint
 from streamk.engine.training.fates import Fates
 from streamk.engine.training.fitting import check_task
 from streamk.engine.training.names import NameCheck
@@ -70,7 +70,7 @@ class LateTrainer(Trainer):
         self._job_schema = schema
         self._records = 0
         """Events and labels taken from the sequence and emitted."""
-        self._labels_read = self._labels_bad = 0
+        self._labels_read = self._labels_bad = self._labels_refused = 0
         self._keys: dict[bool, str] = {}
         """A key of the events and one of the labels."""
         try:
@@ -197,6 +197,7 @@ class LateTrainer(Trainer):
         self._labels_read += sum(taken.is_label)
         self._labels_read -= sum(taken.is_label[row] for row in taken.tombstones)
         self._labels_bad += sum(taken.is_label[event.row] for event in taken.bad)
+        self._labels_refused += len(found.bad)  # these have met their events, too
         if before < _LABELS <= self._labels_good and self._lacking is not None:
             _log.warning("%s", self._lacking)
         at = first + found.at
@@ -256,6 +257,10 @@ class LateTrainer(Trainer):
         if lacking and self._labels_good and self._events and not self.fates.too_late:
             raise InvalidInput(lacking)
         super().check()
+        fates = self.fates
+        bad = self.counts.n_bad - self._labels_refused
+        known = fates.events + fates.labels + bad + self.counts.tombstones
+        check_sum(self._records, known, "of events and labels")
         if self._labels_read and not self._labels_good:
             raise InvalidInput(
                 f"none of the {self._labels_read} labels can be used, the first record because:"
@@ -308,6 +313,7 @@ class LateTrainer(Trainer):
                 "records": self._records,
                 "labels_read": self._labels_read,
                 "labels_bad": self._labels_bad,
+                "labels_refused": self._labels_refused,
                 "schema": self._decoder.schema.to_json(),
                 "slice": self._scoring.slice,
                 "level": self._level,
@@ -335,6 +341,7 @@ class LateTrainer(Trainer):
         self._records = count(header, "records", owner)
         self._labels_read = count(header, "labels_read", owner)
         self._labels_bad = count(header, "labels_bad", owner)
+        self._labels_refused = count(header, "labels_refused", owner)
         work = self._new_work()
         restore_work(work, held, len(columns), self.metrics.slices, self._level)
         self._work = work

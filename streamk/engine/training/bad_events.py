@@ -15,7 +15,7 @@ from streamk.engine.order.batch import Batch
 from streamk.engine.training.outputs import dead_letter
 from streamk.errors import EngineError
 
-__all__ = ["BadEvents", "Counts", "OnError", "complaint", "tombstones_apart"]
+__all__ = ["BadEvents", "Counts", "OnError", "check_sum", "complaint", "tombstones_apart"]
 
 OnError = Literal["raise", "skip", "dead-letter"]
 
@@ -157,6 +157,15 @@ def tombstones_apart(
     """
     rows = {one.row for one in bad if one.kind == TOMBSTONE or values[one.row] is None}
     return [one for one in bad if one.row not in rows], rows
+
+
+def check_sum(records: int, counted: int, where: str) -> None:
+    """Raise `EngineError` unless all records are counted once, whatever became of them."""
+    if counted != records:
+        raise EngineError(
+            f"of {records:,} records {where} {counted:,} are counted, which is an error of streamk:"
+            " please report it, with the records. A run that goes on begins at the last checkpoint"
+        )
 
 
 def complaint(batch: Batch, event: BadEvent) -> str:

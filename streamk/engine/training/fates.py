@@ -56,3 +56,15 @@ class Fates:
     unmatched: int = 0
     held: int = 0
     waiting: int = 0
+
+    @property
+    def events(self) -> int:
+        """All events that could be used."""
+        learned = self.joined + self.defaulted
+        return learned + self.missing + self.overflow + self.duplicate_events + self.held
+
+    @property
+    def labels(self) -> int:
+        """All labels that could be used."""
+        known = self.duplicates + self.conflicts + self.revised
+        return self.joined + known + self.too_late + self.unmatched + self.waiting

@@ -34,6 +34,7 @@ from streamk.engine.training.bad_events import (
     BadEvents,
     Counts,
     OnError,
+    check_sum,
     complaint,
     tombstones_apart,
 )
@@ -439,6 +440,8 @@ class Trainer:
         self.counts.tombstones += len(tombstones)
         self.counts.learned += labelled
         self.counts.unlabelled += len(decoded.y) - labelled
+        if not self._raises:  # else the run ends before what is not counted
+            check_sum(len(batch), self.counts.records + 1 - first, batch.span)
         if self._sink is not None and len(decoded.good):
             outputs = predictions(batch, decoded.good, predicted, classes, details)
             if self.revised is not None:
