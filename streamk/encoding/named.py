@@ -131,11 +131,12 @@ class NamedDecoder:
         while start < len(values) and not len(self.table):  # nothing looks like anything yet
             careful(start)
             start += 1
+        known = len(self.table.kinds)
         rows, refused = self._quick(values, start)
         numbers, kept, more = self._checked(rows)
         for i in sorted(refused + more):
             careful(i)
-        if self._is_outdated():
+        if self._is_outdated(known):
             for row in kept:
                 careful(rows.index[row])
             kept = []
@@ -145,12 +146,14 @@ class NamedDecoder:
         grown = [(place, width) for place, (_, width) in zip(places, growth, strict=True)]
         return Decoded(X, y, good, rejected, grown)
 
-    def _is_outdated(self) -> bool:
+    def _is_outdated(self, known: int) -> bool:
         """Return whether what the careful way has brought changes events of the fast way.
 
-        That is where times have come to a field of numbers, see `_made_for`.
+        There were `known` fields with columns before.
         """
+        del known
         fast, times = self._fast, self.table.times
+        # Times have come to a field of numbers, see `_made_for`.
         return fast is not None and any(name in times for name in fast.number_fields)
 
     # The fast way.
