@@ -90,7 +90,7 @@ class EventMMD:
         self._known: frozenset[int] | None = None
         """Keys of the columns that the first events had, once these are all there."""
         self._shared: dict[Column, int] = {}
-        """Places of those that came again: hashing takes a microsecond."""
+        """Shared places of columns that came again: hashing takes a microsecond."""
 
     def name(self, at: int, events: Sequence[Cells]) -> Column:
         """Return what the test's column of that number is.

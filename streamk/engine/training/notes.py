@@ -120,6 +120,7 @@ class LabelCheck:
     --------
     >>> check = LabelCheck("price")
     >>> check.take([f"{n},000.50" for n in range(1, 101)], 0)
+    False
     >>> check.sentences()[0].partition(";")[0]
     "the label 'price' has 100 values in 100 events, too many to learn them as classes"
     """
