@@ -477,8 +477,8 @@ def test_frames_and_dicts_of_the_adapters_too(value: Value, known: str) -> None:
             else:
                 frame = as_frame(given_)
                 assert frame is not None
-                [(rows, _)] = frame.runs(model, ["a"])
-                row = rows[0]
+                frame.learn(model, ["a"])
+                [[row]] = frame.rows(model)
             found: Outcome = columns_of(model._table.schema, row)
         except InvalidInput as error:
             found = "inf" if "past 1e+150" in str(error) else str(error)
