@@ -27,7 +27,7 @@ SHARED = 64
 """Columns that those without one of their own share. One text of 2,000 that comes in 30% of the
 events is found after 92 of them; with 16 columns after 192, with 8 after 278."""
 _OTHERS = ("(others)",) * SHARED + ("(new)",)
-"""What the shared columns are called; the last counts what no first event had."""
+"""Names of the shared columns; the last counts what no first event had."""
 _OFTEN = 2
 """First events that have a column which gets one of its own: ids of events, which come once each,
 would be as many columns that are 0 for ever."""
@@ -90,7 +90,7 @@ class EventMMD:
         self._known: frozenset[int] | None = None
         """Keys of the columns that the first events had, once these are all there."""
         self._shared: dict[Column, int] = {}
-        """What those of them share, as far as they came again: hashing takes a microsecond."""
+        """Shared places of columns that came again: hashing takes a microsecond."""
 
     def name(self, at: int, events: Sequence[Cells]) -> Column:
         """Return what the test's column of that number is.

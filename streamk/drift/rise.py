@@ -1,4 +1,4 @@
-"""What the tests of a rise have in common: a sample of earlier numbers, and stakes on the next."""
+"""The common part of tests of a rise: a sample of earlier numbers, and stakes on the next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a value means, whatever way it comes in.
+"""Meanings of values, whatever way they come in.
 
 CSV, JSON, Parquet, Avro, Protobuf, dicts, data frames and requests over HTTP hand over values of
 many types. `plain` makes one of a few types of each; `parse_number` and `parse_text` say what a
@@ -57,7 +57,7 @@ BOOLEANS = {
 """Texts that stand for a boolean, as JSON, Python, R and spreadsheets write them."""
 
 AS_NUMBERS = dict.fromkeys(MISSING, "nan") | {text: str(int(x)) for text, x in BOOLEANS.items()}
-"""What `float` reads in the place of texts that are missing or a boolean."""
+"""Texts that `float` reads in the place of those that are missing or a boolean."""
 
 SAFE = 2.0**53
 """From here on a float64 has no room for every whole number: these are texts."""

@@ -11,6 +11,7 @@ import struct
 import tracemalloc
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import fastavro
@@ -138,12 +139,22 @@ def test_named_types_are_found_in_their_namespaces_and_in_references() -> None:
 @pytest.mark.parametrize(
     ("plain", "logical", "raw", "expected"),
     [
-        ("bytes", {"logicalType": "decimal", "precision": 9, "scale": 2}, b"\x04\xd2", 12.34),
-        ("bytes", {"logicalType": "decimal", "precision": 9, "scale": 2}, b"\xff", -0.01),
+        (
+            "bytes",
+            {"logicalType": "decimal", "precision": 9, "scale": 2},
+            b"\x04\xd2",
+            Decimal("12.34"),
+        ),
+        (
+            "bytes",
+            {"logicalType": "decimal", "precision": 9, "scale": 2},
+            b"\xff",
+            Decimal("-0.01"),
+        ),
         ("bytes", {"logicalType": "decimal", "precision": 9, "scale": -1}, b"\x01", b"\x01"),
         ("int", {"logicalType": "date"}, 59, date(1970, 3, 1)),
         ("int", {"logicalType": "date"}, 2**31 - 1, np.datetime64(2**31 - 1, "D")),
-        ("int", {"logicalType": "time-millis"}, 1500, 1500),
+        ("int", {"logicalType": "time-millis"}, 1500, 1.5),
         (
             "long",
             {"logicalType": "timestamp-millis"},

@@ -6,6 +6,7 @@ import contextlib
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -130,7 +131,7 @@ def test_all_kinds_of_fields(schema: ProtobufSchema) -> None:
         "took": 1.5,
         "wrapped": 2.5,
         "free": {"a": [1.0, None, {"b": "c"}], "d": True},
-        "price": 12.34,
+        "price": Decimal("12.34"),
         "size": {"w": 4},
         "before": {**ABSENT, "age": 5},
         "devices": ["TABLET", "PHONE"],

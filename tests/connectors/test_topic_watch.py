@@ -119,6 +119,6 @@ def test_an_offset_that_another_topic_lacks_is_not_one_that_is_gone(
 ) -> None:
     monkeypatch.setattr("connectors.kafka.source.choose", lambda _: _Client())
     source = KafkaSource(("localhost:1",), "clicks")
-    assert source.identity("clicks:0") == "one"
+    assert source.identity("clicks:0", 0) == "one"
     with pytest.raises(ConnectorError, match="was deleted and made anew while it was read"):
         source.poll(10, 0.0)

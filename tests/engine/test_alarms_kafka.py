@@ -37,7 +37,7 @@ def written(address: str, topic: str) -> list[Any]:
 def test_each_alarm_is_there_once(
     kafka_address: str, kafka_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    stream, expected = flipped(3000), MemorySink()
+    stream, expected = [*flipped(3000), *flipped(3000, 1)], MemorySink()
     job(stream, expected, prediction_set=0.9).run()
     topic, sink, crashes = kafka_topic(1), CrashingSink(), 0
     for left in (22, 6, 10**9):

@@ -43,7 +43,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "large number": (2**60, str(2**60)),
     "long text": ("x" * 999, "x" * 200),
     "of Python": (datetime.date(2024, 2, 29), "2024-02-29"),
-    "decimal": (decimal.Decimal("1.50"), "1.50"),
+    "decimal": (decimal.Decimal("1.50"), 1.5),
     "of numpy": (np.float32(0.5), 0.5),
     "truth of numpy": (np.bool_(True), True),
     "set": ({"b", "a"}, "a, b"),
@@ -83,8 +83,8 @@ def test_a_value_is_as_it_stands_in_the_event(kind: str, form: str) -> None:
     if form != "dict" and kind in ONLY_IN_PYTHON:
         pytest.skip("no such value there")
     if form == "csv":
-        expected = {"boolean": "True", "bag": str(cell), "vector": str(cell)}.get(kind, expected)
-    events = [{"f": "other", "g": 1}, {"f": 1.5, "g": 2}, {"f": cell, "g": 3}]
+        expected = {"bag": str(cell), "vector": str(cell)}.get(kind, expected)
+    events = [{"f": 1.5, "g": 1}, {"f": "other", "g": 2}, {"f": cell, "g": 3}]
     fields, x, (event,) = read(source_of(form, events))
     places = fields.of(event)
     found = {name: fields.value(name, where, x, event) for name, where in places.items()}

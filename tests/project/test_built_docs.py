@@ -9,7 +9,7 @@ import venv
 from pathlib import Path
 
 import pytest
-from test_wheel import ROOT, run
+from wheel_kit import ROOT, run
 
 
 @pytest.mark.nightly

@@ -28,7 +28,7 @@ from streamk.engine.order.batch import Batch
 from streamk.engine.training.bad_events import check_sum, complaint
 from streamk.engine.training.fates import Fates
 from streamk.engine.training.fitting import check_task
-from streamk.engine.training.names import NameCheck
+from streamk.engine.training.notes import NameCheck
 from streamk.engine.training.outputs import predictions
 from streamk.engine.training.trainer import Trainer
 from streamk.engine.waiting.held import HeldEvents

@@ -42,9 +42,8 @@ from streamk.engine.training.details import Details
 from streamk.engine.training.event_fields import EventFields
 from streamk.engine.training.fates import Fates
 from streamk.engine.training.fitting import check_absent, fitted
-from streamk.engine.training.label_check import LabelCheck
 from streamk.engine.training.learning import cut, predict_then_learn, refusals
-from streamk.engine.training.names import NameCheck
+from streamk.engine.training.notes import LabelCheck, NameCheck
 from streamk.engine.training.outputs import prediction_type, predictions, revise
 from streamk.engine.training.scoring import Scoring
 from streamk.engine.training.slicing import SliceReader

@@ -67,7 +67,7 @@ class Field:
 
     name: str
     of_texts: bool = False
-    """Whether whatever it holds is a text."""
+    """True if whatever it holds is a text."""
     number: int | None = None
     """Place of the column of its numbers."""
     texts: dict[str, int] = field(default_factory=dict)

@@ -242,7 +242,7 @@ def test_rows_of_a_model_are_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def learned_by(model: Any) -> int:
     if isinstance(model, MMDDrift):
-        return int(model._events.learner.n_events)
+        return int(model._events.test.n_events)
     wrapped = getattr(model, "_wrapped_model", model)
     return int(wrapped._model.learner.n_events)
 
