@@ -144,16 +144,13 @@ class _ParquetReader:
             skip = 0
 
     def _in_microseconds(self, batch: Any) -> Any:
-        """Return a batch whose times are no finer than Python's."""
-        types = self._pyarrow.types
-        fine = [
-            (i, field)
-            for i, field in enumerate(batch.schema)
-            if types.is_timestamp(field.type) and field.type.unit == "ns"
-        ]
-        for i, field in fine:
-            coarse = self._pyarrow.timestamp("us", field.type.tz)
-            batch = batch.set_column(i, field.name, batch.column(i).cast(coarse, safe=False))
+        """Return a batch whose times and durations are no finer than Python's."""
+        arrow, types = self._pyarrow, self._pyarrow.types
+        for i, field in enumerate(batch.schema):
+            is_time = types.is_timestamp(field.type)
+            if (is_time or types.is_duration(field.type)) and field.type.unit == "ns":
+                coarse = arrow.timestamp("us", field.type.tz) if is_time else arrow.duration("us")
+                batch = batch.set_column(i, field.name, batch.column(i).cast(coarse, safe=False))
         return batch
 
     def fill(self) -> bool:

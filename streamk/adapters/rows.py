@@ -26,6 +26,9 @@ from streamk.learners.report import report
 Numbers = NDArray[np.float64]
 Run = tuple[Numbers, list[Any]]
 
+_TIMES = frozenset((np.datetime64, np.timedelta64))
+"""Types of which `struct` would take the nanoseconds for the number."""
+
 
 class Model:
     """A learner that is fed dicts and columns of frames, and the columns it has met.
@@ -114,9 +117,10 @@ class Model:
                 numbers = self._get(x)
                 self._bytes[:] = self._pack(*numbers)
                 size = hypot(*numbers)
-                if size < SAFE or (size != size and not (np.abs(self._row) >= SAFE).any()):
+                is_safe = size < SAFE or (size != size and not (np.abs(self._row) >= SAFE).any())
+                if is_safe and _TIMES.isdisjoint(map(type, numbers)):
                     return self._row
-                # one that is infinite, or a whole number that has lost digits
+                # a number that is infinite, or has lost digits, or is one of nanoseconds
             except (KeyError, OverflowError, TypeError, struct.error):
                 pass  # another column, a text, None or a number past the range of floats
         event = self._read(x)

@@ -131,8 +131,10 @@ class EventMMD:
             )
             own = [column for column, n in counts.most_common(self._most) if n >= _OFTEN]
             self._use(own, frozenset(map(column_key, counts)))
-            self.test.begin(len(own))
-            self._follow(self._first)
+            X = self.rows(self._first)
+            columns = self._columns(shared=bool(X[:, len(own) :].any()))
+            self.test.begin(columns)
+            self.test.advance(X[:, : len(columns)])
             self._first = []
         return len(some)
 

@@ -63,6 +63,8 @@ class Run:
     ----------
     n : int
         Events of this run.
+    most_groups : int
+        Groups of BANDS chunks of features, at most.
     rows : float64 array of shape (events, d)
         The first events, as long as there is no scale.
     scale : FirstScale or None
@@ -78,7 +80,7 @@ class Run:
         seed: int,
         backend: str,
     ) -> None:
-        self._reference, self._most = reference, max_features // (BANDS * CHUNK)
+        self._reference, self.most_groups = reference, max_features // (BANDS * CHUNK)
         self._seed = seed
         self._backend = backends.select(backend)
         self._loops = backends.twin("two_sample", backend)
@@ -186,21 +188,16 @@ class Run:
         W = basis.W[:chunks] / units[:, None, None]
         self._basis = Dense(W.astype(np.float32), basis.b[:chunks])
 
-    @property
-    def most_groups(self) -> int:
-        """Groups of BANDS chunks of features, at most."""
-        return self._most
-
     def _next_moment(self) -> int:
         """Return after how many events of the run there are more features."""
         groups, moment = len(self.sample.seen) // BANDS, _GROWTH
         while moment <= self.n:
             moment *= 4
-        return moment if groups < self._most else 1 << 62
+        return moment if groups < self.most_groups else 1 << 62
 
     def _grow(self) -> None:
         """Append the features that so many events are worth."""
-        more = groups_after(self.n, self._most) * BANDS - len(self.sample.seen)
+        more = groups_after(self.n, self.most_groups) * BANDS - len(self.sample.seen)
         old, chunks = self.sample, ((0, 0), (0, more * CHUNK))
         self.sample = old._replace(
             features=np.pad(old.features, chunks[::-1]),

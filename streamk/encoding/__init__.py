@@ -8,7 +8,7 @@ from streamk.encoding.decoders import Decoder, decoder
 from streamk.encoding.expected import Expected
 from streamk.encoding.fields import FieldReader, LoneReader, alone, key_of, milliseconds_of
 from streamk.encoding.labels import LabelReader
-from streamk.encoding.schema import Absent, LabelType, Mode, Schema
+from streamk.encoding.schema import Absent, LabelType, Mode, Schema, vector_of
 from streamk.encoding.values import BAD_KINDS, TOMBSTONE, Name, Rejected, flatten, shortened
 
 __all__ = [
@@ -34,4 +34,5 @@ __all__ = [
     "key_of",
     "milliseconds_of",
     "shortened",
+    "vector_of",
 ]

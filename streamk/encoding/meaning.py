@@ -69,10 +69,11 @@ LONGEST_NAME = 256
 """Bytes of UTF-8, at most, of a name that comes out of an event; see `bounded`."""
 
 _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?\s*", re.ASCII)
-_WHOLE = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
+_WHOLE = re.compile(r"\s*[+-]?\d+\s*")
+"""Digits and spaces of any script, as `float` reads them."""
 _WHOLE_LABEL = re.compile(r"\s*([+-]?(?:0|[1-9]\d{0,399}))(?:\.0*)?\s*", re.ASCII)
 _NO_WHOLE = re.compile(r"\s*[+-]?(?:\d*\.\d+|\d(?:\.\d+)?[eE][+-]\d\d+)\s*", re.ASCII)
-_CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d):([0-5]\d(?:\.\d{1,9})?)", re.ASCII)
+_CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(\.\d{1,9})?", re.ASCII)
 _MOST_DIGITS = 400
 """Of a decimal that becomes a whole number."""
 _MOST_BITS = 1400
@@ -120,7 +121,10 @@ def _as_float(value: Any) -> Any:
 
 def _of_numpy(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return plain(value[()]) if value.ndim == 0 else value.tolist() if value.ndim == 1 else value
+        if value.ndim == 1:  # of what follows `tolist` would make whole numbers
+            is_fine = value.dtype in ("datetime64[ns]", "timedelta64[ns]")
+            return list(value) if is_fine else value.tolist()
+        return value if value.ndim else plain(value[()])
     if isinstance(value, np.datetime64):
         return None if is_no_time(value) else as_datetime(value) or value
     if isinstance(value, np.timedelta64):
@@ -141,7 +145,8 @@ def _of_decimal(value: decimal.Decimal) -> Any:
 
 
 def _of_day(value: time) -> float:
-    return 3600.0 * value.hour + 60.0 * value.minute + value.second + 1e-6 * value.microsecond
+    length = timedelta(0, value.second, value.microsecond, 0, value.minute, value.hour)
+    return length.total_seconds()
 
 
 _CONVERSIONS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
@@ -186,8 +191,8 @@ def _parse_odd_number(text: str) -> float | None:
     clock = _CLOCK.fullmatch(text) if ":" in text else None
     if clock is None:
         return None
-    hours, minutes, seconds = map(float, clock.groups())
-    return 3600.0 * hours + 60.0 * minutes + seconds
+    hours, minutes, seconds = map(int, clock.groups()[:3])
+    return float(f"{3600 * hours + 60 * minutes + seconds}{clock[4] or ''}")
 
 
 def number_of(value: float) -> float | None:

@@ -28,6 +28,7 @@ __all__ = [
     "Schema",
     "is_shared",
     "owner_of",
+    "vector_of",
 ]
 
 Kind = Literal["number", "text", "time"]
@@ -212,6 +213,16 @@ def owner_of(column: Name, fields: Container[Name]) -> Name:
         if owner.isdecimal() and int(owner) in fields:
             return int(owner)
     raise BadRecord(f"column {column!r} belongs to no field of the schema's kinds")
+
+
+def vector_of(name: Name) -> str | None:
+    """Return the field whose vectors a field with such a name is a number of; None where none is.
+
+    >>> vector_of("c.7"), vector_of("c.d"), vector_of(7)
+    ('c', None, None)
+    """
+    vector, _, place = str(name).rpartition(".")
+    return vector if vector and place.isdecimal() else None
 
 
 def _owners(column: str) -> Iterator[str]:

@@ -8,14 +8,13 @@ few events or none are so, and a model that has met none has nothing to say of o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.encoding import Name, Schema, shortened
+from streamk.encoding import Name, Schema, shortened, vector_of
 from streamk.encoding.meaning import BOOLEANS, SAFE, parse_number, plain
 from streamk.learners.base import Learner
 from streamk.learners.common.predictor import aside
@@ -33,7 +32,6 @@ _NUMBERS = 1 << 20
 """Of the events that are predicted at once: bounds the memory where columns are many."""
 _LONGEST = 200
 """Characters of a value."""
-_NUMBERED = re.compile(r"(.+)\.\d+")
 
 
 class Reason(NamedTuple):
@@ -89,9 +87,8 @@ class Fields:
                 nothing[place] = 0.0
         vectors: dict[Name, list[Name]] = {}
         for name in places:
-            vector = _NUMBERED.fullmatch(str(name))
-            if vector is not None:
-                vectors.setdefault(vector[1], []).append(name)
+            if (vector := vector_of(name)) is not None:
+                vectors.setdefault(vector, []).append(name)
         self._places, self._vectors, self.nothing = places, vectors, nothing
         self.columns = tuple(columns)
 

@@ -405,6 +405,16 @@ def test_every_kind_of_number_is_the_same() -> None:
     assert all(p == probabilities[0] for p in probabilities)
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_durations_of_numpy_are_their_seconds(unit: str) -> None:
+    model = classifier()
+    for n in range(5):
+        model.learn_one({"a": float(n), "b": 1.0}, n > 1)
+    span = np.timedelta64(3_000_000_000, "ns").astype(f"timedelta64[{unit}]")
+    expected = model.predict_proba_one({"a": 3.0, "b": 1.0})
+    assert model.predict_proba_one({"a": span, "b": 1.0}) == expected
+
+
 @both
 def test_columns_are_named_by_numbers_and_tuples_too() -> None:
     model = classifier()

@@ -14,7 +14,7 @@ import os
 import random
 import threading
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -461,10 +461,13 @@ def test_parquet_times_finer_than_pythons_are_read(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
     times = arrow.array([1_700_000_000_123_456_789, None], arrow.timestamp("ns", "UTC"))
-    parquet.write_table(arrow.table({"t": times, "y": [1, 2]}), tmp_path / "t.parquet")
+    spans = arrow.array([1_500_000_123, None], arrow.duration("ns"))
+    columns = {"t": times, "span": spans, "y": [1, 2]}
+    parquet.write_table(arrow.table(columns), tmp_path / "t.parquet")
     first, second = values(drain(open_source(f"parquet:{tmp_path}/t.parquet")))
     assert first["t"].isoformat() == "2023-11-14T22:13:20.123456+00:00"
-    assert second == {"t": None, "y": 2}
+    assert (type(first["span"]), first["span"]) == (timedelta, timedelta(seconds=1.5))
+    assert second == {"t": None, "span": None, "y": 2}
 
 
 def test_parquet_times_past_pythons_years_cost_nobody_elses_row(tmp_path: Path) -> None:

@@ -134,6 +134,18 @@ def test_columns_are_those_that_two_of_the_first_events_have() -> None:
     assert test.name(new, first) == "(new)"
 
 
+@pytest.mark.parametrize("at", [(), (0,), (10,), (63,), (10, 40)])
+def test_no_first_event_is_lost(at: tuple[int, ...]) -> None:
+    events = drawn(LAWS["no text"], 70, 4)
+    for i in at:
+        events[i][f"id={i}"] = 1.0
+    test = EventMMD(most=4)
+    assert test.advance(events[:64]) == test.test.n_events == 64
+    assert len(test.test.columns) == (67 if at else 2)
+    test.advance(events[64:])
+    assert test.test.n_events == 70
+
+
 CHANGES: dict[str, tuple[Law, Law, int]] = {
     "a number beside ids": (
         LAWS["ids, each once"],

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from schema_kit import avro_record, record_schema
 
@@ -34,7 +34,7 @@ from connectors.registry import open_source
 from connectors.schemas import AvroSchema, ProtobufSchema, SchemaFormat, StoredSchema
 from streamk.adapters.batches import as_frame
 from streamk.adapters.rows import Model
-from streamk.encoding import FieldReader, LabelReader, Rejected, Schema, decoder, key_of
+from streamk.encoding import FieldReader, LabelReader, Rejected, Schema, alone, decoder, key_of
 from streamk.encoding.meaning import MISSING, is_odd, parse_number, plain, prevail, text_of
 from streamk.encoding.times import Moment
 from streamk.errors import InvalidInput
@@ -590,6 +590,44 @@ def test_what_is_plain_stays_plain(value: Any) -> None:
     once = plain(value)
     assert plain(once) == once
     assert once is None or isinstance(text_of(once), str)
+
+
+@example(time(0, 28, 17, 357_799))  # whose parts have another sum
+@given(st.times())
+def test_a_time_of_day_is_one_number(value: time) -> None:
+    since = timedelta(
+        hours=value.hour,
+        minutes=value.minute,
+        seconds=value.second,
+        microseconds=value.microsecond,
+    )
+    exact = float(Fraction(since // timedelta(microseconds=1), 10**6))
+    text = value.isoformat()
+    assert plain(value) == plain(since) == parse_number(text) == exact
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize(
+    "items",
+    [
+        [datetime(2024, 2, 29, 18, 30), datetime(1960, 1, 1, 0, 0, 1)],
+        [timedelta(seconds=90), timedelta(days=-1)],
+        [],
+    ],
+)
+def test_times_in_arrays_are_those_of_lists(unit: str, items: list[Any]) -> None:
+    kind = "timedelta64" if timedelta in map(type, items) else "datetime64"
+    array = np.array(items, f"{kind}[us]").astype(f"{kind}[{unit}]")
+    assert alone({"c": array}) == pytest.approx(alone({"c": items}), nan_ok=True, abs=0)
+
+
+@pytest.mark.parametrize("zero", "0\u0660\u0966\uff10")
+def test_ids_keep_their_digits_in_any_script(zero: str) -> None:
+    def written(number: int) -> str:
+        return "\u00a0" + "".join(chr(ord(zero) + int(digit)) for digit in str(number))
+
+    assert parse_number(written(2**53 - 1)) == 2**53 - 1
+    assert parse_number(written(2**53)) is parse_number(written(2**53 + 1)) is None
 
 
 def test_a_mark_among_numbers_does_not_make_them_texts() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ import pytest
 from engine_kit import Crash, CrashingSink, WhimsicalSource
 
 from connectors.memory import MemorySink, MemorySource
+from connectors.registry import open_sink
 from streamk.drift import StreamingMMD
 from streamk.engine import Engine, LateLabels
 from streamk.engine.alarms.covariates import CovariateWatch
@@ -87,6 +89,18 @@ def test_a_long_name_of_a_column_is_cut() -> None:
     (one,) = found(sink)
     assert one["column"].startswith("b" * 100)
     assert len(one["column"]) <= 256
+
+
+def test_a_column_that_is_missing_from_then_on_is_told(tmp_path: Path) -> None:
+    X = columns(8000, 4000)
+    X[4000:, 1] = np.nan
+    events = [{"a": a, "b": b, "y": a > 0} for a, b in X.tolist()]
+    path = tmp_path / "alarms.ndjson"
+    with contextlib.closing(open_sink(f"file:{path}")) as sink:
+        Engine(MemorySource({"p": events}), model(), label="y", alarms=sink).run()
+    (one,) = map(json.loads, path.read_text().splitlines())
+    assert (one["column"], one["now"]) == ("b", None)
+    assert abs(one["before"]) < 0.2
 
 
 def test_it_needs_no_labels() -> None:

@@ -119,7 +119,7 @@ class DCPredClassifier(ClassifierMixin, _DCPred):  # type: ignore[misc]
     def decision_function(self, X: ArrayLike) -> Numbers:
         """Return scores (n,) of two classes, positive for the second, or (n, n_classes)."""
         events = self._events(X)
-        scores = self.model_.decision_many(events).astype(np.float64)
+        scores = self.model_.decision_many(events)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict_proba(self, X: ArrayLike) -> Numbers:

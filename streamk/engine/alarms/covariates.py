@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -126,7 +127,7 @@ class CovariateWatch:
         now = now[:, : before.shape[1]]
         distances = [_distance(a, b) for a, b in zip(before.T, now.T, strict=True)]
         most = int(np.argmax(distances))
-        means = float(np.nanmean(before[:, most])), float(np.nanmean(now[:, most]))
+        means = _mean(before[:, most]), _mean(now[:, most])
         column = self._test.name(most, self._recent)
         return ColumnSignal(1.0 / test.p_value, 1.0 / test.alpha, *means, column)
 
@@ -158,6 +159,11 @@ class CovariateWatch:
             raise StateError(f"what is watched of the columns has seen {seen} events")
         self._seen, self._next = seen, following
         self._test, self._held, self._recent = found, held, deque(last, maxlen=_RECENT)
+
+
+def _mean(numbers: Floats) -> float:
+    known = numbers[~np.isnan(numbers)]
+    return float(known.mean()) if len(known) else math.nan
 
 
 def _distance(before: Floats, now: Floats) -> float:

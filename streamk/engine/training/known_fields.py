@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from streamk.encoding import Name, Rejected, Schema, flatten
+from streamk.encoding import Name, Rejected, Schema, flatten, vector_of
 
 __all__ = ["KnownFields", "Unknown"]
 
 _MOST, _LONGEST = 200, 40
 """Names that are compared for hints, and letters of each: they may be anybody's."""
-
-_PLACE = re.compile(r"(.+)\.\d+", re.DOTALL)
 
 
 class Unknown(NamedTuple):
@@ -54,8 +51,7 @@ class KnownFields:
         self._ignored = (*schema.ignore, *label)
         self._fields = frozenset(schema.kinds)
         self._all = self._fields | frozenset(self._ignored)
-        places = (_PLACE.fullmatch(name) for name in self._fields if isinstance(name, str))
-        self._vectors = frozenset(place[1] for place in places if place)
+        self._vectors = frozenset(map(vector_of, self._fields))
         self._nearest: dict[str, list[str]] = {}
 
     def of(self, event: Mapping[Any, Any]) -> Unknown:

@@ -226,11 +226,11 @@ class Copies:
         width, classes = self.model.width, len(self._learner.classes)
         scores = self.model.decision_many(X if X.shape[1] == width else X[:, :width])
         if not self._learner.is_classifier:
-            return scores.astype(np.float64)
+            return scores
         if scores.shape[1] == 1:  # of the second of two classes
             scores = np.concatenate([np.zeros_like(scores), scores], axis=1)
         if self._same_order and len(self._places) == classes:
-            return scores.astype(np.float64)
+            return scores
         found = np.full((len(X), classes), _NEVER)
         found[:, self._places] = scores - scores.max(axis=1, keepdims=True)
         return found
