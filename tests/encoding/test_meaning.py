@@ -177,6 +177,12 @@ VALUES = [
         avro=[("string", "Infinity")], proto=[("string", "Infinity")],
     ),
     Value(
+        "a name that is Nan", {"c=Nan": 1.0}, {"c=Nan": 1.0}, "Nan", None, "Nan",
+        among_numbers={"c": math.nan},
+        objects=["Nan"], csv=["Nan"], arrow=[pa.array(["Nan"])],
+        avro=[("string", "Nan")], proto=[("string", "Nan")],
+    ),
+    Value(
         "an infinite number", "inf", "inf", "inf", "inf", "key missing",
         objects=[math.inf, np.float32(np.inf), D("Infinity")],
         arrow=[pa.array([math.inf])],
@@ -477,8 +483,8 @@ def test_frames_and_dicts_of_the_adapters_too(value: Value, known: str) -> None:
             else:
                 frame = as_frame(given_)
                 assert frame is not None
-                [(rows, _)] = frame.runs(model, ["a"])
-                row = rows[0]
+                frame.learn(model, ["a"])
+                [[row]] = frame.rows(model)
             found: Outcome = columns_of(model._table.schema, row)
         except InvalidInput as error:
             found = "inf" if "past 1e+150" in str(error) else str(error)
