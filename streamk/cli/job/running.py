@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from connectors.base import Sink, Source
+from connectors.base import URL, Sink, Source
 from connectors.errors import BadURL, Unavailable
 from connectors.registry import open_sink, open_source, parse_url
 from streamk.backends.first_use import FIRST_USE
@@ -131,26 +131,43 @@ def check(options: dict[str, Any]) -> None:
         "dead_letters": "--dead-letters",
         "alarms": "--alarms",
     }
-    used: dict[str, str] = {}
+    used: dict[str | Path, str] = {}
     for name, flag in flags.items():
         if name in options:
-            address = parse_url(options[name]).text
-            if address in used:
-                raise UsageError(f"{used[address]} and {flag} are both {address}")
-            used[address] = flag
+            url = parse_url(options[name])
+            place = _place(url)
+            for other, its in used.items():
+                if place == other:
+                    raise UsageError(f"{its} and {flag} are both {url.text}")
+                if its in ("SOURCE", "--labels") and _is_of(place, other):
+                    raise UsageError(f"{flag} {url.text} would be one of the files of {its}")
+            used[place] = flag
     if "checkpoint" in options:
         from streamk.engine.checkpoints.object_path import location
 
-        place = location(options["checkpoint"])
-        if isinstance(place, Path):
-            place = place.expanduser()
-            if place.exists() and not place.is_dir():
-                raise UsageError(f"--checkpoint {place} is a file; it must be a directory")
-        options["checkpoint"] = place
+        checkpoint = location(options["checkpoint"])
+        if isinstance(checkpoint, Path):
+            checkpoint = checkpoint.expanduser()
+            if checkpoint.exists() and not checkpoint.is_dir():
+                raise UsageError(f"--checkpoint {checkpoint} is a file; it must be a directory")
+        options["checkpoint"] = checkpoint
     if "start_from" in options:
         options["start_from"] = checkpoint_place(options["start_from"])
     if "state_key" in options:
         options["state_key"] = state_key(options)
+
+
+def _place(url: URL) -> str | Path:
+    """Return what an address names: a file, which has many names, or the address."""
+    is_file = url.scheme in ("file", "csv", "parquet")
+    return Path(url.path).expanduser().resolve() if is_file else url.text
+
+
+def _is_of(place: str | Path, others: str | Path) -> bool:
+    """Return whether a file matches a pattern, or is below a directory."""
+    if isinstance(place, str) or isinstance(others, str):
+        return False
+    return others in place.parents or ("*" in str(others) and place.match(str(others)))
 
 
 def display(options: dict[str, Any], engine_options: dict[str, Any], stack: ExitStack) -> None:
