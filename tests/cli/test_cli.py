@@ -826,7 +826,7 @@ def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path
         ("run {} --to file:link.ndjson", "SOURCE and --to are both file:link.ndjson"),
         (
             "run csv:2024-*.csv --label a --to csv:2024-out.csv",
-            "--to csv:2024-out.csv would be one",
+            "csv:2024-out.csv would be one",
         ),
         ("run parquet:. --label a --to parquet:out/new", "--to parquet:out/new would be one of"),
         ("run {} --to csv:o --dead-letters csv:o", "--to and --dead-letters are both csv:o"),

@@ -140,7 +140,7 @@ def test_a_wrong_encoding_is_told_with_file_byte_and_option(tmp_path: Path) -> N
     with pytest.raises(ConnectorError, match=r"byte 0x81 at place 400006 of the file .*encoding"):
         everything(f"csv:{path}?encoding=cp1252")
     path.write_bytes("a;y\n1;ä\n".encode("utf-16-le"))
-    with pytest.raises(BadRecord, match="not in the encoding that is named: UTF-16 .* BOM"):
+    with pytest.raises(BadRecord, match=r"not in the encoding that is named: UTF-16 .* BOM"):
         everything(f"csv:{path}?encoding=utf-16")
     with pytest.raises(BadRecord, match="encoding=utf-16-le"):
         open_source(f"csv:{path}")

@@ -124,6 +124,24 @@ def check(options: dict[str, Any]) -> None:
         raise UsageError("--on-error dead-letter needs --dead-letters SINK")
     if options.get("on_error") in ("raise", "skip") and "dead_letters" in options:
         raise UsageError(f"--dead-letters gets nothing with --on-error {options['on_error']}")
+    _check_places(options)
+    if "checkpoint" in options:
+        from streamk.engine.checkpoints.object_path import location
+
+        checkpoint = location(options["checkpoint"])
+        if isinstance(checkpoint, Path):
+            checkpoint = checkpoint.expanduser()
+            if checkpoint.exists() and not checkpoint.is_dir():
+                raise UsageError(f"--checkpoint {checkpoint} is a file; it must be a directory")
+        options["checkpoint"] = checkpoint
+    if "start_from" in options:
+        options["start_from"] = checkpoint_place(options["start_from"])
+    if "state_key" in options:
+        options["state_key"] = state_key(options)
+
+
+def _check_places(options: dict[str, Any]) -> None:
+    """Raise `UsageError` where two addresses are one, or outputs would be read as events."""
     flags = {
         "source": "SOURCE",
         "labels": "--labels",
@@ -142,19 +160,6 @@ def check(options: dict[str, Any]) -> None:
                 if its in ("SOURCE", "--labels") and _is_of(place, other):
                     raise UsageError(f"{flag} {url.text} would be one of the files of {its}")
             used[place] = flag
-    if "checkpoint" in options:
-        from streamk.engine.checkpoints.object_path import location
-
-        checkpoint = location(options["checkpoint"])
-        if isinstance(checkpoint, Path):
-            checkpoint = checkpoint.expanduser()
-            if checkpoint.exists() and not checkpoint.is_dir():
-                raise UsageError(f"--checkpoint {checkpoint} is a file; it must be a directory")
-        options["checkpoint"] = checkpoint
-    if "start_from" in options:
-        options["start_from"] = checkpoint_place(options["start_from"])
-    if "state_key" in options:
-        options["state_key"] = state_key(options)
 
 
 def _place(url: URL) -> str | Path:
