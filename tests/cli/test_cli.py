@@ -829,6 +829,7 @@ def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path
             "csv:2024-out.csv would be one",
         ),
         ("run parquet:. --label a --to parquet:out/new", "--to parquet:out/new would be one of"),
+        ("run parquet:. --label a --to csv:new.csv", "no file matches"),
         ("run {} --to csv:o --dead-letters csv:o", "--to and --dead-letters are both csv:o"),
         ("run {} --checkpoint events.ndjson", "must be a directory"),
         ("run {} --config jop.toml", "no configuration file jop.toml"),

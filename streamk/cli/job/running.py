@@ -157,7 +157,7 @@ def _check_places(options: dict[str, Any]) -> None:
             for other, its in used.items():
                 if place == other:
                     raise UsageError(f"{its} and {flag} are both {url.text}")
-                if its in ("SOURCE", "--labels") and _is_of(place, other):
+                if its in ("SOURCE", "--labels") and _is_of(url, other):
                     raise UsageError(f"{flag} {url.text} would be one of the files of {its}")
             used[place] = flag
 
@@ -168,11 +168,14 @@ def _place(url: URL) -> str | Path:
     return Path(url.path).expanduser().resolve() if is_file else url.text
 
 
-def _is_of(place: str | Path, others: str | Path) -> bool:
-    """Return whether a file matches a pattern, or is below a directory."""
+def _is_of(url: URL, others: str | Path) -> bool:
+    """Return whether a file matches a pattern, or is Parquet below a directory of that."""
+    place = _place(url)
     if isinstance(place, str) or isinstance(others, str):
         return False
-    return others in place.parents or ("*" in str(others) and place.match(str(others)))
+    if url.scheme == "parquet" and others in place.parents:
+        return True
+    return "*" in str(others) and place.match(str(others))
 
 
 def display(options: dict[str, Any], engine_options: dict[str, Any], stack: ExitStack) -> None:
