@@ -544,7 +544,7 @@ NUMBERS = st.one_of(
 TEXTS = st.one_of(
     st.text(max_size=8),
     st.from_regex(r"[+-]?[0-9]{1,20}(\.[0-9]{1,3})?(e[0-9]{1,3})?", fullmatch=True),
-    st.sampled_from(["NA", "true", "Infinity", "1,234.5", "2024-02-29", "12:00:01"]),
+    st.sampled_from(["NA", "Nan", "true", "Infinity", "1,234.5", "2024-02-29", "12:00:01"]),
 )
 
 
