@@ -56,6 +56,8 @@ def read_csv_cells(value: bytes, delimiter: str = ",") -> list[str]:
             " file in another encoding is read with its name, csv:PATH?encoding=latin-1 say"
         ) from None
     except (ValueError, csv.Error) as error:
+        if "new-line character" in str(error):
+            error = ValueError("a carriage return in a cell without quotes; lines end by a newline")
         raise BadRecord(str(error)) from None
     if len(records) != 1:
         raise BadRecord(f"{len(records)} CSV records where one belongs")

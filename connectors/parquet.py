@@ -193,7 +193,7 @@ class _ParquetReader:
         now = self.known(ordinal)
         if now == known:
             return None
-        sizes = f" of {now.at} bytes, not {known.at}" * (now.at != known.at)
+        sizes = f", of {known.at} bytes, not {now.at}" * (now.at != known.at)
         return f"{self.path} is another file than the one that was read{sizes}"
 
     def replaced(self) -> str | None:

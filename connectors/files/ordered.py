@@ -113,10 +113,9 @@ class FilesSource(SourceBase, ABC):
     files : Files
     follow : bool
         Wait for more at the end instead of finishing, as `tail -f` does, and for later files where
-        there may be many. A file that is replaced or becomes shorter raises `OffsetOutOfRange`
-        once everything in the old one was read; `seek(partition, 0)` then begins with the new one.
-        (A file truncated and grown past the old position between two looks, 50 ms apart, cannot be
-        told from one that grew.)
+        there may be many. A file that is replaced, becomes shorter or is written anew raises
+        `OffsetOutOfRange` once everything in the old one was read; `seek(partition, 0)` then begins
+        with the new one.
 
     Raises
     ------
@@ -249,8 +248,7 @@ class FilesSource(SourceBase, ABC):
         reader = self._now
         if (what := reader.replaced()) is not None:
             raise OffsetOutOfRange(
-                f"{reader.path} {what} after {reader.ordinal} events; "
-                "continue at offset 0 to read it from its beginning",
+                f"{reader.path} {what} after {reader.ordinal} events",
                 partition=self._files.name,
                 offset=self._position,
             )

@@ -27,6 +27,9 @@ __all__ = ["KNOWN_BY", "TextReader", "digest"]
 
 _BLOCK_BYTES = 1 << 18
 _INDEX_EVERY = 4096
+_COMPARED = 4096
+"""Bytes, at most, before those that are read next of a file that grows."""
+_JSON = json.JSONDecoder()
 KNOWN_BY = 1 << 16
 """Bytes at the beginning of a file, and before a position in it, that tell it from others."""
 
@@ -117,6 +120,7 @@ class TextReader:
     def _go_to(self, ordinal: int, at: int) -> None:
         """Have the record of this position, which begins at this byte, be the next one."""
         self._read_to, self._window = max(0, at - KNOWN_BY), b""
+        self._before: bytes | None = None
         with self._reading():
             self._text.seek(self._read_to)
         while self._read_to < at and (block := self._block(at - self._read_to)):
@@ -162,19 +166,31 @@ class TextReader:
             if known < KNOWN_BY:
                 self._found.head += block[known - self._read_to : KNOWN_BY - self._read_to]
             self._read_to += len(block)
+            if self._grows:
+                self._before = self._read_before()
         return block
 
     def fill(self) -> bool:
         """Have at least one record ready; False if there is none (yet)."""
         while self._next == len(self._ready):
             self._ready, self._next = [], 0
-            block = b"" if self._ended else self._block()
+            block = b"" if self._ended or self._is_written_anew() else self._block()
             if not block:
                 return False
             if self._keeps_window:
                 self._window = self._window[-KNOWN_BY:] + block
             self._ready = self._records.feed(block)
         return True
+
+    def _read_before(self) -> bytes:
+        """Return the last of the bytes that were read, as the file has them now."""
+        at = self._file.tell()
+        first = max(0, at - _COMPARED)
+        return os.pread(self._file.fileno(), at - first, first)
+
+    def _is_written_anew(self) -> bool:
+        """Return whether the last bytes that were read of a file that grows are others by now."""
+        return self._before is not None and self._before != self._read_before()
 
     def take(self, most: int) -> list[bytes]:
         """Return at most so many of the records that are ready."""
@@ -234,8 +250,8 @@ class TextReader:
     def _is_whole(self, record: bytes) -> bool:
         """Return whether a record at the end of the file may be all there."""
         try:
-            if self.header is None:
-                json.loads(record.decode())
+            if self.header is None:  # what follows a whole value makes none that is not
+                _JSON.raw_decode(record.decode().lstrip())
                 return True
             cells = read_csv_cells(record, self.header.delimiter)
         except (BadRecord, ValueError, RecursionError):
@@ -304,7 +320,7 @@ class TextReader:
             return "was replaced by another file"
         if not self.is_compressed and ours.st_size < self._file.tell():
             return "became shorter"
-        return None
+        return "was written anew" if self._is_written_anew() else None
 
     def close(self) -> None:
         """Close the file."""

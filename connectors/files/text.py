@@ -124,3 +124,5 @@ class TextFile:
             raise BadRecord(
                 f"{self._path} holds {error.object[error.start]!r}, which is no character"
             ) from None
+        except UnicodeError as error:  # such as UTF-16 without a mark
+            raise BadRecord(f"{self._path} is not in the encoding that is named: {error}") from None

@@ -104,7 +104,9 @@ def _top(given: Sequence[str]) -> int:
         case [word, *_]:
             kind = "option" if word.startswith("-") else "command"
             word = word.partition("=")[0]
-            raise UsageError(f"no {kind} {word!r}{nearest(word, COMMANDS)}")
+            raise UsageError(
+                f"no {kind} {word!r}{nearest(word, (*COMMANDS, '--help', '--version'))}"
+            )
     return 0
 
 

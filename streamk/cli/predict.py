@@ -44,10 +44,13 @@ def main(arguments: Sequence[str]) -> int:
     model, source = options["model"], options["source"]
     if model.partition(":")[0] in schemes() and ":" not in source:
         raise UsageError(f"CHECKPOINT comes first: streamk predict {source} {model}")
+    named = "to" in options
     options.setdefault("to", "stdout:")
     check(options)
     with ExitStack() as stack:
         report = _engine(options, stack).run()
+    if not named and options.get("json"):
+        del options["to"]  # both are asked for: the report is the last line behind the answers
     show(report, options)
     return 0
 

@@ -285,7 +285,7 @@ class ColumnTable:
         number = self._number(name, value)
         if number is None:
             self._take_other(event, name, value)
-        elif number != number:  # of a text such as "NAN"
+        elif number != number:
             event.missing.append(name)
         elif abs(number) > LARGEST:
             raise Rejected("inf", f"column {name!r} is {show(cell)}, past {LARGEST:g}", name)
@@ -298,9 +298,11 @@ class ColumnTable:
         if not isinstance(value, str):
             return number_of(value) if isinstance(value, bool | int | float) else None
         number = parse_number(value)
-        if number is None or not abs(number) > LARGEST:
+        if number is None or abs(number) <= LARGEST:
             return number
-        # "Infinity" may be a name, and 464e235 an id: these are numbers among numbers alone.
+        # "Nan" and "Infinity" may be names, and 464e235 an id: these are numbers among numbers.
+        if number != number:
+            return number if self.kinds.get(name) == "number" else None
         return number if name in self.numbers and name not in self.texts else None
 
     def _take_other(self, event: Event, name: Name, value: Any) -> None:

@@ -145,7 +145,9 @@ class LabelReader:
         if self._type == "str":
             return text
         number = parse_number(text)  # of the label types "int" and "float"
-        return found if isinstance(found, bool | int | float) or number is None else number
+        if isinstance(found, bool | int | float) or number is None:
+            return found
+        return number if number == number else None
 
     def _text(self, text: str) -> str:
         try:

@@ -43,11 +43,11 @@ __all__ = [
 MISSING = frozenset(
     (
         *("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "#N/A N/A"),
-        *("NULL", "null", "None", "NaN", "nan", "-NaN", "-nan"),
+        *("NULL", "null", "None", "NaN", "nan", "NAN", "-NaN", "-nan", "-NAN"),
         *("1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
     )
 )
-"""Texts that stand for a missing value; those of `pandas.read_csv`."""
+"""Texts that stand for a missing value: those of `pandas.read_csv`, and "NAN" as C writes it."""
 
 BOOLEANS = {
     spelled(word): word == "true"

@@ -822,10 +822,19 @@ def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path
         ("run {} --to file:events.ndjson", "SOURCE and --to are both file:events.ndjson"),
         ("run {} --to file:no/where.ndjson", "no directory no to write where.ndjson in"),
         ("run {} --to river:Phishing", "river"),
+        ("run {} --to file:./events.ndjson", "SOURCE and --to are both file:./events.ndjson"),
+        ("run {} --to file:link.ndjson", "SOURCE and --to are both file:link.ndjson"),
+        (
+            "run csv:2024-*.csv --label a --to csv:2024-out.csv",
+            "csv:2024-out.csv would be one",
+        ),
+        ("run parquet:. --label a --to parquet:out/new", "--to parquet:out/new would be one of"),
+        ("run parquet:. --label a --to csv:new.csv", "no file matches"),
         ("run {} --to csv:o --dead-letters csv:o", "--to and --dead-letters are both csv:o"),
         ("run {} --checkpoint events.ndjson", "must be a directory"),
         ("run {} --config jop.toml", "no configuration file jop.toml"),
         ("run kafka://localhost --label y", "is not a topic name"),
+        ("--verison", "no option '--verison'; did you mean '--version'?"),
         ("inspect", "required: CHECKPOINT"),
         ("inspect event", "no checkpoint event; did you mean 'events.ndjson'?"),
         ("inspect events.ndjson", "a checkpoint is a directory"),
@@ -845,6 +854,8 @@ def test_a_wrong_command_is_explained(
     words = command.replace("{}", "file:events.ndjson --label clicked").split()
     monkeypatch.chdir(home)
     monkeypatch.setenv("COLUMNS", "80")
+    if not (home / "link.ndjson").exists():
+        (home / "link.ndjson").symlink_to("events.ndjson")
     assert cli.main(words) == 2
     out, err = capfd.readouterr()
     assert says in err

@@ -143,6 +143,12 @@ def test_no_progress_is_among_outputs_on_a_terminal(
     assert progress is not (terminal and "stdout" in out)
 
 
+@pytest.mark.parametrize("out", ["", "--to=stdout:"])
+def test_quiet_shows_nothing_of_what_went_well(out: str, home: Path) -> None:
+    told = shell(f"{RUN} --quiet {out} >/dev/null", home)
+    assert told == (0, "", "")
+
+
 IN_PLACE = """
 import os, sys
 from streamk.cli.output.standard_streams import standing

@@ -210,22 +210,45 @@ def test_following_wakes_when_something_is_written(tmp_path: Path) -> None:
     assert values(chunks) == [b'1,"open and closed"']
 
 
-@pytest.mark.parametrize("how", ["truncated", "replaced"])
-def test_a_followed_file_that_is_rotated_says_so(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "text", "expected"),
+    [
+        ("truncated", b"9\n", "became shorter"),
+        ("replaced", b"9\n", "was replaced"),
+        ("written anew", b"9\n8\n7\n6\n", "was written anew"),
+        ("of the same size", b"9\n8\n7\n", "was written anew"),
+    ],
+)
+def test_a_followed_file_that_is_rotated_says_so(
+    tmp_path: Path, how: str, text: bytes, expected: str
+) -> None:
     path = tmp_path / "log.ndjson"
     path.write_bytes(b"1\n2\n3\n")
     source = open_source(f"file:{path}", follow=True)
     assert len(values(source.poll(2, 0.0))) == 2
     if how == "replaced":
         path.rename(tmp_path / "log.1")
-    path.write_bytes(b"9\n")
+    path.write_bytes(text)
     assert values(source.poll(10, 0.0)) == [b"3"]
-    expected = "was replaced" if how == "replaced" else "became shorter"
     with pytest.raises(OffsetOutOfRange, match=f"{expected}.* after 3 events") as caught:
         source.poll(10, 0.0)
     assert caught.value.offset == 3
     source.seek("log.ndjson", 0)
-    assert values(source.poll(10, 0.0)) == [b"9"]
+    assert values(source.poll(10, 0.0)) == text.splitlines()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_so_does_one_that_is_written_anew_while_its_end_is_waited_for(
+    tmp_path: Path, encoding: str
+) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("n,y\n1,a\n2,", encoding=encoding)
+    source = open_source(f"csv:{path}", follow=True)
+    assert values(source.poll(10, 0.0)) == [b"1,a"]
+    assert source.poll(10, 0.0) == []
+    path.write_text("n,y\n3,b\n4,b\n5,b\n", encoding=encoding)
+    with pytest.raises(OffsetOutOfRange, match="was written anew after 1 events"):
+        source.poll(10, 0.0)
 
 
 def test_a_long_line_is_kept_only_so_far_as_to_be_recognised(tmp_path: Path) -> None:

@@ -127,6 +127,13 @@ def test_the_delimiter_is_that_of_the_header(tmp_path: Path, header: str, delimi
     assert everything(f"csv:{path}")[0].delimiter == delimiter
 
 
+def test_lines_that_end_by_a_carriage_return_alone_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"a,y\r1,x\r2,z\r")
+    with pytest.raises(BadRecord, match=r"header of .*a\.csv: a carriage return .* by a newline"):
+        open_source(f"csv:{path}")
+
+
 def test_a_wrong_encoding_is_told_with_file_byte_and_option(tmp_path: Path) -> None:
     path = tmp_path / "städte.csv"
     path.write_bytes("größe;y\n1;ä\n".encode("latin-1"))
@@ -140,6 +147,8 @@ def test_a_wrong_encoding_is_told_with_file_byte_and_option(tmp_path: Path) -> N
     with pytest.raises(ConnectorError, match=r"byte 0x81 at place 400006 of the file .*encoding"):
         everything(f"csv:{path}?encoding=cp1252")
     path.write_bytes("a;y\n1;ä\n".encode("utf-16-le"))
+    with pytest.raises(BadRecord, match=r"not in the encoding that is named: UTF-16 .* BOM"):
+        everything(f"csv:{path}?encoding=utf-16")
     with pytest.raises(BadRecord, match="encoding=utf-16-le"):
         open_source(f"csv:{path}")
     # A record that is not UTF-8 is a bad event, whose reason names the option.

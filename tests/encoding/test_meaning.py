@@ -177,6 +177,12 @@ VALUES = [
         avro=[("string", "Infinity")], proto=[("string", "Infinity")],
     ),
     Value(
+        "a name that is Nan", {"c=Nan": 1.0}, {"c=Nan": 1.0}, "Nan", None, "Nan",
+        among_numbers={"c": math.nan},
+        objects=["Nan"], csv=["Nan"], arrow=[pa.array(["Nan"])],
+        avro=[("string", "Nan")], proto=[("string", "Nan")],
+    ),
+    Value(
         "an infinite number", "inf", "inf", "inf", "inf", "key missing",
         objects=[math.inf, np.float32(np.inf), D("Infinity")],
         arrow=[pa.array([math.inf])],
@@ -538,7 +544,7 @@ NUMBERS = st.one_of(
 TEXTS = st.one_of(
     st.text(max_size=8),
     st.from_regex(r"[+-]?[0-9]{1,20}(\.[0-9]{1,3})?(e[0-9]{1,3})?", fullmatch=True),
-    st.sampled_from(["NA", "true", "Infinity", "1,234.5", "2024-02-29", "12:00:01"]),
+    st.sampled_from(["NA", "Nan", "true", "Infinity", "1,234.5", "2024-02-29", "12:00:01"]),
 )
 
 

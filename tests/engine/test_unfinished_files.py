@@ -115,6 +115,17 @@ def test_a_bad_record_at_the_end_is_counted_and_read_again(tmp_path: Path) -> No
     assert run("csv:{}/e.csv", tmp_path).events == 3
 
 
+@pytest.mark.parametrize("between", ["", " ", "\r", ","])
+def test_several_objects_on_the_last_line_are_told(
+    tmp_path: Path, between: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    event = '{"a": 1, "y": "up"}'
+    (tmp_path / "e.ndjson").write_text(f"{event}\n {between.join([event] * 3)}")
+    report = run("file:{}/e.ndjson", tmp_path)
+    assert (report.events, report.counts.bad) == (2, {"undecodable": 1})
+    assert "one line of a file holds one" in caplog.text
+
+
 def test_a_run_that_fails_has_not_passed_its_events_over(tmp_path: Path) -> None:
     path = tmp_path / "e.csv"
     path.write_text("a,c,y\n1,x\n2,x\n3,x,up,z")

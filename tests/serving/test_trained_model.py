@@ -311,10 +311,14 @@ def test_numbers_are_answered_with_intervals_and_reasons(tmp_path: Path) -> None
         assert json.loads(row["reasons"])
 
 
-def test_events_with_a_label_are_scored(home: Path) -> None:
-    out, err = streamk("predict", "state", "file:events.ndjson", "--json", "--quiet", cwd=home)
-    assert [json.loads(line)["offset"] for line in out.splitlines()] == list(range(600))
-    report = json.loads(err)
+@pytest.mark.parametrize("to", [(), ("--to", "stdout:")])
+def test_events_with_a_label_are_scored(to: tuple[str, ...], home: Path) -> None:
+    asked = ("predict", "state", "file:events.ndjson", "--json", "--quiet")
+    out, err = streamk(*asked, *to, cwd=home)
+    answers = out.splitlines()
+    # Where no sink is named, --json asks for the report behind the answers.
+    report = json.loads(err if to else answers.pop())
+    assert [json.loads(line)["offset"] for line in answers] == list(range(600))
     assert report["learned"] == 0
     assert report["whole"]["accuracy"] > 0.9
 

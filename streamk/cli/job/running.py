@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from connectors.base import Sink, Source
+from connectors.base import URL, Sink, Source
 from connectors.errors import BadURL, Unavailable
 from connectors.registry import open_sink, open_source, parse_url
 from streamk.backends.first_use import FIRST_USE
@@ -124,6 +124,24 @@ def check(options: dict[str, Any]) -> None:
         raise UsageError("--on-error dead-letter needs --dead-letters SINK")
     if options.get("on_error") in ("raise", "skip") and "dead_letters" in options:
         raise UsageError(f"--dead-letters gets nothing with --on-error {options['on_error']}")
+    _check_places(options)
+    if "checkpoint" in options:
+        from streamk.engine.checkpoints.object_path import location
+
+        checkpoint = location(options["checkpoint"])
+        if isinstance(checkpoint, Path):
+            checkpoint = checkpoint.expanduser()
+            if checkpoint.exists() and not checkpoint.is_dir():
+                raise UsageError(f"--checkpoint {checkpoint} is a file; it must be a directory")
+        options["checkpoint"] = checkpoint
+    if "start_from" in options:
+        options["start_from"] = checkpoint_place(options["start_from"])
+    if "state_key" in options:
+        options["state_key"] = state_key(options)
+
+
+def _check_places(options: dict[str, Any]) -> None:
+    """Raise `UsageError` where two addresses are one, or outputs would be read as events."""
     flags = {
         "source": "SOURCE",
         "labels": "--labels",
@@ -131,26 +149,33 @@ def check(options: dict[str, Any]) -> None:
         "dead_letters": "--dead-letters",
         "alarms": "--alarms",
     }
-    used: dict[str, str] = {}
+    used: dict[str | Path, str] = {}
     for name, flag in flags.items():
         if name in options:
-            address = parse_url(options[name]).text
-            if address in used:
-                raise UsageError(f"{used[address]} and {flag} are both {address}")
-            used[address] = flag
-    if "checkpoint" in options:
-        from streamk.engine.checkpoints.object_path import location
+            url = parse_url(options[name])
+            place = _place(url)
+            for other, its in used.items():
+                if place == other:
+                    raise UsageError(f"{its} and {flag} are both {url.text}")
+                if its in ("SOURCE", "--labels") and _is_of(url, other):
+                    raise UsageError(f"{flag} {url.text} would be one of the files of {its}")
+            used[place] = flag
 
-        place = location(options["checkpoint"])
-        if isinstance(place, Path):
-            place = place.expanduser()
-            if place.exists() and not place.is_dir():
-                raise UsageError(f"--checkpoint {place} is a file; it must be a directory")
-        options["checkpoint"] = place
-    if "start_from" in options:
-        options["start_from"] = checkpoint_place(options["start_from"])
-    if "state_key" in options:
-        options["state_key"] = state_key(options)
+
+def _place(url: URL) -> str | Path:
+    """Return what an address names: a file, which has many names, or the address."""
+    is_file = url.scheme in ("file", "csv", "parquet")
+    return Path(url.path).expanduser().resolve() if is_file else url.text
+
+
+def _is_of(url: URL, others: str | Path) -> bool:
+    """Return whether a file matches a pattern, or is Parquet below a directory of that."""
+    place = _place(url)
+    if isinstance(place, str) or isinstance(others, str):
+        return False
+    if url.scheme == "parquet" and others in place.parents:
+        return True
+    return "*" in str(others) and place.match(str(others))
 
 
 def display(options: dict[str, Any], engine_options: dict[str, Any], stack: ExitStack) -> None:

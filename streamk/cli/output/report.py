@@ -34,11 +34,10 @@ _STOPPED = {
 def show(report: Any, options: dict[str, Any]) -> None:
     """Print how a job ended, where it is not in the way."""
     stream = sys.stderr if writes_to_stdout(options) else sys.stdout
+    if options.get("quiet") and not options.get("json"):
+        return
     structured = options.get("json") or (stream is sys.stderr and not stream.isatty())
-    if structured:
-        print(json.dumps(as_json(report)), file=stream)
-    elif not options.get("quiet"):
-        print(as_text(report), file=stream)
+    print(json.dumps(as_json(report)) if structured else as_text(report), file=stream)
 
 
 def as_json(report: Report) -> dict[str, Any]:

@@ -331,11 +331,11 @@ class Feed:
         first, end = self._source.start(partition), self._source.end(partition)
         if self._data_loss == "fail":
             gone = f"{first - wanted:,} offsets are" if first > wanted else "the events between are"
+            found = error if end is None else f"holds {first} to {end}: {gone} gone"
             raise EngineError(
-                f"partition {partition} is to be read from offset {wanted}, but holds {first} to"
-                f" {'?' if end is None else end}: {gone} gone. To go on without"
-                f' them choose data_loss="earliest" (--data-loss earliest), at offset {first},'
-                ' or "latest", at the end'
+                f"partition {partition} is to be read from offset {wanted}, but {found}. To go on"
+                ' all the same choose data_loss="earliest" (--data-loss earliest), at offset'
+                f' {first}, or "latest", at the end'
             ) from error
         target = first if self._data_loss == "earliest" or end is None else end
         self.sequencer.jump(partition, target)
