@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput, shown
 from streamk.prediction.decisions import agreement, weights_of
-from streamk.prediction.targets import Targets, listed
+from streamk.prediction.targets import Targets, listed, plain
 
 __all__ = ["importance_of", "predicted"]
 
@@ -90,7 +90,7 @@ def _of_estimator(model: Any, X: Any) -> Targets:
             "be compiled"
         )
     if hasattr(model, "predict_proba") and hasattr(model, "classes_"):
-        classes = np.asarray(model.classes_).tolist()
+        classes = listed(model.classes_)
         P = np.asarray(model.predict_proba(X), np.float64)
         return _of_probabilities(P, classes, listed(answers))
     tags = getattr(model, "__sklearn_tags__", None)
@@ -118,12 +118,12 @@ def _of_probabilities(
     P = np.asarray(P, np.float64)
     places = {label: k for k, label in enumerate(Targets.probabilities(P, classes).classes)}
     fix = "train on its decisions instead: dc_pred(X, model.predict(X))"
-    for answer in answers:
-        if answer not in places:
-            raise InvalidInput(
-                f"the model predicts {shown(answer)}, which is none of its classes; {fix}"
-            )
-    decided = np.array([places[answer] for answer in answers])
+    decided = np.array([places.get(plain(answer), -1) for answer in answers])
+    if (decided < 0).any():
+        strange = answers[int(decided.argmin())]
+        raise InvalidInput(
+            f"the model predicts {shown(strange)}, which is none of its classes; {fix}"
+        )
     if weights is None or agreement(P, weights, decided) < _EXPLAINED:
         weights = weights_of(P, decided)
     explained = agreement(P, weights, decided)
