@@ -199,7 +199,7 @@ class AdaptiveIntervals(Regions):
         return [bounds if all(map(math.isfinite, bounds)) else None for bounds in found]
 
     def scores(self, said: Said, labels: Sequence[Any]) -> Floats:
-        """Return the distance of each number from its prediction, float64 (n,).
+        """Return the least distance whose interval holds each number, float64 (n,).
 
         NaN also about a prediction that is NaN or infinite: its interval holds every number.
         """
@@ -207,6 +207,9 @@ class AdaptiveIntervals(Regions):
         at = np.where(np.isfinite(said.predictions), said.predictions, math.nan)
         with np.errstate(over="ignore"):
             found: Floats = np.abs(at - numbers)
+            # Rounded down it would leave the number outside, as about predictions past 2^53.
+            is_outside = (numbers < at - found) | (at + found < numbers)
+            found = np.where(is_outside, np.nextafter(found, math.inf), found)
         return np.where(np.isinf(numbers), found, np.minimum(found, sys.float_info.max))
 
     def _sizes(self, said: Said, thresholds: Floats) -> Floats:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput, shown
 
-__all__ = ["Label", "Targets"]
+__all__ = ["Label", "Targets", "listed", "plain"]
 
 Numbers = NDArray[Any]
 Label = str | int | bool
@@ -66,17 +66,17 @@ class Targets:
     def labels(cls, y: Any, n: int) -> Targets:
         """Return those of n labels: texts, whole numbers or booleans."""
         _check_length(np.shape(y), n)
-        plain: list[Label] = []
+        found: list[Label] = []
         for row, label in enumerate(listed(y)):
-            found = _plain(label)
-            if found is None:
+            one = plain(label)
+            if one is None:
                 raise InvalidInput(
                     f"the label of row {row}, {label!r}, must be a text, a whole number or a "
                     "boolean; choose task='regression' for numbers"
                 )
-            plain.append(found)
-        classes = list(dict.fromkeys(plain))
-        if len({(type(label), label) for label in plain}) > len(classes):
+            found.append(one)
+        classes = list(dict.fromkeys(found))
+        if len({(type(label), label) for label in found}) > len(classes):
             raise InvalidInput("labels such as 1 and True are the same; make them all texts")
         try:
             classes.sort()
@@ -85,7 +85,7 @@ class Targets:
         if len(classes) < 2:
             raise InvalidInput(f"all labels are {classes[0]!r}; there must be two classes at least")
         places = {label: place for place, label in enumerate(classes)}
-        codes = np.array([places[label] for label in plain])
+        codes = np.array([places[label] for label in found])
         if len(classes) == 2:
             return cls(codes[:, None].astype(np.float64), tuple(classes))
         values = np.zeros((n, len(classes)))
@@ -97,8 +97,8 @@ class Targets:
         cls, P: Numbers, classes: Sequence[Any], weights: Numbers | None = None
     ) -> Targets:
         """Return those of probabilities (n, classes), which are made to sum to 1."""
-        plain = tuple(found for label in classes if (found := _plain(label)) is not None)
-        if len(plain) < len(classes):
+        known = tuple(one for label in classes if (one := plain(label)) is not None)
+        if len(known) < len(classes):
             raise InvalidInput(
                 f"the model's classes {shown(list(classes))} must be texts, whole numbers or "
                 "booleans"
@@ -113,7 +113,7 @@ class Targets:
         totals = P.sum(axis=1, keepdims=True)
         nothing = totals == 0.0
         values = np.where(nothing, 1.0 / len(classes), P / np.where(nothing, 1.0, totals))
-        return cls(values[:, 1:] if len(classes) == 2 else values, plain, weights=weights)
+        return cls(values[:, 1:] if len(classes) == 2 else values, known, weights=weights)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -156,7 +156,7 @@ def listed(y: Any) -> list[Any]:
     return y.tolist() if hasattr(y, "tolist") else list(y)
 
 
-def _plain(label: Any) -> Label | None:
+def plain(label: Any) -> Label | None:
     """Return a label as a str, int or bool of Python's own, as a file has it; None of another."""
     if isinstance(label, np.generic):
         label = label.item()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput, shown
 from streamk.prediction.decisions import agreement, weights_of
-from streamk.prediction.targets import Targets, listed
+from streamk.prediction.targets import Label, Targets, listed, plain
 
 __all__ = ["importance_of", "predicted"]
 
@@ -71,9 +71,11 @@ def _of_river(model: Any, X: Numbers, frame: Any) -> Targets:
     answers = [model.predict_one(x) for x in events]
     try:
         told = [model.predict_proba_one(x) for x in events]
-    except (AttributeError, NotImplementedError):  # of no classifier, or one that has none
-        numbers = any(isinstance(one, float | np.floating) for one in answers)
-        return (Targets.numbers if numbers else Targets.labels)(answers, len(X))
+    except NotImplementedError:  # of a classifier that has none
+        return Targets.labels(answers, len(X))
+    except AttributeError:  # of a regressor, or of clusters: no number is between two of them
+        made = Targets.numbers if getattr(model, "_supervised", True) else Targets.labels
+        return made(answers, len(X))
     classes = list(dict.fromkeys(label for one in told for label in one))
     P = np.array([[one.get(label, 0.0) for label in classes] for one in told], np.float64)
     return _of_probabilities(P, classes, answers)
@@ -90,7 +92,7 @@ def _of_estimator(model: Any, X: Any) -> Targets:
             "be compiled"
         )
     if hasattr(model, "predict_proba") and hasattr(model, "classes_"):
-        classes = np.asarray(model.classes_).tolist()
+        classes = listed(model.classes_)
         P = np.asarray(model.predict_proba(X), np.float64)
         return _of_probabilities(P, classes, listed(answers))
     tags = getattr(model, "__sklearn_tags__", None)
@@ -116,14 +118,15 @@ def _of_probabilities(
             f"the model knows the classes {shown(list(classes))}; two are needed at least"
         )
     P = np.asarray(P, np.float64)
-    places = {label: k for k, label in enumerate(Targets.probabilities(P, classes).classes)}
+    known = Targets.probabilities(P, classes).classes
+    places: dict[Label | None, int] = {label: k for k, label in enumerate(known)}
     fix = "train on its decisions instead: dc_pred(X, model.predict(X))"
-    for answer in answers:
-        if answer not in places:
-            raise InvalidInput(
-                f"the model predicts {shown(answer)}, which is none of its classes; {fix}"
-            )
-    decided = np.array([places[answer] for answer in answers])
+    decided = np.array([places.get(plain(answer), -1) for answer in answers])
+    if (decided < 0).any():
+        strange = answers[int(decided.argmin())]
+        raise InvalidInput(
+            f"the model predicts {shown(strange)}, which is none of its classes; {fix}"
+        )
     if weights is None or agreement(P, weights, decided) < _EXPLAINED:
         weights = weights_of(P, decided)
     explained = agreement(P, weights, decided)

@@ -277,3 +277,20 @@ def test_sets_of_a_model_that_weighs_its_classes() -> None:
         model.learn_one(x, y)
     assert differ > 50
     assert np.mean(held[200:]) > 0.89
+
+
+@pytest.mark.parametrize("y", [None, math.nan, ["a"], {"a"}, 1.0])
+def test_of_an_event_that_the_model_refuses_nothing_is_learned(y: Any) -> None:
+    models: list[tuple[Any, Any]] = [
+        (ConformalClassifier(KernelClassifier(seed=1, external_experts=[])), "a"),
+        (ConformalRegressor(KernelRegressor(seed=1, external_experts=[])), 2.0),
+    ]
+    for model, usual in models:
+        for n in range(20):
+            model.learn_one({"x": float(n)}, usual if n % 2 else type(usual)(3))
+        regions = model._sets if isinstance(model, ConformalClassifier) else model._intervals
+        before = json.dumps(regions.to_json())
+        wrong = {"w": -1.0} if y == 1.0 else {}
+        with pytest.raises((InvalidInput, TypeError)):
+            model.learn_one({"x": 1.0}, usual if wrong else y, **wrong)
+        assert json.dumps(regions.to_json()) == before

@@ -146,7 +146,7 @@ def test_weights_of_classes_are_those_of_their_points(class_weight: Any) -> None
         ([1.0] * 49 + [-1.0], "-1.0 in row 49"),
         ([np.inf] + [1.0] * 49, "sample_weight"),
         ([0.0] * 50, "zero"),
-        ([1.0] * 49, "each of the 50 points"),
+        ([1.0] * 49, "50"),
     ],
 )
 def test_weights_that_cannot_be(weights: Any, words: str) -> None:

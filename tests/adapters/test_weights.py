@@ -89,6 +89,14 @@ def test_weights_times_a_number_are_the_same(name: str, weights: Any) -> None:
 
 
 @pytest.mark.parametrize("name", WEIGHED)
+def test_one_number_is_the_weight_of_all(name: str) -> None:
+    model = made(name)
+    y = labels(model)
+    expected = said(model.fit(X, y, sample_weight=np.full(200, 2.0)))
+    assert said(model.fit(X, y, sample_weight=2.0)) == expected
+
+
+@pytest.mark.parametrize("name", WEIGHED)
 def test_a_weight_of_0_is_as_if_the_event_were_not_there(name: str) -> None:
     model, twin = made(name), made(name)
     y = np.array(labels(model), dtype=object if is_classifier(model) else float)

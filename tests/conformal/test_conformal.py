@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from naive_conformal import NaiveQuantile, naive_set
 
 from streamk.conformal import AdaptiveIntervals, AdaptiveQuantile, AdaptiveSets, Said
@@ -35,6 +37,27 @@ def test_thresholds_are_those_of_the_oracle(level: float, delay: int) -> None:
         if not delay:
             quantile.learn(score, given[-1])
             naive.learn(score, given[-1], 0)
+
+
+@given(st.floats(-1e308, 1e308), st.floats(-1e308, 1e308))
+def test_a_number_is_inside_at_its_score(at: float, number: float) -> None:
+    intervals, said = AdaptiveIntervals(), Said(np.array([at]))
+    far = intervals.scores(said, [number])
+    (bounds,) = intervals.regions(said, far)
+    assert bounds is None or bounds[0] <= number <= bounds[1]
+    if number - (number - at) == at and at + (number - at) == number:
+        assert far[0] == abs(at - number)
+
+
+@pytest.mark.parametrize("at", [1e15, 1e17, -1e200])
+def test_numbers_that_a_far_prediction_swallows_are_held(at: float) -> None:
+    intervals, held = AdaptiveIntervals(), 0
+    said = Said(np.array([at]))
+    for number in np.random.default_rng(0).normal(size=300).tolist():
+        (bounds,) = intervals.regions(said, intervals.thresholds(1))
+        held += bounds is None or bounds[0] <= number <= bounds[1]
+        intervals.follow(said, [number])
+    assert held > 260
 
 
 @pytest.mark.parametrize("delay", [0, 48])

@@ -389,3 +389,21 @@ def test_models_by_the_names_of_columns() -> None:
     assert compiled(clusters, frame, budget=3).is_classifier
     with pytest.raises(InvalidInput, match="give X_sample as a data frame"):
         compiled(numbers, X[:LEARNED])
+
+
+def test_whole_numbers_of_a_regressor_of_river_are_no_classes() -> None:
+    from river import cluster, linear_model, multiclass, neighbors, preprocessing
+
+    X = np.random.default_rng(0).integers(-9, 9, (150, 2)).astype(float)
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    scaled = preprocessing.StandardScaler
+    for kind, model in (
+        ("regression", neighbors.KNNRegressor(n_neighbors=1)),
+        ("regression", scaled() | neighbors.KNNRegressor(n_neighbors=1)),
+        ("classification", scaled() | cluster.KMeans(n_clusters=2, seed=1)),
+        ("classification", multiclass.OneVsOneClassifier(linear_model.LogisticRegression())),
+    ):
+        for x in frame.to_dict("records"):
+            model.learn_one(x, int(x["a"]) // (1 if kind == "regression" else 9))
+        assert {type(model.predict_one(x)) for x in frame.to_dict("records")} == {int}
+        assert compiled(model, frame, budget=2).task == kind

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from c_kit import Header
 from forms_kit import by_onnx
@@ -112,6 +113,37 @@ def test_they_come_back_or_are_refused(
     else:
         with pytest.raises(InvalidInput, match=by_onnx_):
             to_onnx(fast, tmp_path / "model.onnx")
+
+
+class Members:
+    """An estimator of members of enumerations, whose hashes are those of their names."""
+
+    classes_ = (Colour.RED, Colour.GREEN)
+
+    def predict_proba(self, X: Any) -> Any:
+        return np.where(X[:, :1] > 0, [0.9, 0.1], [0.2, 0.8])
+
+    def predict(self, X: Any) -> Any:
+        return np.array([Colour.RED if row[0] > 0 else Colour.GREEN for row in X], object)
+
+    def predict_proba_one(self, x: Any) -> Any:
+        return dict(zip(self.classes_, self.predict_proba(np.array([[x["a"]]]))[0], strict=True))
+
+
+class MembersOfRiver(Members):
+    def predict_one(self, x: Any) -> Any:
+        return self.predict(np.array([[x["a"]]]))[0]
+
+
+@pytest.mark.parametrize("model", [Members(), MembersOfRiver()])
+def test_a_copy_decides_on_members_by_their_values(model: Any) -> None:
+    X = pd.DataFrame({"a": np.random.default_rng(0).normal(size=100)})
+    fast = (
+        compiled(model, X, budget=3)
+        if hasattr(model, "predict_one")
+        else compiled(model, X.to_numpy(), budget=3)
+    )
+    assert fast.predict_many([[2.0], [-2.0]]).tolist() == ["red", "green"]
 
 
 SOME = st.one_of(

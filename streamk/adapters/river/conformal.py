@@ -91,11 +91,11 @@ class ConformalRegressor(InTurns, base.Wrapper[base.Regressor], base.Regressor):
         yield {"regressor": preprocessing.StandardScaler() | linear_model.LinearRegression()}
 
     def learn_one(self, x: Event, y: base.typing.RegTarget, **kwargs: Any) -> None:
-        """Learn an event: its error first, then the regressor."""
+        """Learn an event, with the error of the regressor as it was before."""
         with self._turns.lock:
             said = Said(np.array([_number(self.regressor.predict_one(x))]))
+            self.regressor.learn_one(x, y, **kwargs)  # if it refuses, nothing is learned
             _learn(self._intervals, said, _number(y))
-            self.regressor.learn_one(x, y, **kwargs)
 
     def predict_one(self, x: Event, with_interval: bool = False, **kwargs: Any) -> Any:
         """Predict the number of an event.
@@ -183,12 +183,12 @@ class ConformalClassifier(InTurns, base.Wrapper[base.Classifier], base.Classifie
         yield {"classifier": preprocessing.StandardScaler() | linear_model.LogisticRegression()}
 
     def learn_one(self, x: Event, y: base.typing.ClfTarget, **kwargs: Any) -> None:
-        """Learn an event: how well its label was predicted first, then the classifier."""
+        """Learn an event, with how well its label was predicted before."""
         with self._turns.lock:
             said = self._said(x)
+            self.classifier.learn_one(x, y, **kwargs)  # if it refuses, nothing is learned
             if said.probabilities is not None:
                 _learn(self._sets, said, y)
-            self.classifier.learn_one(x, y, **kwargs)
 
     def predict_proba_one(self, x: Event, **kwargs: Any) -> dict[base.typing.ClfTarget, float]:
         """Predict the probabilities of the classes of an event, by label."""

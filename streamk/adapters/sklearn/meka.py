@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.preprocessing import LabelBinarizer
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from streamk.adapters.options import estimator
 from streamk.adapters.sharing import Shared
@@ -37,19 +37,15 @@ from streamk.landmarks.matrices import Numbers
 __all__ = ["MekaClassifier", "MekaRidge"]
 
 
-def _checked_weights(sample_weight: ArrayLike, n: int) -> Numbers:
-    """Return weights of n points, from what scikit-learn takes for an array."""
-    found = check_array(sample_weight, ensure_2d=False, dtype=None, input_name="sample_weight")
-    return weights_of(found, n, "sample_weight")
-
-
 def _counting(
     points: Numbers, y: NDArray[Any], sample_weight: ArrayLike | None
 ) -> tuple[Numbers, NDArray[Any], Numbers | None]:
     """Return the points whose weight is not 0, with their targets and weights."""
     if sample_weight is None:
         return points, y, None
-    weights = _checked_weights(sample_weight, len(points))
+    weights = weights_of(
+        _check_sample_weight(sample_weight, points, dtype=np.float64), len(points), "sample_weight"
+    )
     counting = weights > 0.0
     return points[counting], y[counting], weights[counting]
 
