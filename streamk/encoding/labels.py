@@ -177,7 +177,7 @@ class LabelReader:
         return int(number)
 
     def _check_finite(self, number: float) -> None:
-        if math.isinf(number):
+        if abs(number) == math.inf:  # a whole number may be past the range of floats
             raise Rejected("inf", "the label is not finite", self._name)
 
     def _out_of_domain(self, value: Any) -> Rejected:

@@ -241,7 +241,7 @@ def test_a_run_counts_labels_too_many_as_bad_events() -> None:
     assert report.counts.unlabelled == 0
     assert [letter.offset for letter in letters] == surplus
     assert "max_classes=3" in letters[0].value["reason"]
-    assert sorted(report.model.classes) == ["0", "1", "2"]
+    assert sorted(report.model.classes) == [0, 1, 2]
 
 
 def test_a_run_that_was_told_nothing_has_a_thousand_classes() -> None:

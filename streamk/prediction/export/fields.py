@@ -30,7 +30,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 MISSING = (
     *("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "#N/A N/A"),
-    *("NULL", "null", "None", "NaN", "nan", "-NaN", "-nan"),
+    *("NULL", "null", "None", "NaN", "nan", "NAN", "-NaN", "-nan", "-NAN"),
     *("1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
 )
 """Texts that stand for a missing value, as in `streamk.encoding`."""

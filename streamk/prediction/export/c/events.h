@@ -218,8 +218,8 @@ static inline int model_is_id(const char *begin, const char *end)
     return count > 16 || (count == 16 && order >= 0);
 }
 
-/* 1 if a text reads as a number, 2 if as one that is past 1e150 or infinite, else 0: decimals, an
-   exponent (of no number with commas), inf, nan, a boolean, a time of day. */
+/* 1 if a text reads as a number, 2 if as one that is past 1e150 or infinite, 3 if as NaN, else 0:
+   decimals, an exponent (of no number with commas), inf, nan, a boolean, a time of day. */
 static inline int model_reads_as_number(const char *text)
 {
     const char *at = text, *begin, *end;
@@ -232,7 +232,7 @@ static inline int model_reads_as_number(const char *text)
     if (at > begin) {
         while (model_is_space(*at))
             at++;
-        return *at == 0;
+        return *at == 0 ? 3 : 0;
     }
     at = model_after(at, "infinity");
     at = at > begin ? at : model_after(at, "inf");
@@ -288,10 +288,10 @@ static inline int model_may_be_time(int field, const char *text)
 #endif
 }
 
-/* Set a field to a text, in UTF-8. One such as "NA" or "" is missing. One that reads as a number, or
-   as NaN, is no use, and belongs to model_set_number; nor is one that begins like a date where texts
-   share columns. In a field of texts each of these is a text, and so is, where a field has texts, one
-   that reads as a number past 1e150. */
+/* Set a field to a text, in UTF-8. One such as "NA" or "" is missing. One that reads as a number is no
+   use, and belongs to model_set_number; nor is "Nan" where a field has numbers, or one that begins
+   like a date where texts share columns. In a field of texts each of these is a text, and so is, where
+   a field has texts, one that reads as a number past 1e150. */
 static inline int model_set_text(double *x, int field, const char *text)
 {
     int column;
@@ -303,7 +303,8 @@ static inline int model_set_text(double *x, int field, const char *text)
         const int reads = model_reads_as_number(text);
         const int numbers = field >= 0 && model_number_columns[field] >= 0 &&
                             model_text_starts[field] == model_text_starts[field + 1];
-        if (reads == 1 || (reads == 2 && numbers) || model_may_be_time(field, text))
+        if (reads == 1 || (reads == 2 && numbers) || model_may_be_time(field, text) ||
+            (reads == 3 && field >= 0 && model_number_columns[field] >= 0))
             return -1;
     }
     if (field < 0)
