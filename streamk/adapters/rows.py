@@ -26,9 +26,6 @@ from streamk.learners.report import report
 Numbers = NDArray[np.float64]
 Run = tuple[Numbers, list[Any]]
 
-_TIMES = frozenset((np.datetime64, np.timedelta64))
-"""Types of which `struct` would take the nanoseconds for the number."""
-
 
 class Model:
     """A learner that is fed dicts and columns of frames, and the columns it has met.
@@ -52,6 +49,8 @@ class Model:
         self.lock: threading.RLock = getattr(learner, "lock", None) or threading.RLock()
         self._table = ColumnTable(Schema(max_columns=sys.maxsize) if schema is None else schema)
         self._fields = Fields()
+        self._has_spans = False
+        """Some fields hold NumPy's durations, of which the fast way would take the nanoseconds."""
         self._lay_out()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -60,12 +59,15 @@ class Model:
                 "learner": self.learner.state(),
                 "schema": self._table.schema.to_json(),
                 "left": self.left,
+                "spans": self._has_spans,
             }
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         learner = learners.from_state(saved["learner"])
         Model.__init__(self, learner, Schema.from_json(saved["schema"]))
         self.left = dict(saved["left"])
+        self._has_spans = saved["spans"]
+        self._lay_out()
 
     def owners(self, names: Sequence[Hashable]) -> list[int]:
         """Return of which field each column is made, by the place of the field among `names`.
@@ -91,7 +93,7 @@ class Model:
         self._row = np.zeros(len(names))
         self._bytes = self._row.data.cast("B") if names else memoryview(bytearray())
         self._pack = struct.Struct(f"{len(names)}d").pack
-        plain = len(self._table.numbers) == len(names)
+        plain = len(self._table.numbers) == len(names) and not self._has_spans
         # With a single name itemgetter gives no tuple.
         self._get = itemgetter(*names) if len(names) > 1 and plain else None
 
@@ -117,10 +119,9 @@ class Model:
                 numbers = self._get(x)
                 self._bytes[:] = self._pack(*numbers)
                 size = hypot(*numbers)
-                is_safe = size < SAFE or (size != size and not (np.abs(self._row) >= SAFE).any())
-                if is_safe and _TIMES.isdisjoint(map(type, numbers)):
+                if size < SAFE or (size != size and not (np.abs(self._row) >= SAFE).any()):
                     return self._row
-                # a number that is infinite, or has lost digits, or is one of nanoseconds
+                # one that is infinite, or a whole number that has lost digits
             except (KeyError, OverflowError, TypeError, struct.error):
                 pass  # another column, a text, None or a number past the range of floats
         event = self._read(x)
@@ -226,6 +227,9 @@ class Model:
     def _read(self, x: Mapping[Hashable, Any]) -> Event:
         if not hasattr(x, "items"):
             raise InvalidInput(f"an event is a dict of columns, not {x!r:.60}")
+        if not self._has_spans and np.timedelta64 in map(type, x.values()):
+            self._has_spans = True
+            self._lay_out()
         try:
             return self._table.read(flatten(x, self._table.schema.ignore))
         except Rejected as rejected:

@@ -407,12 +407,18 @@ def test_every_kind_of_number_is_the_same() -> None:
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_durations_of_numpy_are_their_seconds(unit: str) -> None:
-    model = classifier()
+    def events(n: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        span = np.timedelta64(n, "s").astype(f"timedelta64[{unit}]")
+        return {"a": float(n), "b": 1.0}, {"a": span, "b": 1.0}
+
+    model, other = classifier(), classifier()
     for n in range(5):
-        model.learn_one({"a": float(n), "b": 1.0}, n > 1)
-    span = np.timedelta64(3_000_000_000, "ns").astype(f"timedelta64[{unit}]")
-    expected = model.predict_proba_one({"a": 3.0, "b": 1.0})
-    assert model.predict_proba_one({"a": span, "b": 1.0}) == expected
+        number, span = events(n)
+        model.learn_one(number, n > 1)
+        other.learn_one(span, n > 1)
+    number, span = events(3)
+    for again in (other, pickle.loads(pickle.dumps(other))):
+        assert again.predict_proba_one(span) == model.predict_proba_one(number)
 
 
 @both
