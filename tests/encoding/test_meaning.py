@@ -523,6 +523,14 @@ def test_a_key_is_the_same_by_every_way_in(value: Value, folder: Path) -> None:
         assert same(found, value.key), (one.way, found)
 
 
+def test_a_time_is_one_key_however_it_is_written() -> None:
+    moment = datetime(2024, 2, 29, 18, 30)
+    texts = ["2024-02-29 18:30:00", "2024-02-29T18:30:00", "2024-02-29T18:30"]
+    found = {key_of(value, "k") for value in (moment, np.datetime64(moment, "ms"), *texts)}
+    assert found == {"2024-02-29T18:30:00"}
+    assert key_of(date(2024, 2, 29), "k") == key_of(datetime(2024, 2, 29), "k") == "2024-02-29"
+
+
 def test_known_classes_are_found_by_their_texts() -> None:
     read = LabelReader(Schema(label="y", classes=("7", "NA", "no", True))).one
     assert [read(label) for label in (7, "7", 7.0, "NA", "no", "TRUE")] == [

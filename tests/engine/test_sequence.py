@@ -216,6 +216,22 @@ def test_a_new_partition_goes_behind_what_was_taken() -> None:
         sequencer.assign("a", 0)
 
 
+@pytest.mark.parametrize(("times", "expected"), [([5, 5], "bba"), ([], "a")])
+def test_a_partition_that_the_source_gets_later_goes_behind_all(
+    times: list[int], expected: str
+) -> None:
+    sequencer = Sequencer()
+    sequencer.assign("b", 0, end=len(times))
+    if times:
+        sequencer.add(chunk("b", list(enumerate(times))))
+    passes = sequencer.behind_all({"a": 0})
+    sequencer.assign("a", 0, end=1)
+    sequencer.replay(passes)
+    sequencer.add(chunk("a", [(0, 5)]))
+    assert "".join(name for name, _ in places(sequencer.take(9))) == expected
+    assert sequencer.clock == (6 if times else 5)
+
+
 def test_a_hole_in_the_log_is_skipped() -> None:
     sequencer = Sequencer()
     sequencer.assign("a", 0)
