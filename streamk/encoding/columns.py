@@ -43,15 +43,13 @@ from streamk.encoding.meaning import (
     prevail,
     text_of,
 )
-from streamk.encoding.schema import SHARED, Kind, Schema, is_shared, owner_of
+from streamk.encoding.schema import Kind, Schema, owner_of
 from streamk.encoding.times import Moment, parse_time
 from streamk.encoding.values import Name, Rejected, show, sort_key
 from streamk.features.columns import column_key
+from streamk.features.texts import OWN, SHARED, is_shared
 
-__all__ = ["OWN", "ColumnTable", "Event", "TextColumns"]
-
-OWN = 256
-"""Texts of a field, at most, that have a column each."""
+__all__ = ["ColumnTable", "Event", "TextColumns"]
 
 Numbers = NDArray[np.float64]
 

@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 
 from streamk.encoding.times import as_datetime, is_no_time
+from streamk.features import texts
+from streamk.features.texts import BOOLEANS
 
 __all__ = [
     "AS_NUMBERS",
@@ -40,21 +42,7 @@ __all__ = [
     "text_of",
 ]
 
-MISSING = frozenset(
-    (
-        *("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "#N/A N/A"),
-        *("NULL", "null", "None", "NaN", "nan", "NAN", "-NaN", "-nan", "-NAN"),
-        *("1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
-    )
-)
-"""Texts that stand for a missing value: those of `pandas.read_csv`, and "NAN" as C writes it."""
-
-BOOLEANS = {
-    spelled(word): word == "true"
-    for word in ("true", "false")
-    for spelled in (str.lower, str.title, str.upper)
-}
-"""Texts that stand for a boolean, as JSON, Python, R and spreadsheets write them."""
+MISSING = frozenset(texts.MISSING)
 
 AS_NUMBERS = dict.fromkeys(MISSING, "nan") | {text: str(int(x)) for text, x in BOOLEANS.items()}
 """Texts that `float` reads in the place of those that are missing or a boolean."""

@@ -7,7 +7,6 @@ flatten with dots.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,16 +16,15 @@ from connectors.errors import BadRecord
 from streamk.encoding.meaning import is_odd, prevail
 from streamk.encoding.times import Moment
 from streamk.encoding.values import Name
+from streamk.features.texts import is_shared
 
 __all__ = [
     "MAX_COLUMNS",
-    "SHARED",
     "Absent",
     "Kind",
     "LabelType",
     "Mode",
     "Schema",
-    "is_shared",
     "owner_of",
     "vector_of",
 ]
@@ -38,10 +36,6 @@ Absent = Literal["zero", "missing"]
 
 MAX_COLUMNS = 16_384
 """Default cap on columns: 1,024 events are then at most 128 MiB."""
-
-SHARED = 64
-"""Columns that texts of a field share which have none of their own."""
-_SHARED = re.compile(r"#\d\d?", re.ASCII)
 
 _FORMAT = 1
 _CHOICES: dict[str, tuple[object, ...]] = {
@@ -192,15 +186,6 @@ class Schema:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise BadRecord(f"not a schema: {error!r}") from error
-
-
-def is_shared(text: str) -> bool:
-    """Return whether "c=text" is a column that texts of a field share.
-
-    >>> is_shared("#63"), is_shared("#64"), is_shared("red")
-    (True, False, False)
-    """
-    return _SHARED.fullmatch(text) is not None and int(text[1:]) < SHARED
 
 
 def owner_of(column: Name, fields: Container[Name]) -> Name:

@@ -13,9 +13,8 @@ import pytest
 from engine_kit import same_model
 
 from streamk.adapters.river import DoublyStochasticClassifier, KernelRegressor
-from streamk.encoding.columns import OWN
-from streamk.encoding.schema import SHARED
 from streamk.errors import InvalidInput
+from streamk.features.texts import OWN, SHARED
 
 
 def classifier() -> DoublyStochasticClassifier:

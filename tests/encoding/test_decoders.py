@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from connectors.base import Rows
 from connectors.errors import BadRecord
 from streamk.encoding import BAD_KINDS, Decoded, Schema, decoder
-from streamk.encoding.columns import OWN
 from streamk.encoding.fast import read_none
 from streamk.encoding.times import Moment
+from streamk.features.texts import OWN
 
 SCHEMA = Schema(
     ("a", "b", "c=x", "c=z"),

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from streamk.features.texts import BOOLEANS, MISSING, OWN, SHARED
 from streamk.prediction.export.c_literals import array, capitals, texts
 from streamk.prediction.export.c_text import part
-from streamk.prediction.export.fields import BOOLEANS, MISSING, OWN, SHARED, Field, as_utf8
+from streamk.prediction.export.fields import Field, as_utf8
 
 __all__ = ["events"]
 
@@ -33,7 +34,7 @@ def events(fields: Sequence[Field], *, absent: str, name: str) -> str:
             f"#define {name.upper()}_FIELDS {len(fields)}\n",
             f"#define {name.upper()}_BLANK {blank}\n",
             texts(f"{name}_missing", MISSING),
-            texts(f"{name}_booleans", BOOLEANS),
+            texts(f"{name}_booleans", list(BOOLEANS)),
             texts(f"{name}_fields", [field.name for field in fields]),
             array(f"{name}_of_texts", np.array([int(field.of_texts) for field in fields])),
             array(f"{name}_number_columns", np.array(numbers)),

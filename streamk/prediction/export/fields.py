@@ -9,33 +9,11 @@ from typing import Protocol
 
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column
+from streamk.features.texts import is_shared
 
-__all__ = [
-    "BOOLEANS",
-    "MISSING",
-    "OWN",
-    "SHARED",
-    "EventSchema",
-    "Field",
-    "as_text",
-    "as_utf8",
-    "fields_of",
-]
+__all__ = ["EventSchema", "Field", "as_text", "as_utf8", "fields_of"]
 
-OWN, SHARED = 256, 64
-"""Texts of a field that have a column each, and columns that any further ones share by a hash of
-theirs, as in `streamk.encoding`."""
-_SHARED = re.compile(r"#\d\d?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-
-MISSING = (
-    *("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "#N/A N/A"),
-    *("NULL", "null", "None", "NaN", "nan", "NAN", "-NaN", "-nan", "-NAN"),
-    *("1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
-)
-"""Texts that stand for a missing value, as in `streamk.encoding`."""
-BOOLEANS = ("true", "True", "TRUE", "false", "False", "FALSE")
-"""Texts that stand for a boolean, likewise."""
 
 
 class EventSchema(Protocol):
@@ -105,7 +83,7 @@ def fields_of(schema: EventSchema, columns: Sequence[Column] | None, width: int)
         mark, text = str(column)[len(mine.name)], str(column)[len(mine.name) + 1 :]
         if mark == "@":
             raise _refused(column, "is made from times")
-        if _SHARED.fullmatch(text) and int(text[1:]) < SHARED:
+        if is_shared(text):
             mine.shared[int(text[1:])] = place
             continue
         if _DATE.match(text) and not mine.of_texts:

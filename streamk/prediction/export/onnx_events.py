@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
-from streamk.prediction.export.fields import BOOLEANS, MISSING, Field, as_utf8
+from streamk.features.texts import BOOLEANS, MISSING
+from streamk.prediction.export.fields import Field, as_utf8
 from streamk.prediction.export.onnx_graph import Graph
 
 __all__ = ["columns_of"]
