@@ -5,17 +5,17 @@ from __future__ import annotations
 import struct
 import sys
 import threading
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from math import hypot
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamk import learners
 from streamk.adapters.weights import carried, checked
-from streamk.encoding import ColumnTable, Rejected, Schema, flatten
+from streamk.encoding import ColumnTable, Name, Rejected, Schema, flatten
 from streamk.encoding.columns import Event
 from streamk.encoding.meaning import SAFE
 from streamk.errors import InvalidInput
@@ -25,6 +25,27 @@ from streamk.learners.report import report
 
 Numbers = NDArray[np.float64]
 Run = tuple[Numbers, list[Any]]
+Found = TypeVar("Found")
+
+
+def read_fields(
+    x: Mapping[Hashable, Any],
+    read: Callable[[Mapping[Name, Any]], Found],
+    ignore: tuple[Name, ...] = (),
+) -> Found:
+    """Return what a function makes of the fields of an event, nested ones with dots.
+
+    Raises
+    ------
+    InvalidInput
+        If it is no event, or a value is of no use, naming it.
+    """
+    if not hasattr(x, "items"):
+        raise InvalidInput(f"an event is a dict of columns, not {x!r:.60}")
+    try:
+        return read(flatten(x, ignore))
+    except Rejected as rejected:
+        raise InvalidInput(rejected.reason.partition(": ")[2]) from None
 
 
 class Model:
@@ -225,15 +246,11 @@ class Model:
             yield np.array(run), list(labels[start:])
 
     def _read(self, x: Mapping[Hashable, Any]) -> Event:
-        if not hasattr(x, "items"):
-            raise InvalidInput(f"an event is a dict of columns, not {x!r:.60}")
+        found = read_fields(x, self._table.read, self._table.schema.ignore)
         if not self._has_spans and np.timedelta64 in map(type, x.values()):
             self._has_spans = True
             self._lay_out()
-        try:
-            return self._table.read(flatten(x, self._table.schema.ignore))
-        except Rejected as rejected:
-            raise InvalidInput(rejected.reason.partition(": ")[2]) from None
+        return found
 
     def _append_columns(self, event: Event, label: Any) -> None:
         """Append the columns of an event that are new, unless its label is to be refused."""

@@ -11,8 +11,9 @@ from river import base
 
 from streamk.adapters.options import advising
 from streamk.adapters.river.sharing import InTurns
+from streamk.adapters.rows import read_fields
 from streamk.drift import EventMMD
-from streamk.encoding import Rejected, alone, flatten
+from streamk.encoding import alone
 from streamk.errors import InvalidInput
 
 _COLUMNS = 1024
@@ -151,12 +152,7 @@ class MMDDrift(InTurns, base.DriftAndWarningDetector):
         InvalidInput
             If a value is of no use, naming it; the event is not taken in.
         """
-        if not hasattr(x, "items"):
-            raise InvalidInput(f"an event is a dict of columns, not {x!r:.60}")
-        try:
-            cells = alone(flatten(x))
-        except Rejected as rejected:
-            raise InvalidInput(rejected.reason.partition(": ")[2]) from None
+        cells = read_fields(x, alone)
         with self._turns.lock:
             self._events.advance([cells])
             test = self._events.test
