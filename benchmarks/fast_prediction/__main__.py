@@ -5,8 +5,6 @@ kddcup         the same of kdd99_10pct
 numbers        Figure 3: errors of regressions by the cost of a prediction
 approximation  Figure 1: errors of approximate kernels by the cost of a prediction
 ablation       what each part of the method does
-live           a live learner and its compiled copy on the next 10,000 events
-command        the same through `streamk run`, from files and a topic, where few events have labels
 
 How each figure is taken is at the top of the modules in fast_prediction/. With --only the other
 parts stay in the results as they were, with the machine and the date of their own run.
@@ -20,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks import common, parts
-from benchmarks.fast_prediction import ablation, approximation, classes, command, live, numbers
+from benchmarks.fast_prediction import ablation, approximation, classes, numbers
 
 NAME = "fast_prediction"
 PARTS: dict[str, parts.Render] = {
@@ -29,8 +27,6 @@ PARTS: dict[str, parts.Render] = {
     "numbers": numbers.render,
     "approximation": approximation.render,
     "ablation": ablation.render,
-    "live": live.render,
-    "command": command.render,
 }
 
 
@@ -46,8 +42,6 @@ def run(argv: Sequence[str] | None = None) -> None:
         "numbers": numbers.measure,
         "approximation": approximation.measure,
         "ablation": ablation.measure,
-        "live": live.measure,
-        "command": command.measure,
     }
     parts.run(NAME, __doc__, measures, render, argv)
 

@@ -46,7 +46,6 @@ def main(arguments: Sequence[str]) -> int:
             "CHECKPOINT, SOURCE and --to FILE are needed: "
             "streamk compile state file:events.ndjson --to model.safetensors"
         )
-    from streamk.learners import LiveCompiled
     from streamk.prediction import compile as compiled
     from streamk.serving import load
 
@@ -54,8 +53,6 @@ def main(arguments: Sequence[str]) -> int:
     _check_files(options)
     model = load(directory, key=options.get("state_key"))
     learner = model.learner
-    if isinstance(learner, LiveCompiled):
-        learner = learner.learner  # not what is served, which is mixed with a copy of it
     X, bad = _sample(options["source"], model, options.get("max_events", MOST_EVENTS))
     left_out = f", {bad:,} that cannot be used left out" if bad else ""
     # At once: compiling so many may take minutes.

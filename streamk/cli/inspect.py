@@ -10,7 +10,6 @@ from typing import Any
 
 from streamk.cli.model_options import learner_header
 from streamk.cli.output.figures import (
-    compiled_lines,
     contest_rows,
     figure_rows,
     promotion_lines,
@@ -135,7 +134,6 @@ def _summary(found: Checkpoint, key: Key | None) -> dict[str, Any]:
             "events": model.n_events,
             "leading_step": getattr(innermost(model), "leading_step", None),
             "array_bytes": found.model.nbytes,
-            "compiled": getattr(model, "comparison", None),
             "rounds": _rounds(model),
             "contest": getattr(model, "standings", None),
         },
@@ -246,7 +244,6 @@ def _text(summary: dict[str, Any]) -> str:
         *(("expert", _expert_line(one)) for one in model["experts"]),
         *((("step", f"{step:g} predicts"),) if (step := model["leading_step"]) else ()),
         ("learned", f"{model['events']:,} events"),
-        *(("compiled", line) for line in compiled_lines(model["compiled"])),
         *(
             (("rounds", f"{rounds['count']:,} of {rounds['shards']} shards"),)
             if (rounds := model["rounds"])

@@ -31,7 +31,6 @@ from streamk.cli.parsing.arguments import (
     UsageError,
     named_value,
     nearest,
-    number,
     one_of,
     whole,
 )
@@ -92,7 +91,7 @@ _NOT_FOR_THE_ENGINE = (
     *("source", "to", "json", "quiet", "http", "token_file"),
     *("labels", "key", "time", "label_timeout", "label_default", "label_revisions"),
     "held_events",
-    *("model", "task", "seed", "set", "expert", "serve_compiled", "serve_tolerance"),
+    *("model", "task", "seed", "set", "expert"),
     *("workers", "shards", "round_events", "staleness", "ray", "challenger", "promote_after"),
 )
 
@@ -183,19 +182,6 @@ def _add_model(parser: Parser) -> None:
         " (eigenpro:kernel=matern,nu=0.5), in the place of the feature-machine that is there by"
         " default but with --workers or --shards; may be repeated; none for none",
     )
-    add(
-        "--serve-compiled",
-        action="store_true",
-        help="predict by a compiled copy of the model where that is as good, mixed with what"
-        " follows the labels; takes less of the processor where most events have no label",
-    )
-    add(
-        "--serve-tolerance",
-        metavar="X",
-        type=number,
-        help="by how much the copy may be worse than the model: in accuracy and log loss, of"
-        " numbers in mean squared error over their variance (default 0.005); give it at each start",
-    )
 
 
 def _add_running(parser: Parser) -> None:
@@ -243,8 +229,6 @@ def _check(options: dict[str, Any]) -> None:
 def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     """Everything put together, cheapest mistakes first."""
     from streamk.engine import Engine
-    from streamk.learners import LiveCompiled
-    from streamk.learners.live import TOLERANCE
     from streamk.learners.warming import preparing
 
     schema = _schema(options.get("schema", "open"))
@@ -257,18 +241,6 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     experts = _experts(options, kept, name)
     made = partial(build, task=task, seed=seed)
     model = made(name, settings=settings, experts=experts)
-    is_compiled = kept is not None and kept["type"] == LiveCompiled.TYPE
-    if options.get("serve_compiled") and kept is not None and not is_compiled:
-        raise UsageError(
-            "--serve-compiled is for a job that begins with it, and this one has a model that was "
-            "learned without; leave it out, or begin without that model in another directory"
-        )
-    if options.get("serve_compiled") or is_compiled:
-        tolerance = options.get("serve_tolerance", TOLERANCE)
-        # A copy comes with a checkpoint, so that the job never waits for one.
-        model = LiveCompiled(model, tolerance=tolerance, wait=False, seed=seed)
-    elif "serve_tolerance" in options:
-        raise UsageError("--serve-tolerance is for a job with --serve-compiled")
     model = sharded(model, options, own, first, stack)
     model = contested(model, name, options, partial(_challenger, made=made, kept=kept))
     engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}

@@ -79,7 +79,7 @@ class Saving:
         """
         self._tried = time.monotonic()
         try:
-            self._coordinator.save(last=last)
+            self._coordinator.save()
         except Revoked:
             return False
         except NotSaved as error:

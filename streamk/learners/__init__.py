@@ -7,7 +7,6 @@ from streamk.learners.doubly_stochastic.learner import DoublyStochastic
 from streamk.learners.eigenpro.learner import EigenPro
 from streamk.learners.feature_machine.learner import FeatureMachine
 from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
-from streamk.learners.live import LiveCompiled
 from streamk.learners.meka.learner import StreamingMeka
 from streamk.learners.multi_kernel.learner import MultiKernel
 from streamk.learners.nystrom.learner import OnlineNystrom
@@ -26,7 +25,6 @@ __all__ = [
     "InverseTime",
     "Ladder",
     "Learner",
-    "LiveCompiled",
     "MultiKernel",
     "OnlineKernelRidge",
     "OnlineNystrom",

@@ -18,7 +18,6 @@ from streamk.learners.doubly_stochastic.learner import DoublyStochastic
 from streamk.learners.eigenpro.learner import EigenPro
 from streamk.learners.feature_machine.learner import FeatureMachine
 from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
-from streamk.learners.live import LiveCompiled
 from streamk.learners.meka.learner import StreamingMeka
 from streamk.learners.multi_kernel.learner import MultiKernel
 from streamk.learners.nystrom.learner import OnlineNystrom
@@ -169,12 +168,8 @@ LEARNERS: dict[str, Any] = {
     )
 }
 """The learners behind them, whose options they have."""
-LiveCompiled.INNER = {**LEARNERS, Scaled.TYPE: Scaled}
-Sharded.INNER = Contest.INNER = LiveCompiled.INNER
-_TYPES: dict[str, Any] = {
-    **LiveCompiled.INNER,
-    **{each.TYPE: each for each in (LiveCompiled, Sharded, Contest)},
-}
+Sharded.INNER = Contest.INNER = {**LEARNERS, Scaled.TYPE: Scaled}
+_TYPES: dict[str, Any] = {**Sharded.INNER, Sharded.TYPE: Sharded, Contest.TYPE: Contest}
 
 
 def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:

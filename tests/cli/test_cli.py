@@ -36,7 +36,6 @@ from streamk.learners import (
     OnlineNystrom,
     StreamingMeka,
 )
-from streamk.learners.live import TOLERANCE
 from streamk.learners.sharded.learner import ROUND_EVENTS
 from streamk.losses import LOSSES
 
@@ -99,7 +98,6 @@ def test_defaults_in_the_help_are_those_of_the_engine() -> None:
         if (found := re.search(r"\(default ([\d.]+)\)", action.help or ""))
     }
     assert shown.pop("seed") == 0
-    assert shown.pop("serve_tolerance") == TOLERANCE
     assert shown.pop("round_events") == ROUND_EVENTS
     assert shown.pop("staleness") == 0
     assert {"checkpoint_every", "idle_timeout", "window"} <= shown.keys()

@@ -195,8 +195,7 @@ def test_the_table_and_a_configuration(home: Path) -> None:
         (("--challenger", "a.b=eigenpro"), "'a.b' cannot be the name of a model"),
         ((*NEAR, *NEAR), "another challenger is called near; choose another name"),
         (("--challenger", "multi-kernel=eigenpro"), "this job's own model is called multi-kernel"),
-        ((*LEAN, "--workers", "2"), "--challenger excludes --serve-compiled, --workers and"),
-        ((*LEAN, "--serve-compiled"), "--challenger excludes --serve-compiled, --workers and"),
+        ((*LEAN, "--workers", "2"), "--challenger excludes --workers and"),
         (
             (*LEAN, "--labels", "file:labels.ndjson", "--key", "a"),
             "--labels and --challenger exclude each other",

@@ -29,7 +29,6 @@ BASE = ["file:events.ndjson", "--label", "y"]
         (["--labels", "file:l", "--key", "id", "--label-timeout", "7w"], "'7w' is no time span"),
         (["--labels", "file:events.ndjson", "--key", "id"], "SOURCE and --labels are both"),
         (["--labels", "file:l", "--key", "id", "--held-events", "0"], "too small"),
-        (["--labels", "file:l", "--key", "id", "--serve-compiled"], "does not go with --labels"),
     ],
 )
 def test_options_that_make_no_sense(more: list[str], words: str) -> None:

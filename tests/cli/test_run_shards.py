@@ -288,7 +288,6 @@ def by_hand(model: Any) -> tuple[list[Any], Any]:
         (("--round-events", "9"), "--round-events needs --workers or --shards"),
         (("--ray", "local"), "--ray needs --workers or --shards"),
         (("--workers", "3", "--shards", "2"), "3 workers are more than the 2 shards"),
-        (("--workers", "2", "--serve-compiled"), "exclude each other"),
         (("--workers", "2", "--ray", "127.0.0.1:1"), "no Ray cluster answers there"),
     ],
 )

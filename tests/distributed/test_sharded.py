@@ -16,7 +16,7 @@ import pytest
 from streamk.backends import threads
 from streamk.distributed import Processes, TaskDivision
 from streamk.errors import InvalidInput, StateError, WorkerLost
-from streamk.learners import LiveCompiled, MultiKernel, Sharded, create
+from streamk.learners import MultiKernel, Sharded, create
 from streamk.learners.experts import cells
 from streamk.learners.registry import from_state
 from streamk.learners.sharded.replicas import Batch, Outcome, Task, work
@@ -458,7 +458,7 @@ def test_refused() -> None:
     with pytest.raises(InvalidInput, match="staleness"):
         Sharded(learner, staleness=17)
     with pytest.raises(InvalidInput, match="cannot learn in shards"):
-        Sharded(LiveCompiled(MultiKernel(task=task)))
+        Sharded(Sharded(learner))
     one, two = made("doubly-stochastic", task), Sharded(learner, shards=2)
     with pytest.raises(InvalidInput, match="differ in shards"):
         one.merge(two)

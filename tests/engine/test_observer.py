@@ -17,7 +17,7 @@ from streamk.encoding import Schema
 from streamk.engine import Engine, LateLabels
 from streamk.engine.observing.explaining import MOST_FIELDS, Explanation, explain, turn_of
 from streamk.engine.observing.observer import MOST_BYTES, Observer, RunningMeans
-from streamk.learners import Contest, LiveCompiled, MultiKernel, Sharded, create
+from streamk.learners import Contest, MultiKernel, Sharded, create
 from streamk.learners.explaining import Fields, Reason, attributions
 
 
@@ -44,7 +44,6 @@ def models() -> dict[str, Any]:
         "scaled": create("doubly-stochastic", task="classification", **small),
         "plain": learner(),
         "sharded": Sharded(MultiKernel(seed=1), shards=2, round_events=32),
-        "compiled": LiveCompiled(pool_alone(seed=1), seed=1),
         "contest": Contest({"a": pool_alone(seed=1), "b": pool_alone(seed=2)}),
     }
 

@@ -17,7 +17,7 @@ from connectors.base import Rows
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, LateLabels, newest_checkpoint
 from streamk.errors import InvalidInput
-from streamk.learners import LiveCompiled, create
+from streamk.learners import create
 
 LATE = 48
 LEARNERS = ("multi-kernel", "kernel-ridge", "doubly-stochastic", "streaming-meka")
@@ -234,13 +234,6 @@ def test_those_of_another_job_come_with_its_model(tmp_path: Path) -> None:
     more = {"start_from": tmp_path / "one", "checkpoint": tmp_path / "two", "interval": 0.9}
     job(numbers(5, seed=1), model, sink, **more).run()
     assert sink.outputs[0].value["interval"] is not None
-
-
-def test_a_compiled_copy_has_them_too() -> None:
-    model = LiveCompiled(create("multi-kernel", external_experts=(), task="regression"), wait=True)
-    stream, sink = numbers(400), MemorySink()
-    job(stream, model, sink, interval=0.9).run()
-    assert abs(np.mean(held(stream, sink, "regression")) - 0.9) < 0.05
 
 
 def test_rows_of_numbers_need_no_names() -> None:

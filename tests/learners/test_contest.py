@@ -15,7 +15,7 @@ from multi_kernel_kit import pool_alone
 from rounds_kit import TASKS, events, model
 
 from streamk.errors import InvalidInput, StateError
-from streamk.learners import Contest, LiveCompiled, MultiKernel, create
+from streamk.learners import Contest, MultiKernel, Sharded, create
 from streamk.learners.contest.evidence import ERROR_RATE, evidence, needed
 from streamk.learners.contest.promotions import Promotions
 from streamk.learners.registry import from_state
@@ -310,7 +310,7 @@ def test_models_that_began_apart_have_nothing_in_common() -> None:
         (lambda: {"a": pool_alone(), "b.c": pool_alone()}, "'b.c' cannot be the name"),
         (lambda: {"a": pool_alone(), "": pool_alone()}, "letters, digits, - and _"),
         (lambda: {"a": pool_alone(), "b": pool_alone(task="regression")}, "the same task"),
-        (lambda: {"a": pool_alone(), "b": LiveCompiled(pool_alone())}, "cannot be in a contest"),
+        (lambda: {"a": pool_alone(), "b": Sharded(pool_alone())}, "cannot be in a contest"),
         (lambda: {"a": pool_alone(), "b": learned()[0].models["a"]}, "b has learned 100 events"),
         (
             lambda: {"a": pool_alone(), "b": pool_alone(columns=("x", "y"))},

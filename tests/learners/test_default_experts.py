@@ -16,7 +16,6 @@ from streamk.engine import Engine
 from streamk.kernels import Gaussian
 from streamk.learners import (
     FeatureMachine,
-    LiveCompiled,
     MultiKernel,
     OnlineKernelRidge,
     Sharded,
@@ -194,14 +193,6 @@ def test_it_predicts_beside_learning_threads() -> None:
     thread.join()
     alone.learn_many(X, y)
     assert_same(model, alone)
-
-
-def test_a_compiled_copy_may_serve_it() -> None:
-    X, y = stream("two", 300)
-    model = LiveCompiled(MultiKernel(seed=3))
-    model.learn_many(X, y)
-    opened = from_state(model.state())
-    np.testing.assert_array_equal(opened.decision_many(X[:20]), model.decision_many(X[:20]))
 
 
 def test_its_share_has_its_name() -> None:

@@ -73,7 +73,7 @@ def contested(
         raise UsageError("--labels and --challenger exclude each other; leave one")
     if type(model).TYPE not in Contest.INNER:
         raise UsageError(
-            "--challenger excludes --serve-compiled, --workers and --shards, and a job that began"
+            "--challenger excludes --workers and --shards, and a job that began"
             " with one of them; leave one, or begin in another directory"
         )
     models = {name: model}

@@ -97,8 +97,6 @@ def check_late(options: Mapping[str, Any]) -> None:
         raise UsageError(f"--key and --label are both {options['key']!r}")
     if "label_default" in options and "label_timeout" not in options:
         raise UsageError("--label-default is the label after a time; it needs --label-timeout SPAN")
-    if options.get("serve_compiled"):
-        raise UsageError("--serve-compiled does not go with --labels; leave one of them out")
 
 
 def late_labels(options: Mapping[str, Any], source: Source) -> Any:

@@ -65,7 +65,7 @@ def sharded(
     `own` is the header of the model that the job goes on with, and `first` that of another job's
     with which it may begin; None where there is none. Raises `UsageError`.
     """
-    from streamk.learners import LiveCompiled, Sharded
+    from streamk.learners import Sharded
     from streamk.learners.sharded.learner import ROUND_EVENTS, SHARDS
 
     workers, was = options.get("workers", 1), _in_shards(own)
@@ -74,8 +74,6 @@ def sharded(
             if name in options:
                 raise UsageError(f"--{name.replace('_', '-')} needs --workers or --shards")
         return model
-    if isinstance(model, LiveCompiled):
-        raise UsageError("--serve-compiled and --workers or --shards exclude each other; leave one")
     if own is not None and not was:
         raise UsageError(
             "this job has a model that was learned without shards; leave --workers and --shards"

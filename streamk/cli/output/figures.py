@@ -11,7 +11,6 @@ from streamk.cli.output.tables import WIDTH, columns
 from streamk.engine.evaluation.confusion import Confusion
 
 __all__ = [
-    "compiled_lines",
     "confusion_table",
     "contest_rows",
     "fate_lines",
@@ -82,38 +81,6 @@ def since_lines(since: Mapping[str, int]) -> list[str]:
     for name, scored in since.items():
         names.setdefault(scored, []).append(words(name))
     return [f"{', '.join(some)}: from scored event {n + 1:,} on" for n, some in names.items()]
-
-
-def compiled_lines(figures: Figures | None) -> list[str]:
-    """A compiled copy beside the model, `LiveCompiled.comparison`, in lines; none of other models.
-
-    >>> compiled_lines({"events": 5000, "agreement": 0.98, "learner_accuracy": 0.9,
-    ...                 "copy_accuracy": 0.895, "learner_log_loss": 0.3, "copy_log_loss": 0.31,
-    ...                 "predicted_by_copy": 0.75, "copy_predicts": True})
-    ['predicts now, 75.0% of the events since it came', \
-'5,000 labels since; 98.0% get the class that the model gives', \
-'accuracy 0.8950 (model 0.9000), log loss 0.3100 (model 0.3000)']
-    >>> compiled_lines({})
-    ['nothing yet to compare a copy with, the model predicts']
-    """
-    if figures is None:
-        return []
-    if not figures:
-        return ["nothing yet to compare a copy with, the model predicts"]
-    share = f"{figures['predicted_by_copy']:.1%} of the events since it came"
-    now = "predicts now" if figures["copy_predicts"] else "is behind, the model predicts"
-    labels = f"{figures['events']:,.0f} labels since"
-    if "agreement" in figures:
-        apart = f"{figures['agreement']:.1%} get the class that the model gives"
-        names = ("accuracy", "log_loss")
-    else:
-        apart = f"the mean difference from the model is {figures['mean_difference']:.4g}"
-        names = ("mae", "rmse")
-    beside = [
-        f"{words(name)} {figures[f'copy_{name}']:.4f} (model {figures[f'learner_{name}']:.4f})"
-        for name in names
-    ]
-    return [f"{now}, {share}", f"{labels}; {apart}", ", ".join(beside)]
 
 
 def contest_rows(contest: Mapping[str, Any] | None) -> list[tuple[str, str, str]]:

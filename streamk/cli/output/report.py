@@ -9,7 +9,6 @@ from typing import Any
 
 from streamk.cli.job.running import writes_to_stdout
 from streamk.cli.output.figures import (
-    compiled_lines,
     confusion_table,
     contest_rows,
     fate_lines,
@@ -71,7 +70,6 @@ def as_json(report: Report) -> dict[str, Any]:
         "epoch": report.epoch,
         "notes": list(report.notes),
         "unfinished": list(report.unfinished),
-        "compiled": getattr(model, "comparison", None),
         "contest": getattr(model, "standings", None),
     }
 
@@ -116,7 +114,6 @@ def as_text(report: Report) -> str:
             + size(model.nbytes),
         ),
     ]
-    facts += [("compiled", line) for line in compiled_lines(getattr(model, "comparison", None))]
     facts += [("champion", line) for line in promotion_lines(contest)]
     facts += [
         ("lost", f"{one['partition']} from {one['start']} to {one['stop']}: {one['reason']}")

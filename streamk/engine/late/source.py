@@ -26,7 +26,7 @@ from streamk.engine.late.options import LateLabels
 from streamk.engine.order.clocks import NEVER
 from streamk.engine.order.feed import Holding, Positioned
 from streamk.errors import InvalidInput
-from streamk.learners import Contest, LiveCompiled
+from streamk.learners import Contest
 from streamk.learners.base import Learner
 
 __all__ = ["EVENTS", "LABELS", "JoinedSource", "joined"]
@@ -230,10 +230,5 @@ def joined(
     if isinstance(model, Contest):
         raise InvalidInput(
             "challengers do not take late labels; leave out labels=, or give the champion alone"
-        )
-    if isinstance(model, LiveCompiled):
-        raise InvalidInput(
-            "a model that is served by a compiled copy does not take late labels; serve the model"
-            " itself"
         )
     return JoinedSource(events, late.source, time=late.time)

@@ -27,7 +27,6 @@ from streamk.engine.recovery.source_identity import identities, renamed, replace
 from streamk.engine.recovery.takeover import Takeover
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError
-from streamk.learners import LiveCompiled
 from streamk.learners.base import Learner
 
 __all__ = ["CheckpointCoordinator"]
@@ -422,16 +421,13 @@ class CheckpointCoordinator:
 
     # --- saving -----------------------------------------------------------------------------
 
-    def save(self, *, released: bool = False, last: bool = False) -> None:
+    def save(self, *, released: bool = False) -> None:
         """Write a checkpoint after the last event taken, then commit its offsets.
 
         Parameters
         ----------
         released : bool, default False
             Nothing more will be written until partitions are assigned again.
-        last : bool, default False
-            The run ends here. A compiled copy that is ready predicts from the next run on, so that
-            the report is of the one that predicted in this run.
 
         Raises
         ------
@@ -442,11 +438,7 @@ class CheckpointCoordinator:
             the group has moved on (`Revoked`), everything is as in the last committed checkpoint
             and the partitions are given up.
         """
-        if self._store is None:
-            if not last:
-                self._have_copy_renewed(saved=False)
-            return
-        if self._feed.provisional or (self._unsure and self._at is None):
+        if self._store is None or self._feed.provisional or (self._unsure and self._at is None):
             return
         self._trainer.settle()
         # Outputs first: a checkpoint says that everything before it has been written.
@@ -471,13 +463,6 @@ class CheckpointCoordinator:
         self.saved_events, self._saved_at = feed.sequencer.events, feed.sequencer.offsets
         self._commit(released=released)
         self.commits += 1
-        if not last:
-            self._have_copy_renewed(saved=True)
-
-    def _have_copy_renewed(self, *, saved: bool) -> None:
-        if isinstance(self._trainer.model, LiveCompiled):
-            self._trainer.settle()
-            self._trainer.model.checkpointed(saved=saved)
 
     @property
     def is_current(self) -> bool:

@@ -84,16 +84,13 @@ class Recorder:
         self._predictions = np.empty(n, object) if learner.is_classifier else np.empty(n)
         self._parts: list[tuple[int, NDArray[np.float64]]] = []
 
-    def add(self, F: NDArray[np.float64], chosen: NDArray[Any] | None = None) -> None:
-        """Take the outputs F (m, outputs) of the next m events, before any of them is learned.
-
-        After that, what was predicted (m,) comes along where the learner decides otherwise by now.
-        """
+    def add(self, F: NDArray[np.float64]) -> None:
+        """Take the outputs F (m, outputs) of the next m events, before any of them is learned."""
         learner, first = self._learner, self._done
         self._done += len(F)
         if learner.is_classifier and not learner.classes:
             return
-        self._predictions[first : self._done] = learner.predictions(F) if chosen is None else chosen
+        self._predictions[first : self._done] = learner.predictions(F)
         if learner.is_classifier:
             self._parts.append((first, learner.probabilities(F)))
 
