@@ -1,7 +1,7 @@
 """Virtual examples, made as they are learned: images moved and bent, atoms in another order.
 
 An image is turned, bent by a smooth random field (Simard, Steinkraus and Platt 2003; MNIST8M was
-made of such fields, too) and moved by `connectors.augmented`, which has shifts alone. A molecule's
+made of such fields, too) and moved by `benchmarks.copies`, which has shifts alone. A molecule's
 Coulomb matrix has its atoms sorted by the norm of their rows and noise (Montavon et al. 2012).
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from connectors.augmented import AugmentedSource
+from benchmarks.copies import Copies
 
 Numbers = NDArray[Any]
 
@@ -75,14 +75,14 @@ def images(
     """
     square = X.shape[1] == WIDTH * WIDTH
     options: dict[str, Any] = {"shift": SHIFT, "width": WIDTH} if square else {"noise": 0.1}
-    source = AugmentedSource(X, y, seed=seed, limit=n, **options)
+    copies = Copies(X, y, seed=seed, **options)
     random = np.random.default_rng([seed, 7])
-    while chunks := source.poll(_AT_ONCE, 0.0):
-        rows: Any = chunks[0].values
-        found = rows.X.astype(np.float32)
+    for at in range(0, n, _AT_ONCE):
+        rows, labels = copies.take(min(_AT_ONCE, n - at))
+        found = rows.astype(np.float32)
         if square:
             found = bent(found.reshape(-1, WIDTH, WIDTH), random, bend, least).reshape(found.shape)
-        yield found, rows.y
+        yield found, labels
 
 
 def molecules(X: Numbers, random: np.random.Generator, noise: float = NOISE) -> Numbers:

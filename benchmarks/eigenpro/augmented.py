@@ -1,7 +1,7 @@
 """Augmented MNIST: errors on the test images as copies of the training images pass by.
 
 Each event is a training image moved by at most one pixel in each direction, another copy every
-time (`augment:`, shift=1). Centers are such copies, too, of another seed, and are given. Error is
+time. Centers are such copies, too, of another seed, and are given. Error is
 that on the 10,000 test images, which are not moved, after so many events. With 1,000 centers there
 are five seeds; larger models have one, in a process of their own: its peak of memory counts Python,
 the libraries and 0.5 GB of images.
@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import common, process
+from benchmarks.copies import Copies
 from benchmarks.data import Directory, load
 from benchmarks.eigenpro.table2 import KERNEL
 from benchmarks.intervals import cell, mean
-from connectors.augmented import AugmentedSource
 from streamk.learners import EigenPro
 
 SHIFT, WIDTH = 1, 28
@@ -103,14 +103,13 @@ def _copies(
 ) -> Iterator[tuple[Numbers, Any]]:
     """Copies in batches, float32 (m, d) and labels, that end where a test is due."""
     shift = SHIFT if X.shape[1] % WIDTH == 0 else 0
-    source = AugmentedSource(X, y, shift=shift, width=WIDTH if shift else None, seed=seed)
+    copies = Copies(X, y, shift=shift, width=WIDTH, seed=seed)
     at = 0
     while at < n:
         end = min([end for end in (ends or {n}) if end > at], default=n)
-        [chunk] = source.poll(min(AT_ONCE, end - at), 0.0)
-        rows: Any = chunk.values
-        at += len(rows.X)
-        yield rows.X.astype(np.float32), rows.y
+        rows, labels = copies.take(min(AT_ONCE, end - at))
+        at += len(rows)
+        yield rows.astype(np.float32), labels
 
 
 def render(found: Mapping[str, Any]) -> str:
