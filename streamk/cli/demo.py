@@ -92,13 +92,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_common()
     out = _fresh(Path(parser.parse(arguments).get("out", "streamk-demo")).expanduser())
 
-    from streamk.adapters.river import logistic_regression
+    from river import linear_model, preprocessing
 
     source = open_source(SOURCE)
     events = [dict(event) for chunk in source.poll(1 << 20, 0.0) for event in chunk.values]
+    rival = preprocessing.StandardScaler() | linear_model.SoftmaxRegression()
     lines = [
         _kernel_line(events[:WARM_UP], out),
-        _one_by_one("River logistic regression", logistic_regression(), events),
+        _one_by_one("River logistic regression", rival, events),
         _one_by_one("majority class", MajorityClass(), events),
     ]
     rows = [("", "accuracy", "log loss", "events/s")]

@@ -13,7 +13,6 @@ ESTIMATORS = [
     pytest.param(getattr(home, name), id=f"{home.__name__.rpartition('.')[2]} {name}")
     for home in (river, sklearn)
     for name in home.__all__
-    if name != "logistic_regression"  # a function without options
 ]
 
 

@@ -62,8 +62,7 @@ def of_sklearn(name: str) -> Any:
     return model.set_params(random_state=0) if seeded else model
 
 
-IN_RIVER = [name for name in river.__all__ if name != "logistic_regression"]  # River's own model
-LEARNING = [name for name in IN_RIVER if name != "MMDDrift"]  # which predicts nothing
+LEARNING = [name for name in river.__all__ if name != "MMDDrift"]  # which predicts nothing
 
 
 @pytest.fixture(autouse=True)
@@ -247,7 +246,7 @@ def learned_by(model: Any) -> int:
     return int(wrapped._model.learner.n_events)
 
 
-@pytest.mark.parametrize("name", IN_RIVER)
+@pytest.mark.parametrize("name", river.__all__)
 def test_no_event_of_threads_that_learn_is_lost(name: str) -> None:
     model, n = of_river(name), 25
     teaching = [threading.Event() for _ in range(4)]

@@ -72,6 +72,7 @@ HOMES = {
     "ray": ("streamk.distributed",),
     "river": (
         "streamk.adapters.river",
+        "streamk.cli.demo",
         "streamk.engine.evaluation.river_metrics",
         "connectors.river",
     ),
@@ -250,7 +251,7 @@ def test_no_rooms_import_each_other_in_a_circle() -> None:
         ("streamk.errors", "streamk.kernels"),
         ("streamk", "streamk.learners"),
         ("streamk.learners.base", "river.base"),
-        ("streamk.cli.demo", "river"),
+        ("streamk.cli.run", "river"),
         ("streamk.features", "numba"),
         ("streamk.learners.multi_kernel.upkeep", "streamk.backends.numba_backend.experts"),
         ("streamk.adapters.river", "sklearn"),

@@ -21,7 +21,6 @@ from streamk.adapters.river.kernel_ridge import KernelRidgeClassifier, KernelRid
 from streamk.adapters.river.learners import (
     KernelClassifier,
     KernelRegressor,
-    logistic_regression,
 )
 from streamk.adapters.river.mmd_drift import MMDDrift
 from streamk.adapters.river.online_nystrom import NystromClassifier, NystromRegressor
@@ -46,5 +45,4 @@ __all__ = [
     "NystromRegressor",
     "StreamingMekaClassifier",
     "StreamingMekaRegressor",
-    "logistic_regression",
 ]

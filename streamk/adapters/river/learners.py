@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from river import compose
-
 from streamk.adapters.options import MANY, estimator
 from streamk.adapters.river.estimators import Classifier, Event, Regressor
 from streamk.learners.common.classes import MOST_CLASSES
@@ -116,23 +114,3 @@ class KernelRegressor(Regressor):
         with model.lock:
             low, high = learner.predict_interval_many(model.row(x)[None], level)[0]
         return float(low), float(high)
-
-
-def logistic_regression() -> compose.Pipeline:
-    """River's own logistic regression of any number of classes, to compare with.
-
-    Returns
-    -------
-    river.compose.Pipeline
-        Softmax regression on standardised columns, River's defaults throughout.
-
-    Examples
-    --------
-    >>> model = logistic_regression()
-    >>> model.learn_one({"x": 1.0}, "a")
-    >>> model.predict_one({"x": 1.0})
-    'a'
-    """
-    from river import linear_model, preprocessing
-
-    return preprocessing.StandardScaler() | linear_model.SoftmaxRegression()
