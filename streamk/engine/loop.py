@@ -31,7 +31,6 @@ from streamk.engine.checks import (
 )
 from streamk.engine.display import Display
 from streamk.engine.health import HealthMonitor
-from streamk.engine.interpreter import short_turns
 from streamk.engine.late.options import LateLabels
 from streamk.engine.late.source import joined
 from streamk.engine.late.trainer import LateTrainer
@@ -311,9 +310,6 @@ class Engine:
         the process at once.
         Source and sinks are closed at the end; an engine runs once.
 
-        While it runs, all threads of the process have turns of 0.2 ms at most
-        (`sys.setswitchinterval`), and Python looks for cyclic garbage after 50,000 new objects.
-
         Raises
         ------
         InvalidInput
@@ -333,7 +329,6 @@ class Engine:
                 stack.callback(sink.close)
             stack.callback(self._trainer.close)
             stack.enter_context(stopped_by_signals(self.stop, lambda: self._stopping))
-            stack.enter_context(short_turns())
             self._declare()
             coordinator = self._coordinated()
             stack.enter_context(self._health)

@@ -15,7 +15,6 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 
-from streamk.engine.interpreter import settled_objects, short_turns
 from streamk.errors import InvalidInput
 from streamk.serving.web.protocol import Connection
 
@@ -166,8 +165,7 @@ class Server:
         # uvicorn raises the signal again once it has closed, which would end the process.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
-        with short_turns(), settled_objects():
-            self._server().run(sockets=[listener])
+        self._server().run(sockets=[listener])
 
     def start(self, listener: socket.socket) -> threading.Thread:
         """Serve in a thread, which ends with the process."""

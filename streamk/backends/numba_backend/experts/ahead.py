@@ -53,7 +53,7 @@ def compiling(wanted: Iterable[Compilable], task: str) -> Iterator[None]:
     The body runs at the same time.
     """
     left = deque(wanted)
-    with _uncollected(), _interruptible() as check, _with_workers(left, task):
+    with _interruptible() as check, _with_workers(left, task):
         yield
         for one in iter(partial(_next, left), None):
             with FIRST_USE.loop(one.name):  # counted, even if compiled for another a moment ago
@@ -88,18 +88,6 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Collect no garbage inside, which takes a tenth of a compiler's time: what it makes lives."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 @contextmanager
@@ -186,7 +174,8 @@ def _distribute(helper: subprocess.Popen[str], left: deque[Compilable], task: st
 
 def work() -> None:
     """Compile what is asked for on standard input, and print a line when it is in the cache."""
-    gc.disable()  # for good: this process ends soon
+    # Garbage takes a tenth of a compiler's time, and this process, of its own, ends soon.
+    gc.disable()
     _report_done()
     for line in sys.stdin:
         task, place = line.split()
