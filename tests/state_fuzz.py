@@ -106,7 +106,7 @@ def _meka(task: str, optimizer: str = "sgd", first: int = 40) -> Any:
 
 
 def _plain_meka(_: str) -> Any:
-    sizes: dict[str, Any] = {"first": 100, "swap_delay": 40, "buffer_size": 30, "buffer": "recent"}
+    sizes: dict[str, Any] = {"first": 100, "swap_delay": 40, "buffer_size": 30}
     return StreamingMeka(Gaussian(bandwidth=50.0), rank=4, n_clusters=3, loss="softmax", **sizes)
 
 

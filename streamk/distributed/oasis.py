@@ -198,7 +198,7 @@ def oasis_parallel(
     L, half of either in float32. It finds a landmark's row of the factor with as much arithmetic
     as half as many of its own rows as there are landmarks take.
     """
-    check_options(max_landmarks, tol, n_init, seed, None)
+    check_options(max_landmarks, tol, n_init, seed)
     real = checked_dtype(dtype)
     for name, value, least in (
         ("block_size", block_size, 1),

@@ -26,7 +26,6 @@ class CheckpointOptions:
     key: Key | None
     every: int
     grace: int
-    keep: int
     seconds: float | None
 
     @classmethod
@@ -38,7 +37,6 @@ class CheckpointOptions:
         *,
         every: int,
         grace: int,
-        keep: int,
         seconds: float | None,
     ) -> Self:
         """Return the options for places as they are named and the file of a key.
@@ -50,7 +48,7 @@ class CheckpointOptions:
         """
         own = None if place is None else location(place)
         others = None if start_from is None else location(start_from)
-        found = cls(own, others, key_of(state_key), every, grace, keep, seconds)
+        found = cls(own, others, key_of(state_key), every, grace, seconds)
         if state_key is not None and place is None and start_from is None:
             raise InvalidInput("state_key= needs checkpoint= or start_from=")
         return found
@@ -59,4 +57,4 @@ class CheckpointOptions:
         """Return the store of the job, see `open_store`; None without checkpoints."""
         if self.place is None:
             return None
-        return open_store(self.place, keep=self.keep, alone=alone, key=self.key)
+        return open_store(self.place, alone=alone, key=self.key)

@@ -119,8 +119,6 @@ class Engine:
         Predictions, dead letters, alarms and, of a consumer group, the offsets are written in one
         transaction for each checkpoint, which is then also written where one is so many seconds
         old, between 0.1 and 60. For sinks of Kafka.
-    keep : int, default 2
-        Checkpoints that stay on disk, at least 2.
     idle_timeout : float, default 1.0
         Seconds that the other partitions of a live stream wait for one that brings nothing.
     max_skew : float, default 60.0
@@ -214,7 +212,6 @@ class Engine:
         checkpoint_every: int = 100_000,
         checkpoint_grace: int = 1_000_000,
         transactions: float | None = None,
-        keep: int = 2,
         idle_timeout: float = 1.0,
         max_skew: float = 60.0,
         until_end: bool = False,
@@ -242,7 +239,6 @@ class Engine:
         check_whole(1, checkpoint_every=checkpoint_every, window=window)
         check_whole(1, buffer_events=buffer_events, buffer_bytes=buffer_bytes)
         check_whole(0, max_events=max_events, checkpoint_grace=checkpoint_grace)
-        check_whole(2, keep=keep)
         check_seconds(idle_timeout=idle_timeout, progress_interval=progress_interval)
         check_skew(max_skew)
         check_choice("absent", absent, Absent)
@@ -258,7 +254,6 @@ class Engine:
             state_key,
             every=checkpoint_every,
             grace=checkpoint_grace,
-            keep=keep,
             seconds=transactions,
         )
         self._transactions = transactions_of(

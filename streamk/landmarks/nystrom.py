@@ -48,7 +48,7 @@ class Landmarks:
         Schur complement of each landmark in the factor when it was chosen: the squared distance of
         its column from the span of those before.
     stopped : str
-        "count", "tolerance", "time", "rounding" (what was left may be rounding) or "all".
+        "count", "tolerance", "rounding" (what was left may be rounding) or "all".
     """
 
     matrix: Matrix

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,6 @@ def oasis(
     tol: float = 0.0,
     n_init: int = 1,
     seed: int = 0,
-    time_limit: float | None = None,
     dtype: DTypeLike = "float64",
     threads: int | None = None,
 ) -> Landmarks:
@@ -57,9 +55,6 @@ def oasis(
         but for half of the digits. With 0 the first is the row of the largest diagonal entry.
     seed : int, default 0
         Of that draw.
-    time_limit : float, optional
-        Seconds after which no further landmark is chosen. It does not bound what follows: the
-        factor of all rows is brought up to date, in ``n landmarks^2`` operations at most.
     dtype : {"float64", "float32"}
         Of the factor, which takes the memory: n max_landmarks numbers.
     threads : int, optional
@@ -88,9 +83,7 @@ def oasis(
     >>> found.stopped, len(found) < 60, bool(found.residual.max() <= 1e-6)
     ('tolerance', True, True)
     """
-    check_options(max_landmarks, tol, n_init, seed, time_limit)
-    clock = time.monotonic
-    end = math.inf if time_limit is None else clock() + time_limit
+    check_options(max_landmarks, tol, n_init, seed)
     matrix, real = as_matrix(X, kernel), checked_dtype(dtype)
     most = min(max_landmarks, matrix.n)
     diagonal = matrix.diagonal()
@@ -101,7 +94,7 @@ def oasis(
     start = random.choice(matrix.n, size=min(n_init, most), replace=False)
     selection.restrict(start)
     least = least_of_start(diagonal[start], real)
-    while len(indices) < len(start) and clock() < end:
+    while len(indices) < len(start):
         delta, _ = selection.best()
         if delta <= max(least, selection.rounding):
             break
@@ -109,9 +102,6 @@ def oasis(
     selection.release()
     stopped = "count" if most == max_landmarks else "all"
     while len(indices) < most:
-        if clock() >= end:
-            stopped = "time"
-            break
         delta, _ = selection.best()
         if delta <= selection.rounding:
             stopped = "rounding"
@@ -132,9 +122,7 @@ def least_of_start(diagonal: Numbers, dtype: np.dtype[Any]) -> float:
     return math.sqrt(float(np.finfo(dtype).eps)) * float(np.max(diagonal, initial=0.0))
 
 
-def check_options(
-    max_landmarks: int, tol: float, n_init: int, seed: int, time_limit: float | None
-) -> None:
+def check_options(max_landmarks: int, tol: float, n_init: int, seed: int) -> None:
     """Check the options of a selection.
 
     Raises
@@ -145,5 +133,4 @@ def check_options(
     check_count("max_landmarks", max_landmarks)
     check_count("n_init", n_init, least=0)
     check_count("seed", seed, least=0)
-    for name, number in (("tol", tol), ("time_limit", 0.0 if time_limit is None else time_limit)):
-        Real().check(name, number)
+    Real().check("tol", tol)

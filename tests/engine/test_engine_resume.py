@@ -33,6 +33,7 @@ from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, newest_checkpoint, read_checkpoint
 from streamk.engine.checkpoints import directory_store as checkpoint
 from streamk.engine.checkpoints.directory_store import DirectoryStore
+from streamk.engine.checkpoints.store import Store
 from streamk.errors import EngineError, StateError
 from streamk.learners import MultiKernel, Scaled
 
@@ -348,9 +349,10 @@ def test_other_options_are_refused(tmp_path: Path, options: dict[str, Any], matc
         engine(MemorySource(events(100)), tmp_path, **options).run()
 
 
-def test_checkpoints_fall_at_exact_counts(tmp_path: Path) -> None:
+def test_checkpoints_fall_at_exact_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Store, "keep", 50)
     for most in (37, 61, 100):
-        engine(MemorySource(events(100)), tmp_path, max_events=most, keep=50).run()
+        engine(MemorySource(events(100)), tmp_path, max_events=most).run()
     found = [read_checkpoint(tmp_path / "member-0" / f"{epoch:08d}") for epoch in range(1, 6)]
     counts = [one.body["feed"]["sequence"]["events"] for one in found]
     assert counts == [0, 37, 48, 61, 96]
@@ -363,8 +365,8 @@ def test_a_checkpoint_from_before_the_order_of_events_is_refused(tmp_path: Path)
     path = newest.path / "manifest.json"
     manifest = json.loads(path.read_text())
     manifest["engine"]["config"]["batch_size"] = 256
-    DirectoryStore(tmp_path, keep=2).close()
-    store = DirectoryStore(tmp_path, keep=2)
+    DirectoryStore(tmp_path).close()
+    store = DirectoryStore(tmp_path)
     store.open(None)
     store.save(manifest["engine"], newest.model)
     store.close()

@@ -674,7 +674,6 @@ def test_a_failing_sink_ends_the_run() -> None:
         ({"max_events": "9"}, "max_events='9' must be a whole number"),
         ({"idle_timeout": -1}, "idle_timeout=-1 must be a number of seconds, at least 0"),
         ({"progress_interval": math.nan}, "progress_interval=nan must be a number of seconds"),
-        ({"keep": 1}, "keep=1 must be a whole number of at least 2"),
         ({"schema": "closed"}, "schema='closed' is none of 'open', 'strict'"),
         ({"absent": "nan"}, "absent='nan' is none of 'zero', 'missing'"),
         ({"on_error": "ignore"}, "on_error='ignore' is none of 'raise', 'skip', 'dead-letter'"),

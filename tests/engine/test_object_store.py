@@ -100,8 +100,6 @@ def test_the_last_ones_are_kept(place: ObjectPath) -> None:
     numbers = sorted({name[:8] for name in names(place)} - {"current."})
     assert numbers == ["00000008", "00000009", "00000010", "00000011"]
     assert newest(place) == {"n": 4}
-    with pytest.raises(InvalidInput, match="at least 2"):
-        ObjectStore(place, keep=1)
 
 
 def test_a_checkpoint_without_its_manifest_is_not_there(place: ObjectPath) -> None:
@@ -287,7 +285,7 @@ def test_a_store_that_lets_two_create_one_object_is_refused() -> None:
 
 def test_a_group_does_not_share_an_object_store(place: ObjectPath) -> None:
     with pytest.raises(InvalidInput, match=r"of one process.* Leave out \?group="):
-        open_store(place, keep=2, alone=False, key=None)
+        open_store(place, alone=False, key=None)
 
 
 # --- damage, and what others wrote ----------------------------------------------------------------

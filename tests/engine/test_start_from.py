@@ -111,7 +111,7 @@ def test_figures_sinks_and_threads_may_change_between_runs(tmp_path: Path) -> No
     state = tmp_path / "state"
     run(LIVE, checkpoint=state, max_events=30, sink=NDJSONSink(tmp_path / "a.ndjson"))
     sink = NDJSONSink(tmp_path / "b.ndjson")
-    options: dict[str, Any] = {"window": 10, "checkpoint_every": 7, "keep": 5}
+    options: dict[str, Any] = {"window": 10, "checkpoint_every": 7}
     found = run(
         LIVE, model=learner(threads=2), checkpoint=state, max_events=60, sink=sink, **options
     )

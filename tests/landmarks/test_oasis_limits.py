@@ -1,7 +1,6 @@
 """Where oASIS stops, and what it says of input that it cannot use."""
 
 import math
-import sys
 
 import naive_landmarks
 import numpy as np
@@ -10,7 +9,7 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from landmarks_kit import CASES, bit_equal, select
+from landmarks_kit import CASES
 
 from streamk import kernels
 from streamk.errors import InvalidInput
@@ -41,43 +40,6 @@ def test_stops_by_tolerance(name, share):
 def test_a_tolerance_above_all_leaves_the_start():
     lm = oasis(np.eye(5), "precomputed", max_landmarks=5, tol=2.0, n_init=2)
     assert (len(lm), lm.stopped) == (2, "tolerance")
-
-
-# The function of the same name hides the module among the package's names.
-MODULE = sys.modules["streamk.landmarks.oasis"]
-
-
-class Clock:
-    """Each look at it is a second later."""
-
-    def __init__(self):
-        self.now = 1e6
-
-    def monotonic(self):
-        self.now += 1.0
-        return self.now
-
-
-def test_stops_by_time(monkeypatch):
-    case = CASES["two moons"]
-    full = select(case)
-    counts = []
-    for limit in (5.0, 8.0, 1e9):
-        monkeypatch.setattr(MODULE, "time", Clock())
-        lm = select(case, time_limit=limit)
-        counts.append(len(lm))
-        bit_equal(lm, full.first(len(lm)))
-        assert lm.stopped == ("count" if limit == 1e9 else "time")
-    assert 0 < counts[0] < counts[1] < counts[2] == case.count
-
-
-def test_no_time_at_all(monkeypatch):
-    monkeypatch.setattr(MODULE, "time", Clock())
-    lm = select(CASES["two moons"], time_limit=0.0)
-    assert (len(lm), lm.stopped) == (0, "time")
-    assert lm.factor.shape == (400, 0)
-    assert lm.transform(CASES["two moons"].X[:3]).shape == (3, 0)
-    np.testing.assert_array_equal(lm.approximate([0, 1], [0, 1]), [0.0, 0.0])
 
 
 def test_fewer_points_than_landmarks():
@@ -188,8 +150,6 @@ def test_what_cannot_be_used_is_named(X, kernel, message, dtype):
         ("n_init", 2.0),
         ("seed", -1),
         ("seed", 0.5),
-        ("time_limit", -1.0),
-        ("time_limit", math.nan),
         ("dtype", "float16"),
         ("dtype", int),
         ("dtype", "double precision"),

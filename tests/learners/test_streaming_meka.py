@@ -375,8 +375,7 @@ def test_a_reservoir_is_uniform() -> None:
 @pytest.mark.parametrize(("name", "optimizer"), MADE)
 def test_batches_are_their_events(name: str, optimizer: str) -> None:
     X, y = stream(name, 180)
-    buffer = "reservoir" if optimizer == "newton" else "recent"
-    whole, pieces, single = (learner(name, optimizer, buffer=buffer) for _ in range(3))
+    whole, pieces, single = (learner(name, optimizer) for _ in range(3))
     if whole.is_classifier:  # new classes of a batch are met before its first event
         y = np.append([0, 1, 2], y[3:])
     whole.learn_many(X[:3], y[:3])
@@ -444,7 +443,7 @@ def test_a_damaged_state_is_explained() -> None:
     with pytest.raises(StateError, match="'root' of an optimizer must have the shape"):
         StreamingMeka.from_state(State(state.header, arrays))
     with pytest.raises(StateError, match="is damaged or was changed by hand"):
-        StreamingMeka.from_state(State({**state.header, "buffer": "luck"}, state.arrays))
+        StreamingMeka.from_state(State({**state.header, "optimizer": "luck"}, state.arrays))
 
 
 @pytest.mark.parametrize("at", [20, 45, 60])
@@ -467,7 +466,6 @@ def test_columns_that_appear_were_zero(at: int) -> None:
     [
         ({"optimizer": "adam"}, "optimizer='adam' must be one of sgd, newton"),
         ({"loss": "squared", "classes": ["a"]}, "classes= is for classification"),
-        ({"buffer": "old"}, "buffer='old' must be one of recent, reservoir"),
         ({"rank": 0}, "rank=0"),
         ({"n_clusters": 2.5}, "n_clusters=2.5"),
         ({"buffer_size": 0}, "buffer_size=0"),
@@ -549,7 +547,6 @@ def test_what_cannot_be_merged_is_named() -> None:
     for other, says in (
         (learner("huber"), "differ in loss"),
         (learner("squared", rank=5), "differ in rank"),
-        (learner("squared", buffer="recent"), "differ in buffer"),
     ):
         with pytest.raises(InvalidInput, match=says):
             model.merge(other)

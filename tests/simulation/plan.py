@@ -143,7 +143,6 @@ class Plan:
             options={
                 "window": 8,
                 "checkpoint_every": rng.choice((8, 16, 32, 64)),
-                "keep": rng.choice((2, 2, 3)),
                 "idle_timeout": rng.choice((0.2, 1.0)),
                 "buffer_events": rng.choice((20, 100, 1000)),
                 "data_loss": rng.choice(("earliest", "latest")) if retention else "fail",

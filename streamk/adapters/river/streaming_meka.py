@@ -23,7 +23,6 @@ class _Streaming(Estimator):
     forgetting: float = 1.0
     rank: int = 256
     n_clusters: int = 4
-    buffer: str = "reservoir"
     buffer_size: int = 4096
     first: int = 2048
     every: int | None = 16384
@@ -62,7 +61,6 @@ class StreamingMekaClassifier(_Streaming, Classifier):
         Of "newton": an event counts by this factor less for each one after it.
     rank : int, default 256
     n_clusters : int, default 4
-    buffer : {"reservoir", "recent"}, default "reservoir"
     buffer_size : int, default 4096
     first : int, default 2048
     every : int, optional, default 16384
@@ -109,7 +107,6 @@ class StreamingMekaRegressor(_Streaming, Regressor):
     forgetting : float, default 1
     rank : int, default 256
     n_clusters : int, default 4
-    buffer : {"reservoir", "recent"}, default "reservoir"
     buffer_size : int, default 4096
     first : int, default 2048
     every : int, optional, default 16384

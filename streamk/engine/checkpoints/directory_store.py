@@ -46,8 +46,6 @@ class DirectoryStore(Store):
     directory : path
         Made if it is not there. Several members of a group share one; each takes the first slot
         ``member-0``, ``member-1``, … that no running process holds.
-    keep : int, default 2
-        Checkpoints that stay, at least 2: the newest may be damaged, or never be committed.
     alone : bool, default False
         There is one slot only: the job is that of a single process.
     key : Key, optional
@@ -55,8 +53,6 @@ class DirectoryStore(Store):
 
     Raises
     ------
-    InvalidInput
-        If `keep` is less than 2.
     EngineError
         If the directory cannot be made or written, or another process uses all slots.
     """
@@ -68,11 +64,10 @@ class DirectoryStore(Store):
         self,
         directory: str | os.PathLike[str],
         *,
-        keep: int = 2,
         alone: bool = False,
         key: Key | None = None,
     ) -> None:
-        super().__init__(Path(directory), keep=keep, key=key)
+        super().__init__(Path(directory), key=key)
         self._lock = -1
         with writing(self.directory):
             new = [path for path in self.directory.absolute().parents if not path.exists()]

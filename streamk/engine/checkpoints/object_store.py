@@ -60,21 +60,14 @@ class ObjectStore(Store):
     ----------
     directory : ObjectPath
         Of one job, whose process is alone.
-    keep : int, default 2
-        Checkpoints that stay, at least 2.
     key : Key, optional
         What is written is signed with it, and other things are refused.
-
-    Raises
-    ------
-    InvalidInput
-        If `keep` is less than 2.
     """
 
     path: ObjectPath
 
-    def __init__(self, directory: ObjectPath, *, keep: int = 2, key: Key | None = None) -> None:
-        super().__init__(directory, keep=keep, key=key)
+    def __init__(self, directory: ObjectPath, *, key: Key | None = None) -> None:
+        super().__init__(directory, key=key)
         self.path, self.name = directory, directory.name
         self._owner = {
             "id": uuid.uuid4().hex,

@@ -12,14 +12,12 @@ from streamk.errors import InvalidInput
 __all__ = ["open_store"]
 
 
-def open_store(directory: Location, *, keep: int, alone: bool, key: Key | None) -> Store:
+def open_store(directory: Location, *, alone: bool, key: Key | None) -> Store:
     """Return the store of the job, or of one of its members.
 
     Parameters
     ----------
     directory : Path or ObjectPath
-    keep : int
-        Checkpoints that stay.
     alone : bool
         The job is that of a single process.
     key : Key, optional
@@ -33,10 +31,10 @@ def open_store(directory: Location, *, keep: int, alone: bool, key: Key | None) 
         If the directory cannot be made or written, or is in use.
     """
     if not isinstance(directory, ObjectPath):
-        return DirectoryStore(directory, keep=keep, alone=alone, key=key)
+        return DirectoryStore(directory, alone=alone, key=key)
     if not alone:
         raise InvalidInput(
             f"{directory} is an object store, which is of one process: its members of a consumer"
             " group could not tell who is running. Leave out ?group=, or give a directory"
         )
-    return ObjectStore(directory, keep=keep, key=key)
+    return ObjectStore(directory, key=key)

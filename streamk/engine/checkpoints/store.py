@@ -43,7 +43,7 @@ from streamk.engine.checkpoints.reading import (
 )
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.order.sequence import IdleAdvance
-from streamk.errors import EngineError, InvalidInput, StateError
+from streamk.errors import EngineError, StateError
 from streamk.packing import pack
 from streamk.state import State
 
@@ -65,18 +65,13 @@ class Store(ABC):
     ----------
     directory : Path or ObjectPath
         The one given to the engine.
-    keep : int, default 2
-        Checkpoints that stay, at least 2: the newest may be damaged, or never be committed.
     key : Key, optional
         What is written is signed with it, and other things are refused.
 
-    Raises
-    ------
-    InvalidInput
-        If `keep` is less than 2.
-
     Attributes
     ----------
+    keep : int
+        Checkpoints that stay, at least 2: the newest may be damaged, or never be committed.
     path : Path or ObjectPath
         Where the epochs lie.
     name : str
@@ -87,15 +82,13 @@ class Store(ABC):
         Files that checkpoints share, as they are on this machine.
     """
 
+    keep: int = 2
     path: Location
     name: str
     segments: SegmentFiles
 
-    def __init__(self, directory: Location, *, keep: int = 2, key: Key | None = None) -> None:
-        if keep < 2:
-            raise InvalidInput(f"keep={keep} checkpoints: at least 2 are needed")
+    def __init__(self, directory: Location, *, key: Key | None = None) -> None:
         self.directory: Location = directory
-        self.keep = keep
         self.key = key
         self.epoch = 0
         self._named: dict[int, frozenset[str]] = {}

@@ -89,7 +89,8 @@ def _stores(directory: Location, key: Key | None, stack: ExitStack) -> list[Stor
             os.close(held)
     stores = []
     for _ in range(max(1, len(members))):
-        store = open_store(directory, keep=_KEEP, alone=len(members) < 2, key=key)
+        store = open_store(directory, alone=len(members) < 2, key=key)
+        store.keep = _KEEP
         stack.callback(store.close)
         stores.append(store)
     return stores

@@ -33,10 +33,10 @@ from streamk.learners.common.supervised import Asked
 from streamk.learners.meka.clustered_function import ClusteredFunction
 from streamk.learners.meka.growing_features import GrowingFeatures
 from streamk.learners.meka.refactorization import Recipe, Snapshot, kernel_error
-from streamk.learners.renewal.event_buffer import BUFFERS, EventBuffer
+from streamk.learners.renewal.event_buffer import EventBuffer
 from streamk.learners.renewal.replacement import Replacement
 from streamk.losses import Loss
-from streamk.options import Choice, Option, Real, Whole
+from streamk.options import Option, Real, Whole
 from streamk.state import State
 
 Matrix = NDArray[np.float64]
@@ -83,9 +83,8 @@ class StreamingMeka(OnEmbeddedFeatures):
     rank : int, default 256
         Directions of a cluster's basis; it has up to twice as many landmarks.
     n_clusters : int, default 4
-    buffer : {"reservoir", "recent"}, default "reservoir"
-        Whether the buffer has a uniform sample of all events, or the last ones.
     buffer_size : int, default 4096
+        Events of the buffer, a uniform sample of all.
     first : int, default 2048
         Events after which the first factorization begins. Others begin after twice as many events
         as the one before, until that is later than `every` says.
@@ -105,7 +104,7 @@ class StreamingMeka(OnEmbeddedFeatures):
         Squared distance, below 1, that an event's kernel must have from the span of the landmarks
         of its cluster to become one.
     seed : int, default 0
-        Of k-means, of the landmarks and of a reservoir.
+        Of k-means, of the landmarks and of the buffer.
     columns, classes, max_classes
         As of `OnlineNystrom`.
 
@@ -154,8 +153,7 @@ class StreamingMeka(OnEmbeddedFeatures):
         ),
         "rank": Whole(about="directions of a cluster"),
         "n_clusters": Whole(about="clusters"),
-        "buffer": Choice(choices=BUFFERS, about="recent events, or a sample of all"),
-        "buffer_size": Whole(about="how many"),
+        "buffer_size": Whole(about="events, a sample of all, that are factorized"),
         "first": Whole(about="events before the first factorization"),
         "every": Whole(optional=True, about="events between two of them, or none"),
         "swap_delay": Whole(about="events after which it takes over"),
@@ -185,7 +183,6 @@ class StreamingMeka(OnEmbeddedFeatures):
         forgetting: float = 1.0,
         rank: int = 256,
         n_clusters: int = 4,
-        buffer: str = "reservoir",
         buffer_size: int = 4096,
         first: int = 2048,
         every: int | None = 16384,
@@ -211,13 +208,13 @@ class StreamingMeka(OnEmbeddedFeatures):
             max_classes=max_classes,
         )
         self.rank, self.n_clusters, self.growth, self.tol = rank, n_clusters, growth, tol
-        self.buffer, self.buffer_size = buffer, buffer_size
+        self.buffer_size = buffer_size
         self.first, self.every, self.swap_delay = first, every, swap_delay
         self.max_error, self.max_shift, self.seed = max_error, max_shift, seed
         checked_kernel(kernel)
         options.check(self.OPTIONS, self)
         self._recipe = Recipe(kernel, rank, n_clusters, growth, tol)
-        self._buffer = EventBuffer(buffer, buffer_size, seed)
+        self._buffer = EventBuffer("reservoir", buffer_size, seed)
         self._held_back = EventBuffer("recent", _JUDGES)
         self._function: ClusteredFunction | None = None
         self._next: Replacement[ClusteredFunction] | None = None
