@@ -337,7 +337,7 @@ def test_the_defaults_that_are_told_are_the_models_own() -> None:
         ), name
     model = build("streaming-meka", task="classification", seed=0, settings=[])
     learner = model.state().header["parts"]["learner"]  # type: ignore[index, call-overload]
-    for name in ("rank", "n_clusters", "buffer", "buffer_size", "first", "every", "swap_delay"):
+    for name in ("rank", "n_clusters", "buffer_size", "first", "every", "swap_delay"):
         assert options_of("streaming-meka")[name].about.endswith(f"({learner[name]})"), name
     for name in ("max_error", "max_shift", "growth", "tol"):
         assert options_of("streaming-meka")[name].about.endswith(f"({learner[name]})"), name
