@@ -99,7 +99,6 @@ class LiveCompiled(Wrapper):
 
     learner: Learner
     TYPE = "live-compiled"
-    FORMAT = 2
 
     def __init__(
         self,
@@ -432,7 +431,6 @@ class LiveCompiled(Wrapper):
         """Everything needed to go on exactly from here, a copy that is being compiled too."""
         header: dict[str, JSON] = {
             "type": self.TYPE,
-            "format": self.FORMAT,
             "budget": self.budget,
             "wait": self.wait,
             "seed": self.seed,
@@ -467,7 +465,7 @@ class LiveCompiled(Wrapper):
         StateError
             If the state is another learner's, of a newer format, or its arrays do not fit.
         """
-        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        header: Any = state.expect(cls.TYPE).header
         inner: Learner = cls._inside(state, learner, _OWNER)
         model = cls.__new__(cls)
         model.learner = inner

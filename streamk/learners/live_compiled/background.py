@@ -78,7 +78,6 @@ class Order:
     options: TreeOptions
 
     TYPE = "compilation"
-    FORMAT = 1
 
     @property
     def nbytes(self) -> int:
@@ -94,7 +93,6 @@ class Order:
         targets = self.targets
         header: dict[str, Any] = {
             "type": self.TYPE,
-            "format": self.FORMAT,
             "classes": list(targets.classes),
             "mean": targets.mean,
             "deviation": targets.deviation,
@@ -112,7 +110,7 @@ class Order:
         StateError
             If the state is something else's, of a newer format, or does not fit.
         """
-        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        header: Any = state.expect(cls.TYPE).header
         classes = listed(header, "classes", _OWNER)
         outputs = len(classes) if len(classes) > 2 else 1
         declared = (

@@ -47,7 +47,6 @@ class Comparison:
     """
 
     TYPE = "comparison"
-    FORMAT = 2
 
     def __init__(self) -> None:
         self._shift: float | None = None
@@ -151,7 +150,7 @@ class Comparison:
 
     def state(self) -> State:
         """Return the sums."""
-        header: dict[str, JSON] = {"type": self.TYPE, "format": self.FORMAT, "shift": self._shift}
+        header: dict[str, JSON] = {"type": self.TYPE, "shift": self._shift}
         sums = {"sums": self._sums, "last": self._last, "step": self._step}
         return State(header, {name: np.array(list(one.values())) for name, one in sums.items()})
 
@@ -164,7 +163,7 @@ class Comparison:
         StateError
             If the state is something else's, of a newer format, or does not fit.
         """
-        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        header: Any = state.expect(cls.TYPE).header
         declared = (
             Declared("sums", "float64", (len(_SUMS),), NON_NEGATIVE),
             Declared("last", "float64", (len(_LAST),), FINITE),

@@ -33,7 +33,6 @@ class Mixture:
     """
 
     TYPE = "live-mixture"
-    FORMAT = 1
 
     def __init__(self, *, is_classifier: bool, seed: int = 0) -> None:
         self._is_classifier = is_classifier
@@ -102,7 +101,7 @@ class Mixture:
 
     def state(self) -> State:
         """Return everything needed to go on exactly from here."""
-        header: dict[str, JSON] = {"type": self.TYPE, "format": self.FORMAT}
+        header: dict[str, JSON] = {"type": self.TYPE}
         nested = State.nest({"scale": self._scale.state()}, header)
         own = {name: array.copy() for name, array in self._parts._asdict().items()}
         return State(nested.header, {**nested.arrays, **own})
@@ -116,7 +115,7 @@ class Mixture:
         StateError
             If the state is something else's, of a newer format, or its arrays do not fit.
         """
-        state.expect(cls.TYPE, format=cls.FORMAT)
+        state.expect(cls.TYPE)
         mixture = cls(is_classifier=is_classifier)
         mixture._scale = RobustScale.from_state(state.child("scale"))
         fresh = live_mixture.begin(columns, outputs, classes=mixture._is_classifier)
