@@ -205,7 +205,7 @@ class EventMMD:
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or its parts do not fit.
+            If the state is something else's or its parts do not fit.
         InvalidInput
             If an option in it is out of its domain.
         """

@@ -80,7 +80,7 @@ class FirstScale:
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or its parts do not fit.
+            If the state is something else's or its parts do not fit.
         """
         header = state.expect(cls.TYPE).header
         arrays, _ = taken(_DECLARED, state.arrays, {"columns": columns}, _OWNER)

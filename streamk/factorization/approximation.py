@@ -455,7 +455,7 @@ class Meka:
         Raises
         ------
         StateError
-            If it is the state of something else, of a newer format, or is damaged.
+            If it is the state of something else or is damaged.
         """
         state.expect("meka")
         with reading("a MEKA's state"):

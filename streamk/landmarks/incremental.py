@@ -363,7 +363,7 @@ class IncrementalOasis:
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or its arrays do not fit.
+            If the state is something else's or its arrays do not fit.
         """
         state.expect(cls.TYPE)
         header: dict[str, Any] = state.header

@@ -463,7 +463,7 @@ class LiveCompiled(Wrapper):
         Raises
         ------
         StateError
-            If the state is another learner's, of a newer format, or its arrays do not fit.
+            If the state is another learner's or its arrays do not fit.
         """
         header: Any = state.expect(cls.TYPE).header
         inner: Learner = cls._inside(state, learner, _OWNER)

@@ -152,7 +152,7 @@ class LabelScale:
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or its parts do not fit.
+            If the state is something else's or its parts do not fit.
         """
         header: Any = state.expect(cls.TYPE).header
         jumps = Jumps.from_header(header, _OWNER)

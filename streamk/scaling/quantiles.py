@@ -366,7 +366,7 @@ class RunningQuantiles:
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or its parts do not fit.
+            If the state is something else's or its parts do not fit.
         """
         state = state.expect(cls.TYPE)
         header = state.header
@@ -399,7 +399,7 @@ _ARRAYS = {
 }
 """The arrays of a state, and the attributes that hold them."""
 _OWNER = "running quantiles"
-_BEYOND = 1.001 * SAMPLED  # single precision, of format 1, rounds it
+_BEYOND = 1.001 * SAMPLED  # what lies between two of the largest is rounded
 CENTERS = Domain(least=-_BEYOND, most=_BEYOND)
 """Of values as they are sampled."""
 INVERSES = Domain(least=1e-40, most=1.0 / LEAST)

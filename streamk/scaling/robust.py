@@ -206,7 +206,7 @@ class RobustScale:
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or its arrays do not fit.
+            If the state is something else's or its arrays do not fit.
         """
         scale = cls()
         header = state.expect(cls.TYPE).header

@@ -147,7 +147,7 @@ class RunningScale:
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or its arrays do not fit.
+            If the state is something else's or its arrays do not fit.
         """
         state.expect(cls.TYPE)
         found, _ = taken(_DECLARED, state.arrays, {}, "a running scale")

@@ -147,7 +147,7 @@ class ClassWeights:
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or its parts do not fit.
+            If the state is something else's or its parts do not fit.
         """
         header: Any = state.expect(cls.TYPE).header
         events = count(header, "events", _OWNER)

@@ -372,7 +372,7 @@ class Contest(OwnClasses):
         Raises
         ------
         StateError
-            If the state is another learner's, of a newer format, or does not fit.
+            If the state is another learner's or does not fit.
         """
         header: Any = state.expect(cls.TYPE).header
         contest = cls.__new__(cls)

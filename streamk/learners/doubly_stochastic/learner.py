@@ -438,7 +438,7 @@ class DoublyStochastic(Supervised):
         Raises
         ------
         StateError
-            If the state is another learner's, of a newer format or damaged. Also if it is of no
+            If the state is another learner's or damaged. Also if it is of no
             step, and the first one would be on more than 2^20 features or 2^24 coefficients.
         """
         state.expect(cls.TYPE)

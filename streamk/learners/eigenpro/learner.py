@@ -413,7 +413,7 @@ class EigenPro(OnCenters):
         Raises
         ------
         StateError
-            If the state is another learner's or of a newer format, or is damaged.
+            If the state is another learner's, or is damaged.
         InvalidInput, BackendUnavailable
             As of the constructor, if that place cannot be had.
         """

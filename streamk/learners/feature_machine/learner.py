@@ -524,7 +524,7 @@ class FeatureMachine(Supervised):
         Raises
         ------
         StateError
-            If the state is another learner's or of a newer format, or is damaged.
+            If the state is another learner's, or is damaged.
         """
         header: Any = state.expect(cls.TYPE).header
         with reading(_OWNER):

@@ -217,7 +217,7 @@ class OnlineKernelRidge(OnCenters):
         Raises
         ------
         StateError
-            If the state is another learner's or of a newer format, or is damaged.
+            If the state is another learner's, or is damaged.
         """
         learner = cls._from_header(state)
         n_seen = count(state.header, "n_seen", cls._owner())

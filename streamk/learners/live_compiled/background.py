@@ -108,7 +108,7 @@ class Order:
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or does not fit.
+            If the state is something else's or does not fit.
         """
         header: Any = state.expect(cls.TYPE).header
         classes = listed(header, "classes", _OWNER)

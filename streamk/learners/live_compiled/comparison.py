@@ -161,7 +161,7 @@ class Comparison:
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or does not fit.
+            If the state is something else's or does not fit.
         """
         header: Any = state.expect(cls.TYPE).header
         declared = (

@@ -113,7 +113,7 @@ class Mixture:
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or its arrays do not fit.
+            If the state is something else's or its arrays do not fit.
         """
         state.expect(cls.TYPE)
         mixture = cls(is_classifier=is_classifier)

@@ -216,7 +216,7 @@ class GrowingFeatures:
         Raises
         ------
         StateError
-            If it is the state of something else, of a newer format, or its arrays do not fit.
+            If it is the state of something else or its arrays do not fit.
         """
         header: Any = state.expect(cls.TYPE).header
         made = cls.__new__(cls)

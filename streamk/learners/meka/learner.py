@@ -430,7 +430,7 @@ class StreamingMeka(OnEmbeddedFeatures):
         Raises
         ------
         StateError
-            If the state is another learner's or of a newer format, or is damaged.
+            If the state is another learner's, or is damaged.
         """
         state.expect(cls.TYPE)
         header: Any = state.header

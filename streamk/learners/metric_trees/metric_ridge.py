@@ -357,7 +357,7 @@ class MetricRidge(OnlineKernelRidge):
         Raises
         ------
         StateError
-            If it is the state of something else or of a newer format, or is damaged.
+            If it is the state of something else, or is damaged.
         """
         learner = super().from_state(state)
         if state.header.get("base") is not None:

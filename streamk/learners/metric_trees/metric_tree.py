@@ -394,7 +394,7 @@ class MetricTree:
         Raises
         ------
         StateError
-            If it is the state of something else or of a newer format, or is damaged.
+            If it is the state of something else, or is damaged.
         """
         header: Any = state.expect(cls.TYPE).header
         many = count(header, "leaves", _OWNER, least=1)

@@ -404,7 +404,7 @@ class ExternalExperts:
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or is damaged.
+            If the state is something else's or is damaged.
         """
         header: Any = state.expect(cls.TYPE).header
         places = range(count(header, "learners", _OWNER, least=1))

@@ -86,7 +86,7 @@ class ErrorQuantiles:
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or its arrays do not fit.
+            If the state is something else's or its arrays do not fit.
         """
         state.expect(cls.TYPE)
         loops, found = expert_loops.spread, cls()

@@ -319,7 +319,7 @@ class Pooled(OneAtATime, Decider):
         Raises
         ------
         StateError
-            If the state is another learner's, of a newer format, or its arrays do not fit.
+            If the state is another learner's or its arrays do not fit.
         """
         state.expect(cls.TYPE)
         try:

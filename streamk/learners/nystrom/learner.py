@@ -239,7 +239,7 @@ class OnlineNystrom(OnEmbeddedFeatures):
         Raises
         ------
         StateError
-            If the state is another learner's or of a newer format, or is damaged.
+            If the state is another learner's, or is damaged.
         """
         state.expect(cls.TYPE)
         header: dict[str, Any] = dict(state.header)

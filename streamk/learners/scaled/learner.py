@@ -301,7 +301,7 @@ class Scaled(Wrapper):
         Raises
         ------
         StateError
-            If the state is another learner's or of a newer format.
+            If the state is another learner's.
         """
         state.expect(cls.TYPE)
         scaled = cls.__new__(cls)

@@ -452,7 +452,7 @@ class Sharded(OwnClasses):
         Raises
         ------
         StateError
-            If the state is another learner's, of a newer format, or does not fit.
+            If the state is another learner's or does not fit.
         """
         header: Any = state.expect(cls.TYPE).header
         model = cls.__new__(cls)
