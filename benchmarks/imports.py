@@ -21,7 +21,7 @@ from benchmarks import common
 DIVIDED = ("learners", "engine", "adapters", "landmarks", "prediction", "cli", "serving")
 """Folders whose folders are rooms."""
 GROUND = "errors, state"
-GROUND_MODULES = ("errors", "state", "declared", "options", "deprecation", "packing")
+GROUND_MODULES = ("errors", "state", "declared", "options", "packing")
 
 
 def modules(root: Path) -> dict[str, Path]:

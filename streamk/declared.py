@@ -32,6 +32,7 @@ __all__ = [
     "Declared",
     "Domain",
     "count",
+    "flag",
     "listed",
     "number",
     "reading",
@@ -261,6 +262,14 @@ def number(header: Mapping[str, Any], name: str, owner: str, domain: Domain = FI
     if fault:
         raise StateError(f"{name!r} of {owner} is out of bounds: it {fault}")
     return float(value)
+
+
+def flag(header: Mapping[str, Any], name: str, owner: str) -> bool:
+    """Return a bool of a header; raise StateError unless it is one."""
+    value = header.get(name)
+    if not isinstance(value, bool):
+        raise StateError(f"{name!r} of {owner} must be true or false, not {value!r}")
+    return value
 
 
 def listed(header: Mapping[str, Any], name: str, owner: str) -> list[Any]:

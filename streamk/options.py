@@ -46,8 +46,6 @@ class Option:
         Whether None is a value.
     saved : bool, default True
         Whether it is in a state. Threads, say, are those of the machine that opens the state.
-    since : int, default 1
-        Format of the state from which on it is saved; before, the default held.
     resource : bool, default False
         Whether it bounds memory or time alone, so that learners that differ in it may be merged.
     """
@@ -55,7 +53,6 @@ class Option:
     about: str = ""
     optional: bool = False
     saved: bool = True
-    since: int = 1
     resource: bool = False
 
     def check(self, name: str, value: Any) -> None:
@@ -257,14 +254,10 @@ def from_header(options: Mapping[str, Option], header: Mapping[str, Any]) -> dic
     KeyError, TypeError, ValueError
         If an option is missing from the header or its value does not fit.
     """
-    kept = [
-        name
-        for name, option in options.items()
-        if option.saved and option.since <= header["format"]
-    ]
     return {
-        name: None if header[name] is None else options[name].from_json(header[name])
-        for name in kept
+        name: None if header[name] is None else option.from_json(header[name])
+        for name, option in options.items()
+        if option.saved
     }
 
 

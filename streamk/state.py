@@ -18,10 +18,12 @@ import numpy as np
 
 from streamk.errors import InvalidInput, StateError
 
-__all__ = ["JSON", "State"]
+__all__ = ["FORMAT", "JSON", "State"]
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 
+FORMAT = 1
+"""The version of all that states hold: one number, however deep they are nested."""
 _PARTS = "parts"
 """The header's key under which the headers of nested states lie, by the name of the part."""
 
@@ -35,9 +37,9 @@ class State:
     Parameters
     ----------
     header : dict of str to JSON
-        At least ``"type"``, the name under which the model's class is registered, and
-        ``"format"``, the version (an int from 1) of what that class writes. Everything in it
-        is plain JSON without NaN or infinity.
+        At least ``"type"``, the name under which the model's class is registered. Everything in
+        it is plain JSON without NaN or infinity. A header that has no ``"format"`` yet gets
+        `FORMAT`.
     arrays : dict of str to numpy.ndarray, optional
         Named arrays of any shape, of bool, integer or floating dtype. Dots in names separate
         the parts of nested states.
@@ -45,14 +47,21 @@ class State:
     Raises
     ------
     InvalidInput
-        If the header lacks its two keys or is not JSON, or an array cannot be stored.
+        If the header lacks its type or is not JSON, or an array cannot be stored.
+    StateError
+        If it has another format.
 
     Examples
     --------
     >>> import numpy as np
-    >>> state = State({"type": "counter", "format": 1, "seed": 7}, {"n": np.arange(3)})
-    >>> state.type, state.header["seed"], state.arrays["n"].tolist()
-    ('counter', 7, [0, 1, 2])
+    >>> state = State({"type": "counter", "seed": 7}, {"n": np.arange(3)})
+    >>> state.type, state.header["format"], state.arrays["n"].tolist()
+    ('counter', 1, [0, 1, 2])
+    >>> State({"type": "counter", "format": 2})
+    Traceback (most recent call last):
+        ...
+    streamk.errors.StateError: this 'counter' state has format 2, and 1 is the only one that is
+    known here; open it with the streamk that wrote it
     """
 
     header: dict[str, JSON]
@@ -61,11 +70,12 @@ class State:
     def __post_init__(self) -> None:
         if not isinstance(self.header.get("type"), str):
             raise InvalidInput('a state\'s header needs "type", the registered name of its class')
-        version = self.header.get("format")
-        if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-            raise InvalidInput(
-                f'the header of a {self.type!r} state needs "format", an int from 1,'
-                f" but has {version!r}"
+        object.__setattr__(self, "header", {"format": FORMAT, **self.header})
+        found = self.header["format"]
+        if found != FORMAT or isinstance(found, bool):
+            raise StateError(
+                f"this {self.type!r} state has format {found!r}, and {FORMAT} is the only one that"
+                " is known here; open it with the streamk that wrote it"
             )
         try:
             json.dumps(self.header, allow_nan=False)
@@ -92,16 +102,13 @@ class State:
         """Bytes in the arrays, the header not counted."""
         return sum(array.nbytes for array in self.arrays.values())
 
-    def expect(self, type: str, *, format: int) -> State:  # noqa: A002 (the header's own words)
-        """Return this state if it is of that type and format, and explain if it is not.
+    def expect(self, type: str) -> State:  # noqa: A002 (the header's own word)
+        """Return this state if it is of that type, and explain if it is not.
 
         Parameters
         ----------
         type : str
             The registered name that the reader goes by.
-        format : int
-            The newest format version that the reader knows; older ones are let through, for
-            the reader to convert.
 
         Returns
         -------
@@ -111,29 +118,20 @@ class State:
         Raises
         ------
         StateError
-            If the state is of another type or was written by a newer format.
+            If the state is of another type.
 
         Examples
         --------
-        >>> state = State({"type": "counter", "format": 2})
-        >>> state.expect("counter", format=2) is state
-        True
-        >>> state.expect("counter", format=1)
+        >>> State({"type": "counter"}).expect("scaler")
         Traceback (most recent call last):
             ...
-        streamk.errors.StateError: this 'counter' state has format 2, newer than the format 1
-        that is known here; upgrade streamk to read it
+        streamk.errors.StateError: this is the state of a 'counter', not of a 'scaler'; open it with
+        the class that is registered as 'counter'
         """
         if self.type != type:
             raise StateError(
                 f"this is the state of a {self.type!r}, not of a {type!r};"
                 f" open it with the class that is registered as {self.type!r}"
-            )
-        found = self.header["format"]
-        if not isinstance(found, int) or found > format:
-            raise StateError(
-                f"this {type!r} state has format {found}, newer than the format {format}"
-                " that is known here; upgrade streamk to read it"
             )
         return self
 
@@ -147,7 +145,7 @@ class State:
             The states by the name of their part; a name holds no dot. Parts may be nested
             states themselves.
         header : mapping of str to JSON
-            The compound model's own header, with its ``"type"`` and ``"format"``.
+            The compound model's own header, with its ``"type"``.
 
         Returns
         -------
@@ -163,15 +161,13 @@ class State:
         Examples
         --------
         >>> import numpy as np
-        >>> scaler = State({"type": "scaler", "format": 1}, {"mean": np.zeros(2)})
-        >>> learner = State({"type": "linear", "format": 3}, {"coef": np.ones(2)})
-        >>> whole = State.nest(
-        ...     {"scaler": scaler, "learner": learner}, {"type": "scaled", "format": 1}
-        ... )
+        >>> scaler = State({"type": "scaler"}, {"mean": np.zeros(2)})
+        >>> learner = State({"type": "linear"}, {"coef": np.ones(2)})
+        >>> whole = State.nest({"scaler": scaler, "learner": learner}, {"type": "scaled"})
         >>> sorted(whole.arrays)
         ['learner.coef', 'scaler.mean']
         >>> whole.child("learner").header
-        {'type': 'linear', 'format': 3}
+        {'format': 1, 'type': 'linear'}
         """
         if _PARTS in header:
             raise InvalidInput(f'the header of a nested state cannot have a key "{_PARTS}"')
@@ -204,7 +200,7 @@ class State:
 
         Examples
         --------
-        >>> State({"type": "linear", "format": 1}).child("scaler")
+        >>> State({"type": "linear"}).child("scaler")
         Traceback (most recent call last):
             ...
         streamk.errors.StateError: this 'linear' state has no part 'scaler'; it has none

@@ -151,19 +151,9 @@ def small_leaves() -> Iterator[None]:
 
 
 def _adagrad(_: str) -> Any:
-    """Return a learner that has gathered events, and whose columns are scaled as of old."""
+    """Return a learner that has gathered events."""
     options: dict[str, Any] = {"block_size": 64, "max_features": 640, "batch_size": 7}
-    model = Scaled(DoublyStochastic(Gaussian(), step=AdaGrad(0.5), loss="logistic", **options))
-    state = model.state()
-    parts: Any = state.header["parts"]
-    older = {"type": "running-scale", "format": 1}
-    columns: Arrays = {name: np.zeros(0) for name in ("count", "mean", "squares")}
-    columns["numeric"] = np.zeros(0, bool)
-    kept = {k: v for k, v in state.arrays.items() if not k.startswith("scale.")}
-    arrays = kept | {f"scale.{name}": array for name, array in columns.items()}
-    return Scaled.from_state(
-        State({**state.header, "format": 1, "parts": {**parts, "scale": older}}, arrays)
-    )
+    return Scaled(DoublyStochastic(Gaussian(), step=AdaGrad(0.5), loss="logistic", **options))
 
 
 def _of_features(kernel: Kernel, **options: Any) -> Any:
@@ -280,7 +270,7 @@ def mutated(state: State, seed: int) -> tuple[State, str]:
             said.append(_damage_arrays(rng, arrays))
     try:
         return State(header, arrays), "; ".join(said)
-    except InvalidInput as error:
+    except (InvalidInput, StateError) as error:
         raise InvalidInput(f"{'; '.join(said)}: {error}") from None
 
 

@@ -52,7 +52,7 @@ class Same:
         self.n_events += len(X)
 
     def state(self) -> State:
-        return State({"type": "same", "format": 1}, {})
+        return State({"type": "same"}, {})
 
 
 def resident() -> int:

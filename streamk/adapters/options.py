@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar, cast, dataclass_transform
 
-from streamk.deprecation import former_options
 from streamk.errors import InvalidInput, shown
 from streamk.kernels import Kernel
 from streamk.learners import Step
@@ -81,7 +80,7 @@ def _meant(name: str, known: Sequence[str]) -> str:
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
-def estimator(advice: Mapping[str, str] | None = None, **former: str) -> Callable[[Kind], Kind]:
+def estimator(advice: Mapping[str, str] | None = None) -> Callable[[Kind], Kind]:
     """Return a decorator of a class whose annotated attributes are the options of an estimator.
 
     Its ``__init__`` takes them by their names and keeps them as they are, as scikit-learn and
@@ -91,8 +90,6 @@ def estimator(advice: Mapping[str, str] | None = None, **former: str) -> Callabl
     ----------
     advice : mapping of str to str, optional
         What to give in the place of options that other libraries have, see `advising`.
-    **former : str
-        Present names of options by their former ones, see `streamk.deprecation.former_options`.
 
     Examples
     --------
@@ -107,7 +104,7 @@ def estimator(advice: Mapping[str, str] | None = None, **former: str) -> Callabl
     def decorate(kind: Kind) -> Kind:
         """Return the class, with an `__init__` of its options."""
         made: Any = dataclass(kw_only=True, eq=False, repr=False)(kind)
-        made.__init__ = former_options(**former)(advising(advice or {})(made.__init__))
+        made.__init__ = advising(advice or {})(made.__init__)
         found: Kind = made
         return found
 

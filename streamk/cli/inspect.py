@@ -141,7 +141,7 @@ def _summary(found: Checkpoint, key: Key | None) -> dict[str, Any]:
         "events": body["feed"]["sequence"]["events"],
         "counts": body["training"]["counts"],
         "metrics": _metrics(body["training"]),
-        "restarts": Marks.from_json(body.get("restarts")).places(),
+        "restarts": Marks.from_json(body["restarts"]).places(),
         "offsets": {
             name: place["offset"] for name, place in body["feed"]["sequence"]["partitions"].items()
         },
@@ -167,7 +167,7 @@ def _rounds(model: Any) -> dict[str, int] | None:
 
 def _skewed(places: Mapping[str, Any]) -> dict[str, int]:
     """Events with timestamps too far ahead, by partition, where there are several."""
-    found = {name: place.get("skewed", 0) for name, place in places.items()}
+    found = {name: place["skewed"] for name, place in places.items()}
     return {name: n for name, n in found.items() if n and len(found) > 1}
 
 
@@ -214,8 +214,8 @@ def _metrics(training: Mapping[str, Any]) -> dict[str, Any]:
         "per_class": metrics.confusion.recall(),
         "confusion": metrics.confusion.cells(),
         "history": metrics.history.columns,
-        "drifts": Marks.from_json(training.get("drifts")).places(),
-        "bad": Marks.from_json(training.get("bad")).places(),
+        "drifts": Marks.from_json(training["drifts"]).places(),
+        "bad": Marks.from_json(training["bad"]).places(),
     }
 
 

@@ -238,31 +238,13 @@ def experts_of(
     """Return the external experts of a job that goes on with a saved model, as texts.
 
     Where none are named they are of the types that the learner has whose header it is, and none if
-    it has none, as one that was learned in shards or before there was a default. A feature machine
-    that has no bound goes on without one if none is named: there was none by default at first.
+    it has none, as one that was learned in shards.
     """
-    if header["type"] != "multi-kernel":
+    if header["type"] != "multi-kernel" or named is not None:
         return named
-    parts = header["parts"]
-    kept = parts.get("external_experts", parts.get("guests", {})).get("parts", {})
+    kept = header["parts"].get("external_experts", {}).get("parts", {})
     fresh = [kept[f"fresh-{n}"] for n in range(len(kept)) if f"fresh-{n}" in kept]
-    if named is None:
-        named = [one["type"] for one in fresh] or [NO_EXPERT]
-    unbound = {place for place, one in enumerate(fresh) if _is_unbound(one)}
-    return [_without_bound(text) if n in unbound else text for n, text in enumerate(named)]
-
-
-def _is_unbound(header: Mapping[str, Any]) -> bool:
-    """Return whether this is the header of a feature machine without a bound."""
-    return header.get("type") == "feature-machine" and header.get("max_width") is None
-
-
-def _without_bound(text: str) -> str:
-    """Return the text of an expert: of a feature machine without a bound, if it names none."""
-    name, _, options = text.partition(":")
-    if name != "feature-machine" or "max_width" in options:
-        return text
-    return f"{name}:{options + ',' if options else ''}max_width=none"
+    return [one["type"] for one in fresh] or [NO_EXPERT]
 
 
 def build(

@@ -109,9 +109,9 @@ def _history(found: Checkpoint) -> StreamHistory:
         metrics=Metrics.from_json(training["metrics"]),
         window=training["metrics"]["window"],
         events=body["feed"]["sequence"]["events"],
-        drifts=Marks.from_json(training.get("drifts")),
-        restarts=Marks.from_json(body.get("restarts")),
-        bad=Marks.from_json(training.get("bad")),
+        drifts=Marks.from_json(training["drifts"]),
+        restarts=Marks.from_json(body["restarts"]),
+        bad=Marks.from_json(training["bad"]),
     )
 
 

@@ -75,7 +75,6 @@ class EventMMD:
     """
 
     TYPE = "event-mmd"
-    FORMAT = 1
 
     def __init__(self, *, most: int, **options: Any) -> None:
         self.test = StreamingMMD(0, **options)
@@ -188,7 +187,6 @@ class EventMMD:
         """Everything needed to go on exactly from here."""
         header: dict[str, Any] = {
             "type": self.TYPE,
-            "format": self.FORMAT,
             "most": self._most,
             "first": [to_pairs(cells) for cells in self._first],
             "own": None if self._known is None else list(self._own),
@@ -207,11 +205,11 @@ class EventMMD:
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or its parts do not fit.
+            If the state is something else's or its parts do not fit.
         InvalidInput
             If an option in it is out of its domain.
         """
-        header = state.expect(cls.TYPE, format=cls.FORMAT).header
+        header = state.expect(cls.TYPE).header
         events = cls(most=count(header, "most", _OWNER))
         events.test = StreamingMMD.from_state(state.child("test"))
         arrays, _ = taken(_DECLARED, state.arrays, {}, _OWNER)

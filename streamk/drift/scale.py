@@ -43,7 +43,6 @@ class FirstScale:
     """
 
     TYPE = "first-scale"
-    FORMAT = 1
 
     def __init__(self, rows: NDArray[np.float64]) -> None:
         quantiles = RunningQuantiles(rows.shape[1])
@@ -70,7 +69,6 @@ class FirstScale:
         """Everything needed to go on exactly from here."""
         header: dict[str, JSON] = {
             "type": self.TYPE,
-            "format": self.FORMAT,
             "distance": self.distance,
         }
         return State(header, {"center": self._center.copy(), "inverse": self._inverse.copy()})
@@ -82,9 +80,9 @@ class FirstScale:
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or its parts do not fit.
+            If the state is something else's or its parts do not fit.
         """
-        header = state.expect(cls.TYPE, format=cls.FORMAT).header
+        header = state.expect(cls.TYPE).header
         arrays, _ = taken(_DECLARED, state.arrays, {"columns": columns}, _OWNER)
         scale = cls(np.zeros((0, columns)))
         scale.distance = number(header, "distance", _OWNER, DISTANCES)

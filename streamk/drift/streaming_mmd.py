@@ -105,7 +105,6 @@ class StreamingMMD:
     """
 
     TYPE = "streaming-mmd"
-    FORMAT = 1
     OPTIONS: ClassVar[dict[str, Option]] = {
         "alpha": Real(least=1e-12, most=0.5),
         "warning": Real(least=1e-12, most=1.0),
@@ -260,7 +259,6 @@ class StreamingMMD:
         """Everything needed to go on exactly from here."""
         header: dict[str, Any] = {
             "type": self.TYPE,
-            "format": self.FORMAT,
             **options.to_header(self.OPTIONS, self),
             "columns": list(self._columns),
             "n_events": self.n_events,
@@ -275,11 +273,11 @@ class StreamingMMD:
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or its parts do not fit.
+            If the state is something else's or its parts do not fit.
         InvalidInput
             If an option in it is out of its domain.
         """
-        header = state.expect(cls.TYPE, format=cls.FORMAT).header
+        header = state.expect(cls.TYPE).header
         chosen, counts = read_header(cls.OPTIONS, header)
         test = cls(**chosen, backend=backend)
         test.n_events, test.n_drifts = counts

@@ -17,6 +17,7 @@ from streamk.encoding.meaning import is_odd, prevail
 from streamk.encoding.times import Moment
 from streamk.encoding.values import Name
 from streamk.features.texts import is_shared
+from streamk.state import FORMAT
 
 __all__ = [
     "MAX_COLUMNS",
@@ -37,7 +38,6 @@ Absent = Literal["zero", "missing"]
 MAX_COLUMNS = 16_384
 """Default cap on columns: 1,024 events are then at most 128 MiB."""
 
-_FORMAT = 1
 _CHOICES: dict[str, tuple[object, ...]] = {
     "label_type": (None, *get_args(LabelType)),
     "mode": get_args(Mode),
@@ -152,7 +152,7 @@ class Schema:
     def to_json(self) -> dict[str, Any]:
         """A dict that JSON can hold and that `from_json` reads back as an equal schema."""
         return {
-            "format": _FORMAT,
+            "format": FORMAT,
             "columns": list(self.columns),
             "label": self.label,
             "label_type": self.label_type,
@@ -169,8 +169,8 @@ class Schema:
     def from_json(cls, data: Any) -> Schema:
         """The schema that `to_json` wrote. Raises `BadRecord` if it is not one."""
         found = data.get("format") if isinstance(data, Mapping) else data
-        if not isinstance(data, Mapping) or found != _FORMAT:
-            raise BadRecord(f"not a schema of format {_FORMAT}: its format is {found!r}")
+        if not isinstance(data, Mapping) or found != FORMAT:
+            raise BadRecord(f"not a schema of format {FORMAT}: its format is {found!r}")
         try:
             classes = data["classes"]
             return cls(

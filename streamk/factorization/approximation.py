@@ -444,7 +444,7 @@ class Meka:
             "landmarks": np.concatenate(self._landmarks),
             "maps": np.concatenate([T.reshape(-1) for T in self._maps]),
         }
-        header = {"type": "meka", "format": 1, **self.kernel.to_json()}
+        header = {"type": "meka", **self.kernel.to_json()}
         header |= {"shift": self.shift, "clear": self._clear}
         return State(header, arrays)
 
@@ -455,9 +455,9 @@ class Meka:
         Raises
         ------
         StateError
-            If it is the state of something else, of a newer format, or is damaged.
+            If it is the state of something else or is damaged.
         """
-        state.expect("meka", format=1)
+        state.expect("meka")
         with reading("a MEKA's state"):
             return cls(**parts_of(state, threads))
 

@@ -95,7 +95,6 @@ class IncrementalOasis:
     """
 
     TYPE = "incremental-oasis"
-    FORMAT = 1
 
     def __init__(
         self,
@@ -343,7 +342,6 @@ class IncrementalOasis:
         """Everything needed to go on exactly from here."""
         header: dict[str, Any] = {
             "type": self.TYPE,
-            "format": self.FORMAT,
             "kernel": self.kernel.to_json(),
             "options": {
                 "max_landmarks": self.max_landmarks,
@@ -365,9 +363,9 @@ class IncrementalOasis:
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or its arrays do not fit.
+            If the state is something else's or its arrays do not fit.
         """
-        state.expect(cls.TYPE, format=cls.FORMAT)
+        state.expect(cls.TYPE)
         header: dict[str, Any] = state.header
         with reading(_OWNER):
             made = cls(kernels.from_json(header["kernel"]), **header["options"])

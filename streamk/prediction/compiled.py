@@ -50,7 +50,6 @@ class CompiledModel:
     """
 
     TYPE = "compiled"
-    FORMAT = 1
 
     def __init__(
         self,
@@ -224,7 +223,6 @@ class CompiledModel:
         """Return all of the model, as `from_state` opens it."""
         header: dict[str, JSON] = {
             "type": self.TYPE,
-            "format": self.FORMAT,
             "classes": list(self.classes),
             "columns": None if self.columns is None else list(self.columns),
             "mean": self.mean,
@@ -242,7 +240,7 @@ class CompiledModel:
         StateError
             If it is the state of another model, or arrays are missing or do not fit.
         """
-        header = state.expect(cls.TYPE, format=cls.FORMAT).header
+        header = state.expect(cls.TYPE).header
         classes = listed(header, "classes", _OWNER)
         named = header.get("columns") is not None
         columns = listed(header, "columns", _OWNER) if named else None

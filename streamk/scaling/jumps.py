@@ -69,7 +69,7 @@ class Jumps:
         StateError
             If they are none, or a jump would have been there.
         """
-        found = count(header, "found", owner) if "found" in header else 0  # of before
+        found = count(header, "found", owner)
         known = None
         if found:
             known = number(header, "lowest", owner), number(header, "highest", owner)

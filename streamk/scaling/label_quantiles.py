@@ -51,7 +51,6 @@ class LabelQuantiles(RunningQuantiles):
     """
 
     TYPE = "label-quantiles"
-    FORMAT = 1
 
     def __init__(self, d: int = 0, *, seed: int = 0) -> None:
         super().__init__(d, seed=seed)
@@ -125,26 +124,22 @@ class LabelQuantiles(RunningQuantiles):
 
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
-        header: dict[str, JSON] = {"type": self.TYPE, "format": self.FORMAT}
+        header: dict[str, JSON] = {"type": self.TYPE}
         nested = State.nest({"quantiles": super().state()}, header | self._jumps.to_header())
         return State(nested.header, {**nested.arrays, "recent": self._recent.copy()})
 
     @classmethod
     def from_state(cls, state: State) -> LabelQuantiles:
-        """Return the quantiles whose state this is, or that of running quantiles of labels.
+        """Return the quantiles whose state this is.
 
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or its parts do not fit.
+            If the state is something else's or its parts do not fit.
         """
-        is_older = state.type == RunningQuantiles.TYPE
-        found = RunningQuantiles.from_state(state if is_older else state.child("quantiles"))
+        header: Any = state.expect(cls.TYPE).header
         labels = cls()
-        vars(labels).update(vars(found))
-        if is_older:
-            return labels
-        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        vars(labels).update(vars(RunningQuantiles.from_state(state.child("quantiles"))))
         labels._jumps = Jumps.from_header(header, _OWNER)
         arrays, _ = taken((Declared("recent", "float64", ("labels",)),), state.arrays, {}, _OWNER)
         if len(arrays["recent"]) >= BLOCK:

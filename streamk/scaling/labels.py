@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,6 @@ class LabelScale:
     """
 
     TYPE = "label-scale"
-    FORMAT = 1
 
     def __init__(self) -> None:
         self._scale = RunningScale(1)
@@ -51,9 +50,6 @@ class LabelScale:
         """Labels since the last look."""
         self._bounds = np.array([-math.inf, math.inf])
         self._jumps = Jumps()
-
-    def __len__(self) -> int:
-        return 1
 
     @property
     def nbytes(self) -> int:
@@ -141,13 +137,9 @@ class LabelScale:
         other._scale = self._scale.copy()
         return other
 
-    def select(self, order: Sequence[int | None]) -> LabelScale:
-        """Return a copy."""
-        return self.copy()
-
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
-        header: dict[str, JSON] = {"type": self.TYPE, "format": self.FORMAT}
+        header: dict[str, JSON] = {"type": self.TYPE}
         header |= self._jumps.to_header()
         nested = State.nest({"scale": self._scale.state()}, header)
         own = {"recent": self._recent.copy(), "bounds": self._bounds.copy()}
@@ -160,9 +152,9 @@ class LabelScale:
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or its parts do not fit.
+            If the state is something else's or its parts do not fit.
         """
-        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        header: Any = state.expect(cls.TYPE).header
         jumps = Jumps.from_header(header, _OWNER)
         arrays, _ = taken(_DECLARED, state.arrays, {}, _OWNER)
         recent, bounds, scale = arrays["recent"], arrays["bounds"], cls()

@@ -94,7 +94,6 @@ class RunningQuantiles:
     """
 
     TYPE = "running-quantiles"
-    FORMAT = 2
 
     def __init__(self, d: int = 0, *, seed: int = 0, budget: int = 8 << 20) -> None:
         self.center = np.zeros(d)
@@ -350,7 +349,6 @@ class RunningQuantiles:
         """Everything needed to go on exactly from here."""
         header: dict[str, JSON] = {
             "type": RunningQuantiles.TYPE,
-            "format": RunningQuantiles.FORMAT,
             "seed": self._sample.seed,
             "budget": self._budget,
             "capacity": self._sample.capacity,
@@ -368,9 +366,9 @@ class RunningQuantiles:
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or its parts do not fit.
+            If the state is something else's or its parts do not fit.
         """
-        state = _in_double_precision(state.expect(cls.TYPE, format=cls.FORMAT))
+        state = state.expect(cls.TYPE)
         header = state.header
         budget, events, version = (
             count(header, name, _OWNER) for name in ("budget", "events", "version")
@@ -401,7 +399,7 @@ _ARRAYS = {
 }
 """The arrays of a state, and the attributes that hold them."""
 _OWNER = "running quantiles"
-_BEYOND = 1.001 * SAMPLED  # single precision, of format 1, rounds it
+_BEYOND = 1.001 * SAMPLED  # what lies between two of the largest is rounded
 CENTERS = Domain(least=-_BEYOND, most=_BEYOND)
 """Of values as they are sampled."""
 INVERSES = Domain(least=1e-40, most=1.0 / LEAST)
@@ -416,26 +414,6 @@ _DECLARED = (
     Declared("numeric", "bool", ("columns",), FLAGS),
     Declared("sample", "float64", ("rows", "columns"), Domain(-_BEYOND, _BEYOND, missing=True)),
 )
-
-
-def _in_double_precision(state: State) -> State:
-    """Return a state of format 1 as one of format 2, whose sample is in double precision.
-
-    A sample in single precision, and the knots that are values of it, become the shortest decimals
-    that round to them: the values that most of them came from, and that later ones will equal.
-    """
-    if state.header["format"] != 1:
-        return state
-    arrays = dict(state.arrays)
-    if "sample" in arrays and arrays["sample"].dtype == np.float32:
-        for name in ("sample", "knots"):
-            values = arrays.get(name, np.zeros(0)).astype(np.float64)
-            narrow = values.astype(np.float32)
-            rounded = narrow == values
-            values[rounded] = narrow[rounded].astype(str).astype(np.float64)
-            arrays[name] = np.sort(values) if name == "knots" else values
-    budget = 2 * count(state.header, "budget", _OWNER)
-    return State({**state.header, "format": RunningQuantiles.FORMAT, "budget": budget}, arrays)
 
 
 def _capacity(d: int, budget: int) -> int:

@@ -57,7 +57,6 @@ class RobustScale:
     """
 
     TYPE = "robust-scale"
-    FORMAT = 1
 
     def __init__(self, d: int = 0, *, seed: int = 0) -> None:
         self._quantiles = RunningQuantiles(d, seed=seed)
@@ -197,7 +196,7 @@ class RobustScale:
 
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
-        header: dict[str, JSON] = {"type": self.TYPE, "format": self.FORMAT, "unit": self._unit}
+        header: dict[str, JSON] = {"type": self.TYPE, "unit": self._unit}
         return State.nest({"quantiles": self._quantiles.state()}, header)
 
     @classmethod
@@ -207,10 +206,10 @@ class RobustScale:
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or its arrays do not fit.
+            If the state is something else's or its arrays do not fit.
         """
         scale = cls()
-        header = state.expect(cls.TYPE, format=cls.FORMAT).header
+        header = state.expect(cls.TYPE).header
         unit = number(header, "unit", "a robust scale", _UNIT)
         scale._quantiles = RunningQuantiles.from_state(state.child("quantiles"))
         scale._unit = unit

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -46,7 +45,6 @@ class RunningScale:
     """
 
     TYPE = "running-scale"
-    FORMAT = 1
 
     def __init__(self, d: int = 0) -> None:
         self._count = np.zeros(d)
@@ -112,16 +110,6 @@ class RunningScale:
         self._backend.rescale_each(X, known, statistics, factor, ahead, after, unit)
         return after, ahead, unit
 
-    def takes(self, x: Any) -> TypeGuard[NDArray[np.float64]]:
-        """Return whether x is an array of one event just as the compiled functions know it."""
-        return is_plain_event(x, self._mean.shape)
-
-    def transform_one(self, x: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any] | None:
-        """Return an event scaled that `takes` lets through, None if a value is beyond 1e150."""
-        z = np.empty(len(x), dtype)
-        near = self._backend.rescale(x[None], self._mean, self._factors(), z[None])
-        return z if near else None
-
     def invert(self, Z: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return what scales to Z."""
         return np.asarray(Z / self._factors() + self._mean)
@@ -140,20 +128,6 @@ class RunningScale:
         self._backend.spread(self._count, self._mean, self._squares, self._numeric, factor)
         return factor
 
-    def add_columns(self, n: int) -> None:
-        """Append n columns that were zero in all events so far."""
-        events = self._count.max(initial=0.0)
-        self._count = np.append(self._count, np.full(n, events))
-        self._mean = np.append(self._mean, np.zeros(n))
-        self._squares = np.append(self._squares, np.zeros(n))
-        self._numeric = np.append(self._numeric, np.zeros(n, dtype=bool))
-        self._factor = None
-
-    def undo(self, n: int) -> Callable[[], None]:
-        """Return a function that undoes the taking in of the next n events or less."""
-        before = self.copy()
-        return lambda: vars(self).update(vars(before))
-
     def copy(self) -> RunningScale:
         """Return an independent copy."""
         other = RunningScale(0)
@@ -161,20 +135,10 @@ class RunningScale:
             setattr(other, f"_{name}", getattr(self, f"_{name}").copy())
         return other
 
-    def select(self, order: Sequence[int | None]) -> RunningScale:
-        """Return a copy whose columns are those numbered; None is one that was always zero."""
-        copy = self.copy()
-        copy.add_columns(1)
-        numbers = [len(self) if number is None else number for number in order]
-        for name in _ARRAYS:
-            setattr(copy, f"_{name}", getattr(copy, f"_{name}")[numbers])
-        copy._factor = None
-        return copy
-
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
         arrays = {name: getattr(self, f"_{name}").copy() for name in _ARRAYS}
-        return State({"type": self.TYPE, "format": self.FORMAT}, arrays)
+        return State({"type": self.TYPE}, arrays)
 
     @classmethod
     def from_state(cls, state: State) -> RunningScale:
@@ -183,9 +147,9 @@ class RunningScale:
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or its arrays do not fit.
+            If the state is something else's or its arrays do not fit.
         """
-        state.expect(cls.TYPE, format=cls.FORMAT)
+        state.expect(cls.TYPE)
         found, _ = taken(_DECLARED, state.arrays, {}, "a running scale")
         scale = cls(0)
         for name, array in found.items():

@@ -159,13 +159,13 @@ class TrainedModel:
         self.champion = str(found.model.header["champion"]) if models else None
         self.challengers = tuple(name for name in models if name != self.champion)
         config = found.body["config"]
-        self.encoding, self.late_labels = str(config["encoding"]), config.get("labels") is not None
-        self._metrics: Mapping[str, Any] = found.body["training"].get("metrics") or {}
+        self.encoding, self.late_labels = str(config["encoding"]), config["labels"] is not None
+        self._metrics: Mapping[str, Any] = found.body["training"]["metrics"]
         data = found.body["training"]["schema"]
         saved = Schema(label=config["label"])
         if data is not None:
             saved = Schema.from_json(data)
-        key = () if config.get("labels") is None else (config["labels"]["key"],)
+        key = () if config["labels"] is None else (config["labels"]["key"],)
         columns, ignore = learner.columns or (), (*saved.ignore, *key)
         self.schema = replace(saved, columns=columns, ignore=ignore, mode="fixed")
         self._known = KnownFields(self.schema)
@@ -398,7 +398,7 @@ class TrainedModel:
 
 def _kept(found: Checkpoint) -> Regions | None:
     """Return what the job of a checkpoint keeps for intervals or sets. Raises `StateError`."""
-    data = found.body["training"].get("regions")
+    data = found.body["training"]["regions"]
     if data is None:
         return None
     kinds = (AdaptiveIntervals, AdaptiveSets)

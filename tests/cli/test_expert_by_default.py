@@ -86,20 +86,6 @@ def test_what_a_job_has_that_goes_on_from_a_saved_model() -> None:
     assert experts_of(made().state().header, ["eigenpro:seed=1"]) == ["eigenpro:seed=1"]
 
 
-def test_a_machine_goes_on_without_the_bound_that_it_has_not() -> None:
-    unbound = "feature-machine:max_width=none"
-    header = made("kernel-ridge", unbound).state().header
-    assert experts_of(header) == ["kernel-ridge", unbound]
-    named = ["kernel-ridge", "feature-machine"]
-    assert experts_of(header, named) == ["kernel-ridge", unbound]
-    named[1] += ":first=128"
-    assert experts_of(header, named) == ["kernel-ridge", "feature-machine:first=128,max_width=none"]
-    named[1] = "feature-machine:max_width=9"
-    assert experts_of(header, named) == named
-    assert experts_of(header, ["none"]) == ["none"]
-    assert experts_of(header, [*named, "eigenpro"]) == [*named, "eigenpro"]
-
-
 def test_a_job_has_it_and_goes_on_with_it(home: Path) -> None:
     streamk(*RUN, "--max-events", "100", cwd=home)
     assert experts(home) == ["feature-machine"]

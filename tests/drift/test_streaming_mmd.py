@@ -275,6 +275,3 @@ def test_events_of_no_use_are_not_taken_in(X: Any, said: str) -> None:
 def test_a_state_of_something_else() -> None:
     with pytest.raises(StateError, match="streaming-mmd"):
         StreamingMMD.from_state(State({"type": "scaled", "format": 1}))
-    newer = StreamingMMD(1).state()
-    with pytest.raises(StateError, match="newer than the format 1"):
-        StreamingMMD.from_state(State({**newer.header, "format": 2}, newer.arrays))

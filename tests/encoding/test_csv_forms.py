@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import hashlib
 import io
 import json
 from contextlib import closing
@@ -22,7 +21,6 @@ from connectors.stdio import StdinSource
 from streamk.cli import main
 from streamk.encoding import Schema
 from streamk.encoding.decoders import decoder
-from streamk.packing import canonical
 
 ROWS = [
     [f"Köln {i}", f"{i}.5", "a;b|c\td,e" if i % 5 == 0 else "x\ny", "ja" if i % 2 else "nein"]
@@ -208,23 +206,6 @@ def test_a_run_its_dead_letters_and_its_restart(
         assert len(list(csv.DictReader(file, delimiter="\t"))) == 3000
     [letter] = map(json.loads, (whole / "bad.ndjson").read_text().splitlines())
     assert (letter["value"], letter["kind"]) == ("zu;kurz", "undecodable")
-
-
-def test_checkpoints_from_before_delimiters_open(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text(table(","), encoding="utf-8", newline="")
-    assert run(path, tmp_path, "--max-events", "1000") == 0
-    for file in (tmp_path / "state").glob("member-0/*/manifest.json"):
-        manifest = json.loads(file.read_text())
-        del manifest["sha256"]
-        assert manifest["engine"]["config"].pop("delimiter") == ","
-        manifest["sha256"] = hashlib.sha256(canonical(manifest)).hexdigest()
-        file.write_bytes(canonical(manifest))
-    assert run(path, tmp_path) == 0
-    with (tmp_path / "out.tsv").open(newline="") as file:
-        assert len(list(csv.DictReader(file, delimiter="\t"))) == 3000
-    path.write_text(table(";"), encoding="utf-8", newline="")
-    assert run(path, tmp_path) != 0
 
 
 @pytest.mark.parametrize("mark", [",", ";", "\t", "|", ":", "§"])

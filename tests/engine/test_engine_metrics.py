@@ -315,44 +315,6 @@ def test_another_window_and_other_names() -> None:
     assert wider.window() == old.window()
 
 
-@pytest.mark.parametrize("classification", [True, False])
-def test_checkpoints_without_baselines_open(classification: bool) -> None:
-    """What streamk wrote before it had baselines; they count from there on."""
-    first, second = ("accuracy", "log_loss") if classification else ("mae", "rmse")
-    old = {
-        "classification": classification,
-        "window": 4,
-        "scored": 3,
-        "sums": [2.0, 3.0],
-        "last": [[1.0, 1.0], [0.0, 1.0], [1.0, 1.0]],
-        "history": [[1, 1.0, 1.0], [2, 0.5, 1.0], [3, 0.75, 1.0]],
-        "stride": 1,
-    }
-    metrics = Metrics.from_json(old, names=["Accuracy" if classification else "R2"])
-    assert metrics.whole()[first] == 2 / 3
-    assert metrics.history.columns == {
-        "events": [1, 2, 3],
-        first: [1.0, 0.5, 0.75],
-        second: [1.0, 1.0, 1.0],
-    }
-    assert metrics.baselines() == {"whole": {}, "window": {}}
-    if classification:
-        P = np.full((3, 2), 0.5)
-        metrics.add_classes(P, ["a", "a", "b"], ("a", "b"), ["a", "a", "b"])
-        baselines = {"no_change": 1 / 3, "majority": 1 / 3}
-        assert metrics.whole()["Accuracy"] == 1.0
-        assert metrics.since() == dict.fromkeys(
-            ["Accuracy", "confusion", "majority", "no_change"], 3
-        )
-    else:
-        metrics.add_numbers([1.0, 1.0, 2.0], [1.0, 1.0, 4.0])
-        baselines = {"last_value": 4 / 3, "mean": 4 / 3}
-        assert metrics.since() == dict.fromkeys(["R2", "last_value", "mean"], 3)
-    assert metrics.baselines() == {"whole": baselines, "window": baselines}
-    again = Metrics.from_json(json.loads(json.dumps(metrics.to_json(), allow_nan=False)))
-    assert again.to_json() == metrics.to_json()
-
-
 @pytest.mark.parametrize(
     "broken",
     [

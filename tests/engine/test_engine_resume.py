@@ -32,8 +32,6 @@ from connectors.errors import ConnectorError
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, newest_checkpoint, read_checkpoint
 from streamk.engine.checkpoints import directory_store as checkpoint
-from streamk.engine.checkpoints.directory_store import DirectoryStore
-from streamk.engine.checkpoints.store import Store
 from streamk.errors import EngineError, StateError
 from streamk.learners import MultiKernel, Scaled
 
@@ -356,22 +354,6 @@ def test_checkpoints_fall_at_exact_counts(tmp_path: Path, monkeypatch: pytest.Mo
     found = [read_checkpoint(tmp_path / "member-0" / f"{epoch:08d}") for epoch in range(1, 6)]
     counts = [one.body["feed"]["sequence"]["events"] for one in found]
     assert counts == [0, 37, 48, 61, 96]
-
-
-def test_a_checkpoint_from_before_the_order_of_events_is_refused(tmp_path: Path) -> None:
-    first_part(tmp_path)
-    newest = newest_checkpoint(tmp_path)
-    assert newest is not None
-    path = newest.path / "manifest.json"
-    manifest = json.loads(path.read_text())
-    manifest["engine"]["config"]["batch_size"] = 256
-    DirectoryStore(tmp_path).close()
-    store = DirectoryStore(tmp_path)
-    store.open(None)
-    store.save(manifest["engine"], newest.model)
-    store.close()
-    with pytest.raises(StateError, match="predicted batches of events before it learned them"):
-        engine(MemorySource(events(100)), tmp_path).run()
 
 
 def test_another_source_is_refused(tmp_path: Path) -> None:

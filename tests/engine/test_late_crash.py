@@ -171,18 +171,3 @@ def test_damaged_held_events_are_refused(files: Path, tmp_path: Path) -> None:
             trainer.restore_held(replace(held, header={**held.header, name: "x"}))
     with pytest.raises(StateError, match="holds no events"):
         trainer.restore_held(None)
-
-
-def test_held_events_of_before_there_were_regions_open(files: Path, tmp_path: Path) -> None:
-    job = late_job.engine(files, MemorySink(), checkpoint=tmp_path, max_events=400)
-    job.run()
-    found = newest_checkpoint(tmp_path / "member-0")
-    assert found is not None
-    assert found.held is not None
-    arrays = {name: array for name, array in found.held.arrays.items() if name != "threshold"}
-    arrays = {name: array for name, array in arrays.items() if not name.endswith("_live")}
-    header = {name: part for name, part in found.held.header.items() if name != "segments"}
-    job._trainer.restore_held(State({**header, "format": 1}, arrays))
-    held = job._trainer.held_state()
-    assert held is not None
-    assert np.isnan(held.arrays["threshold"]).all()

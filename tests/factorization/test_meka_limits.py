@@ -260,8 +260,6 @@ def test_another_state(model):
     state = model.state()
     with pytest.raises(StateError):
         Meka.from_state(State({**state.header, "type": "other"}, state.arrays))
-    with pytest.raises(StateError):
-        Meka.from_state(State({**state.header, "format": 99}, state.arrays))
 
 
 def test_a_damaged_state(model):

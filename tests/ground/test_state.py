@@ -16,17 +16,14 @@ from streamk.landmarks import IncrementalOasis
 from streamk.learners import MODELS, create
 from streamk.state import State
 
-HEADER: dict[str, Any] = {"type": "linear", "format": 2}
+HEADER: dict[str, Any] = {"type": "linear", "format": 1}
 
 
 @pytest.mark.parametrize(
     ("header", "message"),
     [
         ({"format": 1}, '"type"'),
-        ({"type": 3, "format": 1}, '"type"'),
-        ({"type": "linear"}, "'linear'.*\"format\""),
-        ({"type": "linear", "format": 0}, '"format"'),
-        ({"type": "linear", "format": True}, '"format"'),
+        ({"type": 3}, '"type"'),
         ({**HEADER, "loss": math.nan}, "plain JSON"),
         ({**HEADER, "coef": np.zeros(2)}, "plain JSON"),
         ({**HEADER, "n": np.int64(3)}, "plain JSON"),
@@ -52,9 +49,9 @@ def test_nbytes_counts_the_arrays() -> None:
 
 def test_parts_come_back_as_they_were_nested() -> None:
     leaf = State(HEADER, {"coef": np.arange(3.0)})
-    scaler = State({"type": "scaler", "format": 1}, {"coef": np.zeros(1), "n": np.ones(1)})
-    middle = State.nest({"learner": leaf, "scaler": scaler}, {"type": "scaled", "format": 1})
-    whole = State.nest({"0": middle, "1": leaf}, {"type": "several", "format": 1, "n": 2})
+    scaler = State({"type": "scaler"}, {"coef": np.zeros(1), "n": np.ones(1)})
+    middle = State.nest({"learner": leaf, "scaler": scaler}, {"type": "scaled"})
+    whole = State.nest({"0": middle, "1": leaf}, {"type": "several", "n": 2})
 
     assert set(whole.arrays) == {"0.learner.coef", "0.scaler.coef", "0.scaler.n", "1.coef"}
     assert whole.header["n"] == 2
@@ -68,21 +65,31 @@ def test_parts_come_back_as_they_were_nested() -> None:
 def test_a_nested_state_explains_itself() -> None:
     leaf = State(HEADER)
     with pytest.raises(InvalidInput, match="no dot"):
-        State.nest({"a.b": leaf}, {"type": "several", "format": 1})
+        State.nest({"a.b": leaf}, {"type": "several"})
     with pytest.raises(InvalidInput, match='"parts"'):
-        State.nest({"a": leaf}, {"type": "several", "format": 1, "parts": {}})
+        State.nest({"a": leaf}, {"type": "several", "parts": {}})
     with pytest.raises(StateError, match="no part 'b'; it has 'a'"):
-        State.nest({"a": leaf}, {"type": "several", "format": 1}).child("b")
+        State.nest({"a": leaf}, {"type": "several"}).child("b")
 
 
-def test_expect_lets_older_formats_through_and_no_other_type() -> None:
+@pytest.mark.parametrize("other", [0, 2, True, "1", None])
+def test_a_state_of_another_format_is_refused_at_any_depth(other: Any) -> None:
+    with pytest.raises(StateError, match=f"this 'linear' state has format {other!r}"):
+        State({"type": "linear", "format": other})
+    nested = State({"type": "several", "parts": {"a": {"type": "linear", "format": other}}})
+    with pytest.raises(StateError, match=f"this 'linear' state has format {other!r}"):
+        nested.child("a")
+
+
+def test_a_header_has_the_format_of_today() -> None:
+    assert State({"type": "linear"}).header == HEADER
+
+
+def test_expect_lets_no_other_type_through() -> None:
     state = State(HEADER)
-    assert state.expect("linear", format=2) is state
-    assert state.expect("linear", format=3) is state
-    with pytest.raises(StateError, match="newer than the format 1"):
-        state.expect("linear", format=1)
+    assert state.expect("linear") is state
     with pytest.raises(StateError, match="of a 'linear', not of a 'scaler'"):
-        state.expect("scaler", format=2)
+        state.expect("scaler")
 
 
 def test_a_state_pickles() -> None:

@@ -92,15 +92,12 @@ def test_probabilities_are_frequencies(name: str, noise: float) -> None:
     assert abs(claimed[sure].mean() - right[sure].mean()) < 0.04
 
 
-def test_a_state_from_before_opens_uncalibrated() -> None:
+def test_a_state_has_a_calibration() -> None:
     X, y = stream(1000, 0.1)
     model = OnlineKernelRidge(Laplacian(bandwidth=2.0))
     model.learn_many(X, y)
     state = model.state()
     arrays = {k: v for k, v in state.arrays.items() if not k.startswith("calibration")}
-    older = from_state(State({**state.header, "format": model.UNCALIBRATED}, arrays))
-    assert np.array_equal(older.predict_many(X), model.predict_many(X))
-    assert older.predict_proba_many(X).max() < model.predict_proba_many(X).max()
     with pytest.raises(StateError, match="calibration"):
         from_state(State(state.header, arrays))
     with pytest.raises(StateError, match="calibration"):

@@ -170,14 +170,6 @@ def test_how_events_are_divided_changes_nothing() -> None:
     assert_same(one, many)
 
 
-def test_a_state_of_the_first_format_has_no_weights() -> None:
-    model = learned("two", 50)
-    state = model.state()
-    old = MultiKernel.from_state(State({**state.header, "format": 1}, state.arrays))
-    assert old.class_weight is None
-    assert_same(model, old)
-
-
 @pytest.mark.parametrize(
     "change", [{"choice": "even"}, {"choice": [["a", -1.0]]}, {"choice": 3}, {"choice": [1]},
                {"events": -1}, {"events": "many"}, {"type": "classes"}, {"format": 2}], ids=str,

@@ -497,7 +497,6 @@ def broken(change):
     "change",
     [
         lambda s: s.header.update(type="other"),
-        lambda s: s.header.update(format=99),
         lambda s: s.header.pop("loss"),
         lambda s: s.header.pop("seed"),
         lambda s: s.header.pop("scale"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Collection
 from typing import Any
 
@@ -16,7 +15,6 @@ from streamk.errors import StateError
 from streamk.learners import FeatureMachine, MultiKernel
 from streamk.learners.multi_kernel import external_experts, pooled_learning, rests
 from streamk.learners.multi_kernel.rests import Change, Rests
-from streamk.state import State
 
 BAD, GOOD = np.array([-1.0]), np.array([1.0])
 
@@ -122,7 +120,7 @@ def test_states_go_on_and_are_checked() -> None:
     one, again = Rests([True, False]), Rests([True, False])
     for n in range(8):
         one.review(np.array([-1.0, 0.0]), alarm=n == 6)
-    again.restore(one.arrays(), "this", alarms=True)
+    again.restore(one.arrays(), "this")
     assert again.active == [False, True]
     both = [[each.review(np.array([-0.5, 0.0])) for _ in range(20)] for each in (one, again)]
     assert both[0] == both[1]
@@ -130,18 +128,10 @@ def test_states_go_on_and_are_checked() -> None:
         arrays = one.arrays()
         arrays["rests"][place] = value
         with pytest.raises(StateError, match="rests"):
-            again.restore(arrays, "this", alarms=True)
+            again.restore(arrays, "this")
     for found in ({}, {"rests": one.arrays()["rests"][:, :4]}):
         with pytest.raises(StateError, match="rests"):
-            again.restore(found, "this", alarms=True)
-
-
-def test_states_from_before_alarms_counted() -> None:
-    one, again = Rests([True]), Rests([True])
-    changes(one, BAD, 6)
-    again.restore({"rests": one.arrays()["rests"][:, :4]}, "this", alarms=False)
-    assert again.active == [False]
-    assert changes(again, BAD, 6) == changes(one, BAD, 6) == [(5, "wake")]
+            again.restore(found, "this")
 
 
 def test_the_documentation_has_these_numbers() -> None:
@@ -344,29 +334,6 @@ def test_after_an_alarm_it_begins_anew_with_the_events_since(
     assert_same(*models)
 
 
-def of_before(model: MultiKernel) -> MultiKernel:
-    """Return the model as it opens from a state of before there were alarms."""
-    state = model.state()
-    header: Any = copy.deepcopy(dict(state.header))
-    header["parts"]["external_experts"]["format"] = 2
-    del header["parts"]["external_experts"]["alarms"]
-    arrays = dict(state.arrays)
-    name = "external_experts.rests"
-    arrays[name] = arrays[name][:, :4]
-    return MultiKernel.from_state(State(header, arrays), threads=1)
-
-
-@pytest.mark.usefixtures("often")
-def test_states_from_before_alarms_woke_it() -> None:
-    X, y = noise("regression", 500)
-    model = made("regression")
-    model.learn_many(X[:200], y[:200])
-    again = of_before(model)
-    assert again._external.active == model._external.active
-    again.learn_many(X[200:], y[200:])
-    assert np.isfinite(again.predict_many(X)).all()
-
-
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Return whether there was an alarm, of each review from now on."""
@@ -378,21 +345,6 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     monkeypatch.setattr(Rests, "review", review)
     return found
-
-
-@pytest.mark.usefixtures("often")
-def test_alarms_of_before_are_not_new_to_a_state_of_before(heard: list[bool]) -> None:
-    X, y = noise("regression", 320)
-    model = made("regression")
-    model.learn_many(X[:100], y[:100])
-    model._upkeep.alarms += 3
-    again = MultiKernel.from_state(of_before(model).state(), threads=1)
-    heard.clear()
-    again.learn_many(X[100:200], y[100:200])
-    assert heard == [False, False]
-    again._upkeep.alarms += 1
-    again.learn_many(X[200:], y[200:])
-    assert heard == [False, False, True, False]
 
 
 @pytest.mark.usefixtures("often")

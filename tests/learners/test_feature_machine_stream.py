@@ -264,33 +264,6 @@ def test_families_that_are_far_behind_are_not_compared_again(
         assert {diagonal for size, diagonal in compared if size == 160} == expected
 
 
-@pytest.mark.parametrize("known", [1, 3])
-def test_an_older_state_goes_on(known: int) -> None:
-    """Functions were once of one leaf, with four regularizations; of format 1 they do not grow."""
-    made = snapshot(150).solved(Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 256, 2))
-    X = np.random.default_rng(1).normal(size=(100, 4))
-    made.learn(X[:20], X[:20, 0])
-    state = made._leaves[0].state()
-    header: Any = {**state.header, "format": known, "missed": 3.5}
-    del header["room"]
-    if known == 1:
-        header["base"] = header["base"]["kernel"]
-        del header["block"]
-    arrays = {**state.arrays, **made.map.arrays(), **made._calibration.arrays()}
-    for name in ("errors", "errors_now"):
-        arrays[name] = arrays[name][:4]
-    for name in ("coefficients", "pending_coefficients"):
-        arrays[name] = arrays[name][:, :4]
-    arrays["errors"] = np.array([3.0, 2.0, 1.0, 0.0])
-    old = MetricTree.from_state(State(header, arrays))
-    assert old.missed == 3.5
-    made._leaves[0]._errors = np.array([3.0, 2.0, 1.0, 0.0, 9.0])
-    assert np.array_equal(old.decide(X), made.decide(X))
-    old.learn(X, X[:, 0])
-    assert (old.n_solved, old.n_features) == ((128, 248) if known == 1 else (192, 248))
-    assert same(MetricTree.from_state(old.state()).state(), old.state())
-
-
 def test_merging_past_the_event_of_a_takeover() -> None:
     """A new function that is due by then is compared, and none has an event twice."""
     rng = np.random.default_rng(0)

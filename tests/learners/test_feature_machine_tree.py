@@ -106,27 +106,6 @@ def test_a_leaf_of_equal_points_takes_no_more() -> None:
     assert np.abs(made.decide(X)).max() < 2.0
 
 
-def test_a_larger_leaf_of_before_loses_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A seventh of its events are elsewhere: the other half is still too large for a leaf."""
-    monkeypatch.setattr(metric_tree, "SPLITS", (4_096, 4_096))
-    one, other = np.arange(1.0, 769.0), np.arange(1.0, 129.0)
-    X = np.zeros((1_792, 3))  # of means 0 and covariances 0, so that places are cut exactly
-    X[:, 0] = np.repeat([-128.0, 768.0], [1_536, 256])
-    X[:, 1] = np.concatenate([-one, one, -other, other]) / 64.0
-    y = np.sin(np.arange(1_792.0))
-    made = MetricTree(Gaussian(bandwidth=0.2), task="regression", capacity=4_096, seed=1)
-    made.extend(3)
-    made.begin(Solution(Gaussian(bandwidth=2.0), 0.01, np.zeros(1)), X, y)
-    assert (made.n_leaves, made.n_solved) == (1, 1_792)
-    monkeypatch.setattr(metric_tree, "SPLITS", (320, 256))
-    again = MetricTree.from_state(made.state())
-    again._divide(0)
-    assert [leaf.n_solved for leaf in again._leaves] == [768, 256, 768]
-    labels = [leaf.solved.labels for leaf in again._leaves if leaf.solved is not None]
-    assert np.array_equal(np.sort(np.concatenate(labels)), np.sort(y))
-    assert same(MetricTree.from_state(again.state()).state(), again.state())
-
-
 def test_leaves_of_points() -> None:
     rng = np.random.default_rng(0)
     splits, X = Splits.none(3), rng.normal(size=(200, 3)).astype(np.float32)

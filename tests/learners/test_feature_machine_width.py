@@ -98,15 +98,6 @@ def test_a_state_that_is_too_wide_has_to_rest() -> None:
         from_state(state)
 
 
-def test_a_state_of_before_has_no_bound() -> None:
-    state = learned(None).state()
-    del state.header["max_width"]
-    state.header["format"] = 1
-    again = from_state(state)
-    assert isinstance(again, FeatureMachine)
-    assert again.max_width is None
-
-
 def test_it_is_a_whole_number() -> None:
     with pytest.raises(InvalidInput, match="max_width=0 must be a whole number"):
         made(0)

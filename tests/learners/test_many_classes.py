@@ -188,18 +188,6 @@ def test_the_bound_is_a_whole_number_from_two(model: str, value: Any) -> None:
         MAKERS[model](max_classes=value)
 
 
-@pytest.mark.parametrize(
-    "model", [m for m in MAKERS if m not in ("kernel-ridge", "eigenpro", "feature-machine")]
-)
-def test_states_from_before_the_bound_open(model: str) -> None:
-    learner = MAKERS[model]()
-    learner.learn_many([[0.0], [1.0]], ["a", "b"])
-    state = learner.state()
-    state.header["format"] = type(learner).OPTIONS["max_classes"].since - 1
-    del state.header["max_classes"]
-    assert type(learner).from_state(state).max_classes == 1000
-
-
 def test_rivers_estimator_refuses_a_label_too_many() -> None:
     model = KernelClassifier(seed=1, max_classes=2)
     model.learn_one({"a": 1.0}, "one")

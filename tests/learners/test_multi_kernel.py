@@ -299,7 +299,7 @@ def test_a_damaged_array_is_named(name: str) -> None:
     "change",
     [
         {"type": "scaled"},
-        {"format": MultiKernel.FORMAT + 1},
+        {"format": 2},
         {"task": "clustering"},
         {"seed": -1},
         {"seed": "1"},

@@ -178,12 +178,7 @@ def test_a_restored_learner_goes_on_exactly(loss: str | Loss) -> None:
     assert_same(model, again)
 
 
-def test_a_state_without_a_loss_has_the_default() -> None:
-    state = learned("numbers", 200).state()
-    assert state.header["loss"] is None
-    header = {k: v for k, v in state.header.items() if k != "loss"}
-    older = State({**header, "format": 1}, state.arrays)
-    assert_same(MultiKernel.from_state(older), MultiKernel.from_state(state))
+def test_a_state_that_does_not_fit_the_loss_is_refused() -> None:
     state = learned("numbers", 200, loss="quantile").state()
     less = State(state.header, {k: v for k, v in state.arrays.items() if k != "pool.tracked"})
     with pytest.raises(StateError, match="'tracked'"):

@@ -315,17 +315,6 @@ def test_a_mini_batch_is_gathered_until_it_is_whole():
     assert (model.n_steps, model.n_gathered, model.n_events) == (3, 0, 18)
 
 
-def test_an_older_state_without_gathered_events_is_opened():
-    X, y = stream("classification", n=32)
-    model = DoublyStochastic(GAUSSIAN, batch_size=8, max_features=256)
-    model.learn_many(X, [label or "none" for label in y])
-    state = through_json(model.state())
-    state.header["format"] = 1
-    for name in ("gathered", "gathered_labels"):
-        del state.arrays[name]
-    same_model(DoublyStochastic.from_state(state), model)
-
-
 def test_merging_finishes_mini_batches_and_leaves_the_other_alone():
     X, y = stream("classification", n=60)
     y = [label or "none" for label in y]

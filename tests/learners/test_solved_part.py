@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from streamk.backends import cholesky as backend
 from streamk.declared import FINITE
 from streamk.errors import StateError
-from streamk.kernels import Gaussian, Matern
+from streamk.kernels import Matern
 from streamk.learners.metric_rounds.growing_cholesky import (
     GrowingCholesky,
     kernel_rows,
@@ -197,7 +197,6 @@ def test_states_are_checked() -> None:
     with pytest.raises(StateError, match="40 points"):
         read(one.header(), few)
     assert not read({**one.header(), "closed": True}, few).grows
-    assert not read(Gaussian().to_json(), few).grows  # as the state of format 1 has it
 
 
 # --- more events than a part has -----------------------------------------------------------------
@@ -272,55 +271,16 @@ def test_classes_that_come_later_reach_all_parts() -> None:
     assert len(one) == 384
 
 
-@pytest.mark.usefixtures("small")
-def test_a_state_in_which_all_events_were_one_part_goes_on() -> None:
-    one = part()
-    one.add(points(320), np.ones(320), targets)
-    header: Any = one.header()
-    assert (header.pop("part"), header.pop("shared")) == (256, 128)
-    arrays = one.arrays()
-    del arrays["added"]
-    options: Any = {"capacity": 512, "sizes": {"columns": 3, "outputs": 2}, "labels": FINITE}
-    again = SolvedPart.of(header, arrays, owner="this", **options)
-    said = KERNEL.pairwise(points(5), points(320)) @ arrays["coefficients"]
-    assert again.outputs(points(5)) == pytest.approx(said, abs=1e-4)
-    again.add(points(192, seed=1), np.ones(192), targets)
-    assert (len(again), again.grows) == (512, False)
-
-
-@pytest.mark.parametrize(("n", "closed"), [(192, False), (384, False), (448, True), (512, False)])
-@pytest.mark.usefixtures("small")
-def test_a_state_of_other_parts_goes_on(
-    n: int, closed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(solved_part, "_BEFORE", (256, 128))
-    one = part()
-    one.add(points(n), np.linspace(-1.0, 1.0, n), targets)
-    if closed:
-        one.close()
-    header, arrays = one.header(), one.arrays()
-    assert header.pop("part") == 256
-    monkeypatch.setattr(solved_part, "PART", 192)
-    options: Any = {"capacity": 512, "sizes": {"columns": 3, "outputs": 2}, "labels": FINITE}
-    again = SolvedPart.of(header, arrays, owner="this", **options)
-    assert (len(again), again.grows) == (n, one.grows)
-    assert again.outputs(points(9)) == pytest.approx(one.outputs(points(9)), abs=1e-5)
-    if again.grows:
-        again.add(points(64, seed=1), np.ones(64), targets)
-    other = SolvedPart.of(again.header(), again.arrays(), owner="this", **options)
-    assert np.array_equal(other.outputs(points(9)), again.outputs(points(9)))
-
-
 @pytest.mark.parametrize(
     "change",
-    [{"shared": 64}, {"shared": 0}, {"shared": -1}, {"shared": "x"}, {"part": 64}, {"part": None}],
+    [{"shared": 64}, {"shared": 0}, {"shared": -1}, {"shared": "x"}],
 )
 @pytest.mark.usefixtures("small")
 def test_shared_events_are_checked(change: Any) -> None:
     one = part()
     one.add(points(320), np.ones(320), targets)
     options: Any = {"capacity": 512, "sizes": {"columns": 3, "outputs": 2}, "labels": FINITE}
-    with pytest.raises(StateError, match=r"shared|part"):
+    with pytest.raises(StateError, match="shared"):
         SolvedPart.of({**one.header(), **change}, one.arrays(), owner="this", **options)
     arrays = one.arrays()
     arrays["added"] = arrays["added"][:5]

@@ -11,11 +11,9 @@ from multi_kernel_kit import KINDS, make, stream
 from naive import Evidence
 from numpy.typing import NDArray
 
-from streamk.errors import StateError
 from streamk.kernels import Gaussian
 from streamk.learners import MultiKernel, OnlineNystrom
 from streamk.losses import loss
-from streamk.state import State
 
 WEIGHTS = ("SHARES", "PRODUCTS", "INVERSES", "LAST_PRODUCT", "LAST_INVERSE", "MIXER_WEIGHTS")
 
@@ -162,65 +160,3 @@ def test_after_a_rest_the_full_mixture_begins_as_the_other_one(kind: str) -> Non
     for one in (model, again):
         one.learn_many(X, y)
     np.testing.assert_array_equal(arrays["FULL_OUT"], again._pool.arrays["FULL_OUT"])
-
-
-@pytest.mark.parametrize("kind", [*KINDS, "quantile"])
-def test_states_from_before_there_were_two(kind: str) -> None:
-    model = pair(kind)[1]
-    X, y = stream(labels(kind), 400)
-    model.learn_many(X, y)
-    state = model.state()
-    new = [name for name in state.arrays if name.startswith("pool.own_")]
-    older = {name: array for name, array in state.arrays.items() if name not in new}
-    del older["pool.evidence"]
-    again = MultiKernel.from_state(State({**state.header, "format": 6}, older))
-    assert len(new) == len(WEIGHTS)
-    shares = again._pool.arrays["OWN_SHARES"]
-    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
-    np.testing.assert_allclose(shares / shares[:, :1], *_ratios(model))
-    again.learn_many(X, y)
-    assert np.isfinite(again.decision_many(X)).all()
-    del older["pool.products"]
-    with pytest.raises(StateError, match="products"):
-        MultiKernel.from_state(State({**state.header, "format": 6}, older))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_predictions_of_held_events_from_before_there_were_two(kind: str) -> None:
-    model = pair(kind)[1]
-    X, y = stream(kind, 300)
-    model.learn_many(X[:200], y[:200])
-    model.predict_held_many(X[200:220], range(20))
-    numbers, said = model.held_predictions()
-    mixed = model._pool.sizes["MIXERS"] + 1
-    older = said[:, : model._pool.experts + mixed]
-    again = MultiKernel.from_state(model.state())
-    again.restore_held_predictions(numbers, older)
-    kept = again.held_predictions()[1]
-    assert kept.shape == said.shape
-    np.testing.assert_array_equal(kept[:, : older.shape[1]], older)
-    np.testing.assert_array_equal(kept[:, -1], older[:, -1])
-    again.learn_held_many(X[200:220], y[200:220], numbers.tolist())
-    assert np.isfinite(again.decision_many(X)).all()
-    with pytest.raises(StateError, match="held events"):
-        again.restore_held_predictions(numbers, older[:, 1:])
-
-
-@pytest.mark.parametrize("name", ["shares", "inverses", "last_inverse"])
-def test_damaged_states_from_before_there_were_two(name: str) -> None:
-    model = pair("two")[1]
-    model.learn_many(*stream("two", 100))
-    state = model.state()
-    older = {
-        each: array
-        for each, array in state.arrays.items()
-        if not each.startswith(("pool.own_", "pool.evidence"))
-    }
-    older[f"pool.{name}"] = older[f"pool.{name}"].reshape(-1)[0]
-    with pytest.raises(StateError, match=name):
-        MultiKernel.from_state(State({**state.header, "format": 6}, older))
-
-
-def _ratios(model: MultiKernel) -> tuple[NDArray[Any]]:
-    shares = model._pool.arrays["SHARES"][:, :-1]
-    return (shares / shares[:, :1],)

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 # The arrows of the house: a room may use the rooms of the floors below its own, not its
 # neighbours on the same floor.
 FLOORS = (
-    ("errors", "state", "declared", "options", "deprecation", "packing"),
+    ("errors", "state", "declared", "options", "packing"),
     ("backends",),
     ("kernels", "losses"),
     ("landmarks", "features"),

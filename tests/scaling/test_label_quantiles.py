@@ -139,15 +139,6 @@ def test_labels_that_go_on_to_new_places_are_followed_each_time() -> None:
     assert mine._jumps.found == 4
 
 
-def test_a_state_from_before_jumps_were_counted_opens() -> None:
-    mine = LabelQuantiles(1)
-    mine.observe(labels("level")[:690, None])
-    state = mine.state()
-    header = {name: entry for name, entry in state.header.items() if name != "found"}
-    again = LabelQuantiles.from_state(State(header, state.arrays))
-    same(mine, again)
-
-
 def test_undo() -> None:
     y = labels("unit")[:, None]
     mine = LabelQuantiles(1)
@@ -166,15 +157,6 @@ def test_classes_have_none() -> None:
     mine = LabelQuantiles(0)
     assert not mine.observe(np.zeros((100, 0))) or len(mine) == 0
     assert mine.until_change(np.zeros(100)) > 0
-
-
-def test_a_state_of_running_quantiles_opens() -> None:
-    y = labels("level")[:, None]
-    plain = RunningQuantiles(1, seed=5)
-    plain.observe(y[:500])
-    mine = LabelQuantiles.from_state(plain.state())
-    mine.observe(y[500:])
-    assert abs(mine.center[0] - 50.0) < 1.0
 
 
 @pytest.mark.parametrize(

@@ -440,42 +440,6 @@ def test_a_state_of_something_else_is_refused():
             RunningQuantiles.from_state(State({**state.header, name: value}, state.arrays))
 
 
-def single_precision(quantiles):
-    """The state that format 1 wrote of quantiles whose sample was in single precision."""
-    state = quantiles.state()
-    arrays = {**state.arrays, "sample": state.arrays["sample"].astype(np.float32)}
-    arrays["knots"] = np.where(
-        np.isin(arrays["knots"], state.arrays["sample"]),
-        arrays["knots"].astype(np.float32),
-        arrays["knots"],
-    )
-    return State({**state.header, "format": 1, "budget": state.header["budget"] // 2}, arrays)
-
-
-def test_a_state_of_format_1_goes_on_with_the_values_that_were_rounded():
-    X = np.round(events(3000, missing=0.1), 2)
-    here = observed(X[:1000], budget=4400)
-    there = RunningQuantiles.from_state(single_precision(here))
-    assert_same(there, here)
-    here.observe(X[1000:])
-    there.observe(X[1000:])
-    assert_same(there, here)
-
-
-def test_a_state_of_format_1_in_double_precision_is_as_it_was():
-    here = observed(events(300))
-    state = here.state()
-    header = {**state.header, "format": 1, "budget": state.header["budget"] // 2}
-    assert_same(RunningQuantiles.from_state(State(header, state.arrays)), here)
-
-
-def test_knots_of_format_1_stay_in_order():
-    """Neighbours in single precision, 128 apart, between which knots were interpolated."""
-    X = 1.7e9 + np.arange(300.0)[:, None]
-    restored = RunningQuantiles.from_state(single_precision(observed(X.astype(np.float32) * 1.0)))
-    assert is_sound(restored)
-
-
 @pytest.mark.parametrize("far", [1e8, -1e12])
 def test_values_far_from_0_are_scaled_and_ranked_as_near_it(far):
     X = np.random.default_rng(0).normal(size=(3000, 3))

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from streamk.errors import InvalidInput, StateError
-from streamk.learners import Scaled, create
+from streamk.errors import StateError
+from streamk.learners import create
 from streamk.scaling.labels import LabelScale
 from streamk.scaling.robust import RobustScale
 from streamk.scaling.running import RunningScale
@@ -145,28 +145,6 @@ def test_equal_labels_and_a_jump_among_them() -> None:
     scale.update(np.arange(640.0)[:, None] % 7)
     scale.update(np.full((640, 1), 1e9))
     assert scale.invert(np.zeros((1, 1)))[0, 0] == pytest.approx(1e9)
-
-
-@pytest.mark.parametrize("task", ["classification", "regression"])
-def test_a_state_of_format_1_goes_on_with_means_and_deviations(task: str) -> None:
-    X = events(80)
-    y: Any = X[:, 0] if task == "regression" else np.where(X[:, 0] > 0, "up", "down")
-    now = create("doubly-stochastic", task=task, seed=1)
-    assert isinstance(now, Scaled)
-    old = Scaled(now.learner)
-    old._scale, old._labels = RunningScale(), RunningScale(int(task == "regression"))
-    old.learn_many(X, y)
-    state = old.state()
-    header = {**state.header, "format": 1}
-    opened = Scaled.from_state(State(header, state.arrays))
-    np.testing.assert_array_equal(opened.decision_many(X), old.decision_many(X))
-    for model in (opened, old):
-        model.learn_many(X + 1.0, y)
-    assert_same(opened, old)
-    fresh = create("doubly-stochastic", task=task, seed=1)
-    fresh.learn_many(X, y)
-    with pytest.raises(InvalidInput, match="learn one of them anew"):
-        fresh.merge(opened)
 
 
 def test_damaged_states_are_refused() -> None:

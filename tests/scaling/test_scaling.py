@@ -117,20 +117,6 @@ def test_one_event_and_equal_events_are_no_division_by_zero():
         np.testing.assert_allclose(scale.transform(X, FLOAT64), 0.0, atol=1e-9)
 
 
-def test_a_column_that_comes_late_was_zero_before():
-    X = events(300, missing=0.0)
-    X[:200, 6] = 0.0
-    late, always = RunningScale(6), RunningScale(7)
-    late.update(X[:200, :6])
-    late.add_columns(1)
-    late.update(X[200:])
-    always.update(X[:200])
-    always.update(X[200:])
-    np.testing.assert_allclose(
-        late.transform(X, FLOAT64), always.transform(X, FLOAT64), rtol=1e-12, atol=1e-12
-    )
-
-
 @pytest.mark.parametrize("size", [1e160, 1e300, 1.7e308])
 def test_one_huge_value_cannot_poison_the_scale(size):
     """Its square is not a float64, but the next event must still be predictable."""

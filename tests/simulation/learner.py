@@ -94,7 +94,7 @@ class CountingLearner:
 
     def state(self) -> State:
         columns = None if self.columns is None else list(self.columns)
-        header = {"type": self.TYPE, "format": 1, "n_events": self.n_events, "columns": columns}
+        header = {"type": self.TYPE, "n_events": self.n_events, "columns": columns}
         return State(header, {"ids": np.array(self.ids, np.int64)})  # type: ignore[arg-type]
 
     @property
@@ -103,7 +103,7 @@ class CountingLearner:
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        state.expect(cls.TYPE, format=1)
+        state.expect(cls.TYPE)
         made = cls()
         columns: Any = state.header["columns"]
         made.columns = None if columns is None else tuple(columns)

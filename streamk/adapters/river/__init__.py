@@ -25,7 +25,6 @@ from streamk.adapters.river.learners import (
 from streamk.adapters.river.mmd_drift import MMDDrift
 from streamk.adapters.river.online_nystrom import NystromClassifier, NystromRegressor
 from streamk.adapters.river.streaming_meka import StreamingMekaClassifier, StreamingMekaRegressor
-from streamk.adapters.rows import Model as _Model  # noqa: F401 (by which older pickles know it)
 
 __all__ = [
     "ConformalClassifier",

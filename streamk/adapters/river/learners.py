@@ -12,7 +12,7 @@ from streamk.learners.scaled.learner import OfOneKernel
 from streamk.losses import Loss
 
 
-@estimator(MANY, guests="external_experts")
+@estimator(MANY)
 class KernelClassifier(Classifier):
     """Kernel classification of a stream, for any number of classes.
 
@@ -60,7 +60,7 @@ class KernelClassifier(Classifier):
     seed: int | None = None
 
 
-@estimator(MANY, guests="external_experts")
+@estimator(MANY)
 class KernelRegressor(Regressor):
     """Kernel regression on a stream.
 

@@ -9,7 +9,7 @@ from streamk.learners import Step
 from streamk.losses import Loss
 
 
-@estimator(GAMMA, lag="swap_delay")
+@estimator(GAMMA)
 class _Streaming(Estimator):
     """The common part of the classifier and the regressor."""
 

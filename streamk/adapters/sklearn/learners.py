@@ -24,7 +24,7 @@ def _many_kernels(task: str, random: np.random.RandomState, **options: Any) -> L
     return learners.create("multi-kernel", task=task, seed=seed, **options)
 
 
-@estimator(MANY, guests="external_experts")
+@estimator(MANY)
 class KernelClassifier(Classifier):
     """Kernel classification, for any number of classes, by a pass over the data or on a stream.
 
@@ -117,7 +117,7 @@ class KernelClassifier(Classifier):
         return np.asarray(scores[:, -1] - scores[:, 0])
 
 
-@estimator(MANY, guests="external_experts")
+@estimator(MANY)
 class KernelRegressor(Regressor):
     """Kernel regression, by a pass over the data or on a stream.
 

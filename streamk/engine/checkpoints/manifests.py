@@ -13,10 +13,10 @@ from streamk.engine.checkpoints.keys import Key, Untrusted
 from streamk.engine.checkpoints.object_path import Location
 from streamk.errors import StateError
 from streamk.packing import canonical
+from streamk.state import FORMAT
 
-__all__ = ["FORMAT", "MANIFEST", "MEMBER", "read_manifest", "sealed"]
+__all__ = ["MANIFEST", "MEMBER", "read_manifest", "sealed"]
 
-FORMAT = 1
 MANIFEST = "manifest.json"
 MEMBER = re.compile(r"member-(0|[1-9]\d*)")
 

@@ -27,6 +27,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from streamk.declared import listed
 from streamk.engine.checkpoints.files import writing
 from streamk.engine.checkpoints.journal import as_pass
 from streamk.engine.checkpoints.keys import Key
@@ -146,7 +147,7 @@ class ObjectStore(Store):
             if entry["epoch"] != number:
                 raise StateError(f"{where}: holds number {entry['epoch']}")
             if entry.get("kind") == _SILENCE:
-                passes += [as_pass(record, where) for record in entry.get("passes", ())]
+                passes += [as_pass(record, where) for record in listed(entry, "passes", str(where))]
         return passes
 
     # --- writing ----------------------------------------------------------------------------------

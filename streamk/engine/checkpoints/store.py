@@ -28,7 +28,6 @@ from streamk import __version__
 from streamk.engine.checkpoints.files import writing
 from streamk.engine.checkpoints.keys import Key, Untrusted
 from streamk.engine.checkpoints.manifests import (
-    FORMAT,
     MANIFEST,
     read_manifest,
     sealed,
@@ -45,7 +44,7 @@ from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import EngineError, StateError
 from streamk.packing import pack
-from streamk.state import State
+from streamk.state import FORMAT, State
 
 __all__ = ["Fenced", "NotSaved", "Store"]
 

@@ -105,7 +105,7 @@ class Further:
     @staticmethod
     def wanted(data: Mapping[str, Any]) -> tuple[Any, Any]:
         """Return the region and the column of `to_json`, with which a new one may be made."""
-        coverage, slices = data.get("coverage") or {}, data.get("slices") or {}
+        coverage, slices = data["coverage"] or {}, data["slices"] or {}
         return coverage.get("size"), slices.get("column")
 
     def resume(self, data: Mapping[str, Any], scored: int, last: dict[str, Floats]) -> None:
@@ -120,12 +120,12 @@ class Further:
             If the data is not its own.
         """
         if self.coverage is not None:
-            self.coverage.resume(data.get("coverage"), scored)
+            self.coverage.resume(data["coverage"], scored)
         if self.slices is None:
             return
         codes = last[self.slices.COLUMN]
         if self.wanted(data)[1] != self.slices.column:
             codes[:] = np.nan
-        self.slices.resume(data.get("slices"))
+        self.slices.resume(data["slices"])
         if not self.slices.fits(codes):
             raise ValueError("slices of the last events are none of the names")

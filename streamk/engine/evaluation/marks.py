@@ -51,16 +51,12 @@ class Marks:
         return {"width": self.width, "places": [list(place) for place in self.places()]}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any] | None) -> Marks:
-        """Go on where `to_json` was called; with None, from nothing, as before there were marks.
-
-        Raises `StateError` if the data is not its own.
-        """
+    def from_json(cls, data: Mapping[str, Any]) -> Marks:
+        """Go on where `to_json` was called. Raises `StateError` if the data is not its own."""
         marks = cls()
-        if data is not None:
-            try:
-                marks.width = int(data["width"])
-                marks._counts = {int(at) // marks.width: int(n) for at, n in data["places"]}
-            except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-                raise StateError(f"marks along the stream cannot be read: {error!r}") from error
+        try:
+            marks.width = int(data["width"])
+            marks._counts = {int(at) // marks.width: int(n) for at, n in data["places"]}
+        except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+            raise StateError(f"marks along the stream cannot be read: {error!r}") from error
         return marks

@@ -82,8 +82,6 @@ class Metrics:
         self._named = named(names, classification=classification, confusion=self.confusion)
         self._curves = [one for one in self._named if isinstance(one, AreaUnderCurve)]
         self._further = Further(region, slices)
-        self._compared_from = 0
-        """Scored events before baselines and confusion matrix began to count."""
         self._window = window
         self._stride = max(1, window // 100)  # a finer line would show the same window again
         self._means = (*(_CLASSES if classification else _NUMBERS), *self._baselines.NAMES)
@@ -239,10 +237,9 @@ class Metrics:
 
         Empty before the first event that they were scored on.
         """
-        n = self.scored - self._compared_from
-        if not n:
+        if not self.scored:
             return {"whole": {}, "window": {}}
-        whole = (self._sums[2:] / n).tolist()
+        whole = (self._sums[2:] / self.scored).tolist()
         return {
             "whole": dict(zip(self._baselines.NAMES, whole, strict=True)),
             "window": self._baselines_of(self._last),
@@ -259,13 +256,9 @@ class Metrics:
     def since(self) -> dict[str, int]:
         """After how many scored events a figure began to count, of those that began late.
 
-        They are named as in `whole` and `baselines`; "confusion" is the confusion matrix.
+        They are named as in `whole`.
         """
-        begun = dict.fromkeys(self._baselines.NAMES, self._compared_from)
-        if self.classification:
-            begun["confusion"] = self._compared_from
-        begun |= {one.name: one.since for one in self._named}
-        begun |= self._further.since()
+        begun = {one.name: one.since for one in self._named} | self._further.since()
         return {name: scored for name, scored in begun.items() if scored}
 
     def _named_of(self, rows: Floats) -> dict[str, float]:
@@ -286,12 +279,7 @@ class Metrics:
         return dict(zip(self.figure_names, (first, second), strict=False))
 
     def _baselines_of(self, rows: Floats) -> dict[str, float]:
-        rows = rows[2:4]
-        if np.isnan(rows[0, 0]):  # of a checkpoint without baselines
-            rows = rows[:, ~np.isnan(rows[0])]
-        if not rows.shape[1]:
-            return {}
-        return dict(zip(self._baselines.NAMES, rows.mean(axis=1).tolist(), strict=True))
+        return dict(zip(self._baselines.NAMES, rows[2:4].mean(axis=1).tolist(), strict=True))
 
     # --- state ------------------------------------------------------------------------------
 
@@ -309,7 +297,6 @@ class Metrics:
             "history": self.history.to_json(),
             "stride": self._stride,
             "baselines": self._baselines.to_json(),
-            "compared_from": self._compared_from,
             "confusion": self.confusion.to_json() if self.classification else None,
             "named": [[one.name, one.to_json()] for one in self._named],
             **self._further.to_json(),
@@ -339,7 +326,7 @@ class Metrics:
             If a name is unknown.
         """
         try:
-            saved = [name for name, _ in data.get("named", ())]
+            saved = [name for name, _ in data["named"]]
             is_classifier, events = bool(data["classification"]), window or int(data["window"])
             if names is None:
                 region, slices = Further.wanted(data)
@@ -353,7 +340,7 @@ class Metrics:
             slices=slices,
         )
         try:
-            metrics._restore(data if "compared_from" in data else _of_old(data))
+            metrics._restore(data)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise _unreadable(error) from error
         return metrics
@@ -367,39 +354,13 @@ class Metrics:
         self._last = np.array(
             [last.get(name, [None] * rows) for name in self._columns], np.float64
         ).reshape(len(self._columns), rows)[:, -self._window :]
-        self._compared_from = int(data["compared_from"])
-        if data["baselines"] is not None:
-            self._baselines = type(self._baselines).from_json(data["baselines"])
+        self._baselines = type(self._baselines).from_json(data["baselines"])
         if data["confusion"] is not None:
             self.confusion.restore(data["confusion"])
         saved = dict(data["named"])
         for one in self._named:
-            one.resume(saved.get(one.name), self.scored, self._compared_from)
+            one.resume(saved.get(one.name), self.scored)
         self._further.resume(data, self.scored, self._named_columns(self._last))
-
-
-def _of_old(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a checkpoint holds that has no baselines, as one is written today."""
-    scores = np.array(data["last"], np.float64).reshape(-1, 2)
-    points = np.array(data["history"], np.float64).reshape(-1, 3)
-    names, figures = (
-        (_CLASSES, ("accuracy", "log_loss"))
-        if data["classification"]
-        else (_NUMBERS, ("mae", "rmse"))
-    )
-    return {
-        **data,
-        "sums": [*data["sums"], 0.0, 0.0],
-        "last": dict(zip(names, scores.T, strict=True)),
-        "history": {
-            "events": points[:, 0].astype(int).tolist(),
-            **dict(zip(figures, points[:, 1:].T.tolist(), strict=True)),
-        },
-        "baselines": None,
-        "compared_from": data["scored"],
-        "confusion": None,
-        "named": [],
-    }
 
 
 def _unreadable(error: Exception) -> StateError:

@@ -61,11 +61,8 @@ class Named(Protocol):
         """Everything, as JSON data."""
         ...
 
-    def resume(self, saved: Any, scored: int, counted_from: int) -> None:
-        """Go on where `to_json` was called, or with None begin after so many `scored` events.
-
-        The confusion matrix began after `counted_from`.
-        """
+    def resume(self, saved: Any, scored: int) -> None:
+        """Go on where `to_json` was called, or with None begin after so many `scored` events."""
         ...
 
 
@@ -153,19 +150,14 @@ class _OfClasses:
         return self._figure(self._confusion.counts)
 
     def window(self, rows: Rows) -> float:
-        truth, answers = rows["truth"], rows["answer"]
-        there = truth == truth  # not those of a checkpoint that has no classes of its events
-        if not there.all():
-            truth, answers = truth[there], answers[there]
-        return self._figure(
-            counted(truth.astype(np.int64), answers.astype(np.int64), len(self._confusion.labels))
-        )
+        truth, answers = (rows[name].astype(np.int64) for name in ("truth", "answer"))
+        return self._figure(counted(truth, answers, len(self._confusion.labels)))
 
     def to_json(self) -> Any:
         return None
 
-    def resume(self, saved: Any, scored: int, counted_from: int) -> None:
-        self.since = counted_from
+    def resume(self, saved: Any, scored: int) -> None:
+        """Count nothing by itself: the confusion matrix does, from the first event on."""
 
     def positive(self, labels: Sequence[Any]) -> int:
         """Return the place of the positive class among these, -1 if it is none of them."""
@@ -253,7 +245,7 @@ class AreaUnderCurve(_OfClasses):
         """Everything, as JSON data."""
         return [self.since, self._begun().tolist()]
 
-    def resume(self, saved: Any, scored: int, counted_from: int) -> None:
+    def resume(self, saved: Any, scored: int) -> None:
         """Go on where `to_json` was called, or with None begin after so many `scored` events."""
         self.since = scored
         if saved is not None:
@@ -314,7 +306,7 @@ class _OfNumbers:
     def to_json(self) -> Any:
         return [self.since, _numbers(self._begun())]
 
-    def resume(self, saved: Any, scored: int, counted_from: int) -> None:
+    def resume(self, saved: Any, scored: int) -> None:
         self.since, self._metric = scored, self._new()
         if saved is not None:
             self.since, numbers = int(saved[0]), saved[1]

@@ -17,9 +17,9 @@ from streamk.errors import StateError
 from streamk.learners.base import HoldsPredictions
 from streamk.state import State
 
-__all__ = ["FORMAT", "TYPE", "restore_work", "unreadable", "work_state"]
+__all__ = ["TYPE", "restore_work", "unreadable", "work_state"]
 
-TYPE, FORMAT = "late-labels", 3
+TYPE = "late-labels"
 
 _SAID = (
     Declared("said_of", "int64", ("kept",), NON_NEGATIVE),
@@ -37,7 +37,6 @@ def work_state(work: LateWork, header: Mapping[str, Any]) -> State:
         arrays["said_of"], arrays["said_by_parts"] = holding.model.held_predictions()
     whole = {
         "type": TYPE,
-        "format": FORMAT,
         "fates": join.to_json(),
         "segments": join.files(),
         "number": holding.number,
@@ -67,12 +66,9 @@ def restore_work(
     StateError
         If it does not fit.
     """
-    header, arrays, holding = held.header, dict(held.arrays), work.holding
+    header, arrays, holding = held.header, held.arrays, work.holding
     holding.number = count(header, "number", "held events")
     files: Any = header.get("segments")
-    if held.header["format"] in (1, 2):  # of before any were on the disk
-        files = {name: [] for name in _QUEUES}
-        arrays |= {f"{name}_live": np.zeros(0, np.uint8) for name in _QUEUES}
     fates = header.get("fates")
     if not isinstance(fates, Mapping) or not _are_names(files):
         raise unreadable("their counts or files are missing")
@@ -92,8 +88,6 @@ def restore_work(
         return other
 
     n = work.join.restore(fates, files, arrays, changed)
-    if header["format"] == 1:  # of before there were regions and slices
-        arrays |= dict.fromkeys(("threshold", "slice"), np.full(n, np.nan))
     holding.held.restore(n, arrays, limits)
     forget({"slice": holding.held.slice, "threshold": holding.held.threshold})
     if isinstance(model, HoldsPredictions):

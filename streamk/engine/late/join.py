@@ -7,7 +7,7 @@ of the sequence with its clocks, and each gives the steps that `LateWork` takes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -301,8 +301,7 @@ class Join:
             If the data is not its own.
         """
         try:
-            known = {field.name for field in fields(Fates)}
-            self.fates = Fates(**{name: int(n) for name, n in counts.items() if name in known})
+            self.fates = Fates(**{name: int(n) for name, n in counts.items()})
             numbers = count()
             for name, queue in self._queues.items():
                 queue.restore(arrays[name], files[name], arrays[f"{name}_live"], changed, numbers)

@@ -102,6 +102,5 @@ class LateLabels:
             "time": self.time,
             "encoding": self.source.encoding,
             "delimiter": delimiter_of(self.source),
-            # Not in checkpoints of before there was a choice.
-            **({} if self.revisions == "ignore" else {"revisions": self.revisions}),
+            "revisions": self.revisions,
         }

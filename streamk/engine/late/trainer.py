@@ -16,7 +16,7 @@ from streamk.declared import count
 from streamk.encoding import BadEvent, Schema
 from streamk.engine.alarms.alarms import Scored
 from streamk.engine.checkpoints.segment_files import SegmentFiles
-from streamk.engine.late.held_state import FORMAT, TYPE, restore_work, unreadable, work_state
+from streamk.engine.late.held_state import TYPE, restore_work, unreadable, work_state
 from streamk.engine.late.join import Join
 from streamk.engine.late.options import LateLabels
 from streamk.engine.late.reading import LateReader
@@ -329,7 +329,7 @@ class LateTrainer(Trainer):
             raise StateError(
                 "the checkpoint holds no events, as one of a job with late labels does"
             )
-        held.expect(TYPE, format=FORMAT)
+        held.expect(TYPE)
         header, owner = held.header, "held events"
         try:
             self._read_by(Schema.from_json(header.get("schema")))

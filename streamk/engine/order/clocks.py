@@ -154,7 +154,7 @@ class Clock:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Clock:
-        """Return the clock of `to_json`; data from before there was a bound holds the time alone.
+        """Return the clock of `to_json`.
 
         Raises
         ------
@@ -163,9 +163,9 @@ class Clock:
         """
         return cls(
             cls.at(data["clock"]).time,
-            tuple(map(int, data.get("moves", ()))),
-            tuple(map(int, data.get("beyond", ()))),
-            int(data.get("skewed", 0)),
+            tuple(map(int, data["moves"])),
+            tuple(map(int, data["beyond"])),
+            int(data["skewed"]),
         )
 
 

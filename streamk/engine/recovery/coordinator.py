@@ -184,7 +184,7 @@ class CheckpointCoordinator:
         """Take the model of the member, or else of the job, to begin with, if there is one."""
         found = self._best_peer()
         if found is not None:
-            self._origin = list(found.body.get("origin", []))
+            self._origin = list(found.body["origin"])
             self._trainer.has_others = True
         elif self._start_from is not None:
             found = newest_of_all(self._start_from, self._key)
@@ -213,21 +213,21 @@ class CheckpointCoordinator:
     def _opened(self, found: Checkpoint) -> Learner:
         """Return the model of a checkpoint, on the device and threads of this run's."""
         assert self._opening is not None
-        return self._opening.open(self._job.model_of(found), self._trainer.model)
+        return self._opening.open(found.model, self._trainer.model)
 
     def _restore(self, found: Checkpoint) -> None:
         body, trainer = found.body, self._trainer
         trainer.restore(body["training"], self._opened(found) if trainer.learns else trainer.model)
         tell_of_challengers(found.model, trainer.model)
         self._trainer.restore_held(found.held)
-        self._origin = list(body.get("origin", []))
+        self._origin = list(body["origin"])
         self._places = self._feed.restore(body["feed"])
         self._feed.begin_anew(self._places, replaced(found, self._source))
         self._group.restore(body)
         trainer.has_others = bool(self._group.absorbed)
         self._finished = body["finished"]
         self.saved_events = self._resumed = self._feed.sequencer.events
-        self._restarts = Marks.from_json(body.get("restarts"))
+        self._restarts = Marks.from_json(body["restarts"])
         self._rewind(found)
         self._at = found.epoch
         for partition, place in places(body).items():
@@ -237,7 +237,7 @@ class CheckpointCoordinator:
         _log.info("going on from %s, %d events", found.path, self.saved_events)
 
     def _rewind(self, found: Checkpoint) -> None:
-        addresses = found.body.get("sinks", {})
+        addresses = found.body["sinks"]
         for name, sink in self._sinks.items():
             before, now = addresses.get(name), _address(sink)
             if before in (None, now):
@@ -361,7 +361,7 @@ class CheckpointCoordinator:
 
     def _is_of_this_job(self, found: Checkpoint) -> bool:
         """Return whether a checkpoint began with the model that this job began with."""
-        same = list(found.body.get("origin", [])) == self._origin
+        same = list(found.body["origin"]) == self._origin
         return same and found.body["initial"] == self._job.initial
 
     def revoked(self, partitions: Sequence[str]) -> None:

@@ -54,6 +54,7 @@ from connectors.base import InGroup, Source, beginning_of, group_of
 from streamk.engine.checkpoints.reading import Checkpoint
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.recovery.peers import lineages
+from streamk.state import FORMAT
 
 __all__ = ["Contents", "Group", "Owner", "places"]
 
@@ -61,7 +62,6 @@ _log = logging.getLogger("streamk.engine")
 
 _MOST = 48
 """Lineages that a commit names, the last ones: brokers take 4,096 bytes with a commit."""
-_VERSIONS = (1, 2)
 
 Contents = dict[str, int]
 """Events by the lineage that learned them; "" has those of a model that was given at the start."""
@@ -109,26 +109,26 @@ class Owner:
         >>> Owner.parse(Owner("member-0", 3, "f00").to_metadata()).epoch
         3
         """
-        return json.dumps({"streamk": 2, **asdict(self)}, separators=(",", ":"))
+        return json.dumps({"streamk": FORMAT, **asdict(self)}, separators=(",", ":"))
 
     @classmethod
     def parse(cls, metadata: str) -> Owner | None:
         """Return the owner, None where a tool has set the offset."""
         try:
             data = json.loads(metadata)
-            if data.get("streamk") not in _VERSIONS:
+            if data["streamk"] != FORMAT:
                 return None
-            before = data.get("before", {}).items()
+            before = data["before"].items()
             return cls(
                 str(data["member"]),
                 int(data["epoch"]),
                 str(data["lineage"]),
-                int(data.get("start", 0)),
+                int(data["start"]),
                 {str(lineage): (int(first), int(stop)) for lineage, (first, stop) in before},
-                bool(data.get("complete", False)),
-                bool(data.get("released", False)),
-                int(data.get("until", 0)),
-                int(data.get("known", 0)),
+                bool(data["complete"]),
+                bool(data["released"]),
+                int(data["until"]),
+                int(data["known"]),
             )
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
@@ -338,9 +338,8 @@ def contents(body: Mapping[str, Any], n_events: int) -> Contents:
 
 def _others(body: Mapping[str, Any]) -> Contents:
     """Return what a model holds of other lineages than its own."""
-    # Checkpoints of before have the events of the model that was given alone.
-    found = body.get("contents", {"": body.get("common_events", 0)})
-    return {str(name): int(events) for name, events in found.items() if name != body["lineage"]}
+    found = body["contents"].items()
+    return {str(name): int(events) for name, events in found if name != body["lineage"]}
 
 
 def places(body: Mapping[str, Any]) -> dict[str, int]:

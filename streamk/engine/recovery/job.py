@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from streamk.declared import listed
 from streamk.engine.checkpoints.reading import Checkpoint
-from streamk.engine.recovery.older_headers import in_format_of
 from streamk.engine.recovery.opening import initials
 from streamk.errors import StateError
-from streamk.learners import Contest, Scaled, Sharded
+from streamk.learners import Scaled, Sharded
 from streamk.packing import fingerprint
 from streamk.state import State
 
@@ -81,13 +79,6 @@ class Job:
         Of the options of the stream those named in `but` may differ; so may the shards of the
         model, if "shards" is among them.
         """
-        if "batch_size" in found.body["config"]:
-            raise StateError(
-                f"the checkpoint {found.path} is of a streamk that predicted batches of events"
-                " before it learned them, and would go on otherwise; begin in another checkpoint"
-                " directory, from the start of the stream or with the offsets that `streamk"
-                " inspect` shows"
-            )
         difference = self.difference(found, but)
         if difference is not None:
             raise AnotherJob(found.path, *difference, self._config.get("model", {}))
@@ -96,17 +87,14 @@ class Job:
         self, found: Checkpoint, but: Collection[str] = ()
     ) -> tuple[str, object, object] | None:
         """Return the name and both values of an option that differs; None if none does."""
-        # Those that older checkpoints lack could not be otherwise then. The bound of clocks is the
-        # exception: the order so far is fixed without it, and goes on with it.
-        skew = self._config.get("max_skew")
-        theirs = {"delimiter": ",", "learn": True, "max_skew": skew, **found.body["config"]}
+        theirs = found.body["config"]
         for name, mine in self._config.items():
             if name not in ("model", *but) and mine != theirs.get(name):
                 return name, theirs.get(name), mine
         begun = {found.body["initial"], *initials(found.model).values()}
         own = {self.initial}
         if "shards" in but:
-            begun.add(found.body.get("learner", found.body["initial"]))
+            begun.add(found.body["learner"])
             own.add(self._learner)
         if begun & own or not self._learns:
             return None
@@ -115,28 +103,9 @@ class Job:
             mine, other = _in_shards(mine), _in_shards(other)
         if mine == other:
             return "the model's arrays", "others", "these"
-        other = in_format_of(other, mine)
-        if mine == other:  # of older formats, whose arrays cannot be compared
-            return None
         name, other, mine = _difference(other, mine)
         parts = [part for part in name.split(".") if part not in ("parts", "learner")]
         return f"model {'.'.join(parts)}".replace("fresh-", ""), other, mine
-
-    def model_of(self, found: Checkpoint) -> State:
-        """Return the model of a checkpoint that fits.
-
-        Among several the job's own is known by what it was before it had learned, as it is written
-        today.
-        """
-        state, mine = found.model, self._config["model"]
-        older, newer = _in_shards(found.body["config"]["model"]), _in_shards(mine)
-        if state.type != Contest.TYPE or older == newer or in_format_of(older, newer) != newer:
-            return state
-        models = [
-            {**each, "initial": self._learner} if each["initial"] == found.body["initial"] else each
-            for each in listed(state.header, "models", "a contest")
-        ]
-        return State({**state.header, "models": models}, state.arrays)
 
 
 def _in_shards(header: Any) -> Any:

@@ -55,12 +55,12 @@ class Peers:
         for error in self.damaged:
             if isinstance(error, Untrusted):
                 raise error
-        return any(lineage in found.body.get("absorbed", ()) for found in self.newest)
+        return any(lineage in found.body["absorbed"] for found in self.newest)
 
     def successor_of(self, lineage: str) -> Checkpoint | None:
         """Return the checkpoint of the one that has absorbed a lineage and is not absorbed."""
         for found in self.newest:
-            mine = lineage in found.body.get("absorbed", ())
+            mine = lineage in found.body["absorbed"]
             if mine and not self.absorbed(str(found.body["lineage"])):
                 return found
         return None

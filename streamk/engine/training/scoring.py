@@ -119,5 +119,5 @@ class Scoring:
         Raises `KeyError`, `TypeError` or `StateError` if the data is not its own.
         """
         self.metrics = Metrics.from_json(data["metrics"], **self._figures)
-        if self.alarms is not None and data.get("alarms") is not None:
+        if self.alarms is not None and data["alarms"] is not None:
             self.alarms.restore(data["alarms"])

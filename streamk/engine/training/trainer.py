@@ -565,8 +565,8 @@ class Trainer:
         try:
             self.counts = Counts(**data["counts"])
             self._scoring.restore(data)
-            self.drifts = Marks.from_json(data.get("drifts"))
-            self.bad = Marks.from_json(data.get("bad"))
+            self.drifts = Marks.from_json(data["drifts"])
+            self.bad = Marks.from_json(data["bad"])
         except (KeyError, TypeError) as error:
             raise StateError(f"the checkpoint does not fit this stream: {error}") from error
         self._waiting = None
@@ -584,7 +584,7 @@ class Trainer:
             self._learned = self._taken, getattr(model, "events_left", 0)
             self._n_ended = len(_ended(model))
             self._began = schema is not None
-            if self._regions is not None and data.get("regions") is not None:
+            if self._regions is not None and data["regions"] is not None:
                 level = self._regions.level
                 self._regions = type(self._regions).from_json(data["regions"], level)
             self.use(self._initial if schema is None else Schema.from_json(schema))

@@ -52,7 +52,6 @@ class ClassWeights:
     """
 
     TYPE = "class-weights"
-    FORMAT = 1
 
     def __init__(self, choice: Choice) -> None:
         self.balanced = isinstance(choice, str) and choice == "balanced"
@@ -138,7 +137,7 @@ class ClassWeights:
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
         given: Any = "balanced" if self.balanced else [list(pair) for pair in self._given.items()]
-        header = {"type": self.TYPE, "format": self.FORMAT, "choice": given}
+        header = {"type": self.TYPE, "choice": given}
         return State({**header, "events": self._events}, {"shares": self._shares.copy()})
 
     @classmethod
@@ -148,9 +147,9 @@ class ClassWeights:
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or its parts do not fit.
+            If the state is something else's or its parts do not fit.
         """
-        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        header: Any = state.expect(cls.TYPE).header
         events = count(header, "events", _OWNER)
         arrays, _ = taken(_DECLARED, state.arrays, {}, _OWNER)
         with reading(_OWNER):

@@ -39,7 +39,6 @@ class OnEmbeddedFeatures(Supervised):
     """Of events and coefficients."""
     n_events: int
     TYPE: ClassVar[str]
-    FORMAT: ClassVar[int]
     OPTIONS: ClassVar[dict[str, Option]]
 
     def __init__(
@@ -114,7 +113,6 @@ class OnEmbeddedFeatures(Supervised):
         """Return type, format, options and what is known of the stream, as JSON data."""
         return {
             "type": self.TYPE,
-            "format": self.FORMAT,
             **options.to_header(self.OPTIONS, self),
             "task": "classification" if self.is_classifier else "regression",
             "columns": None if self.columns is None else list(self.columns),

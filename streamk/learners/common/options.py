@@ -36,9 +36,7 @@ OF_OPTIMIZERS: dict[str, Option] = {
 """Options of a learner whose function is linear in coordinates."""
 TOL = Real(most=1.0, open_above=True, about="least squared distance from the others, below 1")
 SEED = Whole(least=0, most=2**64 - 1)
-MAX_CLASSES = Whole(
-    least=2, since=2, resource=True, about="labels past so many classes are bad events"
-)
+MAX_CLASSES = Whole(least=2, resource=True, about="labels past so many classes are bad events")
 THREADS = Whole(
     optional=True,
     saved=False,

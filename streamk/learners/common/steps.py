@@ -230,8 +230,6 @@ def step_from_json(data: dict[str, Any]) -> Step:
     """
     options = dict(data)
     kind = _STEPS[options.pop("step")]
-    if kind is InverseTime:
-        options.setdefault("offset", 0.0)  # before there were offsets
     if kind is Ladder:
-        options["gammas"] = tuple(options.get("gammas", ()))
+        options["gammas"] = tuple(options["gammas"])
     return kind(**options)

@@ -169,7 +169,7 @@ class Entry:
 
     def state(self) -> State:
         """Return scores and gain."""
-        header: Any = {"type": "entry", "format": 1}
+        header: Any = {"type": "entry"}
         gain = State(header, {"gain": np.array(self.gain)})
         return State.nest({"scores": self.scores.state(), "test": gain}, header)
 

@@ -88,7 +88,6 @@ class Contest(OwnClasses):
     """
 
     TYPE = "contest"
-    FORMAT = 1
 
     def __init__(
         self, models: Mapping[str, Any], *, promote_after: int = 0, window: int = WINDOW
@@ -327,7 +326,6 @@ class Contest(OwnClasses):
         """Return everything needed to go on exactly from here."""
         header: dict[str, JSON] = {
             "type": self.TYPE,
-            "format": self.FORMAT,
             "champion": self.champion,
             "models": [entry.to_json(name) for name, entry in self._entries.items()],
             "promotions": self.promotions.to_json(),
@@ -374,9 +372,9 @@ class Contest(OwnClasses):
         Raises
         ------
         StateError
-            If the state is another learner's, of a newer format, or does not fit.
+            If the state is another learner's or does not fit.
         """
-        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        header: Any = state.expect(cls.TYPE).header
         contest = cls.__new__(cls)
         before = count(header, "promote_after", _OWNER)
         contest._rule = Rule(before if promote_after is None else promote_after)

@@ -14,7 +14,7 @@ from streamk.state import State
 
 __all__ = ["Scores"]
 
-_TYPE, _FORMAT = "scores", 1
+_TYPE = "scores"
 _OWNER = "scores of a model"
 _ARRAYS = (
     Declared("sums", "float64", (2,), NON_NEGATIVE),
@@ -75,12 +75,12 @@ class Scores:
 
     def state(self) -> State:
         """Return everything needed to go on."""
-        header: Any = {"type": _TYPE, "format": _FORMAT, "events": self.events}
+        header: Any = {"type": _TYPE, "events": self.events}
         return State(header, {"sums": self._sums.copy(), "last": self._last.copy()})
 
     def restore(self, state: State) -> None:
         """Go on with what `state` gave. Raises `StateError` if it does not fit."""
-        header: Mapping[str, Any] = state.expect(_TYPE, format=_FORMAT).header
+        header: Mapping[str, Any] = state.expect(_TYPE).header
         arrays, _ = taken(_ARRAYS, state.arrays, {}, _OWNER)
         self.events = count(header, "events", _OWNER)
         self._sums = arrays["sums"].copy()

@@ -134,8 +134,6 @@ class DoublyStochastic(Supervised):
     """
 
     TYPE = "doubly-stochastic"
-    FORMAT = 4
-    """From 2 on with gathered events."""
     OPTIONS: ClassVar[dict[str, Option]] = {
         "kernel": replace(
             OF_KERNEL_LEARNERS["kernel"],
@@ -152,14 +150,13 @@ class DoublyStochastic(Supervised):
         "preconditioner": Choice(
             choices=("block",),
             optional=True,
-            since=4,
             about="block: by the covariance of its features",
         ),
-        "averaging": Flag(since=4, about="true: averages of coefficients predict"),
+        "averaging": Flag(about="true: averages of coefficients predict"),
         "batch_size": Whole(about="events a step, with preconditioner two blocks (1)"),
         "block_size": Whole(about="random features a step"),
         "max_features": Whole(about="where the model stops growing"),
-        "max_classes": replace(MAX_CLASSES, since=3),
+        "max_classes": MAX_CLASSES,
         "cache_bytes": Whole(least=0, resource=True, about="memory to keep random features in"),
         "sampler": Choice(
             choices=SAMPLERS, about="iid, hadamard (fast for many columns) or orthogonal"
@@ -416,7 +413,6 @@ class DoublyStochastic(Supervised):
         """Everything needed to go on exactly from here: a JSON header and arrays."""
         header: dict[str, Any] = {
             "type": self.TYPE,
-            "format": self.FORMAT,
             **options.to_header(self.OPTIONS, self),
             "task": "classification" if self.is_classifier else "regression",
             "columns": None if self.columns is None else list(self.columns),
@@ -442,10 +438,10 @@ class DoublyStochastic(Supervised):
         Raises
         ------
         StateError
-            If the state is another learner's, of a newer format or damaged. Also if it is of no
+            If the state is another learner's or damaged. Also if it is of no
             step, and the first one would be on more than 2^20 features or 2^24 coefficients.
         """
-        state.expect(cls.TYPE, format=cls.FORMAT)
+        state.expect(cls.TYPE)
         header: dict[str, Any] = dict(state.header)
         with reading(_OWNER):
             learner = cls(
@@ -456,7 +452,7 @@ class DoublyStochastic(Supervised):
                 backend=backend,
             )
             function = learner._function
-            widths = tuple(header.get("widths", ()))
+            widths = tuple(header["widths"])
             if header["columns"] is not None:
                 function.add_columns(tuple(listed(header, "columns", _OWNER)), widths)
             if function.widths != widths or sum(widths[:-1]) > len(learner.columns or ()):
@@ -472,11 +468,10 @@ class DoublyStochastic(Supervised):
         function.coefficients.load(state.arrays, function.n_chunks, scale)
         function.load(header, state.arrays, _OWNER)
         learner._gathered = GatheredEvents(learner.dtype, len(learner.columns or ()))
-        if state.header["format"] != 1:
-            numbers = FINITE
-            if learner.is_classifier:
-                numbers = Domain(0, len(learner.classes) - 1, whole=True)
-            learner._gathered.load(state.arrays, numbers, learner.batch_size, _OWNER)
+        numbers = FINITE
+        if learner.is_classifier:
+            numbers = Domain(0, len(learner.classes) - 1, whole=True)
+        learner._gathered.load(state.arrays, numbers, learner.batch_size, _OWNER)
         return learner
 
     def _check_first_step(self) -> None:

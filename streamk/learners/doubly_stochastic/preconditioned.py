@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import CHUNK
-from streamk.declared import number
+from streamk.declared import flag, number
 from streamk.kernels import Kernel
 from streamk.learners.common.resolving import curvature
 from streamk.learners.doubly_stochastic.coefficients import Coefficients
@@ -127,7 +127,7 @@ class PreconditionedFunction(KernelFunction):
         """
         if self.search is not None:
             self.search.damping = number(header, "damping", owner, DAMPINGS)
-            self.search.rising = header.get("rising") is True
+            self.search.rising = flag(header, "rising", owner)
         if self.averages is not None:
             found = {"coefficients": arrays[_AVERAGES]} if _AVERAGES in arrays else {}
             scale = number(header, "averages_scale", owner)

@@ -137,7 +137,6 @@ class EigenPro(OnCenters):
     """
 
     TYPE = "eigenpro"
-    FORMAT = 1
     OPTIONS: ClassVar[dict[str, Option]] = {
         "kernel": replace(
             OF_KERNEL_LEARNERS["kernel"], about="one of the kernels below but linear (laplacian)"
@@ -155,7 +154,7 @@ class EigenPro(OnCenters):
         ),
         "batch_size": Whole(least=2, most=2048, about="events that are learned together"),
         "seed": SEED,
-        "max_classes": replace(MAX_CLASSES, since=1),
+        "max_classes": MAX_CLASSES,
         "backend": Choice(choices=("auto", "cupy"), saved=False, about="auto or cupy"),
         "devices": Whole(optional=True, saved=False, about="of cupy: GPUs (all)"),
     }
@@ -414,7 +413,7 @@ class EigenPro(OnCenters):
         Raises
         ------
         StateError
-            If the state is another learner's or of a newer format, or is damaged.
+            If the state is another learner's, or is damaged.
         InvalidInput, BackendUnavailable
             As of the constructor, if that place cannot be had.
         """

@@ -260,16 +260,6 @@ class ExpertPool(PoolTable):
         """Set the outputs (external experts, K), NaN of inactive ones, for the next forecast."""
         self.arrays["F"][self.experts - len(self.external_experts) :] = outputs
 
-    def with_two_mixtures(self, said: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return what was kept of events, of before there were two mixtures, as it is kept now.
-
-        What the mixers of all experts and their mixture said counts for those of the others, too.
-        """
-        mixed = self.sizes["MIXERS"] + 1
-        if said.ndim != 3 or said.shape[1] != self.experts + mixed:
-            return said
-        return np.concatenate([said, said[:, self.experts :], said[:, -1:]], axis=1)
-
     def kept(self, events: int) -> NDArray[np.float32]:
         """Return room for what experts, mixers and their mixture say of so many events."""
         return np.empty((events, *self.arrays["KEPT"].shape), np.float32)

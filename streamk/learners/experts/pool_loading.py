@@ -23,8 +23,6 @@ _LARGEST = 3e38
 """About the largest number of single precision."""
 _STEEPEST = 160.0
 """Largest slope of a linear expert in a coefficient: an error of 20 times a value of 8."""
-_TRUST = 4.0
-"""Units of loss that the mixture of all experts has spared, of a state that does not say it."""
 _LONGEST, _TINY = 1e25, 1e-25
 """Factor by which a stake's unit grows at most, and the least unit: see the loops' `coin`."""
 
@@ -60,7 +58,7 @@ def load(
         If an array is missing, or a number of the header or an array does not fit. Nothing was
         made then.
     """
-    header: Any = state.expect("expert-pool", format=1).header
+    header: Any = state.expect("expert-pool").header
     capacity, found = count(header, "capacity", OWNER, least=1), count(header, "classes", OWNER)
     if not len(keys) <= capacity <= max(1, _ROOMY * len(keys)):
         raise StateError(f"'capacity' of {OWNER} is {capacity}, but there are {len(keys)} columns")
@@ -72,10 +70,7 @@ def load(
         task, found, len(keys), capacity, outputs, external_experts, loss, tables.LARGEST
     )
     del sizes["SLOTS"]  # which are fewer, as long as there were few events
-    held = state.arrays
-    if external_experts and "own_shares" not in held:
-        held = {**held, **_own_mixing(held, sizes)}
-    arrays, sizes = taken(pool_arrays.stored(sizes), held, sizes, OWNER)
+    arrays, sizes = taken(pool_arrays.stored(sizes), state.arrays, sizes, OWNER)
     cells_of = pool_composition.cells_of(len(keys), outputs)
     most = _most_cells(cells_of, sizes["SLOTS"], n_events)
     _check_together(arrays, sizes)
@@ -94,31 +89,11 @@ def load(
     return pool
 
 
-def _own_mixing(
-    arrays: Mapping[str, NDArray[Any]], sizes: Mapping[str, int]
-) -> dict[str, NDArray[Any]]:
-    """Return the mixture without external experts, of a state from before there was one.
-
-    It begins with the weights that its experts have among all. The mixture of all goes on
-    predicting, as it did, until it has lost more by so much.
-    """
-    names = ("shares", "products", "inverses", "last_product", "last_inverse", "mixer_weights")
-    declared = [each for each in pool_arrays.LEARNED if each.name in names]
-    known, own = taken(declared, arrays, sizes, OWNER)[0], sizes["OWN_EXPERTS"]
-    found: dict[str, NDArray[Any]] = {f"own_{name}": array for name, array in known.items()}
-    for name in ("own_shares", "own_products"):
-        found[name] = found[name][..., :own].copy()
-    found["own_inverses"] = found["own_inverses"][..., :own, :own].copy()
-    found["own_shares"] /= np.maximum(found["own_shares"].sum(axis=-1, keepdims=True), _TINY)
-    return {**found, "evidence": np.array([_TRUST, 0.0, 0.0, 0.0, 0.0, 0.0])}
-
-
 def state_of(pool: ExpertPool, more: Mapping[str, NDArray[Any]]) -> State:
     """Return a pool's state, with further arrays that belong to it."""
     return State(
         {
             "type": "expert-pool",
-            "format": 1,
             "capacity": pool.capacity,
             "classes": pool.classes,
             "window": [pool.count, pool.next],

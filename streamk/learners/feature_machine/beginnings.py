@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from streamk.declared import count
+from streamk.declared import count, flag
 from streamk.errors import StateError
 from streamk.learners.renewal.error_watch import WINDOW, ErrorWatch
 
@@ -20,8 +20,6 @@ _ANEW = 1_536
 """Events since errors began to rise, of which a function is begun anew."""
 _SETTLED = 13_824
 """Events from which on the family of functions is that of the one in use."""
-_WATCHED = 3
-"""The first format of a machine's states with what is known of errors."""
 
 
 class Beginnings:
@@ -147,7 +145,7 @@ class Beginnings:
         n_events: int,
         owner: str,
     ) -> None:
-        """Take back what `header` and `arrays` gave, or a state of before has of it.
+        """Take back what `header` and `arrays` gave.
 
         Raises
         ------
@@ -155,17 +153,14 @@ class Beginnings:
             If it is missing or does not fit so many events.
         """
         self.last = count(header, "began", owner)
-        self.start = count({"start": self._first, **header}, "start", owner)
-        if count(header, "format", owner) >= _WATCHED:
-            self.origin = count(header, "origin", owner)
-            self.changed = count(header, "changed", owner)
-            self._looked = count(header, "looked", owner)
-            self.is_anew = header.get("anew") is True
-            self._watch.restore(arrays, owner)
-        else:
-            self._looked = n_events
+        self.start = count(header, "start", owner)
+        self.origin = count(header, "origin", owner)
+        self.changed = count(header, "changed", owner)
+        self._looked = count(header, "looked", owner)
+        self.is_anew = flag(header, "anew", owner)
+        self._watch.restore(arrays, owner)
         for name in ("began", "origin", "changed", "looked"):
-            if header.get(name, 0) > n_events:
+            if header[name] > n_events:
                 raise StateError(f"{name!r} of {owner} is above its 'n_events'; it is damaged")
         if self.origin > self.last:
             raise StateError(f"'origin' of {owner} is above its 'began'; it is damaged")

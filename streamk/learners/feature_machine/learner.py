@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import options
-from streamk.declared import count, listed, reading
+from streamk.declared import count, flag, listed, reading
 from streamk.errors import StateError
 from streamk.features.columns import Column, column_keys
 from streamk.kernels import Kernel, Laplacian
@@ -160,8 +160,6 @@ class FeatureMachine(Supervised):
     """
 
     TYPE = "feature-machine"
-    FORMAT = 3
-    """From 2 on with a bound of columns and classes, from 3 on with what is known of its errors."""
     dtype: np.dtype[Any] = np.dtype(np.float64)
     """Of events."""
     can_diverge = False
@@ -182,10 +180,10 @@ class FeatureMachine(Supervised):
         "every": Whole(about="events between two of them"),
         "swap_delay": Whole(about="events after which it may take over"),
         "max_width": Whole(
-            optional=True, since=2, about="columns and classes above which it rests for good (none)"
+            optional=True, about="columns and classes above which it rests for good (none)"
         ),
         "seed": SEED,
-        "max_classes": replace(MAX_CLASSES, since=1),
+        "max_classes": MAX_CLASSES,
     }
 
     def __init__(
@@ -498,7 +496,6 @@ class FeatureMachine(Supervised):
         self._compare_if_due()
         header: dict[str, Any] = {
             "type": self.TYPE,
-            "format": self.FORMAT,
             **options.to_header(self.OPTIONS, self),
             "task": self._task,
             "columns": None if self.columns is None else list(self.columns),
@@ -527,9 +524,9 @@ class FeatureMachine(Supervised):
         Raises
         ------
         StateError
-            If the state is another learner's or of a newer format, or is damaged.
+            If the state is another learner's, or is damaged.
         """
-        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        header: Any = state.expect(cls.TYPE).header
         with reading(_OWNER):
             names = None if header["columns"] is None else listed(header, "columns", _OWNER)
             learner = cls(
@@ -541,7 +538,7 @@ class FeatureMachine(Supervised):
         for name in ("n_events", "n_takeovers"):
             setattr(learner, name, count(header, name, _OWNER))
         learner._when.restore(header, state.arrays, learner.n_events, _OWNER)
-        learner._rests = header.get("rests") is True
+        learner._rests = flag(header, "rests", _OWNER)
         if learner._is_too_wide and not learner._rests:
             raise StateError(f"{_OWNER} is wider than its 'max_width' and does not rest")
         if learner.n_events and (names is None or (learner.is_classifier and not learner.classes)):

@@ -90,8 +90,6 @@ class OnlineKernelRidge(OnCenters):
     """
 
     TYPE = "kernel-ridge"
-    FORMAT = 2
-    UNCALIBRATED = 1
     WORK: ClassVar[int] = 65_536
     """Rows of the kernel matrix times centers, over BLOCK, that are computed after each block."""
     RIDGES: ClassVar[tuple[float, ...]] = RIDGES
@@ -105,10 +103,10 @@ class OnlineKernelRidge(OnCenters):
         ),
         "max_centers": Whole(least=BLOCK, about="events that carry the function"),
         "corrections": Whole(
-            least=1, about="how much older centers learn anew; 3 take thrice as long", since=2
+            least=1, about="how much older centers learn anew; 3 take thrice as long"
         ),
         "seed": SEED,
-        "max_classes": replace(MAX_CLASSES, since=1),
+        "max_classes": MAX_CLASSES,
     }
 
     def __init__(
@@ -219,7 +217,7 @@ class OnlineKernelRidge(OnCenters):
         Raises
         ------
         StateError
-            If the state is another learner's or of a newer format, or is damaged.
+            If the state is another learner's, or is damaged.
         """
         learner = cls._from_header(state)
         n_seen = count(state.header, "n_seen", cls._owner())

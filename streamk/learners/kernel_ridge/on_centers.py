@@ -56,9 +56,6 @@ class OnCenters(Supervised):
     can_diverge = False
     n_events: int
     TYPE: ClassVar[str]
-    FORMAT: ClassVar[int]
-    UNCALIBRATED: ClassVar[int] = 0
-    """The last format of states without a calibration."""
     OPTIONS: ClassVar[dict[str, Option]]
 
     def __init__(
@@ -349,7 +346,6 @@ class OnCenters(Supervised):
         """Return type, format, options and what is known of the stream, as JSON data."""
         return {
             "type": self.TYPE,
-            "format": self.FORMAT,
             **options.to_header(self.OPTIONS, self),
             "task": "classification" if self.is_classifier else "regression",
             "columns": None if self.columns is None else list(self.columns),
@@ -372,7 +368,7 @@ class OnCenters(Supervised):
     @classmethod
     def _from_header(cls, state: State, **more: Any) -> Self:
         """Return a learner that has learned nothing, by what `_header` gave."""
-        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        header: Any = state.expect(cls.TYPE).header
         made: Any = cls  # its constructor has the options
         with reading(cls._owner()):
             learner: Self = made(
@@ -429,8 +425,7 @@ class OnCenters(Supervised):
         self._pending_coefficients[: sizes["pending"]] = found["pending_coefficients"]
         self._errors, self._errors_now = found["errors"].copy(), found["errors_now"].copy()
         self._constant = found["constant"].copy()
-        if count(state.header, "format", self._owner()) > self.UNCALIBRATED:
-            self._calibration.load(arrays, self._owner())
+        self._calibration.load(arrays, self._owner())
 
 
 def targets_of(y: Numbers, margins: int) -> Numbers:

@@ -36,7 +36,6 @@ class ClusteredFunction:
     """
 
     TYPE = "clustered-function"
-    FORMAT = 1
 
     def __init__(
         self,
@@ -129,7 +128,7 @@ class ClusteredFunction:
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
         steps = self.optimizer.n_steps
-        header: dict[str, Any] = {"type": self.TYPE, "format": self.FORMAT, "n_steps": steps}
+        header: dict[str, Any] = {"type": self.TYPE, "n_steps": steps}
         header["error"] = self.error
         whole = State.nest({"features": self.features.state()}, header)
         own = {name: array.copy() for name, array in self.optimizer.arrays().items()}
@@ -152,7 +151,7 @@ class ClusteredFunction:
         StateError
             If it is the state of something else, or its arrays do not fit.
         """
-        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        header: Any = state.expect(cls.TYPE).header
         features = GrowingFeatures.from_state(state.child("features"))
         if features.centers.shape[1] != columns:
             raise StateError(

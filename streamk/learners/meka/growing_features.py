@@ -67,7 +67,6 @@ class GrowingFeatures:
     """
 
     TYPE = "growing-features"
-    FORMAT = 1
 
     def __init__(
         self,
@@ -192,7 +191,6 @@ class GrowingFeatures:
         """Everything needed to go on exactly from here."""
         header: dict[str, Any] = {
             "type": self.TYPE,
-            "format": self.FORMAT,
             "kernel": self.kernel.to_json(),
             "size": self.size,
             "room": self.room,
@@ -206,7 +204,7 @@ class GrowingFeatures:
                 "kept": one.kept,
                 "columns": np.array(one.columns, np.int64),
             }
-            nested = State.nest({"grown": one.grown.state()}, {"type": "cluster", "format": 1})
+            nested = State.nest({"grown": one.grown.state()}, {"type": "cluster"})
             parts[f"cluster{s}"] = State(nested.header, {**nested.arrays, **arrays})
         whole = State.nest(parts, header)
         return State(whole.header, {**whole.arrays, "centers": self.centers})
@@ -218,9 +216,9 @@ class GrowingFeatures:
         Raises
         ------
         StateError
-            If it is the state of something else, of a newer format, or its arrays do not fit.
+            If it is the state of something else or its arrays do not fit.
         """
-        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        header: Any = state.expect(cls.TYPE).header
         made = cls.__new__(cls)
         with reading(_OWNER):
             made.kernel = checked_kernel(kernels.from_json(header["kernel"]))

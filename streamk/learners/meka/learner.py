@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from streamk import options
 from streamk.declared import NON_NEGATIVE, count, number, reading
-from streamk.deprecation import former_options
 from streamk.errors import StateError
 from streamk.factorization.checks import checked_kernel
 from streamk.features.columns import Column, column_keys
@@ -139,8 +138,6 @@ class StreamingMeka(OnEmbeddedFeatures):
     """
 
     TYPE = "streaming-meka"
-    FORMAT = 3
-    """From 3 on with `swap_delay`, once `lag`."""
     OPTIONS: ClassVar[dict[str, Option]] = {
         **OF_KERNEL_LEARNERS,
         "kernel": replace(
@@ -170,7 +167,6 @@ class StreamingMeka(OnEmbeddedFeatures):
         "max_classes": MAX_CLASSES,
     }
 
-    @former_options(lag="swap_delay")
     def __init__(
         self,
         kernel: Kernel,
@@ -431,13 +427,11 @@ class StreamingMeka(OnEmbeddedFeatures):
         Raises
         ------
         StateError
-            If the state is another learner's or of a newer format, or is damaged.
+            If the state is another learner's, or is damaged.
         """
-        state.expect(cls.TYPE, format=cls.FORMAT)
-        header: dict[str, Any] = dict(state.header)
+        state.expect(cls.TYPE)
+        header: Any = state.header
         with reading(_OWNER):
-            if "lag" in header:  # until format 2
-                header["swap_delay"] = header.pop("lag")
             learner = cls._from_header(header)
         for name in (*_COUNTS, "n_events"):
             setattr(learner, name, count(header, name, _OWNER))

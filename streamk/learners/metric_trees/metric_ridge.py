@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.declared import count, reading
+from streamk.declared import count, flag
 from streamk.errors import StateError
 from streamk.kernels import Kernel
 from streamk.learners.common.supervised import Asked
@@ -30,11 +30,6 @@ _QUICK = 512
 """Events of a part up to which a block is solved for at once."""
 _LARGE = 1_024, 768
 """Events of a part from which on it takes long, if its factor is kept, and if not."""
-
-_AT_ONCE = 4
-"""The last format of states that have no block that is solved for."""
-_ALL_RIDGES = 4
-"""The first format of states with the last regularization."""
 
 
 class Solution(NamedTuple):
@@ -76,11 +71,6 @@ class MetricRidge(OnlineKernelRidge):
     """
 
     TYPE = "metric-ridge"
-    FORMAT = 5
-    """From 2 on with the regularization of the first part, without which that does not grow, from 3
-    on with what the last part of it adds to coefficients of the one before, from 4 on with the room
-    of the first part and the size of its parts, from 5 on with a block that is solved for."""
-    UNCALIBRATED = 0
     WORK = 1_024
     RIDGES = (*OnlineKernelRidge.RIDGES, 1e9)
     """By the last one nothing is learned but by the first part."""
@@ -367,9 +357,9 @@ class MetricRidge(OnlineKernelRidge):
         Raises
         ------
         StateError
-            If it is the state of something else or of a newer format, or is damaged.
+            If it is the state of something else, or is damaged.
         """
-        learner = super().from_state(_with_last_ridge(state))
+        learner = super().from_state(state)
         if state.header.get("base") is not None:
             learner._restore_base(state)
         return learner
@@ -377,11 +367,10 @@ class MetricRidge(OnlineKernelRidge):
     @classmethod
     def _from_header(cls, state: State, **more: Any) -> Self:
         learner = super()._from_header(state, **more)
-        if count(state.header, "format", cls._owner()) > 1:
-            learner._block = count(state.header, "block", cls._owner())
-            if learner._block not in _BLOCKS:
-                raise StateError(f"'block' of {cls._owner()} must be one of {_BLOCKS}")
-            learner._begin_block()
+        learner._block = count(state.header, "block", cls._owner())
+        if learner._block not in _BLOCKS:
+            raise StateError(f"'block' of {cls._owner()} must be one of {_BLOCKS}")
+        learner._begin_block()
         return learner
 
     def _restore_base(self, state: State) -> None:
@@ -391,7 +380,7 @@ class MetricRidge(OnlineKernelRidge):
             for name, array in state.arrays.items()
             if name.startswith("base_")
         }
-        header: Any = {"room": self.max_centers, **state.header}  # before format 4 they were one
+        header: Any = state.header
         self._base = SolvedPart.of(
             header["base"],
             named,
@@ -406,31 +395,13 @@ class MetricRidge(OnlineKernelRidge):
     def _restore_block(self, state: State) -> None:
         """Begin once more to solve for the block that was solved for, if there was one."""
         assert self._base is not None
-        with reading(self._owner()):
-            at_once = count(state.header, "format", self._owner()) <= _AT_ONCE
-            solving = not at_once and state.header["solving"]
+        solving = flag(state.header, "solving", self._owner())
         centers, pending = len(self._centers), len(self._pending)
         can_be = centers in _BLOCKS and centers <= self._base.room and pending < self._takeover
-        if solving not in (True, False) or solving != can_be:
+        if solving != can_be:
             raise StateError(
                 f"'solving' of {self._owner()} is {solving!r}, which does not fit {centers} "
                 f"centers and {pending} events that are none"
             )
         if solving:
             self._solve_in_background()
-
-
-def _with_last_ridge(state: State) -> State:
-    """Return a state before format 4 as one with the last regularization, of no coefficients."""
-    if count(state.header, "format", "this 'metric-ridge' state") >= _ALL_RIDGES:
-        return state
-    arrays, before = dict(state.arrays), len(MetricRidge.RIDGES) - 1
-    for name in ("coefficients", "pending_coefficients"):
-        A = arrays.get(name, np.zeros(0))
-        if A.ndim == 2 and A.shape[1] % before == 0:
-            arrays[name] = np.pad(A, ((0, 0), (0, A.shape[1] // before)))
-    for name in ("errors", "errors_now"):
-        known = arrays.get(name, np.zeros(0))
-        if known.shape == (before,):  # as if it had been worse than the best
-            arrays[name] = np.append(known, known.max() + 1.0)
-    return State(state.header, arrays)

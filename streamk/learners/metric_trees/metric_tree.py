@@ -77,7 +77,6 @@ class MetricTree:
     """
 
     TYPE = "metric-tree"
-    FORMAT = 1
 
     def __init__(
         self,
@@ -169,9 +168,7 @@ class MetricTree:
     def _divide(self, place: int) -> None:
         """Divide a leaf, or have it take no more where halves would be too uneven.
 
-        Each half begins with half of the errors of its regularizations. One that has no room for
-        all its points is divided again, as in states of before leaves are larger. If that cannot
-        be, it keeps the last points alone.
+        Each half begins with half of the errors of its regularizations.
         """
         leaf = self._leaves[place]
         known, errors = leaf.solved, leaf.errors
@@ -180,9 +177,10 @@ class MetricTree:
         if halves(known.points) is None:
             leaf.close()
             return
-        size = min(len(known.points), self._leaf_room + 1)
         solution = known.solution._replace(errors=[one / 2.0 for one in errors])
-        self._plant(place, solution, known.points, known.labels, (leaf.max_centers, size))
+        self._plant(
+            place, solution, known.points, known.labels, (leaf.max_centers, len(known.points))
+        )
 
     def _tend(self) -> None:
         """Divide leaves that are large; have none grow where all together are large enough."""
@@ -379,29 +377,26 @@ class MetricTree:
         """Everything needed to go on exactly from here: a JSON header and arrays."""
         header: dict[str, Any] = {
             "type": self.TYPE,
-            "format": self.FORMAT,
             "missed": self.missed,
             "n_events": self.n_events,
             "capacity": self.capacity,
             "leaves": len(self._leaves),
         }
         own = {**self.map.arrays(), **self._splits.arrays(), **self._calibration.arrays()}
-        parts = {"tree": State({"type": "splits", "format": 1}, own)}
+        parts = {"tree": State({"type": "splits"}, own)}
         parts |= {f"leaf{place}": leaf.state() for place, leaf in enumerate(self._leaves)}
         return State.nest(parts, header)
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the function whose state this is, or that of a `MetricRidge` as it was once.
+        """Return the function whose state this is.
 
         Raises
         ------
         StateError
-            If it is the state of something else or of a newer format, or is damaged.
+            If it is the state of something else, or is damaged.
         """
-        if state.type == MetricRidge.TYPE:
-            return cls._of_one(state)
-        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        header: Any = state.expect(cls.TYPE).header
         many = count(header, "leaves", _OWNER, least=1)
         leaves = [MetricRidge.from_state(state.child(f"leaf{place}")) for place in range(many)]
         tree = cls._of_leaves(leaves, count(header, "capacity", _OWNER, least=BLOCK))
@@ -411,18 +406,6 @@ class MetricTree:
         tree.map = EventMap.of_arrays(own.arrays, d, _OWNER)
         tree._splits = Splits.of(own.arrays, many - 1, d, _OWNER)
         tree._calibration.load(own.arrays, _OWNER)
-        return tree
-
-    @classmethod
-    def _of_one(cls, state: State) -> Self:
-        """Return the tree whose only leaf has this state, in which all else was, too."""
-        leaf = MetricRidge.from_state(state)
-        tree = cls._of_leaves([leaf], leaf.max_centers)
-        tree.missed = number(state.header, "missed", _OWNER, NON_NEGATIVE)
-        d = len(leaf.columns or ())
-        tree.map = EventMap.of_arrays(state.arrays, d, _OWNER)
-        tree._splits = Splits.none(d)
-        tree._calibration.load(state.arrays, _OWNER)
         return tree
 
     @classmethod

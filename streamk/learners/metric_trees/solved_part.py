@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from streamk import kernels
 from streamk.backends.cholesky import PANEL
-from streamk.declared import Declared, Domain, number, reading, taken
+from streamk.declared import Declared, Domain, flag, number, reading, taken
 from streamk.declared import count as number_of
 from streamk.errors import StateError
 from streamk.kernels import Kernel
@@ -29,8 +29,6 @@ PART = 3_072
 """Events whose equations are solved together."""
 SHARED = 2_048
 """Events of one part that are in the next one, too."""
-_BEFORE = 4_096, 2_048
-"""Both in states that do not name the former."""
 _RIDGES = Domain(least=1e-12, most=1e12)
 
 
@@ -263,7 +261,6 @@ class SolvedPart:
             "kernel": self.kernel.to_json(),
             "ridge": self.ridge,
             "closed": self.closed,
-            "part": PART,
             "shared": self._shared,
         }
 
@@ -289,7 +286,7 @@ class SolvedPart:
         Parameters
         ----------
         header : JSON data
-            Of `header`, or that of a kernel alone, whose part is closed.
+            Of `header`.
         arrays : dict
         capacity : int
         sizes : dict of str to int
@@ -304,10 +301,9 @@ class SolvedPart:
             If they do not fit.
         """
         with reading(owner):
-            alone = "ridge" not in header
-            kernel = kernels.from_json(header if alone else header["kernel"])
-            closed = alone or bool(header["closed"])
-        ridge = 1.0 if alone else number(header, "ridge", owner, _RIDGES)
+            kernel = kernels.from_json(header["kernel"])
+        closed = flag(header, "closed", owner)
+        ridge = number(header, "ridge", owner, _RIDGES)
         declared = (
             Declared("points", "float32", ("base", "columns")),
             Declared("labels", "float64", ("base",), labels),
@@ -320,22 +316,16 @@ class SolvedPart:
         part = cls(kernel, ridge, capacity, n_columns=known["columns"], n_outputs=known["outputs"])
         part.closed = closed
         done = _done(count)
-        if "part" in header:
-            added = _added(header, arrays, known, done, owner)
-        else:
-            found["coefficients"] = _folded(header, arrays, known, found["coefficients"], owner)
-            shared = SHARED if done and (done < count or part.grows) else 0
-            added = np.zeros((shared, known["outputs"]))
+        added = _added(header, arrays, known, done, owner)
         part._done.append(*(found[each.name][:done] for each in declared))
         part._share(added)
         part._last.append(*(found[each.name][done:] for each in declared))
         return part
 
 
-def _done(count: int, size: int | None = None, shared: int | None = None) -> int:
-    """Return how many of so many events are in parts that are full, by default those of now."""
-    size, shared = size or PART, shared or SHARED
-    return 0 if count < size else count - (count - size) % (size - shared)
+def _done(count: int) -> int:
+    """Return how many of so many events are in parts that are full."""
+    return 0 if count < PART else count - (count - PART) % (PART - SHARED)
 
 
 def _added(
@@ -343,25 +333,11 @@ def _added(
 ) -> Numbers:
     """Return what the last part of a state adds to coefficients of events that it shares."""
     most = SHARED if done else 0
-    if "part" in header and number_of(header, "part", owner) != PART:
-        raise StateError(f"'part' of {owner} must be {PART}, not {header['part']}")
     shared = number_of(header, "shared", owner)
     if shared != most and (shared or sizes["base"] > done):
         raise StateError(f"'shared' of {owner} must be {most}, not {shared}")
     one = Declared("added", "float32", (shared, "outputs"))
     return taken((one,), arrays, sizes, owner)[0]["added"]
-
-
-def _folded(
-    header: Any, arrays: dict[str, Numbers], sizes: dict[str, int], A: Numbers, owner: str
-) -> Numbers:
-    """Return the coefficients of a state of other parts, with what its last one adds to them."""
-    if "shared" not in header:  # all events were one part
-        return A
-    done = _done(sizes["base"], *_BEFORE)
-    added, A = _added(header, arrays, sizes, done, owner), A.copy()
-    A[done - len(added) : done] += added
-    return A
 
 
 def whole_blocks(count: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.declared import FINITE, Declared, Domain, count, reading, taken
+from streamk.declared import FINITE, Declared, Domain, count, flag, reading, taken
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.learners.common.classes import Label
@@ -32,8 +32,6 @@ _OTHER = 8.0
 the first steps, were to a label is then another thing."""
 _NOISE = 0.3
 """Factor by which two estimates of a unit from one stream may differ."""
-_WITH_RESTS, _WITH_ALARMS = 2, 3
-"""Formats from which on states have which learners rest, and the alarms that wake them."""
 
 
 class ExternalExperts:
@@ -65,7 +63,6 @@ class ExternalExperts:
     """
 
     TYPE = "external-experts"
-    FORMAT = 3
 
     def __init__(self, learners: Sequence[OfOneKernel], *, is_classifier: bool) -> None:
         if not isinstance(learners, list | tuple):
@@ -378,7 +375,6 @@ class ExternalExperts:
         parts |= {f"fresh-{n}": state for n, state in enumerate(self._fresh)}
         header: dict[str, JSON] = {
             "type": self.TYPE,
-            "format": self.FORMAT,
             "learners": len(self),
             "born": self._born,
             "alarms": self._alarms,
@@ -394,7 +390,6 @@ class ExternalExperts:
         state: State,
         *,
         is_classifier: bool,
-        alarms: int = 0,
         placings: Sequence[Mapping[str, Any]] = (),
     ) -> Self:
         """Return the external experts whose state this is.
@@ -403,18 +398,15 @@ class ExternalExperts:
         ----------
         state : State
         is_classifier : bool
-        alarms : int, default 0
-            Drifts that the pool has found, which a state from before alarms counted does not say:
-            none of these is new to it.
         placings : sequence of mappings
             Device and threads of each; by default those of a new one.
 
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or is damaged.
+            If the state is something else's or is damaged.
         """
-        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        header: Any = state.expect(cls.TYPE).header
         places = range(count(header, "learners", _OWNER, least=1))
         with reading(_OWNER):
             how = placings if len(placings) == len(places) else [{} for _ in places]
@@ -430,12 +422,9 @@ class ExternalExperts:
             }
             ((external_experts._columns, external_experts._classes),) = known
         external_experts._born = count(header, "born", _OWNER)
-        written = count(header, "format", _OWNER)
-        counted = written >= _WITH_ALARMS
-        external_experts._alarms = count(header, "alarms", _OWNER) if counted else alarms
-        if written >= _WITH_RESTS:
-            external_experts._rests.restore(state.arrays, _OWNER, alarms=counted)
-        external_experts._restore_arrays(state, early=bool(header.get("early")))
+        external_experts._alarms = count(header, "alarms", _OWNER)
+        external_experts._rests.restore(state.arrays, _OWNER)
+        external_experts._restore_arrays(state, early=flag(header, "early", _OWNER))
         external_experts._all_rest = not any(external_experts.active)
         return external_experts
 

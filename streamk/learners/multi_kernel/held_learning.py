@@ -106,8 +106,6 @@ class HeldLearning(PooledLearning):
     ) -> None:
         """Go on with what `held_predictions` gave. Raises `StateError` if it does not fit."""
         shape = self._pool.arrays["KEPT"].shape if self._columns is not None else (0, 0)
-        if self._external and self._columns is not None:
-            said = self._pool.with_two_mixtures(said)
         if len(said) and (said.shape[1:] != shape or np.isinf(said).any()):
             raise StateError(
                 f"predictions of held events have the shape {said.shape[1:]}, not {shape}, or are"

@@ -25,7 +25,6 @@ class ErrorQuantiles:
     """
 
     TYPE = "error-quantiles"
-    FORMAT = 1
 
     def __init__(self) -> None:
         loops = expert_loops.spread
@@ -78,7 +77,7 @@ class ErrorQuantiles:
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
         arrays = {name: self._arrays[name].copy() for name in _ARRAYS}
-        return State({"type": self.TYPE, "format": self.FORMAT}, arrays)
+        return State({"type": self.TYPE}, arrays)
 
     @classmethod
     def from_state(cls, state: State) -> ErrorQuantiles:
@@ -87,9 +86,9 @@ class ErrorQuantiles:
         Raises
         ------
         StateError
-            If the state is something else's, of a newer format, or its arrays do not fit.
+            If the state is something else's or its arrays do not fit.
         """
-        state.expect(cls.TYPE, format=cls.FORMAT)
+        state.expect(cls.TYPE)
         loops, found = expert_loops.spread, cls()
         sizes = {"trackers": loops.TRACKERS, "levels": len(loops.LEVELS)}
         arrays, _ = taken(_DECLARED, state.arrays, sizes, "error quantiles")

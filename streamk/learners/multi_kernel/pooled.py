@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Self, TypeGuard
 
 import numpy as np
@@ -13,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from streamk import options
 from streamk.backends import BINARY, CLASSES, LARGEST, NUMBERS, expert_loops
 from streamk.declared import count, listed
-from streamk.deprecation import former_attribute, former_options
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column, column_keys
 from streamk.features.random_features import check_events, check_seed
@@ -29,7 +27,6 @@ from streamk.learners.experts.number_loss import loss_from_json, number_loss
 from streamk.learners.multi_kernel.default_experts import default_experts
 from streamk.learners.multi_kernel.external_experts import ExternalExperts
 from streamk.learners.multi_kernel.intervals import ErrorQuantiles
-from streamk.learners.multi_kernel.older_states import with_names_of_today
 from streamk.learners.multi_kernel.pending_predictions import PendingPredictions
 from streamk.learners.multi_kernel.rescaling import Scaled, rescale, unit_change
 from streamk.learners.multi_kernel.upkeep import PERIOD, Upkeep
@@ -47,11 +44,6 @@ class Pooled(OneAtATime, Decider):
     """A pool of experts with what goes with it; see `streamk.learners.MultiKernel`."""
 
     TYPE = "multi-kernel"
-    FORMAT = 7
-    """From 2 on with the weights of the classes, from 3 on with external experts, if there are any,
-    from 4 on with the number of classes that there may be, from 5 on with present names of
-    arrays, from 6 on with what external experts are worth, from 7 on with the mixture without
-    them."""
     OPTIONS: ClassVar[dict[str, Option]] = {
         "loss": Made(
             kind=Loss,
@@ -62,7 +54,7 @@ class Pooled(OneAtATime, Decider):
         "class_weight": Option(
             saved=False, about="balanced, or LABEL:WEIGHT,...; the rest 1 (all 1)"
         ),
-        "max_classes": replace(MAX_CLASSES, since=4),
+        "max_classes": MAX_CLASSES,
         "pending_bytes": Whole(
             least=0, resource=True, about="memory for predictions without a label yet"
         ),
@@ -72,7 +64,6 @@ class Pooled(OneAtATime, Decider):
     THRESHOLD = 0.5
     takes_missing = True
 
-    @former_options(guests="external_experts")
     def __init__(
         self,
         *,
@@ -151,8 +142,6 @@ class Pooled(OneAtATime, Decider):
     def ended(self) -> tuple[str, ...]:
         """A sentence for each external expert that rests for good."""
         return self._external.ended
-
-    guests = former_attribute("guests", "external_experts")
 
     def without_default_experts(self) -> Self:
         """Return this learner, or a new one without those that `drop_default_experts` drops."""
@@ -294,7 +283,6 @@ class Pooled(OneAtATime, Decider):
             parts["external_experts"] = self._external.state()
         header: dict[str, JSON] = {
             "type": self.TYPE,
-            "format": self.FORMAT,
             **options.to_header(self.OPTIONS, self),
             "task": "classification" if self.is_classifier else "regression",
             "n_events": self.n_events,
@@ -331,11 +319,10 @@ class Pooled(OneAtATime, Decider):
         Raises
         ------
         StateError
-            If the state is another learner's, of a newer format, or its arrays do not fit.
+            If the state is another learner's or its arrays do not fit.
         """
-        state.expect(cls.TYPE, format=cls.FORMAT)
+        state.expect(cls.TYPE)
         try:
-            state = with_names_of_today(state)
             header: Any = state.header
             model = cls(
                 **options.from_header(cls.OPTIONS, header),
@@ -359,7 +346,6 @@ class Pooled(OneAtATime, Decider):
                 model._external = ExternalExperts.from_state(
                     state.child("external_experts"),
                     is_classifier=model.is_classifier,
-                    alarms=model._upkeep.alarms,
                     placings=placings,
                 )
                 model._external.check(tuple(header["columns"] or ()), model.classes)

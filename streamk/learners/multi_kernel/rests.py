@@ -39,8 +39,6 @@ _FREE, _ACTIVE, _RESTS = range(3)
 _KIND, _AGE, _REST, _WORTH, _PAID, _SINCE = range(6)
 """Kind, reviews since it last changed, next rest, worth, whether it was worth its time since then,
 and whole reviews since an alarm."""
-_OLDER = 4
-"""Numbers of each expert in states from before there were alarms."""
 
 
 @dataclass(frozen=True)
@@ -128,24 +126,22 @@ class Rests:
         """Return everything needed to go on exactly from here, by name."""
         return {"rests": self._known.copy()}
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]], owner: str, *, alarms: bool) -> None:
-        """Take what `arrays` gave, before there were alarms or since then.
+    def restore(self, arrays: Mapping[str, NDArray[Any]], owner: str) -> None:
+        """Take what `arrays` gave.
 
         Raises
         ------
         StateError
             If it does not fit.
         """
-        width = self._known.shape[1] if alarms else _OLDER
-        one = Declared("rests", "float64", (len(self._known), width), Domain(-1e12, 1e12))
+        one = Declared("rests", "float64", self._known.shape, Domain(-1e12, 1e12))
         found = taken((one,), arrays, {}, owner)[0]["rests"]
         kinds, mine = found[:, _KIND], self._known[:, _KIND]
         fits = np.isin(kinds, (_FREE, _ACTIVE, _RESTS)) & ((kinds == _FREE) == (mine == _FREE))
-        counts = found[:, [_AGE, _REST, *range(_PAID, width)]]
+        counts = found[:, [_AGE, _REST, _PAID, _SINCE]]
         if not fits.all() or (counts < _NONE).any() or (counts[:, :2] < 0.0).any():
             raise StateError(f"array 'rests' of {owner} does not fit its learners")
-        self.begin()
-        self._known[:, :width] = found
+        self._known[:] = found
 
 
 def _begun(known: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -101,7 +101,6 @@ class OnlineNystrom(OnEmbeddedFeatures):
     """
 
     TYPE = "online-nystrom"
-    FORMAT = 2
     OPTIONS: ClassVar[dict[str, Option]] = {
         **OF_KERNEL_LEARNERS,
         **OF_OPTIMIZERS,
@@ -240,9 +239,9 @@ class OnlineNystrom(OnEmbeddedFeatures):
         Raises
         ------
         StateError
-            If the state is another learner's or of a newer format, or is damaged.
+            If the state is another learner's, or is damaged.
         """
-        state.expect(cls.TYPE, format=cls.FORMAT)
+        state.expect(cls.TYPE)
         header: dict[str, Any] = dict(state.header)
         with reading(_OWNER):
             learner = cls._from_header(header)

@@ -42,7 +42,6 @@ class EventBuffer:
     """
 
     TYPE = "event-buffer"
-    FORMAT = 1
 
     def __init__(self, kind: str, size: int, seed: int = 0) -> None:
         self.kind, self.size, self._seed = kind, size, seed
@@ -148,7 +147,6 @@ class EventBuffer:
         """Everything needed to go on exactly from here."""
         header: dict[str, Any] = {
             "type": self.TYPE,
-            "format": self.FORMAT,
             "kind": self.kind,
             "size": self.size,
             "seed": self._seed,
@@ -168,7 +166,7 @@ class EventBuffer:
         StateError
             If it is the state of something else, or its arrays do not fit.
         """
-        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        header: Any = state.expect(cls.TYPE).header
         size = count(header, "size", _OWNER, least=1)
         with reading(_OWNER):
             check_choice("kind", header["kind"], BUFFERS)

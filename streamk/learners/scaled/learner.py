@@ -26,7 +26,6 @@ from streamk.learners.meka.learner import StreamingMeka
 from streamk.learners.nystrom.learner import OnlineNystrom
 from streamk.scaling.labels import LabelScale
 from streamk.scaling.robust import RobustScale
-from streamk.scaling.running import RunningScale
 from streamk.state import State
 
 OfOneKernel: TypeAlias = (
@@ -76,8 +75,6 @@ class Scaled(Wrapper):
     predictions given back in their own unit; the parameter of a loss (delta, epsilon) is then in
     standard deviations of the label.
 
-    A state of format 1 goes on with running means and deviations of the columns and of the labels.
-
     Parameters
     ----------
     learner : a learner of one kernel
@@ -104,8 +101,6 @@ class Scaled(Wrapper):
     learner: OfOneKernel
     TYPE = "scaled"
     takes_missing = True
-    FORMAT = 2
-    """Of format 1 columns are scaled by their means and deviations."""
 
     def __init__(self, learner: OfOneKernel) -> None:
         if learner.n_events:
@@ -114,12 +109,8 @@ class Scaled(Wrapper):
                 "scale a new one"
             )
         self.learner = learner
-        self._scale: RobustScale | RunningScale = RobustScale(
-            len(learner.columns or ()), seed=getattr(learner, "seed", 0)
-        )
-        self._labels: LabelScale | RunningScale = (
-            RunningScale() if learner.is_classifier else LabelScale()
-        )
+        self._scale = RobustScale(len(learner.columns or ()), seed=getattr(learner, "seed", 0))
+        self._labels = LabelScale()  # of numbers; classes have none
 
     @property
     def nbytes(self) -> int:
@@ -296,7 +287,7 @@ class Scaled(Wrapper):
             "labels": self._labels.state(),
             "learner": self.learner.state(),
         }
-        return State.nest(parts, {"type": self.TYPE, "format": self.FORMAT})
+        return State.nest(parts, {"type": self.TYPE})
 
     @property
     def placing(self) -> dict[str, Any]:
@@ -310,25 +301,18 @@ class Scaled(Wrapper):
         Raises
         ------
         StateError
-            If the state is another learner's or of a newer format.
+            If the state is another learner's.
         """
-        state.expect(cls.TYPE, format=cls.FORMAT)
+        state.expect(cls.TYPE)
         scaled = cls.__new__(cls)
         scaled.learner = restored(state.child("learner"), **placing)
-        scale, labels = state.child("scale"), state.child("labels")
-        robust, follows = scale.type == RobustScale.TYPE, labels.type == LabelScale.TYPE
-        scaled._scale = (RobustScale if robust else RunningScale).from_state(scale)
-        scaled._labels = (LabelScale if follows else RunningScale).from_state(labels)
+        scaled._scale = RobustScale.from_state(state.child("scale"))
+        scaled._labels = LabelScale.from_state(state.child("labels"))
         columns = len(scaled.columns or ())
         if len(scaled._scale) != columns:
             raise StateError(
                 f"the arrays of 'scale' of this {cls.TYPE!r} state are of {len(scaled._scale)} "
                 f"columns, but the learner has {columns}"
-            )
-        if not scaled.is_classifier and len(scaled._labels) != 1:
-            raise StateError(
-                f"the arrays of 'labels' of this {cls.TYPE!r} state must be of one column, not "
-                f"{len(scaled._labels)}"
             )
         return scaled
 
@@ -345,12 +329,6 @@ class Scaled(Wrapper):
             If the learners differ in an option, naming it.
         """
         check_mergeable(self, other, ())
-        for mine, others in ((self._scale, other._scale), (self._labels, other._labels)):
-            if type(mine) is not type(others):
-                raise InvalidInput(
-                    "cannot merge a learner whose columns are scaled by means and deviations, as "
-                    "of a state from before, and one scaled by quantiles; learn one of them anew"
-                )
         own, its = events_apart(self, other, common_events)
         learner: Any = self.learner
         learner.merge(other.learner, common_events=common_events)
@@ -364,9 +342,8 @@ class Scaled(Wrapper):
         one, two, share = self._scale, scale, its / (own + its)
         if its > own:
             one, two, share = scale, self._scale, 1.0 - share
-            self._labels = other._labels.select(range(len(self._labels)))
-        if isinstance(one, RobustScale) and isinstance(two, RobustScale):
-            one.join(two, share, self.n_events)
+            self._labels = other._labels.copy()
+        one.join(two, share, self.n_events)
         self._scale = one
 
 

@@ -116,7 +116,6 @@ class Sharded(OwnClasses):
     """
 
     TYPE = "sharded"
-    FORMAT = 2
 
     def __init__(
         self,
@@ -412,7 +411,6 @@ class Sharded(OwnClasses):
         now, held = self._round, self._distinct()
         header: dict[str, JSON] = {
             "type": self.TYPE,
-            "format": self.FORMAT,
             "shards": self.shards,
             "round_events": self.round_events,
             "staleness": self.staleness,
@@ -454,9 +452,9 @@ class Sharded(OwnClasses):
         Raises
         ------
         StateError
-            If the state is another learner's, of a newer format, or does not fit.
+            If the state is another learner's or does not fit.
         """
-        header: Any = state.expect(cls.TYPE, format=cls.FORMAT).header
+        header: Any = state.expect(cls.TYPE).header
         model = cls.__new__(cls)
         model.learner = cls._inside(state, learner, _OWNER)
         model.workers = workers
