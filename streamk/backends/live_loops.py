@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from functools import cache
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from streamk import backends
 from streamk.backends.live_mixture import LiveMixture
 
 Array = NDArray[Any]
@@ -45,12 +45,7 @@ class Loops(Protocol):
 
 @cache
 def loops() -> Loops:
-    """Return the compiled loops.
-
-    Raises
-    ------
-    BackendUnavailable
-        If numba is not installed.
-    """
-    found: Loops = backends.of_numba("live_mixture", "a live mixture")
-    return found
+    """Return the compiled loops."""
+    found: Any = importlib.import_module("streamk.backends.numba_backend.live_mixture")
+    compiled: Loops = found
+    return compiled

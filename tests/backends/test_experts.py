@@ -3,11 +3,11 @@
 import importlib
 import math
 
-import naive
 import numpy as np
 import pytest
 from numba import njit
 from numba.core.registry import CPUDispatcher
+from reference import naive
 
 from streamk.backends import BINARY, CLASSES, NUMBERS, pool_arrays
 from streamk.backends.numba_backend import experts

@@ -3,7 +3,6 @@
 import math
 import sys
 
-import naive_landmarks
 import numpy as np
 import pytest
 import scipy.sparse
@@ -11,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from landmarks_kit import CASES, bit_equal, select
+from reference import landmarks as naive_landmarks
 
 from streamk import kernels
 from streamk.errors import InvalidInput

@@ -3,10 +3,10 @@
 import json
 import math
 
-import naive
 import numpy as np
 import pytest
 from numba import njit
+from reference import naive
 
 from streamk.backends.numba_backend.ranking import rank_row
 from streamk.errors import InvalidInput, StateError

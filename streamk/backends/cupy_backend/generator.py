@@ -18,7 +18,7 @@ def not_on_devices(features: str) -> BackendUnavailable:
     """Return the error that no device evaluates such features."""
     return BackendUnavailable(
         f"backend 'cupy' has no {features} features, those of kernels 'polynomial' and 'zonal'; "
-        "choose backend='numba', or a kernel such as 'gaussian' or 'arc_cosine'"
+        "choose backend='auto', or a kernel such as 'gaussian' or 'arc_cosine'"
     )
 
 

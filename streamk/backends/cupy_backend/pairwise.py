@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from streamk.backends import sum_factor
 from streamk.backends.cupy_backend.launching import SCRATCH, Launcher, blocks, pieces, plain
-from streamk.backends.numpy_backend.pairwise import sum_factor
 
 SIDE = 64
 """Points of each set in a tile, as in the kernels."""

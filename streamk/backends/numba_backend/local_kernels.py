@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends.codes import FARTHEST_LOCAL, LANES, Array, LocalKernels, filled
+from streamk.backends import FARTHEST_LOCAL, LANES, Array, LocalKernels, filled
 from streamk.backends.numba_backend.compilation.compiling import compiling, parts
 from streamk.backends.numba_backend.simd import rows_16
 

@@ -20,7 +20,6 @@ from numba.np.numpy_support import carray
 
 from streamk import backends
 from streamk.backends import CHUNK, LANES, ROUNDS, Basis, Curve, Dense, Hadamard, Sizes, Steps
-from streamk.backends.host import put, xp
 from streamk.backends.numba_backend import projection
 from streamk.backends.numba_backend.compilation.addresses import pointer
 from streamk.backends.numba_backend.compilation.compiling import compiling, exact, parts
@@ -455,6 +454,15 @@ def single(
     groups = len(basis.widths) if isinstance(basis, Hadamard) else 1
     if groups > 1 or not isinstance(basis, Dense | Hadamard):
         return BatchOfOne(
-            projection.predict, projection.step, put, xp, basis, A, squares, curve, wide, loss
+            projection.predict,
+            projection.step,
+            np.asarray,
+            np,
+            basis,
+            A,
+            squares,
+            curve,
+            wide,
+            loss,
         )
     return Single(basis, A, squares, curve, wide, loss)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import options
-from streamk.backends import BINARY, CLASSES, LARGEST, NUMBERS, expert_loops
+from streamk.backends import BINARY, CLASSES, LARGEST, NUMBERS, loops
 from streamk.declared import count, listed
 from streamk.deprecation import former_attribute, former_options
 from streamk.errors import InvalidInput, StateError
@@ -236,7 +236,7 @@ class Pooled(OneAtATime, Decider):
         self._pending.clear()
         self._held.clear()
         self._fresh = None
-        self._loops = expert_loops.event
+        self._loops = loops.event
 
     def _tell_external(self) -> None:
         """Give the external experts the columns and classes that there are by now."""
