@@ -465,12 +465,16 @@ def select(name: str = "auto") -> Backend:
     """
     if name not in BACKENDS:
         raise InvalidInput(f"no backend is called {name!r}; there are {' and '.join(BACKENDS)}")
-    module: Any
-    if name == "cupy":
-        module = importlib.import_module("streamk.backends.cupy_backend")
-        connected: Backend = module.connect()
-        return connected
-    module = importlib.import_module("streamk.backends.numba_backend")
+    if name == "auto":
+        return _host()
+    module: Any = importlib.import_module("streamk.backends.cupy_backend")
+    connected: Backend = module.connect()
+    return connected
+
+
+@cache
+def _host() -> Backend:
+    module: Any = importlib.import_module("streamk.backends.numba_backend")
     compiled: Backend = module
     return compiled
 

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
         tangent,
         two_sample,
     )
-    from streamk.backends.numba_backend.experts import ahead, event, reviews
+    from streamk.backends.numba_backend.experts import ahead, event, reviews, slot
     from streamk.backends.numba_backend.experts.banks import grids
-    from streamk.backends.numba_backend.experts.layout import slot
     from streamk.backends.numba_backend.experts.mixing import mixture, spread
 
 __all__ = [
@@ -52,7 +51,7 @@ _OF_EXPERTS = {
     "grids": "experts.banks.grids",
     "mixture": "experts.mixing.mixture",
     "reviews": "experts.reviews",
-    "slot": "experts.layout.slot",
+    "slot": "experts.slot",
     "spread": "experts.mixing.spread",
 }
 

@@ -33,7 +33,7 @@ EDGES = (1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0, 1.0 / 2.0, 3.
 FADE, PRIOR = 1.0 / 128.0, 16.0
 """Part of the counts that a p-value takes the place of, and what an even law counts beside them."""
 BETS = 4
-"""Ways to bet on a p-value, see `bets` of the loops."""
+"""Ways to bet on a p-value, see `bet` of the loops."""
 REFRESH = 32
 """Test events for which a witness stays as it is."""
 START = 256.0

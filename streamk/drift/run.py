@@ -56,8 +56,6 @@ class Run:
     max_features : int
         A multiple of BANDS * CHUNK.
     seed : int
-    backend : str
-        "auto", "numba" or "numpy".
 
     Attributes
     ----------

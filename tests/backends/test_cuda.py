@@ -36,7 +36,7 @@ from streamk.backends import (
     LossCode,
     numba_backend,
 )
-from streamk.backends.cupy_backend import connect, device, generator, pairwise, projection
+from streamk.backends.cupy_backend import connect, device, functions, projection
 from streamk.backends.cupy_backend.device import source
 from streamk.errors import BackendUnavailable
 from streamk.features.blocks import FeatureBlocks
@@ -80,10 +80,10 @@ def test_constants_are_the_same_on_both_sides() -> None:
         str(projection.CELLS // 2),
         str(projection.CELLS),
     ]
-    assert text["generator"]["COLUMNS"] == str(generator.COLUMNS)
-    assert text["pairwise"]["SIDE"] == str(pairwise.SIDE)
-    assert text["pairwise"]["CENTERS"] == str(pairwise.CENTERS)
-    assert text["pairwise"]["OUTPUTS"] == str(pairwise.OUTPUTS)
+    assert text["generator"]["COLUMNS"] == str(functions.COLUMNS)
+    assert text["pairwise"]["SIDE"] == str(functions.SIDE)
+    assert text["pairwise"]["CENTERS"] == str(functions.CENTERS)
+    assert text["pairwise"]["OUTPUTS"] == str(functions.OUTPUTS)
     for code in LossCode:
         assert text["learning"].get(code.name, "7") == str(int(code))
     for kernel in KernelCode:

@@ -26,7 +26,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends import LANES
-from streamk.backends.numba_backend.compilation.compiling import compiled, compiling
+from streamk.backends.numba_backend.compiling import compiled, compiling
 from streamk.backends.numba_backend.simd.vectors import Emitter, data
 
 _reordered = compiling(nogil=True, fastmath={"contract", "reassoc"})

@@ -24,7 +24,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends import GROUP, LANES, Functions, KernelCode, KernelNumbers, sum_factor
-from streamk.backends.numba_backend.compilation.compiling import compiled, exact, short
+from streamk.backends.numba_backend.compiling import compiled, exact, short
 from streamk.backends.numba_backend.pairwise import _pairwise, of_sums, sums, with_columns
 from streamk.backends.numba_backend.simd.vectors import Emitter, data
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import GROUP, KernelCode
-from streamk.backends.numba_backend.compilation.compiling import compiled
+from streamk.backends.numba_backend.compiling import compiled
 from streamk.backends.numba_backend.pairwise import sums
 
 __all__ = ["backward", "eliminate", "factor", "forward"]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import LossCode
-from streamk.backends.numba_backend.compilation.compiling import (
+from streamk.backends.numba_backend.compiling import (
     compiled,
     compiling,
     exact,

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import GROUP, OUTERMOST, ColumnMap
-from streamk.backends.numba_backend.compilation.compiling import exact, exact_part, short
+from streamk.backends.numba_backend.compiling import exact, exact_part, short
 from streamk.backends.numba_backend.pairwise import dot, lay
-from streamk.backends.numba_backend.pieces import pieces
+from streamk.backends.threads import pieces
 
 __all__ = ["bound", "leaf", "leaves", "scale", "standardize"]
 

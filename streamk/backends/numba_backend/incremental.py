@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamk.backends import ADMIT, GROUP, KEEP, sum_factor
-from streamk.backends.numba_backend.compilation.compiling import compiled, exact, exact_part, part
+from streamk.backends.numba_backend.compiling import compiled, exact, exact_part, part
 from streamk.backends.numba_backend.pairwise import lay, of_sums, sums, with_columns
 from streamk.backends.numba_backend.triangles import (
     ROWS,

@@ -16,7 +16,7 @@ from streamk.backends.live_mixture import (
     PRODUCT_RATES,
     SHARE_RATE,
 )
-from streamk.backends.numba_backend.compilation.compiling import compiled, parts
+from streamk.backends.numba_backend.compiling import compiled, parts
 
 __all__ = ["follow_classes", "follow_numbers"]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends.numba_backend.compilation.compiling import exact_part, short
-from streamk.backends.numba_backend.pieces import pieces
+from streamk.backends.numba_backend.compiling import exact_part, short
+from streamk.backends.threads import pieces
 
 __all__ = ["missed", "probabilities", "slopes"]
 

@@ -27,7 +27,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends import GROUP, LANES, KernelCode, sum_factor
-from streamk.backends.numba_backend.compilation.compiling import compiled, part
+from streamk.backends.numba_backend.compiling import compiled, part
 from streamk.backends.numba_backend.simd.exponential import decayed
 from streamk.backends.numba_backend.simd.vectors import Emitter, data, registers
 from streamk.backends.numba_backend.tangent import neural_tangent

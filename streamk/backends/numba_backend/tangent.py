@@ -6,9 +6,9 @@ and the kernel is multiplied with ``1 - theta / pi``, that of degree 0 (Cho and 
 it is written by the part that cosines and kernel lack of their values at angle 0: of two points
 that are near each other nothing cancels.
 
-Of the angle theta the kernel is ``1 - v g(v)`` with ``v = tan(theta / 4)``, which a division and two roots
-give of the squared distance, and g is analytic: for each depth it is a polynomial that interpolates
-`lacking`, whatever the number of layers. The type of numbers decides on its degree.
+It is ``1 - v g(v)`` with ``v = tan(theta / 4)``, which a division and two roots give of the squared
+distance, and g is analytic: for each depth it is a polynomial that interpolates `lacking`, whatever
+the number of layers. The type of numbers decides on its degree.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import DEEPEST
-from streamk.backends.numba_backend.compilation.compiling import compiled, exact, exact_part
+from streamk.backends.numba_backend.compiling import compiled, exact, exact_part
 
 __all__ = ["neural_tangent", "to_sphere"]
 

@@ -20,7 +20,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends import GROUP, LANES, KernelCode
-from streamk.backends.numba_backend.compilation.compiling import compiled, part
+from streamk.backends.numba_backend.compiling import compiled, part
 from streamk.backends.numba_backend.pairwise import sums as tile_sums
 from streamk.backends.numba_backend.simd.vectors import Emitter, data
 
