@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import LossCode as Code
-from streamk.backends import numpy_backend
 from streamk.errors import InvalidInput, shown
 
 Scores = NDArray[np.float64]
@@ -97,9 +96,15 @@ class Loss:
         >>> loss("huber", delta=1.0).value(np.array([[0.5], [3.0]]), np.array([0.0, 0.0]))
         array([0.125, 2.5  ])
         """
-        classes = np.issubdtype(y.dtype, np.integer)
-        scores = np.asarray(F, dtype=np.float64)
-        return numpy_backend.loss_values(self.code, self.parameter, classes, scores, y)
+        F = np.asarray(F, dtype=np.float64)
+        if self.code == Code.SOFTMAX:
+            top = F.max(axis=1)
+            chosen = F[np.arange(len(F)), y.astype(np.intp)]
+            return np.asarray(np.log(np.exp(F - top[:, None]).sum(axis=1)) + top - chosen)
+        if self._has_margins(F):
+            violation = np.maximum(_crammer_singer(F, y)[0], 0.0)
+            return violation if self.code == Code.HINGE else 0.5 * violation**2
+        return np.asarray(_values(self.code, self.parameter, F, _targets(F, y)).sum(axis=1))
 
     def gradient(self, F: Scores, y: NDArray[Any]) -> NDArray[np.float64]:
         """(Sub)gradient of each event's loss in its outputs.
@@ -120,11 +125,24 @@ class Loss:
         array([[-1.],
                [-0.]])
         """
-        scores = np.asarray(F, dtype=np.float64)
-        G = np.empty_like(scores)
-        classes = np.issubdtype(y.dtype, np.integer)
-        numpy_backend.loss_gradient(self.code, self.parameter, classes, scores, y, 1.0, G)
-        return G
+        F = np.asarray(F, dtype=np.float64)
+        rows = np.arange(len(F))
+        if self.code == Code.SOFTMAX:
+            slopes = softmax(F)
+            slopes[rows, y.astype(np.intp)] -= 1.0
+            return slopes
+        if self._has_margins(F):
+            margin, best = _crammer_singer(F, y)
+            slope = (margin > 0) * (1.0 if self.code == Code.HINGE else margin)
+            slopes = np.zeros(F.shape)
+            slopes[rows, y.astype(np.intp)] -= slope
+            slopes[rows, best] += slope
+            return slopes
+        return _slopes(self.code, self.parameter, F, _targets(F, y))
+
+    def _has_margins(self, F: Scores) -> bool:
+        """Return whether the true class is measured against the best other one."""
+        return self.code in (Code.HINGE, Code.SQUARED_HINGE) and F.shape[1] > 1
 
     def probabilities(self, F: Scores) -> NDArray[np.float64]:
         """Class probabilities from outputs, rows summing to 1.
@@ -143,17 +161,17 @@ class Loss:
         """
         F = np.asarray(F, dtype=np.float64)
         if self.code == Code.SOFTMAX:
-            return numpy_backend.softmax(F)
+            return softmax(F)
         sharpness = 1.0 if self.code == Code.LOGISTIC else 2.0
         if F.shape[1] == 1:
-            p = numpy_backend.sigmoid(sharpness * F)
+            p = sigmoid(sharpness * F)
             return np.concatenate([1.0 - p, p], axis=1)
         if self.code == Code.LOGISTIC:
-            p = numpy_backend.sigmoid(F)
+            p = sigmoid(F)
             # All sigmoids can underflow together; softmax is their ratio there.
             total = p.sum(axis=1, keepdims=True)
-            return np.where(total > 1e-30, p / np.maximum(total, 1e-30), numpy_backend.softmax(F))
-        return numpy_backend.softmax(sharpness * F)
+            return np.where(total > 1e-30, p / np.maximum(total, 1e-30), softmax(F))
+        return softmax(sharpness * F)
 
     def to_json(self) -> dict[str, Any]:
         """Return the loss as JSON data; ``loss(**data)`` turns it back.
@@ -201,3 +219,74 @@ def loss(name: str, **parameter: float) -> Loss:
     if not math.isfinite(value) or value < 0 or (key == "delta" and value == 0):
         raise InvalidInput(f"{key}={shown(value)} of loss {name!r} must be a positive number")
     return Loss(code, value)
+
+
+def softmax(F: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Softmax of each row of a float64 array of shape (n, k)."""
+    E = np.exp(F - F.max(axis=1, keepdims=True))
+    return np.asarray(E / E.sum(axis=1, keepdims=True))
+
+
+def sigmoid(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logistic function, with one exponential of a negative number: no overflow at either end."""
+    e = np.exp(-np.abs(z))
+    return np.asarray(np.where(z >= 0, 1.0, e) / (1.0 + e))
+
+
+def _targets(F: Scores, y: NDArray[Any]) -> NDArray[np.float64]:
+    """Return what each output is measured against: y itself, or -1/+1 for class numbers."""
+    if not np.issubdtype(y.dtype, np.integer):
+        return np.asarray(y, dtype=np.float64)[:, None]
+    if F.shape[1] == 1:
+        return np.asarray(2.0 * y[:, None] - 1.0)
+    T = np.full(F.shape, -1.0)
+    T[np.arange(len(F)), y.astype(np.intp)] = 1.0
+    return T
+
+
+def _crammer_singer(F: Scores, y: NDArray[Any]) -> tuple[Scores, NDArray[np.intp]]:
+    """Return 1 + (best other output) - (true output), and the number of the best other."""
+    rows, true = np.arange(len(F)), y.astype(np.intp)
+    others = F.copy()
+    others[rows, true] = -np.inf
+    best = others.argmax(axis=1)
+    return 1.0 + F[rows, best] - F[rows, true], best
+
+
+def _slopes(code: int, p: float, F: Scores, Y: NDArray[np.float64]) -> NDArray[np.float64]:
+    r = F - Y
+    match code:
+        case Code.SQUARED:
+            return r
+        case Code.HINGE:
+            return -Y * (Y * F < 1.0)
+        case Code.SQUARED_HINGE:
+            return -Y * np.maximum(0.0, 1.0 - Y * F)
+        case Code.LOGISTIC:
+            return -Y * sigmoid(-Y * F)
+        case Code.HUBER:
+            return np.clip(r, -p, p)
+        case Code.EPSILON_INSENSITIVE:
+            return np.asarray(np.sign(r) * (np.abs(r) > p))
+        case _:
+            return np.where(r > 0, 1.0 - p, np.where(r < 0, -p, 0.0))
+
+
+def _values(code: int, p: float, F: Scores, Y: NDArray[np.float64]) -> NDArray[np.float64]:
+    r = F - Y
+    match code:
+        case Code.SQUARED:
+            return 0.5 * r * r
+        case Code.HINGE:
+            return np.maximum(0.0, 1.0 - Y * F)
+        case Code.SQUARED_HINGE:
+            return 0.5 * np.maximum(0.0, 1.0 - Y * F) ** 2
+        case Code.LOGISTIC:
+            return np.logaddexp(0.0, -Y * F)
+        case Code.HUBER:
+            a = np.abs(r)
+            return np.where(a <= p, 0.5 * r * r, p * (a - 0.5 * p))
+        case Code.EPSILON_INSENSITIVE:
+            return np.maximum(0.0, np.abs(r) - p)
+        case _:
+            return np.maximum(-p * r, (1.0 - p) * r)

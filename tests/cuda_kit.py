@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_host import compiler, host_backend
+from reference import backend as reference
 
-from streamk.backends import CHUNK, Basis, Dense, Hadamard, Law, numpy_backend
+from streamk.backends import CHUNK, Basis, Dense, Hadamard, Law
 from streamk.backends.cupy_backend import connect
 from streamk.errors import BackendUnavailable
 
@@ -61,11 +62,11 @@ def basis_of(widths: tuple[int, ...], d: int, chunks: int, dtype: str, scale: fl
     if not widths:
         W = np.empty((chunks, d, CHUNK), dtype)
         keys = np.arange(d, dtype=np.uint64)
-        numpy_backend.frequencies(SEED, Law.NORMAL, 0, scale, keys, 0, W, b)
+        reference.frequencies(SEED, Law.NORMAL, 0, scale, keys, 0, W, b)
         return Dense(W, b)
     signs = np.empty((chunks, len(widths), 3), np.uint64)
     radii = np.empty((chunks, len(widths), CHUNK), dtype)
-    numpy_backend.rotations(SEED, Law.NORMAL, 0, scale, widths, 0, signs, radii, b)
+    reference.rotations(SEED, Law.NORMAL, 0, scale, widths, 0, signs, radii, b)
     return Hadamard(widths, signs, radii, b)
 
 

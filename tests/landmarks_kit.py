@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-import naive
-import naive_landmarks
 import numpy as np
 import scipy.sparse
+from reference import landmarks as naive_landmarks
+from reference import naive
 
 from streamk import kernels
 from streamk.landmarks import Diffusion, oasis

@@ -1,9 +1,9 @@
 """Points in clouds, and a `Meka` as the oracle has it."""
 
-import naive
-import naive_landmarks
-import naive_meka as oracle
 import numpy as np
+from reference import landmarks as naive_landmarks
+from reference import meka as oracle
+from reference import naive
 
 from streamk import kernels
 

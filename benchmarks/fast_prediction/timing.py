@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import LANES, filled
-from streamk.backends.numba_backend.compilation.compiling import compiling
+from streamk.backends.numba_backend.compiling import compiling
 from streamk.backends.numba_backend.simd import rows_16
 
 MANY, ROUNDS, CALLS = 10_000, 7, 2_000

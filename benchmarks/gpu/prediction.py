@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks import common, hot
 from benchmarks.gpu import there
 from benchmarks.hot import SAMPLERS, Case, Clock, Work
-from streamk.backends import CHUNK, Basis, Dense, Hadamard, numpy_backend
+from streamk.backends import CHUNK, Basis, Dense, Hadamard, numba_backend
 from streamk.learners import DoublyStochastic
 
 CASES = (
@@ -109,7 +109,7 @@ class _There:
     def exact(self, X: Any) -> Any:
         """Predictions of a few rows by the same frequencies, in double precision."""
         F, basis = np.empty((len(X), 1)), self._in_double()
-        numpy_backend.predict(
+        numba_backend.predict(
             X.astype(np.float64), basis, self._A.astype(np.float64), True, True, 1.0, F
         )
         return F * self._blocks.amplitude

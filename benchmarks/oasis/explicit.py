@@ -33,7 +33,7 @@ ORACLE = "the oracle"
 
 
 def oracle() -> ModuleType:
-    """`tests/naive_landmarks.py`."""
+    """`tests/reference/landmarks.py`."""
     directory = str(common.ROOT / "tests")
     if directory not in sys.path:
         sys.path.append(directory)

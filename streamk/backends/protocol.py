@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from streamk.backends.codes import Array, Basis
+if TYPE_CHECKING:
+    from streamk.backends import Array, Basis
 
 __all__ = ["Backend", "Single", "Sizes", "Steps"]
 

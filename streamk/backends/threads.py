@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import cache
@@ -18,7 +18,9 @@ PARALLEL_FLOPS = 16_000_000
 """Work below which handing it to another thread costs more than it saves: 100 microseconds go for
 that, and more where there are many threads, since each of them waits for the interpreter twice."""
 
-
+_BRIEF = 1 << 15
+"""Numbers of a part of a batch that takes microseconds: another thread can have the interpreter
+between two of them."""
 _NICENESS = 5
 """Niceness that a thread which yields adds to its own: beside one as busy it has a fourth of a
 core. It cannot be taken back, so that much more would stop it for long beside other programs."""
@@ -125,3 +127,16 @@ def divide(n: int, flops: int, work: Callable[[slice], None], threads: int | Non
         wait(jobs)
     for job in jobs:
         job.result()
+
+
+def pieces(X: Any) -> Iterable[slice]:
+    """Return parts of the rows of X (n, d), for loops of microseconds that keep the interpreter.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pieces(np.zeros((40_000, 2)))
+    [slice(0, 16384, None), slice(16384, 32768, None), slice(32768, 49152, None)]
+    """
+    step = max(1, _BRIEF // max(1, X.shape[1]))
+    return [slice(first, first + step) for first in range(0, len(X), step)]

@@ -7,11 +7,8 @@ p-value, uniform where nothing has changed. Each witness bets against that by se
 from every start. The test event then enters the sample, and one of all, drawn at random, leaves
 it: it alone is shown to the means. `streamk.drift` has the reasons.
 
-A witness is one of ``WINDOWS`` times ``BANDS``: chunk c of features is of band ``c % BANDS``.
-Each twin's module `two_sample` has these functions, with the same bits in both::
-
-    follow(sample, F, X, draws, threshold)    take in events until wealth reaches the threshold
-    rescore(sample)                           scores = witnesses of the reference sample
+A witness is one of ``WINDOWS`` times ``BANDS``: chunk c of features is of band ``c % BANDS``. The
+loops over events are `streamk.backends.loops.two_sample`.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends.codes import CHUNK
+from streamk.backends import CHUNK
 
 Array = NDArray[Any]
 
@@ -36,7 +33,7 @@ EDGES = (1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0, 1.0 / 2.0, 3.
 FADE, PRIOR = 1.0 / 128.0, 16.0
 """Part of the counts that a p-value takes the place of, and what an even law counts beside them."""
 BETS = 4
-"""Ways to bet on a p-value, see `bets` in the twins."""
+"""Ways to bet on a p-value, see `bet` of the loops."""
 REFRESH = 32
 """Test events for which a witness stays as it is."""
 START = 256.0

@@ -54,7 +54,7 @@ class ActorShards(Actors):
     ----------
     count : int
         Actors.
-    backend : {"auto", "numpy", "numba", "cupy"}, default "auto"
+    backend : {"auto", "cupy"}, default "auto"
         Of each. "cupy" takes the first GPU that Ray gives the actor: ``options={"num_gpus": 1}``.
     threads : int, default 1
         Of each, where it has no GPU; results do not depend on it.
@@ -95,8 +95,8 @@ class ActorShards(Actors):
             ("max_restarts", max_restarts, 0),
         ):
             check_count(name, value, least)
-        if backend not in ("auto", *backends.BACKENDS):
-            raise InvalidInput(f"backend={backend!r} must be auto, {', '.join(backends.BACKENDS)}")
+        if backend not in backends.BACKENDS:
+            raise InvalidInput(f"backend={backend!r} must be {' or '.join(backends.BACKENDS)}")
         self._numbers = itertools.count()
         self._functions: weakref.WeakValueDictionary[int, Divided] = weakref.WeakValueDictionary()
         super().__init__(

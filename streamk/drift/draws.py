@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import TAG_EVENT
-from streamk.backends.numpy_backend.generator import philox
+from streamk.backends import TAG_EVENT, philox
 
 _AHEAD = 1024
 """Events that are drawn for at once."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import backends
-from streamk.backends import CHUNK, Curve, Dense, two_sample
+from streamk.backends import CHUNK, Curve, Dense, loops, two_sample
 from streamk.backends.two_sample import BANDS, TwoSample
 from streamk.drift.scale import FirstScale
 from streamk.features.blocks import FeatureBlocks
@@ -56,8 +56,6 @@ class Run:
     max_features : int
         A multiple of BANDS * CHUNK.
     seed : int
-    backend : str
-        "auto", "numba" or "numpy".
 
     Attributes
     ----------
@@ -78,12 +76,10 @@ class Run:
         reference: int,
         max_features: int,
         seed: int,
-        backend: str,
     ) -> None:
         self._reference, self.most_groups = reference, max_features // (BANDS * CHUNK)
         self._seed = seed
-        self._backend = backends.select(backend)
-        self._loops = backends.twin("two_sample", backend)
+        self._backend = backends.select()
         self._keys = column_keys(columns)
         self._blocks = self._make_blocks()
         self._begin(len(columns))
@@ -150,7 +146,7 @@ class Run:
             return n
         n = min(len(X), self._moment - self.n)
         self._reserve(int(self.sample.counts[0]) + n)
-        taken: int = self._loops.follow(
+        taken: int = loops.two_sample.follow(
             self.sample, self.features(X[:n]), X[:n], draws[:n], threshold
         )
         self.n += taken
@@ -163,7 +159,7 @@ class Run:
         self.scale = FirstScale(self.rows)
         self._lay_out()
         training = np.zeros((WARM_UP, 3))
-        self._loops.follow(self.sample, self.features(self.rows), self.rows, training, np.inf)
+        loops.two_sample.follow(self.sample, self.features(self.rows), self.rows, training, np.inf)
         self.rows = self.rows[:0]
 
     # --- features -------------------------------------------------------------------------------
@@ -222,7 +218,7 @@ class Run:
         if scale is not None:
             self._lay_out()
             self._evaluate()
-            self._loops.rescore(sample)
+            loops.two_sample.rescore(sample)
 
     def _reserve(self, size: int) -> None:
         """Make room for so many events in the reference sample, or as many as it may have."""
@@ -247,4 +243,4 @@ class Run:
             self.scale.add_columns(more)
             self._lay_out()
             self._evaluate()
-            self._loops.rescore(self.sample)
+            loops.two_sample.rescore(self.sample)

@@ -17,7 +17,7 @@ from streamk.drift.states import read_header, run_from_state, run_state
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column, column_keys
 from streamk.features.random_features import check_events
-from streamk.options import Choice, Option, Real, Whole
+from streamk.options import Option, Real, Whole
 from streamk.state import State
 
 FEATURES = BANDS * CHUNK
@@ -63,7 +63,6 @@ class StreamingMMD:
         with 192; after 1024, 4096, 16384 ... of its events there are twice as many.
     seed : int, default 0
         0 to 2^64 - 1: of features, roles of events and ties.
-    backend : {"auto", "numba", "numpy"}, default "auto"
 
     Attributes
     ----------
@@ -111,7 +110,6 @@ class StreamingMMD:
         "reference": Whole(least=64, most=1 << 16),
         "max_features": Whole(least=FEATURES, most=16 * FEATURES),
         "seed": Whole(least=0, most=2**64 - 1),
-        "backend": Choice(choices=("auto", "numba", "numpy"), saved=False),
     }
 
     def __init__(
@@ -123,10 +121,9 @@ class StreamingMMD:
         reference: int = 2048,
         max_features: int = 384,
         seed: int = 0,
-        backend: str = "auto",
     ) -> None:
         self.alpha, self.warning, self.seed = alpha, warning, seed
-        self.reference, self.max_features, self.backend = reference, max_features, backend
+        self.reference, self.max_features = reference, max_features
         options.check(self.OPTIONS, self)
         if warning < alpha:
             raise InvalidInput(f"warning={warning} must be at least alpha={alpha}")
@@ -235,7 +232,6 @@ class StreamingMMD:
             reference=self.reference,
             max_features=self.max_features // FEATURES * FEATURES,
             seed=self.seed,
-            backend=self.backend,
         )
 
     def add_columns(self, names: Sequence[Column]) -> None:
@@ -267,7 +263,7 @@ class StreamingMMD:
         return run_state(self._run, header)
 
     @classmethod
-    def from_state(cls, state: State, *, backend: str = "auto") -> StreamingMMD:
+    def from_state(cls, state: State) -> StreamingMMD:
         """Return the test whose state this is.
 
         Raises
@@ -279,7 +275,7 @@ class StreamingMMD:
         """
         header = state.expect(cls.TYPE).header
         chosen, counts = read_header(cls.OPTIONS, header)
-        test = cls(**chosen, backend=backend)
+        test = cls(**chosen)
         test.n_events, test.n_drifts = counts
         run_from_state(test._run, state)
         return test

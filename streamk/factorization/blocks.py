@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from streamk.backends import blocks as loops
+from streamk.backends import loops
 from streamk.backends.threads import divide
 
 Numbers = NDArray[np.float64]
@@ -80,10 +80,10 @@ class BlockDiagonal:
         with self._room() as v:
 
             def sort(some: slice) -> None:
-                loops.select().scatter(V[some], self._places[some], v)
+                loops.blocks.scatter(V[some], self._places[some], v)
 
             def work(some: slice) -> None:
-                loops.select().down(self.values, self._chunks[some], v, parts[some])
+                loops.blocks.down(self.values, self._chunks[some], v, parts[some])
 
             divide(len(V), _MOVE * len(V), sort, threads)
             divide(len(self._chunks), self.values.size, work, threads)
@@ -100,10 +100,10 @@ class BlockDiagonal:
         with self._room() as found:
 
             def work(some: slice) -> None:
-                loops.select().up(self.values, self._chunks[some], u, starts[some], found)
+                loops.blocks.up(self.values, self._chunks[some], u, starts[some], found)
 
             def sort(some: slice) -> None:
-                loops.select().gather(found, self._places[some], out[some])
+                loops.blocks.gather(found, self._places[some], out[some])
 
             divide(len(self._chunks), self.values.size, work, threads)
             divide(len(out), _MOVE * len(out), sort, threads)
@@ -242,7 +242,7 @@ class Links:
         """Return ``L U``, (rank,) or (rank, p)."""
         out = np.empty_like(U)
         if U.ndim == 1:
-            loops.select().couple(self.values, self._table, U, out)
+            loops.blocks.couple(self.values, self._table, U, out)
             return out
         out[:] = 0.0
         for (_, row, rows, column, columns), (s, t) in zip(

@@ -154,14 +154,14 @@ def nearest(points: Numbers, centers: Numbers, threads: int | None = None) -> La
     """Return the number of the centre that each point is nearest to, the first of equal ones."""
     n, c = len(points), len(centers)
     labels, step = np.empty(n, np.int32), max(1, _ENTRIES // c)
-    kernel, twin = _INVERSE_DISTANCE, select()
+    kernel, host = _INVERSE_DISTANCE, select()
 
     def work(some: slice) -> None:
         for first in range(some.start * step, min(some.stop * step, n), step):
             part = slice(first, min(first + step, n))
             K = np.empty((c, part.stop - first))
             scale = kernel.frequency_scale
-            twin.pairwise(kernel.code, kernel.parameter, scale, centers, points[part], K)
+            host.pairwise(kernel.code, kernel.parameter, scale, centers, points[part], K)
             labels[part] = K.argmax(axis=0)
 
     divide(-(-n // step), n * c * points.shape[1], work, threads)

@@ -121,7 +121,7 @@ class RandomFeatures:
         for the same kernels; as fast as independent ones once they are made. Up to 64 columns,
         products of points within a bandwidth vary a tenth as much, and none is biased.
     dtype : {"float32", "float64"}, default "float32"
-    backend : {"auto", "numba", "numpy", "cupy"}, default "auto"
+    backend : {"auto", "cupy"}, default "auto"
 
     Raises
     ------

@@ -10,9 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from streamk import backends
-from streamk.backends import Backend, Curve, KernelCode, Law, select
-from streamk.backends.incremental import KernelNumbers
+from streamk.backends import Backend, Curve, KernelCode, KernelNumbers, Law, loops, select
 from streamk.backends.threads import divide
 from streamk.errors import InvalidInput, shown
 
@@ -43,10 +41,9 @@ def is_whole(number: Any) -> bool:
 def on_sphere(points: NDArray[Any], bandwidth: float) -> NDArray[Any]:
     """Return the unit vectors of (bandwidth, x) of points (n, d): (n, d + 1), of their type."""
     out = np.empty((len(points), points.shape[1] + 1), points.dtype)
-    to_sphere = backends.twin("tangent").to_sphere
 
     def fill(rows: slice) -> None:
-        to_sphere(points[rows], bandwidth, out[rows])
+        loops.tangent.to_sphere(points[rows], bandwidth, out[rows])
 
     divide(len(points), 4 * points.size, fill)
     return out
@@ -192,10 +189,10 @@ class Kernel:
         P = self.mapped(A)
         Q = P if Y is None else self.mapped(B)
         K = np.empty((len(P), len(Q)), dtype)
-        twin = select()
+        host = select()
 
         def fill(rows: slice) -> None:
-            self.values_on(twin, P[rows], Q, K[rows])
+            self.values_on(host, P[rows], Q, K[rows])
 
         divide(len(P), (P.size + _BESIDES * len(P)) * len(Q), fill)
         if Y is None:
@@ -231,8 +228,8 @@ class Kernel:
             1.2e-38 are 0, and a squared distance beyond 3e38 is infinite. NTK is wrong by at most
             ``1.2e-7 (d + depth + 4) / cos(angle / 2)``, and by the root of the numerator where the
             mapped points are nearly opposite, which takes points farther than many bandwidths.
-        backend : str, default "auto"
-            See `streamk.backends.select`.
+        backend : {"auto", "cupy"}, default "auto"
+            The host, or a GPU.
         threads : int, optional
             All cores by default.
 
@@ -245,7 +242,7 @@ class Kernel:
         InvalidInput
             If the shapes do not fit or the dtype is another.
         BackendUnavailable
-            If the backend's package is not installed.
+            If there is no CuPy, driver or device.
 
         Examples
         --------
@@ -262,11 +259,11 @@ class Kernel:
                 f"V must have a row for each of the {len(B)} points of Y, shape ({len(B)},) or "
                 f"({len(B)}, outputs), not {np.shape(V)}"
             )
-        twin = select(backend)
+        chosen = select(backend)
         there = (
-            twin.put(array) for array in (self.mapped(A), self.mapped(B), v.reshape(len(B), -1))
+            chosen.put(array) for array in (self.mapped(A), self.mapped(B), v.reshape(len(B), -1))
         )
-        F: Matrix = twin.get(self.product_on(twin, *there, threads=threads))
+        F: Matrix = chosen.get(self.product_on(chosen, *there, threads=threads))
         return F if np.ndim(V) == 2 else F[:, 0]
 
     def product_on(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import coordinates
+from streamk.backends import loops
 
 Matrix = NDArray[np.float64]
 
@@ -56,5 +56,5 @@ def carried(W: Matrix, change: Change) -> Matrix:
     if isinstance(change, Admission):
         return np.vstack([W, np.zeros((1, W.shape[1]))])
     V = np.array(W, dtype=np.float64, order="C")
-    coordinates.select().rotate(V, change.position, change.cosines, change.sines)
+    loops.coordinates.rotate(V, change.position, change.cosines, change.sines)
     return V[:-1]

@@ -8,8 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import filled
-from streamk.backends import incremental as backend
+from streamk.backends import filled, loops
 from streamk.declared import POSITIVE, Declared, Domain
 from streamk.errors import StateError
 
@@ -54,7 +53,6 @@ class GrowingCholesky:
         self._room = np.zeros((0, 0))
         self._inverse = np.zeros(0)
         self._size = 0
-        self._twin = backend.select()
 
     def __len__(self) -> int:
         return self._size
@@ -67,7 +65,7 @@ class GrowingCholesky:
         another one, given all, as small as `left`.
         """
         made, anew = cls(capacity), _square(len(W))
-        n = made._twin.factorise(W, anew, least)
+        n = loops.incremental.factorise(W, anew, least)
         made._make_room(n)
         made._room[:n, :n] = anew[:n, :n]
         made._size = n
@@ -102,13 +100,13 @@ class GrowingCholesky:
     def solve(self, K: Matrix) -> Matrix:
         """Return ``L^-1 k`` of each row k of `K` (n, l)."""
         Phi = np.array(K)
-        self._twin.solve(self._room, Phi)
+        loops.incremental.solve(self._room, Phi)
         return Phi
 
     def solve_back(self, Phi: Matrix) -> Matrix:
         """Return ``L^-T phi`` of each row phi of `Phi` (n, l)."""
         Q = np.array(Phi)
-        self._twin.solve_back(self._room, Q)
+        loops.incremental.solve_back(self._room, Q)
         return Q
 
     def append(self, phi: Matrix, schur: float) -> None:
@@ -144,7 +142,7 @@ class GrowingCholesky:
         unit[0, j] = 1.0
         column = self.solve_back(self.solve(unit))[0]
         cosines, sines = np.empty(n - 1 - j), np.empty(n - 1 - j)
-        self._twin.remove_row(self._room, n, j, cosines, sines)
+        loops.incremental.remove_row(self._room, n, j, cosines, sines)
         left = self._inverse[:n] - column * column / column[j]
         self._inverse[: n - 1] = np.delete(left, j)
         self._size = n - 1
@@ -162,9 +160,9 @@ class GrowingCholesky:
             Largest error of an element of ``L L'`` before.
         """
         n = self._size
-        residual = self._twin.residual(self._room, W)
+        residual = loops.incremental.residual(self._room, W)
         anew = _square(n)
-        if self._twin.factorise(W, anew, 0.0) == n:
+        if loops.incremental.factorise(W, anew, 0.0) == n:
             self._room[:n, :n] = anew[:n, :n]
         columns = self.solve(np.eye(n))
         self._inverse[:n] = np.einsum("ij,ij->i", columns, columns)

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import kernels
-from streamk.backends import KernelCode
-from streamk.backends import incremental as backend
+from streamk.backends import ADMIT, KEEP, KernelCode, Rule, Span, loops
 from streamk.backends.threads import divide
 from streamk.declared import NON_NEGATIVE, Declared, count, number, reading, taken
 from streamk.errors import InvalidInput, StateError, shown
@@ -116,9 +115,8 @@ class IncrementalOasis:
         self._leaned = np.zeros(0)
         self._factor = GrowingCholesky(self.max_landmarks + 1)
         self._since = 0
-        self._twin = backend.select()
         self._numbers = kernel.numbers
-        self._known: backend.Span | None = None
+        self._known: Span | None = None
         self._noise = 4.0 * float(np.finfo(np.float64).eps) * (self.max_landmarks + 16)
         self._rounding = self._noise * (self.max_landmarks + 16)
 
@@ -192,18 +190,18 @@ class IncrementalOasis:
         while at < len(rows):
             ahead = mapped[at : at + _AHEAD]
             Phi = np.empty((len(ahead), self.n_landmarks))
-            seen, verdict, schur = self._twin.watch(
+            seen, verdict, schur = loops.incremental.watch(
                 self._numbers, self._span(), self._rule(), ahead, self.n_events, Phi
             )
             stop = at + seen
-            last = stop - (verdict != backend.KEEP)
+            last = stop - (verdict != KEEP)
             Q = Phi if questions is rows else self.transform(questions[at:stop])
             if last > at:
                 yield slice(at, last), [], Phi[: last - at], Q[: last - at]
             self.n_events += seen
             if last < stop:
                 changes = [self._admit(rows[last], Phi[last - at], schur)]
-                if verdict != backend.ADMIT:
+                if verdict != ADMIT:
                     changes.append(self._remove(verdict))
                 transformed = self.transform(rows[last:stop])
                 yield slice(last, stop), changes, transformed, Q[last - at : seen]
@@ -247,15 +245,15 @@ class IncrementalOasis:
             )
         return rows
 
-    def _span(self) -> backend.Span:
+    def _span(self) -> Span:
         if self._known is None:
             assert self._points is not None
             points = self.kernel.mapped(self._points)
-            self._known = backend.Span(points, self._twin.laid(points), self._factor.room)
+            self._known = Span(points, loops.incremental.laid(points), self._factor.room)
         return self._known
 
-    def _rule(self) -> backend.Rule:
-        return backend.Rule(
+    def _rule(self) -> Rule:
+        return Rule(
             self._factor.inverse_diagonal,
             self._leaned,
             max(self.tol, self._rounding),
@@ -302,7 +300,7 @@ class IncrementalOasis:
         span, schur = self._span(), np.empty(len(rows))
 
         def fill(some: slice) -> None:
-            self._twin.coordinates(self._numbers, span, rows[some], Phi[some], schur[some])
+            loops.incremental.coordinates(self._numbers, span, rows[some], Phi[some], schur[some])
 
         flops = Phi.size * (rows.shape[1] + self.n_landmarks // 2)
         divide(len(rows), flops, fill)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends import expert_loops
+from streamk.backends import loops
 from streamk.backends.first_use import FIRST_USE
 from streamk.learners.base import Learner
 from streamk.learners.common.predictor import innermost
@@ -51,7 +51,7 @@ def preparing(model: Learner) -> Iterator[None]:
 
 @contextmanager
 def _compiling(task: str, *, of_machine: bool) -> Iterator[None]:
-    ahead = expert_loops.ahead
+    ahead = loops.ahead
     missing = ahead.missing(task, of_machine=of_machine)
     if not missing:
         yield

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.backends import LocalKernels, twin
+from streamk.backends import LocalKernels, loops
 from streamk.declared import NON_NEGATIVE, listed, number
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
@@ -70,7 +70,7 @@ class CompiledModel:
         self.mean, self.deviation = mean, deviation
         """Of the numbers: kernels predict how many deviations one is above the mean."""
         self.weights = np.ones(len(self.classes)) if weights is None else weights
-        self._evaluator = twin("local_kernels").Evaluator(kernels)
+        self._evaluator = loops.local_kernels.Evaluator(kernels)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: each for name, each in vars(self).items() if name != "_evaluator"}
@@ -79,7 +79,7 @@ class CompiledModel:
         vars(self).update(saved)
         # joblib hands out arrays that cannot be written, for which all loops would compile again.
         self.kernels = LocalKernels(*map(_writable, saved["kernels"]))
-        self._evaluator = twin("local_kernels").Evaluator(self.kernels)
+        self._evaluator = loops.local_kernels.Evaluator(self.kernels)
 
     @property
     def is_classifier(self) -> bool:

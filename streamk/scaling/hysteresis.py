@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import event_points as backend
+from streamk.backends import loops
 from streamk.declared import Declared, taken
 from streamk.scaling.quantiles import CENTERS, DISTANCES, INVERSES, RunningQuantiles
 
@@ -64,7 +64,7 @@ class HysteresisScaler:
         if X.shape[1] != len(self.center):
             raise ValueError(f"{X.shape[1]} columns for a scale of {len(self.center)}")
         Z, scale = np.array(X, np.float64, order="C"), math.sqrt(2.0) / float(self.distance[0])
-        backend.select().standardize(Z, self.center, self.inverse, scale)
+        loops.event_points.standardize(Z, self.center, self.inverse, scale)
         return Z
 
     def take(self, scale: RunningQuantiles) -> None:

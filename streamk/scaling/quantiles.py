@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import FAIR_COIN, SAMPLED
-from streamk.backends.event_points import standardized
+from streamk.backends import FAIR_COIN, OUTERMOST, SAMPLED
 from streamk.declared import FLAGS, Declared, Domain, count, number, reading, taken
 from streamk.errors import StateError
 from streamk.features.random_features import check_seed
@@ -254,7 +253,9 @@ class RunningQuantiles:
             return 1.0
         squares = np.zeros((min(m // 2, -(-_PAIRS // m)), m))
         for block in self._blocks():
-            Z = standardized(rows[:, block], self.center[block], self.inverse[block])
+            Z = (rows[:, block] - self.center[block]) * self.inverse[block]
+            Z = np.minimum(np.maximum(Z, -OUTERMOST), OUTERMOST)
+            Z = np.where(np.isnan(Z), 0.0, Z)
             for k, sums in enumerate(squares, start=1):
                 sums += np.square(Z - np.roll(Z, -k, axis=0)).sum(axis=1)
         return float(np.median(np.sqrt(squares))) or 1.0

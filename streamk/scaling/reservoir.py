@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import SAMPLED, TAG_SAMPLE
-from streamk.backends.numpy_backend.generator import philox
+from streamk.backends import SAMPLED, TAG_SAMPLE, philox
 
 _JOIN = 0x6A6F696E
 """Makes another seed of a sample's, for the draws of joining."""

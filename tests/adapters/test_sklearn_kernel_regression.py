@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import naive_eigenpro as naive
 import numpy as np
 import pytest
+from reference import eigenpro as naive
 from sklearn.datasets import make_friedman1
 from sklearn.utils.estimator_checks import parametrize_with_checks
 

@@ -54,14 +54,14 @@ def test_another_process_finds_what_was_compiled(tmp_path):
 
 
 def test_files_in_folders_and_beside_count_too():
-    from streamk.backends.numba_backend.compilation.compiling import _STAMP
+    from streamk.backends.numba_backend.compiling import _STAMP
 
     assert {"vectors.py", "ladder.py", "pool_arrays.py"} <= {name for name, _ in _STAMP}
 
 
 def test_no_function_takes_over_its_callers_arithmetic():
     # Its results would depend on whether Python or another function had it compiled first.
-    from streamk.backends.numba_backend.compilation.compiling import compiled, exact
+    from streamk.backends.numba_backend.compiling import compiled, exact
 
     assert exact(lambda x: x).targetoptions["fastmath"] is False
     assert compiled(lambda x: x).targetoptions["fastmath"] == {"contract"}

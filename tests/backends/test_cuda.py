@@ -23,6 +23,7 @@ from cuda_kit import (
     some_of,
     tolerance,
 )
+from reference import backend as reference
 
 from streamk import backends
 from streamk.backends import (
@@ -34,9 +35,8 @@ from streamk.backends import (
     Law,
     LossCode,
     numba_backend,
-    numpy_backend,
 )
-from streamk.backends.cupy_backend import connect, device, generator, pairwise, projection
+from streamk.backends.cupy_backend import connect, device, functions, projection
 from streamk.backends.cupy_backend.device import source
 from streamk.errors import BackendUnavailable
 from streamk.features.blocks import FeatureBlocks
@@ -80,10 +80,10 @@ def test_constants_are_the_same_on_both_sides() -> None:
         str(projection.CELLS // 2),
         str(projection.CELLS),
     ]
-    assert text["generator"]["COLUMNS"] == str(generator.COLUMNS)
-    assert text["pairwise"]["SIDE"] == str(pairwise.SIDE)
-    assert text["pairwise"]["CENTERS"] == str(pairwise.CENTERS)
-    assert text["pairwise"]["OUTPUTS"] == str(pairwise.OUTPUTS)
+    assert text["generator"]["COLUMNS"] == str(functions.COLUMNS)
+    assert text["pairwise"]["SIDE"] == str(functions.SIDE)
+    assert text["pairwise"]["CENTERS"] == str(functions.CENTERS)
+    assert text["pairwise"]["OUTPUTS"] == str(functions.OUTPUTS)
     for code in LossCode:
         assert text["learning"].get(code.name, "7") == str(int(code))
     for kernel in KernelCode:
@@ -107,7 +107,7 @@ def test_every_kernel_of_the_text_is_known_by_its_name() -> None:
 def test_frequencies(backend: Any, dtype: str, law: Law, dof: int, d: int, first: int) -> None:
     keys = np.random.default_rng(d).integers(0, 1 << 63, d).astype(np.uint64) * 2 + 1
     W, b = np.empty((3, d, CHUNK), dtype), np.empty((3, CHUNK), dtype)
-    numpy_backend.frequencies(SEED, law, dof, 2.0 * np.pi, keys, first, W, b)
+    reference.frequencies(SEED, law, dof, 2.0 * np.pi, keys, first, W, b)
     W2, b2 = backend.xp.empty(W.shape, dtype), backend.xp.empty(b.shape, dtype)
     backend.frequencies(SEED, law, dof, 2.0 * np.pi, backend.put(keys), first, W2, b2)
     np.testing.assert_array_equal(backend.get(b2), b)
@@ -125,7 +125,7 @@ def test_normals_at_the_edges_of_single_precision(backend: Any) -> None:
     chunks, d = 64, 64
     keys = np.arange(d, dtype=np.uint64)
     W, b = np.empty((chunks, d, CHUNK)), np.empty((chunks, CHUNK))
-    numpy_backend.frequencies(3, Law.NORMAL, 0, 2.0 * np.pi, keys, 0, W, b)
+    reference.frequencies(3, Law.NORMAL, 0, 2.0 * np.pi, keys, 0, W, b)
     W2 = backend.xp.empty(W.shape, np.float32)
     b2 = backend.xp.empty(b.shape, np.float32)
     backend.frequencies(3, Law.NORMAL, 0, 2.0 * np.pi, backend.put(keys), 0, W2, b2)
@@ -141,7 +141,7 @@ def test_rotations(backend: Any, dtype: str, law: Law, dof: int, first: int) -> 
     widths, chunks = (64, 1024, 256), 17
     basis = basis_of(widths, 0, chunks, dtype)
     assert isinstance(basis, Hadamard)
-    numpy_backend.rotations(SEED, law, dof, 1.7, widths, first, *basis[1:])
+    reference.rotations(SEED, law, dof, 1.7, widths, first, *basis[1:])
     there = put(backend, Hadamard(widths, *(np.zeros_like(array) for array in basis[1:])))
     backend.rotations(SEED, law, dof, 1.7, widths, first, *there[1:])
     signs, radii, b = map(backend.get, there[1:])
@@ -167,7 +167,7 @@ def test_features_that_devices_lack_name_the_fix(backend: Any, kernel: Kernel) -
         kernel, np.arange(3, dtype=np.uint64), seed=1, backend=backend,
         dtype=np.dtype("float32"), cache_bytes=1 << 20,
     )  # fmt: skip
-    with pytest.raises(BackendUnavailable, match="backend='numba'"):
+    with pytest.raises(BackendUnavailable, match="backend='auto'"):
         blocks.features(backend.put(np.zeros((2, 4), np.float32)), 0, 2)
 
 
@@ -184,7 +184,7 @@ def test_features(
     d, chunks = columns_of(widths), chunks_of(widths)
     X, basis = points(n, d, dtype), basis_of(widths, d, chunks, dtype)
     expected = np.empty((n, chunks * CHUNK), dtype)
-    numpy_backend.features(X, basis, curve, wide, expected)
+    reference.features(X, basis, curve, wide, expected)
     out = backend.xp.empty(expected.shape, dtype)
     backend.features(backend.put(X), put(backend, basis), curve, wide, out)
     # A phase is rounded some hundred times, and 2 pi of its error go into the feature.
@@ -192,7 +192,7 @@ def test_features(
     found = backend.get(out)
     if curve == Curve.STEP:  # a phase near 0 may be rounded to the other side
         phases = np.empty_like(expected)
-        numpy_backend.features(X, basis, Curve.IDENTITY, wide, phases)
+        reference.features(X, basis, Curve.IDENTITY, wide, phases)
         found[np.abs(phases) < 10 * most] = expected[np.abs(phases) < 10 * most]
     most *= 1 if curve == Curve.COSINE else 10
     np.testing.assert_allclose(found, expected, rtol=most, atol=most)
@@ -225,7 +225,7 @@ def test_features_and_predictions_are_those_of_numba_within_the_ulps_stated(
 def test_fewer_features_than_the_basis_has(backend: Any) -> None:
     X, basis = points(3, 100, "float32"), basis_of((128,), 100, 4, "float32")
     expected = np.empty((3, 3 * CHUNK), np.float32)
-    numpy_backend.features(X, basis, True, False, expected)
+    reference.features(X, basis, True, False, expected)
     out = backend.xp.empty(expected.shape, np.float32)
     backend.features(backend.put(X), put(backend, basis), True, False, out)
     np.testing.assert_allclose(backend.get(out), expected, atol=2e-5)
@@ -235,7 +235,7 @@ def test_features_of_many_columns_and_rows_by_a_matrix_product(backend: Any) -> 
     n, d, chunks = 300, 260, 3
     X, basis = points(n, d, "float32"), basis_of((), d, chunks, "float32", 0.05)
     expected = np.empty((n, chunks * CHUNK), np.float32)
-    numpy_backend.features(X, basis, True, False, expected)
+    reference.features(X, basis, True, False, expected)
     out = backend.xp.empty(expected.shape, np.float32)
     backend.features(backend.put(X), put(backend, basis), True, False, out)
     np.testing.assert_allclose(backend.get(out), expected, atol=2e-5)
@@ -267,7 +267,7 @@ def test_predictions(
     X, basis = points(n, d, dtype), basis_of(widths, d, chunks, dtype)
     A = points(chunks * outputs, CHUNK, dtype).reshape(chunks, outputs, CHUNK)
     expected = np.empty((n, outputs))
-    numpy_backend.predict(X, basis, A, True, wide, 0.5, expected)
+    reference.predict(X, basis, A, True, wide, 0.5, expected)
     F = backend.xp.empty(expected.shape, np.float64)
     backend.predict(backend.put(X), put(backend, basis), backend.put(A), True, wide, 0.5, F)
     scale = np.sqrt(A.size)
@@ -329,7 +329,7 @@ def test_gradients(
     X, G = points(n, d, dtype), points(n, outputs, dtype)
     basis = basis_of(widths, d, chunks, dtype)
     expected = np.empty((max(1, chunks - 1), outputs, CHUNK), dtype)
-    numpy_backend.gradient(X, basis, G, True, wide, expected)
+    reference.gradient(X, basis, G, True, wide, expected)
     out = backend.xp.empty(expected.shape, dtype)
     backend.gradient(backend.put(X), put(backend, basis), backend.put(G), True, wide, out)
     atol = 30 * tolerance(dtype) * np.sqrt(max(1, n))

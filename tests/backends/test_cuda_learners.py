@@ -1,4 +1,4 @@
-"""Whole learners on the CuPy backend, against those on the others; see `cuda_kit`."""
+"""Whole learners on the CuPy backend, against those on the host; see `cuda_kit`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_learner_learns_the_same(cupy: str, options: dict[str, Any]) -> None:
     late[::7] = "third"
     options = {"kernel": Gaussian(bandwidth=0.5), "block_size": 128, "max_features": 700} | options
     found = []
-    for name in ("numba", cupy):
+    for name in ("auto", cupy):
         learner = DoublyStochastic(seed=1, backend=name, **options)
         learner.learn_many(X[:60], y[:60])
         learner.learn_one(X[60], y[60])
@@ -100,9 +100,9 @@ def test_what_a_learner_learns_is_the_same_in_every_run(cupy: str) -> None:
 
 
 def test_a_model_goes_on_on_another_device(cupy: str) -> None:
-    """Begun by the reference and opened here, it predicts the same."""
+    """Begun on the host and opened here, it predicts the same."""
     X, y = stream()
-    learner = DoublyStochastic(Gaussian(bandwidth=0.5), seed=1, max_features=512, backend="numpy")
+    learner = DoublyStochastic(Gaussian(bandwidth=0.5), seed=1, max_features=512)
     learner.learn_many(X[:100], y[:100])
     opened = DoublyStochastic.from_state(learner.state(), backend=cupy)
     np.testing.assert_allclose(opened.decision_many(X), learner.decision_many(X), atol=1e-4)
@@ -112,7 +112,7 @@ def test_a_model_goes_on_on_another_device(cupy: str) -> None:
 def test_a_scaled_regression(cupy: str) -> None:
     X, _ = stream()
     found = []
-    for name in ("numpy", cupy):
+    for name in ("auto", cupy):
         model = Scaled(
             DoublyStochastic(
                 Gaussian(bandwidth=0.5), loss="squared", seed=1, max_features=512, backend=name
@@ -127,7 +127,7 @@ def test_random_features(cupy: str) -> None:
     X, _ = stream(20)
     one, other = (
         RandomFeatures(Gaussian(bandwidth=0.5), seed=3, backend=name).transform(X, 10, 200)
-        for name in ("numpy", cupy)
+        for name in ("auto", cupy)
     )
     assert type(other) is np.ndarray
     np.testing.assert_allclose(other, one, atol=2e-5)

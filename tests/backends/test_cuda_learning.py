@@ -17,8 +17,9 @@ from cuda_kit import (
     some_of,
     tolerance,
 )
+from reference import backend as reference
 
-from streamk.backends import CHUNK, LANES, KernelCode, LossCode, numpy_backend
+from streamk.backends import CHUNK, LANES, KernelCode, LossCode
 from streamk.kernels import NTK, Laplacian, base
 
 
@@ -59,7 +60,7 @@ def test_loss_gradients(
     F[0], F[1] = 800.0, -800.0
     F[2] = y[2]
     expected = np.empty((n, outputs), dtype)
-    numpy_backend.loss_gradient(*loss, F, y, 0.25, expected)
+    reference.loss_gradient(*loss, F, y, 0.25, expected)
     G = backend.xp.empty(expected.shape, dtype)
     backend.loss_gradient(*loss, backend.put(F), backend.put(y), 0.25, G)
     rtol = 1e-6 if dtype == "float32" else 1e-14
@@ -73,7 +74,7 @@ def test_descent_is_the_same_bit_for_bit(backend: Any, dtype: str, adaptive: boo
     A, g = (points(6, CHUNK, dtype, seed).reshape(shape) for seed in (1, 2))
     squares = np.abs(points(6, CHUNK, dtype, 3)).reshape(shape)[: 3 if adaptive else 0]
     there = [backend.put(array) for array in (A, squares, g)]
-    numpy_backend.descend(A, squares, g, 0.1, 10, 150)
+    reference.descend(A, squares, g, 0.1, 10, 150)
     backend.descend(*there, 0.1, 10, 150)
     np.testing.assert_array_equal(backend.get(there[0]), A)
     np.testing.assert_array_equal(backend.get(there[1]), squares)
@@ -82,7 +83,7 @@ def test_descent_is_the_same_bit_for_bit(backend: Any, dtype: str, adaptive: boo
 def test_decay_is_the_same_bit_for_bit(backend: Any) -> None:
     A = points(4, CHUNK, "float32")
     there = backend.put(A)
-    numpy_backend.decay(A, 0.3)
+    reference.decay(A, 0.3)
     backend.decay(there, 0.3)
     np.testing.assert_array_equal(backend.get(there), A)
 
@@ -90,7 +91,7 @@ def test_decay_is_the_same_bit_for_bit(backend: Any) -> None:
 def test_sums_are_finished_in_double_precision(backend: Any) -> None:
     acc = points(300, LANES, "float32").reshape(100, 3, LANES)
     expected, F = np.empty((100, 3)), backend.xp.empty((100, 3), np.float64)
-    numpy_backend.finish(acc, 0.3, expected)
+    reference.finish(acc, 0.3, expected)
     backend.finish(backend.put(acc), 0.3, F)
     np.testing.assert_array_equal(backend.get(F), expected)
 
@@ -113,7 +114,7 @@ def test_step(
     F2 = backend.xp.empty(F.shape, np.float64)
     before = A.copy()
     rest = (block, True, wide, loss, 0.1, 0.2, 0.3)
-    assert numpy_backend.step(X, y, basis, A, squares, *rest, F)
+    assert reference.step(X, y, basis, A, squares, *rest, F)
     assert backend.step(*there[:2], put(backend, basis), *there[2:], *rest, F2)
     atol = 300 * tolerance(dtype)
     np.testing.assert_allclose(backend.get(F2), F, atol=atol)
@@ -204,8 +205,8 @@ def test_kernels_between_points(
     if code == KernelCode.NTK:
         X, Y = NTK(bandwidth=2.0).mapped(X), NTK(bandwidth=2.0).mapped(Y)
     K, product = np.empty((n, m), dtype), np.empty((n, 18))
-    numpy_backend.pairwise(code, parameter, 0.4, X, Y, K)
-    numpy_backend.pairwise_product(code, parameter, 0.4, X, Y, V, product)
+    reference.pairwise(code, parameter, 0.4, X, Y, K)
+    reference.pairwise_product(code, parameter, 0.4, X, Y, V, product)
     x, y, v = map(backend.put, (X, Y, V))
     K2 = backend.xp.empty(K.shape, dtype)
     product2 = backend.xp.empty(product.shape, np.float64)

@@ -1,4 +1,4 @@
-"""The map of events to points: both twins, bit for bit, and what they stand for."""
+"""The map of events to points: bit for bit the reference, and what it stands for."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from reference import event_points
 
-from streamk import backends
-from streamk.backends import OUTERMOST
-from streamk.backends.event_points import BackendModule, ColumnMap
+from streamk.backends import OUTERMOST, ColumnMap
+from streamk.backends.numba_backend import event_points as compiled
 from streamk.kernels import Linear
 from streamk.learners.metric_trees.splits import Splits
 
 Numbers = NDArray[Any]
-TWINS: list[BackendModule] = [backends.twin("event_points", name) for name in ("numba", "numpy")]
+TWINS: list[Any] = [compiled, event_points]
 
 
 def events(n: int, d: int, seed: int = 0) -> Numbers:

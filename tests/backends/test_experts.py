@@ -3,11 +3,11 @@
 import importlib
 import math
 
-import naive
 import numpy as np
 import pytest
 from numba import njit
 from numba.core.registry import CPUDispatcher
+from reference import naive
 
 from streamk.backends import BINARY, CLASSES, NUMBERS, pool_arrays
 from streamk.backends.numba_backend import experts
@@ -632,7 +632,7 @@ def test_disagreement_takes_a_sleeper_at_the_center():
 
 
 def test_the_loops_find_arrays_as_they_are_declared():
-    from streamk.backends.numba_backend.experts.layout import view
+    from streamk.backends.numba_backend.experts import view
     from streamk.learners.experts.expert_pool import ExpertPool
 
     @njit(error_model="numpy")

@@ -1,4 +1,4 @@
-"""The twins of prediction by trees of small kernel models, against the model itself."""
+"""Prediction by trees of small kernel models, against the model itself."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ import pytest
 from local_kernels_kit import Made, events, made
 
 from streamk.backends import LocalKernels
-from streamk.backends.numba_backend import local_kernels as compiled
-from streamk.backends.numpy_backend import local_kernels as readable
+from streamk.backends.numba_backend import local_kernels
 
-TWINS = pytest.mark.parametrize("twin", [readable, compiled], ids=["numpy", "numba"])
 SHAPES: list[dict[str, Any]] = [
     {"d": 1, "leaves": 1, "n_outputs": 1, "landmarks": 1},
     {"d": 3, "leaves": 2, "n_outputs": 1, "landmarks": 15, "products": 5},
@@ -26,9 +24,9 @@ SHAPES: list[dict[str, Any]] = [
 """Sizes around multiples of a vector's."""
 
 
-def scores(twin: Any, model: LocalKernels, X: Any, n_outputs: int) -> Any:
+def scores(model: LocalKernels, X: Any, n_outputs: int) -> Any:
     out = np.full((len(X), n_outputs), np.nan, np.float32)
-    assert twin.Evaluator(model).scores(X, out) == len(X)
+    assert local_kernels.Evaluator(model).scores(X, out) == len(X)
     return out
 
 
@@ -40,36 +38,32 @@ def check(found: Any, model: Made, X: Any) -> None:
     np.testing.assert_allclose(found[sure], expected, rtol=1e-6, atol=model.tolerance)
 
 
-@TWINS
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("n", [1, 255, 2000])
-def test_scores_are_those_of_the_model(twin: Any, shape: dict[str, Any], n: int) -> None:
+def test_scores_are_those_of_the_model(shape: dict[str, Any], n: int) -> None:
     model = made(**shape, seed=n)
     X = events(n, shape["d"], seed=n)
-    check(scores(twin, model.kernels, X, model.n_outputs), model, X)
+    check(scores(model.kernels, X, model.n_outputs), model, X)
 
 
-@TWINS
 @pytest.mark.parametrize("seed", range(10))
-def test_leaves_of_one_class_have_its_score_alone(twin: Any, seed: int) -> None:
+def test_leaves_of_one_class_have_its_score_alone(seed: int) -> None:
     model = made(leaves=4, n_outputs=3, trees=2, seed=seed)
     assert (model.kernels.leaves[:, 2] == 1).any()
     X = events(200, 5, seed=seed)
-    check(scores(twin, model.kernels, X, 3), model, X)
+    check(scores(model.kernels, X, 3), model, X)
 
 
-@TWINS
-def test_no_events_have_no_scores(twin: Any) -> None:
-    assert scores(twin, made().kernels, np.empty((0, 5)), 4).shape == (0, 4)
+def test_no_events_have_no_scores() -> None:
+    assert scores(made().kernels, np.empty((0, 5)), 4).shape == (0, 4)
 
 
-@TWINS
 @pytest.mark.parametrize("n", [1, 300])
-def test_leaves(twin: Any, n: int) -> None:
+def test_leaves(n: int) -> None:
     model = made(leaves=12, trees=3)
     X = events(n, 5, seed=3)
     out = np.empty((n, 3), np.int64)
-    twin.find_leaves(model.kernels, X, out)
+    local_kernels.find_leaves(model.kernels, X, out)
     sure, Z = ~model.beside_planes(X), model.scale(X)
     for number, tree in enumerate(model.trees):
         np.testing.assert_array_equal(out[sure, number], 12 * number + tree.leaves(Z)[sure])
@@ -79,39 +73,36 @@ def test_leaves(twin: Any, n: int) -> None:
 def test_a_row_has_the_same_scores_in_any_batch(n: int) -> None:
     model = made(d=7, n_outputs=5)
     X = events(n, 7)
-    together = scores(compiled, model.kernels, X, 5)
-    one_by_one = np.concatenate([scores(compiled, model.kernels, x[None], 5) for x in X])
+    together = scores(model.kernels, X, 5)
+    one_by_one = np.concatenate([scores(model.kernels, x[None], 5) for x in X])
     np.testing.assert_array_equal(together, one_by_one)
 
 
-@TWINS
 @pytest.mark.parametrize("infinity", [np.inf, -np.inf])
 @pytest.mark.parametrize("n", [50, 1500])
-def test_an_infinite_value_stops_at_its_row(twin: Any, infinity: float, n: int) -> None:
+def test_an_infinite_value_stops_at_its_row(infinity: float, n: int) -> None:
     model = made()
     X = events(n, 5)
     X[n - 10, 3] = X[n - 2, 0] = infinity
     out = np.empty((n, 4), np.float32)
-    evaluator = twin.Evaluator(model.kernels)
+    evaluator = local_kernels.Evaluator(model.kernels)
     assert evaluator.scores(X, out) == n - 10
     X[n - 10, 3] = X[n - 2, 0] = np.nan
     assert evaluator.scores(X, out) == n
 
 
-@TWINS
-def test_values_at_the_ends_of_their_range_are_far_away(twin: Any) -> None:
+def test_values_at_the_ends_of_their_range_are_far_away() -> None:
     model = made(d=2, leaves=1, n_outputs=1)
     X = np.array([[1.7e308, 0.0], [-1.7e308, 1e300], [1e9, -1e9]])
-    found = scores(twin, model.kernels, X, 1)
+    found = scores(model.kernels, X, 1)
     np.testing.assert_allclose(found, model.models[0].bias[0], rtol=1e-6)
 
 
-@TWINS
-def test_threads_share_an_evaluator(twin: Any) -> None:
+def test_threads_share_an_evaluator() -> None:
     model = made(d=9, leaves=20, n_outputs=6)
     batches = [events(n, 9, seed=n) for n in (1, 2, 100, 255, 256, 800) for _ in range(5)]
-    expected = [scores(twin, model.kernels, X, 6) for X in batches]
-    evaluator = twin.Evaluator(model.kernels)
+    expected = [scores(model.kernels, X, 6) for X in batches]
+    evaluator = local_kernels.Evaluator(model.kernels)
 
     def evaluate(X: Any) -> Any:
         out = np.empty((len(X), 6), np.float32)
@@ -126,5 +117,5 @@ def test_threads_share_an_evaluator(twin: Any) -> None:
 
 def test_loops_with_and_without_the_lock_have_caches_of_their_own() -> None:
     """One that let go of the interpreter's lock would share its workspace among threads."""
-    loops = (compiled._scores, compiled._scores_of_many)
+    loops = (local_kernels._scores, local_kernels._scores_of_many)
     assert len({loop._cache._cache_file._index_path for loop in loops}) == 2

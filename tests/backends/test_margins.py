@@ -1,4 +1,4 @@
-"""Margins to probabilities and errors: both twins, and rows by themselves."""
+"""Margins to probabilities and errors: those of the reference, and rows by themselves."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from reference import margins as plain
 
-from streamk import backends
-from streamk.backends.margins import BackendModule
+from streamk.backends.numba_backend import margins as compiled
 
 Numbers = NDArray[Any]
-TWINS: list[BackendModule] = [backends.twin("margins", name) for name in ("numba", "numpy")]
 
 
 def margins(outputs: int) -> tuple[Numbers, Numbers]:
@@ -23,10 +22,10 @@ def margins(outputs: int) -> tuple[Numbers, Numbers]:
 
 
 @pytest.mark.parametrize("outputs", [1, 2, 7, 40])
-def test_the_twins_agree(outputs: int) -> None:
+def test_they_are_those_of_the_reference(outputs: int) -> None:
     F, classes = margins(outputs)
     found = []
-    for twin in TWINS:
+    for twin in (compiled, plain):
         P, sums = np.empty((60, max(2, outputs))), np.array([0.5, 2.0])
         twin.probabilities(F, 1.7, 1e6, P)
         twin.slopes(F, classes, 1.7, 10.0, sums)
@@ -43,23 +42,21 @@ def test_the_twins_agree(outputs: int) -> None:
 @pytest.mark.parametrize("outputs", [1, 2, 7, 40])
 def test_rows_are_the_same_by_themselves(outputs: int) -> None:
     F, classes = margins(outputs)
-    for twin in TWINS:
-        P, sums = np.empty((60, max(2, outputs))), np.zeros(2)
-        twin.probabilities(F, 0.3, 1e6, P)
-        twin.slopes(F, classes, 0.3, 10.0, sums)
-        total = twin.missed(F, classes, True, 1e18, 1e300, 0.0)
-        one, alone, least = np.empty((1, max(2, outputs))), np.zeros(2), 0.0
-        for row in range(60):
-            some = slice(row, row + 1)
-            twin.probabilities(F[some], 0.3, 1e6, one)
-            assert one.tobytes() == P[some].tobytes()
-            twin.slopes(F[some], classes[some], 0.3, 10.0, alone)
-            least = twin.missed(F[some], classes[some], True, 1e18, 1e300, least)
-        assert alone.tobytes() == sums.tobytes()
-        assert least == total
+    P, sums = np.empty((60, max(2, outputs))), np.zeros(2)
+    compiled.probabilities(F, 0.3, 1e6, P)
+    compiled.slopes(F, classes, 0.3, 10.0, sums)
+    total = compiled.missed(F, classes, True, 1e18, 1e300, 0.0)
+    one, alone, least = np.empty((1, max(2, outputs))), np.zeros(2), 0.0
+    for row in range(60):
+        some = slice(row, row + 1)
+        compiled.probabilities(F[some], 0.3, 1e6, one)
+        assert one.tobytes() == P[some].tobytes()
+        compiled.slopes(F[some], classes[some], 0.3, 10.0, alone)
+        least = compiled.missed(F[some], classes[some], True, 1e18, 1e300, least)
+    assert alone.tobytes() == sums.tobytes()
+    assert least == total
 
 
 def test_a_class_without_a_margin_is_an_error() -> None:
-    for twin in TWINS:
-        with pytest.raises(IndexError):
-            twin.slopes(np.zeros((1, 3)), np.array([7.0]), 1.0, 10.0, np.zeros(2))
+    with pytest.raises(IndexError):
+        compiled.slopes(np.zeros((1, 3)), np.array([7.0]), 1.0, 10.0, np.zeros(2))

@@ -31,8 +31,8 @@ assert not any(name.startswith("scipy.linalg.") for name in sys.modules)
 
 _LINKED = """
 import numpy as np
-from streamk.backends.numba_backend.compilation.compiling import compiling
-from streamk.backends.numba_backend.compilation.loaded import Loaded
+from streamk.backends.numba_backend.compiling import compiling
+from streamk.backends.numba_backend.compiling import Loaded
 
 @compiling()
 def inner(x):

@@ -1,4 +1,4 @@
-"""The generator: published test vectors, and both backends against one number at a time."""
+"""The generator: published test vectors, and one number at a time."""
 
 import os
 import re
@@ -6,21 +6,23 @@ import subprocess
 import sys
 from pathlib import Path
 
-import naive
 import numba
 import numpy as np
 import pytest
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+from reference import backend as reference
+from reference import naive
 from scipy import stats
 
-from streamk.backends import CHUNK, ROUNDS, Law, codes, select
+from streamk import backends
+from streamk.backends import CHUNK, ROUNDS, Law, philox, select
 from streamk.backends.numba_backend.features.normals import BoxMuller, chunk_words
 from streamk.errors import InvalidInput
 from streamk.features.columns import column_key
 
-BACKENDS = ["numpy", "numba"]
+BACKENDS = {"reference": reference, "host": select()}
 
 # Random123 (Salmon et al. 2011), file kat_vectors, philox4x32 with 10 rounds: counter, key, output.
 KNOWN_ANSWERS = [
@@ -63,7 +65,7 @@ def draw(backend, seed, law, keys, *, first=0, chunks=1, dof=0, scale=1.0, dtype
     keys = np.array(keys, dtype=np.uint64)
     W = np.empty((chunks, len(keys), CHUNK), dtype=dtype)
     b = np.empty((chunks, CHUNK), dtype=dtype)
-    select(backend).frequencies(seed, law, dof, scale, keys, first, W, b)
+    BACKENDS[backend].frequencies(seed, law, dof, scale, keys, first, W, b)
     turns = W.astype(np.float64).transpose(0, 2, 1).reshape(chunks * CHUNK, len(keys))
     return 2.0 * np.pi * turns, b.ravel()
 
@@ -73,7 +75,7 @@ def turn(backend, seed, law, *, widths=WIDTHS, first=0, chunks=1, dof=0, dtype="
     signs = np.empty((chunks, len(widths), ROUNDS), dtype=np.uint64)
     radii = np.empty((chunks, len(widths), CHUNK), dtype=dtype)
     b = np.empty((chunks, CHUNK), dtype=dtype)
-    select(backend).rotations(seed, law, dof, 0.25, widths, first, signs, radii, b)
+    BACKENDS[backend].rotations(seed, law, dof, 0.25, widths, first, signs, radii, b)
     return signs, radii, b
 
 
@@ -128,8 +130,7 @@ def test_known_answers(counter, key, expected):
     counter, key, expected = words(counter), words(key), words(expected)
     assert list(naive.philox4x32(counter, key)) == expected
     seed = key[0] + (key[1] << 32)
-    reference = select("numpy").philox(np.array(counter, dtype=np.uint64), seed)
-    assert reference.tolist() == expected
+    assert philox(np.array(counter, dtype=np.uint64), seed).tolist() == expected
     sixteen = np.empty(64, dtype=np.uint32)
     sixteen_calls(
         counter[0], counter[1], np.uint64(counter[2] + (counter[3] << 32)), np.uint64(seed), sixteen
@@ -246,11 +247,11 @@ def test_normals_of_random_words():
 @pytest.mark.parametrize("law", [*DRAWS, Law.STUDENT, Law.RATIONAL])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("dof", [1, 4])
-def test_backends_agree(law, dtype, dof):
+def test_frequencies_are_those_of_the_reference(law, dtype, dof):
     keys = [0, 1, 2, 2**63 + 5]
     arguments = {"first": 2**20, "chunks": 16, "dof": dof, "dtype": dtype}
-    W, b = draw("numpy", 5, law, keys, **arguments)
-    V, c = draw("numba", 5, law, keys, **arguments)
+    W, b = draw("reference", 5, law, keys, **arguments)
+    V, c = draw("host", 5, law, keys, **arguments)
     np.testing.assert_array_equal(b, c)
     # Words next to an axis lose digits in the reference's 2 pi u, which are absolute there.
     np.testing.assert_allclose(W, V, rtol=1e-6 if dtype == "float32" else 1e-12)
@@ -265,9 +266,9 @@ import numpy as np
 from streamk.backends import CHUNK, Law, select
 W, b = np.empty((3, 50, CHUNK), np.float32), np.empty((3, CHUNK))
 keys = np.arange(50, dtype=np.uint64)
-select("numba").frequencies(2**63 + 1, Law.STUDENT, 2, 1.0, keys, 9, W, b.astype(np.float32))
+select().frequencies(2**63 + 1, Law.STUDENT, 2, 1.0, keys, 9, W, b.astype(np.float32))
 V = np.empty((3, 0, CHUNK))
-select("numba").frequencies(2**63 + 1, Law.NORMAL, 0, 1.0, keys[:0], 9, V, b)
+select().frequencies(2**63 + 1, Law.NORMAL, 0, 1.0, keys[:0], 9, V, b)
 sys.stdout.buffer.write(W.tobytes() + b.tobytes())
 """
     environment = os.environ | {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": features}
@@ -276,7 +277,7 @@ sys.stdout.buffer.write(W.tobytes() + b.tobytes())
     )
     W = np.frombuffer(done.stdout[: -8 * 3 * CHUNK], np.float32).reshape(3, 50, CHUNK)
     b = np.frombuffer(done.stdout[-8 * 3 * CHUNK :]).ravel()
-    exact, phases = draw("numpy", 2**63 + 1, Law.STUDENT, range(50), first=9, chunks=3, dof=2)
+    exact, phases = draw("reference", 2**63 + 1, Law.STUDENT, range(50), first=9, chunks=3, dof=2)
     np.testing.assert_array_equal(b, phases)
     turns = exact.reshape(3, CHUNK, 50).transpose(0, 2, 1) / (2.0 * np.pi)
     np.testing.assert_allclose(W, turns, rtol=1e-6)
@@ -317,11 +318,11 @@ def test_rotations_are_the_oracle_s(backend, law):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("law", [Law.NORMAL, Law.STUDENT, Law.RATIONAL])
 @pytest.mark.parametrize("first", [0, 7])
-def test_rotations_agree(dtype, law, first):
+def test_rotations_are_those_of_the_reference(dtype, law, first):
     """More chunks than share sixteen calls, from an even and an odd one on."""
     arguments = {"first": first, "chunks": 70, "dof": 5, "dtype": dtype}
-    signs, radii, b = turn("numpy", 2**40 + 3, law, **arguments)
-    others = turn("numba", 2**40 + 3, law, **arguments)
+    signs, radii, b = turn("reference", 2**40 + 3, law, **arguments)
+    others = turn("host", 2**40 + 3, law, **arguments)
     np.testing.assert_array_equal(signs, others[0])
     np.testing.assert_allclose(radii, others[1], rtol=1e-6 if dtype == "float32" else 1e-12)
     np.testing.assert_array_equal(b, others[2])
@@ -341,12 +342,12 @@ def test_a_rotation_does_not_depend_on_its_neighbours(backend, dtype, law):
 
 def test_no_columns_and_no_chunks():
     for chunks, keys in [(2, []), (0, [1, 2])]:
-        W, b = draw("numba", 5, Law.STUDENT, keys, chunks=chunks, dof=2, dtype="float32")
+        W, b = draw("host", 5, Law.STUDENT, keys, chunks=chunks, dof=2, dtype="float32")
         assert W.shape == (chunks * CHUNK, len(keys))
         np.testing.assert_array_equal(
-            b, draw("numpy", 5, Law.NORMAL, [1], chunks=chunks)[1].astype("float32")
+            b, draw("reference", 5, Law.NORMAL, [1], chunks=chunks)[1].astype("float32")
         )
-    assert turn("numba", 5, Law.RATIONAL, chunks=0, dof=1)[1].shape == (0, len(WIDTHS), CHUNK)
+    assert turn("host", 5, Law.RATIONAL, chunks=0, dof=1)[1].shape == (0, len(WIDTHS), CHUNK)
 
 
 @pytest.mark.parametrize(
@@ -363,7 +364,7 @@ def test_no_columns_and_no_chunks():
 )
 def test_laws(law, dof, distribution):
     """Kolmogorov-Smirnov on 2^16 draws; a scale wrong by 5% fails, and is shown to fail."""
-    W, _ = draw("numpy", 1, law, [17], chunks=2**16 // CHUNK, dof=dof)
+    W, _ = draw("reference", 1, law, [17], chunks=2**16 // CHUNK, dof=dof)
     z = W[:, 0]
     assert stats.kstest(z, distribution.cdf).pvalue > 1e-3
     assert stats.kstest(1.05 * z, distribution.cdf).pvalue < 1e-3
@@ -373,7 +374,7 @@ def test_laws(law, dof, distribution):
 def test_a_million_single_precision_normals(key):
     """As many as have tails: the law, its moments, and how many lie beyond 3, 4 and 4.5."""
     n = 2**20
-    z = draw("numba", 3, Law.NORMAL, [key], chunks=n // CHUNK, dtype="float32")[0][:, 0]
+    z = draw("host", 3, Law.NORMAL, [key], chunks=n // CHUNK, dtype="float32")[0][:, 0]
     assert stats.kstest(z, stats.norm().cdf).pvalue > 1e-3
     for power, moment, variance in [(1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)]:
         assert abs((z**power).mean() - moment) < 4 * np.sqrt(variance / n)
@@ -386,7 +387,7 @@ def test_a_million_single_precision_normals(key):
 @pytest.mark.parametrize("width", [64, 1024])
 def test_lengths_are_those_of_normal_vectors(width):
     """Wilson and Hilferty's chi; the variance of another width is told apart."""
-    _, radii, _ = turn("numba", 3, Law.NORMAL, widths=(width,), chunks=2**14 // CHUNK)
+    _, radii, _ = turn("host", 3, Law.NORMAL, widths=(width,), chunks=2**14 // CHUNK)
     chi = radii.ravel() * width**1.5 * 2.0 * np.pi * 4.0
     assert stats.kstest(chi, stats.chi(width).cdf).pvalue > 1e-3
     assert stats.kstest(chi + 0.05, stats.chi(width).cdf).pvalue < 1e-3
@@ -416,11 +417,11 @@ def test_signs_are_fair_and_independent(backend):
 
 def test_phases_are_uniform_and_streams_do_not_repeat_each_other():
     chunks = 2**14 // CHUNK
-    _, b = draw("numpy", 1, Law.NORMAL, [0], chunks=chunks)
+    _, b = draw("reference", 1, Law.NORMAL, [0], chunks=chunks)
     assert stats.kstest(b, stats.uniform().cdf).pvalue > 1e-3
     columns = []
     for seed in (1, 2, 1 + 2**32, 2**63):  # the high word of a seed counts too
-        W, b = draw("numpy", seed, Law.NORMAL, [0, 1, 2**32, 2**32 + 1], chunks=chunks)
+        W, b = draw("reference", seed, Law.NORMAL, [0, 1, 2**32, 2**32 + 1], chunks=chunks)
         columns += [*W.T, stats.norm.ppf(b)]
     correlation = np.corrcoef(columns)
     np.fill_diagonal(correlation, 0.0)
@@ -429,7 +430,7 @@ def test_phases_are_uniform_and_streams_do_not_repeat_each_other():
 
 
 def test_no_two_streams_have_one_tag():
-    named = {name: tag for name, tag in vars(codes).items() if name.startswith("TAG_")}
+    named = {name: tag for name, tag in vars(backends).items() if name.startswith("TAG_")}
     radius = named.pop("TAG_RADIUS")
     tags = [*named.values(), *(named["TAG_SIGN"] + r for r in range(1, ROUNDS))]
     assert len(set(tags)) == len(tags)
@@ -437,10 +438,10 @@ def test_no_two_streams_have_one_tag():
 
 
 def test_tags_are_listed_in_one_place():
-    home, package = Path(codes.__file__), Path(codes.__file__).parents[1]
+    home, package = Path(backends.__file__), Path(backends.__file__).parents[1]
     for path in package.rglob("*.py"):
         if path != home:
             assert not re.search(r"^_?TAG_\w+ *=", path.read_text(), re.MULTILINE), path
     header = (home.parent / "cupy_backend/kernels/generator.h").read_text()
     for name, tag in re.findall(r"#define (TAG_\w+) (\d+)", header):
-        assert getattr(codes, name) == int(tag)
+        assert getattr(backends, name) == int(tag)

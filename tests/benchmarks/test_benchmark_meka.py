@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import naive_meka
 import numpy as np
 import pytest
+from reference import meka as naive_meka
 
 ROOT = Path(__file__).parents[2]
 

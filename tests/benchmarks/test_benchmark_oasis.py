@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import naive_landmarks
 import numpy as np
 import pytest
+from reference import landmarks as naive_landmarks
 
 ROOT = Path(__file__).parents[2]
 

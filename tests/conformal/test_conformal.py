@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from naive_conformal import NaiveQuantile, naive_set
+from reference.conformal import NaiveQuantile, naive_set
 
 from streamk.conformal import AdaptiveIntervals, AdaptiveQuantile, AdaptiveSets, Said
 from streamk.errors import InvalidInput, StateError

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import naive_two_sample as naive
 import numpy as np
 import pytest
+from reference import two_sample as naive
+from reference import two_sample_loops as plain
 
-from streamk import backends
-from streamk.backends import CHUNK, two_sample
+from streamk.backends import CHUNK, loops, select, two_sample
 from streamk.drift import StreamingMMD
 from streamk.drift.run import BANDWIDTHS, WARM_UP
 from streamk.drift.scale import FirstScale
@@ -17,17 +17,16 @@ from streamk.features import RandomFeatures
 from streamk.kernels import Gaussian
 
 Numbers = np.ndarray[Any, Any]
-BACKENDS = ["numpy", "numba"]
 
 
 def features(X: Numbers, seed: int, most: int) -> Numbers:
     """Return all features of all events by the public machinery, in double precision."""
     scale = FirstScale(X[:WARM_UP])
-    Z = scale.transform(X, backends.select("numpy"))
+    Z = scale.transform(X, select())
     columns = []
     for c in range(most // CHUNK):
         bandwidth = BANDWIDTHS[c % two_sample.BANDS] * scale.distance
-        one = RandomFeatures(Gaussian(bandwidth=bandwidth), seed=seed, backend="numpy")
+        one = RandomFeatures(Gaussian(bandwidth=bandwidth), seed=seed)
         columns.append(one.transform(Z, c * CHUNK, (c + 1) * CHUNK) / np.sqrt(2.0))
     return np.hstack(columns).astype(np.float64)
 
@@ -44,13 +43,10 @@ def streams(kind: str, n: int) -> Numbers:
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", ["numbers", "zeros and ones"])
-def test_wealth_is_that_of_the_oracle(kind: str, backend: str) -> None:
-    if backend == "numba":
-        pytest.importorskip("numba")
+def test_wealth_is_that_of_the_oracle(kind: str) -> None:
     X, most = streams(kind, 1300), 384
-    test = StreamingMMD(X.shape[1], reference=100, seed=11, alpha=1e-12, backend=backend)
+    test = StreamingMMD(X.shape[1], reference=100, seed=11, alpha=1e-12)
     p = np.array(list(naive.p_values(features(X, 11, most), seed=11, most=100)))
     at, tests = 0, 0
     for n in (200, 700, 1100, 1300):
@@ -66,16 +62,16 @@ def test_wealth_is_that_of_the_oracle(kind: str, backend: str) -> None:
 
 @pytest.mark.parametrize("kind", ["numbers", "zeros and ones"])
 def test_ranks_are_uniform_and_independent(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    numpy, found = backends.twin("two_sample", "numpy"), []
-    rank = numpy.rank
+    found, rank = [], plain.rank
 
     def recorded(*arguments: Any) -> Any:
         found.append(rank(*arguments))
         return found[-1]
 
-    monkeypatch.setattr(numpy, "rank", recorded)
+    monkeypatch.setattr(plain, "rank", recorded)
+    monkeypatch.setattr(loops, "two_sample", plain)
     X = streams(kind, 12_000)[:6000]  # before the change
-    StreamingMMD(X.shape[1], reference=64, seed=5, alpha=1e-12, backend="numpy").update(X)
+    StreamingMMD(X.shape[1], reference=64, seed=5, alpha=1e-12).update(X)
     p = np.array(found)
     n = len(p)
     assert n > 3500
@@ -96,23 +92,21 @@ def test_the_bets_are_fair() -> None:
     np.testing.assert_allclose(np.mean(weighted, axis=0), 1.0, rtol=1e-3)
 
 
-def test_the_twins_have_the_same_bits() -> None:
-    numba = pytest.importorskip("streamk.backends.numba_backend.two_sample")
-    numpy = backends.twin("two_sample", "numpy")
+def test_the_loops_have_the_bits_of_the_reference() -> None:
     rng = np.random.default_rng(5)
     F = np.cos(rng.normal(size=(900, 384))).astype(np.float32)
     F[::3] = F[0]  # ties
     X, draws = rng.normal(size=(900, 2)), rng.random((900, 3))
     found = []
-    for loops in (numpy, numba):
+    for twin in (plain, loops.two_sample):
         sample = two_sample.begin(300, 2, 384)
         sample = sample._replace(
             events=np.zeros((300, 2)),
             features=np.zeros((384, 300), np.float32),
             scores=np.zeros((two_sample.WITNESSES, 300), np.float32),
         )
-        assert loops.follow(sample, F, X, draws, np.inf) == 900
+        assert twin.follow(sample, F, X, draws, np.inf) == 900
         found.append(sample)
-        loops.rescore(sample)
+        twin.rescore(sample)
     for name, one, other in zip(found[0]._fields, *found, strict=True):
         np.testing.assert_array_equal(one, other, err_msg=name)

@@ -10,11 +10,11 @@ import struct
 from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
 
-import naive_encoding
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from reference import encoding as naive_encoding
 
 from connectors.base import Rows
 from connectors.errors import BadRecord

@@ -15,7 +15,7 @@ import pytest
 from engine_kit import WhimsicalSource, events, learner, same_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_clocks import NaiveClock
+from reference.clocks import NaiveClock
 
 from connectors.base import Chunk
 from connectors.memory import MemorySource

@@ -295,15 +295,15 @@ def test_a_resumed_model_works_where_it_was_told_to(tmp_path: Path) -> None:
     """Device and threads are in no state; they are those of the run that goes on."""
 
     def model() -> MultiKernel:
-        expert = learner(backend="numpy", threads=1, loss="logistic")
+        expert = learner(threads=1, loss="logistic")
         return MultiKernel(external_experts=[expert], threads=1)
 
-    place = {"threads": 1, "placings": [{"threads": 1, "backend": "numpy"}]}
+    place = {"threads": 1, "placings": [{"threads": 1, "backend": "auto"}]}
     engine(MemorySource(events(40)), tmp_path, model()).run()
     report = engine(MemorySource(events(60)), tmp_path, model()).run()
     assert report.events_now == 20
     assert report.model.placing == place
-    scaled = Scaled(learner(backend="numpy", threads=1))
+    scaled = Scaled(learner(threads=1))
     assert Scaled.from_state(scaled.state(), **scaled.placing).placing == place["placings"][0]
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from late_kit import Counting, small_segments
 from multi_kernel_kit import pool_alone
-from naive_late import NaiveJoin, in_order
+from reference.late import NaiveJoin, in_order
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, LateLabels

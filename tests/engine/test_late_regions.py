@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from late_kit import Counting
-from naive_conformal import NaiveQuantile
-from naive_late import NaiveJoin, in_order
+from reference.conformal import NaiveQuantile
+from reference.late import NaiveJoin, in_order
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, LateLabels, loop

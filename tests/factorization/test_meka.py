@@ -8,7 +8,6 @@ import pickle
 import sys
 import weakref
 
-import naive_meka as oracle
 import numpy as np
 import pytest
 from meka_kit import (
@@ -22,6 +21,7 @@ from meka_kit import (
     factors,
     plain_kernel,
 )
+from reference import meka as oracle
 
 from streamk import kernels
 from streamk.factorization import Meka, meka

@@ -1,12 +1,9 @@
-"""Products with W and L: blocks of every shape, in both twins, by any number of threads."""
+"""Products with W and L: blocks of every shape, by any number of threads."""
 
 import numpy as np
 import pytest
 
-from streamk.backends import blocks as loops
-from streamk.backends import threads
-from streamk.backends.numba_backend import blocks as compiled
-from streamk.backends.numpy_backend import blocks as plain
+from streamk.backends import loops, threads
 from streamk.factorization import blocks
 from streamk.factorization.blocks import BlockDiagonal, Links
 
@@ -19,12 +16,6 @@ SHAPES = {
     "rows left over": [(4, 3), (5, 8), (6, 31), (7, 32), (8, 33)],
     "long rows": [(41, 130), (1, 257), (30, 64)],
 }
-
-
-@pytest.fixture(autouse=True, params=[plain, compiled], ids=["numpy", "numba"])
-def twin(request, monkeypatch):
-    monkeypatch.setattr(loops, "select", lambda: request.param)
-    return request.param
 
 
 def made(shapes, dtype=np.float32):
@@ -76,19 +67,19 @@ def test_threads_change_no_bit(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["scatter", "down", "up", "gather"])
-def test_a_product_amid_another_changes_neither(name, twin, monkeypatch):
+def test_a_product_amid_another_changes_neither(name, monkeypatch):
     """As if it came from another thread."""
     W, _, v, u = made(SHAPES["long rows"])
-    down, up, loop = W.down(v), W.up(u), getattr(twin, name)
+    down, up, loop = W.down(v), W.up(u), getattr(loops.blocks, name)
 
     def interrupted(*arguments):
-        monkeypatch.setattr(twin, name, loop)
+        monkeypatch.setattr(loops.blocks, name, loop)
         loop(*arguments)
         np.testing.assert_array_equal(W.down(-v), -down)
         np.testing.assert_array_equal(W.up(-u), -up)
-        monkeypatch.setattr(twin, name, interrupted)
+        monkeypatch.setattr(loops.blocks, name, interrupted)
 
-    monkeypatch.setattr(twin, name, interrupted)
+    monkeypatch.setattr(loops.blocks, name, interrupted)
     np.testing.assert_array_equal(W.down(v), down)
     np.testing.assert_array_equal(W.up(u), up)
 

@@ -3,9 +3,9 @@
 import json
 import math
 
-import naive
 import numpy as np
 import pytest
+from reference import naive
 
 from streamk import kernels
 from streamk.backends import Law

@@ -2,10 +2,10 @@
 
 import math
 
-import naive
-import naive_features
 import numpy as np
 import pytest
+from reference import features as naive_features
+from reference import naive
 
 from streamk import kernels
 from streamk.backends import CHUNK, select
@@ -25,7 +25,6 @@ CASES = {
     "linear": (kernels.Linear(), naive.Kernel("linear")),
 }
 every_case = pytest.mark.parametrize("case", CASES)
-every_backend = pytest.mark.parametrize("backend", ["numpy", "numba"])
 
 
 def orthogonal(kernel, **options):
@@ -41,17 +40,16 @@ def pairs(n, d, distance, seed=0):
 # --- against the oracle ---------------------------------------------------------------------
 
 
-@every_backend
 @pytest.mark.parametrize("d", [1, 5, 64, 70])
 @every_case
-def test_features_are_the_oracle_s(case, d, backend):
+def test_features_are_the_oracle_s(case, d):
     kernel, plain = CASES[case]
     widths = extended((), d, WIDEST_ORTHOGONAL)
     feature = naive_features.orthogonal_feature(plain, widths)
     X = np.random.default_rng(d).normal(size=(2, d))
     stop = 4 * max(widths)
     some = [0, 1, 63, max(widths), max(widths) + 1, 2 * max(widths), stop - 1]
-    Z = orthogonal(kernel, dtype="float64", backend=backend).transform(X, 0, stop)[:, some]
+    Z = orthogonal(kernel, dtype="float64").transform(X, 0, stop)[:, some]
     expected = [[feature(5, i, x, range(d)) for i in some] for x in X]
     np.testing.assert_allclose(Z, expected, rtol=0, atol=1e-8)
 
@@ -60,30 +58,25 @@ def test_several_groups_are_the_oracle_s():
     d, widths = 100, (64, 64)
     feature = naive_features.orthogonal_feature(CASES["gaussian"][1], widths)
     X = np.random.default_rng(d).normal(size=(2, d))
-    blocks = [
-        FeatureBlocks(
-            CASES["gaussian"][0], column_keys(range(d)), seed=5, backend=select(backend),
-            dtype=np.dtype("float64"), cache_bytes=0, sampler="orthogonal", widths=widths,
-        )
-        for backend in ("numpy", "numba")
-    ]  # fmt: skip
+    blocks = FeatureBlocks(
+        CASES["gaussian"][0], column_keys(range(d)), seed=5, backend=select(),
+        dtype=np.dtype("float64"), cache_bytes=0, sampler="orthogonal", widths=widths,
+    )  # fmt: skip
     expected = [[feature(5, i, x, range(d)) for i in (0, 65, 130, 255)] for x in X]
-    for each in blocks:
-        assert each.widths == widths
-        Z = each.features(X, 0, 4)
-        np.testing.assert_allclose(Z[:, [0, 65, 130, 255]], expected, rtol=0, atol=1e-8)
+    assert blocks.widths == widths
+    Z = blocks.features(X, 0, 4)
+    np.testing.assert_allclose(Z[:, [0, 65, 130, 255]], expected, rtol=0, atol=1e-8)
 
 
 @every_case
-def test_single_precision_and_the_twins(case):
+def test_single_precision(case):
     kernel = CASES[case][0]
     X = np.random.default_rng(0).normal(size=(20, 30))
     exact = orthogonal(kernel, dtype="float64").transform(X, 0, 300)
-    for backend in ("numpy", "numba"):
-        Z = orthogonal(kernel, backend=backend).transform(X, 0, 300)
-        # The phases of a heavy tail are long.
-        most = 5e-3 if case == "matern-0.5" else 3e-4
-        np.testing.assert_allclose(Z, exact, rtol=0, atol=most)
+    Z = orthogonal(kernel).transform(X, 0, 300)
+    # The phases of a heavy tail are long.
+    most = 5e-3 if case == "matern-0.5" else 3e-4
+    np.testing.assert_allclose(Z, exact, rtol=0, atol=most)
 
 
 @pytest.mark.parametrize("d", [64, 256])
@@ -150,11 +143,10 @@ def test_products_vary_less_than_those_of_independent_features(kernel, distance,
 # --- the same everywhere --------------------------------------------------------------------
 
 
-@every_backend
 @pytest.mark.parametrize("d", [3, 70])
-def test_pieces_equal_the_whole(d, backend):
+def test_pieces_equal_the_whole(d):
     X = np.random.default_rng(0).normal(size=(5, d))
-    features = orthogonal(kernels.Matern(), backend=backend)
+    features = orthogonal(kernels.Matern())
     whole = features.transform(X, 0, 1000)
     for a, b in ((0, 1), (1, 65), (65, 300), (300, 1000), (700, 701)):
         np.testing.assert_array_equal(features.transform(X, a, b), whole[:, a:b])
@@ -184,14 +176,13 @@ def test_a_column_that_comes_late_was_always_zero(d):
     np.testing.assert_array_equal(blocks[1].decide(x, A, 1.0), f)
 
 
-@every_backend
 @pytest.mark.usefixtures("many_threads")
-def test_kept_and_regenerated_features_are_the_same(backend):
+def test_kept_and_regenerated_features_are_the_same():
     X = np.random.default_rng(0).normal(size=(9, 70)).astype(np.float32)
     A = np.random.default_rng(1).normal(size=(40, 2, CHUNK)).astype(np.float32)
     found = [
         FeatureBlocks(
-            kernels.Matern(), column_keys(range(70)), seed=1, backend=select(backend),
+            kernels.Matern(), column_keys(range(70)), seed=1, backend=select(),
             dtype=np.dtype("float32"), cache_bytes=budget, sampler="orthogonal", threads=threads,
         ).decide(X, A, 1.0)
         for budget, threads in ((0, 1), (1 << 26, 1), (1 << 18, 2))

@@ -5,16 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streamk.backends import incremental as backend
-from streamk.backends.numba_backend import incremental as compiled
-from streamk.backends.numpy_backend import incremental as plain
 from streamk.kernels import Gaussian, Laplacian
 from streamk.landmarks.cholesky import GrowingCholesky
-
-
-@pytest.fixture(autouse=True, params=[plain, compiled], ids=["numpy", "numba"])
-def _twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "select", lambda: request.param)
 
 
 def normal(n: int, d: int, seed: int = 0) -> np.ndarray:

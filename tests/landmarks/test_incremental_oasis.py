@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import itertools
 
-import naive
-import naive_landmarks
 import numpy as np
 import pytest
+from reference import landmarks as naive_landmarks
+from reference import naive
 
-from streamk.backends import incremental as backend
-from streamk.backends import numba_backend, numpy_backend
-from streamk.backends.numba_backend import incremental as compiled
-from streamk.backends.numpy_backend import incremental as plain
 from streamk.errors import InvalidInput, StateError
 from streamk.kernels import (
     NTK,
@@ -27,18 +23,6 @@ from streamk.kernels import (
 )
 from streamk.landmarks import Admission, IncrementalOasis, Removal, carried, oasis
 from streamk.state import State
-
-TWINS = {"numpy": plain, "numba": compiled}
-
-
-@pytest.fixture(params=TWINS)
-def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Landmarks made in the test use this twin."""
-    monkeypatch.setattr(backend, "select", lambda: TWINS[request.param])
-    return str(request.param)
-
-
-with_each_twin = pytest.mark.usefixtures("twin")
 
 
 def normal(n: int, d: int, seed: int = 0) -> np.ndarray:
@@ -90,7 +74,6 @@ CASES = {
 
 
 @pytest.mark.one_in(3)
-@with_each_twin
 @pytest.mark.parametrize("stream", [normal, drifting])
 @pytest.mark.parametrize("case", CASES)
 def test_the_choice_is_the_oracles_event_by_event(case, stream):
@@ -129,7 +112,6 @@ def test_the_determinant_grows_with_every_replacement():
     assert landmarks.n_removed > 20
 
 
-@with_each_twin
 @pytest.mark.parametrize("half_life", [None, 100.0])
 def test_however_a_stream_is_cut_the_bits_are_the_same(half_life):
     X = drifting(350, 4, seed=3)
@@ -150,7 +132,6 @@ def test_however_a_stream_is_cut_the_bits_are_the_same(half_life):
         assert same(whole, after(sorted(random.integers(0, 350, 15).tolist())))
 
 
-@pytest.mark.usefixtures("twin")
 @pytest.mark.parametrize("d", [0, 1, 2, 8])
 @pytest.mark.parametrize("tol", [0.0, 0.01])
 @pytest.mark.parametrize("room", [20, 300])
@@ -197,27 +178,19 @@ def test_the_changes_of_many_are_those_of_one_after_the_other():
     ],
     ids=lambda kernel: kernel.name,
 )
-def test_the_twins_agree(kernel, half_life, monkeypatch):
+def test_points_and_coordinates_of_every_kernel_are_those_of_its_matrix(kernel, half_life):
     X, Y = drifting(500, 3), normal(50, 3, seed=1)
-    found = []
-    for twin in TWINS.values():
-        monkeypatch.setattr(backend, "select", lambda twin=twin: twin)
-        landmarks = IncrementalOasis(kernel, max_landmarks=30, half_life=half_life)
-        landmarks.learn_many(X)
-        found.append((landmarks, landmarks.transform(Y)))
-    (a, Phi), (b, Psi) = found
-    assert np.array_equal(a.points, b.points)
-    np.testing.assert_allclose(Phi, Psi, atol=1e-10)
-    np.testing.assert_allclose(
-        arrays(a)["inverse_diagonal"], arrays(b)["inverse_diagonal"], rtol=1e-9
-    )
-
-
-def test_every_backend_for_the_host_has_a_twin():
-    assert backend.select().__name__.removesuffix(".incremental") in (
-        numba_backend.__name__,
-        numpy_backend.__name__,
-    )
+    landmarks = IncrementalOasis(kernel, max_landmarks=30, half_life=half_life, margin=0.5)
+    landmarks.learn_many(X)
+    oracle = naive_landmarks.Incremental(kernel.pairwise, 30, half_life=half_life, margin=0.5)
+    for x in X:
+        oracle.learn_one(x)
+    assert np.array_equal(landmarks.points, np.array(oracle.points))
+    Phi, inverse = landmarks.transform(Y), np.linalg.inv(kernel.pairwise(landmarks.points))
+    K = kernel.pairwise(Y, landmarks.points)
+    np.testing.assert_allclose(Phi @ Phi.T, K @ inverse @ K.T, atol=1e-10)
+    found = arrays(landmarks)["inverse_diagonal"]
+    np.testing.assert_allclose(found, np.diag(inverse), rtol=1e-9)
 
 
 def test_what_is_kept_is_nearly_as_good_as_the_choice_from_all():
@@ -276,7 +249,6 @@ def test_a_tolerance_below_rounding_ends_at_rounding(half_life):
     assert abs(Phi @ Phi.T - Gaussian(bandwidth=8.0).pairwise(normal(40, 2, seed=5))).max() < 1e-8
 
 
-@with_each_twin
 def test_a_beginning_that_is_all_rounding_does_not_spoil_what_follows():
     # The first events are so close together that their kernels are one to double precision.
     X = normal(1200, 2) * np.geomspace(1e-3, 3.0, 1200)[:, None]
@@ -298,7 +270,6 @@ def test_a_beginning_that_is_all_rounding_does_not_spoil_what_follows():
 # --- coordinates ----------------------------------------------------------------------------
 
 
-@with_each_twin
 @pytest.mark.parametrize("count", [1, 15, 16, 17, 33, 48])
 def test_coordinates_reproduce_the_kernel_in_the_span(count):
     kernel = Matern(nu=0.5, bandwidth=2.0)
@@ -313,7 +284,6 @@ def test_coordinates_reproduce_the_kernel_in_the_span(count):
     np.testing.assert_allclose(Phi @ Phi.T, expected, atol=1e-12)
 
 
-@with_each_twin
 def test_a_row_has_the_same_coordinates_in_any_batch():
     landmarks = IncrementalOasis(RationalQuadratic(alpha=0.5), max_landmarks=45)
     landmarks.learn_many(normal(500, 5))
@@ -324,7 +294,6 @@ def test_a_row_has_the_same_coordinates_in_any_batch():
         assert np.array_equal(landmarks.transform_one(y), phi)
 
 
-@with_each_twin
 @pytest.mark.parametrize("half_life", [None, 100.0])
 def test_who_follows_a_stream_gets_coordinates_of_the_landmarks_there_are(half_life):
     X = drifting(1400, 4, seed=3)
@@ -344,7 +313,6 @@ def carried_all(W: np.ndarray, changes: list) -> np.ndarray:
     return W
 
 
-@with_each_twin
 def test_carried_coefficients_are_the_projection_of_the_function():
     kernel, Y = Gaussian(bandwidth=1.5), normal(40, 3, seed=9) * 2.0
     landmarks = IncrementalOasis(kernel, max_landmarks=12, margin=0.05)
@@ -406,7 +374,6 @@ def test_replacements_without_end_leave_the_factor_sound(swaps, size):
 # --- state ----------------------------------------------------------------------------------
 
 
-@with_each_twin
 @pytest.mark.parametrize("seen", [0, 1, 30, 333])
 def test_from_its_state_it_goes_on_bit_for_bit(seen):
     X = drifting(700, 3)
@@ -476,7 +443,6 @@ def test_a_count_of_columns_that_cannot_be(count):
         landmarks.learn_one([3.0])
 
 
-@with_each_twin
 def test_events_without_columns_are_all_alike():
     landmarks = IncrementalOasis(Gaussian(), max_landmarks=5)
     assert landmarks.learn_many(np.zeros((9, 0))) == [Admission()]

@@ -2,7 +2,6 @@
 
 import math
 
-import naive_landmarks
 import numpy as np
 import pytest
 import scipy.sparse
@@ -10,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from landmarks_kit import CASES
+from reference import landmarks as naive_landmarks
 
 from streamk import kernels
 from streamk.errors import InvalidInput

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import naive
 import numpy as np
 import pytest
 from multi_kernel_kit import assert_same, learned, make, pool_alone, stream
 from numpy.typing import NDArray
+from reference import naive
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.adapters.river import KernelClassifier

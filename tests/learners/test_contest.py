@@ -7,11 +7,11 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-import naive_contest
 import numpy as np
 import pytest
 from engine_kit import same_model
 from multi_kernel_kit import pool_alone
+from reference import contest as naive_contest
 from rounds_kit import TASKS, events, model
 
 from streamk.errors import InvalidInput, StateError

@@ -7,9 +7,9 @@ import os
 import signal
 from functools import partial
 
-import naive
 import numpy as np
 import pytest
+from reference import naive
 
 from streamk import kernels
 from streamk.errors import InvalidInput, NotLearned, StateError
@@ -128,14 +128,13 @@ KERNELS = [
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("backend", ["numpy", "numba"])
 @pytest.mark.parametrize(
     ("ours", "theirs", "sampler"),
     [(*pair, "iid") for pair in KERNELS]
     + [(*pair, "hadamard") for pair in KERNELS if pair[0].isotropic],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
-def test_every_kernel_sampler_and_backend(ours, theirs, sampler, backend):
+def test_every_kernel_and_sampler(ours, theirs, sampler):
     X, y = stream("third comes late", 240)
     columns = ["x", "größe", 5]
     oracle = naive.DoublyStochastic(
@@ -143,7 +142,7 @@ def test_every_kernel_sampler_and_backend(ours, theirs, sampler, backend):
         max_features=200, widths=None if sampler == "iid" else (64,),
     )  # fmt: skip
     learner = model(
-        "softmax", kernel=ours, columns=columns, step=Constant(0.2), backend=backend, batch_size=8,
+        "softmax", kernel=ours, columns=columns, step=Constant(0.2), batch_size=8,
         seed=2**63 + 11, block_size=70, max_features=200, sampler=sampler,
     )  # fmt: skip
     for first in range(0, 240, 8):
@@ -307,28 +306,26 @@ def grown(task="third comes late", loss="softmax", n=600, **options):
     return learner
 
 
-@pytest.mark.parametrize("backend", ["numpy", "numba"])
 @pytest.mark.parametrize("kernel", [kernels.Gaussian(), kernels.Matern(nu=1.5), kernels.Linear()])
 @pytest.mark.parametrize("sizes", [{}, {"max_features": 700}], ids=["growing", "revisiting"])
-def test_the_cache_changes_nothing(sizes, kernel, backend):
-    kept = grown(kernel=kernel, backend=backend, **sizes)
+def test_the_cache_changes_nothing(sizes, kernel):
+    kept = grown(kernel=kernel, **sizes)
     chunk = 64 * (5 + 1) * 4
     X, _ = stream("two", 40, d=5, seed=9)
     for cache_bytes in (0, 1, chunk, 3 * chunk + 7, 20 * chunk):
-        other = grown(kernel=kernel, backend=backend, cache_bytes=cache_bytes, **sizes)
+        other = grown(kernel=kernel, cache_bytes=cache_bytes, **sizes)
         np.testing.assert_array_equal(other.coefficients, kept.coefficients)
         np.testing.assert_array_equal(other.decision_many(X), kept.decision_many(X))
         assert other.nbytes - grown(kernel=kernel, cache_bytes=0, **sizes).nbytes <= cache_bytes
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("backend", ["numpy", "numba"])
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize(("loss", "task"), TASKS)
-def test_a_step_on_kept_frequencies_is_a_step_on_new_ones(loss, task, step, backend):
+def test_a_step_on_kept_frequencies_is_a_step_on_new_ones(loss, task, step):
     """The short way of a small step and the long way round the same, whatever the loss."""
     X, y = stream(task, 240)
-    options = {"dtype": "float32", "batch_size": 8, "step": STEPS[step][0], "backend": backend}
+    options = {"dtype": "float32", "batch_size": 8, "step": STEPS[step][0]}
     for sizes in ({"block_size": 50}, {"block_size": 100, "max_features": 250}):
         kept = model(loss, task, **options, **sizes)
         new = model(loss, task, cache_bytes=0, **options, **sizes)
@@ -342,15 +339,14 @@ def test_a_step_on_kept_frequencies_is_a_step_on_new_ones(loss, task, step, back
             np.testing.assert_array_equal(array, b.arrays[name])
 
 
-@pytest.mark.parametrize("backend", ["numpy", "numba"])
 @pytest.mark.parametrize("threads", [2, 3, 7])
 @pytest.mark.usefixtures("many_threads")
-def test_threads_change_nothing(threads, backend):
+def test_threads_change_nothing(threads):
     """Enough work that threads are used: 400 rows of 2,000 features of 12 columns."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 12))
     y = rng.normal(size=400)
-    options = {"batch_size": 400, "block_size": 1000, "dtype": "float32", "backend": backend}
+    options = {"batch_size": 400, "block_size": 1000, "dtype": "float32"}
     one, several = (model("squared", "numbers", threads=n, **options) for n in (1, threads))
     for _ in range(2):
         one.learn_many(X, y)
@@ -360,13 +356,12 @@ def test_threads_change_nothing(threads, backend):
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("backend", ["numpy", "numba"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kernel", [kernels.Gaussian(), kernels.Laplacian(), kernels.Linear()])
 @pytest.mark.parametrize("task", ["two", "third comes late", "numbers"])
-def test_a_row_is_predicted_the_same_in_any_batch(task, kernel, dtype, backend):
+def test_a_row_is_predicted_the_same_in_any_batch(task, kernel, dtype):
     loss = "squared" if task == "numbers" else "logistic"
-    learner = grown(task, loss, n=200, kernel=kernel, dtype=dtype, backend=backend)
+    learner = grown(task, loss, n=200, kernel=kernel, dtype=dtype)
     X, _ = stream("two", 301, d=5, seed=5)
     whole = learner.decision_many(X)
     for size in (1, 2, 3, 7, 16, 100, 300):
@@ -376,14 +371,6 @@ def test_a_row_is_predicted_the_same_in_any_batch(task, kernel, dtype, backend):
     if task != "numbers":
         p = learner.predict_proba_many(X)
         np.testing.assert_array_equal(learner.predict_proba_many(X[7:8]), p[7:8])
-
-
-def test_the_numpy_backend_is_the_numba_backend():
-    X, _ = stream("two", 50, d=5, seed=9)
-    for dtype, atol in (("float64", 1e-10), ("float32", 1e-4)):
-        a, b = (grown(dtype=dtype, backend=name) for name in ("numpy", "numba"))
-        np.testing.assert_allclose(a.coefficients, b.coefficients, atol=atol)
-        np.testing.assert_allclose(a.decision_many(X), b.decision_many(X), atol=10 * atol)
 
 
 def test_single_precision_is_near_double():
@@ -670,7 +657,7 @@ def test_learners_that_differ_do_not_merge(options, word):
 
 
 def test_learners_that_differ_only_in_memory_merge():
-    model(cache_bytes=0, threads=1, backend="numpy").merge(model(cache_bytes=99, threads=2))
+    model(cache_bytes=0, threads=1).merge(model(cache_bytes=99, threads=2))
 
 
 @pytest.mark.parametrize("common", [-1, 11, 21])
@@ -858,7 +845,7 @@ def test_a_column_is_named_by_its_name():
         ({"threads": 0}, ["threads=0"]),
         ({"dtype": "int8"}, ["int8", "float32"]),
         ({"sampler": "sobol"}, ["sobol", "iid"]),
-        ({"backend": "fortran"}, ["fortran", "numba"]),
+        ({"backend": "fortran"}, ["fortran", "cupy"]),
         ({"loss": "huber", "classes": ["a"]}, ["classes", "classification"]),
         ({"columns": ["a", "a"]}, ["twice", "a"]),
         ({"regularization": "much"}, ["regularization", "much"]),

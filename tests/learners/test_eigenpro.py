@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import naive_eigenpro as naive
 import numpy as np
 import pytest
+from reference import eigenpro as naive
 
 from streamk import kernels
 from streamk.errors import BackendUnavailable, InvalidInput, StateError

@@ -56,7 +56,7 @@ def test_actors_give_the_bits_of_shards_in_this_process(
     fake()
     monkeypatch.setattr(module, "LARGE", large)
     monkeypatch.setattr(solving, "BYTES", 1)
-    expected = outputs(DeviceShards([select("auto")] * 2))
+    expected = outputs(DeviceShards([select()] * 2))
     with ActorShards(2) as shards:
         np.testing.assert_array_equal(outputs(shards), expected)
 
@@ -151,7 +151,7 @@ def test_options_reach_ray(fake: Fake) -> None:
         ({"count": 0}, "count=0"),
         ({"threads": 0}, "threads=0"),
         ({"max_restarts": -1}, "max_restarts=-1"),
-        ({"backend": "torch"}, "backend='torch' must be auto, n"),
+        ({"backend": "torch"}, "backend='torch' must be auto or cupy"),
         ({"options": [{}]}, "1 mappings for 2 shards"),
     ],
 )

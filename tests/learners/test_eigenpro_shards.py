@@ -31,8 +31,8 @@ from streamk.learners.eigenpro.sharded import BLOCK, ShardedCenters
 from streamk.learners.eigenpro.shards import DeviceShards
 
 
-def shards(count: int, backend: str = "numba") -> DeviceShards:
-    return DeviceShards([select(backend)] * count)
+def shards(count: int) -> DeviceShards:
+    return DeviceShards([select()] * count)
 
 
 def place(count: int) -> Place:
@@ -133,9 +133,7 @@ def test_no_matrix_of_events_by_centers_is_stored(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(where, "LARGEST", 100)
     p, m = 6_000, 256
     Z, y = stream("regression", p + m)
-    model = EigenPro(
-        Gaussian(), task="regression", centers=Z[:p], batch_size=m, shards=shards(3, "numpy")
-    )
+    model = EigenPro(Gaussian(), task="regression", centers=Z[:p], batch_size=m, shards=shards(3))
     model.learn_many(Z[p:], y[p:])
     solver: Any = model._centered.solver
     assert solver.n_temporary == m
@@ -247,7 +245,7 @@ def test_nothing_of_nothing_is_zero() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"backend": "numpy"}, "backend='numpy' must be one of auto, cupy"),
+        ({"backend": "torch"}, "backend='torch' must be one of auto, cupy"),
         ({"devices": 0, "backend": "cupy"}, "devices=0"),
         ({"devices": 2}, "devices=2 is for backend='cupy'"),
         ({"backend": "cupy", "shards": shards(1)}, "leave one of the two out"),

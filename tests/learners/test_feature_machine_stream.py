@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import naive
-import naive_feature_machine as oracle
 import numpy as np
 import pytest
 from feature_machine_kit import same
 from numpy.typing import NDArray
+from reference import feature_machine as oracle
+from reference import naive
 
 from streamk import kernels
 from streamk.errors import InvalidInput, StateError

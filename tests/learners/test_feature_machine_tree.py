@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import naive
-import naive_feature_machine as oracle
 import numpy as np
 import pytest
 from feature_machine_kit import same
 from numpy.typing import NDArray
+from reference import feature_machine as oracle
+from reference import naive
 
 from streamk.errors import StateError
 from streamk.kernels import Gaussian, Matern

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import naive
-import naive_feature_machine as plain
 import numpy as np
 import pytest
+from reference import feature_machine as plain
+from reference import naive
 
 from streamk.errors import InvalidInput
 from streamk.kernels import Gaussian, Kernel, Laplacian, Matern, PowerExponential

@@ -4,9 +4,9 @@ import json
 import math
 import tracemalloc
 
-import naive
 import numpy as np
 import pytest
+from reference import naive
 
 from streamk import kernels
 from streamk.adapters.river import DoublyStochasticClassifier
@@ -15,7 +15,6 @@ from streamk.features.samplers import extended
 from streamk.learners import AdaGrad, Constant, DoublyStochastic
 from streamk.state import State
 
-BACKENDS = ["numpy", "numba"]
 BANDWIDTH = 0.8
 
 
@@ -51,20 +50,11 @@ def grown(d=70, n=200, **options):
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize(
-    ("kernel", "backend"),
-    # What is kept of a kernel does not depend on the backend, and each is compiled anew.
-    [
-        (kernels.Gaussian(), "numba"),
-        (kernels.Gaussian(), "numpy"),
-        (kernels.Matern(nu=1.5), "numpy"),
-        (kernels.Linear(), "numpy"),
-    ],
-)
+@pytest.mark.parametrize("kernel", [kernels.Gaussian(), kernels.Matern(nu=1.5), kernels.Linear()])
 @pytest.mark.parametrize("sizes", [{}, {"max_features": 700}], ids=["growing", "revisiting"])
-def test_the_cache_changes_nothing(sizes, kernel, backend):
+def test_the_cache_changes_nothing(sizes, kernel):
     """A cache for some of the features, too: the widths are 128, so a period is two chunks."""
-    options = {"kernel": kernel, "backend": backend, **sizes}
+    options = {"kernel": kernel, **sizes}
     kept, chunk = grown(**options), 64 * 2 * 4 + 24
     X, _ = stream(40, 70, seed=9)
     for cache_bytes in (0, 1, chunk, 2 * chunk, 7 * chunk + 7):
@@ -76,12 +66,11 @@ def test_the_cache_changes_nothing(sizes, kernel, backend):
         assert (other.nbytes > least) == (cache_bytes >= 2 * chunk)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("block", [40, 64, 300])
 @pytest.mark.parametrize("step", [Constant(0.3), AdaGrad(0.2)])
-def test_a_step_on_kept_features_is_a_step_on_new_ones(step, block, backend):
+def test_a_step_on_kept_features_is_a_step_on_new_ones(step, block):
     """Blocks of features begin and end in the middle of a transform's."""
-    options = {"step": step, "block_size": block, "backend": backend, "max_features": 5 * block - 9}
+    options = {"step": step, "block_size": block, "max_features": 5 * block - 9}
     same_model(grown(**options), grown(**options, cache_bytes=0), but="cache_bytes")
 
 
@@ -93,10 +82,9 @@ def same_model(one, other, but=""):
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("d", "dtype"), [(5, "float32"), (5, "float64"), (100, "float32")])
-def test_a_row_is_predicted_the_same_in_any_batch(d, dtype, backend):
-    learner = grown(d=d, n=60, dtype=dtype, backend=backend, block_size=300)
+def test_a_row_is_predicted_the_same_in_any_batch(d, dtype):
+    learner = grown(d=d, n=60, dtype=dtype, block_size=300)
     X, _ = stream(41, d, seed=5)
     whole = learner.decision_many(X)
     for size in (1, 2, 3, 7, 16, 40):
@@ -105,14 +93,13 @@ def test_a_row_is_predicted_the_same_in_any_batch(d, dtype, backend):
     np.testing.assert_array_equal(learner.decision_many(X[::-1]), whole[::-1])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("cache_bytes", [0, 2**20])
 @pytest.mark.parametrize("threads", [2, 3])
 @pytest.mark.usefixtures("many_threads")
-def test_threads_change_nothing(threads, cache_bytes, backend):
+def test_threads_change_nothing(threads, cache_bytes):
     X, y = stream(400, 100)
     options = {"batch_size": 400, "block_size": 1000, "cache_bytes": cache_bytes}
-    one, several = (model(threads=n, backend=backend, **options) for n in (1, threads))
+    one, several = (model(threads=n, **options) for n in (1, threads))
     for _ in range(2):
         one.learn_many(X, y)
         several.learn_many(X, y)
@@ -124,9 +111,7 @@ def test_threads_change_nothing(threads, cache_bytes, backend):
 def test_what_is_regenerated_takes_a_fiftieth_of_what_would_be_stored(sampler):
     X, y = stream(32, 784)
     m = 2**16
-    learner = model(
-        sampler=sampler, cache_bytes=0, block_size=m, max_features=m, batch_size=32, backend="numba"
-    )
+    learner = model(sampler=sampler, cache_bytes=0, block_size=m, max_features=m, batch_size=32)
     for _ in range(2):  # what is compiled stays
         learner.learn_many(X, y)
     tracemalloc.start()
@@ -160,13 +145,12 @@ def test_groups_of_columns():
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("cache_bytes", [0, 2**22])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_columns_that_come_late_were_always_zero(dtype, cache_bytes, backend):
+def test_columns_that_come_late_were_always_zero(dtype, cache_bytes):
     """Bit for bit: within the spare room, in a new group, and in a wider one."""
     X, y = stream(200, 60)
-    learner = model(dtype=dtype, cache_bytes=cache_bytes, backend=backend)
+    learner = model(dtype=dtype, cache_bytes=cache_bytes)
     learner.add_columns([f"c{j}" for j in range(60)])
     learner.learn_many(X, y)
     before = learner.decision_many(X)
@@ -180,8 +164,7 @@ def test_columns_that_come_late_were_always_zero(dtype, cache_bytes, backend):
     assert learner.state().header["widths"] == [64, 64, 128, 512]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_learner_whose_columns_come_late_is_the_oracle(backend):
+def test_a_learner_whose_columns_come_late_is_the_oracle():
     X, y = stream(60, 70)
     k = naive.Kernel("gaussian", BANDWIDTH)
     oracle = naive.DoublyStochastic(
@@ -189,7 +172,7 @@ def test_a_learner_whose_columns_come_late_is_the_oracle(backend):
         block_size=100, max_features=250,
     )  # fmt: skip
     options = {"dtype": "float64", "max_features": 250, "batch_size": 6}
-    learner = model(backend=backend, classes=["no", "yes"], **options)
+    learner = model(classes=["no", "yes"], **options)
     learner.add_columns(range(50))
     for first in range(0, 60, 6):
         some = slice(first, first + 6)

@@ -2,10 +2,10 @@
 
 import json
 
-import naive
-import naive_features
 import numpy as np
 import pytest
+from reference import features as naive_features
+from reference import naive
 
 from streamk import kernels
 from streamk.errors import InvalidInput, StateError
@@ -109,15 +109,14 @@ def through_json(state):
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("backend", ["numpy", "numba"])
 @pytest.mark.parametrize("case", [case for case in CASES if CASES[case][2] is not None])
-def test_coefficients_are_the_oracle_s(case, backend):
+def test_coefficients_are_the_oracle_s(case):
     X, y = stream(160)
     oracle = naive_features.DoublyStochastic(
         CASES[case][2], "softmax", 2**63 + 11, ("constant", 0.2), nu=0.01, columns=COLUMNS,
         block_size=70, max_features=200,
     )  # fmt: skip
-    learner = model(case, backend=backend, dtype="float64")
+    learner = model(case, dtype="float64")
     for first in range(0, 160, 8):
         some = slice(first, first + 8)
         oracle.learn(X[some], y[some])
@@ -128,18 +127,17 @@ def test_coefficients_are_the_oracle_s(case, backend):
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("backend", ["numpy", "numba"])
 @pytest.mark.parametrize("batch_size", [1, 8])
 @every_case
-def test_any_cut_cache_and_number_of_threads_gives_the_same_bits(case, batch_size, backend):
+def test_any_cut_cache_and_number_of_threads_gives_the_same_bits(case, batch_size):
     X, y = stream(150)
-    sizes = {"batch_size": batch_size, "backend": backend}
+    sizes = {"batch_size": batch_size}
     whole = model(case, **sizes)
     whole.learn_many(X, LABELS[y])
     singly = model(case, cache_bytes=0 if batch_size > 1 else 1 << 20, threads=1, **sizes)
     for x, label in zip(X[:75], LABELS[y[:75]], strict=True):
         singly.learn_one(x, label)
-    again = DoublyStochastic.from_state(through_json(singly.state()), backend=backend)
+    again = DoublyStochastic.from_state(through_json(singly.state()))
     same_model(singly, again)
     for first in range(75, 150, 20):
         some = slice(first, first + 20)

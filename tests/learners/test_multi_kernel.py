@@ -7,7 +7,6 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-import naive
 import numpy as np
 import pytest
 from multi_kernel_kit import (
@@ -21,6 +20,7 @@ from multi_kernel_kit import (
     stream,
 )
 from numpy.typing import NDArray
+from reference import naive
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.backends.pool_arrays import LEARNED

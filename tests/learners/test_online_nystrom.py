@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from engine_kit import BATCH, events, same_model
+from reference import coordinates as plain
 
 from connectors.memory import MemorySink, MemorySource
-from streamk.backends import numba_backend, numpy_backend
+from streamk.backends.numba_backend import coordinates as fast
 from streamk.engine import Engine
 from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Gaussian, Laplacian, Linear
@@ -614,11 +615,7 @@ def rows(seed: int, n: int, size: int, outputs: int) -> Iterator[Any]:
 
 @pytest.mark.parametrize(("name", "optimizer"), MADE)
 @pytest.mark.parametrize("n_classes", [2, 5])
-def test_the_twins_agree(name: str, optimizer: str, n_classes: int) -> None:
-    from streamk.backends.numba_backend import coordinates as fast
-    from streamk.backends.numpy_backend import coordinates as plain
-
-    assert numba_backend.__name__ != numpy_backend.__name__
+def test_steps_are_those_of_the_reference(name: str, optimizer: str, n_classes: int) -> None:
     which = loss(name)
     outputs = which.n_outputs(n_classes) if which.classifies else 1
     Phi, W = rows(1, 60, 17, outputs)
@@ -644,10 +641,7 @@ def test_the_twins_agree(name: str, optimizer: str, n_classes: int) -> None:
         assert twin.descend(Phi, y, W.copy(), told, np.ones(60), np.full(60, 0.3)) == 7
 
 
-def test_the_twins_rotate_alike() -> None:
-    from streamk.backends.numba_backend import coordinates as fast
-    from streamk.backends.numpy_backend import coordinates as plain
-
+def test_rotations_are_those_of_the_reference() -> None:
     rng = np.random.default_rng(0)
     S = np.tril(rng.normal(size=(6, 7)), 1)
     one, two = fast.triangular(S.copy()), plain.triangular(S.copy())

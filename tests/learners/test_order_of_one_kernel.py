@@ -3,9 +3,9 @@
 import json
 from itertools import pairwise
 
-import naive
 import numpy as np
 import pytest
+from reference import naive
 
 from streamk import kernels
 from streamk.errors import InvalidInput
@@ -112,8 +112,6 @@ MORE = {
     "linear": stochastic(batch_size=1, kernel=kernels.Linear(), step=Constant(0.1)),
     "double": stochastic(batch_size=1, dtype="float64"),
     "nothing kept": stochastic(batch_size=1, cache_bytes=0),
-    "numpy": stochastic(batch_size=1, backend="numpy"),
-    "numpy, mini-batches": stochastic(batch_size=4, backend="numpy"),
     "newton": nystrom(optimizer="newton", forgetting=0.99),
     "meka by newton": meka(optimizer="newton"),
 }
@@ -232,8 +230,7 @@ def test_learning_alone_is_the_same(name):
     asked.predict_then_learn_many(X, y)
     for first, stop in pairwise(cuts(1, len(X))):
         told.learn_many(X[first:stop], y[first:stop])
-        if not name.startswith("numpy"):  # a copy has the default backend
-            told = Scaled.from_state(through_json(told.state()))
+        told = Scaled.from_state(through_json(told.state()))
     same_model(asked, told)
 
 
@@ -247,8 +244,7 @@ def through_json(state):
 
 @pytest.mark.parametrize("batch_size", [1, 4])
 @pytest.mark.parametrize("task", ["classification", "regression"])
-@pytest.mark.parametrize("backend", ["numpy", "numba"])
-def test_predictions_are_the_oracle_s(backend, task, batch_size):
+def test_predictions_are_the_oracle_s(task, batch_size):
     """Predict in the scale so far, take the event in, learn it as scaled by that."""
     X, y = stream(task, n=120)
     X[::7, 1] = np.nan
@@ -265,7 +261,7 @@ def test_predictions_are_the_oracle_s(backend, task, batch_size):
         DoublyStochastic(
             GAUSSIAN, loss="logistic" if classes else "squared", seed=3, step=Constant(0.5),
             batch_size=batch_size, block_size=30, max_features=30, dtype="float64",
-            task=task, backend=backend,
+            task=task,
         )
     )  # fmt: skip
     numbers: dict = {}

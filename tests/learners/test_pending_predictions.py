@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-import naive
 import numpy as np
 import pytest
 from multi_kernel_kit import KINDS, losses_of, make, opinions_of, stream
 from numpy.typing import NDArray
+from reference import naive
 
 from streamk.learners import MultiKernel
 from streamk.learners.experts.pool_composition import ALPHAS, BANKS, GRADIENT_RATE

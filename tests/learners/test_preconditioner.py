@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from naive_preconditioner import Preconditioned, direction, left_out
+from reference.preconditioner import Preconditioned, direction, left_out
 
 from streamk.errors import InvalidInput, StateError
 from streamk.features import RandomFeatures
@@ -228,7 +228,7 @@ def test_few_events_left_over_do_no_harm(left: int) -> None:
     for seed in range(6):
         X, y = stream("regression", 20 * 128 + left, seed)
         options: dict[str, Any] = {"loss": "logistic", "max_features": 512, "seed": seed}
-        model = made(backend="numpy", dtype="float32", **options)
+        model = made(dtype="float32", **options)
         model.learn_many(X, [number > 0 for number in y])
         for when in range(2):
             wrong[when, seed] = np.mean(model.predict_many(Z) != (np.array(truth) > 0))
@@ -238,7 +238,7 @@ def test_few_events_left_over_do_no_harm(left: int) -> None:
 
 def test_a_first_mini_batch_that_is_not_whole_is_a_whole_step() -> None:
     X, y = stream("regression", 50)
-    models = [made("regression", batch_size=size, backend="numpy") for size in (50, 500)]
+    models = [made("regression", batch_size=size) for size in (50, 500)]
     for model in models:
         model.learn_many(X, y)
         model.finish()
@@ -251,7 +251,7 @@ def test_steps_of_few_events(batch: int) -> None:
     X, y = stream("regression", 400 * batch)
     Z, truth = stream("regression", 1500, seed=99)
     options: dict[str, Any] = {"max_features": 512, "dtype": "float32", "averaging": True}
-    model = made("regression", batch_size=batch, backend="numpy", **options)
+    model = made("regression", batch_size=batch, **options)
     model.learn_many(X, y)
     noise = 0.1**2
     assert np.square(model.predict_many(Z) - np.array(truth)).mean() - noise < 0.02
@@ -260,7 +260,7 @@ def test_steps_of_few_events(batch: int) -> None:
 @pytest.mark.parametrize("n", [20, 40])
 def test_a_stream_in_small_steps_as_the_oracle_learns_it(n: int) -> None:
     X, y = stream("regression", 4 * n)
-    model = made("regression", batch_size=n, backend="numpy")
+    model = made("regression", batch_size=n)
     features = RandomFeatures(KERNEL, seed=3, dtype="float64")
     oracle = Preconditioned(
         model.loss,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import naive
 import numpy as np
 import pytest
+from reference import naive
 
 from streamk.backends.numba_backend.experts import reviews
 from streamk.learners.multi_kernel.upkeep import ALARM, TRIAL

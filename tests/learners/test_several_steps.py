@@ -118,15 +118,14 @@ def test_any_cut_of_the_stream_and_states_between_give_the_same_bits() -> None:
 
 @pytest.mark.parametrize("batch_size", [1, 8])
 @pytest.mark.usefixtures("many_threads")
-def test_threads_and_backends_change_little_or_nothing(batch_size: int) -> None:
+def test_threads_change_nothing(batch_size: int) -> None:
     X, y = events(120)
     found = []
-    for options in ({"threads": 1}, {"threads": 2}, {"backend": "numpy"}):
+    for options in ({"threads": 1}, {"threads": 2}):
         one = learner(Ladder(), batch_size=batch_size, **options)
         one.learn_many(X, y)
         found.append(one.decision_many(X))
     np.testing.assert_array_equal(found[0], found[1])
-    np.testing.assert_allclose(found[0], found[2], rtol=1e-9, atol=1e-12)
 
 
 def test_one_event_is_predicted_as_many_are_also_after_more_steps() -> None:

@@ -19,7 +19,6 @@ from streamk.errors import InvalidInput
 from streamk.learners import AdaGrad, Constant, DoublyStochastic, Scaled
 from streamk.learners.doubly_stochastic.kernel_function import KernelFunction
 
-BACKENDS = ["numpy", "numba"]
 ROOT = Path(__file__).parents[2]
 
 
@@ -83,13 +82,12 @@ def life(**options):
     learner.add_columns([f"later {i}" for i in range(70)])  # a second group
     some(60)
     state = learner.state()
-    learner = DoublyStochastic.from_state(state, backend=options["backend"])
+    learner = DoublyStochastic.from_state(state)
     some(75)
     return found, learner.state().arrays
 
 
 @pytest.mark.one_in(4)
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("sampler", ["iid", "hadamard"])
 @pytest.mark.parametrize(
     "options",
@@ -105,8 +103,8 @@ def life(**options):
     ],
     ids=str,
 )
-def test_single_events_are_batches_of_one(options, sampler, backend, by_batches):
-    options = {**options, "sampler": sampler, "backend": backend}
+def test_single_events_are_batches_of_one(options, sampler, by_batches):
+    options = {**options, "sampler": sampler}
     found, arrays = life(**options)
     expected, expected_arrays = by_batches(lambda: life(**options))
     assert len(found) == len(expected)
@@ -116,12 +114,11 @@ def test_single_events_are_batches_of_one(options, sampler, backend, by_batches)
         np.testing.assert_array_equal(array, expected_arrays[name])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_prepared_model_says_what_it_said(backend):
+def test_a_prepared_model_says_what_it_said():
     """Labels, probabilities and the adapters', of one event as of a batch."""
     X, y = stream(40, 5, np.float64, ("a", "b", "c"))
     for loss in ("softmax", "logistic", "hinge"):
-        learner = model(loss=loss, backend=backend)
+        learner = model(loss=loss)
         for i in range(40):
             learner.learn_one(X[i], y[i])
         for x in X:
@@ -155,14 +152,13 @@ def message(function, *arguments):
     return str(caught.value)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e200])
 @pytest.mark.parametrize("sampler", ["iid", "hadamard"])
-def test_a_bad_value_is_named_as_ever(sampler, value, scaled, backend):
+def test_a_bad_value_is_named_as_ever(sampler, value, scaled):
     if scaled and np.isnan(value):
         pytest.skip("a missing value is none")
-    learner = model(sampler=sampler, backend=backend)
+    learner = model(sampler=sampler)
     learner = Scaled(learner) if scaled else learner
     X, y = stream(10, 5, np.float64 if scaled else np.float32)
     for x, label in zip(X, y, strict=True):
@@ -343,7 +339,7 @@ def test_either_function_keeps_what_it_points_to():
 
 def prepared_step(d):
     """A step of a `single` that is gone itself."""
-    backend = select("numba")
+    backend = select()
     W, b = np.empty((1, d, 64), np.float32), np.empty((1, 64), np.float32)
     backend.frequencies(1, 0, 0, 1.0, np.arange(d, dtype=np.uint64), 0, W, b)
     A, squares = np.zeros((1, 1, 64), np.float32), np.empty((0, 1, 64), np.float32)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from streamk.backends import cholesky as backend
 from streamk.declared import FINITE
 from streamk.errors import StateError
 from streamk.kernels import Matern
@@ -36,13 +35,6 @@ def targets(labels: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack([labels, np.sin(labels)], axis=1)
 
 
-@pytest.fixture(params=["numpy", "numba"])
-def _twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = f"streamk.backends.{request.param}_backend.cholesky"
-    module = pytest.importorskip(name)
-    monkeypatch.setattr(backend, "select", lambda: module)
-
-
 def grown(Z: NDArray[Any], sizes: tuple[int, ...]) -> GrowingCholesky:
     factor, at = GrowingCholesky(sum(sizes)), 0
     for size in sizes:
@@ -53,7 +45,6 @@ def grown(Z: NDArray[Any], sizes: tuple[int, ...]) -> GrowingCholesky:
 
 @pytest.mark.parametrize("sizes", [(40,), (256, 256, 75), (64,) * 9, (256, 256, 88), (32, 224, 64)])
 @pytest.mark.parametrize("outputs", [1, 3, 7, 40])
-@pytest.mark.usefixtures("_twin")
 def test_a_factor_is_that_of_the_whole_matrix(sizes: tuple[int, ...], outputs: int) -> None:
     n = sum(sizes)
     Y = np.random.default_rng(1).normal(size=(n, outputs))
@@ -65,7 +56,6 @@ def test_a_factor_is_that_of_the_whole_matrix(sizes: tuple[int, ...], outputs: i
     assert found == pytest.approx(np.linalg.solve(K, Y), abs=1e-3)
 
 
-@pytest.mark.usefixtures("_twin")
 def test_how_rows_come_changes_no_bit_of_a_factor() -> None:
     Y = np.random.default_rng(1).normal(size=(576, 2)).astype(np.float32)
     said = [
@@ -77,7 +67,6 @@ def test_how_rows_come_changes_no_bit_of_a_factor() -> None:
 
 
 @pytest.mark.parametrize("outputs", [2, 7])
-@pytest.mark.usefixtures("_twin")
 def test_what_was_solved_before_changes_no_bit(outputs: int) -> None:
     """Of rows whose right-hand sides are those of the last call a half of the work is known."""
     Y = np.random.default_rng(1).normal(size=(576, outputs)).astype(np.float32)
@@ -98,7 +87,6 @@ def test_a_factor_takes_the_memory_that_is_told() -> None:
     assert grown(points(300), (256, 44))._room.nbytes == nbytes_of(300)
 
 
-@pytest.mark.usefixtures("_twin")
 def test_a_factor_stays_as_it_was_where_a_matrix_is_not_definite() -> None:
     Z, Y = points(128), np.ones((96, 1), np.float32)
     factor = grown(Z, (64, 64))

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from multi_kernel_kit import KINDS, make, stream
-from naive import Evidence
 from numpy.typing import NDArray
+from reference.naive import Evidence
 
 from streamk.kernels import Gaussian
 from streamk.learners import MultiKernel, OnlineNystrom

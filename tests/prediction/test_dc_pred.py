@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reference import dc_pred as naive
 
 from streamk import prediction
 from streamk.errors import InvalidInput, StateError
 from streamk.prediction import CompiledModel, dc_pred, load
 from streamk.state import State
-from tests import naive_dc_pred as naive
 
 pytest.importorskip("sklearn", reason="landmarks need scikit-learn: pip install scikit-learn")
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reference import dc_pred as naive
 
 from streamk.prediction.local_fit import LocalOptions, fit_local
 from streamk.prediction.local_model import LocalModel
 from streamk.prediction.refinement import loss_and_slopes, refine
 from streamk.prediction.tree import grow
-from tests import naive_dc_pred as naive
 
 OPTIONS = LocalOptions(
     landmarks=6, products=0, weighted=True, ridge=1e-6, iterations=20, is_classifier=True

@@ -6,10 +6,10 @@ import dataclasses
 import math
 from typing import Any
 
-import naive
-import naive_prediction as oracle
 import numpy as np
 import pytest
+from reference import naive
+from reference import prediction as oracle
 from scipy import sparse
 
 from streamk import kernels

@@ -111,8 +111,6 @@ def test_a_kernel_is_added_and_taken_away(copy: Path) -> None:
         "max_features=64",
         "--set",
         "block_size=64",
-        "--set",
-        "backend=numpy",
     )
     run(copy, "csv:events.csv", *options, "--set", "kernel=exponential")
     same = (
@@ -148,7 +146,7 @@ def test_a_connector_is_added_and_taken_away(copy: Path) -> None:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: streamk-sine\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(f"[streamk.connectors]\n{entry[0]}{entry[1]}\n")
     options = ("--task", "regression", "--model", "doubly-stochastic", "--checkpoint", "state")
-    few = ("--set", "max_features=64", "--set", "block_size=64", "--set", "backend=numpy")
+    few = ("--set", "max_features=64", "--set", "block_size=64")
     run(copy, "sine:500?noise=0.1", *options, *few)
     shown = json.loads(python(copy, "-m", "streamk", "inspect", "state", "--json"))
     assert shown["checkpoints"][0]["events"] == 500

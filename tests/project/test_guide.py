@@ -209,7 +209,7 @@ def test_commands_of_the_pages(
 
 
 NEEDS = {
-    "gpu.md": ("backend=cupy", "backend=numba"),  # a GPU
+    "gpu.md": ("backend=cupy",),  # a GPU
     "data.md": ("river:Elec2", "river:Phishing"),  # the network
 }
 

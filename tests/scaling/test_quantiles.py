@@ -3,12 +3,12 @@
 import json
 import math
 
-import naive
 import numpy as np
 import pytest
 from numba import njit
+from reference import naive
 
-from streamk.backends.numba_backend.ranking import rank_row
+from streamk.backends.numba_backend.experts.banks.all_banks import rank_row
 from streamk.errors import InvalidInput, StateError
 from streamk.scaling.estimates import KNOTS
 from streamk.scaling.quantiles import RunningQuantiles

@@ -2,9 +2,9 @@
 
 import math
 
-import naive
 import numpy as np
 import pytest
+from reference import naive
 
 from streamk.scaling.reservoir import Reservoir
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import naive
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from reference import naive
 
 from streamk.errors import StateError
 from streamk.learners import create

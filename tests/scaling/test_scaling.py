@@ -3,27 +3,17 @@
 import json
 import math
 
-import naive
 import numpy as np
 import pytest
+from reference import naive
 
-from streamk import backends, kernels
+from streamk import kernels
 from streamk.errors import InvalidInput, NotLearned, StateError
 from streamk.learners import AdaGrad, DoublyStochastic, Scaled
 from streamk.scaling.running import RunningScale
 from streamk.state import State
 
 FLOAT64 = np.dtype("float64")
-
-
-@pytest.fixture(autouse=True, params=["numpy", "numba"])
-def backend(request, monkeypatch):
-    """All of it on both backends: the scaling takes the one that is chosen by default."""
-    choose = backends.select
-    monkeypatch.setattr(
-        backends, "select", lambda name="auto": choose(request.param if name == "auto" else name)
-    )
-    return request.param
 
 
 def events(n, seed=0, missing=0.1):

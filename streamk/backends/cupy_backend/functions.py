@@ -4,15 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamk.backends import Basis, Single, select
+import numpy as np
+
+from streamk.backends import Basis, Single, select, sum_factor
 from streamk.backends.cupy_backend.device import Device
-from streamk.backends.cupy_backend.generator import Generator
-from streamk.backends.cupy_backend.pairwise import Pairwise
+from streamk.backends.cupy_backend.launching import (
+    SCRATCH,
+    blocks,
+    not_on_devices,
+    pieces,
+    plain,
+)
 from streamk.backends.cupy_backend.projection import Projection
 from streamk.backends.single import BatchOfOne
 
+COLUMNS = 64
+"""Columns whose frequencies one block draws, as in the kernels."""
+SIDE = 64
+"""Points of each set in a tile, as in the kernels."""
+CENTERS = 1024
+"""Centers whose products one block adds up."""
+OUTPUTS = 16
+"""Outputs of a product that one block takes on."""
 
-class DeviceBackend(Generator, Projection, Pairwise):
+
+class DeviceBackend(Projection):
     """The backend on a device; see `streamk.backends` for its functions.
 
     Parameters
@@ -41,3 +57,144 @@ class DeviceBackend(Generator, Projection, Pairwise):
         return BatchOfOne(
             self.predict, self.step, self.put, self.xp, basis, A, squares, curve, wide, loss
         )
+
+    def frequencies(
+        self,
+        seed: int,
+        law: int,
+        dof: int,
+        scale: float,
+        keys: Any,
+        first_chunk: int,
+        W: Any,
+        b: Any,
+    ) -> None:
+        """Fill chunks of frequencies and phases, both in turns."""
+        chunks, d, _ = W.shape
+        self._launch(
+            "generator",
+            "frequencies",
+            plain(W),
+            (chunks, max(1, blocks(d, COLUMNS))),
+            np.uint64(seed),
+            int(law),
+            dof,
+            scale / (2.0 * np.pi),
+            keys,
+            d,
+            first_chunk,
+            W,
+            b,
+        )
+
+    def rotations(
+        self,
+        seed: int,
+        law: int,
+        dof: int,
+        scale: float,
+        widths: tuple[int, ...],
+        first_chunk: int,
+        signs: Any,
+        radii: Any,
+        b: Any,
+    ) -> None:
+        """Fill chunks of signs, lengths and phases, the lengths and phases in turns."""
+        self._launch(
+            "generator",
+            "rotations",
+            plain(b),
+            (len(b),),
+            np.uint64(seed),
+            int(law),
+            dof,
+            scale / (2.0 * np.pi),
+            self._on_device(widths),
+            len(widths),
+            first_chunk,
+            signs,
+            radii,
+            b,
+        )
+
+    def orthogonal(
+        self,
+        seed: int,
+        law: int,
+        dof: int,
+        scale: float,
+        widths: tuple[int, ...],
+        first_chunk: int,
+        W: Any,
+        b: Any,
+    ) -> None:
+        """Fill chunks of frequencies of orthogonal directions, made on the host, and phases."""
+        there, phases = np.empty(W.shape, W.dtype), np.empty(b.shape, b.dtype)
+        select().orthogonal(seed, law, dof, scale, widths, first_chunk, there, phases)
+        W[...], b[...] = self._device.put(there), self._device.put(phases)
+
+    def sketches(self, seed: int, keys: Any, first_chunk: int, buckets: Any) -> None:
+        """Raise BackendUnavailable."""
+        raise not_on_devices("sketch")
+
+    def pairwise(self, code: int, parameter: float, scale: float, X: Any, Y: Any, out: Any) -> None:
+        """Write the kernel between the rows of `X` and of `Y` into `out`."""
+        n, m = out.shape
+        factor = float(sum_factor(code, parameter, scale, X.dtype))
+        self._launch(
+            "pairwise",
+            "pairwise",
+            plain(X),
+            (blocks(n, SIDE), blocks(m, SIDE)),
+            int(code),
+            float(parameter),
+            factor,
+            X,
+            n,
+            Y,
+            m,
+            X.shape[1],
+            out,
+        )
+
+    def pairwise_product(
+        self, code: int, parameter: float, scale: float, X: Any, Y: Any, V: Any, out: Any
+    ) -> None:
+        """Write the kernel between the rows of `X` and of `Y`, times `V`, into `out`."""
+        m, outputs = V.shape
+        if not m:
+            out[...] = 0.0
+            return
+        factor = float(sum_factor(code, parameter, scale, X.dtype))
+        count, tiles = blocks(m, CENTERS), blocks(outputs, OUTPUTS)
+        room = max(SIDE, SCRATCH // max(1, count * outputs) // SIDE * SIDE)
+        for rows in pieces(len(X), room):
+            x, some = X[rows], out[rows]
+            parts = self.xp.empty((count, *some.shape), np.float64)
+            self._launch(
+                "pairwise",
+                "products",
+                plain(X),
+                (blocks(len(x), SIDE), count, tiles),
+                int(code),
+                float(parameter),
+                factor,
+                x,
+                len(x),
+                Y,
+                m,
+                X.shape[1],
+                V,
+                outputs,
+                parts,
+            )
+            self._launch(
+                "pairwise",
+                "add_products",
+                plain(X),
+                (blocks(some.size),),
+                parts,
+                count,
+                some.size,
+                some,
+            )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamk.backends.cupy_backend.device import THREADS, Device, Variant
+from streamk.errors import BackendUnavailable
 
 SCRATCH = 1 << 23
 """Numbers in parts that are added up next: few enough to stay in a large GPU's second cache, 50 MB
@@ -29,6 +30,14 @@ def pieces(n: int, most: int) -> Iterator[slice]:
     """Yield slices of at most so many."""
     for start in range(0, n, most):
         yield slice(start, min(n, start + most))
+
+
+def not_on_devices(features: str) -> BackendUnavailable:
+    """Return the error that no device evaluates such features."""
+    return BackendUnavailable(
+        f"backend 'cupy' has no {features} features, those of kernels 'polynomial' and 'zonal'; "
+        "choose backend='auto', or a kernel such as 'gaussian' or 'arc_cosine'"
+    )
 
 
 class Launcher:

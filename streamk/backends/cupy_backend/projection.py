@@ -26,9 +26,14 @@ import numpy as np
 
 from streamk.backends import CHUNK, LANES, Basis, Dense, Hadamard
 from streamk.backends.cupy_backend.device import THREADS, Variant
-from streamk.backends.cupy_backend.generator import not_on_devices
-from streamk.backends.cupy_backend.launching import SCRATCH, blocks, pieces, plain
-from streamk.backends.cupy_backend.learning import Learning
+from streamk.backends.cupy_backend.launching import (
+    SCRATCH,
+    Launcher,
+    blocks,
+    not_on_devices,
+    pieces,
+    plain,
+)
 
 CELLS = 4096
 """Features of a tile, as in the kernels; half as many where a transform's phases are double."""
@@ -54,8 +59,8 @@ def _period(basis: Basis) -> int:
     return max(basis.widths) // CHUNK if isinstance(basis, Hadamard) else 1
 
 
-class Projection(Learning):
-    """Evaluates features."""
+class Projection(Launcher):
+    """Evaluates features, and learns from what is summed up from them."""
 
     def accumulate(self, X: Any, basis: Basis, A: Any, curve: int, wide: bool, acc: Any) -> None:
         """Add each chunk's coefficients times features to the partial sums `acc`."""
@@ -272,3 +277,77 @@ class Projection(Learning):
             stop = min(last, (first // period + spans) * period)
             yield first, stop
             first = stop
+
+    def finish(self, acc: Any, factor: float, F: Any) -> None:
+        """Write the partial sums' sum, times the factor, into `F`."""
+        self._launch(
+            "learning", "finish", plain(acc), (blocks(F.size),), acc, float(factor), F.size, F
+        )
+
+    def loss_gradient(
+        self,
+        code: int,
+        parameter: float,
+        classes: bool,
+        F: Any,
+        y: Any,
+        weight: float,
+        G: Any,
+    ) -> None:
+        """Write the weighted (sub)gradient of each row's loss in its outputs into `G`."""
+        n, outputs = F.shape
+        self._launch(
+            "learning",
+            "loss_gradient",
+            plain(G),
+            (blocks(n),),
+            int(code),
+            float(parameter),
+            int(classes),
+            F,
+            y,
+            float(weight),
+            n,
+            outputs,
+            G,
+        )
+
+    def descend(self, A: Any, squares: Any, g: Any, rate: float, start: int, stop: int) -> None:
+        """Subtract ``rate * g`` from the features start...stop of these chunks.
+
+        Where there are `squares`, they take in the squared gradient, and the gradient is divided by
+        their root.
+        """
+        self._descend(A, squares, g, 1, rate, start, stop, None)
+
+    def _descend(
+        self,
+        A: Any,
+        squares: Any,
+        parts: Any,
+        segments: int,
+        rate: float,
+        start: int,
+        stop: int,
+        overflowed: Any,
+    ) -> None:
+        self._launch(
+            "learning",
+            "descend",
+            plain(A),
+            (blocks(A.size),),
+            A,
+            squares if len(squares) else None,
+            parts,
+            segments,
+            A.size,
+            A.shape[1],
+            float(rate),
+            start,
+            stop,
+            overflowed,
+        )
+
+    def decay(self, A: Any, factor: float) -> None:
+        """Multiply all coefficients by the factor."""
+        A *= A.dtype.type(factor)

@@ -1,6 +1,13 @@
-"""The compiled backend; see `streamk.backends` for its functions."""
+"""The compiled backend for the host; see `streamk.backends` for its functions."""
 
-from streamk.backends.host import current, fetch, get, put, xp
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as xp
+
 from streamk.backends.numba_backend.generator import frequencies, orthogonal, rotations, sketches
 from streamk.backends.numba_backend.landmarks import choose, extend
 from streamk.backends.numba_backend.learning import decay, descend, finish, loss_gradient, score
@@ -45,3 +52,23 @@ __all__ = [
     "step",
     "xp",
 ]
+
+
+def put(array: Any) -> Any:
+    """Return a host array on the backend's device."""
+    return array
+
+
+def get(array: Any) -> Any:
+    """Return an array of the backend's device on the host."""
+    return array
+
+
+def fetch(array: Any) -> Callable[[], Any]:
+    """Return a function that gives an array of the backend's device on the host."""
+    return lambda: array
+
+
+def current() -> AbstractContextManager[Any]:
+    """Return the context in which `xp` makes arrays on the backend's device."""
+    return nullcontext()

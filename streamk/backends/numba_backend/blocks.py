@@ -1,5 +1,9 @@
 """Products with a block diagonal matrix and with links between its blocks.
 
+The blocks of W lie one after the other in one array, each row by row; a chunk is some rows of one
+of them. Blocks of the symmetric L lie likewise in another, each pair of clusters once. They are
+stored in single or double precision, and all sums are in double.
+
 Both products with W read it once, at the speed of memory: a number of the storage is one multiply
 and one add in double precision. What keeps up with memory is reading W in a few streams. A chunk is
 parted in as many, and a row of each goes by at a time: numbers of the columns are loaded, and
@@ -22,7 +26,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends import LANES
-from streamk.backends.numba_backend.compilation.compiling import compiled, compiling
+from streamk.backends.numba_backend.compiling import compiled, compiling
 from streamk.backends.numba_backend.simd.vectors import Emitter, data
 
 _reordered = compiling(nogil=True, fastmath={"contract", "reassoc"})
@@ -139,7 +143,7 @@ _ask: Any = intrinsic(_prefetch)
 
 @compiled
 def scatter(v: Any, places: Any, out: Any) -> None:
-    """Write each number to its place in `out`."""
+    """Write each number to its place (uint32) in `out`: that of its point's row in W."""
     for i in range(len(v)):
         _ask(out, np.int64(places[i]))
         out[places[i]] = v[i]
@@ -147,7 +151,7 @@ def scatter(v: Any, places: Any, out: Any) -> None:
 
 @compiled
 def gather(v: Any, places: Any, out: Any) -> None:
-    """Write the numbers at the places into `out`."""
+    """Write the numbers at the places (uint32) into `out`."""
     for i in range(len(out)):
         _ask(v, np.int64(places[i]))
         out[i] = v[places[i]]
@@ -155,7 +159,11 @@ def gather(v: Any, places: Any, out: Any) -> None:
 
 @compiled
 def down(values: Any, chunks: Any, v: Any, parts: Any) -> None:
-    """Write each chunk's ``W^T v`` into its row of `parts`."""
+    """Write each chunk's ``W^T v`` into its row of `parts` (chunks, largest rank).
+
+    A chunk is (place in `values`, first row, rows, columns), int64. Numbers of `v` (n,) are in
+    the order of the rows.
+    """
     room = np.empty(parts.shape[1] + 2 * LANES)  # for whole vectors, from a line of memory on
     sums = room[-(room.ctypes.data // 8) % 8 :]
     for c in range(len(chunks)):
@@ -167,7 +175,10 @@ def down(values: Any, chunks: Any, v: Any, parts: Any) -> None:
 
 @compiled
 def up(values: Any, chunks: Any, u: Any, starts: Any, out: Any) -> None:
-    """Write each chunk's ``W u`` into its numbers of `out`."""
+    """Write each chunk's ``W u`` into its numbers of `out` (n,), in the order of the rows.
+
+    A chunk's numbers of `u` (rank,) begin at its place of `starts`.
+    """
     for c in range(len(chunks)):
         at, row, rows, k = chunks[c]
         _dot_rows(values[at:], rows, k, out[row:], u[starts[c] :])
@@ -183,7 +194,11 @@ def _dot(one: Any, other: Any) -> Any:
 
 @compiled
 def couple(values: Any, links: Any, u: Any, out: Any) -> None:
-    """Write ``L u`` into `out`."""
+    """Write ``L u`` into `out` (rank,).
+
+    A link is (place in `values`, first row, rows, first column, columns), int64, above the
+    diagonal or on it.
+    """
     out[:] = 0.0
     for c in range(len(links)):
         at, row, rows, column, columns = links[c]

@@ -1,5 +1,14 @@
 """Sums of kernels of many centers, which lie in the lanes of vectors.
 
+``f(x) = sum over centers of a_j k(x, z_j)``. The centers lie in groups of `GROUP` slots: their
+points (groups, d, GROUP) with those of a group in the lanes of vectors, and their coefficients
+(parts, slots, lanes) with the outputs in the lanes, so many parts as there are needed for all
+outputs: GROUP lanes, or one where there are up to `FEW` outputs. Both are float32; where there is
+no center or no output, they are 0.
+
+All arrays are C-contiguous. What is computed for a row is the same, bit for bit, whatever rows are
+computed with it.
+
 A group's kernels with a tile of rows, and what they add to the outputs, are sums in registers, over
 columns and over centers. Nothing of a center is rearranged for a row, so that a single one takes
 about as long as its share of many.
@@ -14,13 +23,10 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from streamk.backends import GROUP, LANES, KernelCode
-from streamk.backends.centers import Functions
-from streamk.backends.incremental import KernelNumbers
-from streamk.backends.numba_backend.compilation.compiling import compiled, exact, short
+from streamk.backends import GROUP, LANES, Functions, KernelCode, KernelNumbers, sum_factor
+from streamk.backends.numba_backend.compiling import compiled, exact, short
 from streamk.backends.numba_backend.pairwise import _pairwise, of_sums, sums, with_columns
 from streamk.backends.numba_backend.simd.vectors import Emitter, data
-from streamk.backends.numpy_backend.pairwise import sum_factor
 
 __all__ = ["add", "add_one", "expand", "follow", "follow_one", "lay"]
 
@@ -41,7 +47,7 @@ def _lay(points: Any, slots: Any, laid: Any) -> None:
 
 
 def lay(points: Any, slots: Any, laid: Any) -> None:
-    """Write points into the slots."""
+    """Write points (n, d) into the slots (n,), of which group g has those from g GROUP on."""
     _lay(points, slots, laid)
 
 
@@ -147,7 +153,11 @@ def _expand_each_one(
 
 
 def expand(kernel: KernelNumbers, X: Any, laid: Any, A: Any, out: Any) -> None:
-    """Write the sum of all centers' kernels times coefficients into `out`."""
+    """Write f of the rows of X (n, d), float32, into `out` (n, outputs), float64.
+
+    A is the coefficients (parts, slots, lanes). Over the centers of some groups sums are in
+    float32, and beyond in float64.
+    """
     f = sum_factor(kernel.code, kernel.parameter, kernel.scale, X.dtype)
     if laid.shape[1] == 0:  # at least one column
         X, laid = np.zeros((len(X), 1), X.dtype), np.zeros((len(laid), 1, GROUP), X.dtype)
@@ -167,7 +177,11 @@ def _add(K: Any, known: Any, A: Any, outputs: Any) -> None:
 
 
 def add(K: Any, known: Any, A: Any, outputs: Any) -> None:
-    """Add what the first centers give, for each row so many of them."""
+    """Add what other centers give: for row i of `outputs` the first ``known[i]`` of them.
+
+    They have the rows of A (all, outputs), float64, and their kernels with event i are in row
+    i of K (n, all), float64.
+    """
     _add(K, known, A, outputs)
 
 
@@ -189,7 +203,13 @@ def _follow(K: Any, Y: Any, ridges: Any, A: Any, errors: Any, first: Any, output
 
 
 def follow(K: Any, Y: Any, functions: Functions, first: int, outputs: Any) -> None:
-    """Learn events one after the other, each of them a center from then on."""
+    """Learn events one after the other, each of them a center from then on.
+
+    Event i gets row ``first + i`` of the coefficients, and has its kernels with the centers
+    before it in K, as of `add`. `outputs` (n, functions times outputs) has what all others
+    give, and gets the whole outputs before the event is learned:
+    ``a_i = (y_i - f(x_i)) / (1 + ridge)`` with the rows of Y (n, outputs), for each function.
+    """
     _follow(K, Y, *functions, first, outputs)
 
 
@@ -201,7 +221,7 @@ def _add_one(code: Any, parameter: Any, f: Any, x: Any, points: Any, A: Any, out
 
 
 def add_one(kernel: KernelNumbers, x: Any, points: Any, A: Any, outputs: Any) -> None:
-    """Add the outputs of all centers for one event."""
+    """Do `add` of all centers (m, d) for a single event x (1, d), both float32."""
     f = sum_factor(kernel.code, kernel.parameter, kernel.scale, x.dtype)
     x, points = with_columns(x), with_columns(points)
     _add_one(kernel.code, kernel.parameter, f, x, points, A, outputs)
@@ -221,6 +241,6 @@ def _follow_one(
 def follow_one(
     kernel: KernelNumbers, points: Any, Y: Any, functions: Functions, outputs: Any
 ) -> None:
-    """Learn the last point, a center from then on."""
+    """Do `follow` for a single event, the last of the points (m, d), float32."""
     f = sum_factor(kernel.code, kernel.parameter, kernel.scale, points.dtype)
     _follow_one(kernel.code, kernel.parameter, f, with_columns(points), Y, *functions, outputs)

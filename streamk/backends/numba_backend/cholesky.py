@@ -1,5 +1,11 @@
 """A Cholesky factor in single precision, in tiles of `GROUP` rows and columns.
 
+The factor L lies in panels of `PANEL` rows. A panel is an array (groups, columns, GROUP): the rows
+of a group lie in the lanes of vectors, column after column, up to the panel's own ones. Where L has
+its blocks (GROUP, GROUP) on the diagonal, the inverses of these lie instead, so that all that is
+done with them is a product of matrices. All arrays are float32 and C-contiguous. What is computed
+for a row is the same, bit for bit, whatever rows are computed with it.
+
 All but the blocks on the diagonal is products of tiles, made by the register tiles of `pairwise`.
 They take the widest vectors that there are, which the BLAS that comes with NumPy may not, and
 nothing is rearranged for them. A sum goes over `_CHUNK` columns in registers, as many as stay in
@@ -14,9 +20,8 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import GROUP, KernelCode
-from streamk.backends.numba_backend.compilation.compiling import compiled
+from streamk.backends.numba_backend.compiling import compiled
 from streamk.backends.numba_backend.pairwise import sums
-from streamk.backends.numpy_backend.cholesky import backward as in_numpy
 
 __all__ = ["backward", "eliminate", "factor", "forward"]
 
@@ -101,7 +106,12 @@ def _eliminate(own: Any, first: Any, stop: Any, panel: Any, at: Any) -> None:
 
 
 def eliminate(own: Any, first: int, stop: int, panel: Any, at: int) -> None:
-    """Turn the columns of another panel into those of the factor."""
+    """Turn the columns of another panel into those of the factor.
+
+    They begin at number `at`, and are those of the groups from `first` to `stop` of the panel
+    `own`, which has the factor's columns before them, and the matrix's from there on. `panel`
+    has the factor's rows of these numbers, all of them.
+    """
     _eliminate(own, first, stop, panel, at)
 
 
@@ -130,7 +140,11 @@ def _factor(own: Any, first: Any, stop: Any, at: Any) -> Any:
 
 
 def factor(own: Any, first: int, stop: int, at: int) -> bool:
-    """Turn the columns of the panel itself into those of the factor."""
+    """Turn the columns of the panel itself, from `at` on, into those of the factor.
+
+    The groups before `first` have theirs. Returns whether the matrix is positive definite, but
+    for rounding; if not, the groups from `first` on are left as they are by then.
+    """
     return bool(_factor(own, first, stop, at))
 
 
@@ -172,7 +186,12 @@ def _forward_narrow(panel: Any, at: Any, A: Any, first: Any) -> None:
 
 
 def forward(panel: Any, at: int, A: Any, first: int) -> None:
-    """Solve ``L x = y`` for the rows of a panel, from a group on."""
+    """Solve ``L x = y`` for the rows of a panel, the first of which has number `at`.
+
+    A is (parts, n, lanes), with the outputs in the lanes, which are GROUP, or fewer and then
+    one part: x in the rows before the panel's group `first`, y in the others, of which those of
+    the panel become x. There may be fewer of them than the panel has.
+    """
     (_forward if A.shape[2] == GROUP else _forward_narrow)(panel, at, A, first)
 
 
@@ -192,6 +211,17 @@ def _backward(panel: Any, at: Any, A: Any) -> None:
 
 
 def backward(panel: Any, at: int, A: Any) -> None:
-    """Solve ``L' x = y`` for the rows of a panel."""
+    """Solve ``L' x = y`` for the rows of a panel, from the last panel to the first.
+
+    Those of A have what later panels leave of y, and become x; from those before them their
+    part is taken away.
+    """
+    if A.shape[2] == GROUP:
+        _backward(panel, at, A)
+        return
     # Few outputs go by the sums over lanes of a library of BLAS, as fast as the memory is.
-    (_backward if A.shape[2] == GROUP else in_numpy)(panel, at, A)
+    groups = panel[: (A.shape[1] - at) // GROUP]
+    for g, group in reversed(list(enumerate(groups))):
+        tile = slice(at + g * GROUP, at + (g + 1) * GROUP)
+        A[:, tile] = group[tile] @ A[:, tile]
+        A[:, : tile.start] -= group[: tile.start] @ A[:, tile]

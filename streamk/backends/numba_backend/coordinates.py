@@ -1,4 +1,9 @@
-"""Linear models of given coordinates; see `streamk.backends.coordinates`."""
+"""Linear models of given coordinates.
+
+A model's coefficients W are (l, outputs), the coordinates of events Phi (n, l) and the labels y
+(n,), all float64 and C-contiguous. A loss is its code, its parameter and whether labels are numbers
+of classes, as of `loss_gradient`. Events are learned one after the other.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import LossCode
-from streamk.backends.coordinates import FLATTEST
-from streamk.backends.numba_backend.compilation.compiling import (
+from streamk.backends.numba_backend.compiling import (
     compiled,
     compiling,
     exact,
@@ -20,6 +24,8 @@ from streamk.backends.numba_backend.learning import loss_gradient
 
 _LOGISTIC, _SOFTMAX = int(LossCode.LOGISTIC), int(LossCode.SOFTMAX)
 _HUBER, _SQUARED_HINGE = int(LossCode.HUBER), int(LossCode.SQUARED_HINGE)
+_FLATTEST = 1e-4
+"""Curvature that a loss counts as having at least: a step divides by it."""
 
 # A sum in as many parts as a vector has lanes, several times as fast as one in turn. Each of these
 # sums belongs to one event, whatever events are learned with it.
@@ -44,7 +50,7 @@ def _output(phi: Any, W: Any, f: Any) -> None:
 
 @exact
 def outputs(Q: Any, W: Any, F: Any) -> None:
-    """Write the outputs of each row."""
+    """Write the outputs ``W' q`` of each row of Q (n, l) into F (n, outputs)."""
     for r in range(Q.shape[0]):
         _output(Q[r], W, F[r])
 
@@ -73,7 +79,15 @@ def _move(W: Any, decay: Any, direction: Any, factor: Any, g: Any) -> None:
 def descend(
     Phi: Any, y: Any, W: Any, loss: Any, decays: Any, rates: Any, Q: Any = None, F: Any = None
 ) -> Any:
-    """Take a gradient step for each row; return how many are learned."""
+    """Take a gradient step for each row: ``W = decay W - rate phi l'(W' phi, y)``.
+
+    With Q and F, the row of F gets the `outputs` of the row of Q before.
+
+    Returns
+    -------
+    int
+        How many rows are learned: fewer than there are where a prediction overflows.
+    """
     f, G = np.empty((1, W.shape[1])), np.empty((1, W.shape[1]))
     for r in range(Phi.shape[0]):
         if Q is not None:
@@ -137,7 +151,19 @@ def newton(
     Phi: Any, y: Any, W: Any, T: Any, loss: Any, forgetting: Any, ridge: Any, turn: Any, pulls: Any,
     Q: Any = None, F: Any = None,
 ) -> Any:  # fmt: skip
-    """Take a step of second order for each row; return how many are learned."""
+    """Take a step of second order for each row: ``W -= A^-1 phi l'(W' phi, y)``.
+
+    Q and F are as of `descend`.
+
+    Before, A has become ``forgetting A + h phi phi'`` with h at least the curvature of the loss
+    in the outputs; ``T' T`` is its inverse, T upper triangular. What A forgets of the ridge
+    comes back, `pulls` coordinates a row in their turn, row `turn` having the next ones.
+
+    Returns
+    -------
+    int
+        As of `descend`.
+    """
     size, many = T.shape[0], W.shape[1]
     f, G = np.empty((1, many)), np.empty((1, many))
     b, row, pull = np.empty(size), np.empty(size), np.zeros(size)
@@ -147,7 +173,7 @@ def newton(
             _output(Q[r], W, F[r])
         if not _slopes(Phi[r], y[r : r + 1], W, loss, f, G):
             return r
-        h = math.sqrt(max(_curvature(f[0], G[0], y[r], loss), FLATTEST))
+        h = math.sqrt(max(_curvature(f[0], G[0], y[r], loss), _FLATTEST))
         for i in range(size):
             row[i] = h * Phi[r, i]
         a = _gain(T, row, size, forgetting, b)
@@ -175,7 +201,10 @@ def rotate(W: Any, first: Any, cosines: Any, sines: Any) -> None:
 
 @compiled
 def triangular(S: Any) -> Any:
-    """Return the upper triangular T with ``T' T = S S'`` of S (l, l + 1)."""
+    """Return the upper triangular T with ``T' T = S S'`` of S (l, l + 1).
+
+    S is 0 beyond the diagonal next to the main one.
+    """
     size = S.shape[0]
     A = np.ascontiguousarray(S.T)
     for i in range(size):

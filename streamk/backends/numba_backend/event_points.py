@@ -1,4 +1,8 @@
-"""The map of events to points, in loops that make no arrays between events and points."""
+"""The map of events to the points of a feature machine, without arrays between them.
+
+All arrays are C-contiguous. What is computed for a row is the same, bit for bit, whatever rows are
+computed with it.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends import GROUP, OUTERMOST
-from streamk.backends.event_points import ColumnMap
-from streamk.backends.numba_backend.compilation.compiling import exact, exact_part, short
+from streamk.backends import GROUP, OUTERMOST, ColumnMap
+from streamk.backends.numba_backend.compiling import exact, exact_part, short
 from streamk.backends.numba_backend.pairwise import dot, lay
-from streamk.backends.numba_backend.pieces import pieces
+from streamk.backends.threads import pieces
 
 __all__ = ["bound", "leaf", "leaves", "scale", "standardize"]
 
@@ -57,7 +60,7 @@ def _scale_some(
 
 
 def scale(X: Any, columns: ColumnMap, most: float) -> None:
-    """Put events on a scale, bounded by `most`."""
+    """Put events X (n, d), float64, on a scale, bounded by `most`."""
     for some in pieces(X):
         _scale_some(X[some], *columns, most)
 
@@ -71,14 +74,19 @@ def _bound_some(P: Any, factors: Any, most: Any, out: Any) -> None:
 
 
 def bound(P: Any, factors: Any, most: float, out: Any) -> None:
-    """Write numbers times factors, bounded by `most`, into `out`."""
+    """Write P (n, d), float64, times factors (d,), bounded by `most`, into `out`, float32."""
     for some in pieces(P):
         _bound_some(P[some], factors, most, out[some])
 
 
 @exact
 def leaves(products: Any, thresholds: Any, children: Any, out: Any) -> None:
-    """Write the leaves of points into `out`, by their products with directions."""
+    """Write the leaves of points into `out`, int64 (n,), by their products with directions.
+
+    A point goes to the first child of a split, from the first split on, where its product
+    (n, splits) is not above the threshold, else to the second. Children (splits, 2) are splits,
+    or ``-1 - leaf``.
+    """
     for i in range(products.shape[0]):
         at = 0
         while at >= 0:
@@ -88,7 +96,10 @@ def leaves(products: Any, thresholds: Any, children: Any, out: Any) -> None:
 
 @short
 def leaf(point: Any, directions: Any, thresholds: Any, children: Any, out: Any) -> None:
-    """Write the leaf of a point into `out`."""
+    """Do `leaves` for a single point (1, d), with its products in float64.
+
+    Point and directions (splits, d) are float32.
+    """
     splits, d = directions.shape
     groups = (splits + GROUP - 1) // GROUP
     P, products = np.empty((groups, d, GROUP)), np.empty((1, groups * GROUP))
@@ -114,6 +125,9 @@ def _standardize_some(X: Any, center: Any, inverse: Any, scale: Any) -> None:
 
 
 def standardize(X: Any, center: Any, inverse: Any, scale: float) -> None:
-    """Center events and multiply them by the inverse, within bounds, and by the scale."""
+    """Turn X (n, d) into ``(x - center) inverse``, within `OUTERMOST`, times the scale.
+
+    NaN becomes 0. All arrays are float64, center and inverse (d,).
+    """
     for some in pieces(X):
         _standardize_some(X[some], center, inverse, scale)

@@ -27,8 +27,7 @@ from streamk.backends import (
     TAG_SIGN,
     Law,
 )
-from streamk.backends.numba_backend.compilation.compiling import compiled, part
-from streamk.backends.numba_backend.compilation.parts import overload
+from streamk.backends.numba_backend.compiling import compiled, overload, part
 from streamk.backends.numba_backend.features.normals import chunk_normals, chunk_words
 
 _CAUCHY, _LAPLACE = int(Law.CAUCHY), int(Law.LAPLACE)

@@ -1,5 +1,12 @@
 """Coordinates in the span of landmarks, and which events are worth a place among them.
 
+The factor L of the landmarks' kernel matrix W lies in the lower triangle of a square room S and its
+transpose in the upper one: S is symmetric, and both a row and a column of L are consecutive. The
+room's side is a multiple of `LANES`; what lies beside the factor are finite numbers. An event x has
+the coordinates ``phi = L^-1 k(points, x)``; of k(x, x) = 1 the Schur complement ``1 - |phi|^2`` is
+left, and ``q = L^-T phi`` are the coefficients of its kernel's projection. All arrays are float64
+and C-contiguous.
+
 Of many events, `GROUP` at a time lie in the lanes of vectors, so that the landmarks and their
 factor are read once for all of them; few are looked at one by one. An event's sums have the same
 terms in the same order either way, so that it gets the same bits.
@@ -11,9 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamk.backends import GROUP
-from streamk.backends.incremental import ADMIT, KEEP, LONGEST
-from streamk.backends.numba_backend.compilation.compiling import compiled, exact, exact_part, part
+from streamk.backends import ADMIT, GROUP, KEEP, sum_factor
+from streamk.backends.numba_backend.compiling import compiled, exact, exact_part, part
 from streamk.backends.numba_backend.pairwise import lay, of_sums, sums, with_columns
 from streamk.backends.numba_backend.triangles import (
     ROWS,
@@ -26,7 +32,6 @@ from streamk.backends.numba_backend.triangles import (
     solve_one,
     solve_one_back,
 )
-from streamk.backends.numpy_backend.pairwise import sum_factor
 
 __all__ = [
     "coordinates",
@@ -39,6 +44,8 @@ __all__ = [
     "watch",
 ]
 
+_LONGEST = 512.0
+"""Half-lives after which a landmark's claim no longer shrinks."""
 _ALONE = 4
 """Events looked at one by one after a change: where changes are frequent, what a group has
 computed for the events after the change is lost."""
@@ -155,7 +162,7 @@ def _most(q: Any, delta: Any, now: Any, inverse: Any, leaned: Any, rate: Any) ->
     for m in range(len(q)):
         gain = delta * inverse[m] + q[m] * q[m]
         if rate > 0.0:
-            gain *= 2.0 ** min(rate * (now - leaned[m]), LONGEST)
+            gain *= 2.0 ** min(rate * (now - leaned[m]), _LONGEST)
         if gain > best:
             best, at = gain, m
     return at, best
@@ -240,7 +247,7 @@ def _watch(kernel: Any, span: Any, rule: Any, X: Any, number: Any, Phi: Any) -> 
 
 
 def laid(points: Any) -> Any:
-    """Return the landmarks laid into lanes."""
+    """Return the points (l, d) in the layout that `Span` wants them in besides."""
     size, d = points.shape
     P = np.empty((-(-size // GROUP), max(d, 1), GROUP))
     lay(with_columns(points), 0, P)
@@ -248,14 +255,24 @@ def laid(points: Any) -> Any:
 
 
 def coordinates(kernel: Any, span: Any, X: Any, Phi: Any, schur: Any) -> None:
-    """Write ``L^-1 k(points, x)`` of the rows of `X`, and their Schur complements."""
+    """Write the coordinates (n, l) and Schur complements (n,) of the rows of `X` (n, d)."""
     _coordinates(_with_factor(kernel), _with_columns(span), with_columns(X), Phi, schur)
 
 
 def watch(
     kernel: Any, span: Any, rule: Any, X: Any, number: int, Phi: Any
 ) -> tuple[int, int, float]:
-    """Look at events until one should change the landmarks."""
+    """Look at the rows of `X` up to the first that should change the landmarks.
+
+    `number` is that of the event before the first row; `rule.leaned` is brought up to date.
+
+    Returns
+    -------
+    tuple of int, int, float
+        How many events were looked at; the verdict on the last of them: KEEP, ADMIT, or the
+        number of the landmark to replace; its Schur complement. `Phi` (n, l) has the
+        coordinates of all that were looked at.
+    """
     seen, verdict, delta = _watch(
         _with_factor(kernel), _with_columns(span), rule, with_columns(X), number, Phi
     )

@@ -19,7 +19,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends import LINE
-from streamk.backends.numba_backend.compilation.compiling import compiled
+from streamk.backends.numba_backend.compiling import compiled
 from streamk.backends.numba_backend.simd.vectors import Emitter, data
 
 _TOGETHER = 4

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import CHUNK, LANES, LossCode
-from streamk.backends.numba_backend.compilation.compiling import exact, exact_part
+from streamk.backends.numba_backend.compiling import exact, exact_part
 
 _SQUARED, _HINGE = int(LossCode.SQUARED), int(LossCode.HINGE)
 _SQUARED_HINGE, _LOGISTIC = int(LossCode.SQUARED_HINGE), int(LossCode.LOGISTIC)

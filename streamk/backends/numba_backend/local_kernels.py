@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends.codes import FARTHEST_LOCAL, LANES, Array, LocalKernels, filled
-from streamk.backends.numba_backend.compilation.compiling import compiling, parts
+from streamk.backends import FARTHEST_LOCAL, LANES, Array, LocalKernels, filled
+from streamk.backends.numba_backend.compiling import compiling, parts
 from streamk.backends.numba_backend.simd import rows_16
 
 __all__ = ["Evaluator", "find_leaves"]

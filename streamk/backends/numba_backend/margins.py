@@ -1,4 +1,9 @@
-"""Margins of classes to probabilities and errors, row by row."""
+"""Margins of classes to probabilities and errors, row by row.
+
+Of two classes there may be one margin f, which stands for (-f, f); else there is one for each
+class. All arrays are float64 and C-contiguous. What is computed for a row is the same, bit for bit,
+whatever rows are computed with it.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends.numba_backend.compilation.compiling import exact_part, short
-from streamk.backends.numba_backend.pieces import pieces
+from streamk.backends.numba_backend.compiling import exact_part, short
+from streamk.backends.threads import pieces
 
 __all__ = ["missed", "probabilities", "slopes"]
 
@@ -37,7 +42,7 @@ def _probabilities_of(F: Any, factor: Any, most: Any, P: Any) -> None:
 
 
 def probabilities(F: Any, factor: float, most: float, P: Any) -> None:
-    """Write the softmax of margins, times the factor, into P."""
+    """Write ``softmax(factor f)`` of margins (n, outputs) within `most` into P (n, classes)."""
     for some in pieces(P):
         _probabilities_of(F[some], factor, most, P[some])
 
@@ -60,7 +65,10 @@ def _add_slopes(F: Any, classes: Any, factor: Any, most: Any, sums: Any) -> None
 
 
 def slopes(F: Any, classes: Any, factor: float, most: float, sums: Any) -> None:
-    """Add slope and curvature of the log loss, by the factor, to the sums."""
+    """Add slope and curvature of the log loss, by the factor, to the sums (2,).
+
+    Event by event; margins (n, outputs) within `most`, classes (n,).
+    """
     for some in pieces(F):
         _add_slopes(F[some], classes[some], factor, most, sums)
 
@@ -82,7 +90,11 @@ def _missed_by(F: Any, y: Any, classes: Any, furthest: Any, most: Any, total: An
 
 
 def missed(F: Any, y: Any, classes: bool, furthest: float, most: float, total: float) -> float:
-    """Return the total with the errors of outputs added, event by event."""
+    """Return the total with the errors of outputs (n, outputs) added, event by event.
+
+    Of classes, whose targets are 1 and -1, an event's is the sum of squares of its margins'
+    errors up to `furthest`, of numbers that of absolute errors; up to `most`.
+    """
     for some in pieces(F):
         total = _missed_by(F[some], y[some], classes, furthest, most, total)
     return total

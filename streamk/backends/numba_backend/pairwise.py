@@ -26,12 +26,11 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from streamk.backends import GROUP, LANES, KernelCode
-from streamk.backends.numba_backend.compilation.compiling import compiled, part
+from streamk.backends import GROUP, LANES, KernelCode, sum_factor
+from streamk.backends.numba_backend.compiling import compiled, part
 from streamk.backends.numba_backend.simd.exponential import decayed
 from streamk.backends.numba_backend.simd.vectors import Emitter, data, registers
 from streamk.backends.numba_backend.tangent import neural_tangent
-from streamk.backends.numpy_backend.pairwise import sum_factor
 
 CENTERS = 64
 """Points of a tile of the other set: a group's kernels with them stay in the first cache."""

@@ -17,8 +17,7 @@ from streamk.backends import (
     Sketch,
     Zonal,
 )
-from streamk.backends.numba_backend.compilation.compiling import compiled, exact, part
-from streamk.backends.numba_backend.compilation.parts import overload
+from streamk.backends.numba_backend.compiling import compiled, exact, overload, part
 from streamk.backends.numba_backend.features.dense import evaluate_dense
 from streamk.backends.numba_backend.features.hadamard import (
     STRIDES,

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from streamk.backends import FAIR_COIN, FARTHEST, LARGEST, ROUNDING
-from streamk.backends.numba_backend.compilation.compiling import exact
+from streamk.backends.numba_backend.compiling import exact
 
 
 @exact

@@ -20,10 +20,8 @@ from numba.np.numpy_support import carray
 
 from streamk import backends
 from streamk.backends import CHUNK, LANES, ROUNDS, Basis, Curve, Dense, Hadamard, Sizes, Steps
-from streamk.backends.host import put, xp
 from streamk.backends.numba_backend import projection
-from streamk.backends.numba_backend.compilation.addresses import pointer
-from streamk.backends.numba_backend.compilation.compiling import compiling, exact, parts
+from streamk.backends.numba_backend.compiling import compiling, exact, parts
 from streamk.backends.numba_backend.features.dense import evaluate_dense, evaluate_pair
 from streamk.backends.numba_backend.features.hadamard import MASKS, STRIDES, evaluate_row, join_all
 from streamk.backends.numba_backend.learning import finish, loss_gradient, score
@@ -38,6 +36,22 @@ _A, _SQUARES, _FREQUENCIES, _RADII, _B, _MASKS, _X, _ACC, _G, _PHI, _LABEL, _SPA
 )
 _CHUNKS, _CODE, _CLASSES, _START, _STOP, _CURVE = range(13, 19)
 """Places in the table: addresses of arrays, then numbers; the last one is that of the curve."""
+
+
+def _point(_: Any, address: Any, like: Any) -> Any:
+    """Return an address as a pointer to numbers like an array's, or like a number."""
+    kind_of: Any = types.CPointer
+    kind = kind_of(like.dtype if isinstance(like, types.Array) else like)
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.inttoptr(values[0], context.get_value_type(signature.return_type))
+
+    return kind(address, like), codegen
+
+
+_pointer: Any = intrinsic(_point)
+"""``carray(_pointer(address, like), shape)`` is the array there. Whoever fills the table keeps the
+arrays alive."""
 
 
 def _subtract(_: Any, A: Any, phi: Any, at: Any, where: Any, g: Any, rate: Any) -> Any:
@@ -66,9 +80,9 @@ _descend_chunk: Any = intrinsic(_subtract)
 def _descend(table: Any, X: Any, outputs: Any, rate: Any) -> None:
     """Subtract the gradient, as `learning.descend` does."""
     chunks, start, stop = table[_CHUNKS], table[_START], table[_STOP]
-    A = carray(pointer(table[_A], X), (chunks, outputs, CHUNK))
-    phi = carray(pointer(table[_PHI], X), (chunks, CHUNK))
-    G = carray(pointer(table[_G], X), (1, outputs))
+    A = carray(_pointer(table[_A], X), (chunks, outputs, CHUNK))
+    phi = carray(_pointer(table[_PHI], X), (chunks, CHUNK))
+    G = carray(_pointer(table[_G], X), (1, outputs))
     if table[_SQUARES] == 0 and start % CHUNK == stop % CHUNK == 0:
         for c in range(start // CHUNK, stop // CHUNK):
             for k in range(outputs):
@@ -80,7 +94,7 @@ def _descend(table: Any, X: Any, outputs: Any, rate: Any) -> None:
         for k in range(outputs):
             g = G[0, k]
             if table[_SQUARES] != 0:
-                s = carray(pointer(table[_SQUARES], X), (chunks, outputs, CHUNK))
+                s = carray(_pointer(table[_SQUARES], X), (chunks, outputs, CHUNK))
                 for i in range(low, high):
                     d = g * phi[c, i]
                     s[c, k, i] += d * d
@@ -94,18 +108,18 @@ def _descend(table: Any, X: Any, outputs: Any, rate: Any) -> None:
 def _evaluate(table: Any, X: Any, strides: Any, bend: Any, phi: Any, outputs: Any) -> Any:
     """Add up the features of the only row of X; return the sums."""
     chunks = table[_CHUNKS]
-    A = carray(pointer(table[_A], X), (chunks, outputs, CHUNK))
-    b = carray(pointer(table[_B], X), (chunks, CHUNK))
-    acc = carray(pointer(table[_ACC], X), (1, outputs, LANES))
+    A = carray(_pointer(table[_A], X), (chunks, outputs, CHUNK))
+    b = carray(_pointer(table[_B], X), (chunks, CHUNK))
+    acc = carray(_pointer(table[_ACC], X), (1, outputs, LANES))
     acc[:] = 0.0
     if strides is None:
-        W = carray(pointer(table[_FREQUENCIES], X), (chunks, X.shape[1], CHUNK))
+        W = carray(_pointer(table[_FREQUENCIES], X), (chunks, X.shape[1], CHUNK))
         evaluate_dense(X, W, b, A, acc, phi, 0, chunks, outputs, bend)
     else:
-        signs = carray(pointer(table[_FREQUENCIES], np.uint64(0)), (chunks, 1, ROUNDS))
-        masks = carray(pointer(table[_MASKS], np.uint16(0)), (chunks * MASKS,))
-        radii = carray(pointer(table[_RADII], X), (chunks, 1, CHUNK))
-        x = carray(pointer(table[_X], X), (CHUNK * 2 ** len(strides),))
+        signs = carray(_pointer(table[_FREQUENCIES], np.uint64(0)), (chunks, 1, ROUNDS))
+        masks = carray(_pointer(table[_MASKS], np.uint16(0)), (chunks * MASKS,))
+        radii = carray(_pointer(table[_RADII], X), (chunks, 1, CHUNK))
+        x = carray(_pointer(table[_X], X), (CHUNK * 2 ** len(strides),))
         evaluate_row(
             X, 0, strides, signs, masks, radii, b, x, A, acc, phi, 0, chunks, outputs, bend
         )
@@ -116,13 +130,13 @@ def _evaluate(table: Any, X: Any, strides: Any, bend: Any, phi: Any, outputs: An
 def _evaluate_both(table: Any, x: Any, p: Any, strides: Any, bend: Any, outputs: Any) -> Any:
     """Add up the features of two rows, the first one's being kept; return the sums of each."""
     chunks, d = table[_CHUNKS], x.shape[1]
-    acc = carray(pointer(table[_ACC], x), (2, outputs, LANES))
-    phi = carray(pointer(table[_PHI], x), (2, chunks, 1, CHUNK))
+    acc = carray(_pointer(table[_ACC], x), (2, outputs, LANES))
+    phi = carray(_pointer(table[_PHI], x), (2, chunks, 1, CHUNK))
     if strides is None:
-        A = carray(pointer(table[_A], x), (chunks, outputs, CHUNK))
-        b = carray(pointer(table[_B], x), (chunks, CHUNK))
-        W = carray(pointer(table[_FREQUENCIES], x), (chunks, d, CHUNK))
-        both = carray(pointer(table[_BOTH], x), (2, d))
+        A = carray(_pointer(table[_A], x), (chunks, outputs, CHUNK))
+        b = carray(_pointer(table[_B], x), (chunks, CHUNK))
+        W = carray(_pointer(table[_FREQUENCIES], x), (chunks, d, CHUNK))
+        both = carray(_pointer(table[_BOTH], x), (2, d))
         both[0], both[1], acc[:] = x[0], p[0], 0.0
         evaluate_pair(both, W, b, A, acc, phi, chunks, outputs, bend)
     else:
@@ -136,8 +150,8 @@ def _learn(table: Any, X: Any, y: Any, factors: Any, acc: Any, F: Any) -> Any:
     """Descend on the loss of the event whose features are kept, unless its prediction overflows."""
     factor, weight, rate = factors
     outputs = F.shape[1]
-    G = carray(pointer(table[_G], X), (1, outputs))
-    label = carray(pointer(table[_LABEL], np.float64(0.0)), (2,))
+    G = carray(_pointer(table[_G], X), (1, outputs))
+    label = carray(_pointer(table[_LABEL], np.float64(0.0)), (2,))
     label[0] = y
     loss = table[_CODE], label[1], table[_CLASSES] != 0
     if not projection.slopes(acc, label, loss, factor, weight, F, G):
@@ -154,9 +168,9 @@ def _learn_each(table: Any, x: Any, y: Any, amplitude: Any, steps: Any, rows: An
     """
     _, _, _, kept, most, sizes, decays, losses = steps
     functions, outputs = rows.shape
-    G = carray(pointer(table[_G], x), (functions, outputs))
-    A = carray(pointer(table[_A], x), (table[_CHUNKS], functions, outputs, CHUNK))
-    label = carray(pointer(table[_LABEL], np.float64(0.0)), (2,))
+    G = carray(_pointer(table[_G], x), (functions, outputs))
+    A = carray(_pointer(table[_A], x), (table[_CHUNKS], functions, outputs, CHUNK))
+    label = carray(_pointer(table[_LABEL], np.float64(0.0)), (2,))
     label[0] = y
     code, parameter, classes = table[_CODE], label[1], table[_CLASSES] != 0
     for k in range(functions):
@@ -192,7 +206,7 @@ def _compiled(
     @_alone
     def predict(address: Any, x: Any, factor: Any, F: Any) -> Any:
         """Predict into F; see `streamk.backends.Single`."""
-        table = carray(pointer(address, np.int64(0)), (_CURVE + 1,))
+        table = carray(_pointer(address, np.int64(0)), (_CURVE + 1,))
         X, outputs = x.reshape((1, len(x))), len(F)
         bend = None
         if wave:
@@ -208,14 +222,14 @@ def _compiled(
         address: Any, x: Any, y: Any, block: Any, factor: Any, weight: Any, rate: Any, F: Any
     ) -> Any:
         """Predict into F and descend; see `streamk.backends.Single`."""
-        table = carray(pointer(address, np.int64(0)), (_CURVE + 1,))
+        table = carray(_pointer(address, np.int64(0)), (_CURVE + 1,))
         X, outputs = x.reshape((1, len(x))), len(F)
         bend = None
         if wave:
             bend = double(table[_CURVE]) if wide else x.dtype.type(table[_CURVE])
         if power:
             bend = table[_CURVE]
-        phi = carray(pointer(table[_PHI], x), (table[_CHUNKS], 1, CHUNK))
+        phi = carray(_pointer(table[_PHI], x), (table[_CHUNKS], 1, CHUNK))
         acc = _evaluate(table, X, strides, bend, phi, outputs)
         if not _finite(x):
             return False
@@ -236,7 +250,7 @@ def _compiled_follow(strides: tuple[int, ...] | None, wave: bool, power: bool, w
         F: Any,
     ) -> Any:  # fmt: skip
         """Predict and descend row by row; see `streamk.backends.Single`. `same`: P is X."""
-        table = carray(pointer(address, np.int64(0)), (_CURVE + 1,))
+        table = carray(_pointer(address, np.int64(0)), (_CURVE + 1,))
         first, size, features, decays, rates, (low, high) = steps
         blocks, outputs, t = -(-features // size), F.shape[1], 0
         bend = None
@@ -244,8 +258,8 @@ def _compiled_follow(strides: tuple[int, ...] | None, wave: bool, power: bool, w
             bend = double(table[_CURVE]) if wide else X.dtype.type(table[_CURVE])
         if power:
             bend = table[_CURVE]
-        phi = carray(pointer(table[_PHI], X), (table[_CHUNKS], 1, CHUNK))
-        spare = carray(pointer(table[_SPARE], np.float64(0.0)), (1, outputs))
+        phi = carray(_pointer(table[_PHI], X), (table[_CHUNKS], 1, CHUNK))
+        spare = carray(_pointer(table[_SPARE], np.float64(0.0)), (1, outputs))
         for r in range(X.shape[0]):
             at, x, factor = min(r, F.shape[0] - 1), X[r : r + 1], scale * amplitude
             f = F[at : at + 1]
@@ -286,7 +300,7 @@ def _compiled_follow_several(
         F: Any,
     ) -> Any:  # fmt: skip
         """Predict and descend row by row; see `streamk.backends.Single`. `same`: P is X."""
-        table = carray(pointer(address, np.int64(0)), (_CURVE + 1,))
+        table = carray(_pointer(address, np.int64(0)), (_CURVE + 1,))
         first, size, features, _, _, sizes, _, losses = steps
         functions, outputs, blocks, t = len(sizes), F.shape[1], -(-features // size), 0
         every = functions * outputs
@@ -295,7 +309,7 @@ def _compiled_follow_several(
             bend = double(table[_CURVE]) if wide else X.dtype.type(table[_CURVE])
         if power:
             bend = table[_CURVE]
-        phi = carray(pointer(table[_PHI], X), (table[_CHUNKS], 1, CHUNK))
+        phi = carray(_pointer(table[_PHI], X), (table[_CHUNKS], 1, CHUNK))
         now, before = room[:1], room[1:]
         for r in range(X.shape[0]):
             at, x = min(r, F.shape[0] - 1), X[r : r + 1]
@@ -455,6 +469,15 @@ def single(
     groups = len(basis.widths) if isinstance(basis, Hadamard) else 1
     if groups > 1 or not isinstance(basis, Dense | Hadamard):
         return BatchOfOne(
-            projection.predict, projection.step, put, xp, basis, A, squares, curve, wide, loss
+            projection.predict,
+            projection.step,
+            np.asarray,
+            np,
+            basis,
+            A,
+            squares,
+            curve,
+            wide,
+            loss,
         )
     return Single(basis, A, squares, curve, wide, loss)

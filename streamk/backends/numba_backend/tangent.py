@@ -1,8 +1,14 @@
 """The neural tangent kernel of points on the unit sphere, as polynomials.
 
-Of the angle theta it is ``1 - v g(v)`` with ``v = tan(theta / 4)``, which a division and two roots
-give of the squared distance, and g is analytic: for each depth it is a polynomial that interpolates
-the twin in NumPy, whatever the number of layers. The type of numbers decides on its degree.
+It is a function of the angle between two points. Of the angle ``theta`` before a layer the next one
+has the cosine ``(sin(theta) + (pi - theta) cos(theta)) / pi``, the arc-cosine kernel of degree 1,
+and the kernel is multiplied with ``1 - theta / pi``, that of degree 0 (Cho and Saul 2009). All of
+it is written by the part that cosines and kernel lack of their values at angle 0: of two points
+that are near each other nothing cancels.
+
+It is ``1 - v g(v)`` with ``v = tan(theta / 4)``, which a division and two roots give of the squared
+distance, and g is analytic: for each depth it is a polynomial that interpolates `lacking`, whatever
+the number of layers. The type of numbers decides on its degree.
 """
 
 from __future__ import annotations
@@ -11,21 +17,35 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from streamk.backends.codes import DEEPEST
-from streamk.backends.numba_backend.compilation.compiling import compiled, exact, exact_part
-from streamk.backends.numpy_backend.tangent import LEAST, MOST, lacking
+from streamk.backends import DEEPEST
+from streamk.backends.numba_backend.compiling import compiled, exact, exact_part
 
 __all__ = ["neural_tangent", "to_sphere"]
 
 _LANES = 16
-"""As in the twin."""
+"""Sums of squares of a row that are added up side by side: each of every 16th column."""
+LEAST, MOST = 1e-250, 1e300
+"""Squared lengths between which no digit is lost."""
 _BLOCK = 8
 """Coefficients of a polynomial that one loop over kernels takes."""
 _SHALLOW = 8
 """Depth up to which the smaller degree is enough."""
 _BLOCKS = ((2, 3), (5, 6))
 """Blocks of coefficients in single and in double precision, up to that depth and beyond."""
+
+
+def lacking(theta: NDArray[Any], depth: int) -> NDArray[Any]:
+    """Return 1 less the kernel, from the angle."""
+    pi = 4.0 * np.arctan(theta.dtype.type(1.0))
+    below = 2.0 * np.sin(0.5 * theta) ** 2  # 1 less the cosine
+    missing = below
+    for layer in range(1, depth + 1):
+        below = below - (np.sin(theta) - theta * (1.0 - below)) / pi
+        missing = missing + (layer - missing) * theta / pi + below
+        theta = 2.0 * np.arcsin(np.sqrt(0.5 * below))
+    return np.asarray(missing / (depth + 1))
 
 
 def _coefficients(depths: Any, count: int) -> Any:
@@ -139,5 +159,15 @@ def _to_sphere(X: Any, bandwidth: Any, out: Any) -> None:
 
 
 def to_sphere(X: Any, bandwidth: float, out: Any) -> None:
-    """Write the unit vector of ``(bandwidth, x)`` of each row x into `out`."""
+    """Write the unit vector of ``(bandwidth, x)`` of each row x of `X` (n, d) into `out`.
+
+    Sums are in float64, in an order in which further columns of zeros change nothing.
+
+    Parameters
+    ----------
+    X : float32 or float64 array of shape (n, d)
+    bandwidth : float
+    out : array of shape (n, d + 1)
+        Of the type of `X`.
+    """
     _to_sphere(X, float(bandwidth), out)

@@ -20,7 +20,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends import GROUP, LANES, KernelCode
-from streamk.backends.numba_backend.compilation.compiling import compiled, part
+from streamk.backends.numba_backend.compiling import compiled, part
 from streamk.backends.numba_backend.pairwise import sums as tile_sums
 from streamk.backends.numba_backend.simd.vectors import Emitter, data
 
@@ -212,7 +212,12 @@ def solve_back(S: Any, K: Any) -> None:
 
 
 def remove_row(S: Any, size: int, j: int, cosines: Any, sines: Any) -> None:
-    """Make of the factor of W, of that size, the factor of W without row and column j."""
+    """Make of the factor of W, of that size, the factor of W without row and column j.
+
+    L without row j has a number beyond the diagonal in each later row. Rotations of
+    neighbouring columns, from j on, put them away; `cosines` and `sines` (size - 1 - j,) tell
+    them.
+    """
     _remove_row(S, size, j, cosines, sines)
 
 
@@ -222,5 +227,8 @@ def residual(S: Any, W: Any) -> float:
 
 
 def factorise(W: Any, S: Any, least: float) -> int:
-    """Write the factor of the first rows of `W` into `S`, and return how many."""
+    """Write the factor of the first rows and columns of `W` (l, l) into `S`, return how many.
+
+    They end where a Schur complement is not above `least`, or with W.
+    """
     return int(_factorise(W, S, least))

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends.codes import CHUNK
-from streamk.backends.numba_backend.compilation.compiling import exact, parts
+from streamk.backends import CHUNK
+from streamk.backends.numba_backend.compiling import exact, parts
 from streamk.backends.two_sample import (
     BANDS,
     BETS,

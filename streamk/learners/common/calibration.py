@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import margins as backend
+from streamk.backends import loops
 from streamk.declared import NON_NEGATIVE, Declared, taken
 
 Numbers = NDArray[Any]
@@ -58,12 +58,12 @@ class Calibration:
     def probabilities(self, F: Numbers) -> Numbers:
         """Return probabilities (n, classes) of margins F (n, outputs), rows summing to 1."""
         P = np.empty((len(F), max(2, F.shape[1])))
-        backend.select().probabilities(F, self.factor, _FURTHEST, P)
+        loops.margins.probabilities(F, self.factor, _FURTHEST, P)
         return P
 
     def add(self, F: Numbers, classes: Numbers) -> None:
         """Take in margins F (n, outputs) from before their events of these classes (n,)."""
-        backend.select().slopes(F, classes, self.factor, _FAR, self._now)
+        loops.margins.slopes(F, classes, self.factor, _FAR, self._now)
 
     def close(self, n: int) -> None:
         """Take a step, after n events since the last one."""

@@ -14,7 +14,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from streamk.backends import LossCode, coordinates
+from streamk.backends import LossCode, loops
 from streamk.declared import Declared, taken
 from streamk.errors import InvalidInput
 from streamk.landmarks import Change, carried
@@ -54,7 +54,6 @@ class Optimizer:
         self.n_steps = 0
         self.loss = loss
         self._loss = (int(loss.code), float(loss.parameter), classes)
-        self._twin = coordinates.select()
 
     @property
     def n_outputs(self) -> int:
@@ -85,7 +84,7 @@ class Optimizer:
     def outputs(self, Q: Matrix) -> Matrix:
         """Return the outputs (n, outputs), bounded, of events with coordinates Q (n, l)."""
         F = np.empty((len(Q), self.n_outputs))
-        self._twin.outputs(np.ascontiguousarray(Q), self.W, F)
+        loops.coordinates.outputs(np.ascontiguousarray(Q), self.W, F)
         return bounded(F)
 
     def learn(self, Phi: Matrix, y: Matrix, Q: Matrix | None = None) -> Matrix:
@@ -200,7 +199,8 @@ class StochasticGradient(Optimizer):
     def _learn(self, Phi: Matrix, y: Matrix, Q: Matrix | None, F: Matrix) -> int:
         sizes = self._step.sizes(self.n_steps + 1, len(Phi))
         decays = 1.0 - sizes * self._regularization
-        return self._twin.descend(Phi, y, self.W, self._loss, decays, sizes, Q, F)
+        done: int = loops.coordinates.descend(Phi, y, self.W, self._loss, decays, sizes, Q, F)
+        return done
 
     def join(self, parts: Sequence[Part], common_events: int) -> None:
         """Become the mean, weighed by the events since."""
@@ -275,7 +275,8 @@ class Newton(Optimizer):
 
     def _learn(self, Phi: Matrix, y: Matrix, Q: Matrix | None, F: Matrix) -> int:
         options = (self._forgetting, self._ridge, self.n_steps, self._pulls(len(self.T)))
-        return self._twin.newton(Phi, y, self.W, self.T, self._loss, *options, Q, F)
+        done: int = loops.coordinates.newton(Phi, y, self.W, self.T, self._loss, *options, Q, F)
+        return done
 
     def carry(self, change: Change) -> None:
         """Follow a change of the landmarks."""
@@ -285,7 +286,7 @@ class Newton(Optimizer):
             self.T = np.pad(self.T, (0, 1))
             self.T[size, size] = self._ridge**-0.5
         else:
-            self.T = self._twin.triangular(carried(self.T.T, change))
+            self.T = loops.coordinates.triangular(carried(self.T.T, change))
 
     def join(self, parts: Sequence[Part], common_events: int) -> None:
         """Become what is least for the squares of all, those in common counted once."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import backends, options
+from streamk.backends import BACKENDS
 from streamk.declared import FINITE, Domain, count, listed, number, reading
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
@@ -111,7 +112,7 @@ class DoublyStochastic(Supervised):
         are these.
     threads : int, optional
         All cores by default. Results do not depend on it.
-    backend : {"auto", "numba", "numpy", "cupy"}, default "auto"
+    backend : {"auto", "cupy"}, default "auto"
 
     Raises
     ------
@@ -164,11 +165,7 @@ class DoublyStochastic(Supervised):
         "dtype": Choice(choices=("float32", "float64"), about="float32 or float64"),
         "seed": SEED,
         "threads": THREADS,
-        "backend": Choice(
-            choices=("auto", "numba", "numpy", "cupy"),
-            saved=False,
-            about="auto, numba, numpy or cupy",
-        ),
+        "backend": Choice(choices=BACKENDS, saved=False, about="auto or cupy"),
     }
 
     def __init__(

@@ -64,7 +64,7 @@ class ShardedCenters:
     --------
     >>> from streamk.backends import select
     >>> from streamk.kernels import Gaussian
-    >>> shards = DeviceShards([select("numpy")] * 2)
+    >>> shards = DeviceShards([select()] * 2)
     >>> centers = ShardedCenters(shards, Gaussian(), 100, n_columns=1, n_outputs=1)
     >>> centers.append(np.arange(0, 500, 5, dtype=np.float32)[:, None], np.ones((100, 1)))
     >>> centers.set_coefficients(np.array([2, 70]), np.array([[3.0], [4.0]]))

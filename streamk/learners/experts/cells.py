@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import expert_loops
+from streamk.backends import loops
 from streamk.backends.pool_arrays import line
 from streamk.declared import Declared
 from streamk.learners.experts.tables import (
@@ -137,7 +137,7 @@ def restart(held: Mapping[str, NDArray[Any]], room: int, rule: int, kept: float)
 
     `room` is for how many outputs there is room.
     """
-    expert_loops.grids.restart(held["CELLS_A"], room, rule, np.float32(kept))
+    loops.grids.restart(held["CELLS_A"], room, rule, np.float32(kept))
     held["FACTORS"][:, rule] = 1.0
 
 
@@ -159,7 +159,7 @@ def join(
     share : float
         Of B in cells of which neither learned anything, or sums of squared slopes became less.
     """
-    expert_loops.grids.join(A, B, began, room, np.float32(share))
+    loops.grids.join(A, B, began, room, np.float32(share))
 
 
 def aligned(declared: Declared, sizes: Mapping[str, int]) -> NDArray[np.float32]:

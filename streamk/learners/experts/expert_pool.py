@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import backends
-from streamk.backends import BINARY, CHUNK, CLASSES, Law, expert_loops, pool_arrays
+from streamk.backends import BINARY, CHUNK, CLASSES, Law, loops, pool_arrays
 from streamk.learners.experts import cells, class_room, tables
 from streamk.learners.experts.pool_composition import (
     ADAGRAD,
@@ -157,7 +157,7 @@ class ExpertPool(PoolTable):
         inverses, last = self.arrays[f"{mixture}INVERSES"], self.arrays[f"{mixture}LAST_INVERSE"]
         for P, start in zip(inverses[1:], NEWTON_STARTS, strict=True):
             P[...] = np.eye(len(P)) * start
-        last[...] = np.eye(len(last)) * expert_loops.event.mixture.LAST_START
+        last[...] = np.eye(len(last)) * loops.mixture.LAST_START
 
     def _paced(self, rules: tuple[tuple[int, float], ...], features: int) -> NDArray[np.float64]:
         """Return the rates of step rules on so many features."""
@@ -175,9 +175,7 @@ class ExpertPool(PoolTable):
         d, chunks = len(self.keys) - first, FEATURES // CHUNK
         W = np.empty((chunks, d, CHUNK), np.float32)
         b = np.empty((chunks, CHUNK), np.float32)
-        backends.select("numba").frequencies(
-            self.seed, Law.NORMAL, 1, 1.0, self.keys[first:], 0, W, b
-        )
+        backends.select().frequencies(self.seed, Law.NORMAL, 1, 1.0, self.keys[first:], 0, W, b)
         self.arrays["PROJECTION"][first : first + d] = W.transpose(1, 0, 2).reshape(d, FEATURES)
         self.arrays["PHASES"][:] = b.reshape(FEATURES)
 
@@ -231,7 +229,7 @@ class ExpertPool(PoolTable):
         """
         sums, evidence = self.arrays["BANK_COSTS"][len(BANKS) + 3 :], self.arrays["EVIDENCE"][3:]
         spared, fewer, apart = evidence.tolist()
-        spared /= expert_loops.event.mixture.SELDOM  # as the others, which are of fewer events
+        spared /= loops.mixture.SELDOM  # as the others, which are of fewer events
         # The rule of the loops' `evidence.choose`.
         joint = spared if fewer >= -math.sqrt(apart) else -abs(spared)
         # Of one alone the sum tells less: it is of one mixer, and weights that are new mislead it.
@@ -370,7 +368,7 @@ class ExpertPool(PoolTable):
         # The mean costs of an event stay, but loops count whole events. What external experts were
         # worth is of other events, those since `external_gains`.
         costs = self.arrays["BANK_COSTS"][: len(BANKS) + 3]
-        place = expert_loops.event.mixture.EVENTS
+        place = loops.mixture.EVENTS
         costs *= round(costs[place]) / costs[place] if costs[place] else 0.0
         costs[place] = round(costs[place])
 

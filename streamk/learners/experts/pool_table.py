@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import expert_loops, pool_arrays
+from streamk.backends import loops, pool_arrays
 from streamk.learners.experts import class_room
 from streamk.learners.experts.arena import side_by_side
 
@@ -30,7 +30,7 @@ class PoolTable:
     def _lay_out(self) -> None:
         """Put the arrays side by side, and write sizes and addresses into the table."""
         self.held = side_by_side(self.arrays)
-        at = expert_loops.slot
+        at = loops.slot
         self._table = np.zeros(at.SIZE, dtype=np.int64)
         self._fit()
 
@@ -48,7 +48,7 @@ class PoolTable:
         self.held = self.held | side_by_side(fresh)
         self.sizes = pool_arrays.derived(self.sizes | {"OUTPUTS": classes, "CLASSES": classes})
         self._table, self._rooms = self._table.copy(), []
-        self._table[expert_loops.slot.FRESH] = 0
+        self._table[loops.slot.FRESH] = 0
         self._fit()
 
     def replace(self, **fresh: NDArray[Any]) -> None:
@@ -57,7 +57,7 @@ class PoolTable:
         self._fit()
 
     def _point(self) -> None:
-        at = expert_loops.slot
+        at = loops.slot
         for name, size in self.sizes.items():
             self._table[getattr(at, name)] = size
         for name, array in self.arrays.items():
@@ -66,23 +66,23 @@ class PoolTable:
     @cached_property
     def table(self) -> NDArray[np.int64]:
         """The argument of the compiled loops, which are compiled or loaded on its first use."""
-        for place, address in expert_loops.ahead.addresses().items():
+        for place, address in loops.ahead.addresses().items():
             self._table[place] = address
         return self._table
 
     @property
     def count(self) -> int:
         """Events in the window."""
-        return int(self._table[expert_loops.slot.COUNT])
+        return int(self._table[loops.slot.COUNT])
 
     @property
     def next(self) -> int:
         """Row of the window that the next event takes."""
-        return int(self._table[expert_loops.slot.NEXT])
+        return int(self._table[loops.slot.NEXT])
 
     def set_window(self, count: int, following: int) -> None:
         """Say how many events the window has, and which row the next one takes."""
-        at = expert_loops.slot
+        at = loops.slot
         self._table[at.COUNT], self._table[at.NEXT] = count, following
 
     @contextmanager
@@ -108,7 +108,7 @@ class Workspace:
         there = [name for name in _ROOM if name in pool.arrays]
         self._arrays = side_by_side({name: np.zeros_like(pool.arrays[name]) for name in there})
         self._arrays["ONES"][:] = 1.0
-        at = expert_loops.slot
+        at = loops.slot
         self._at = np.array([getattr(at, name) for name in self._arrays])
         self._addresses = np.array([array.ctypes.data for array in self._arrays.values()])
 

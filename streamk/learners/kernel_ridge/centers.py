@@ -8,9 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import GROUP
-from streamk.backends import centers as backend
-from streamk.backends.centers import FEW
+from streamk.backends import FEW, GROUP, loops
 from streamk.backends.threads import divide
 from streamk.declared import Declared, Domain, taken
 from streamk.kernels import Kernel
@@ -54,7 +52,6 @@ class Centers:
         self._y = np.zeros(0)
         self._laid = np.zeros((0, self._mapped(self._X).shape[1], GROUP), np.float32)
         self._A = _no_coefficients(n_outputs, 0)
-        self._twin = backend.select()
 
     def __len__(self) -> int:
         return min(self.n_seen, self.capacity)
@@ -101,7 +98,7 @@ class Centers:
             return slots
         self._make_room(min(self.capacity, self.n_seen + len(X)))
         self._X[slots], self._y[slots] = X, y
-        self._twin.lay(self._mapped(np.ascontiguousarray(X, np.float32)), slots, self._laid)
+        loops.centers.lay(self._mapped(np.ascontiguousarray(X, np.float32)), slots, self._laid)
         self.set_coefficients(slots, A)
         self.n_seen += len(X)
         return slots
@@ -127,12 +124,12 @@ class Centers:
         F = np.empty((len(X), self.n_outputs))
         laid, points = self._laid[:groups], self._mapped(X)
         if len(X) <= _ROWS:
-            self._twin.expand(self._kernel, points, laid, self._A, F)
+            loops.centers.expand(self._kernel, points, laid, self._A, F)
             return F
 
         def expand(rows: slice) -> None:
             some = slice(_ROWS * rows.start, _ROWS * rows.stop)
-            self._twin.expand(self._kernel, points[some], laid, self._A, F[some])
+            loops.centers.expand(self._kernel, points[some], laid, self._A, F[some])
 
         flops = len(X) * len(self) * (X.shape[1] + GROUP)
         divide(-(-len(X) // _ROWS), flops, expand)

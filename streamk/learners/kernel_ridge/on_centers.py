@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import options
-from streamk.backends import KernelCode
-from streamk.backends import centers as backend
+from streamk.backends import Functions, KernelCode, loops
 from streamk.declared import FINITE, NON_NEGATIVE, Declared, Domain, count, listed, reading, taken
 from streamk.errors import InvalidInput, StateError
 from streamk.factorization.clusters import nearest
@@ -88,7 +87,6 @@ class OnCenters(Supervised):
         self._constant = self._fresh_constant()
         self._errors, self._errors_now = np.zeros(len(ridges)), np.zeros(len(ridges))
         self._calibration = Calibration()
-        self._twin = backend.select()
         self._begin_block()
 
     def _begin_block(self) -> None:
@@ -164,13 +162,13 @@ class OnCenters(Supervised):
         F = self._outputs_of_centers(X)
         self._append(X, y)
         Y, A = self._targets(y) - self._constant, self._pending_coefficients
-        functions = backend.Functions(self._ridges, A, self._errors_now)
+        functions = Functions(self._ridges, A, self._errors_now)
         if n == 1:
             points = self.kernel.mapped(self._pending)
-            self._twin.follow_one(self._kernel_numbers, points, Y, functions, F)
+            loops.centers.follow_one(self._kernel_numbers, points, Y, functions, F)
         else:
             K = own_kernels(self.kernel, X, self._pending)
-            self._twin.follow(K, Y, functions, first, F)
+            loops.centers.follow(K, Y, functions, first, F)
         self._calibrate(F, y)
         self.n_events += n
         return F
@@ -193,10 +191,10 @@ class OnCenters(Supervised):
         before, A = len(self._pending) - new, self._pending_coefficients
         if len(X) == 1:
             x, points = self.kernel.mapped(X), self.kernel.mapped(self._pending[:before])
-            self._twin.add_one(self._kernel_numbers, x, points, A, F)
+            loops.centers.add_one(self._kernel_numbers, x, points, A, F)
         elif len(self._pending):
             known = before + np.arange(len(X)) * (new > 0)
-            self._twin.add(own_kernels(self.kernel, X, self._pending), known, A, F)
+            loops.centers.add(own_kernels(self.kernel, X, self._pending), known, A, F)
         return F
 
     def _outputs_of_centers(self, X: Numbers) -> Numbers:

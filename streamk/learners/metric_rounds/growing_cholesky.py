@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import GROUP
-from streamk.backends import cholesky as backend
-from streamk.backends.cholesky import PANEL
+from streamk.backends import GROUP, PANEL, loops
 from streamk.backends.memory import room
 from streamk.kernels import Kernel
 
@@ -45,7 +43,6 @@ class GrowingCholesky:
 
     def __init__(self, capacity: int) -> None:
         self._room = room(nbytes_of(capacity) // 4)
-        self._twin = backend.select()
         self.clear()
 
     def __len__(self) -> int:
@@ -79,8 +76,8 @@ class GrowingCholesky:
         each = np.arange(many)
         own[first + each // GROUP, n + each, each % GROUP] = diagonal
         for place in range(n // PANEL):
-            self._twin.eliminate(own, first, stop, self._panel(place), place * PANEL)
-        if not self._twin.factor(own, first, stop, n - at):
+            loops.cholesky.eliminate(own, first, stop, self._panel(place), place * PANEL)
+        if not loops.cholesky.factor(own, first, stop, n - at):
             raise np.linalg.LinAlgError("the matrix is not positive definite")
         self._count += many
 
@@ -104,10 +101,10 @@ class GrowingCholesky:
         known = self._take_known(Y, A)
         edges = range(0, self._count, PANEL)
         for at in edges[known * GROUP // PANEL :]:
-            self._twin.forward(self._panel(at // PANEL), at, A, max(0, known - at // GROUP))
+            loops.cholesky.forward(self._panel(at // PANEL), at, A, max(0, known - at // GROUP))
         self._solved_for = Y.copy(), A.copy()
         for at in reversed(edges):
-            self._twin.backward(self._panel(at // PANEL), at, A)
+            loops.cholesky.backward(self._panel(at // PANEL), at, A)
         return A.transpose(1, 0, 2).reshape(self._count, -1)[:n, :c]
 
     def _take_known(self, Y: Numbers, A: Numbers) -> int:

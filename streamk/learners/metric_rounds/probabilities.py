@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import numpy_backend
-from streamk.backends.numpy_backend.margins import of_each_class
 from streamk.learners.common.calibration import LARGEST, LEAST
 from streamk.learners.metric_rounds.weights import Weights, mean_error
+from streamk.losses import softmax
 
 Numbers = NDArray[Any]
 
@@ -39,7 +38,7 @@ def probabilities(F: Numbers, factor: float) -> Numbers:
     >>> probabilities(np.array([[0.5]]), 2.0).round(3)
     array([[0.119, 0.881]])
     """
-    return np.asarray(numpy_backend.softmax(factor * of_each_class(F)))
+    return softmax(factor * _of_each_class(F))
 
 
 def inverse_temperature(F: Numbers, classes: Numbers, weights: Weights = None) -> float:
@@ -68,7 +67,7 @@ def inverse_temperature(F: Numbers, classes: Numbers, weights: Weights = None) -
     >>> round(inverse_temperature(F, classes), 2)
     0.35
     """
-    every = of_each_class(F)
+    every = _of_each_class(F)
     n, count = every.shape
     own = every[np.arange(n), classes.astype(np.int64)]
     margins = every - own[:, None]
@@ -95,3 +94,8 @@ def inverse_temperature(F: Numbers, classes: Numbers, weights: Weights = None) -
             right = low + _SHARE * (high - low)
             at_right = loss(right)
     return math.exp(0.5 * (low + high))
+
+
+def _of_each_class(F: Numbers) -> Numbers:
+    """Return margins of each class (n, classes), where one output f stands for (-f, f)."""
+    return np.hstack([-F, F]) if F.shape[1] == 1 else F

@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from streamk.backends.cholesky import PANEL
+from streamk.backends import PANEL
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.landmarks.oasis import oasis

@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from streamk.backends import event_points as backend
+from streamk.backends import ColumnMap, loops
 from streamk.declared import NON_NEGATIVE, Declared, Domain, taken
 from streamk.errors import StateError
 from streamk.kernels import Linear
@@ -56,20 +56,20 @@ class EventMap:
         """
         if X.shape[1] != len(self.columns.means):
             raise ValueError(f"{X.shape[1]} columns for a map of {len(self.columns.means)}")
-        twin, root = backend.select(), self.metric.root
+        root = self.metric.root
         P, points = np.array(X, np.float64, order="C"), np.empty(X.shape, np.float32)
-        twin.scale(P, self._column_map, _LARGEST)
+        loops.event_points.scale(P, self._column_map, _LARGEST)
         if self.metric.is_diagonal:
-            twin.bound(P, root, FURTHEST, points)
+            loops.event_points.bound(P, root, FURTHEST, points)
         else:
-            twin.bound(DOT.pairwise(P, root), self._ones, FURTHEST, points)
+            loops.event_points.bound(DOT.pairwise(P, root), self._ones, FURTHEST, points)
         return points
 
     @cached_property
-    def _column_map(self) -> backend.ColumnMap:
+    def _column_map(self) -> ColumnMap:
         """The scale of the columns, as loops take it."""
         known, empty = self.columns, np.zeros(0)
-        return backend.ColumnMap(
+        return ColumnMap(
             medians=known.medians,
             means=known.means,
             factors=known.factors,

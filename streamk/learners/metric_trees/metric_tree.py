@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import margins as backend
+from streamk.backends import loops
 from streamk.declared import NON_NEGATIVE, count, number
 from streamk.errors import StateError
 from streamk.kernels import Kernel
@@ -332,8 +332,8 @@ class MetricTree:
         """Take in how well events were predicted."""
         if self.is_classifier:
             self._calibration.add(F, y)
-        twin, bounds = backend.select(), (FURTHEST, _LARGEST_SUM)
-        missed = twin.missed(F, y, self.is_classifier, *bounds, self.missed)
+        bounds = FURTHEST, _LARGEST_SUM
+        missed = loops.margins.missed(F, y, self.is_classifier, *bounds, self.missed)
         self.missed = min(missed, _LARGEST_SUM)
 
     def decide(self, X: Numbers) -> Numbers:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import kernels
-from streamk.backends.cholesky import PANEL
+from streamk.backends import PANEL
 from streamk.declared import Declared, Domain, flag, number, reading, taken
 from streamk.declared import count as number_of
 from streamk.errors import StateError

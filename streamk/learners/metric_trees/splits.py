@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import event_points as backend
+from streamk.backends import loops
 from streamk.declared import Declared, Domain, taken
 from streamk.errors import StateError
 from streamk.learners.metric_trees.event_map import DOT
@@ -134,11 +134,11 @@ class Splits:
     def leaves_of(self, points: Numbers) -> Numbers:
         """Return the leaves of points (n, d), float32: int64 (n,), row by row the same."""
         found = np.zeros(len(points), np.int64)
-        twin, tree = backend.select(), (self.thresholds, self.children)
+        tree = self.thresholds, self.children
         if len(self) and len(points) == 1:
-            twin.leaf(points, self.directions, *tree, found)
+            loops.event_points.leaf(points, self.directions, *tree, found)
         elif len(self):
-            twin.leaves(DOT.pairwise(points, self.directions), *tree, found)
+            loops.event_points.leaves(DOT.pairwise(points, self.directions), *tree, found)
         return found
 
     def divide(self, leaf: int, direction: Numbers, threshold: float) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import expert_loops
+from streamk.backends import loops
 from streamk.declared import NON_NEGATIVE, SHARES, Declared, Domain, taken
 from streamk.learners.experts.arena import side_by_side
 from streamk.state import State
@@ -27,31 +27,31 @@ class ErrorQuantiles:
     TYPE = "error-quantiles"
 
     def __init__(self) -> None:
-        loops = expert_loops.spread
-        normal = np.array([_normal_quantile(level) for level in loops.LEVELS])
+        spread = loops.spread
+        normal = np.array([_normal_quantile(level) for level in spread.LEVELS])
         # A normal error's mean size is 0.8 deviations.
         self._arrays = side_by_side(
             {
                 "count": np.zeros(1),
                 "size": np.full(1, _FIRST_SIZE),
-                "tracked": np.tile(normal / 0.8, (loops.TRACKERS, 1)),
-                "weights": np.full(loops.TRACKERS, 1.0 / loops.TRACKERS),
-                "correction": np.zeros(len(loops.LEVELS)),
-                "likely": np.zeros(loops.TRACKERS),
-                "active": np.ones(loops.TRACKERS, dtype=bool),
-                "room": np.zeros(len(loops.LEVELS)),
+                "tracked": np.tile(normal / 0.8, (spread.TRACKERS, 1)),
+                "weights": np.full(spread.TRACKERS, 1.0 / spread.TRACKERS),
+                "correction": np.zeros(len(spread.LEVELS)),
+                "likely": np.zeros(spread.TRACKERS),
+                "active": np.ones(spread.TRACKERS, dtype=bool),
+                "room": np.zeros(len(spread.LEVELS)),
             }
         )
 
     def update(self, error: float, scores: NDArray[np.float32], weights: Any) -> None:
         """Learn from an error, label less prediction, and the scores (experts, 1) behind it."""
-        expert_loops.spread.learn(self.table, error, scores, weights)
+        loops.spread.learn(self.table, error, scores, weights)
 
     @cached_property
     def table(self) -> NDArray[np.int64]:
         """Return the addresses for the compiled loops, which the first access compiles or loads."""
         arrays = [array.ctypes.data for array in self._arrays.values()]
-        return np.array([expert_loops.spread.take_in.address, *arrays], dtype=np.int64)
+        return np.array([loops.spread.take_in.address, *arrays], dtype=np.int64)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle by the state: a table holds addresses."""
@@ -61,13 +61,13 @@ class ErrorQuantiles:
         self, scores: NDArray[np.float32], weights: Any, levels: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return quantiles of the error, float64 (n, levels), from scores (n, experts, 1)."""
-        loops, own = expert_loops.spread, self._arrays
+        spread, own = loops.spread, self._arrays
         learned = own["size"], own["tracked"], own["weights"], own["correction"]
-        found, row = np.empty((len(scores), len(levels))), np.empty(len(loops.LEVELS))
+        found, row = np.empty((len(scores), len(levels))), np.empty(len(spread.LEVELS))
         for n, said in enumerate(scores):
-            apart = loops.disagreement(said, weights)
-            loops.quantiles(apart, *learned, row)
-            found[n] = np.interp(levels, loops.LEVELS, row)
+            apart = spread.disagreement(said, weights)
+            spread.quantiles(apart, *learned, row)
+            found[n] = np.interp(levels, spread.LEVELS, row)
         return found
 
     def rescale(self, factor: float) -> None:
@@ -89,8 +89,8 @@ class ErrorQuantiles:
             If the state is something else's or its arrays do not fit.
         """
         state.expect(cls.TYPE)
-        loops, found = expert_loops.spread, cls()
-        sizes = {"trackers": loops.TRACKERS, "levels": len(loops.LEVELS)}
+        spread, found = loops.spread, cls()
+        sizes = {"trackers": spread.TRACKERS, "levels": len(spread.LEVELS)}
         arrays, _ = taken(_DECLARED, state.arrays, sizes, "error quantiles")
         for name, array in arrays.items():
             found._arrays[name][...] = array

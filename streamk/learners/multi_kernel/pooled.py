@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import options
-from streamk.backends import BINARY, CLASSES, LARGEST, NUMBERS, expert_loops
+from streamk.backends import BINARY, CLASSES, LARGEST, NUMBERS, loops
 from streamk.declared import count, listed
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column, column_keys
@@ -225,7 +225,7 @@ class Pooled(OneAtATime, Decider):
         self._pending.clear()
         self._held.clear()
         self._fresh = None
-        self._loops = expert_loops.event
+        self._loops = loops.event
 
     def _tell_external(self) -> None:
         """Give the external experts the columns and classes that there are by now."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import expert_loops
+from streamk.backends import loops
 from streamk.declared import NON_NEGATIVE, Declared, Domain, taken, within
 from streamk.learners.experts.expert_pool import ExpertPool
 from streamk.learners.experts.pool_composition import BANKS, WINDOW
@@ -34,7 +34,7 @@ _REMEMBERED = 64
 class Upkeep:
     """Restarts experts of a pool after drift, and deactivates those that are of no use.
 
-    The reviews are compiled, see `streamk.backends.expert_loops`.
+    The reviews are compiled, see `streamk.backends.loops`.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Upkeep:
 
     def review(self, pool: ExpertPool, events: int) -> None:
         """Look at the last `PERIOD` of so many events of a pool."""
-        found = expert_loops.reviews.review(pool.table, self._drift, self._trials, _limits())
+        found = loops.reviews.review(pool.table, self._drift, self._trials, _limits())
         self.follow(pool, found, events)
 
     def join(self, other: Upkeep, share: float) -> None:
@@ -63,12 +63,12 @@ class Upkeep:
 
     def review_joined(self, pool: ExpertPool, events: int) -> None:
         """Hold a review of a pool that was joined, if there are losses since the last one."""
-        if pool.arrays["BANK_COSTS"][expert_loops.event.mixture.EVENTS]:
+        if pool.arrays["BANK_COSTS"][loops.mixture.EVENTS]:
             self.review(pool, events)
 
     def follow(self, pool: ExpertPool, found: int, events: int) -> None:
         """Do what a review after so many events calls for."""
-        reviews = expert_loops.reviews
+        reviews = loops.reviews
         if found == reviews.ALARM:
             self.alarms += 1
             self.alarmed.append(events)

@@ -99,7 +99,7 @@ INLINE real cosine_of_turns(phase u)
 #endif
 }
 
-/* The curves of the twins, by their code: u itself, its cosine, a step, a ramp, its square. */
+/* The curves, by their code: u itself, its cosine, a step, a ramp, its square. */
 INLINE phase feature(phase u, whole curve)
 {
     const real ramp = u > 0 ? (real)u : (real)0;

@@ -2,7 +2,7 @@
 
    A block has a tile of 64 rows and 64 centers; a thread, four of each, whose sums over the columns
    stay in registers while the columns pass by, in their order. Distances are sums of differences:
-   a matrix product would be faster, but cancels (see the twin in NumPy). */
+   a matrix product would be faster, but cancels. */
 
 #define SIDE 64
 #define DEPTH 8
@@ -72,7 +72,7 @@ INLINE void with_columns(int t, whole code, real factor, const quad *stage, real
 }
 
 /* The neural tangent kernel of points on the unit sphere, from sin(theta / 2)^2: what it and the
-   cosine lack of their values at angle 0, layer by layer (see the twin in NumPy). */
+   cosine lack of their values at angle 0, layer by layer. */
 INLINE real neural_tangent(real half, real depth)
 {
     const real pi = (real)3.14159265358979323846;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamk.backends.numba_backend.compilation.compiling import compiling, part, parts
+from streamk.backends.numba_backend.compiling import compiling, part, parts
 from streamk.backends.numba_backend.simd.exponential import decayed
 
 SUMS = {"reassoc", "contract", "nsz", "arcp"}

@@ -8,11 +8,9 @@ import numpy as np
 from numba.core import types
 from numba.np.numpy_support import carray
 
-from streamk.backends.numba_backend.compilation.stages import Compilable, Loop, call, stage
-from streamk.backends.numba_backend.experts import reviews
+from streamk.backends.numba_backend.experts import reviews, slot, view
 from streamk.backends.numba_backend.experts.banks import all_banks, grids
 from streamk.backends.numba_backend.experts.compiled import SUMS, called, called_briefly
-from streamk.backends.numba_backend.experts.layout import slot, view
 from streamk.backends.numba_backend.experts.mixing import (
     expert_predictions,
     mixture,
@@ -20,6 +18,7 @@ from streamk.backends.numba_backend.experts.mixing import (
     spread,
     weights,
 )
+from streamk.backends.numba_backend.stages import Compilable, Loop, call, stage
 from streamk.backends.pool_arrays import QUANTILE
 
 _pointer: Any = types.CPointer

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from streamk.backends.numba_backend.compilation.compiling import exact
+from streamk.backends.numba_backend.compiling import exact
+from streamk.backends.numba_backend.experts import view
 from streamk.backends.numba_backend.experts.banks.all_banks import NEWTON, WINDOW
-from streamk.backends.numba_backend.experts.layout import view
 from streamk.backends.numba_backend.experts.mixing.mixture import EVENTS, LOST, REVIEWED
 
 QUIET, ALARM, WINDOW_ACTIVATED = range(3)

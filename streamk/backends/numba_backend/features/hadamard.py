@@ -8,8 +8,7 @@ import numpy as np
 from numba.core import types
 
 from streamk.backends import CHUNK, LANES, ROUNDS
-from streamk.backends.numba_backend.compilation.compiling import compiled, part
-from streamk.backends.numba_backend.compilation.parts import overload
+from streamk.backends.numba_backend.compiling import compiled, overload, part
 from streamk.backends.numba_backend.features.hadamard_tile import (
     PARTS,
     SIDE,

@@ -19,7 +19,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from streamk.backends import CHUNK, LANES
-from streamk.backends.numba_backend.compilation.compiling import part
+from streamk.backends.numba_backend.compiling import part
 from streamk.backends.numba_backend.simd.sinks import Sink
 from streamk.backends.numba_backend.simd.vectors import Emitter, data, stack
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.core import types
 
-from streamk.backends.numba_backend.compilation.parts import overload
+from streamk.backends.numba_backend.compiling import overload
 
 
 def decayed(x: Any) -> Any:

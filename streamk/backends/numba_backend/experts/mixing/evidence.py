@@ -13,8 +13,8 @@ import math
 from typing import Any
 
 from streamk.backends import BINARY, NUMBERS
+from streamk.backends.numba_backend.experts import view
 from streamk.backends.numba_backend.experts.compiled import fast
-from streamk.backends.numba_backend.experts.layout import view
 from streamk.backends.numba_backend.experts.mixing import two_stage, weights
 
 WORTH = 0.02

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from streamk.backends import NUMBERS
-from streamk.backends.numba_backend.compilation.stages import call
+from streamk.backends.numba_backend.experts import slot, view
 from streamk.backends.numba_backend.experts.banks.all_banks import LEVELS, NEWTON
 from streamk.backends.numba_backend.experts.compiled import fast
-from streamk.backends.numba_backend.experts.layout import slot, view
 from streamk.backends.numba_backend.experts.mixing import (
     calibration,
     costs,
@@ -17,6 +16,7 @@ from streamk.backends.numba_backend.experts.mixing import (
     two_stage,
     weights,
 )
+from streamk.backends.numba_backend.stages import call
 from streamk.backends.pool_arrays import SMOOTHERS
 
 LOST, EVENTS, REVIEWED = NEWTON + 1, NEWTON + 2, NEWTON + 3

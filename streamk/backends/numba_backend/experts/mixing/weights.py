@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from streamk.backends.numba_backend.experts import slot, view
 from streamk.backends.numba_backend.experts.compiled import fast
-from streamk.backends.numba_backend.experts.layout import slot, view
 
 
 class Mixture(NamedTuple):

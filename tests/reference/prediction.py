@@ -12,8 +12,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-import naive
 import numpy as np
+
+from . import naive
 
 Point = Sequence[float]
 Estimate = Callable[[Sequence[float]], float]

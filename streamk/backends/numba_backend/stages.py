@@ -17,7 +17,7 @@ from numba.core.ccallback import CFunc
 from numba.extending import intrinsic
 
 from streamk.backends.first_use import FIRST_USE
-from streamk.backends.numba_backend.compilation.compiling import stamp
+from streamk.backends.numba_backend.compiling import stamp
 from streamk.backends.numba_backend.simd.vectors import data
 
 

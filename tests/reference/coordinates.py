@@ -1,4 +1,4 @@
-"""Linear models of given coordinates; see `streamk.backends.coordinates`."""
+"""Linear models of given coordinates: gradient steps, Newton steps, and rotations."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import LossCode
-from streamk.backends.coordinates import FLATTEST, Loss
-from streamk.backends.numpy_backend.learning import loss_gradient, softmax
+from streamk.losses import softmax
+
+from .backend import loss_gradient
 
 Array = NDArray[Any]
+Loss = tuple[int, float, bool]
+
+FLATTEST = 1e-4
 
 
 def _output(phi: Array, W: Array) -> Array:

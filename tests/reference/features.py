@@ -16,8 +16,9 @@ from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from itertools import product
 
-import naive
 import numpy as np
+
+from . import naive
 
 CHUNK = 64
 BUCKET, DIRECTION = 8, 9  # stream tags

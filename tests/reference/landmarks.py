@@ -14,8 +14,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-import naive
 import numpy as np
+
+from . import naive
 
 # --- matrices -------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Two-sample statistics of a stream, event by event; see `streamk.backends.two_sample`."""
+"""The loops of `streamk.backends.two_sample` in plain NumPy, with the same bits."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import KernelCode
-from streamk.backends.event_points import ColumnMap, standardized
-from streamk.backends.numpy_backend.pairwise import pairwise
+from streamk.backends import OUTERMOST, ColumnMap, KernelCode
+
+from .backend import pairwise
 
 Array = NDArray[Any]
 
@@ -52,4 +52,5 @@ def leaf(point: Array, directions: Array, thresholds: Array, children: Array, ou
 def standardize(X: Array, center: Array, inverse: Array, scale: float) -> None:
     """Center events and multiply them by the inverse, within bounds, and by the scale."""
     with np.errstate(over="ignore", invalid="ignore"):
-        X[...] = standardized(X, center, inverse) * scale
+        Z = np.minimum(np.maximum((X - center) * inverse, -OUTERMOST), OUTERMOST)
+        X[...] = np.where(np.isnan(Z), 0.0, Z) * scale

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import naive
 import numpy as np
+
+from . import naive
 
 Numbers = np.ndarray[Any, Any]
 

@@ -1,1 +1,0 @@
-"""Compilation of functions, their cache, and calls by their addresses."""

@@ -1,0 +1,1 @@
+"""What the tests hold the code to: every algorithm as plainly as its paper states it."""
