@@ -23,8 +23,7 @@ from connectors.kafka.options import check_options, parse_start, session_of
 from connectors.kafka.security import Security
 from connectors.kafka.transaction import Link, Transaction
 from connectors.records import RecordFormat
-from connectors.schemas.envelope import enveloped
-from connectors.schemas.formats import SchemaFormat, open_format
+from connectors.schemas.formats import SchemaFormat, enveloped, open_format
 
 __all__ = ["KafkaSource"]
 
@@ -54,7 +53,7 @@ class KafkaSource:
     reader_schema : int, optional
         The number of the schema of Avro whose names fields get where their own are its aliases.
     envelope : str, optional
-        "debezium" where the event is the `after` of the record (`connectors.schemas.envelope`).
+        "debezium" where the event is the `after` of the record (`connectors.schemas.formats`).
     group, group_instance_id : str, optional
         The consumer group, and the name of a static member in it (a static member that returns
         within `session_timeout` gets its partitions back without a rebalance).

@@ -13,8 +13,7 @@ from connectors.errors import BadRecord, BadURL
 from connectors.memory import MemorySink, MemorySource
 from connectors.records import Tombstone, framed
 from connectors.schemas.avro import AvroSchema
-from connectors.schemas.envelope import enveloped
-from connectors.schemas.formats import SchemaFormat
+from connectors.schemas.formats import SchemaFormat, enveloped
 from connectors.schemas.stores import StoredSchema
 from streamk.engine import Engine, LateLabels, Report
 from streamk.kernels import Gaussian

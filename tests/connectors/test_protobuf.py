@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from connectors.errors import BadRecord, ConnectorError
 from connectors.records import framed
-from connectors.schemas import ProtobufSchema
+from connectors.schemas.protobuf import ProtobufSchema
 
 pytest.importorskip("grpc_tools", reason="protoc is not installed: pip install 'streamk[schemas]'")
 from google.protobuf import json_format

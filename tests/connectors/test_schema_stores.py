@@ -13,9 +13,9 @@ from schema_kit import Registry, avro_record, record_schema
 
 from connectors.errors import BadRecord, BadURL, ConnectorError, Unavailable
 from connectors.records import framed
-from connectors.schemas import SchemaDirectory, SchemaFormat, SchemaRegistry, open_format
 from connectors.schemas import formats as formats_module
-from connectors.schemas.stores import Away
+from connectors.schemas.formats import SchemaFormat, open_format
+from connectors.schemas.stores import Away, SchemaDirectory, SchemaRegistry
 
 CLICK = record_schema(("age", "int"))
 
@@ -219,7 +219,7 @@ def test_a_registry_that_says_nothing_is_gone(
     import socket
 
     store = SchemaRegistry(registry.address, "AVRO")
-    monkeypatch.setattr("connectors.schemas.registry._TIMEOUT", 0.05)
+    monkeypatch.setattr("connectors.schemas.stores._TIMEOUT", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setattr(store, "_address", f"http://127.0.0.1:{silent.getsockname()[1]}")
         with pytest.raises(Away):
@@ -287,7 +287,10 @@ def test_options_that_do_not_go_together(
         open_format(encoding, place)
 
 
-def test_protobuf_without_protoc_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("connectors.schemas.protobuf.find_spec", lambda _name: None)
+@pytest.mark.parametrize("encoding", ["avro", "protobuf"])
+def test_a_format_without_its_package_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    monkeypatch.setattr("connectors.schemas.formats.find_spec", lambda _name: None)
     with pytest.raises(Unavailable, match=r"pip install 'streamk\[schemas\]'"):
-        open_format("protobuf", "/tmp")
+        open_format(encoding, "/tmp")

@@ -23,7 +23,7 @@ from connectors.kafka import KafkaSource
 from connectors.memory import MemorySink, MemorySource
 from connectors.records import framed
 from connectors.registry import open_source
-from connectors.schemas import ProtobufSchema
+from connectors.schemas.protobuf import ProtobufSchema
 from streamk.engine import Engine, LateLabels
 from streamk.engine.late.source import JoinedSource
 from streamk.kernels import Gaussian

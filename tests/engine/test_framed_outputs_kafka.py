@@ -25,8 +25,7 @@ from connectors.errors import BadRecord
 from connectors.fields import Field, RecordType
 from connectors.kafka import KafkaSink, KafkaSource
 from connectors.records import FRAME_BYTES, json_body, schema_id_of
-from connectors.schemas import ProtobufSchema
-from connectors.schemas.protobuf_output import as_output
+from connectors.schemas.protobuf import ProtobufSchema, as_output
 from streamk.engine.training.outputs import prediction_type
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]

@@ -58,7 +58,7 @@ COMPILED = "streamk.backends.numba_backend"
 HOMES = {
     "confluent_kafka": ("connectors.kafka",),
     "cupy": ("streamk.backends",),
-    "fastavro": (),
+    "fastavro": ("connectors.schemas.avro",),
     "fsspec": ("streamk.engine.checkpoints.object_path",),
     "google": ("connectors.schemas.protobuf",),
     "grpc_tools": (),
@@ -89,6 +89,7 @@ HOMES = {
 HEAVY = (
     "confluent_kafka",
     "cupy",
+    "fastavro",
     "fsspec",
     "google.protobuf",
     "grpc_tools",
@@ -110,6 +111,7 @@ MAY_LOAD = {
     "connectors.kafka.confluent.reader": "confluent_kafka",
     "connectors.kafka.python_client": "kafka",
     "connectors.kafka.python_writer": "kafka",
+    "connectors.schemas.avro": "fastavro",
     "streamk.adapters.river": "river",
     "streamk.adapters.sklearn": "sklearn",
     "streamk.backends.numba_backend": "numba",
