@@ -16,11 +16,10 @@ import numpy as np
 from connectors.base import URL, Connector, Output, Sink, Source
 from connectors.cells import check_names
 from connectors.errors import BadRecord, BadURL, ConnectorError, Unavailable
-from connectors.files.listing import Files, existing_file
-from connectors.files.ordered import FilesSource, Known
+from connectors.files import path_of
+from connectors.files.ordered import Files, FilesSource, Known, existing_file
 from connectors.files.reader import KNOWN_BY, digest
 from connectors.files.sinks import flat_output, sync_directory, writing
-from connectors.files.source import path_of
 
 __all__ = ["PARQUET", "ParquetSink", "ParquetSource"]
 

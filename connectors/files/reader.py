@@ -17,11 +17,9 @@ from typing import BinaryIO, cast
 from connectors.base import MAX_EVENT_BYTES
 from connectors.cells import read_csv_cells
 from connectors.errors import BadRecord, ConnectorError
-from connectors.files.compression import BROKEN, decompressed
-from connectors.files.json_array import JSONSplitter
 from connectors.files.ordered import Known
-from connectors.files.records import Header, Record, Records, TextForm
-from connectors.files.text import TextFile
+from connectors.files.records import Header, JSONSplitter, Record, Records, TextForm
+from connectors.files.text import BROKEN, TextFile, decompressed
 
 __all__ = ["KNOWN_BY", "TextReader", "digest"]
 

@@ -8,7 +8,6 @@ A client reads one topic, so partitions are numbers here. What can be said witho
 from __future__ import annotations
 
 import contextlib
-import importlib
 import queue
 import re
 import threading
@@ -411,56 +410,30 @@ def answered(request: Callable[[], object], seconds: float) -> bool:
     return True
 
 
-class _Package(NamedTuple):
-    """The distribution that a client needs, and what installs it."""
-
-    distribution: str
-    minimum: tuple[int, ...]
-    install: str
-    module: str
-    make: str
-
-
-CLIENTS: Mapping[str, _Package] = {
-    "confluent": _Package(
-        "confluent-kafka",
-        (2, 15),
-        "streamk[confluent]",
-        "connectors.kafka.confluent.client",
-        "ConfluentClient",
-    ),
-    "kafka-python": _Package(
-        "kafka-python",
-        (3, 0, 12),
-        "kafka-python>=3.0.12,<3.1",
-        "connectors.kafka.python_client",
-        "PythonClient",
-    ),
-}
-"""By name, the one that is preferred first."""
+CLIENTS = ("confluent", "kafka-python")
+"""Names of clients, the one that is preferred first."""
 
 
 def choose(name: str | None = None) -> Client:
-    """The client of this name; without one the first of `CLIENTS` that is installed.
+    """Return the client of this name; without one the first of `CLIENTS` that is installed.
 
     Raises `BadURL` for a name that is not known, `Unavailable` for a client that is not installed
     or too old.
     """
     if name is not None and name not in CLIENTS:
         raise BadURL(f"kafka: client {name!r} must be {' or '.join(CLIENTS)}")
-    for one in CLIENTS if name is None else (name,):
-        package = CLIENTS[one]
-        if _version(package.distribution) >= package.minimum:
-            make: Callable[[], Client] = getattr(
-                importlib.import_module(package.module), package.make
-            )
-            return make()
-    one = name or "kafka-python"
-    package = CLIENTS[one]
-    minimum = ".".join(map(str, package.minimum))
+    wanted = CLIENTS if name is None else (name,)
+    if "confluent" in wanted and _version("confluent-kafka") >= (2, 15):
+        from connectors.kafka.confluent_client import ConfluentClient
+
+        return ConfluentClient()
+    if "kafka-python" in wanted:
+        from connectors.kafka.python_client import PythonClient
+
+        return PythonClient()
     raise Unavailable(
-        f"kafka: client={one} needs the package {package.distribution} {minimum} or newer: "
-        f"pip install '{package.install}'"
+        "kafka: client=confluent needs the package confluent-kafka 2.15 or newer: pip install"
+        " 'streamk[confluent]'"
     )
 
 

@@ -15,8 +15,7 @@ from typing import NamedTuple, Self
 
 from connectors.base import URL, Trouble
 from connectors.errors import BadURL, ConnectorError, OffsetOutOfRange, Revoked, Unavailable
-from connectors.kafka.security import Security
-from connectors.kafka.tls import diagnose
+from connectors.kafka.security import Security, diagnose
 
 __all__ = [
     "Cluster",

@@ -38,8 +38,7 @@ from connectors import (
 from connectors.base import MAX_EVENT_BYTES
 from connectors.cells import read_csv_cells
 from connectors.files import FileSource
-from connectors.files.lines import Splitter
-from connectors.files.records import TextForm
+from connectors.files.records import Splitter, TextForm
 from connectors.stdio import StdinSource, StdoutSink
 
 OPENED: list[Source | Sink] = []

@@ -15,8 +15,7 @@ import pytest
 from connectors.base import Output
 from connectors.errors import Unavailable
 from connectors.kafka import KafkaSink, KafkaSource
-from connectors.kafka.security import Security
-from connectors.kafka.tls import context, diagnose
+from connectors.kafka.security import Security, context, diagnose
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_client", "tls_files")]
 ENDS = [KafkaSource, KafkaSink]

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from connectors.base import Output
-from connectors.standing import Standing
+from connectors.kafka.tail import Standing
 
 
 def output(offset: int, value: object = "v", *, key: bytes | None = None, **more: bool) -> Output:

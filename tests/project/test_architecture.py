@@ -107,10 +107,9 @@ HEAVY = (
     "sklearn",
 )
 MAY_LOAD = {
-    "connectors.kafka.confluent.client": "confluent_kafka",
-    "connectors.kafka.confluent.reader": "confluent_kafka",
+    "connectors.kafka.confluent_client": "confluent_kafka",
+    "connectors.kafka.confluent_reader": "confluent_kafka",
     "connectors.kafka.python_client": "kafka",
-    "connectors.kafka.python_writer": "kafka",
     "connectors.schemas.avro": "fastavro",
     "streamk.adapters.river": "river",
     "streamk.adapters.sklearn": "sklearn",
@@ -242,7 +241,7 @@ def test_no_rooms_import_each_other_in_a_circle() -> None:
 @pytest.mark.parametrize(
     ("importer", "imported"),
     [
-        ("connectors.files.source", "streamk.errors"),
+        ("connectors.files", "streamk.errors"),
         ("streamk.backends.numpy", "streamk.kernels"),
         ("streamk.kernels", "streamk.losses"),
         ("streamk.learners.base", "connectors.base"),
@@ -256,7 +255,7 @@ def test_no_rooms_import_each_other_in_a_circle() -> None:
         ("streamk.features", "numba"),
         ("streamk.learners.multi_kernel.upkeep", "streamk.backends.numba_backend.experts"),
         ("streamk.adapters.river", "sklearn"),
-        ("connectors.files.source", "kafka"),
+        ("connectors.files", "kafka"),
         ("streamk.state", "pickle"),
     ],
 )
