@@ -28,7 +28,7 @@ UNIONS: Mapping[Scalar, Mapping[type, Scalar]] = {
     "label": {bool: "boolean", int: "integer", str: "text"},
     "value": {bool: "boolean", int: "number", float: "number", str: "text"},
 }
-"""By the types of Python what a value is: a class, or what stands in a field of an event."""
+"""The types of a class ("label") and of a field of an event ("value"), by those of Python."""
 
 
 def branches(kind: Scalar) -> tuple[Scalar, ...]:

@@ -1,4 +1,4 @@
-"""The files of an address as one source: one after the other, each known again by what is in it."""
+"""The files of an address as one source: one after the other, each recognized by its content."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ _LOOK_INTERVAL_S = 1.0
 
 
 class Known(NamedTuple):
-    """By what a file is known again that was read up to a byte: digests of what is before it."""
+    """A fingerprint of a file up to a byte: digests of its first bytes and the last before that."""
 
     at: int
     first: str
@@ -129,12 +129,12 @@ class FileReader(Protocol):
         """
 
     def known(self, ordinal: int) -> Known:
-        """Return by what the file is known that was read up to a record, which was given before."""
+        """Return the fingerprint of the file up to a record that was given before."""
 
     def difference(self, ordinal: int, known: Known) -> str | None:
-        """Return how what was read up to a record is another by now; None if it is the same.
+        """Return how the file up to a record differs from its fingerprint; None if it does not.
 
-        Then that record is the next one.
+        If it does not, that record is the next one.
         """
 
     def replaced(self) -> str | None:
@@ -145,7 +145,7 @@ class FileReader(Protocol):
 
 
 class _Identity(msgspec.Struct, forbid_unknown_fields=True):
-    """A position in the files of a source, and by what those are known again.
+    """A position in the files of a source, and their fingerprints.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class _Identity(msgspec.Struct, forbid_unknown_fields=True):
     base, offset : int
         The position of its first record, and the one that is next.
     known : Known or None
-        None where it was gone before that could be told.
+        None if the file was gone before it was taken.
     ended : bool
         Whether it was read to its end.
     done : dict of str to int
@@ -392,7 +392,7 @@ class FilesSource(SourceBase, ABC):
     # --- knowing the files ----------------------------------------------------------------------
 
     def identity(self, partition: str, offset: int) -> str | None:
-        """Return what the files that were read up to an offset are known by."""
+        """Return the position and the fingerprints of the files read up to it."""
         place = bisect_right(self._begun, offset, key=itemgetter(0)) - 1
         if place < 0:
             return None
@@ -403,7 +403,7 @@ class FilesSource(SourceBase, ABC):
         return msgspec.json.encode(_Identity(name, base, offset, known, ended, done)).decode()
 
     def _known(self, place: int, ordinal: int) -> Known | None:
-        """Return by what a file that was begun is known up to a record; None if it is gone."""
+        """Return the fingerprint of a file up to a record; None if the file is gone."""
         if place == len(self._begun) - 1:
             return self._now.known(ordinal)
         with (
@@ -414,7 +414,7 @@ class FilesSource(SourceBase, ABC):
         return None
 
     def recognize(self, partition: str, identity: str) -> str | None:
-        """Go by what `identity` gave. Return which file is another one by now; None without any."""
+        """Go to the position of `identity`. Return which file differs; None if none does."""
         try:
             found = msgspec.json.decode(identity, type=_Identity)
         except msgspec.MsgspecError as error:
@@ -451,7 +451,7 @@ class FilesSource(SourceBase, ABC):
 
 
 class _Gone:
-    """In the place of a file that was read to its end and is removed."""
+    """Stands in for a file that was read to its end and then removed."""
 
     provisional: int | None = None
     unfinished: str | None = None

@@ -187,7 +187,7 @@ class TextFile:
         Its name, for messages.
     encoding : str or None
         None: UTF-8, or UTF-16 if the file begins with the mark of that. What is UTF-8 is given as
-        it stands: whether it is valid is found out record by record.
+        it is: whether it is valid is found out record by record.
 
     A file that ends within a character may be written further: what there is of it is left.
     """

@@ -175,7 +175,7 @@ class Listener(Protocol):
         """These are gone."""
 
     def assigned(self, numbers: Collection[int]) -> None:
-        """These are all there are now, not held; place each of them."""
+        """These are all partitions now, none held; place each of them."""
 
 
 class Reader(Protocol):
@@ -313,16 +313,16 @@ class Client(Protocol):
         """A producer that has reached the cluster. Raises `Unavailable`."""
 
     def producer(self, cluster: Cluster, transacting: Transacting) -> Producer:
-        """A transactional producer, the only one of its name from here on.
+        """A transactional producer, the only one of its name from now on.
 
-        What another one has left open was ended when it returns. Raises `Unavailable`, and errors
-        of the library.
+        When it returns, open transactions of an earlier one are ended. Raises `Unavailable`, and
+        errors of the library.
         """
 
     def is_fenced(self, error: Any) -> bool:
-        """Return whether an error of a transactional producer means that it is not to go on.
+        """Return whether an error means that a transactional producer is fenced.
 
-        Another one has its name, or its transaction took too long.
+        Another one has taken its name, or its transaction took too long.
         """
 
 

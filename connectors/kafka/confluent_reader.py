@@ -190,61 +190,43 @@ class ConfluentReader:
         self._moved.update(numbers)
 
     def join(self, listener: Listener) -> None:
-        """Join the group; librdkafka calls the listener inside `read`, in the same thread."""
-        if self._in_parts:
-            self._join_in_parts(listener)
-            return
+        """Join the group; librdkafka calls the listener inside `read`, in the same thread.
 
-        def go(tell: Any, partitions: list[TopicPartition]) -> None:
-            if self._closed:
-                return
-            numbers = {tp.partition for tp in partitions}
-            self._generation += 1
-            tell(numbers)
-            self._moved -= numbers
-            self._held -= numbers
-            self._positions = {n: at for n, at in self._positions.items() if n not in numbers}
-
-        def assigned(_: Any, partitions: list[TopicPartition]) -> None:
-            self._generation += 1
-            # Whom the listener fails to place goes on at the committed offset, or nowhere.
-            self._positions = dict.fromkeys((tp.partition for tp in partitions), OFFSET_STORED)
-            listener.assigned(self._positions.keys())
-            self._assign()
-
-        self._consumer.subscribe(
-            [self._topic],
-            on_assign=assigned,
-            on_revoke=lambda _, partitions: go(listener.revoked, partitions),
-            on_lost=lambda _, partitions: go(listener.lost, partitions),
-        )
-
-    def _join_in_parts(self, listener: Listener) -> None:
-        """Join; the listener is told that all partitions go and those of now come."""
+        Where partitions come and go one by one the listener is told that all of them go, and that
+        all that there are now have come.
+        """
 
         def come(_: Any, partitions: list[TopicPartition]) -> None:
-            if not partitions:
+            if self._in_parts and not partitions:
                 return
             self._generation += 1
             new = {tp.partition for tp in partitions}
-            if self._positions:
+            if not self._in_parts:
+                self._positions = {}
+            elif self._positions:
                 listener.revoked(set(self._positions))
+            # A partition that the listener does not place goes on at the group's committed offset;
+            # without one reading it is an error.
             self._positions |= dict.fromkeys(new, OFFSET_STORED)
             listener.assigned(set(self._positions))
-            self._consumer.incremental_assign([self._at(number) for number in sorted(new)])
-            self._moved -= new
+            if self._in_parts:
+                self._consumer.incremental_assign([self._at(number) for number in sorted(new)])
+                self._moved -= new
+            else:
+                self._assign()
 
         def go(tell: Any, partitions: list[TopicPartition]) -> None:
             if self._closed:
                 return
             self._generation += 1
-            tell(set(self._positions))
-            self._consumer.incremental_unassign(partitions)
             gone = {tp.partition for tp in partitions}
+            tell(set(self._positions) if self._in_parts else gone)
+            if self._in_parts:
+                self._consumer.incremental_unassign(partitions)
             self._moved -= gone
             self._held -= gone
             self._positions = {n: at for n, at in self._positions.items() if n not in gone}
-            if self._positions:
+            if self._in_parts and self._positions:
                 listener.assigned(set(self._positions))
 
         self._consumer.subscribe(

@@ -165,7 +165,7 @@ class KafkaSink:
         self._found_ends: Mapping[int, int] | None = None
         """Those of the transaction that is being committed."""
         self._from: Mapping[int, int] | None = None
-        """The beginning of what stands there, while some of it is still to come again."""
+        """Where reading began, while outputs that the topic holds are still to come again."""
         self._transaction: Transaction | None = None
         self._closed = False
         self._connections = contextlib.ExitStack()
@@ -255,10 +255,10 @@ class KafkaSink:
         return {"writer": self._name, "ends": {str(number): end for number, end in ends.items()}}
 
     def _known_ends(self) -> Mapping[int, int]:
-        """Return the ends of the topic, or those of before while no broker says.
+        """Return the ends of the topic; while no broker answers, the last ones known.
 
-        More is read than need be behind the ends of before. A run that has nothing to deliver
-        can save its checkpoint all the same.
+        So a run that has nothing to deliver can save its checkpoint all the same. After older ends
+        more is read than necessary.
         """
         try:
             self._ends = self._tail.ends()
@@ -268,7 +268,7 @@ class KafkaSink:
         return self._ends
 
     def rewind(self, mark: Any) -> None:
-        """Find what was written behind the mark: it stays, and is not written again.
+        """Find the outputs after the mark: they stay, and are not written again.
 
         Raises `ConnectorError` if that is no mark of this kind of sink.
         """
@@ -307,11 +307,11 @@ class KafkaSink:
         self._writer = producer.writer(self._writing)
 
     def find_ends(self) -> None:
-        """Take note of where the topic ends, with everything written and nothing committed."""
+        """Note where the topic ends, with everything written and nothing committed."""
         self._found_ends = self._tail.ends()
 
     def committed(self) -> None:
-        """Take the ends found last for those behind which nobody has written as this sink."""
+        """Note that up to the ends found last no other process has written as this sink."""
         self._ends = self._found_ends
 
     def is_alone(self) -> bool:

@@ -307,7 +307,7 @@ class KafkaSource:
                 else:
                     self._transaction.commit(self._reader.for_transaction(wanted))
         except Revoked as error:
-            # Any change of the group makes a commit one of before, also where this member keeps its
+            # Any change of the group makes a commit outdated, also where this member keeps its
             # partitions and no rebalance comes.
             if self._group_protocol == "consumer":
                 raise Aborted(str(error)) from None
@@ -390,8 +390,8 @@ class KafkaSource:
         return {number: partition_name(self._topic, number) for number in numbers}
 
     def _out_of_range(self, gone: Gone) -> ConnectorError:
-        # A client may take note of another topic by its shorter log. An answer that was under way
-        # may be of the former one; the next is not.
+        # The offset may be gone because the topic was created again. The first answer may have been
+        # under way before that; the second is of the new topic.
         for _ in range(2):
             self._watch.look()
             self._watch.check()
@@ -488,7 +488,7 @@ class _Rebalances:
 
     def _keeping_errors(self, tell: Callable[[], None]) -> None:
         if self._source._callback_error is not None:
-            return  # it ends the run; what follows from it would take its place
+            return  # that error ends the run; a later one would hide it
         try:
             tell()
         except BaseException as error:

@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -21,7 +21,6 @@ from connectors.schemas.stores import Away, SchemaStore
 __all__ = [
     "FramedOutputs",
     "JSONOutputs",
-    "OutputFormat",
     "avro_text",
     "json_schema_text",
     "open_output_format",
@@ -208,8 +207,8 @@ _ENCODINGS = ("json", *FRAMED)
 Encode = Callable[[Mapping[str, Any]], bytes]
 
 
-class OutputFormat(Protocol):
-    """The way from outputs to records, and back.
+class JSONOutputs:
+    """The way from outputs to records, and back: as JSON, which needs no schema.
 
     Attributes
     ----------
@@ -219,43 +218,24 @@ class OutputFormat(Protocol):
         Returns a record; raises a `ValueError` or `TypeError` for what it cannot hold.
     """
 
-    name: str
-    encode: Encode
-
-    def declare(self, record: RecordType, subject: str) -> None:
-        """Write outputs of this type from here on; see `connectors.fields.Declaring`."""
-
-    def contents(self, records: Sequence[bytes | None]) -> list[dict[str, Any]]:
-        """Return what records say; {}, as no output does, of what is none of this format.
-
-        Waits for a registry that is gone.
-        """
-
-    def trouble(self) -> Trouble | None:
-        """Tell of a registry that is gone."""
-
-
-class JSONOutputs:
-    """Outputs as JSON, without a schema."""
-
     name = "JSON"
 
     def __init__(self) -> None:
         self.encode: Encode = msgspec.json.Encoder().encode
 
     def declare(self, record: RecordType, subject: str) -> None:
-        """Does nothing: JSON holds every output."""
+        """Write outputs of this type from here on; see `connectors.fields.Declaring`."""
 
     def contents(self, records: Sequence[bytes | None]) -> list[dict[str, Any]]:
-        """Return the objects; {} of what is none."""
+        """Return what records say; {}, as no output does, of what is none of this format."""
         return [_json_object(record or b"") for record in records]
 
     def trouble(self) -> Trouble | None:
-        """None: there is no registry."""
+        """Tell of a registry that is gone."""
         return None
 
 
-class FramedOutputs:
+class FramedOutputs(JSONOutputs):
     """Outputs as framed records, whose schema is made of their fields.
 
     Parameters
@@ -336,7 +316,7 @@ class FramedOutputs:
         return None if self._read is None else self._read.trouble()
 
 
-def open_output_format(encoding: str, place: str | None) -> OutputFormat:
+def open_output_format(encoding: str, place: str | None) -> JSONOutputs:
     """Return the format of an encoding, whose schemas are kept at a place.
 
     Parameters

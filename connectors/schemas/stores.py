@@ -60,31 +60,17 @@ class StoredSchema:
 
 
 class SchemaStore(Protocol):
-    """A place of schemas."""
+    """A place of schemas: a directory, or a registry.
+
+    Its methods raise `Away` where it does not answer at the moment, and `ConnectorError` where it
+    cannot be used at all.
+    """
 
     def fetch(self, number: int) -> StoredSchema:
-        """Return the schema of a number.
-
-        Raises
-        ------
-        BadRecord
-            If there is none.
-        Away
-            If the place does not answer at the moment.
-        ConnectorError
-            If it cannot be used at all.
-        """
+        """Return the schema of a number. Raises `BadRecord` if there is none."""
 
     def keep(self, text: str, subject: str) -> int:
-        """Keep a schema of records under a subject, unless it is there; return its number.
-
-        Raises
-        ------
-        Away
-            If the place does not answer at the moment.
-        ConnectorError
-            If the schema is not taken.
-        """
+        """Keep a schema of records under a subject, unless it is there; return its number."""
 
 
 class SchemaDirectory:

@@ -410,15 +410,17 @@ def test_compressed_files_are_read_like_others(tmp_path: Path, suffix: str, part
 
 
 @pytest.mark.parametrize("suffix", COMPRESSED)
-def test_a_compressed_file_that_ends_too_soon_is_an_error(tmp_path: Path, suffix: str) -> None:
+@pytest.mark.parametrize("damage", [b"", b"no more of it" * 1000])
+def test_a_compressed_file_that_is_cut_or_damaged_is_an_error(
+    tmp_path: Path, suffix: str, damage: bytes
+) -> None:
     data = random.Random(1).randbytes(50_000).hex().encode()
     whole = COMPRESSED[suffix](b"1\n" + data)
     path = tmp_path / f"events.{suffix}"
-    path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ConnectorError, match=rf"{path} cannot be read on .* damaged or not all"):
-        drain(open_source(f"file:{path}"))
-    with pytest.raises(ConnectorError, match="damaged or not all"):
-        drain(open_source(f"csv:{path}"))
+    path.write_bytes(whole[: len(whole) // 2] + damage)
+    for scheme in ("file", "csv"):
+        with pytest.raises(ConnectorError, match=rf"{path} cannot be read on .* damaged or not al"):
+            drain(open_source(f"{scheme}:{path}"))
 
 
 def test_what_cannot_be_done_with_a_compressed_file_is_told(tmp_path: Path) -> None:
@@ -428,16 +430,6 @@ def test_what_cannot_be_done_with_a_compressed_file_is_told(tmp_path: Path) -> N
         open_source(f"csv:{path}?follow=true")
     with pytest.raises(BadURL, match="for a csv file write csv:"):
         open_source(f"file:{path}")
-
-
-@pytest.mark.parametrize("suffix", COMPRESSED)
-def test_what_is_damaged_within_is_an_error(tmp_path: Path, suffix: str) -> None:
-    whole = bytearray(COMPRESSED[suffix](random.Random(1).randbytes(50_000).hex().encode()))
-    whole[len(whole) // 2 :] = b"no more of it" * 1000
-    path = tmp_path / f"events.{suffix}"
-    path.write_bytes(whole)
-    with pytest.raises(ConnectorError, match=rf"{path} cannot be read on .* damaged or not all"):
-        drain(open_source(f"file:{path}"))
 
 
 def test_the_files_of_a_directory_are_one_partition(tmp_path: Path) -> None:
