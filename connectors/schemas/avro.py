@@ -139,14 +139,20 @@ class AvroSchema:
 
 
 def _loaded(text: str) -> Any:
-    """Return JSON with logical types set aside, of which fastavro refuses those that are odd."""
+    """Return a schema, without what fastavro would refuse and reading does not need.
 
-    def set_aside(one: dict[str, Any]) -> dict[str, Any]:
+    Those are defaults that do not fit, logical types that make no sense, and types in an object
+    with nothing but "type".
+    """
+
+    def simpler(one: dict[str, Any]) -> Any:
+        one.pop("default", None)
         if "logicalType" in one:
             one["logical"] = one.pop("logicalType")
-        return one
+        is_shell = "name" not in one and isinstance(one.get("type"), dict | list)
+        return one["type"] if is_shell else one
 
-    return json.loads(text, object_hook=set_aside)
+    return json.loads(text, object_hook=simpler)
 
 
 def _newer_names(

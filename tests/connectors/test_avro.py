@@ -313,11 +313,26 @@ def of(kind: str) -> str:
         ('"missing.Type"', "no type 'missing.Type'"),
         ("[" * 100_000, "nested deeper"),
         (of('{"type": "map", "values":' * 100 + '"int"' + "}" * 100), "nested deeper than 64"),
+        (of('{"type": 7}'), "no schema of Avro|no type"),
     ],
 )
 def test_a_schema_that_is_none_is_refused_with_its_reason(schema: str, complaint: str) -> None:
     with pytest.raises(BadRecord, match=complaint):
         AvroSchema(schema)
+
+
+def test_a_schema_with_oddities_is_read() -> None:
+    """Defaults of another type, types in objects of their own, and names that are none in Java."""
+    kind = record_schema(
+        {"name": "x-y", "type": "int", "default": "x"},
+        ("b", {"type": {"type": "array", "items": "int"}}),
+        ("c", {"type": ["null", "int"]}),
+    )
+    assert AvroSchema(json.dumps(kind)).read(framed(1, b"\2\2\4\0\0")) == {
+        "x-y": 1,
+        "b": [2],
+        "c": None,
+    }
 
 
 def test_a_schema_whose_types_multiply_is_refused() -> None:

@@ -139,19 +139,10 @@ def test_a_password_is_sent_to_the_registry_and_to_no_other(
     assert "pässword" not in str(error.value) + repr(store.__dict__.keys())
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "ftp://localhost",
-        "http://",
-        "http://host:x",
-        "http://host?a=b",
-        "://",
-    ],
-)
-def test_addresses_that_are_none(address: str) -> None:
-    with pytest.raises(BadURL, match="is not http://HOST:PORT"):
-        open_format("avro", address)
+def test_addresses_that_are_none() -> None:
+    for address in ("ftp://localhost", "http://", "http://host:x", "http://host?a=b", "://"):
+        with pytest.raises(BadURL, match="is not http://HOST:PORT"):
+            open_format("avro", address)
 
 
 def test_an_address_with_a_password_is_refused_and_not_shown() -> None:
