@@ -289,46 +289,46 @@ class Troubled(Protocol):
 
 @runtime_checkable
 class Identified(Protocol):
-    """A source whose partitions others of their names may replace: topics or files made anew."""
+    """A source whose partitions may be replaced: a topic that is created again, another file."""
 
     def identity(self, partition: str, offset: int) -> str | None:
-        """Return text by which what was read up to an offset is known again, by `recognize`.
+        """Return a fingerprint of what was read up to an offset, for `recognize`.
 
-        None where there is none to be had.
+        None where the source cannot tell.
         """
 
     def recognize(self, partition: str, identity: str) -> str | None:
-        """Return how the partition is another than the one with this identity.
+        """Return how the partition differs from the one that `identity` was asked for.
 
-        None if it is the same, or cannot be told apart; offsets are then those of that one. Called
-        before `seek`.
+        None if it is the same, or if the source cannot tell; its offsets then mean the same events.
+        Called before `seek`.
         """
 
 
 @runtime_checkable
 class OpenEnded(Protocol):
-    """A source that may end in what is not all there, or not for certain."""
+    """A source whose last events may be incomplete, as the last line of a file being written."""
 
     def provisional(self, partition: str) -> int | None:
-        """Return the position from which on events may be others when they are read again.
+        """Return the first position whose event may differ when it is read again.
 
-        None if none of those that were polled may.
+        None if all that were polled are final.
         """
 
     def unfinished(self) -> list[str]:
-        """Return a sentence for everything there is and is not read."""
+        """Return a sentence for each part of the data that is not read."""
 
 
 @runtime_checkable
 class Beginning(Protocol):
-    """A source of which a job need not begin with the earliest event."""
+    """A source that says where a job begins: not always with the earliest event."""
 
     def beginning(self, partition: str) -> int:
         """The position where a job begins that has no checkpoint and no committed offset."""
 
 
 def beginning_of(source: Source, partition: str) -> int:
-    """Return the position where a job begins that has none of its own."""
+    """Return the position where a job without a position of its own begins."""
     if isinstance(source, Beginning):
         return source.beginning(partition)
     return source.start(partition)
@@ -398,12 +398,12 @@ class Transactions(Protocol):
     """The transactions of some sinks, one after the other."""
 
     def begin_as(self, name: str) -> None:
-        """Be the only one that writes under a name, with nothing in the transaction.
+        """Become the only writer of this name, with an empty transaction.
 
-        What was begun under it, here or by another process, was committed or aborted when this
-        returns. The other process, if it lives, can commit nothing any more.
+        When it returns, transactions begun under the name, here or by another process, are
+        committed or aborted. The other process can commit nothing any more.
 
-        Raises `ConnectorError` if another one has become that meanwhile.
+        Raises `ConnectorError` if a third process has taken the name since.
         """
 
 

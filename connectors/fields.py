@@ -8,7 +8,17 @@ from typing import Literal, Protocol, runtime_checkable
 
 from connectors.base import Sink
 
-__all__ = ["UNIONS", "Declaring", "Field", "ListOf", "MapOf", "RecordType", "Scalar", "declare"]
+__all__ = [
+    "UNIONS",
+    "Declaring",
+    "Field",
+    "ListOf",
+    "MapOf",
+    "RecordType",
+    "Scalar",
+    "branches",
+    "declare",
+]
 
 Scalar = Literal["boolean", "integer", "number", "text", "label", "value"]
 """Types of values: "integer" has 64 bits with a sign, and "number" is a float; a "label" and a
@@ -18,7 +28,16 @@ UNIONS: Mapping[Scalar, Mapping[type, Scalar]] = {
     "label": {bool: "boolean", int: "integer", str: "text"},
     "value": {bool: "boolean", int: "number", float: "number", str: "text"},
 }
-"""By the types of Python what a value is: a class, or what stands in a field of an event."""
+"""The types of a class ("label") and of a field of an event ("value"), by those of Python."""
+
+
+def branches(kind: Scalar) -> tuple[Scalar, ...]:
+    """Return the types that a value of one may have, in their order.
+
+    >>> branches("text"), branches("value")
+    (('text',), ('boolean', 'number', 'text'))
+    """
+    return tuple(dict.fromkeys(UNIONS[kind].values())) if kind in UNIONS else (kind,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,10 @@ import numpy as np
 from connectors.base import URL, Connector, Output, Sink, Source
 from connectors.cells import check_names
 from connectors.errors import BadRecord, BadURL, ConnectorError, Unavailable
-from connectors.files.listing import Files, existing_file
-from connectors.files.ordered import FilesSource, Known
+from connectors.files import path_of
+from connectors.files.ordered import Files, FilesSource, Known, existing_file
 from connectors.files.reader import KNOWN_BY, digest
 from connectors.files.sinks import flat_output, sync_directory, writing
-from connectors.files.source import path_of
 
 __all__ = ["PARQUET", "ParquetSink", "ParquetSource"]
 
@@ -182,14 +181,14 @@ class _ParquetReader:
         return False
 
     def known(self, ordinal: int) -> Known:
-        """Return by what the file is known, whichever row was read: it never grows."""
+        """Return the fingerprint of the file, the same for every row: it never grows."""
         size = self.size
         first = os.pread(self._bytes.fileno(), KNOWN_BY, 0)
         last = os.pread(self._bytes.fileno(), KNOWN_BY, max(0, size - KNOWN_BY))
         return Known(size, digest(first), digest(last))
 
     def difference(self, ordinal: int, known: Known) -> str | None:
-        """Return how the file is another by now; None if it is the same."""
+        """Return how the file differs from its fingerprint; None if it does not."""
         now = self.known(ordinal)
         if now == known:
             return None

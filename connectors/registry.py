@@ -80,7 +80,7 @@ def parse_url(text: str) -> URL:
     """
     match = _SCHEME.fullmatch(text)
     if match is None:
-        from connectors.files.compression import scheme_of
+        from connectors.files.text import scheme_of
 
         scheme = scheme_of(Path(text.partition("?")[0])) or "file"
         raise BadURL(f"{text!r} is no address, which begins with a scheme: write {scheme}:{text}")

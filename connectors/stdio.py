@@ -82,7 +82,7 @@ class StdinSource(SourceBase):
             except OSError as error:
                 why = error.strerror or error
                 raise Unavailable(f"standard input cannot be read: {why}") from error
-            # What has ended is finished: its last line counts as it stands.
+            # The input has ended, so its last line counts without a newline.
             self._ended = not block
             records = self._records.feed(block) if block else self._records.finish()
             self._ready.extend(record for record, _ in records)

@@ -359,7 +359,7 @@ def kafka_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     from connectors.kafka import client
 
     name: str = request.param
-    monkeypatch.setattr(client, "CLIENTS", {name: client.CLIENTS[name]})
+    monkeypatch.setattr(client, "CLIENTS", (name,))
     return name
 
 

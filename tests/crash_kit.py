@@ -375,8 +375,8 @@ class _ToldSink:
 
 def _count_commits(striker: _Striker) -> None:
     """Count the commits of transactions, whatever client makes them."""
-    from connectors.kafka.confluent.client import ConfluentProducer
-    from connectors.kafka.python_writer import PythonProducer
+    from connectors.kafka.confluent_client import ConfluentProducer
+    from connectors.kafka.python_client import PythonProducer
 
     for producer in (ConfluentProducer, PythonProducer):
 

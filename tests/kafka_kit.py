@@ -1,29 +1,29 @@
-"""Writing to topics of the tests' broker, and deleting from them."""
+"""Writing to topics of the tests' broker, changing them, and deleting from them."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 
-@contextlib.contextmanager
-def producer(address: str, **options: Any) -> Iterator[Any]:
+def producer(address: str, **options: Any) -> Any:
     from kafka import KafkaProducer
 
-    one = KafkaProducer(bootstrap_servers=address, **options)
-    try:
+    return closing(KafkaProducer(bootstrap_servers=address, **options))
+
+
+@contextmanager
+def admin(address: str) -> Iterator[Any]:
+    from kafka import KafkaAdminClient
+
+    with closing(KafkaAdminClient(bootstrap_servers=address)) as one:
         yield one
-    finally:
-        one.close()
 
 
 def delete_before(address: str, topic: str, partition: int, offset: int) -> None:
     """Let the broker forget what is before an offset, as retention does."""
-    from kafka import KafkaAdminClient, TopicPartition
+    from kafka import TopicPartition
 
-    admin = KafkaAdminClient(bootstrap_servers=address)
-    try:
-        admin.delete_records({TopicPartition(topic, partition): offset})
-    finally:
-        admin.close()
+    with admin(address) as client:
+        client.delete_records({TopicPartition(topic, partition): offset})

@@ -17,7 +17,10 @@ from benchmarks import common
 from benchmarks.data import Directory
 from benchmarks.engine.events import LABEL, Event, encoded, load
 from connectors.records import RecordFormat, framed
-from connectors.schemas import AvroSchema, ProtobufSchema, SchemaFormat, StoredSchema
+from connectors.schemas.avro import AvroSchema
+from connectors.schemas.formats import SchemaFormat
+from connectors.schemas.protobuf import ProtobufSchema
+from connectors.schemas.stores import StoredSchema
 from streamk.encoding import Schema, decoder
 
 SETS = ("elec2", "airlines_h2o_44k")

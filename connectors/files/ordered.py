@@ -1,7 +1,8 @@
-"""The files of an address as one source: one after the other, each known again by what is in it."""
+"""The files of an address as one source: one after the other, each recognized by its content."""
 
 from __future__ import annotations
 
+import difflib
 import time
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
@@ -15,16 +16,82 @@ import numpy as np
 
 from connectors.base import Chunk, SourceBase, Trouble
 from connectors.errors import BadRecord, ConnectorError, OffsetOutOfRange, Unavailable
-from connectors.files.listing import Files
 
-__all__ = ["FileReader", "FilesSource", "Known"]
+__all__ = ["FileReader", "Files", "FilesSource", "Known", "existing_file"]
+
+
+class Files:
+    """A file, the files that match a pattern (`*`), or those below a directory.
+
+    Parameters
+    ----------
+    place : Path
+    below : str
+        Pattern of the files below a directory; without one a directory is refused.
+
+    Attributes
+    ----------
+    are_many : bool
+        There may be more of them later.
+    name : str
+        Of all of them together.
+    """
+
+    def __init__(self, place: Path, *, below: str = "") -> None:
+        self._place, self._root, self._pattern = place, place.parent, ""
+        self.name = place.name
+        if below and place.is_dir():
+            self._root, self._pattern = place, f"**/{below}"
+            self.name = place.name or place.resolve().name
+        elif "*" in str(place) and not place.exists():
+            first = next(i for i, part in enumerate(place.parts) if "*" in part)
+            self._root = Path(*place.parts[:first])
+            self._pattern = self.name = "/".join(place.parts[first:])
+        self.are_many = bool(self._pattern)
+
+    def listed(self) -> list[str]:
+        """Return the names of the files that there are, in order.
+
+        Raises
+        ------
+        Unavailable
+            If it is one, and not there.
+        """
+        if not self.are_many:
+            return [existing_file(self._place).name]
+        names = sorted(path.relative_to(self._root) for path in self._root.glob(self._pattern))
+        return [
+            str(name)
+            for name in names
+            if not any(part.startswith(".") for part in name.parts) and self.path(name).is_file()
+        ]
+
+    def path(self, name: str | Path) -> Path:
+        """Return where a file is, or was."""
+        return self._root / name
+
+    def nothing(self) -> Unavailable:
+        """Return the error for none."""
+        return Unavailable(f"no file matches {self._root / self._pattern}")
+
+
+def existing_file(path: Path) -> Path:
+    """`path`, if it is a file. Raises `Unavailable`, with the nearest name there is."""
+    if path.is_file():
+        return path
+    if path.is_dir():
+        raise Unavailable(f"{path} is a directory, not a file; {path}/* are the files in it")
+    names = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, names, 1)
+    raise Unavailable(f"no file {path}" + (f"; did you mean {near[0]!r}?" if near else ""))
+
 
 _FOLLOW_INTERVAL_S = 0.05
 _LOOK_INTERVAL_S = 1.0
 
 
 class Known(NamedTuple):
-    """By what a file is known again that was read up to a byte: digests of what is before it."""
+    """A fingerprint of a file up to a byte: digests of its first bytes and the last before that."""
 
     at: int
     first: str
@@ -62,12 +129,12 @@ class FileReader(Protocol):
         """
 
     def known(self, ordinal: int) -> Known:
-        """Return by what the file is known that was read up to a record, which was given before."""
+        """Return the fingerprint of the file up to a record that was given before."""
 
     def difference(self, ordinal: int, known: Known) -> str | None:
-        """Return how what was read up to a record is another by now; None if it is the same.
+        """Return how the file up to a record differs from its fingerprint; None if it does not.
 
-        Then that record is the next one.
+        If it does not, that record is the next one.
         """
 
     def replaced(self) -> str | None:
@@ -78,7 +145,7 @@ class FileReader(Protocol):
 
 
 class _Identity(msgspec.Struct, forbid_unknown_fields=True):
-    """A position in the files of a source, and by what those are known again.
+    """A position in the files of a source, and their fingerprints.
 
     Attributes
     ----------
@@ -87,7 +154,7 @@ class _Identity(msgspec.Struct, forbid_unknown_fields=True):
     base, offset : int
         The position of its first record, and the one that is next.
     known : Known or None
-        None where it was gone before that could be told.
+        None if the file was gone before it was taken.
     ended : bool
         Whether it was read to its end.
     done : dict of str to int
@@ -325,7 +392,7 @@ class FilesSource(SourceBase, ABC):
     # --- knowing the files ----------------------------------------------------------------------
 
     def identity(self, partition: str, offset: int) -> str | None:
-        """Return what the files that were read up to an offset are known by."""
+        """Return the position and the fingerprints of the files read up to it."""
         place = bisect_right(self._begun, offset, key=itemgetter(0)) - 1
         if place < 0:
             return None
@@ -336,7 +403,7 @@ class FilesSource(SourceBase, ABC):
         return msgspec.json.encode(_Identity(name, base, offset, known, ended, done)).decode()
 
     def _known(self, place: int, ordinal: int) -> Known | None:
-        """Return by what a file that was begun is known up to a record; None if it is gone."""
+        """Return the fingerprint of a file up to a record; None if the file is gone."""
         if place == len(self._begun) - 1:
             return self._now.known(ordinal)
         with (
@@ -347,7 +414,7 @@ class FilesSource(SourceBase, ABC):
         return None
 
     def recognize(self, partition: str, identity: str) -> str | None:
-        """Go by what `identity` gave. Return which file is another one by now; None without any."""
+        """Go to the position of `identity`. Return which file differs; None if none does."""
         try:
             found = msgspec.json.decode(identity, type=_Identity)
         except msgspec.MsgspecError as error:
@@ -384,7 +451,7 @@ class FilesSource(SourceBase, ABC):
 
 
 class _Gone:
-    """In the place of a file that was read to its end and is removed."""
+    """Stands in for a file that was read to its end and then removed."""
 
     provisional: int | None = None
     unfinished: str | None = None

@@ -1,4 +1,4 @@
-"""One text file: its records, from any of them on, and what it is known by."""
+"""One text file: its records, from any of them on, and its fingerprint."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ from typing import BinaryIO, cast
 from connectors.base import MAX_EVENT_BYTES
 from connectors.cells import read_csv_cells
 from connectors.errors import BadRecord, ConnectorError
-from connectors.files.compression import BROKEN, decompressed
-from connectors.files.json_array import JSONSplitter
 from connectors.files.ordered import Known
-from connectors.files.records import Header, Record, Records, TextForm
-from connectors.files.text import TextFile
+from connectors.files.records import Header, JSONSplitter, Record, Records, TextForm
+from connectors.files.text import BROKEN, TextFile, decompressed
 
 __all__ = ["KNOWN_BY", "TextReader", "digest"]
 
@@ -41,7 +39,7 @@ def digest(data: bytes) -> str:
 
 @dataclass(slots=True)
 class _Found:
-    """The finds of any reader of a file: header, byte of every so many records, first bytes."""
+    """What readers of a file share: header, byte of every 4,096th record, first bytes."""
 
     header: Header | None = None
     index: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
@@ -219,13 +217,13 @@ class TextReader:
         return self.ordinal == ordinal
 
     def end(self, *, final: bool) -> bool:
-        """Have the record ready whose line has no end; True if there is one that is ready now.
+        """Take the last line, which has no newline, as a record; True if there is one.
 
         Parameters
         ----------
         final : bool
-            Nothing will ever be written behind it. Otherwise one that is clearly not all there is
-            left, and one of CSV is provisional, since its last cell may be longer.
+            Nothing more will be written. Otherwise a line that is clearly incomplete is left, and
+            one of CSV is provisional, since its last cell may become longer.
         """
         if self._ended:
             return False
@@ -261,9 +259,9 @@ class TextReader:
     # --- knowing the file -----------------------------------------------------------------------
 
     def known(self, ordinal: int) -> Known:
-        """Return by what the file is known that was read up to a record, which was given before.
+        """Return the fingerprint of the file up to a record that was given before.
 
-        Another reader of it follows there, so that what is ahead need not be kept.
+        A second reader of the file goes there, so that this one need not keep what it has read.
         """
         if self._behind is None:
             file = cast("BinaryIO", _SameFile(self._file.fileno()))
@@ -283,9 +281,9 @@ class TextReader:
         return Known(at, digest(first), digest(last))
 
     def difference(self, ordinal: int, known: Known) -> str | None:
-        """Return how what was read up to a record is another by now; None if it is the same.
+        """Return how the file up to a record differs from its fingerprint; None if it does not.
 
-        Then that record is the next one.
+        If it does not, that record is the next one.
         """
         at = known.at
         self._read_head(min(at, KNOWN_BY))
@@ -337,7 +335,7 @@ def _holds_lines(head: bytes) -> bool:
 
 
 class _SameFile(io.RawIOBase):
-    """Reads a file that is open already, at a place of its own, whatever has its name by now."""
+    """Reads an open file at a position of its own, even if another file has its name by now."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor, self._at = os.dup(descriptor), 0

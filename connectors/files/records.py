@@ -1,22 +1,369 @@
-"""Records of JSON or CSV out of a text, as it comes."""
+"""Records of JSON or CSV out of a text, as it comes: lines, or elements of an array."""
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple, Self
 
 from connectors.base import MAX_EVENT_BYTES
 from connectors.cells import (
     check_names,
+    delimiter_in,
     delimiter_named,
+    ends_in_quotes,
     read_csv_cells,
     with_decimal_points,
 )
 from connectors.errors import BadRecord, BadURL
-from connectors.files.json_array import JSONSplitter
-from connectors.files.lines import Splitter, without_bom
 from connectors.files.text import encoding_named
 
-__all__ = ["Header", "Record", "Records", "TextForm"]
+__all__ = [
+    "BOM",
+    "ArraySplitter",
+    "Header",
+    "JSONSplitter",
+    "Record",
+    "Records",
+    "Splitter",
+    "TextForm",
+    "without_bom",
+]
+
+BOM = b"\xef\xbb\xbf"
+_SEP = re.compile(r'"?sep=([^"\r\n])"?\r?')
+"""The line that tells Excel the character between the cells, before the header."""
+_SEARCHED = 16
+"""A quoted cell is followed to its end over so many times the bytes of the longest record.
+
+One that is not closed by then was opened by a stray quote, which must not swallow all that follows.
+"""
+
+
+class Splitter:
+    r"""Cuts bytes, as they come, into lines or into CSV records with newlines in quoted cells.
+
+    Records come without their newline; blank lines are no records, and neither is a first line
+    `sep=;`, which tells the delimiter. A quoted cell that is open at the end of a line is followed
+    to the line that closes it, over 16 times `max_event_bytes` at most; a line with broken quoting
+    is a record of its own. Of a record longer than `max_event_bytes` one byte more than that is
+    kept, enough to be recognised.
+
+    Parameters
+    ----------
+    quoted : bool
+        CSV records instead of lines.
+    max_event_bytes : int
+    delimiter : str, optional
+        The character between cells; else that of the first line, see `connectors.cells`.
+    at : int
+        The byte of the file where the first record begins.
+
+    Attributes
+    ----------
+    delimiter : str or None
+        None before the first line.
+
+    Examples
+    --------
+    >>> splitter = Splitter(quoted=True, max_event_bytes=100)
+    >>> splitter.feed(b'a,"one\ntwo",b\nc')
+    [(b'a,"one\ntwo",b', 14)]
+    >>> splitter.finish()
+    [(b'c', 15)]
+    """
+
+    anywhere = True
+    """Reading may begin behind any record."""
+    unfinished = None
+
+    def __init__(
+        self, *, quoted: bool, max_event_bytes: int, delimiter: str | None = None, at: int = 0
+    ) -> None:
+        self.delimiter = delimiter
+        self._quoted = quoted
+        self._max = max_event_bytes
+        self._first = quoted and not at
+        self._end = at
+        self._tail = b""
+        self._cut = self._cut_quotes = 0  # bytes of the unfinished line that were not kept
+        self._open: list[bytes] = []  # lines of a record inside a quoted cell
+        self._open_bytes = 0
+
+    def feed(self, block: bytes) -> list[tuple[bytes, int]]:
+        """The records that this block completes, each with the byte after it."""
+        lines = (self._tail + block).split(b"\n")
+        self._tail = lines.pop()
+        records: list[tuple[bytes, int]] = []
+        for line in lines:
+            self._end += len(line) + 1 + self._cut
+            self._take(line, records)
+            self._cut = self._cut_quotes = 0
+        surplus = self._tail[self._max + 1 :]
+        if surplus:
+            self._tail = self._tail[: self._max + 1]
+            self._cut += len(surplus)
+            self._cut_quotes += surplus.count(b'"')
+        return records
+
+    def finish(self) -> list[tuple[bytes, int]]:
+        """The last record, if it has no newline or an open quote. Nothing may be fed after."""
+        records: list[tuple[bytes, int]] = []
+        self._end += len(self._tail) + self._cut
+        if self._tail or self._open:
+            if not (self._first and self._tells_delimiter(self._tail)):
+                self._open.append(self._tail)
+            self._emit(records)
+        return records
+
+    def _take(self, line: bytes, records: list[tuple[bytes, int]]) -> None:
+        if self._open:
+            # Inside quotes every pair of quotes leaves the state as it was.
+            inside = not (line.count(b'"') + self._cut_quotes) % 2
+            if self._open_bytes <= self._max + 1:  # with its newline
+                self._open.append(line)
+            self._open_bytes += len(line) + 1 + self._cut
+            inside = inside and self._open_bytes <= _SEARCHED * self._max
+        elif self._first and self._tells_delimiter(line):
+            return
+        else:
+            self._open.append(line)
+            self._open_bytes = len(line) + 1 + self._cut
+            inside = self._quoted and b'"' in line and self._ends_in_quotes(line)
+        if not inside:
+            self._emit(records)
+
+    def _ends_in_quotes(self, line: bytes) -> bool:
+        if self._cut:  # from its midst
+            return bool((line.count(b'"') + self._cut_quotes) % 2)
+        return ends_in_quotes(line, self.delimiter or ",")
+
+    def _tells_delimiter(self, line: bytes) -> bool:
+        """Find the delimiter in the first line that is not blank; True if that is all it tells."""
+        if not line.strip():
+            return False
+        self._first = False
+        text = without_bom(line).decode("utf-8", "replace")
+        named = _SEP.fullmatch(text)
+        if self.delimiter is None:
+            self.delimiter = delimiter_in(text) if named is None else named[1]
+        return named is not None
+
+    def _emit(self, records: list[tuple[bytes, int]]) -> None:
+        record = self._open[0] if len(self._open) == 1 else b"\n".join(self._open)
+        self._open.clear()
+        if record.endswith(b"\r"):
+            record = record[:-1]
+        if not self._is_blank(record):
+            records.append((record[: self._max + 1], self._end))
+
+    def _is_blank(self, record: bytes) -> bool:
+        if not record.isspace():
+            return not record
+        # Of empty cells, with tabs between them.
+        return not (self._quoted and self.delimiter and self.delimiter.encode() in record)
+
+
+def without_bom(record: bytes) -> bytes:
+    """A file's first record without the mark that some programs begin UTF-8 with."""
+    return record.removeprefix(BOM)
+
+
+# --- arrays of JSON -------------------------------------------------------------------------------
+
+
+_SPACE = b" \t\r\n"
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_BETWEEN = re.compile(rb'(?:[^"{}\[\],]++|' + _STRING + rb")*+", re.DOTALL)
+"""Up to a bracket, a comma, or the beginning of a string that is not all there."""
+_WITHIN = re.compile(rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+", re.DOTALL)
+"""The same, where commas are no ends."""
+_REST = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+"""The rest of a string, up to its quote or half an escape."""
+_ARRAY = re.compile(rb"\[(?:\s*[{\]]|[ \t\r]*\n)")
+
+
+class JSONSplitter:
+    """Cuts JSON into records: the elements of an array of objects, else lines.
+
+    A file holds an array if it begins with a bracket which a line's end, an object or the other
+    bracket follows. A list with something else in it is a line, and a bad event.
+
+    Attributes
+    ----------
+    delimiter : None
+    anywhere : bool
+        Reading may begin behind any record, as it may where each is a line.
+    """
+
+    delimiter = None
+
+    def __init__(self, *, max_event_bytes: int) -> None:
+        self._max = max_event_bytes
+        self._head = b""
+        self._inner: Splitter | ArraySplitter | None = None
+
+    @property
+    def anywhere(self) -> bool:
+        """Return whether the records are lines."""
+        return not isinstance(self._inner, ArraySplitter)
+
+    @property
+    def unfinished(self) -> str | None:
+        """Return the words for the missing end of an array; None if there is none."""
+        return self._inner.unfinished if isinstance(self._inner, ArraySplitter) else None
+
+    def feed(self, block: bytes) -> list[tuple[bytes, int]]:
+        """Return the records that this block completes, each with the byte after it."""
+        if self._inner is None:
+            self._head += block
+            text = without_bom(self._head).lstrip(_SPACE)
+            if text.rstrip(b" \t\r") in (b"", b"[") or BOM.startswith(self._head):
+                return []  # too little to tell
+            block = self._begin()
+        assert self._inner is not None
+        return self._inner.feed(block)
+
+    def _begin(self) -> bytes:
+        """Tell what it is; return what was held back for that."""
+        text = without_bom(self._head)
+        if _ARRAY.match(text.lstrip(_SPACE)):
+            self._inner = ArraySplitter(max_event_bytes=self._max, at=len(self._head) - len(text))
+            return text
+        self._inner = Splitter(quoted=False, max_event_bytes=self._max)
+        return self._head
+
+    def finish(self) -> list[tuple[bytes, int]]:
+        """Return the last record, if it is not closed. Nothing may be fed after."""
+        records: list[tuple[bytes, int]] = []
+        if self._inner is None:
+            head = self._begin()
+            assert self._inner is not None
+            records = self._inner.feed(head)
+        return records + self._inner.finish()
+
+
+class ArraySplitter:
+    """Cuts bytes, as they come, into the elements of a JSON array, whatever these are.
+
+    An element reaches to the comma or bracket after it, those inside of objects, lists and strings
+    not counted, so one that is no JSON is an element too. After the array another one may follow,
+    or lines. Of an element longer than `max_event_bytes` one byte more than that is kept, enough
+    to be recognised.
+
+    Parameters
+    ----------
+    max_event_bytes : int
+    at : int
+        The byte of the file where the array begins.
+
+    Examples
+    --------
+    >>> splitter = ArraySplitter(max_event_bytes=100)
+    >>> splitter.feed(b'[{"a": [1, 2]}, {"b":')
+    [(b'{"a": [1, 2]}', 14)]
+    >>> splitter.feed(b' "]"}]')
+    [(b'{"b": "]"}', 26)]
+    """
+
+    def __init__(self, *, max_event_bytes: int, at: int = 0) -> None:
+        self.unfinished: str | None = None
+        self._max = max_event_bytes
+        self._at = at  # of what is fed next
+        self._began = at  # the element that is open
+        self._tail = b""
+        self._open: list[bytes] = []
+        self._open_bytes = 0
+        self._inside = self._in_string = False
+        self._depth = 0  # of objects and lists in the element
+
+    def feed(self, block: bytes) -> list[tuple[bytes, int]]:
+        """Return the elements that this block completes, each with the byte it ends before."""
+        data, self._tail = self._tail + block, b""
+        records: list[tuple[bytes, int]] = []
+        start = at = 0
+        while at < len(data):
+            if not self._inside:
+                start, at = self._outside(data, at, records)
+            elif self._in_string:
+                rest = _REST.match(data, at)
+                assert rest is not None
+                at = rest.end()
+                if data[at : at + 1] == b"\\":  # half an escape
+                    self._tail = data[at:]
+                    data = data[:at]
+                elif at < len(data):
+                    self._in_string = False
+                    at += 1
+            else:
+                plain = (_WITHIN if self._depth else _BETWEEN).match(data, at)
+                assert plain is not None
+                at = plain.end()
+                if at < len(data) and self._ends(data[at : at + 1]):
+                    self._emit(data[start:at], at, records)
+                    start = at + 1
+                at += 1
+        self._hold(data[start:], self._at + start)
+        self._at += len(data)
+        return records
+
+    def finish(self) -> list[tuple[bytes, int]]:
+        """Return the last element, if it is not closed. Nothing may be fed after."""
+        records: list[tuple[bytes, int]] = []
+        self._emit(self._tail, len(self._tail), records)
+        if self._inside:
+            within = f" within the element that begins at byte {self._began}" if records else ""
+            self.unfinished = (
+                f"it ends at byte {self._at + len(self._tail)}{within}, before the array is closed"
+                " by ]; what is behind that is missing"
+            )
+        return records
+
+    def _outside(self, data: bytes, at: int, records: list[tuple[bytes, int]]) -> tuple[int, int]:
+        """Go on where no array is open; return where an element begins, and where to go on."""
+        if not self._open:
+            at = len(data) - len(data[at:].lstrip(_SPACE))
+            if data[at : at + 1] == b"[":
+                self._inside = True
+                return at + 1, at + 1
+        end = data.find(b"\n", at)
+        if end < 0:
+            return at, len(data)
+        self._emit(data[at:end], end + 1, records)
+        return end + 1, end + 1
+
+    def _ends(self, mark: bytes) -> bool:
+        """Take note of a bracket, comma or quote; return whether the element ends before it."""
+        if mark == b'"':
+            self._in_string = True
+        elif mark in b"{[":
+            self._depth += 1
+        elif self._depth:
+            self._depth -= 1
+        elif mark == b"]":
+            self._inside = False
+            return True
+        return mark == b"," and not self._depth
+
+    def _hold(self, piece: bytes, at: int) -> None:
+        """Keep the beginning of an element, or more of it, that begins at this byte."""
+        if not self._open:
+            whole, piece = len(piece), piece.lstrip(_SPACE)
+            self._began = at + whole - len(piece)
+        piece = piece[: self._max + 1 - self._open_bytes]
+        if piece:
+            self._open.append(piece)
+            self._open_bytes += len(piece)
+
+    def _emit(self, piece: bytes, at: int, records: list[tuple[bytes, int]]) -> None:
+        record = b"".join((*self._open, piece)).strip(_SPACE)[: self._max + 1]
+        self._open.clear()
+        self._open_bytes = self._depth = 0
+        if record:
+            records.append((record, self._at + at))
+
+
+# --- records --------------------------------------------------------------------------------------
+
 
 Record = tuple[bytes, int]
 """A record and the byte after it."""

@@ -1,4 +1,4 @@
-"""NDJSON and CSV files as sinks that can be cut back to a checkpoint.
+"""Files of JSON lines and CSV that are appended to: sinks, cut back to a checkpoint, and a log.
 
 An output becomes its partition, offset and timestamp, its key if it has one, and then its value's
 own entries (which win where the names are the same). An existing file is appended to.
@@ -20,7 +20,15 @@ import msgspec
 from connectors.base import Output
 from connectors.errors import BadRecord, ConnectorError, Unavailable
 
-__all__ = ["CSVSink", "NDJSONSink", "as_json_line", "flat_output", "sync_directory", "writing"]
+__all__ = [
+    "CSVSink",
+    "LineLog",
+    "NDJSONSink",
+    "as_json_line",
+    "flat_output",
+    "sync_directory",
+    "writing",
+]
 
 
 def flat_output(output: Output) -> dict[str, Any]:
@@ -234,3 +242,58 @@ class CSVSink(_FileSink):
 
 def _cell(value: Any) -> Any:
     return msgspec.json.encode(value).decode() if isinstance(value, list | dict) else value
+
+
+class LineLog:
+    """An `EventLog` that is a file, one event a line.
+
+    Parameters
+    ----------
+    path : Path
+
+    Raises
+    ------
+    Unavailable
+        If the file cannot be opened for writing, or another process writes to it.
+    ConnectorError
+        If it ends in an unfinished line.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "events.ndjson"
+    >>> log = LineLog(path)
+    >>> log.append([b'{"x": 1}', b'{"x": 2}'])
+    >>> log.close()
+    >>> path.read_text().splitlines()
+    ['{"x": 1}', '{"x": 2}']
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._sink = NDJSONSink(path)  # which holds the lock
+        try:
+            self._sink.check_complete()
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND)
+        except BaseException:
+            self._sink.close()
+            raise
+
+    def append(self, events: Sequence[bytes]) -> None:
+        """Add events, all or none, durable when it returns. Raises `ConnectorError`."""
+        data = b"".join(event + b"\n" for event in events)
+        with writing(self._path):
+            size = os.fstat(self._file).st_size
+            try:
+                while data:
+                    data = data[os.write(self._file, data) :]
+                os.fsync(self._file)
+            except OSError:
+                with suppress(OSError):
+                    os.ftruncate(self._file, size)
+                raise
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+        self._sink.close()

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from connectors.base import URL, Connector
 from connectors.kafka.cluster import Cluster
-from connectors.kafka.destination import Connection
-from connectors.kafka.log import TopicLog
 from connectors.kafka.security import Security
-from connectors.kafka.sink import KafkaSink
+from connectors.kafka.sink import Connection, KafkaSink, TopicLog
 from connectors.kafka.source import KafkaSource
 
 __all__ = ["CONNECTOR", "KafkaSink", "KafkaSource", "Security"]

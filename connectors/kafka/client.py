@@ -8,7 +8,6 @@ A client reads one topic, so partitions are numbers here. What can be said witho
 from __future__ import annotations
 
 import contextlib
-import importlib
 import queue
 import re
 import threading
@@ -176,7 +175,7 @@ class Listener(Protocol):
         """These are gone."""
 
     def assigned(self, numbers: Collection[int]) -> None:
-        """These are all there are now, not held; place each of them."""
+        """These are all partitions now, none held; place each of them."""
 
 
 class Reader(Protocol):
@@ -314,16 +313,16 @@ class Client(Protocol):
         """A producer that has reached the cluster. Raises `Unavailable`."""
 
     def producer(self, cluster: Cluster, transacting: Transacting) -> Producer:
-        """A transactional producer, the only one of its name from here on.
+        """A transactional producer, the only one of its name from now on.
 
-        What another one has left open was ended when it returns. Raises `Unavailable`, and errors
-        of the library.
+        When it returns, open transactions of an earlier one are ended. Raises `Unavailable`, and
+        errors of the library.
         """
 
     def is_fenced(self, error: Any) -> bool:
-        """Return whether an error of a transactional producer means that it is not to go on.
+        """Return whether an error means that a transactional producer is fenced.
 
-        Another one has its name, or its transaction took too long.
+        Another one has taken its name, or its transaction took too long.
         """
 
 
@@ -411,56 +410,30 @@ def answered(request: Callable[[], object], seconds: float) -> bool:
     return True
 
 
-class _Package(NamedTuple):
-    """The distribution that a client needs, and what installs it."""
-
-    distribution: str
-    minimum: tuple[int, ...]
-    install: str
-    module: str
-    make: str
-
-
-CLIENTS: Mapping[str, _Package] = {
-    "confluent": _Package(
-        "confluent-kafka",
-        (2, 15),
-        "streamk[confluent]",
-        "connectors.kafka.confluent.client",
-        "ConfluentClient",
-    ),
-    "kafka-python": _Package(
-        "kafka-python",
-        (3, 0, 12),
-        "kafka-python>=3.0.12,<3.1",
-        "connectors.kafka.python_client",
-        "PythonClient",
-    ),
-}
-"""By name, the one that is preferred first."""
+CLIENTS = ("confluent", "kafka-python")
+"""Names of clients, the one that is preferred first."""
 
 
 def choose(name: str | None = None) -> Client:
-    """The client of this name; without one the first of `CLIENTS` that is installed.
+    """Return the client of this name; without one the first of `CLIENTS` that is installed.
 
     Raises `BadURL` for a name that is not known, `Unavailable` for a client that is not installed
     or too old.
     """
     if name is not None and name not in CLIENTS:
         raise BadURL(f"kafka: client {name!r} must be {' or '.join(CLIENTS)}")
-    for one in CLIENTS if name is None else (name,):
-        package = CLIENTS[one]
-        if _version(package.distribution) >= package.minimum:
-            make: Callable[[], Client] = getattr(
-                importlib.import_module(package.module), package.make
-            )
-            return make()
-    one = name or "kafka-python"
-    package = CLIENTS[one]
-    minimum = ".".join(map(str, package.minimum))
+    wanted = CLIENTS if name is None else (name,)
+    if "confluent" in wanted and _version("confluent-kafka") >= (2, 15):
+        from connectors.kafka.confluent_client import ConfluentClient
+
+        return ConfluentClient()
+    if "kafka-python" in wanted:
+        from connectors.kafka.python_client import PythonClient
+
+        return PythonClient()
     raise Unavailable(
-        f"kafka: client={one} needs the package {package.distribution} {minimum} or newer: "
-        f"pip install '{package.install}'"
+        "kafka: client=confluent needs the package confluent-kafka 2.15 or newer: pip install"
+        " 'streamk[confluent]'"
     )
 
 

@@ -15,8 +15,7 @@ from typing import NamedTuple, Self
 
 from connectors.base import URL, Trouble
 from connectors.errors import BadURL, ConnectorError, OffsetOutOfRange, Revoked, Unavailable
-from connectors.kafka.security import Security
-from connectors.kafka.tls import diagnose
+from connectors.kafka.security import Security, diagnose
 
 __all__ = [
     "Cluster",
@@ -223,9 +222,9 @@ _ABSENT = 5.0
 
 
 class TopicWatch:
-    """Notices where a topic is deleted, made anew under its name, or gets partitions.
+    """Notices when a topic is deleted, created again under its name, or gets partitions.
 
-    The offsets of another topic are of other events, and clients go on at the same offset in it.
+    A client would go on at the same offset in the new topic, where other events are.
 
     Parameters
     ----------

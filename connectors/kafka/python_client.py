@@ -5,45 +5,46 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from kafka import KafkaConsumer, TopicPartition, errors
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition, errors
 from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.future import Future
 from kafka.net.compat import KafkaNetClient
+from kafka.partitioner.abc import Partitioner
+from kafka.partitioner.default import murmur2
 from kafka.structs import OffsetAndMetadata
 
 from connectors.errors import BadURL
 from connectors.kafka.client import (
+    ABORT_SECONDS,
     BATCH_BYTES,
     FETCH_MAX_BYTES,
     MAX_REQUEST_BYTES,
+    MAX_UNFLUSHED,
     PARTITION_FETCH_BYTES,
     REQUEST_TIMEOUT,
     STABLE_TIMEOUT,
+    Failures,
     Gone,
     Listener,
     Reading,
     Records,
+    TooLarge,
     Transacting,
     Writing,
+    answered,
     persist,
 )
 from connectors.kafka.cluster import Cluster, Description, Fault, LastWarning
-from connectors.kafka.python_workarounds import PollWorkarounds
-from connectors.kafka.python_writer import (
-    PythonProducer,
-    PythonWriter,
-    _Partitioner,
-    _Producer,
-    is_connected,
-)
-from connectors.kafka.tls import context
+from connectors.kafka.security import context
 
-__all__ = ["PythonClient"]
+__all__ = ["PythonClient", "PythonProducer"]
 
 _POLL_SECONDS = 0.01
 """Longest wait inside kafka-python, seconds: at 1,000 events/s some waits of 100 ms went on to the
@@ -199,7 +200,6 @@ class PythonReader:
         self._consumer, self._known = consumer, net.cluster
         self.connected = functools.partial(is_connected, net)
         self._topic, self._headers = reading.topic, reading.headers
-        self._mends = PollWorkarounds(consumer)
         self._closed = False
         self._away_since: float | None = None
 
@@ -229,7 +229,7 @@ class PythonReader:
         deadline = time.monotonic() + timeout
         while True:
             left = max(0.0, deadline - time.monotonic())
-            self._mends.before_poll()
+            self._mend()
             polled = self._poll(max_events, min(left, _POLL_SECONDS))
             if polled or left <= _POLL_SECONDS:
                 return [
@@ -244,6 +244,28 @@ class PythonReader:
                     for tp, records in polled.items()
                     if records
                 ]
+
+    def _mend(self) -> None:
+        """Mend two faults of kafka-python before a poll, by names of its own business.
+
+        It parks what it has parsed of a paused partition and takes it back only when the slot for
+        the partition being read is None. A partition that was read up stays in the slot, so that
+        one that is resumed would never be read again.
+
+        It takes a join that was answered between two polls for one that was dealt with and joins
+        again, which makes all members rebalance: two that are busy between their polls may go on
+        like that for ever. And the leader of a group that joined because the topic's partitions
+        were news to it forgets, once it has divided them, that it still waits for the answer: it
+        then neither owns partitions nor joins again.
+        """
+        fetcher, coordinator = self._consumer._fetcher, self._consumer._coordinator
+        if not fetcher._next_partition_records:
+            fetcher._next_partition_records = None
+        task = coordinator._join_task
+        if task is not None:
+            coordinator.request_rejoin()
+            if not isinstance(task, _Unread):
+                coordinator._join_task = _Unread(task)
 
     def _poll(self, max_events: int, timeout: float) -> dict[Any, list[Any]]:
         try:
@@ -378,10 +400,21 @@ class PythonReader:
 
         def run() -> None:
             callback()
-            self._mends.wake(lambda: done.success(None))
+            # Nothing public wakes the I/O thread: it would find out at the next heartbeat.
+            self._consumer._net.call_soon_threadsafe(lambda: done.success(None))
 
         threading.Thread(target=run, name="streamk-rebalance", daemon=True).start()
         await done
+
+
+class _Unread:
+    """A future of kafka-python's of which nobody has had the result, so that it counts as open."""
+
+    is_done = False
+
+    def __init__(self, future: Any) -> None:
+        self.add_callback = future.add_callback
+        self.add_errback = future.add_errback
 
 
 def _ask(question: Callable[[float], _T], patience: float = REQUEST_TIMEOUT) -> _T:
@@ -402,3 +435,182 @@ class _ListenerAdapter(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     async def on_partitions_assigned(self, assigned: set[Any]) -> None:
         await self._beside(lambda: self._listener.assigned({tp.partition for tp in assigned}))
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+_STAY = 1024
+"""Records after which another partition has its turn, and partitions are looked up again."""
+
+
+def is_connected(net: Any) -> bool:
+    """Return whether a client has a connection to any broker."""
+    return any(net.connected(broker.node_id) for broker in net.cluster.brokers())
+
+
+class PythonWriter:
+    """The `Writer` on a KafkaProducer."""
+
+    def __init__(self, producer: Any, net: Any, writing: Writing) -> None:
+        self._producer = producer
+        self.connected = functools.partial(is_connected, net)
+        self._topic = writing.topic
+        self._timeout = writing.delivery_timeout
+        # A result is asked for when it is there: a callback a record would cost more.
+        self._results: deque[Any] = deque()
+        self._failures = Failures()
+        self.failures = self._failures.take
+
+    def find(self) -> bool:
+        """Return whether the topic exists; the producer waits for its metadata."""
+        try:
+            return bool(self._producer.partitions_for(self._topic))
+        except errors.KafkaTimeoutError:
+            return False
+
+    def send(self, value: bytes, key: bytes | None, headers: list[tuple[str, bytes]]) -> None:
+        """Hand over one record."""
+        try:
+            self._results.append(self._producer.send(self._topic, value, key, headers))
+        except errors.MessageSizeTooLargeError as error:
+            raise TooLarge(str(error)) from None
+
+    def settle(self) -> None:
+        """Take note of what was delivered, and wait while more than enough is not."""
+        results = self._results
+        while results and results[0].is_done:
+            self._note(results.popleft())
+        # The producer has no bound of its own on what it holds.
+        if len(results) > MAX_UNFLUSHED:
+            self.flush()
+
+    def flush(self) -> None:
+        """Wait until everything was delivered or has failed."""
+        # A little longer than the deliveries, so that theirs is the reason that is told.
+        self._producer.flush(timeout=self._timeout + 5)
+        while self._results:
+            self._note(self._results.popleft())
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._producer.close(timeout=5)
+
+    def _note(self, result: Any) -> None:
+        if result.exception is not None:
+            self._failures.add(result.exception)
+
+
+class PythonProducer:
+    """The `Producer` of transactions on a KafkaProducer, which begins with its identifier here."""
+
+    def __init__(self, producer: Any, net: Any, timeout: float) -> None:
+        self._producer, self._net, self._timeout = producer, net, timeout
+        self.begin = producer.begin_transaction
+        _keep_epoch(producer)
+        try:
+            persist(
+                lambda _: producer.init_transactions(),
+                errors.KafkaTimeoutError,
+                lambda _: True,
+                timeout,
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    def writer(self, writing: Writing) -> PythonWriter:
+        """A writer to a topic within its transactions."""
+        return PythonWriter(self._producer, self._net, writing)
+
+    def add_offsets(self, offsets: Any, group: Any) -> None:
+        """Add offsets of a group."""
+        _answered(lambda: self._producer.send_offsets_to_transaction(offsets, group), self._timeout)
+
+    def commit(self) -> None:
+        """Commit the transaction."""
+        _answered(self._producer.commit_transaction, self._timeout)
+
+    def abort(self) -> None:
+        """Abort the transaction."""
+        _answered(self._producer.abort_transaction, ABORT_SECONDS)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._producer.close(timeout=5)
+
+
+def _keep_epoch(producer: Any) -> None:
+    """Have errors of its epoch or sequence be the end of a transactional producer.
+
+    kafka-python goes on under a new epoch, by which the brokers abort the transaction, and then
+    refuses to send or commit because of its state, without the error that was the cause.
+    """
+    manager = producer._transaction_manager
+    manager._FATAL_ERRORS = manager._FATAL_ERRORS | manager._NEEDS_EPOCH_BUMP_ERRORS
+    manager._NEEDS_EPOCH_BUMP_ERRORS = frozenset()
+
+
+def _answered(request: Callable[[], object], timeout: float) -> None:
+    """Make a request of a transaction, which kafka-python would wait for without an end."""
+    if not answered(request, timeout):
+        raise errors.KafkaTimeoutError(f"no answer in {timeout:g} s")
+
+
+class _Producer(KafkaProducer):  # type: ignore[misc]
+    """A producer whose name is not put together anew for every record, as KafkaProducer's is."""
+
+    def __str__(self) -> str:
+        return "<KafkaProducer of streamk>"
+
+
+@dataclass(slots=True)
+class _Turn:
+    """The partitions of a topic, the one whose turn it is, and for how many records."""
+
+    numbers: Sequence[int] = ()
+    chosen: int = -1
+    left: int = 0
+
+
+class _Partitioner(Partitioner):  # type: ignore[misc]
+    """Kafka's choice: by the key's hash, else one partition for a whole batch, then the next.
+
+    kafka-python's own sort and search the topic's partitions for every record. Here that is done
+    for every batch, and once in `_STAY` records.
+    """
+
+    def __init__(self) -> None:
+        self._turns: defaultdict[str, _Turn] = defaultdict(_Turn)
+
+    def partition(
+        self,
+        topic: str,
+        key: Any,
+        serialized_key: Any,
+        value: Any,
+        serialized_value: Any,
+        cluster: Any,
+    ) -> int:
+        """The partition for a record."""
+        turn = self._turns[topic]
+        turn.left -= 1
+        if turn.left < 0:
+            self.on_new_batch(topic, cluster, turn.chosen)
+        if serialized_key is None:
+            return turn.chosen
+        return turn.numbers[_hash(serialized_key) % len(turn.numbers)]
+
+    def on_new_batch(self, topic: str, cluster: Any, prev_partition: int) -> None:
+        """Go on to the next partition that has a leader."""
+        turn = self._turns[topic]
+        turn.left = _STAY
+        turn.numbers = sorted(cluster.partitions_for_topic(topic))
+        there = sorted(cluster.available_partitions_for_topic(topic)) or turn.numbers
+        turn.chosen = next((number for number in there if number > prev_partition), there[0])
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _hash(key: bytes) -> int:
+    """The murmur2 hash that every client of Kafka takes."""
+    return int(murmur2(key)) & 0x7FFFFFFF

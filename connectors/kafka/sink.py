@@ -1,26 +1,100 @@
-"""Kafka topics as sinks: outputs as records, with the position of their input in the headers."""
+"""Kafka topics as sinks of outputs, and as logs that events are added to."""
 
 from __future__ import annotations
 
 import contextlib
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Unpack
+from typing import Annotated, Any, TypedDict, Unpack
 
 import msgspec
 
 from connectors.base import Output, Sink, Source, Trouble
 from connectors.errors import Aborted, BadRecord, ConnectorError, Unavailable
 from connectors.fields import RecordType
-from connectors.kafka.client import Producer, TooLarge
-from connectors.kafka.destination import Connection, Destination
+from connectors.kafka.client import Producer, TooLarge, Writer, Writing, choose, errors
+from connectors.kafka.cluster import Cluster
+from connectors.kafka.security import Security
 from connectors.kafka.source import KafkaSource
-from connectors.kafka.tail import Tail, origin_of
+from connectors.kafka.tail import Standing, Tail, origin_of
 from connectors.kafka.transaction import Link, Transaction
 from connectors.schemas.outputs import open_output_format
-from connectors.standing import Standing
 
-__all__ = ["KafkaSink"]
+__all__ = ["Connection", "Destination", "KafkaSink", "TopicLog"]
+
+
+class Connection(TypedDict, total=False):
+    """Options of how Kafka is reached.
+
+    Attributes
+    ----------
+    connect_timeout : float, default 10.0
+        Seconds to wait for the first answer of a broker.
+    security : Security, optional
+        Default: from the environment (``STREAMK_KAFKA_*``).
+    client : str, optional
+        "confluent" (librdkafka, from the extra ``confluent``) or "kafka-python". Default: the
+        first of them that is installed.
+    """
+
+    connect_timeout: float
+    security: Security | None
+    client: str | None
+
+
+class Destination:
+    """A topic that is there, with a producer to it.
+
+    Parameters
+    ----------
+    servers : tuple of str
+        ``host:port`` of one broker or more.
+    topic : str
+        Where the broker creates topics by itself, it need not exist.
+    delivery_timeout : float
+        Seconds in which the brokers must have taken a record, retries included.
+    connect_timeout, security, client
+        See `Connection`.
+
+    Attributes
+    ----------
+    topic : str
+    cluster : Cluster
+    client : Client
+    writing : Writing
+    writer : Writer
+
+    Raises
+    ------
+    Unavailable
+        No broker answers, there is no such topic, or the client is not installed.
+    """
+
+    def __init__(
+        self,
+        servers: tuple[str, ...],
+        topic: str,
+        delivery_timeout: float,
+        *,
+        connect_timeout: float = 10.0,
+        security: Security | None = None,
+        client: str | None = None,
+    ) -> None:
+        self.topic = topic
+        self.cluster = Cluster(
+            servers, Security.load() if security is None else security, connect_timeout
+        )
+        self.client = choose(client)
+        self.writing = Writing(topic, delivery_timeout)
+        self.writer: Writer = self.client.writer(self.cluster, self.writing)
+        try:
+            with errors(self.client, self.cluster, f"looking for topic {topic}"):
+                if not self.writer.find():
+                    raise self.cluster.no_topic(topic, set())
+        except BaseException:
+            self.writer.close()
+            raise
+
 
 _MOST_PARTITIONS = 1 << 12
 """Partitions of inputs whose headers are kept."""
@@ -36,9 +110,9 @@ class KafkaSink:
     a job and kept in its marks.
 
     Nothing is written twice: after `rewind` the sink reads what it has written behind the mark, and
-    leaves out what stands there (`connectors.standing`). A topic may have several partitions, other
-    writers, and more partitions than before. Where records of the sink were deleted from the topic
-    meanwhile, they are written again, and those of their keys that came later. What the brokers
+    leaves out what is there already (`connectors.kafka.tail`). A topic may have several partitions,
+    other writers, and more partitions than before. Where records of the sink were deleted from the
+    topic meanwhile, they are written again, and those of their keys that came later. What brokers
     take from a dead process after the topic was read, or have not replicated then, is not seen.
 
     After `transact` it writes in transactions (`connectors.kafka.transaction`): what is open when a
@@ -51,13 +125,13 @@ class KafkaSink:
     Parameters
     ----------
     servers, topic, delivery_timeout
-        See `connectors.kafka.destination.Destination`.
+        See `Destination`.
     encoding : str
         "json", "avro", "json-schema" or "protobuf".
     schemas : str, optional
         The address of a schema registry, or a directory of schemas, for all but "json".
     **connection
-        See `connectors.kafka.destination.Connection`.
+        See `Connection`.
 
     Raises
     ------
@@ -91,7 +165,7 @@ class KafkaSink:
         self._found_ends: Mapping[int, int] | None = None
         """Those of the transaction that is being committed."""
         self._from: Mapping[int, int] | None = None
-        """The beginning of what stands there, while some of it is still to come again."""
+        """Where reading began, while outputs that the topic holds are still to come again."""
         self._transaction: Transaction | None = None
         self._closed = False
         self._connections = contextlib.ExitStack()
@@ -181,10 +255,10 @@ class KafkaSink:
         return {"writer": self._name, "ends": {str(number): end for number, end in ends.items()}}
 
     def _known_ends(self) -> Mapping[int, int]:
-        """Return the ends of the topic, or those of before while no broker says.
+        """Return the ends of the topic; while no broker answers, the last ones known.
 
-        More is read than need be behind the ends of before. A run that has nothing to deliver
-        can save its checkpoint all the same.
+        So a run that has nothing to deliver can save its checkpoint all the same. After older ends
+        more is read than necessary.
         """
         try:
             self._ends = self._tail.ends()
@@ -194,7 +268,7 @@ class KafkaSink:
         return self._ends
 
     def rewind(self, mark: Any) -> None:
-        """Find what was written behind the mark: it stays, and is not written again.
+        """Find the outputs after the mark: they stay, and are not written again.
 
         Raises `ConnectorError` if that is no mark of this kind of sink.
         """
@@ -233,11 +307,11 @@ class KafkaSink:
         self._writer = producer.writer(self._writing)
 
     def find_ends(self) -> None:
-        """Take note of where the topic ends, with everything written and nothing committed."""
+        """Note where the topic ends, with everything written and nothing committed."""
         self._found_ends = self._tail.ends()
 
     def committed(self) -> None:
-        """Take the ends found last for those behind which nobody has written as this sink."""
+        """Note that up to the ends found last no other process has written as this sink."""
         self._ends = self._found_ends
 
     def is_alone(self) -> bool:
@@ -295,3 +369,57 @@ def _parsed(mark: Any) -> tuple[str, dict[int, int]]:
 
 def _place(output: Output) -> str:
     return f"the output for {output.partition} offset {output.offset}"
+
+
+class TopicLog:
+    """An `EventLog` that is a topic, one event a record without a key.
+
+    Parameters
+    ----------
+    servers, topic, delivery_timeout
+        See `Destination`.
+    **connection
+        See `Connection`.
+
+    Raises
+    ------
+    Unavailable
+        No broker answers, there is no such topic, or the client is not installed.
+    """
+
+    def __init__(
+        self,
+        servers: tuple[str, ...],
+        topic: str,
+        *,
+        delivery_timeout: float = 10.0,
+        **connection: Unpack[Connection],
+    ) -> None:
+        self._to = Destination(servers, topic, delivery_timeout, **connection)
+
+    def append(self, events: Sequence[bytes]) -> None:
+        """Add events; every in-sync replica has them when it returns.
+
+        Raises
+        ------
+        BadRecord
+            If one is too large; those before it are added.
+        ConnectorError
+            If the brokers do not take them in time; they may have taken some.
+        """
+        to = self._to
+        with errors(to.client, to.cluster, f"writing to {to.topic}"):
+            try:
+                for event in events:
+                    to.writer.send(event, None, [])
+            except TooLarge as error:
+                raise BadRecord(f"an event is too large for Kafka: {error}") from None
+            finally:
+                to.writer.flush()
+        count, first = to.writer.failures()
+        if first is not None:
+            raise to.cluster.not_taken(count, "events", to.topic, first)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._to.writer.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -19,12 +20,10 @@ from connectors.kafka.cluster import (
     partition_name,
     split_partition,
 )
-from connectors.kafka.options import check_options, parse_start, session_of
 from connectors.kafka.security import Security
 from connectors.kafka.transaction import Link, Transaction
-from connectors.records import RecordFormat
-from connectors.schemas.envelope import enveloped
-from connectors.schemas.formats import SchemaFormat, open_format
+from connectors.records import FRAMED, RecordFormat
+from connectors.schemas.formats import SchemaFormat, enveloped, open_format
 
 __all__ = ["KafkaSource"]
 
@@ -54,7 +53,7 @@ class KafkaSource:
     reader_schema : int, optional
         The number of the schema of Avro whose names fields get where their own are its aliases.
     envelope : str, optional
-        "debezium" where the event is the `after` of the record (`connectors.schemas.envelope`).
+        "debezium" where the event is the `after` of the record (`connectors.schemas.formats`).
     group, group_instance_id : str, optional
         The consumer group, and the name of a static member in it (a static member that returns
         within `session_timeout` gets its partitions back without a rebalance).
@@ -308,7 +307,7 @@ class KafkaSource:
                 else:
                     self._transaction.commit(self._reader.for_transaction(wanted))
         except Revoked as error:
-            # Any change of the group makes a commit one of before, also where this member keeps its
+            # Any change of the group makes a commit outdated, also where this member keeps its
             # partitions and no rebalance comes.
             if self._group_protocol == "consumer":
                 raise Aborted(str(error)) from None
@@ -391,8 +390,8 @@ class KafkaSource:
         return {number: partition_name(self._topic, number) for number in numbers}
 
     def _out_of_range(self, gone: Gone) -> ConnectorError:
-        # A client may take note of another topic by its shorter log. An answer that was under way
-        # may be of the former one; the next is not.
+        # The offset may be gone because the topic was created again. The first answer may have been
+        # under way before that; the second is of the new topic.
         for _ in range(2):
             self._watch.look()
             self._watch.check()
@@ -489,8 +488,83 @@ class _Rebalances:
 
     def _keeping_errors(self, tell: Callable[[], None]) -> None:
         if self._source._callback_error is not None:
-            return  # it ends the run; what follows from it would take its place
+            return  # that error ends the run; a later one would hide it
         try:
             tell()
         except BaseException as error:
             self._source._callback_error = error
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+_ENCODINGS = ("json", "float32", "csv", *FRAMED)
+
+
+_SESSION = 45.0
+"""Seconds of a session where neither the source nor the broker says."""
+
+
+def check_options(encoding: str, isolation_level: str) -> None:
+    """Raise `BadURL` for options of a source that have no meaning."""
+    if encoding not in _ENCODINGS:
+        raise BadURL(
+            f"kafka: encoding {encoding!r} must be {', '.join(_ENCODINGS[:-1])} or {_ENCODINGS[-1]}"
+        )
+    if isolation_level not in ("read_committed", "read_uncommitted"):
+        raise BadURL(
+            f"kafka: isolation_level {isolation_level!r} must be read_committed or read_uncommitted"
+        )
+
+
+def session_of(
+    group: str | None,
+    group_instance_id: str | None,
+    group_protocol: str,
+    session_timeout: float | None,
+) -> float:
+    """Return the seconds of a member's session.
+
+    Raises `BadURL` for options of a group that have no meaning, alone or together.
+    """
+    if group_protocol not in ("classic", "consumer"):
+        raise BadURL(f"kafka: group_protocol {group_protocol!r} must be classic or consumer")
+    for name, given in (
+        ("group_instance_id", group_instance_id is not None),
+        ("group_protocol", group_protocol == "consumer"),
+    ):
+        if given and group is None:
+            raise BadURL(f"kafka: {name} is of a member of a group: give group too")
+    if group_protocol == "consumer" and group_instance_id is not None:
+        raise BadURL(
+            "kafka: group_instance_id does not go with group_protocol=consumer: brokers refuse a"
+            " member that was killed under its name until its session is over; leave one of them"
+            " out"
+        )
+    if group_protocol == "consumer" and session_timeout is not None:
+        raise BadURL(
+            "kafka: session_timeout does not go with group_protocol=consumer, where the broker has"
+            " it (group.consumer.session.timeout.ms); leave it out"
+        )
+    return _SESSION if session_timeout is None else session_timeout
+
+
+def parse_start(text: str) -> str | int:
+    """Return "earliest", "latest", or the milliseconds since 1970 of a time. Raises `BadURL`.
+
+    >>> parse_start("1700000000000"), parse_start("2023-11-14T23:13:20+01:00")
+    (1700000000000, 1700000000000)
+    """
+    if text in ("earliest", "latest"):
+        return text
+    if text.isdecimal():
+        return int(text)
+    # In an address a plus stands for a space.
+    for written in (text, "+".join(text.rsplit(" ", 1))):
+        with contextlib.suppress(ValueError, OverflowError):
+            moment = datetime.fromisoformat(written)
+            return round(1000 * moment.replace(tzinfo=moment.tzinfo or UTC).timestamp())
+    raise BadURL(
+        f"kafka: start {text!r} must be earliest, latest, a time of ISO 8601 such as"
+        " 2024-02-29T18:30:00Z, or milliseconds since 1970"
+    )

@@ -1,13 +1,19 @@
-"""The end of an output topic: where it is, and which outputs of a writer stand there."""
+"""The end of an output topic: where it is, and which outputs of a writer it already holds."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+import msgspec
+
+from connectors.base import Output
 from connectors.errors import ConnectorError
 from connectors.kafka.client import (
     MAX_UNFLUSHED,
@@ -20,12 +26,119 @@ from connectors.kafka.client import (
     errors,
 )
 from connectors.kafka.cluster import Cluster, partition_name, split_partition
-from connectors.schemas.outputs import OutputFormat
-from connectors.standing import Standing
+from connectors.schemas.outputs import JSONOutputs
 
-__all__ = ["WRITER", "Tail", "origin_of"]
+__all__ = ["WRITER", "Standing", "Tail", "origin_of"]
 
 _log = logging.getLogger("streamk.connectors")
+
+Place = tuple[str, int]
+"""Partition and offset of the input of an output."""
+
+
+class Standing:
+    """The outputs of one writer that its sink already holds after a mark.
+
+    A job that is resumed from a checkpoint produces the same outputs again, in the same order.
+    Kafka cannot take records back, so the sink reads those that it wrote after the mark and skips
+    each that comes again. If one differs (another version of the model or the library), the record
+    that was written first stays, and the difference is counted. A prediction marked as a revision
+    replaces the record, so it is written unless it says the same.
+
+    Parameters
+    ----------
+    where : str
+        Name of the sink, for messages.
+    held_back : int
+        Most outputs that the sink may have accepted but not written when its process died. So when
+        more outputs in a row than that are not among those held, the rest will not come again:
+        their events are gone, or another process has them.
+
+    Attributes
+    ----------
+    differing : int
+        Outputs that the sink holds with another content than they have now.
+
+    Examples
+    --------
+    >>> standing = Standing("topic 'scores'", held_back=100)
+    >>> standing.add("clicks:0", 7, None, {"prediction": 1})
+    >>> seven = Output("clicks:0", 7, 0, None, {"prediction": 1})
+    >>> [output.offset for output in standing.without([seven, seven._replace(offset=8)])]
+    [8]
+    """
+
+    def __init__(self, where: str, held_back: int) -> None:
+        self._where, self._held_back = where, held_back
+        self._found: dict[Place, bytes] = {}
+        self._by_key: defaultdict[bytes, list[Place]] = defaultdict(list)
+        self._missed = 0
+        self.differing = 0
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, partition: str, offset: int, key: bytes | None, value: Mapping[str, Any]) -> None:
+        """Add a record that the sink holds; of several for one input the last counts."""
+        place = partition, offset
+        self._found[place] = _digest(value)
+        if key is not None:
+            self._by_key[key].append(place)
+
+    def without(self, outputs: Sequence[Output]) -> Sequence[Output]:
+        """Return the outputs that the sink does not hold, in their order."""
+        return [output for output in outputs if not self._has(output)] if self._found else outputs
+
+    def _has(self, output: Output) -> bool:
+        digest = self._found.pop((output.partition, output.offset), None)
+        if digest is None:
+            self._missed += 1
+            # In a compacted topic a later record of the same key may still be there. It is written
+            # again after this one, so that the last record of a key stays the last.
+            for place in self._by_key.pop(output.key, ()) if output.key is not None else ():
+                self._found.pop(place, None)
+            return False
+        self._missed = 0
+        if digest == _digest(output.value):
+            return True
+        if output.value.get("revision") is True:
+            return False
+        self.differing += 1
+        if self.differing == 1:
+            _log.warning(
+                "the output for %s offset %d differs from its record in %s, written before a"
+                " restart: the model or the library has changed. The record stays, and further"
+                " differences are counted",
+                *(output.partition, output.offset, self._where),
+            )
+        return True
+
+    def is_over(self) -> bool:
+        """Return whether none of the records that the sink holds will come again."""
+        if self._missed > self._held_back:
+            self._found.clear()
+        if self._found:
+            return False
+        self._by_key.clear()
+        if self.differing:
+            _log.warning(
+                "%s outputs differ from their records in %s, written before a restart",
+                *(f"{self.differing:,}", self._where),
+            )
+            self.differing = 0
+        return True
+
+
+def _digest(value: Mapping[str, Any]) -> bytes:
+    """Return a digest of a record, leaving out whether it is a revision.
+
+    The order of an object's entries does not count: Protobuf has an order of its own.
+    """
+    content = {name: entry for name, entry in value.items() if name != "revision"}
+    return hashlib.blake2b(
+        msgspec.json.encode(content, order="deterministic"), digest_size=16
+    ).digest()
+
 
 WRITER = "streamk-writer"
 """The header that tells whose record it is."""
@@ -49,27 +162,25 @@ def origin_of(partition: str, writer: str) -> list[tuple[str, bytes]]:
 
 
 class Tail:
-    """The end of a topic, as far as it concerns one that writes to it.
-
-    Connects when it is first asked: many a sink never is.
+    """The end of a topic, for a sink that writes to it; connects when it is first asked.
 
     Parameters
     ----------
     client : Client
     cluster : Cluster
     topic : str
-    read_as : OutputFormat
+    read_as : JSONOutputs, or FramedOutputs
         The format of the outputs there.
     """
 
-    def __init__(self, client: Client, cluster: Cluster, topic: str, read_as: OutputFormat) -> None:
+    def __init__(self, client: Client, cluster: Cluster, topic: str, read_as: JSONOutputs) -> None:
         self._client, self._cluster, self._topic = client, cluster, topic
         self._format = read_as
         self._connections = contextlib.ExitStack()
 
     @functools.cached_property
     def _asking(self) -> Reader:
-        """Tells where the next record will stand, whatever others do in open transactions."""
+        """The reader that tells the ends, those of open transactions included."""
         question = Reading(self._topic, isolation_level="read_uncommitted", polled=False)
         reader = self._client.reader(self._cluster, question)
         self._connections.callback(reader.close)
@@ -81,7 +192,7 @@ class Tail:
             return dict(self._asking.ends(self._asking.numbers()))
 
     def find(self, writer: str, after: Mapping[int, int]) -> tuple[Standing, dict[int, int]]:
-        """Return the outputs of a writer behind some offsets, and where each partition was begun.
+        """Return the outputs of a writer after some offsets, and where each partition was begun.
 
         A partition that `after` lacks, and one that ends before its offset because the topic was
         made anew, is read from its start. Of transactions only those count that were committed;
@@ -94,7 +205,7 @@ class Tail:
             self._collect(records, writer.encode(), standing)
         if standing:
             _log.info(
-                "%s outputs stand in %s already", f"{len(standing):,}", f"topic {self._topic!r}"
+                "%s outputs are in %s already", f"{len(standing):,}", f"topic {self._topic!r}"
             )
         return standing, begun
 

@@ -59,10 +59,10 @@ class WritingMember(Member, Protocol):
         """Return when the brokers have everything written; raise if they did not take all of it."""
 
     def find_ends(self) -> None:
-        """Take note of where its topic ends, with everything written and nothing committed."""
+        """Note where its topic ends, with everything written and nothing committed."""
 
     def committed(self) -> None:
-        """Take the ends found last for those behind which nobody has written as this sink."""
+        """Note that up to the ends found last no other process has written as this sink."""
 
     def is_alone(self) -> bool:
         """Return whether no other process has committed outputs as this sink since `committed`."""
@@ -71,19 +71,19 @@ class WritingMember(Member, Protocol):
 class Transaction:
     """Outputs of several sinks become visible at once, with the offsets of a group if any.
 
-    Without a group it is committed by the mark of any of the sinks, which comes before a
-    checkpoint: what a process that dies between the two has written stands behind the mark of the
-    checkpoint that the next one goes on from, and is not written again. Marks are taken before the
-    commit, which another process would have made fail: none of its outputs is before them. With a
-    group it is committed by `commit`, with the offsets, after the checkpoint, which counts only if
-    the group has them.
+    Without a group, the mark of any of the sinks commits it, before the checkpoint. If the process
+    dies between the two, its outputs are behind the mark of the older checkpoint, where the next
+    process finds them and does not write them again. The ends of the topics are taken before the
+    commit, which fails if another process has taken over: so no output of that one is before a
+    mark. With a group, `commit` commits it with the offsets, after the checkpoint, which counts
+    only if the group has them.
 
-    A producer is used for one transaction after the other as long as each commit is answered
-    quickly, and for none after an error. The protocol does not tell a commit that was under way for
-    long from one of the producer's next transaction, which it would end half-way (KAFKA-17754, and
-    Jepsen's report on Bufstream 0.1.0); one of an earlier producer is refused. The producer that
-    follows one fences another process that has begun meanwhile. What such a one has committed is
-    looked for, unless the group refuses the offsets of the process that it has replaced.
+    A producer is used again only while commits are answered quickly and without an error. Kafka's
+    protocol cannot tell a delayed commit request from one for the producer's next transaction,
+    which it would end half-way (KAFKA-17754, and Jepsen's report on Bufstream 0.1.0); requests of
+    an earlier producer are refused. A new producer fences a process that has taken the name
+    meanwhile; whether that one has committed outputs is then looked up in the topics, or, with a
+    group, told by the refusal of the offsets.
 
     Parameters
     ----------
@@ -141,13 +141,7 @@ class Transaction:
             member.join(self)
 
     def begin_as(self, name: str) -> None:
-        """Be the only one that writes under a name, with nothing in the transaction.
-
-        What was begun under it, here or by another process, was committed or aborted when this
-        returns. The other process, if it lives, can commit nothing any more.
-
-        Raises `ConnectorError` if another one has become that meanwhile.
-        """
+        """Become the only writer of this name; see `connectors.base.Transactions`."""
         if self._producer is not None and self._name == name and not self.is_open:
             return
         self.close()
@@ -166,9 +160,9 @@ class Transaction:
         self.is_open = True
 
     def commit(self, offsets: Any = None) -> None:
-        """Commit what is in it, with offsets of a group as `Reader.for_transaction` gives them.
+        """Commit its outputs, with offsets of a group as `Reader.for_transaction` gives them.
 
-        Where that fails it is not known whether it was committed; `begin_as` comes to an end.
+        If it fails, it is not known whether the transaction was committed; `begin_as` finds out.
         """
         if offsets is None and not self.is_open:
             return
@@ -193,12 +187,12 @@ class Transaction:
             self._renew()
 
     def drop(self) -> None:
-        """Abort what is in it."""
+        """Abort it."""
         if self.is_open:
             self.begin_as(self._name)
 
     def close(self) -> None:
-        """Abort what is in it and let go of the connections. May be called twice."""
+        """Abort it and close the connections. May be called twice."""
         producer, self._producer = self._producer, None
         if producer is not None:
             # What is not aborted here is aborted when the next one begins, or by the brokers.
@@ -209,7 +203,7 @@ class Transaction:
         self.is_open = self._in_doubt = False
 
     def explain(self, error: Exception, doing: str) -> ConnectorError:
-        """The error for what a client's library raised; `Aborted` where all may be done again."""
+        """Return the error for one of the client's library; `Aborted` where a retry is safe."""
         if not self._client.is_fenced(error):
             fault = self._client.fault(error)
             told = self._cluster.explain(fault, error, doing)
@@ -222,12 +216,12 @@ class Transaction:
         )
 
     def _replaced(self, reason: str) -> ConnectorError:
-        """The error by which a process ends so that another one can go on."""
+        """Return the error that ends a process that another one has replaced."""
         self._fenced = f"{reason}; a run that is started again goes on from the last checkpoint"
         return ConnectorError(self._fenced)
 
     def _renew(self) -> None:
-        """Have another producer; see above."""
+        """Take another producer; see the class."""
         self.close()
         if self.with_offsets:
             return
@@ -240,7 +234,7 @@ class Transaction:
             )
 
     def _connect(self) -> None:
-        """Have a producer with the name, which ends what was begun under it."""
+        """Make a producer of the name, which ends transactions begun under it."""
         if self._fenced is not None:  # the other one goes on
             raise ConnectorError(self._fenced)
         wanted = Transacting(transactional_id(self._name), self._timeout, self._delivery_timeout)

@@ -3,24 +3,202 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from connectors.base import Trouble
 from connectors.errors import BadRecord, BadURL, ConnectorError, Unavailable
-from connectors.fields import RecordType
+from connectors.fields import UNIONS, Field, ListOf, MapOf, RecordType, Scalar, branches
 from connectors.records import FRAMED, framed, json_body
-from connectors.schemas.avro_output import avro_writer
 from connectors.schemas.formats import SchemaFormat, format_of, store_of
-from connectors.schemas.generated import avro_text, json_schema_text, protobuf_text
-from connectors.schemas.protobuf_output import as_output, protobuf_writer
 from connectors.schemas.stores import Away, SchemaStore
 
-__all__ = ["FramedOutputs", "JSONOutputs", "OutputFormat", "open_output_format"]
+__all__ = [
+    "FramedOutputs",
+    "JSONOutputs",
+    "avro_text",
+    "json_schema_text",
+    "open_output_format",
+    "protobuf_text",
+]
+
+# --- schemas of outputs ---------------------------------------------------------------------------
+
+
+_NAMESPACE = "streamk"
+
+
+# --- Avro -----------------------------------------------------------------------------------------
+
+_AVRO = {"boolean": "boolean", "integer": "long", "number": "double", "text": "string"}
+_AVRO_DEFAULTS: dict[str, Any] = {"boolean": False, "long": 0, "double": 0.0, "string": ""}
+
+
+def avro_text(record: RecordType) -> str:
+    """Return the schema of Avro.
+
+    >>> avro_text(RecordType("Score", (Field("value", 1, "number", nullable=True),)))
+    ... # doctest: +NORMALIZE_WHITESPACE
+    '{"type":"record","name":"Score","fields":[{"name":"value","type":["null","double"],"default":null}],"namespace":"streamk"}'
+    """
+    return _compact({**_avro_record(record), "namespace": _NAMESPACE})
+
+
+def _avro_record(record: RecordType) -> dict[str, Any]:
+    fields = [_avro_field(field) for field in record.fields]
+    return {"type": "record", "name": record.name, "fields": fields}
+
+
+def _avro_field(field: Field) -> dict[str, Any]:
+    default: Any
+    kinds: list[Any]
+    match field.type:
+        case ListOf(items):
+            of = _avro_record(items) if isinstance(items, RecordType) else _alone(_avro(items))
+            kinds, default = [{"type": "array", "items": of}], []
+        case MapOf(values):
+            kinds, default = [{"type": "map", "values": _alone(_avro(values))}], {}
+        case scalar:
+            kinds = _avro(scalar)
+            default = _AVRO_DEFAULTS[kinds[0]]
+    if field.nullable:
+        # The default of a union is of its first branch.
+        kinds, default = ["null", *kinds], None
+    return {"name": field.name, "type": _alone(kinds), "default": default}
+
+
+def _avro(kind: Scalar) -> list[str]:
+    return [_AVRO[branch] for branch in branches(kind)]
+
+
+def _alone(kinds: list[str]) -> Any:
+    return kinds[0] if len(kinds) == 1 else kinds
+
+
+# --- JSON Schema ----------------------------------------------------------------------------------
+
+_JSON: dict[Scalar, list[str]] = {
+    "boolean": ["boolean"],
+    "integer": ["integer"],
+    "number": ["number", "null"],  # JSON has no NaN
+    "text": ["string"],
+    "label": ["boolean", "integer", "string"],
+    "value": ["boolean", "number", "string"],
+}
+
+
+def json_schema_text(record: RecordType) -> str:
+    """Return the schema of JSON Schema, draft 7.
+
+    It allows no further properties: only then may later ones be added, as registries see it.
+    """
+    dialect = {"$schema": "http://json-schema.org/draft-07/schema#", "title": record.name}
+    return _compact({**dialect, **_object_schema(record)})
+
+
+def _object_schema(record: RecordType) -> dict[str, Any]:
+    properties = {field.name: _property_schema(field) for field in record.fields}
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _property_schema(field: Field) -> dict[str, Any]:
+    found: dict[str, Any]
+    match field.type:
+        case ListOf(items):
+            if isinstance(items, RecordType):
+                of = _object_schema(items)
+            else:
+                of = {"type": _alone(_JSON[items])}
+            found = {"type": "array", "items": of}
+        case MapOf(values):
+            found = {"type": "object", "additionalProperties": {"type": _alone(_JSON[values])}}
+        case scalar:
+            found = {"type": _alone(_JSON[scalar])}
+    if field.nullable:
+        kinds = found["type"] if isinstance(found["type"], list) else [found["type"]]
+        found["type"] = [*kinds, *({"null"} - set(kinds))]
+    return found
+
+
+def _compact(schema: dict[str, Any]) -> str:
+    return json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
+
+
+# --- Protobuf -------------------------------------------------------------------------------------
+
+_PROTOBUF: dict[Scalar, str] = {
+    "boolean": "bool",
+    "integer": "int64",
+    "number": "double",
+    "text": "string",
+    "label": "Label",
+    "value": "Value",
+}
+
+
+def protobuf_text(record: RecordType) -> str:
+    """Return the .proto file whose first message has these fields.
+
+    >>> print(protobuf_text(RecordType("Score", (Field("value", 1, "number", nullable=True),))))
+    syntax = "proto3";
+    package streamk;
+    message Score {
+      optional double value = 1;
+    }
+    <BLANKLINE>
+    """
+    lines = ['syntax = "proto3";', f"package {_NAMESPACE};", *_message(record)]
+    used = _kinds(record)
+    lines[-1:] = [*(line for kind in UNIONS if kind in used for line in _union(kind)), "}"]
+    text, depth = "", 0
+    for line in lines:
+        depth -= line == "}"
+        text += "  " * depth + line + "\n"
+        depth += line.endswith("{")
+    return text
+
+
+def _kinds(record: RecordType) -> set[Any]:
+    """Return the types of a record's fields, and of those of records in lists."""
+    found: set[Any] = set()
+    for field in record.fields:
+        of = field.type.items if isinstance(field.type, ListOf) else field.type
+        found |= _kinds(of) if isinstance(of, RecordType) else {of}
+    return found
+
+
+def _union(kind: Scalar) -> list[str]:
+    """Return the message that has a value of a type in the field of what it is."""
+    fields = [f"{_PROTOBUF[one]} {one} = {n};" for n, one in enumerate(branches(kind), start=1)]
+    return [f"message {_PROTOBUF[kind]} {{", "oneof kind {", *fields, "}", "}"]
+
+
+def _message(record: RecordType) -> list[str]:
+    lines = [f"message {record.name} {{"]
+    for field in record.fields:
+        match field.type:
+            case ListOf(items):
+                if isinstance(items, RecordType):
+                    lines += _message(items)
+                    name = items.name
+                else:
+                    name = _PROTOBUF[items]
+                kind = f"repeated {name}"
+            case MapOf(values):
+                kind = f"map<string, {_PROTOBUF[values]}>"
+            case scalar:
+                has_presence = field.nullable and scalar not in UNIONS
+                kind = "optional " * has_presence + _PROTOBUF[scalar]
+        lines.append(f"{kind} {field.name} = {field.number};")
+    return [*lines, "}"]
+
+
+# --- formats --------------------------------------------------------------------------------------
 
 _log = logging.getLogger("streamk.connectors")
 
@@ -29,8 +207,8 @@ _ENCODINGS = ("json", *FRAMED)
 Encode = Callable[[Mapping[str, Any]], bytes]
 
 
-class OutputFormat(Protocol):
-    """The way from outputs to records, and back.
+class JSONOutputs:
+    """The way from outputs to records, and back: as JSON, which needs no schema.
 
     Attributes
     ----------
@@ -40,43 +218,24 @@ class OutputFormat(Protocol):
         Returns a record; raises a `ValueError` or `TypeError` for what it cannot hold.
     """
 
-    name: str
-    encode: Encode
-
-    def declare(self, record: RecordType, subject: str) -> None:
-        """Write outputs of this type from here on; see `connectors.fields.Declaring`."""
-
-    def contents(self, records: Sequence[bytes | None]) -> list[dict[str, Any]]:
-        """Return what records say; {}, as no output does, of what is none of this format.
-
-        Waits for a registry that is gone.
-        """
-
-    def trouble(self) -> Trouble | None:
-        """Tell of a registry that is gone."""
-
-
-class JSONOutputs:
-    """Outputs as JSON, without a schema."""
-
     name = "JSON"
 
     def __init__(self) -> None:
         self.encode: Encode = msgspec.json.Encoder().encode
 
     def declare(self, record: RecordType, subject: str) -> None:
-        """Does nothing: JSON holds every output."""
+        """Write outputs of this type from here on; see `connectors.fields.Declaring`."""
 
     def contents(self, records: Sequence[bytes | None]) -> list[dict[str, Any]]:
-        """Return the objects; {} of what is none."""
+        """Return what records say; {}, as no output does, of what is none of this format."""
         return [_json_object(record or b"") for record in records]
 
     def trouble(self) -> Trouble | None:
-        """None: there is no registry."""
+        """Tell of a registry that is gone."""
         return None
 
 
-class FramedOutputs:
+class FramedOutputs(JSONOutputs):
     """Outputs as framed records, whose schema is made of their fields.
 
     Parameters
@@ -144,6 +303,8 @@ class FramedOutputs:
         except BadRecord:
             return {}
         if self._encoding == "protobuf":
+            from connectors.schemas.protobuf import as_output
+
             found = as_output(found, self._record)
         for field in self._record.fields:
             if field.optional and found.get(field.name) is None:
@@ -155,7 +316,7 @@ class FramedOutputs:
         return None if self._read is None else self._read.trouble()
 
 
-def open_output_format(encoding: str, place: str | None) -> OutputFormat:
+def open_output_format(encoding: str, place: str | None) -> JSONOutputs:
     """Return the format of an encoding, whose schemas are kept at a place.
 
     Parameters
@@ -201,8 +362,12 @@ def _encoder(encoding: str, record: RecordType, text: str, number: int) -> Encod
     write: Encode
     match encoding:
         case "avro":
-            write = avro_writer(record)
+            from connectors.schemas.avro import avro_writer
+
+            write = avro_writer(text)
         case "protobuf":
+            from connectors.schemas.protobuf import protobuf_writer
+
             write = protobuf_writer(record, text)
         case _:
             write = msgspec.json.Encoder().encode

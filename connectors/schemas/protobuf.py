@@ -1,4 +1,4 @@
-"""Protobuf's binary encoding, read by a schema that is the text of a .proto file."""
+"""Protobuf: records read by the text of a .proto file, and outputs written by one."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import tempfile
 from collections.abc import Callable, Mapping
 from datetime import UTC
 from decimal import Decimal
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from connectors.errors import BadRecord, ConnectorError, Unavailable
-from connectors.records import FRAME_BYTES
-from connectors.schemas.values import decimal_number, time_after_1970
+from connectors.errors import BadRecord, ConnectorError
+from connectors.fields import UNIONS, ListOf, RecordType, Scalar, branches
+from connectors.records import FRAME_BYTES, decimal_number, time_after_1970
 
-__all__ = ["ProtobufSchema", "require"]
+__all__ = ["ProtobufSchema", "as_output", "protobuf_writer"]
 
 _COMMAND = (sys.executable, "-m", "grpc_tools.protoc", "--include_imports")
 _COMPILING_SECONDS = 60.0
@@ -28,12 +28,6 @@ _LOGGED = re.compile(r"WARNING: |[IWE]\d{4} ")
 """Beginnings of lines of protoc that are about other things than what is wrong."""
 
 Convert = Callable[[Any], Any]
-
-
-def require() -> None:
-    """Raise `Unavailable` if the packages for Protobuf are missing."""
-    if find_spec("grpc_tools") is None or find_spec("google.protobuf") is None:
-        raise Unavailable("encoding=protobuf needs protoc: pip install 'streamk[schemas]'")
 
 
 class ProtobufSchema:
@@ -54,6 +48,9 @@ class ProtobufSchema:
     BadRecord
         If protoc refuses the file; the message has its reason.
     """
+
+    has_aliases = False
+    """Its fields have no former names."""
 
     def __init__(self, text: str, references: Mapping[str, str] | None = None) -> None:
         from google.protobuf import descriptor_pb2, descriptor_pool
@@ -328,3 +325,86 @@ _WELL_KNOWN: dict[str, Convert] = {
     "google.protobuf.Value": _any_json,
     **{f"google.protobuf.{name}Value": _value_of for name in _WRAPPERS},
 }
+
+
+# --- outputs --------------------------------------------------------------------------------------
+
+
+_FIRST_MESSAGE = b"\0"
+"""The place of the first message of a file, in the frame of a record."""
+
+
+def protobuf_writer(record: RecordType, text: str) -> Callable[[Mapping[str, Any]], bytes]:
+    """Return the function from outputs to bodies of records, by the text of their schema.
+
+    It raises a `ValueError` or `TypeError` for what is not of this type.
+    """
+    make = ProtobufSchema(text).message_class((0,))
+    convert = _arguments(record)
+
+    def write(value: Mapping[str, Any]) -> bytes:
+        body: bytes = make(**convert(value)).SerializeToString(deterministic=True)
+        return _FIRST_MESSAGE + body
+
+    return write
+
+
+def _arguments(record: RecordType) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Return the function from outputs to the arguments of their messages."""
+    changed: list[tuple[str, Callable[[Any], Any]]] = []
+    for field in record.fields:
+        match field.type:
+            case "label" | "value":
+                changed.append((field.name, partial(_in_union, field.type)))
+            case ListOf("label"):
+                changed.append((field.name, _each(partial(_in_union, "label"))))
+            case ListOf(RecordType() as items):
+                changed.append((field.name, _each(_arguments(items))))
+
+    def convert(value: Mapping[str, Any]) -> dict[str, Any]:
+        found = dict(value)
+        for name, of in changed:
+            if found.get(name) is not None:
+                found[name] = of(found[name])
+        return found
+
+    return convert
+
+
+def _each(of: Callable[[Any], Any]) -> Callable[[list[Any]], list[Any]]:
+    return lambda items: [of(item) for item in items]
+
+
+def _in_union(kind: Scalar, value: Any) -> dict[str, Any]:
+    branch = UNIONS[kind].get(type(value))
+    if branch is None:
+        raise BadRecord(f"{value!r} is no {kind}: a {', '.join(branches(kind))}")
+    return {branch: value}
+
+
+def as_output(event: Mapping[str, Any], record: RecordType) -> dict[str, Any]:
+    """Return the output that was written as a message, which was read as an event.
+
+    Protobuf knows no list that is None: one that may be is None where it is empty.
+
+    >>> from connectors.fields import Field
+    >>> record = RecordType("Answer", (Field("is", 1, "label"), Field("of", 2, ListOf("label"))))
+    >>> as_output({"is": {"text": "a"}, "of": [{"text": "a"}, {"integer": 7}]}, record)
+    {'is': 'a', 'of': ['a', 7]}
+    """
+    found = dict(event)
+    for field in record.fields:
+        value = found.get(field.name)
+        match field.type:
+            case "label" | "value" if value is not None:
+                value = _out_of_union(value)
+            case ListOf("label") if value:
+                value = [_out_of_union(item) for item in value]
+            case ListOf(RecordType() as items) if value:
+                value = [as_output(item, items) for item in value]
+        found[field.name] = None if field.nullable and value == [] else value
+    return found
+
+
+def _out_of_union(message: Any) -> Any:
+    return next(iter(message.values()), None) if isinstance(message, Mapping) else message

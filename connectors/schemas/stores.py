@@ -1,19 +1,27 @@
-"""Places where schemas are kept under numbers: a directory, and what all places share."""
+"""Places where schemas are kept under numbers: a directory, or a registry over HTTP."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import http.client
+import os
 import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Protocol
+from urllib.error import HTTPError
+from urllib.parse import quote, urlsplit
+from urllib.request import Request, urlopen
+
+import msgspec
 
 from connectors.base import Trouble
-from connectors.errors import BadRecord, BadURL, ConnectorError
+from connectors.errors import BadRecord, BadURL, ConnectorError, Unavailable
 
-__all__ = ["Away", "SchemaDirectory", "SchemaStore", "StoredSchema"]
+__all__ = ["Away", "SchemaDirectory", "SchemaRegistry", "SchemaStore", "StoredSchema"]
 
 _IMPORT = re.compile(r'\bimport\s+(?:public\s+|weak\s+)?"([^"]+)"')
 
@@ -52,31 +60,17 @@ class StoredSchema:
 
 
 class SchemaStore(Protocol):
-    """A place of schemas."""
+    """A place of schemas: a directory, or a registry.
+
+    Its methods raise `Away` where it does not answer at the moment, and `ConnectorError` where it
+    cannot be used at all.
+    """
 
     def fetch(self, number: int) -> StoredSchema:
-        """Return the schema of a number.
-
-        Raises
-        ------
-        BadRecord
-            If there is none.
-        Away
-            If the place does not answer at the moment.
-        ConnectorError
-            If it cannot be used at all.
-        """
+        """Return the schema of a number. Raises `BadRecord` if there is none."""
 
     def keep(self, text: str, subject: str) -> int:
-        """Keep a schema of records under a subject, unless it is there; return its number.
-
-        Raises
-        ------
-        Away
-            If the place does not answer at the moment.
-        ConnectorError
-            If the schema is not taken.
-        """
+        """Keep a schema of records under a subject, unless it is there; return its number."""
 
 
 class SchemaDirectory:
@@ -164,3 +158,219 @@ class SchemaDirectory:
 def _is_number(path: Path) -> bool:
     """Return whether a file is named by a number of 32 bits."""
     return path.stem.isascii() and path.stem.isdecimal() and int(path.stem) < 1 << 32
+
+
+# --- a registry -----------------------------------------------------------------------------------
+
+
+ENVIRONMENT_PREFIX = "STREAMK_SCHEMAS_"
+_CREDENTIALS = ("USERNAME", "PASSWORD")
+
+_TIMEOUT = 4.0
+"""Seconds for an answer: a registry that is gone shall be told within five seconds."""
+_LARGEST = 1 << 24
+"""Bytes of an answer."""
+_MOST_REFERENCES = 200
+"""Of a schema, those of its references included."""
+_UNKNOWN = (40401, 40402, 40403)
+"""Error codes of the interface: no such subject, version, schema."""
+
+
+class _Reference(msgspec.Struct):
+    name: str
+    subject: str
+    version: int
+
+
+class _Refusal(msgspec.Struct):
+    error_code: int = 0
+    message: str = ""
+
+
+class _Kept(msgspec.Struct):
+    """The answer to a schema that is there, or was taken."""
+
+    id: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
+
+
+class _Found(msgspec.Struct, rename="camel"):
+    """The answer to a question for a schema."""
+
+    schema: str
+    schema_type: str | None = None
+    references: list[_Reference] | None = None
+
+
+class SchemaRegistry:
+    """A schema registry at an address.
+
+    A user name and a password for HTTP's basic authentication come from the environment variables
+    ``STREAMK_SCHEMAS_USERNAME`` and ``STREAMK_SCHEMAS_PASSWORD``; they are sent to this address
+    alone. With https the certificate must be signed by an authority of the system, or of the file
+    that ``SSL_CERT_FILE`` names.
+
+    Parameters
+    ----------
+    address : str
+        ``http://HOST:PORT`` or ``https://HOST``.
+    kind : "AVRO", "JSON" or "PROTOBUF"
+        The type of the schemas, as the registry calls it.
+
+    Raises
+    ------
+    BadURL
+        If that is no such address.
+    Unavailable
+        If nothing answers there.
+    ConnectorError
+        If the registry does not admit this user.
+    """
+
+    def __init__(self, address: str, kind: str) -> None:
+        self._address, self._kind = address.rstrip("/"), kind
+        _check(self._address)
+        self._login = _login()
+        try:
+            self._answer("/")
+        except Away as away:
+            raise Unavailable(
+                f"{away}. Check that it runs and that host and port are right"
+            ) from None
+
+    def fetch(self, number: int) -> StoredSchema:
+        """Return the schema of an id, with all that it refers to."""
+        found = self._ask(f"/schemas/ids/{number}")
+        if found is None:
+            raise BadRecord(f"schema {number} is unknown to the registry at {self._address} (404)")
+        kind = found.schema_type or "AVRO"
+        if kind != self._kind:
+            raise BadRecord(
+                f"schema {number} is of type {kind}, not {self._kind}; choose the"
+                " encoding that the topic has"
+            )
+        references: dict[str, str] = {}
+        self._add(found, references, [_MOST_REFERENCES])
+        return StoredSchema(found.schema, references)
+
+    def keep(self, text: str, subject: str) -> int:
+        """Return the id of a schema under a subject, which is registered if it is not there.
+
+        One that is there needs no right to register. Raises `ConnectorError` where the registry
+        does not take it.
+        """
+        path = f"/subjects/{quote(subject, safe='')}"
+        question = msgspec.json.encode({"schema": text, "schemaType": self._kind})
+        status, body = self._answer(path, question)
+        if status == 404 and _refusal(body).error_code in _UNKNOWN:
+            status, body = self._answer(f"{path}/versions", question)
+        if status == 200:
+            with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                return msgspec.json.decode(body, type=_Kept).id
+        reason = _refusal(body).message or f"status {status}"
+        if status == 409:
+            raise ConnectorError(
+                f"the schema of what is written is not compatible with those of {subject!r} in the"
+                f" registry at {self._address}: {reason}. Write to another topic, or change the"
+                f" compatibility of the subject. The schema: {text}"
+            )
+        raise ConnectorError(
+            f"the registry at {self._address} does not take the schema of {subject!r}: {reason}."
+            f" The schema: {text}"
+        )
+
+    def _add(self, schema: _Found, found: dict[str, str], left: list[int]) -> None:
+        """Add the texts of what a schema refers to, each after what it refers to itself."""
+        for one in schema.references or ():
+            if one.name in found:
+                continue
+            left[0] -= 1
+            if left[0] < 0:
+                raise BadRecord(f"a schema has more than {_MOST_REFERENCES} references")
+            path = f"/subjects/{quote(one.subject, safe='')}/versions/{one.version}"
+            referenced = self._ask(path)
+            if referenced is None:
+                raise BadRecord(
+                    f"version {one.version} of {one.subject!r}, to which a schema refers, is"
+                    f" unknown to the registry at {self._address} (404)"
+                )
+            self._add(referenced, found, left)
+            found[one.name] = referenced.schema
+
+    def _ask(self, path: str) -> _Found | None:
+        """Return the schema at a path, None if there is none."""
+        status, body = self._answer(path)
+        try:
+            if status == 200:
+                return msgspec.json.decode(body, type=_Found)
+            if status == 404 and _refusal(body).error_code in _UNKNOWN:
+                return None
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            pass
+        raise ConnectorError(
+            f"{self._address}{path} gives no schema (status {status}); check that schemas= is the"
+            " address of a schema registry"
+        )
+
+    def _answer(self, path: str, question: bytes | None = None) -> tuple[int, bytes]:
+        """Return status and body of an answer; a question of JSON is posted."""
+        headers = {"Accept": "application/json"}
+        if question is not None:
+            headers["Content-Type"] = "application/vnd.schemaregistry.v1+json"
+        request = Request(self._address + path, data=question, headers=headers)
+        if self._login is not None:
+            # So it is not sent on where the answer is a redirection.
+            request.add_unredirected_header("Authorization", self._login)
+        try:
+            try:
+                answer = urlopen(request, timeout=_TIMEOUT)
+            except HTTPError as error:
+                answer = error
+            with answer:
+                status, body = answer.status, answer.read(_LARGEST + 1)
+        except (OSError, http.client.HTTPException) as error:
+            raise Away(self._address, str(getattr(error, "reason", error))) from error
+        if status >= 500 or status in (408, 429):
+            raise Away(self._address, f"its status is {status}")
+        if status == 401 or (status == 403 and question is None):
+            raise ConnectorError(
+                f"the schema registry at {self._address} does not admit this user (status"
+                f" {status}); set {ENVIRONMENT_PREFIX}USERNAME and {ENVIRONMENT_PREFIX}PASSWORD"
+            )
+        if len(body) > _LARGEST:
+            raise BadRecord(f"a schema of the registry has more than {_LARGEST} bytes")
+        return status, body
+
+
+def _refusal(body: bytes) -> _Refusal:
+    """Return what a registry says of its refusal, nothing of what is no such answer."""
+    try:
+        return msgspec.json.decode(body, type=_Refusal)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _Refusal()
+
+
+def _check(address: str) -> None:
+    parts = urlsplit(address)
+    if parts.username is not None or parts.password is not None:
+        raise BadURL(
+            "the address of schemas= holds a user name or a password, which do not belong there:"
+            f" set {ENVIRONMENT_PREFIX}USERNAME and {ENVIRONMENT_PREFIX}PASSWORD in the environment"
+        )
+    try:
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or parts.query or parts.fragment:
+        raise BadURL(f"schemas={address} is not http://HOST:PORT or https://HOST:PORT")
+
+
+def _login() -> str | None:
+    """Return the header of the user in the environment. Raises `BadURL` for half of one."""
+    found = {name: os.environ.get(f"{ENVIRONMENT_PREFIX}{name}") for name in _CREDENTIALS}
+    if not any(found.values()):
+        return None
+    for name, value in found.items():
+        if not value:
+            raise BadURL(f"{ENVIRONMENT_PREFIX}{name} is not set, the other of the two is")
+    text = "{USERNAME}:{PASSWORD}".format(**found)
+    return "Basic " + base64.b64encode(text.encode()).decode()

@@ -13,8 +13,7 @@ from connectors.errors import BadRecord, BadURL
 from connectors.memory import MemorySink, MemorySource
 from connectors.records import Tombstone, framed
 from connectors.schemas.avro import AvroSchema
-from connectors.schemas.envelope import enveloped
-from connectors.schemas.formats import SchemaFormat
+from connectors.schemas.formats import SchemaFormat, enveloped
 from connectors.schemas.stores import StoredSchema
 from streamk.engine import Engine, LateLabels, Report
 from streamk.kernels import Gaussian
@@ -72,30 +71,20 @@ def wrap(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.mark.parametrize("encoding", WAYS)
-@pytest.mark.parametrize("envelope", EVENTS)
-def test_the_row_after_the_change_is_the_event(encoding: str, envelope: Any, wrap: Any) -> None:
+def test_what_comes_in_an_envelope(encoding: str, wrap: Any) -> None:
+    """The row after a change is the event, a deletion is a tombstone, another shape is told."""
     form = enveloped("debezium", encoding, None)
     assert form is not None
-    assert form.reading(frozenset)(WAYS[encoding](wrap(envelope))) == ROW
-
-
-@pytest.mark.parametrize("encoding", WAYS)
-@pytest.mark.parametrize("envelope", [*DELETIONS, None])
-def test_a_deletion_is_a_tombstone(encoding: str, envelope: Any, wrap: Any) -> None:
-    form = enveloped("debezium", encoding, None)
-    assert form is not None
-    with pytest.raises(Tombstone):
-        form.reading(frozenset)(WAYS[encoding](wrap(envelope)))
-
-
-@pytest.mark.parametrize("encoding", WAYS)
-@pytest.mark.parametrize(("envelope", "reason"), NONE)
-def test_another_shape_is_told(encoding: str, envelope: Any, reason: str, wrap: Any) -> None:
-    form = enveloped("debezium", encoding, None)
-    assert form is not None
-    with pytest.raises(BadRecord, match=reason) as found:
-        form.reading(frozenset)(WAYS[encoding](wrap(envelope)))
-    assert not isinstance(found.value, Tombstone)
+    read = form.reading(frozenset)
+    for envelope in EVENTS:
+        assert read(WAYS[encoding](wrap(envelope))) == ROW
+    for envelope in (*DELETIONS, None):
+        with pytest.raises(Tombstone):
+            read(WAYS[encoding](wrap(envelope)))
+    for envelope, reason in NONE:
+        with pytest.raises(BadRecord, match=reason) as found:
+            read(WAYS[encoding](wrap(envelope)))
+        assert not isinstance(found.value, Tombstone)
 
 
 @pytest.mark.parametrize("value", [b"{", b"", b"\xff", None])

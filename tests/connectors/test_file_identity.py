@@ -217,19 +217,25 @@ def test_nothing_before_the_position_is_cut_again(
     assert sum(fed) <= path.stat().st_size - at + headers
 
 
+def counted(monkeypatch: pytest.MonkeyPatch, of: type, name: str) -> list[int]:
+    """The sizes of what a method returns from here on."""
+    sizes: list[int] = []
+    whole = getattr(of, name)
+
+    def counting(self: Any, *arguments: Any) -> bytes:
+        found: bytes = whole(self, *arguments)
+        sizes.append(len(found))
+        return found
+
+    monkeypatch.setattr(of, name, counting)
+    return sizes
+
+
 def test_what_a_file_is_known_by_costs_a_short_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write("lines", tmp_path, rows(90_000))
-    read: list[int] = []
-    whole = TextReader._block
-
-    def block(self: TextReader, *size: int) -> bytes:
-        found = whole(self, *size)
-        read.append(len(found))
-        return found
-
-    monkeypatch.setattr(TextReader, "_block", block)
+    read = counted(monkeypatch, TextReader, "_block")
     with opened("lines", tmp_path) as source:
         polled(source)
         for offset in (80_000, 85_000, 2000):
@@ -243,28 +249,14 @@ def test_what_cannot_be_read_from_anywhere_is_read_twice_at_most(
     tmp_path: Path, form: str, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(form, tmp_path, rows(step * 8))
-    text = len(polled_bytes(form, tmp_path))
-    given: list[int] = []
-    whole = TextFile.read
-
-    def read(self: TextFile, size: int) -> bytes:
-        found = whole(self, size)
-        given.append(len(found))
-        return found
-
-    monkeypatch.setattr(TextFile, "read", read)
     with opened(form, tmp_path) as source:
-        [name] = source.partitions()
-        assert name == path.name
+        text = sum(len(value) + 1 for value in polled(source))
+    given = counted(monkeypatch, TextFile, "read")
+    with opened(form, tmp_path) as source:
         for offset in range(step, step * 8, step):
             source.poll(step, 0.0)
-            source.identity(name, offset)
+            source.identity(path.name, offset)
     assert sum(given) < 3 * text
-
-
-def polled_bytes(form: str, folder: Path) -> bytes:
-    with opened(form, folder) as source:
-        return b"\n".join(polled(source))
 
 
 def test_going_back_behind_the_position_costs_a_short_read(
@@ -272,18 +264,10 @@ def test_going_back_behind_the_position_costs_a_short_read(
 ) -> None:
     path = write("lines", tmp_path, rows(90_000))
     identity = identity_at("lines", tmp_path, 50_001)
-    read: list[int] = []
-    whole = TextReader._block
-
-    def block(self: TextReader, *size: int) -> bytes:
-        found = whole(self, *size)
-        read.append(len(found))
-        return found
-
     with opened("lines", tmp_path) as source:
         assert source.recognize(path.name, identity) is None
         polled(source)
-        monkeypatch.setattr(TextReader, "_block", block)
+        read = counted(monkeypatch, TextReader, "_block")
         for offset in (80_000, 50_001, 60_000):
             read.clear()
             source.seek(path.name, offset)

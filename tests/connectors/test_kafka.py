@@ -7,12 +7,12 @@ import json
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from kafka_kit import producer
+from kafka_kit import delete_before, producer
 
 from connectors.base import Chunk, Output, Sink, Source
 from connectors.errors import (
@@ -35,17 +35,6 @@ pytestmark = [
 MakeTopic = Callable[..., str]
 
 
-@contextlib.contextmanager
-def admin(address: str) -> Iterator[Any]:
-    from kafka import KafkaAdminClient
-
-    one = KafkaAdminClient(bootstrap_servers=address)
-    try:
-        yield one
-    finally:
-        one.close()
-
-
 def fill(address: str, topic: str, count: int, partition: int = 0, first: int = 0) -> None:
     """Write ``{"i": first}`` and so on, with timestamps 1000, 1001 and so on."""
     with producer(address) as out:
@@ -54,13 +43,8 @@ def fill(address: str, topic: str, count: int, partition: int = 0, first: int = 
         out.flush()
 
 
-@contextlib.contextmanager
-def source(address: str, topic: str, **options: Any) -> Iterator[KafkaSource]:
-    one = KafkaSource((address,), topic, **options)
-    try:
-        yield one
-    finally:
-        one.close()
+def source(address: str, topic: str, **options: Any) -> contextlib.closing[KafkaSource]:
+    return contextlib.closing(KafkaSource((address,), topic, **options))
 
 
 def read(src: KafkaSource, count: int, seconds: float = 20.0) -> list[Chunk]:
@@ -310,13 +294,10 @@ def test_aborted_transactions_leave_gaps(kafka_address: str, kafka_topic: MakeTo
 
 
 def test_offsets_that_are_gone(kafka_address: str, kafka_topic: MakeTopic) -> None:
-    from kafka import TopicPartition
-
     topic = kafka_topic()
     name = f"{topic}:0"
     fill(kafka_address, topic, 20)
-    with admin(kafka_address) as client:
-        client.delete_records({TopicPartition(topic, 0): 8})
+    delete_before(kafka_address, topic, 0, 8)
     with source(kafka_address, topic) as src:
         assert offsets(read(src, 12)) == list(range(8, 20))
         assert src.start(name) == 8

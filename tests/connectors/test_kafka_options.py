@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,9 +12,8 @@ from connectors.errors import BadURL, Unavailable
 from connectors.kafka import KafkaSink, KafkaSource
 from connectors.kafka import client as clients
 from connectors.kafka.cluster import Cluster
-from connectors.kafka.log import TopicLog
-from connectors.kafka.python_workarounds import TESTED, PollWorkarounds
 from connectors.kafka.security import Secret, Security
+from connectors.kafka.sink import TopicLog
 from connectors.registry import open_source
 
 
@@ -137,8 +133,7 @@ def test_a_client_that_is_not_installed_or_too_old(monkeypatch: pytest.MonkeyPat
     from connectors.kafka.python_client import PythonClient
 
     for found in ((), (2, 14, 2)):
-        installed = {"confluent-kafka": found, "kafka-python": (3, 0, 12)}
-        monkeypatch.setattr(clients, "_version", installed.__getitem__)
+        monkeypatch.setattr(clients, "_version", lambda _, found=found: found)
         with pytest.raises(Unavailable, match=r"confluent-kafka 2\.15 .*streamk\[confluent\]"):
             open_source("kafka://localhost:1/t?client=confluent")
         assert isinstance(clients.choose(), PythonClient)
@@ -172,43 +167,3 @@ def test_security_options_as_librdkafka_has_them() -> None:
     assert f"{settings['sasl.password']}" == "pw-1"  # plain text, not a `Secret` that hides
     with pytest.raises(BadURL, match="sasl_kerberos_domain_name"):
         Security({"sasl_kerberos_domain_name": "x"}).librdkafka()
-
-
-def consumer(**changes: Any) -> Any:
-    """What the mends look for in a consumer, by the names that kafka-python has."""
-    parts: dict[str, Any] = {
-        "_fetcher": SimpleNamespace(_next_partition_records=[]),
-        "_coordinator": SimpleNamespace(_join_task=None, request_rejoin=None),
-        "_net": SimpleNamespace(call_soon_threadsafe=None),
-    }
-    return SimpleNamespace(**(parts | changes))
-
-
-def test_mends_are_made_in_versions_that_were_tested(caplog: pytest.LogCaptureFixture) -> None:
-    one = consumer()
-    PollWorkarounds(one).before_poll()
-    assert one._fetcher._next_partition_records is None
-    assert not caplog.records
-
-
-@pytest.mark.parametrize("other", ["version", "name"])
-def test_without_the_tested_names_or_version_it_warns_and_goes_on(
-    other: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    one = consumer()
-    if other == "version":
-        monkeypatch.setattr("connectors.kafka.python_workarounds.TESTED", ("0.9",))
-        wanted = "Install kafka-python==0.9"
-    else:
-        one = consumer(_coordinator=SimpleNamespace(request_rejoin=None))
-        wanted = rf"it has no _coordinator._join_task.*kafka-python=={TESTED[0]}"
-    mends = PollWorkarounds(one)
-    mends.before_poll()
-    assert one._fetcher._next_partition_records == []  # left as it is
-    called: list[int] = []
-    mends.wake(lambda: called.append(1))
-    assert called == [1]
-    (record,) = caplog.records
-    assert record.levelno == logging.WARNING
-    assert "was not tested" in record.getMessage()
-    assert re.search(wanted, record.getMessage())

@@ -15,8 +15,7 @@ import pytest
 from connectors.base import Output
 from connectors.errors import Unavailable
 from connectors.kafka import KafkaSink, KafkaSource
-from connectors.kafka.security import Security
-from connectors.kafka.tls import context, diagnose
+from connectors.kafka.security import Security, context, diagnose
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_client", "tls_files")]
 ENDS = [KafkaSource, KafkaSink]
@@ -36,19 +35,18 @@ LOGIN = {
 }
 
 
-def there_and_back(address: str, topic: str, how: Security) -> None:
-    """Write a record and read it."""
+def there_and_back(address: str, topic: str, how: Security, records: int = 1) -> None:
+    """Write a record, and read as many as there are by then."""
     sink = KafkaSink((address,), topic, security=how)
     sink.write([Output("a:0", 0, 0, None, {"p": 1})])
     sink.close()
-    source = KafkaSource((address,), topic, security=how)
-    with contextlib.closing(source):
+    with contextlib.closing(KafkaSource((address,), topic, security=how)) as source:
         values: list[Any] = []
         for _ in range(100):
             values += [value for chunk in source.poll(10, 0.2) for value in chunk.values]
-            if values:
+            if len(values) >= records:
                 break
-        assert values == [b'{"p":1}']
+        assert values == [b'{"p":1}'] * records
 
 
 def refusal(end: Any, address: str, how: Security) -> str:
@@ -61,37 +59,24 @@ def refusal(end: Any, address: str, how: Security) -> str:
     return text
 
 
-def test_it_connects_where_the_authority_is_known(
-    kafka_client: str, local_kafka: Any, tls_files: Path
-) -> None:
-    topic = f"tls-{kafka_client}"
-    local_kafka.create_topic(topic)
-    there_and_back(local_kafka.tls_address, topic, security(ssl_cafile=tls_files / "ca.pem"))
-
-
-def test_it_connects_with_a_certificate_of_its_own(
+def test_it_connects(
     kafka_client: str, local_kafka: Any, tls_files: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    topic = f"mutual-{kafka_client}"
+    """Where the authority is known, with a certificate of its own, and with any name."""
+    topic, known = f"tls-{kafka_client}", {"ssl_cafile": tls_files / "ca.pem"}
     local_kafka.create_topic(topic)
+    there_and_back(local_kafka.tls_address, topic, security(**known))
+    by_name = local_kafka.tls_address.replace("127.0.0.1", "localhost")
+    there_and_back(by_name, topic, security(**known, ssl_check_hostname="false"), records=2)
     how = security(
-        ssl_cafile=tls_files / "ca.pem",
+        **known,
         ssl_certfile=tls_files / "client.pem",
         ssl_keyfile=tls_files / "client.key",
         ssl_password=certificates.PASSWORD,
     )
     with caplog.at_level("DEBUG"):
-        there_and_back(local_kafka.mutual_tls_address, topic, how)
+        there_and_back(local_kafka.mutual_tls_address, topic, how, records=3)
     assert certificates.PASSWORD not in caplog.text + repr(how)
-
-
-def test_another_name_is_taken_where_names_are_not_checked(
-    kafka_client: str, local_kafka: Any, tls_files: Path
-) -> None:
-    topic = f"name-{kafka_client}"
-    local_kafka.create_topic(topic)
-    how = security(ssl_cafile=tls_files / "ca.pem", ssl_check_hostname="false")
-    there_and_back(local_kafka.tls_address.replace("127.0.0.1", "localhost"), topic, how)
 
 
 @pytest.mark.parametrize("end", ENDS)

@@ -6,6 +6,7 @@ import functools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -365,46 +366,34 @@ def test_offsets_in_an_open_transaction_are_waited_for(
     assert inputs(kafka_address, topic) == []
 
 
-def test_what_cannot_be_in_one_transaction(kafka_address: str, kafka_topic: MakeTopic) -> None:
+def test_what_cannot_be_in_one_transaction(
+    kafka_address: str, kafka_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
     topic = kafka_topic()
     loose = {"group": "g", "isolation_level": "read_uncommitted"}
+
+    def opened(**options: Any) -> KafkaSink:
+        return KafkaSink((kafka_address,), topic, **options)
+
     with (
         closing(KafkaSource((kafka_address,), topic, **loose)) as source,
-        closing(KafkaSink((kafka_address,), topic)) as sink,
-        closing(KafkaSink((kafka_address,), topic, delivery_timeout=870.0)) as patient,
+        closing(opened()) as sink,
+        closing(opened(delivery_timeout=870.0)) as patient,
+        closing(opened()) as other,
     ):
         with pytest.raises(BadURL, match="isolation_level=read_committed"):
             sink.transact(source, [], 1.0)
         with pytest.raises(BadURL, match=r"delivery_timeout=870 .* at most 869"):
             patient.transact(NO_GROUP, [], 1.0)
-
-
-def test_members_of_several_users(
-    kafka_address: str, kafka_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic = kafka_topic()
-    with (
-        closing(KafkaSink((kafka_address,), topic)) as one,
-        closing(KafkaSink((kafka_address,), topic)) as other,
-    ):
-        other_user = Security({"sasl_plain_username": "bob"})
-        cluster = other._cluster
-        monkeypatch.setattr(
-            other, "_cluster", type(cluster)(cluster.servers, other_user, cluster.connect_timeout)
-        )
+        bob = Security({"sasl_plain_username": "bob"})
+        monkeypatch.setattr(other, "_cluster", replace(other._cluster, security=bob))
         with pytest.raises(BadURL, match="one set of credentials"):
-            one.transact(NO_GROUP, [other], 1.0)
-
-
-def test_members_of_several_clients(
-    kafka_address: str, kafka_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
-) -> None:
+            sink.transact(NO_GROUP, [other], 1.0)
     pytest.importorskip("confluent_kafka")
     monkeypatch.undo()  # all clients again
-    topic = kafka_topic()
     with (
-        closing(KafkaSink((kafka_address,), topic, client="confluent")) as one,
-        closing(KafkaSink((kafka_address,), topic, client="kafka-python")) as other,
+        closing(opened(client="confluent")) as sink,
+        closing(opened(client="kafka-python")) as other,
         pytest.raises(BadURL, match="one client"),
     ):
-        one.transact(NO_GROUP, [other], 1.0)
+        sink.transact(NO_GROUP, [other], 1.0)

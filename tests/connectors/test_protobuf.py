@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from connectors.errors import BadRecord, ConnectorError
 from connectors.records import framed
-from connectors.schemas import ProtobufSchema
+from connectors.schemas.protobuf import ProtobufSchema
 
 pytest.importorskip("grpc_tools", reason="protoc is not installed: pip install 'streamk[schemas]'")
 from google.protobuf import json_format
@@ -138,31 +138,6 @@ def test_all_kinds_of_fields(schema: ProtobufSchema) -> None:
         "big": 2**63,
         "small": 0.5,
     }
-
-
-@settings(deadline=None, max_examples=100)
-@given(
-    st.fixed_dictionaries(
-        {},
-        optional={
-            "age": st.integers(-(2**31), 2**31 - 1),
-            "seconds": st.floats(allow_nan=False, allow_infinity=False),
-            "page": st.text(st.characters(codec="utf-8"), max_size=5),
-            "clicked": st.booleans(),
-            "device": st.sampled_from(["PHONE", "TABLET"]),
-            "score": st.floats(allow_nan=False, allow_infinity=False),
-            "vector": st.lists(st.floats(0, 1), max_size=3),
-            "counts": st.dictionaries(st.text("ab", max_size=2), st.integers(0, 9), max_size=3),
-            "size": st.fixed_dictionaries({"w": st.integers(0, 9)}),
-        },
-    )
-)
-def test_values_are_those_of_the_librarys_json(schema: ProtobufSchema, values: Any) -> None:
-    found = message(schema, values)
-    expected = json_format.MessageToDict(
-        found, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-    )
-    assert schema.read(record(found)) == {**expected, "big": int(expected["big"])}
 
 
 def test_a_number_that_an_enum_lacks_stays_a_number(schema: ProtobufSchema) -> None:

@@ -13,9 +13,9 @@ from schema_kit import Registry, avro_record, record_schema
 
 from connectors.errors import BadRecord, BadURL, ConnectorError, Unavailable
 from connectors.records import framed
-from connectors.schemas import SchemaDirectory, SchemaFormat, SchemaRegistry, open_format
 from connectors.schemas import formats as formats_module
-from connectors.schemas.stores import Away
+from connectors.schemas.formats import SchemaFormat, open_format
+from connectors.schemas.stores import Away, SchemaDirectory, SchemaRegistry
 
 CLICK = record_schema(("age", "int"))
 
@@ -139,19 +139,10 @@ def test_a_password_is_sent_to_the_registry_and_to_no_other(
     assert "pässword" not in str(error.value) + repr(store.__dict__.keys())
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "ftp://localhost",
-        "http://",
-        "http://host:x",
-        "http://host?a=b",
-        "://",
-    ],
-)
-def test_addresses_that_are_none(address: str) -> None:
-    with pytest.raises(BadURL, match="is not http://HOST:PORT"):
-        open_format("avro", address)
+def test_addresses_that_are_none() -> None:
+    for address in ("ftp://localhost", "http://", "http://host:x", "http://host?a=b", "://"):
+        with pytest.raises(BadURL, match="is not http://HOST:PORT"):
+            open_format("avro", address)
 
 
 def test_an_address_with_a_password_is_refused_and_not_shown() -> None:
@@ -219,7 +210,7 @@ def test_a_registry_that_says_nothing_is_gone(
     import socket
 
     store = SchemaRegistry(registry.address, "AVRO")
-    monkeypatch.setattr("connectors.schemas.registry._TIMEOUT", 0.05)
+    monkeypatch.setattr("connectors.schemas.stores._TIMEOUT", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setattr(store, "_address", f"http://127.0.0.1:{silent.getsockname()[1]}")
         with pytest.raises(Away):
@@ -287,7 +278,10 @@ def test_options_that_do_not_go_together(
         open_format(encoding, place)
 
 
-def test_protobuf_without_protoc_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("connectors.schemas.protobuf.find_spec", lambda _name: None)
+@pytest.mark.parametrize("encoding", ["avro", "protobuf"])
+def test_a_format_without_its_package_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    monkeypatch.setattr("connectors.schemas.formats.find_spec", lambda _name: None)
     with pytest.raises(Unavailable, match=r"pip install 'streamk\[schemas\]'"):
-        open_format("protobuf", "/tmp")
+        open_format(encoding, "/tmp")

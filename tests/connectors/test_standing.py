@@ -8,7 +8,7 @@ import random
 import pytest
 
 from connectors.base import Output
-from connectors.standing import Standing
+from connectors.kafka.tail import Standing
 
 
 def output(offset: int, value: object = "v", *, key: bytes | None = None, **more: bool) -> Output:
@@ -46,8 +46,8 @@ def test_another_content_stays_and_is_counted(caplog: pytest.LogCaptureFixture) 
         assert standing.differing == 2
         assert standing.is_over()
     first, total = (record.getMessage() for record in caplog.records)
-    assert "t:0 offset 1 stands in topic 'scores' with another content" in first
-    assert total.startswith("2 outputs stand in topic 'scores'")
+    assert "t:0 offset 1 differs from its record in topic 'scores'" in first
+    assert total.startswith("2 outputs differ from their records in topic 'scores'")
 
 
 def test_revisions_replace_what_says_something_else() -> None:

@@ -16,12 +16,10 @@ from schema_kit import avro_body, avro_record, record_schema
 
 from connectors.errors import BadRecord
 from connectors.records import framed, schema_id_of
-from connectors.schemas import (
-    AvroSchema,
-    ProtobufSchema,
-    SchemaFormat,
-    StoredSchema,
-)
+from connectors.schemas.avro import AvroSchema
+from connectors.schemas.formats import SchemaFormat
+from connectors.schemas.protobuf import ProtobufSchema
+from connectors.schemas.stores import StoredSchema
 from streamk.encoding import Decoded, FieldReader, Schema, decoder
 from streamk.encoding.fast import read_none
 
@@ -388,7 +386,7 @@ GOOD = as_avro(FLAT, flat_events(1)[0])
         (GOOD[:4], "4 bytes, a frame"),
         (b"\1" + GOOD[1:], "the first byte is 1, not 0"),
         (b'{"size": 1}', "the first byte is 123, not 0"),
-        (GOOD[:-1], "the record ends after"),
+        (GOOD[:-1], "its 30 bytes are not what"),
         (GOOD + b"\0", "1 bytes stand behind what its schema describes"),
         (b"\0\0\0\0\x09" + GOOD[5:], "schema 9 is unknown"),
         (b"\0\0\0\0\2" + GOOD[5:], "schema 2 cannot be used: it is not the schema of a record"),

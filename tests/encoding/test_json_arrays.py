@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectors.base import MAX_EVENT_BYTES, Troubled
-from connectors.files.json_array import JSONSplitter
+from connectors.files.records import JSONSplitter
 from connectors.registry import open_source
 from connectors.stdio import StdinSource
 from streamk.cli import main

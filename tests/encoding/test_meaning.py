@@ -31,7 +31,10 @@ from schema_kit import avro_record, record_schema
 
 from connectors.records import RecordFormat, framed
 from connectors.registry import open_source
-from connectors.schemas import AvroSchema, ProtobufSchema, SchemaFormat, StoredSchema
+from connectors.schemas.avro import AvroSchema
+from connectors.schemas.formats import SchemaFormat
+from connectors.schemas.protobuf import ProtobufSchema
+from connectors.schemas.stores import StoredSchema
 from streamk.adapters.batches import as_frame
 from streamk.adapters.rows import Model
 from streamk.encoding import FieldReader, LabelReader, Rejected, Schema, alone, decoder, key_of

@@ -23,7 +23,7 @@ from connectors.kafka import KafkaSource
 from connectors.memory import MemorySink, MemorySource
 from connectors.records import framed
 from connectors.registry import open_source
-from connectors.schemas import ProtobufSchema
+from connectors.schemas.protobuf import ProtobufSchema
 from streamk.engine import Engine, LateLabels
 from streamk.engine.late.source import JoinedSource
 from streamk.kernels import Gaussian
@@ -255,7 +255,7 @@ def test_the_command_predicts_avro_as_the_same_events_in_json(
     assert [reason[:22] for reason in reasons] == [
         "0 bytes, a frame with ",
         "the first byte is 1, n",
-        "the record ends after ",
+        "its 21 bytes are not w",
         "1 bytes stand behind w",
         "schema 77 is unknown t",
     ]

@@ -19,9 +19,8 @@ import pytest
 from simulation.runs import Verdict, simulate
 
 from connectors.kafka import KafkaSink, transaction
-from connectors.kafka.tail import Tail
+from connectors.kafka.tail import Standing, Tail
 from connectors.kafka.transaction import Transaction
-from connectors.standing import Standing
 from streamk.engine.recovery.coordinator import CheckpointCoordinator
 
 BLOCK = 30

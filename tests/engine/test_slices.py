@@ -15,7 +15,9 @@ from schema_kit import avro_record, record_schema
 from connectors.base import Rows
 from connectors.memory import MemorySink, MemorySource
 from connectors.records import framed
-from connectors.schemas import AvroSchema, SchemaFormat, StoredSchema
+from connectors.schemas.avro import AvroSchema
+from connectors.schemas.formats import SchemaFormat
+from connectors.schemas.stores import StoredSchema
 from streamk.engine import Engine, LateLabels
 from streamk.engine.evaluation.slices import MISSING, MOST, OTHERS, Slices
 from streamk.errors import InvalidInput, StateError

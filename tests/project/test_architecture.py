@@ -58,7 +58,7 @@ COMPILED = "streamk.backends.numba_backend"
 HOMES = {
     "confluent_kafka": ("connectors.kafka",),
     "cupy": ("streamk.backends",),
-    "fastavro": (),
+    "fastavro": ("connectors.schemas.avro",),
     "fsspec": ("streamk.engine.checkpoints.object_path",),
     "google": ("connectors.schemas.protobuf",),
     "grpc_tools": (),
@@ -90,6 +90,7 @@ HOMES = {
 HEAVY = (
     "confluent_kafka",
     "cupy",
+    "fastavro",
     "fsspec",
     "google.protobuf",
     "grpc_tools",
@@ -107,10 +108,10 @@ HEAVY = (
     "sklearn",
 )
 MAY_LOAD = {
-    "connectors.kafka.confluent.client": "confluent_kafka",
-    "connectors.kafka.confluent.reader": "confluent_kafka",
+    "connectors.kafka.confluent_client": "confluent_kafka",
+    "connectors.kafka.confluent_reader": "confluent_kafka",
     "connectors.kafka.python_client": "kafka",
-    "connectors.kafka.python_writer": "kafka",
+    "connectors.schemas.avro": "fastavro",
     "streamk.adapters.river": "river",
     "streamk.adapters.sklearn": "sklearn",
     "streamk.backends.numba_backend": "numba",
@@ -241,7 +242,7 @@ def test_no_rooms_import_each_other_in_a_circle() -> None:
 @pytest.mark.parametrize(
     ("importer", "imported"),
     [
-        ("connectors.files.source", "streamk.errors"),
+        ("connectors.files", "streamk.errors"),
         ("streamk.backends.numpy", "streamk.kernels"),
         ("streamk.kernels", "streamk.losses"),
         ("streamk.learners.base", "connectors.base"),
@@ -255,7 +256,7 @@ def test_no_rooms_import_each_other_in_a_circle() -> None:
         ("streamk.features", "numba"),
         ("streamk.learners.multi_kernel.upkeep", "streamk.backends.numba_backend.experts"),
         ("streamk.adapters.river", "sklearn"),
-        ("connectors.files.source", "kafka"),
+        ("connectors.files", "kafka"),
         ("streamk.state", "pickle"),
     ],
 )

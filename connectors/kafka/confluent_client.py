@@ -25,16 +25,17 @@ from connectors.kafka.client import (
     answered,
 )
 from connectors.kafka.cluster import Cluster, Fault, LastWarning
-from connectors.kafka.confluent.reader import (
+from connectors.kafka.confluent_reader import (
     AWAY,
     LOGGER,
     POLL_SECONDS,
     ConfluentReader,
+    Links,
     TopicDescription,
+    consumer_settings,
     partition_numbers,
 )
-from connectors.kafka.confluent.settings import Links, consumer_settings
-from connectors.kafka.tls import context
+from connectors.kafka.security import context
 
 __all__ = ["ConfluentClient"]
 

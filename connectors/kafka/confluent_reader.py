@@ -1,4 +1,4 @@
-"""Reading Kafka through confluent-kafka: `connectors.kafka.confluent.client` connects it."""
+"""Reading Kafka through confluent-kafka, which `connectors.kafka.confluent_client` connects."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast
 
+import msgspec
 from confluent_kafka import (
     OFFSET_BEGINNING,
     OFFSET_END,
@@ -21,6 +22,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from connectors.kafka.client import (
+    FETCH_MAX_BYTES,
+    PARTITION_FETCH_BYTES,
     REQUEST_TIMEOUT,
     STABLE_TIMEOUT,
     Gone,
@@ -30,16 +33,81 @@ from connectors.kafka.client import (
     persist,
 )
 from connectors.kafka.cluster import Cluster, Description
-from connectors.kafka.confluent.settings import Links
 
 __all__ = [
     "AWAY",
     "LOGGER",
     "POLL_SECONDS",
     "ConfluentReader",
+    "Links",
     "TopicDescription",
+    "consumer_settings",
     "partition_numbers",
 ]
+
+
+def consumer_settings(reading: Reading) -> dict[str, Any]:
+    """Return the settings of a Consumer."""
+    settings: dict[str, Any] = {
+        # Without a group a name is needed all the same; nothing is ever said to it.
+        "group.id": reading.group or "streamk-without-group",
+        "isolation.level": reading.isolation_level,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "allow.auto.create.topics": False,
+        # Partitions that a topic gets are taken up by a group within seconds, not five minutes.
+        "topic.metadata.refresh.interval.ms": 5000,
+        "fetch.max.bytes": FETCH_MAX_BYTES,
+        "max.partition.fetch.bytes": PARTITION_FETCH_BYTES,
+        # What was read ahead of a held partition is read again: not too much of it.
+        "queued.min.messages": 20_000,
+        "queued.max.messages.kbytes": FETCH_MAX_BYTES >> 10,
+        # Questions to a broker wait behind the fetch that waits for records there.
+        "fetch.wait.max.ms": 100,
+        # A full queue is looked at again soon, not after a second.
+        "fetch.queue.backoff.ms": 10,
+    }
+    if not reading.polled:
+        settings["statistics.interval.ms"] = 0  # nobody would take them, and they would pile up
+    if reading.group_protocol == "consumer":
+        settings["group.protocol"] = "consumer"
+    elif reading.group is not None:
+        timeout = reading.session_timeout
+        # Of the ways to divide partitions librdkafka has none that is sticky and revokes all
+        # partitions first, which is what a source promises.
+        settings["partition.assignment.strategy"] = "range"
+        settings["session.timeout.ms"] = int(1000 * timeout)
+        settings["heartbeat.interval.ms"] = int(1000 * min(3.0, timeout / 3))
+        if reading.group_instance_id is not None:
+            settings["group.instance.id"] = reading.group_instance_id
+    return settings
+
+
+class _Broker(msgspec.Struct):
+    state: str
+
+
+class _Statistics(msgspec.Struct):
+    brokers: dict[str, _Broker]
+
+
+class Links:
+    """The connections of a client, as librdkafka's statistics tell of them once a second."""
+
+    def __init__(self) -> None:
+        self._up = True
+
+    def note(self, statistics: str) -> None:
+        """Read the statistics."""
+        found = msgspec.json.decode(statistics, type=_Statistics).brokers.values()
+        self._up = any(broker.state == "UP" for broker in found)
+
+    def connected(self) -> bool:
+        """Return whether some broker was connected when the last statistics were made."""
+        return self._up
+
 
 _Whole = Callable[[Any], int]
 # Those of messages, which all have both.
@@ -122,61 +190,43 @@ class ConfluentReader:
         self._moved.update(numbers)
 
     def join(self, listener: Listener) -> None:
-        """Join the group; librdkafka calls the listener inside `read`, in the same thread."""
-        if self._in_parts:
-            self._join_in_parts(listener)
-            return
+        """Join the group; librdkafka calls the listener inside `read`, in the same thread.
 
-        def go(tell: Any, partitions: list[TopicPartition]) -> None:
-            if self._closed:
-                return
-            numbers = {tp.partition for tp in partitions}
-            self._generation += 1
-            tell(numbers)
-            self._moved -= numbers
-            self._held -= numbers
-            self._positions = {n: at for n, at in self._positions.items() if n not in numbers}
-
-        def assigned(_: Any, partitions: list[TopicPartition]) -> None:
-            self._generation += 1
-            # Whom the listener fails to place goes on at the committed offset, or nowhere.
-            self._positions = dict.fromkeys((tp.partition for tp in partitions), OFFSET_STORED)
-            listener.assigned(self._positions.keys())
-            self._assign()
-
-        self._consumer.subscribe(
-            [self._topic],
-            on_assign=assigned,
-            on_revoke=lambda _, partitions: go(listener.revoked, partitions),
-            on_lost=lambda _, partitions: go(listener.lost, partitions),
-        )
-
-    def _join_in_parts(self, listener: Listener) -> None:
-        """Join; the listener is told that all partitions go and those of now come."""
+        Where partitions come and go one by one the listener is told that all of them go, and that
+        all that there are now have come.
+        """
 
         def come(_: Any, partitions: list[TopicPartition]) -> None:
-            if not partitions:
+            if self._in_parts and not partitions:
                 return
             self._generation += 1
             new = {tp.partition for tp in partitions}
-            if self._positions:
+            if not self._in_parts:
+                self._positions = {}
+            elif self._positions:
                 listener.revoked(set(self._positions))
+            # A partition that the listener does not place goes on at the group's committed offset;
+            # without one reading it is an error.
             self._positions |= dict.fromkeys(new, OFFSET_STORED)
             listener.assigned(set(self._positions))
-            self._consumer.incremental_assign([self._at(number) for number in sorted(new)])
-            self._moved -= new
+            if self._in_parts:
+                self._consumer.incremental_assign([self._at(number) for number in sorted(new)])
+                self._moved -= new
+            else:
+                self._assign()
 
         def go(tell: Any, partitions: list[TopicPartition]) -> None:
             if self._closed:
                 return
             self._generation += 1
-            tell(set(self._positions))
-            self._consumer.incremental_unassign(partitions)
             gone = {tp.partition for tp in partitions}
+            tell(set(self._positions) if self._in_parts else gone)
+            if self._in_parts:
+                self._consumer.incremental_unassign(partitions)
             self._moved -= gone
             self._held -= gone
             self._positions = {n: at for n, at in self._positions.items() if n not in gone}
-            if self._positions:
+            if self._in_parts and self._positions:
                 listener.assigned(set(self._positions))
 
         self._consumer.subscribe(

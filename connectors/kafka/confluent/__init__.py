@@ -1,1 +1,0 @@
-"""Kafka by librdkafka, through confluent-kafka."""
