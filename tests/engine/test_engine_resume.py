@@ -32,6 +32,7 @@ from connectors.errors import ConnectorError
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, newest_checkpoint, read_checkpoint
 from streamk.engine.checkpoints import directory_store as checkpoint
+from streamk.engine.checkpoints.store import Store
 from streamk.errors import EngineError, StateError
 from streamk.learners import MultiKernel, Scaled
 
