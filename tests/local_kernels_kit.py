@@ -7,10 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamk.backends import LocalKernels
-from streamk.prediction.compiled import CompiledModel
-from streamk.prediction.layout import laid_out
+from streamk.prediction.compiled import CompiledModel, Scale, laid_out
 from streamk.prediction.local_model import LocalModel
-from streamk.prediction.scale import Scale
 from streamk.prediction.tree import Tree
 
 Numbers = Any

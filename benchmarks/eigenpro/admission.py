@@ -19,7 +19,7 @@ from benchmarks.eigenpro.streams import SETS
 from benchmarks.intervals import cell, mean
 from streamk.kernels import Laplacian
 from streamk.learners import EigenPro
-from streamk.scaling.robust import RobustScale
+from streamk.scaling.running import RobustScale
 
 WINDOW, FIRST, EVERY, TIMES = 500, 250, 4000, 3
 SOLVERS = ("direct", "eigenpro")

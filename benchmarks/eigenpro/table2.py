@@ -22,7 +22,7 @@ from benchmarks import common
 from benchmarks.data import Directory, load
 from benchmarks.intervals import cell, mean
 from streamk.kernels import Matern
-from streamk.landmarks.k_means import ITERATIONS, centers_of
+from streamk.landmarks.baselines import ITERATIONS, centers_of
 from streamk.learners import EigenPro
 
 SETS = ("mnist", "fashion_mnist")

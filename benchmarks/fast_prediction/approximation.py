@@ -33,7 +33,7 @@ from benchmarks.meka.problems import unit
 from streamk.kernels import Gaussian
 from streamk.landmarks import Landmarks, k_means
 from streamk.prediction import PseudoLandmarks, PseudoNystrom
-from streamk.prediction.pseudo.distances import distances
+from streamk.prediction.pseudo import distances
 
 Matrix = NDArray[np.float64]
 

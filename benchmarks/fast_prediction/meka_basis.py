@@ -27,7 +27,7 @@ from benchmarks.meka.problems import Problem
 from streamk.factorization import Meka, meka
 from streamk.factorization.blocks import BlockDiagonal, Links
 from streamk.factorization.clusters import clustered
-from streamk.factorization.links import link, sample
+from streamk.factorization.meka import link, sample
 from streamk.landmarks import k_means
 from streamk.prediction import PseudoLandmarks, PseudoNystrom
 

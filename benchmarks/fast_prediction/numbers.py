@@ -24,7 +24,7 @@ from streamk.features import RandomFeatures
 from streamk.kernels import Gaussian
 from streamk.landmarks import k_means, uniform
 from streamk.prediction import dc_pred
-from streamk.prediction.layout import linear_cost
+from streamk.prediction.compiled import linear_cost
 from streamk.prediction.local_model import EXPONENTIAL
 
 SETS = ("cpusmall", "cadata_california_housing", "house_16H")

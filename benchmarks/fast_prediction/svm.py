@@ -22,7 +22,7 @@ from benchmarks import common
 from benchmarks.fast_prediction.contestants import Contestant
 from benchmarks.fast_prediction.problems import Problem, problem
 from streamk.adapters.sklearn import BlockSVC
-from streamk.prediction.layout import linear_cost
+from streamk.prediction.compiled import linear_cost
 from streamk.prediction.local_model import EXPONENTIAL
 
 SETTINGS: dict[str, dict[str, float]] = {

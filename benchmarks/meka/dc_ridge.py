@@ -9,8 +9,8 @@ from streamk.adapters.sklearn.ridge import BaseRidge
 from streamk.factorization.block import random_parts, solve_blocks
 from streamk.factorization.checks import check_number
 from streamk.kernels import Kernel
-from streamk.landmarks.checks import check_count
 from streamk.landmarks.matrices import Numbers
+from streamk.landmarks.selection import check_count
 
 
 class DCRidge(BaseRidge):

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from streamk.kernels import Kernel
-from streamk.landmarks.checks import check_count
-from streamk.landmarks.full import full
+from streamk.landmarks.baselines import full
 from streamk.landmarks.matrices import Diffusion, Numbers, as_matrix
 from streamk.landmarks.nystrom import Landmarks, checked_dtype, of_rows
+from streamk.landmarks.selection import check_count
 
 _FADED = 1e-6
 """Share of what they were at which the differences `f` are computed anew."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.distributed import Processes, TaskDivision
-from streamk.distributed.messages import Message
+from streamk.distributed.rounds import Message
 from streamk.learners import Sharded
 from streamk.state import State
 

@@ -17,7 +17,7 @@ from streamk import learners
 from streamk.adapters.weights import carried, checked
 from streamk.encoding import ColumnTable, Name, Rejected, Schema, flatten
 from streamk.encoding.columns import Event
-from streamk.encoding.meaning import SAFE
+from streamk.encoding.values import SAFE
 from streamk.errors import InvalidInput
 from streamk.learners import Learner
 from streamk.learners.explaining import Fields

@@ -49,9 +49,8 @@ def watched(
         If it cannot listen there.
     """
     needed()
-    from streamk.serving.live import live_page
-    from streamk.serving.web.history import History
-    from streamk.serving.web.server import Server, address, listening, token_for
+    from streamk.serving.pages import History, live_page
+    from streamk.serving.server import Server, address, listening, token_for
 
     host, port = address(options["http"])
     token = token_for(host, token_file(options))

@@ -91,7 +91,7 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     from streamk.engine import Engine
     from streamk.learners.warming import preparing
     from streamk.serving import load
-    from streamk.serving.following import Following
+    from streamk.serving.trained import Following
 
     directory = checkpoint_place(options["model"])
     if "checkpoint" in options and _same(options["checkpoint"], directory):

@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
     from streamk.learners.warming import preparing
     from streamk.serving import load
     from streamk.serving.application import Limits, application
-    from streamk.serving.web.server import DEFAULT, Server, address, listening, token_for
+    from streamk.serving.server import DEFAULT, Server, address, listening, token_for
 
     host, port = address(options["http"]) if "http" in options else DEFAULT
     token = token_for(host, token_file(options))

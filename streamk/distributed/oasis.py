@@ -2,25 +2,314 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from streamk.distributed.actors import Closing
-from streamk.distributed.shards import LandmarkFactor, Shard
-from streamk.distributed.worker_pool import WorkerPool
+from streamk.distributed.actors import Actors, Closing, import_ray
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
-from streamk.landmarks.checks import check_count
-from streamk.landmarks.factor import Factor, check_range
-from streamk.landmarks.matrices import Indices, KernelMatrix, Numbers
+from streamk.landmarks.matrices import Indices, KernelMatrix, Numbers, checked_points
 from streamk.landmarks.nystrom import checked_dtype
 from streamk.landmarks.oasis import check_options, least_of_start
+from streamk.landmarks.selection import Factor, Selection, check_count, check_range
+
+_FEWEST, _TIMES = 256, 8
+"""Rows that a block is chosen among: at least so many, or so many times its size."""
+
+Shard = str | PathLike[str] | Callable[[], Any] | Any
+"""Points (n, d): a file written by `numpy.save`, a function that returns them, or an array."""
+
+
+class Size(NamedTuple):
+    """The contents of a shard."""
+
+    rows: int
+    columns: int
+    largest: float
+    """Largest diagonal entry of its kernel matrix."""
+
+
+def read(shard: Shard) -> Numbers:
+    """Return a shard's points.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such file, it is no array, or the points are no matrix of finite numbers.
+    """
+    if isinstance(shard, str | PathLike):
+        path = Path(shard)
+        try:
+            found: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise InvalidInput(
+                f"{path} cannot be read where its worker runs: {error}. A shard's file is written "
+                "by numpy.save; pass a function that returns the points to read other formats"
+            ) from None
+        return checked_points(found, str(path))
+    return checked_points(shard() if callable(shard) else shard, "the shard")
+
+
+class LandmarkFactor:
+    """Landmarks and their rows of the factor: what it takes to find the row of any other point.
+
+    A row has the bits that it has anywhere else, see `streamk.landmarks.selection.Factor`.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    capacity, columns : int
+        Most landmarks, and the numbers of each.
+    dtype : float32 or float64
+        Of the factor.
+    """
+
+    def __init__(self, kernel: Kernel, capacity: int, columns: int, dtype: np.dtype[Any]) -> None:
+        self._kernel = kernel
+        self._points = np.empty((capacity, columns))
+        self._L = np.zeros((capacity, capacity), dtype)
+        self.schur: list[float] = []
+        """Schur complement of each landmark when it was chosen."""
+
+    def __len__(self) -> int:
+        return len(self.schur)
+
+    @property
+    def points(self) -> Numbers:
+        """The landmarks, (landmarks, columns)."""
+        return self._points[: len(self)]
+
+    @property
+    def L(self) -> NDArray[Any]:  # noqa: N802
+        """Their rows of the factor, lower triangular (landmarks, landmarks)."""
+        return self._L[: len(self), : len(self)]
+
+    def factor(self, points: Numbers) -> Factor:
+        """Return the factor of some points."""
+        k, dtype = len(self), self._L.dtype
+        found = Factor(KernelMatrix(self._kernel, points).rows(dtype), len(self._L), dtype, 1)
+        found.extend(self.points, self._L[:k], 0)
+        return found
+
+    def append(
+        self, point: Numbers, factor: Factor, place: int
+    ) -> tuple[Numbers, NDArray[Any], float]:
+        """Append one of the points of a factor as a landmark, in that factor too.
+
+        Returns
+        -------
+        the landmark and its row of the factor, up to the diagonal, as they are kept here, and its
+        Schur complement
+        """
+        k, delta = len(self), float(factor.schur[place])
+        row = factor.F[place, :k]
+        self._points[k], self._L[k, :k], self._L[k, k] = point, row, math.sqrt(delta)
+        self.schur.append(delta)
+        factor.extend(point[None], self._L[k : k + 1], k)
+        factor.schur[place] = -np.inf
+        return self._points[k], self._L[k, : k + 1], delta
+
+
+class Worker:
+    """One shard's rows of the factor, up to date with the landmarks it was told of.
+
+    Parameters
+    ----------
+    shard : Shard
+    kernel : Kernel
+    dtype : float32 or float64
+    threads : int
+    """
+
+    def __init__(self, shard: Shard, kernel: Kernel, dtype: np.dtype[Any], threads: int) -> None:
+        self._shard, self._kernel = shard, kernel
+        self._dtype, self._threads = dtype, threads
+        self._matrix: KernelMatrix
+        self._selection: Selection
+        self._known: LandmarkFactor
+        self._capacity = self._left = 0
+
+    def load(self) -> Size:
+        """Read the points."""
+        self._matrix = matrix = KernelMatrix(self._kernel, read(self._shard))
+        self._shard = None
+        return Size(matrix.n, matrix.points.shape[1], float(matrix.diagonal().max()))
+
+    def begin(self, capacity: int) -> None:
+        """Have no landmarks yet, and room for so many."""
+        matrix, dtype = self._matrix, self._dtype
+        self._selection = Selection(matrix.rows(dtype), capacity, dtype, self._threads)
+        self._known = LandmarkFactor(self._kernel, capacity, matrix.points.shape[1], dtype)
+        self._capacity, self._left = capacity, matrix.n
+
+    def points(self, rows: list[int]) -> Numbers:
+        """Return some of the points."""
+        return self._matrix.points[rows]
+
+    def extend(
+        self, points: Numbers, rows: list[int | None], count: int
+    ) -> list[tuple[float, int]]:
+        """Append landmarks, and name the rows that could come next.
+
+        Parameters
+        ----------
+        points : array of shape (b, d)
+            May have no rows.
+        rows : list of int or None
+            Which rows of this shard they are.
+        count : int
+            Rows to name at most.
+
+        Returns
+        -------
+        list of (Schur complement, row), the largest first
+            Of several each is what is left of it after those before. Empty where all rows are
+            landmarks already.
+        """
+        factor = self._known.factor(points)
+        for place, (point, row) in enumerate(zip(points, rows, strict=True)):
+            self._selection.add_foreign(*self._known.append(point, factor, place), row)
+            self._left -= row is not None
+        if not self._left:
+            return []
+        return [self._selection.best()] if count == 1 else self._propose(min(count, self._left))
+
+    def _propose(self, count: int) -> list[tuple[float, int]]:
+        """Choose rows greedily among those of the largest complements, and forget the choice."""
+        selection, points = self._selection, self._matrix.points
+        selection.flush()
+        rows = np.argsort(-selection.factor.schur, kind="stable")
+        rows = np.sort(rows[: max(_FEWEST, _TIMES * count)])
+        first = len(selection)
+        few = selection.factor.take(rows, first)
+        found: list[tuple[float, int]] = []
+        for k in range(first, min(first + count, self._capacity)):
+            place = int(np.argmax(few.schur))
+            delta = float(few.schur[place])
+            found.append((delta, int(rows[place])))
+            if delta <= 0.0:
+                break
+            row = np.append(few.F[place, :k], few.F.dtype.type(math.sqrt(delta)))
+            few.extend(points[rows[place]][None], row[None], k)
+            few.schur[place] = -np.inf
+        return found
+
+    def factor(self) -> NDArray[Any]:
+        """Return this shard's rows of the factor, (n, landmarks)."""
+        self._selection.flush()
+        return self._selection.factor.F[:, : len(self._selection)]
+
+
+class WorkerPool(Actors):
+    """One worker for each shard.
+
+    What a worker knows is its shard and the landmarks, so one that dies is replaced by another,
+    anywhere in the cluster, that reads the shard again and is told all landmarks at once.
+
+    Parameters
+    ----------
+    shards : sequence of Shard
+    kernel : Kernel
+    dtype : float32 or float64
+    threads : int
+        Of each worker.
+    options : mapping, or sequence of one for each shard
+        Ray's options of the actors.
+    max_restarts : int
+        Times that the worker of one shard is replaced before it answers again.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[Shard],
+        kernel: Kernel,
+        *,
+        dtype: np.dtype[Any],
+        threads: int,
+        options: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        max_restarts: int,
+    ) -> None:
+        ray = import_ray()
+        # An array goes once into Ray's object store, from where every worker of its shard has it.
+        sent = [ray.put(s) if isinstance(s, np.ndarray) else s for s in shards]
+        self._capacity = 0
+        self._landmarks: list[tuple[Numbers, list[list[int | None]]]] = []
+        super().__init__(
+            Worker,
+            [(shard, kernel, dtype, threads) for shard in sent],
+            options=options,
+            max_restarts=max_restarts,
+        )
+        self.sizes: list[Size] = []
+
+    def load(self) -> None:
+        """Have every worker read its shard."""
+        self.sizes = self.ask("load", [()] * len(self))
+
+    def begin(self, capacity: int) -> None:
+        """Have every worker make room for so many landmarks."""
+        self.ask("begin", [(capacity,)] * len(self))
+        self._capacity = capacity
+
+    def points(self, rows: list[list[int]]) -> list[Numbers]:
+        """Return points of each shard, by their rows in it."""
+        asked = [s for s, some in enumerate(rows) if some]
+        found = [np.empty((0, self.sizes[0].columns))] * len(self)
+        refs = {s: self._workers[s].points.remote(rows[s]) for s in asked}
+        for s in asked:
+            found[s] = self._get(s, refs[s], "points", (rows[s],))
+        return found
+
+    def extend(
+        self, points: Numbers, rows: list[list[int | None]], count: int
+    ) -> list[list[tuple[float, int]]]:
+        """Append landmarks; return what each worker names, see `Worker.extend`."""
+        named = self.ask("extend", [(points, own, count) for own in rows])
+        self._landmarks.append((points, rows))
+        return named
+
+    def one(self, s: int, method: str) -> Any:
+        """Call a method of one worker.
+
+        Raises
+        ------
+        InvalidInput
+            If the workers are dismissed.
+        """
+        if not self._workers:
+            raise InvalidInput(
+                f"the {method} of shard {s} is gone with its worker; fetch it before close(), or "
+                "inside the with statement"
+            )
+        return self.ask_one(s, method, ())
+
+    def _restore(self, s: int, worker: Any) -> None:
+        """Have a worker read the shard again, and tell it all landmarks."""
+        if not self.sizes:
+            return
+        size = self._ray.get(worker.load.remote())
+        if size != self.sizes[s]:
+            raise InvalidInput(
+                f"shard {s} is not what it was: {size} instead of {self.sizes[s]}; a shard must "
+                "read the same every time"
+            )
+        if not self._capacity:
+            return
+        worker.begin.remote(self._capacity)
+        known = np.concatenate(
+            [np.empty((0, size.columns)), *(points for points, _ in self._landmarks)]
+        )
+        own = [row for _, rows in self._landmarks for row in rows[s]]
+        self._ray.get(worker.extend.remote(known, own, 1))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

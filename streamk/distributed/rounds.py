@@ -2,23 +2,511 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+import contextlib
+import itertools
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.distributed.actors import Closing
-from streamk.distributed.division import MessageWorkers, TaskDivision
-from streamk.distributed.processes import Processes
-from streamk.errors import InvalidInput, shown
+from streamk import errors
+from streamk.distributed.actors import Actors, Closing, limited_threads, one_thread_each
+from streamk.errors import InvalidInput, StreamkError, WorkerLost, shown
 from streamk.learners.base import Learner
 from streamk.learners.common.prequential import Followed, Prequential, joined_by_class
 from streamk.learners.registry import from_state
 from streamk.learners.sharded.learner import MOST_SHARDS
 from streamk.learners.sharded.reduction import reduced
-from streamk.learners.sharded.replicas import Answer, Batch, Task, for_shards, merging, work
+from streamk.learners.sharded.replicas import (
+    Answer,
+    Batch,
+    Outcome,
+    Task,
+    for_shards,
+    merging,
+    work,
+)
+from streamk.packing import pack, unpack
 from streamk.state import State
+
+Arrays = dict[str, NDArray[Any]]
+Message: TypeAlias = bytes | memoryview
+"""A task, or what came of it."""
+_WHERE = Path("a message of a worker")
+
+
+def answered(message: Message) -> bytes:
+    """Do the task of a message, and return what came of it, or the error, as a message.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamk.learners.sharded.replicas import Batch
+    >>> from streamk.learners import create
+    >>> state = create("kernel-ridge", task="regression").state()
+    >>> X = np.arange(6.0).reshape(3, 2)
+    >>> task = Task(state, {}, 2, (1, 2), {1: Batch(X, [1.0, 2.0, np.inf])})
+    >>> outcome(answered(task_message(task)))
+    Traceback (most recent call last):
+        ...
+    streamk.errors.InvalidInput: shard 1: the label of row 2 is inf; drop the event
+    """
+    try:
+        return _outcome_message(work(_task(message), from_state))
+    except StreamkError as error:
+        return _joined({"error": [type(error).__name__, str(error)]}, {})
+    except Exception:
+        return _joined({"fault": traceback.format_exc()}, {})
+
+
+def task_message(task: Task) -> bytes:
+    """Return a task as bytes; its batches are arrays and lists of plain labels."""
+    arrays: Arrays = {}
+    batches = {}
+    for shard, (X, y, columns) in task.batches.items():
+        arrays[f"X.{shard}"] = np.asarray(X)
+        batches[shard] = {"columns": None if columns is None else list(columns), "y": None}
+        if isinstance(y, np.ndarray):
+            arrays[f"y.{shard}"] = y
+        else:
+            batches[shard]["y"] = list(y)
+    header = {
+        "state": _put(arrays, "state", task.state),
+        "placing": dict(task.placing),
+        "shards": task.shards,
+        "within": task.within,
+        "batches": list(batches.items()),
+        "begun": [
+            (shard, _put(arrays, f"begun-{shard}", state)) for shard, state in task.begun.items()
+        ],
+        "merges": task.merges,
+    }
+    return _joined(header, arrays)
+
+
+def _task(message: Message) -> Task:
+    header, arrays = _parted(message)
+    batches = {}
+    for shard, found in header["batches"]:
+        y = arrays[f"y.{shard}"] if found["y"] is None else found["y"]
+        batches[shard] = Batch(arrays[f"X.{shard}"], y, found["columns"])
+    first, stop = header["within"]
+    return Task(
+        _get(arrays, "state", header["state"]),
+        header["placing"],
+        header["shards"],
+        (first, stop),
+        batches,
+        {shard: _get(arrays, f"begun-{shard}", state) for shard, state in header["begun"]},
+        header["merges"],
+    )
+
+
+def _outcome_message(found: Outcome) -> bytes:
+    arrays: Arrays = {}
+    answers = []
+    for shard, ((predictions, probabilities), classes, n_events) in found.answers.items():
+        one: dict[str, Any] = {"shard": shard, "classes": list(classes), "n_events": n_events}
+        one["predictions"] = None
+        if predictions.dtype == object:
+            one["predictions"] = predictions.tolist()
+        else:
+            arrays[f"predictions.{shard}"] = predictions
+        if probabilities is not None:
+            arrays[f"probabilities.{shard}"] = probabilities
+        answers.append(one)
+    states = [
+        (span, _put(arrays, f"state-{n}", state))
+        for n, (span, state) in enumerate(found.states.items())
+    ]
+    return _joined({"answers": answers, "states": states}, arrays)
+
+
+def outcome(message: Message) -> Outcome:
+    """Return what a worker hands back.
+
+    Raises
+    ------
+    StreamkError
+        The error that the worker met.
+    RuntimeError
+        If it met a fault of the program; the message has the worker's traceback.
+    """
+    header, arrays = _parted(message)
+    if "error" in header:
+        kind, text = header["error"]
+        raise getattr(errors, kind, StreamkError)(text)
+    if "fault" in header:
+        raise RuntimeError(f"a worker met a fault of the program:\n{header['fault']}")
+    found = Outcome()
+    for one in header["answers"]:
+        shard = one["shard"]
+        if one["predictions"] is None:
+            predictions = arrays[f"predictions.{shard}"]
+        else:
+            predictions = np.empty(len(one["predictions"]), object)
+            predictions[:] = one["predictions"]
+        prequential = Prequential(predictions, arrays.get(f"probabilities.{shard}"))
+        found.answers[shard] = Answer(prequential, tuple(one["classes"]), one["n_events"])
+    for n, ((first, stop), state) in enumerate(header["states"]):
+        found.states[(first, stop)] = _get(arrays, f"state-{n}", state)
+    return found
+
+
+def _put(arrays: Arrays, name: str, state: State) -> Any:
+    """Add the arrays of a state under a name; return its header."""
+    arrays.update({f"{name}/{own}": array for own, array in state.arrays.items()})
+    return state.header
+
+
+def _get(arrays: Arrays, name: str, header: Any) -> State:
+    prefix = f"{name}/"
+    own = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+    return State(header, own)
+
+
+def _joined(header: Any, arrays: Arrays) -> bytes:
+    text = json.dumps(header).encode()  # NaN among labels is for the learner to refuse
+    return b"".join([len(text).to_bytes(8, "little"), text, pack(arrays)])
+
+
+def _parted(message: Message) -> tuple[Any, Arrays]:
+    view = memoryview(message)  # whose parts are no copies
+    end = 8 + int.from_bytes(view[:8], "little")
+    return json.loads(bytes(view[8:end])), unpack(view[end:], _WHERE)
+
+
+class MessageWorkers(Protocol):
+    """Workers that each do a part of a task."""
+
+    def __len__(self) -> int: ...
+
+    def answer(self, place: int, message: bytes) -> Message:
+        """Have one worker make `streamk.distributed.rounds.answered` of a message.
+
+        Another thread may wait for another worker meanwhile.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free what is held."""
+        ...
+
+
+class TaskDivision(Closing):
+    """Workers that do a task together, each for some of its shards.
+
+    Parameters
+    ----------
+    workers : MessageWorkers
+        Such as `streamk.distributed.Processes` or `streamk.distributed.RayWorkers`; they are closed
+        with this object.
+    """
+
+    def __init__(self, workers: MessageWorkers) -> None:
+        self._workers = workers
+        self._lock, self._is_closed = threading.Lock(), False
+        # One thread for each: who is done with its part of a task begins with the next one's.
+        self._threads = [ThreadPoolExecutor(1) for _ in range(len(workers))]
+
+    def __len__(self) -> int:
+        return len(self._workers)
+
+    def begin(self, task: Task) -> Callable[[], Outcome]:
+        """Have the workers begin a task, after those that were begun before.
+
+        Returns
+        -------
+        callable
+            It waits for the task and returns what `streamk.learners.sharded.replicas.work` does.
+
+        Raises
+        ------
+        InvalidInput
+            If the workers are closed; from the callable, if they are closed before the task is
+            done, or if the events of a shard cannot be used, naming the shard.
+        WorkerLost
+            From the callable, if a worker dies too often.
+        """
+        first, stop = task.within
+        count = len(self._workers)
+        bounds = [first + (stop - first) * n // count for n in range(count + 1)]
+        parts = [_part(task, *bound) for bound in itertools.pairwise(bounds)]
+        with self._lock:  # all parts are begun, or none
+            self._check_open()
+            waiting = [
+                thread.submit(self._done, place, part)
+                for place, (thread, part) in enumerate(zip(self._threads, parts, strict=True))
+            ]
+
+        def whole() -> Outcome:
+            wait(waiting)  # so that after an error no worker is at this task any more
+            found = Outcome()
+            for one in waiting:
+                found.answers.update(one.result().answers)
+                found.states.update(one.result().states)
+            return found
+
+        return whole
+
+    def work(self, task: Task) -> Outcome:
+        """Do a task: begin it and wait."""
+        return self.begin(task)()
+
+    def close(self) -> None:
+        """Free the workers; tasks that are not done end with an error."""
+        with self._lock:
+            self._is_closed = True
+        self._workers.close()
+        for thread in self._threads:
+            thread.shutdown()  # `wait` would wait forever for what is cancelled in a queue
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise InvalidInput("the workers are closed; start others")
+
+    def _done(self, place: int, part: Task) -> Outcome:
+        self._check_open()
+        return outcome(self._workers.answer(place, task_message(part)))
+
+
+def _part(task: Task, first: int, stop: int) -> Task:
+    """Return a task of some of its shards."""
+    own = {shard: batch for shard, batch in task.batches.items() if first <= shard < stop}
+    begun = {shard: state for shard, state in task.begun.items() if first <= shard < stop}
+    return replace(task, within=(first, stop), batches=own, begun=begun)
+
+
+_SIZE = 8
+"""Bytes of the size of a message."""
+
+
+class Processes(Closing):
+    """Processes that each do one task of a round.
+
+    A process knows nothing but the task that it is sent. One that dies is replaced by another,
+    which is sent the task again, so the result is the same. They live until `close`, or the end of
+    a ``with`` statement, and end with the process that started them. Each takes one thread, unless
+    `OMP_NUM_THREADS` or a variable of one library, such as `NUMBA_NUM_THREADS`, says otherwise.
+
+    Parameters
+    ----------
+    count : int
+        Processes.
+    max_restarts : int, default 3
+        Times that each of them is replaced before it answers again.
+
+    Raises
+    ------
+    InvalidInput
+        If there are none, or `max_restarts` is negative.
+
+    Attributes
+    ----------
+    restarts : int
+        Processes that were replaced so far.
+
+    Examples
+    --------
+    >>> Processes(0)
+    Traceback (most recent call last):
+        ...
+    streamk.errors.InvalidInput: count=0 must be an int of at least 1
+    """
+
+    def __init__(self, count: int, *, max_restarts: int = 3) -> None:
+        for name, value, least in (("count", count, 1), ("max_restarts", max_restarts, 0)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise InvalidInput(f"{name}={value!r} must be an int of at least {least}")
+        # A fork would copy locks that other threads hold, and the state of compiled loops.
+        self._context = multiprocessing.get_context("spawn")
+        self._max_restarts = max_restarts
+        self._deaths = [0] * count
+        self.restarts = 0
+        self._lock, self._is_closed = threading.Lock(), False
+        self._workers: list[tuple[Any, socket.socket]] = []
+        try:
+            for _ in range(count):
+                self._workers.append(self._start())
+        except BaseException:
+            self.close()
+            raise
+
+    def __len__(self) -> int:
+        return len(self._deaths)
+
+    @property
+    def pids(self) -> list[int]:
+        """The numbers of the processes."""
+        return [process.pid for process, _ in self._workers]
+
+    def answer(self, place: int, message: bytes) -> Message:
+        """Return what a process makes of a message; threads may wait for several at once.
+
+        Raises
+        ------
+        WorkerLost
+            If the process and those in its place die more often than `max_restarts`.
+        InvalidInput
+            If the processes are closed.
+        """
+        while True:
+            with self._lock:
+                if self._is_closed:
+                    raise InvalidInput("the processes are closed; start others")
+                connection = self._workers[place][1]
+            with contextlib.suppress(EOFError, OSError):
+                _send(connection, message)
+                found = _received(connection)
+                self._deaths[place] = 0
+                return found
+            self._replace(place)
+
+    def close(self) -> None:
+        """End the processes."""
+        with self._lock:
+            self._is_closed = True
+            for process, _ in self._workers:
+                process.kill()
+                process.join()
+                process.close()
+            self._workers = []  # a connection is closed when no thread waits for it any more
+
+    def _start(self) -> tuple[Any, socket.socket]:
+        here, there = socket.socketpair()
+        process = self._context.Process(target=_serve, args=(there,), daemon=True)
+        with limited_threads():
+            process.start()
+        there.close()  # else its end would not be seen here
+        return process, here
+
+    def _replace(self, place: int) -> None:
+        """Start another process in place of one that died."""
+        with self._lock:
+            if self._is_closed:
+                return
+            process, connection = self._workers[place]
+            connection.close()
+            process.kill()
+            process.join()
+            status = process.exitcode
+            if self._deaths[place] == self._max_restarts:
+                raise WorkerLost(
+                    f"process {place} of {len(self)} died and was replaced "
+                    f"{self._max_restarts} times without an answer, as often as max_restarts "
+                    f"allows; the last time with exit status {status}"
+                )
+            self._deaths[place] += 1
+            self.restarts += 1
+            process.close()
+            self._workers[place] = self._start()
+
+
+def _serve(connection: socket.socket) -> None:
+    """Do the tasks that come, until the other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver ends its processes by itself
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            _send(connection, answered(_received(connection)))
+
+
+def _send(connection: socket.socket, message: bytes) -> None:
+    """Send a message, its size before it."""
+    connection.sendall(len(message).to_bytes(_SIZE, "little"))
+    connection.sendall(message)
+
+
+def _received(connection: socket.socket) -> memoryview:
+    """Return the next message. Raises `EOFError` if the other end is closed."""
+    return _filled(connection, int.from_bytes(_filled(connection, _SIZE), "little"))
+
+
+def _filled(connection: socket.socket, size: int) -> memoryview:
+    # Read into one place: a connection of multiprocessing makes room for all that is missing at
+    # each read, by which 50 MB take five times as long.
+    whole = np.empty(size, np.uint8).data
+    rest = whole
+    while rest:
+        n = connection.recv_into(rest)
+        if not n:
+            raise EOFError
+        rest = rest[n:]
+    return whole
+
+
+class RayWorkers(Actors):
+    """Ray actors that each do one task of a round.
+
+    An actor knows nothing but the task that it is sent. One that dies, as with its machine, is
+    replaced by another anywhere in the cluster, which is sent the task again, so the result is the
+    same. `ray.init` comes before. They live until `close`, or the end of a ``with`` statement. Each
+    takes one thread, unless `OMP_NUM_THREADS` or a variable of one library, such as
+    `NUMBA_NUM_THREADS`, is set here, or among the ``env_vars`` of Ray's option `runtime_env`.
+
+    Parameters
+    ----------
+    count : int
+        Actors.
+    options : mapping, optional
+        Ray's options of the actors, ``{"num_cpus": 1}`` by default; ``{"num_gpus": 1}`` where the
+        model computes on a GPU.
+    max_restarts : int, default 3
+        Times that each of them is replaced before it answers again.
+
+    Raises
+    ------
+    InvalidInput
+        If there are none.
+    BackendUnavailable
+        If Ray is not installed.
+    """
+
+    def __init__(
+        self, count: int, *, options: Mapping[str, Any] | None = None, max_restarts: int = 3
+    ) -> None:
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise InvalidInput(f"count={count!r} must be an int of at least 1")
+        chosen: Mapping[str, Any] = {"num_cpus": 1} if options is None else options
+        given = chosen.get("runtime_env", {})
+        variables = given.get("env_vars", {})
+        variables = {**one_thread_each({**os.environ, **variables}), **variables}
+        limited = {**chosen, "runtime_env": {**given, "env_vars": variables}}
+        super().__init__(_Worker, [()] * count, options=limited, max_restarts=max_restarts)
+
+    def answer(self, place: int, message: bytes) -> bytes:
+        """Return what an actor makes of a message; threads may wait for several at once.
+
+        Raises
+        ------
+        WorkerLost
+            If the actor dies more often than `max_restarts`.
+        InvalidInput
+            If the actors are closed.
+        """
+        if self._is_closed:
+            raise InvalidInput("the actors are closed; start others")
+        found: bytes = self.ask_one(place, "answer", (message,))
+        return found
+
+    def _restore(self, s: int, worker: Any) -> None:
+        """Tell a new worker nothing: a task has all that it needs."""
+
+
+class _Worker:
+    def answer(self, message: bytes) -> bytes:
+        return answered(message)
+
 
 Events: TypeAlias = (
     "Batch | tuple[ArrayLike, Sequence[Any] | NDArray[Any]] "

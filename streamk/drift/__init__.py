@@ -27,8 +27,7 @@ events. What an event is as a point is a function of it and of training events a
 """
 
 from streamk.drift.event_mmd import EventMMD
-from streamk.drift.rank_test import RankTest
-from streamk.drift.share_test import ShareTest
+from streamk.drift.rise import RankTest, ShareTest
 from streamk.drift.streaming_mmd import StreamingMMD
 
 __all__ = ["EventMMD", "RankTest", "ShareTest", "StreamingMMD"]

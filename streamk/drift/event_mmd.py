@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from streamk.backends import LARGEST
 from streamk.declared import Declared, count, listed, reading, taken
-from streamk.drift.run import WARM_UP
-from streamk.drift.streaming_mmd import StreamingMMD
+from streamk.drift.streaming_mmd import WARM_UP, StreamingMMD
 from streamk.errors import StateError
 from streamk.features.columns import Column, column_key, column_keys
 from streamk.state import State

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from streamk.encoding.columns import ColumnTable
-from streamk.encoding.decoded import BadEvent, Decoded
 from streamk.encoding.decoders import Decoder, decoder
-from streamk.encoding.expected import Expected
 from streamk.encoding.fields import FieldReader, LoneReader, alone, key_of, milliseconds_of
 from streamk.encoding.labels import LabelReader
-from streamk.encoding.schema import Absent, LabelType, Mode, Schema, vector_of
+from streamk.encoding.schema import (
+    Absent,
+    BadEvent,
+    Decoded,
+    Expected,
+    LabelType,
+    Mode,
+    Schema,
+    vector_of,
+)
 from streamk.encoding.values import BAD_KINDS, TOMBSTONE, Name, Rejected, flatten, shortened
 
 __all__ = [

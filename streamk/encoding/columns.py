@@ -1,11 +1,11 @@
 """Columns that the fields of an event fill, and their numbers.
 
 One set of rules for every way in: JSON, CSV and Parquet through the engine, dicts and frames
-through the adapters. `streamk.encoding.meaning` says what a value is.
+through the adapters. `streamk.encoding.values` says what a value is.
 
 - A number or a boolean in field `c` is the value of column "c". So is a text that reads as one.
 - A date or a time, or a text that reads as one, is a number in each of the seven columns
-  "c@elapsed" to "c@year_cos", see `streamk.encoding.times`.
+  "c@elapsed" to "c@year_cos", see `streamk.encoding.values`.
 - Another text `s` is column "c=s" with value 1, and so is a whole number from 2**53 on, of which a
   float64 would lose digits. The first 256 texts of a field have a column each; any further one, and
   one of more than 256 bytes, goes to one of the 64 columns "c=#0" to "c=#63" by its hash. So a
@@ -34,20 +34,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import LARGEST
-from streamk.encoding.meaning import (
+from streamk.encoding.schema import Kind, Schema, owner_of
+from streamk.encoding.values import (
+    Moment,
+    Name,
+    Rejected,
     is_long,
     is_odd,
     number_of,
     parse_number,
+    parse_time,
     plain,
     prevail,
+    show,
+    sort_key,
     text_of,
 )
-from streamk.encoding.schema import Kind, Schema, owner_of
-from streamk.encoding.times import Moment, parse_time
-from streamk.encoding.values import Name, Rejected, show, sort_key
-from streamk.features.columns import column_key
-from streamk.features.texts import OWN, SHARED, is_shared
+from streamk.features.columns import OWN, SHARED, column_key, is_shared
 
 __all__ = ["ColumnTable", "Event", "TextColumns"]
 

@@ -11,10 +11,8 @@ import msgspec
 import numpy as np
 
 from connectors.records import json_body
-from streamk.encoding.meaning import AS_NUMBERS
 from streamk.encoding.schema import Kind
-from streamk.encoding.times import Moment
-from streamk.encoding.values import Name
+from streamk.encoding.values import AS_NUMBERS, Moment, Name
 
 Read = Callable[[Any], Sequence[Any]]
 ReadAll = Callable[[Sequence[Any]], list[Sequence[Any]] | None]

@@ -20,10 +20,19 @@ from connectors.base import MAX_EVENT_BYTES, Source, delimiter_of
 from connectors.records import RecordFormat, record_format_of
 from streamk.backends import LARGEST
 from streamk.encoding.columns import ColumnTable
-from streamk.encoding.meaning import bounded, plain, text_of
 from streamk.encoding.schema import Schema
-from streamk.encoding.times import as_datetime, parse_time
-from streamk.encoding.values import Name, Rejected, flatten, reader, show
+from streamk.encoding.values import (
+    Name,
+    Rejected,
+    as_datetime,
+    bounded,
+    flatten,
+    parse_time,
+    plain,
+    reader,
+    show,
+    text_of,
+)
 
 __all__ = ["FieldReader", "LoneReader", "alone", "key_of", "milliseconds_of"]
 

@@ -9,9 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streamk.encoding.meaning import bounded, parse_number, parse_text, plain, text_of
 from streamk.encoding.schema import Schema
-from streamk.encoding.values import Rejected, show
+from streamk.encoding.values import (
+    Rejected,
+    bounded,
+    parse_number,
+    parse_text,
+    plain,
+    show,
+    text_of,
+)
 
 __all__ = ["LARGEST_LABEL", "LabelReader"]
 
@@ -42,7 +49,7 @@ _MOST_KNOWN = 4096
 class LabelReader:
     """Turns raw labels into str, int, bool (classes) or float; None means "only predict".
 
-    A label means what `streamk.encoding.meaning` says, whatever its format: the text "7" is the
+    A label means what `streamk.encoding.values` says, whatever its format: the text "7" is the
     class 7, "true" is True, and "NA" is no label.
 
     Parameters

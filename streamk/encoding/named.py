@@ -24,8 +24,6 @@ from connectors.cells import read_csv_cells
 from connectors.errors import BadRecord
 from connectors.records import ReadRecord
 from streamk.encoding.columns import ColumnTable, Event, TextColumns
-from streamk.encoding.decoded import BadEvent, Decoded
-from streamk.encoding.expected import Expected
 from streamk.encoding.fast import (
     Fast,
     Read,
@@ -40,10 +38,17 @@ from streamk.encoding.fast import (
     read_none,
 )
 from streamk.encoding.labels import LabelReader
-from streamk.encoding.meaning import MISSING, SAFE
-from streamk.encoding.schema import Kind, Schema
-from streamk.encoding.times import Moment, parse_time
-from streamk.encoding.values import Name, Rejected, flatten, reader
+from streamk.encoding.schema import BadEvent, Decoded, Expected, Kind, Schema
+from streamk.encoding.values import (
+    MISSING,
+    SAFE,
+    Moment,
+    Name,
+    Rejected,
+    flatten,
+    parse_time,
+    reader,
+)
 
 __all__ = ["NamedDecoder"]
 

@@ -19,9 +19,8 @@ from streamk.factorization.checks import (
 )
 from streamk.factorization.clusters import Clusters, Labels, by_cluster, clustered
 from streamk.kernels import Kernel
-from streamk.landmarks.checks import check_count
-from streamk.landmarks.matrices import Indices, Numbers
-from streamk.landmarks.matrices.points import checked_points
+from streamk.landmarks.matrices import Indices, Numbers, checked_points
+from streamk.landmarks.selection import check_count
 
 _PAIRS = 256
 """Pairs of points whose kernels are evaluated together, with those between all of the points."""

@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike
 
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
-from streamk.landmarks.full import LIMIT
-from streamk.landmarks.matrices import Indices, Numbers
-from streamk.landmarks.matrices.points import numbers
+from streamk.landmarks.baselines import LIMIT
+from streamk.landmarks.matrices import Indices, Numbers, numbers
 from streamk.options import Choice, Real
 
 LARGEST = 1e50

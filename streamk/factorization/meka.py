@@ -6,24 +6,324 @@ nk + (ck)^2 numbers make an approximation of rank ck (§5.2).
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from streamk.errors import BackendUnavailable
 from streamk.factorization.approximation import Meka
-from streamk.factorization.bases import BASES, Basis, leading_directions
 from streamk.factorization.blocks import BlockDiagonal, Links
 from streamk.factorization.checks import check_choice, check_number, checked_kernel
 from streamk.factorization.clusters import Clusters, clustered
-from streamk.factorization.links import SAMPLINGS, Sample, link, sample
-from streamk.factorization.ranks import RULES, by_size, by_spectrum
 from streamk.kernels import Kernel
-from streamk.landmarks.checks import check_count
-from streamk.landmarks.matrices.points import checked_points
+from streamk.landmarks import METHODS
+from streamk.landmarks.matrices import checked_points
 from streamk.landmarks.nystrom import checked_dtype
+from streamk.landmarks.selection import check_count
+
+RULES = ("same", "size", "spectrum")
+
+
+def by_size(rank: int, sizes: Sequence[int]) -> list[int]:
+    """Return ranks of at least 1 in proportion to sizes, in all ``rank * clusters``.
+
+    Examples
+    --------
+    >>> by_size(10, [10, 30])
+    [5, 15]
+    """
+    total = rank * len(sizes)
+    wanted = total * np.asarray(sizes) / sum(sizes)
+    found = np.maximum(1.0, np.floor(wanted))
+    while found.sum() < total:
+        found[np.argmax(wanted - found)] += 1
+    while found.sum() > total:
+        found[np.argmax(np.where(found > 1, found - wanted, -np.inf))] -= 1
+    return [int(k) for k in found]
+
+
+def by_spectrum(rank: int, spectra: Sequence[NDArray[Any]]) -> list[int]:
+    """Return how many of each cluster's values are among the largest ``rank * clusters`` of all.
+
+    The largest of each cluster is one of them in any case.
+
+    Examples
+    --------
+    >>> by_spectrum(2, [np.array([9.0, 3.0, 2.0]), np.array([5.0, 1.0])])
+    [3, 1]
+    """
+    others = np.concatenate([values[1:] for values in spectra])
+    owners = np.repeat(np.arange(len(spectra)), [len(values) - 1 for values in spectra])
+    largest = np.argsort(-others, kind="stable")[: (rank - 1) * len(spectra)]
+    counts = 1 + np.bincount(owners[largest], minlength=len(spectra))
+    return [int(k) for k in counts]
+
 
 Numbers = NDArray[np.float64]
+
+SAMPLINGS = ("leverage", "uniform")
+
+_CUT = 1e-6
+"""Singular values of the sampled rows below this part of the largest one are left out."""
+_SOUND, _MORE = 0.4, 1.5
+"""Least singular value of weighted rows that see all directions of an orthonormal basis (it is 1 of
+all rows, and about .5 of four times as many rows as directions), and by how much more rows are
+drawn where it is less."""
+_ROUNDS = 30
+"""Of spreading probabilities over rows that are not certain yet; a few are enough."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some rows of a cluster, and what solves for coordinates from them."""
+
+    points: Numbers
+    """(q, d)"""
+    inverse: Numbers
+    """Pseudo-inverse of the (weighted) rows of W(s), times the weights, (rank, q)."""
+
+
+def sample(
+    X: Numbers, W: Numbers, sampling: str, count: int, random: np.random.Generator
+) -> Sample:
+    """Draw `count` rows of a cluster of points X (n, d) with the basis W (n, rank), or all.
+
+    By leverage more are drawn, half as many again each time, until they see all directions of the
+    basis: else the least squares might say anything about one that they miss.
+    """
+    while True:
+        rows, weights = _drawn(W, sampling, count, random)
+        U, values, V = np.linalg.svd(W[rows] * weights[:, None], full_matrices=False)
+        if sampling == "uniform" or len(rows) == len(X) or values[-1] >= _SOUND:
+            break
+        count = math.ceil(_MORE * count)
+    kept = values > _CUT * values[0]
+    inverse = (V[kept].T / values[kept]) @ U[:, kept].T * weights
+    return Sample(X[rows], inverse)
+
+
+def _drawn(
+    W: Numbers, sampling: str, count: int, random: np.random.Generator
+) -> tuple[NDArray[np.int64], Numbers]:
+    """Return rows and their weights."""
+    if count >= len(W):
+        return np.arange(len(W)), np.ones(len(W))
+    if sampling == "uniform":
+        return np.sort(random.choice(len(W), count, replace=False)), np.ones(count)
+    return by_leverage(W, count, random)
+
+
+def by_leverage(
+    W: Numbers, count: int, random: np.random.Generator
+) -> tuple[NDArray[np.int64], Numbers]:
+    """Draw rows by their leverage scores, half of the probability spread over all rows.
+
+    Uniformly drawn rows may miss a direction that few points have, and the least squares then say
+    anything about it. The half that is spread bounds the weights. It is a systematic sample in
+    random order, so that each row comes at most once, with its probability.
+    """
+    scores = np.einsum("ik,ik->i", W, W)
+    p = 0.5 * scores / scores.sum() + 0.5 / len(W)
+    chance = np.minimum(1.0, count * p)
+    for _ in range(_ROUNDS):
+        free = chance < 1.0
+        left = count - np.count_nonzero(~free)
+        chance[free] = np.minimum(1.0, left * p[free] / p[free].sum())
+        if np.count_nonzero(chance < 1.0) == np.count_nonzero(free):
+            break
+    order = random.permutation(len(W))
+    edges = np.cumsum(chance[order])
+    marks = random.random() + np.arange(count)
+    rows = np.sort(order[np.unique(np.searchsorted(edges, marks[marks < edges[-1]], "right"))])
+    return rows, 1.0 / np.sqrt(chance[rows])
+
+
+def link(one: Sample, other: Sample, kernel: Kernel) -> Numbers:
+    """Return L(s, t), (rank of s, rank of t): the least squares solution on the sampled block."""
+    G = kernel.pairwise(one.points, other.points)
+    L: Numbers = one.inverse @ G @ other.inverse.T
+    return L
+
+
+LANDMARKS = {
+    "uniform": "uniform",
+    "k_means": "k-means",
+    "oasis": "oasis",
+    "rpcholesky": "block-rpcholesky",
+}
+"""Methods of `streamk.landmarks` by the names of the bases."""
+RANDOMIZED = "randomized_svd"
+BASES = (*LANDMARKS, RANDOMIZED)
+
+_SMALLEST, _SMALLEST_SQUARE = 1e-10, 1e-12
+"""Eigenvalues of a kernel matrix, and of its square, below these parts of the largest one are
+rounding."""
+_NOTHING = 1e-100
+"""Largest number of a factor whose squares may underflow."""
+_ORTHONORMAL = 1e-6
+"""By how much products of a basis' columns may be off before they are made orthonormal again."""
+_ENTRIES = 1 << 18
+"""Numbers of the rows that are computed at a time, about: 2 MB."""
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Directions of a cluster, in the order of their importance."""
+
+    landmarks: Numbers
+    """(m, d)"""
+    map: Numbers
+    """From kernel values at the landmarks to coordinates, (m, directions)."""
+    values: Numbers
+    """Eigenvalues, (directions,)."""
+    link: Numbers
+    """L(s, s): what the Nyström approximation is in these coordinates, (directions, directions)."""
+
+    def first(self, k: int) -> Basis:
+        """Return the k leading directions, or all if there are fewer."""
+        # Copies: views would keep the directions that are left out in memory.
+        return Basis(
+            self.landmarks, self.map[:, :k].copy(), self.values[:k], self.link[:k, :k].copy()
+        )
+
+    def write(
+        self,
+        out: NDArray[Any],
+        X: Numbers,
+        rows: NDArray[np.int64],
+        kernel: Kernel,
+        threads: int | None,
+    ) -> Basis:
+        """Write coordinates of some rows of X, those of the cluster, and return their basis.
+
+        It is another one where rounding in small eigenvalues, which come of squares, has left the
+        columns oblique: one that is orthonormal in these rows, and spans the same.
+        """
+
+        def parts() -> Iterator[tuple[slice, Numbers]]:
+            step = max(1, _ENTRIES // max(1, len(self.values)))
+            for first in range(0, len(rows), step):
+                part = slice(first, first + step)
+                yield part, kernel.product(X[rows[part]], self.landmarks, self.map, threads=threads)
+
+        G = np.zeros(self.link.shape)
+        for part, W in parts():
+            out[part] = W
+            G += W.T @ W
+        if np.abs(G - np.eye(len(G))).max(initial=0.0) <= _ORTHONORMAL:
+            return self
+        R = scipy.linalg.cholesky(G)
+        # The rows as they were, not by the new map: it would round anew, by as much again.
+        for part, W in parts():
+            out[part] = _over(W, R)
+        return Basis(self.landmarks, _over(self.map, R), self.values, R @ self.link @ R.T)
+
+
+def leading_directions(
+    X: Numbers,
+    others: Numbers,
+    share: float,
+    kernel: Kernel,
+    method: str,
+    rank: int,
+    landmarks: int,
+    seed: int,
+    threads: int | None,
+) -> Basis:
+    """Return directions of the cluster of points X (n, d), more than `rank` if there are.
+
+    Parameters
+    ----------
+    others : array of shape (m, d)
+        Points of other clusters at whose columns the basis looks, too (§7.2); none for the
+        columns of the cluster alone.
+    share : float
+        How many points each of those stands for.
+    method : str
+        One of `BASES`.
+    rank : int
+        Of the randomized SVD.
+    landmarks : int
+        At most so many are chosen.
+    """
+    found, root, F = _factor(X, kernel, method, rank, min(landmarks, len(X)), seed, threads)
+    if not len(others):
+        values, V = _leading(F.T @ F)
+        return Basis(found, root @ (V / np.sqrt(values)), values, np.diag(values))
+    # Left singular vectors of columns, each weighted by how many it stands for.
+    seen = np.concatenate([found, others])
+    weights = np.sqrt(np.repeat([len(X) / len(found), share], [len(found), len(others)]))
+    gram, with_factor = np.zeros((len(seen),) * 2), np.zeros((len(seen), F.shape[1]))
+    step = max(1, _ENTRIES // len(seen))
+    for first in range(0, len(X), step):
+        B = kernel.pairwise(X[first : first + step], seen)
+        B *= weights
+        gram += B.T @ B
+        with_factor += B.T @ F[first : first + step]
+    squares, V = _leading(gram, _SMALLEST_SQUARE)
+    V /= np.sqrt(squares)
+    A = V.T @ with_factor
+    return Basis(seen, weights[:, None] * V, np.sqrt(squares), A @ A.T)
+
+
+def _factor(
+    X: Numbers,
+    kernel: Kernel,
+    method: str,
+    rank: int,
+    landmarks: int,
+    seed: int,
+    threads: int | None,
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return landmarks Z (m, d), R (m, r) and a Nyström factor ``F = K(X, Z) R`` (n, r)."""
+    if method == RANDOMIZED:
+        drawn = np.random.Generator(np.random.Philox(seed)).choice(len(X), landmarks, replace=False)
+        Z = X[drawn]
+        R = _randomized(kernel.pairwise(Z), rank, seed)
+        return Z, R, kernel.product(X, Z, R, threads=threads)
+    found = METHODS[LANDMARKS[method]](
+        X, kernel, max_landmarks=landmarks, seed=seed, threads=threads
+    )
+    if max(found.factor.max(), -found.factor.min()) < _NOTHING:
+        # A narrow kernel sees no point from the centres of clusters; from points it does.
+        found = METHODS["uniform"](X, kernel, max_landmarks=landmarks, seed=seed, threads=threads)
+    R = scipy.linalg.solve_triangular(found.L, np.eye(found.rank), lower=True, trans="T")
+    assert found.points is not None
+    return found.points[found.used], R, found.factor
+
+
+def _randomized(M: Numbers, rank: int, seed: int) -> Numbers:
+    """Return U S^-1/2 of the leading part of M as Li, Kwok and Lu find it (2010)."""
+    try:
+        from sklearn.utils.extmath import randomized_svd
+    except ImportError as error:
+        raise BackendUnavailable(
+            f"the basis {RANDOMIZED!r} needs scikit-learn ({error}): pip install 'streamk[sklearn]'"
+        ) from None
+    U, s, _ = randomized_svd(
+        M, min(rank, len(M)), n_oversamples=10, n_iter=1, random_state=seed % 2**32
+    )
+    kept = s > _SMALLEST * s[0]
+    return np.asarray(U[:, kept] / np.sqrt(s[kept]))
+
+
+def _leading(gram: Numbers, smallest: float = _SMALLEST) -> tuple[Numbers, Numbers]:
+    """Return eigenvalues, descending, and eigenvectors of what is no rounding."""
+    values, vectors = np.linalg.eigh(gram)
+    kept = values > smallest * values[-1]
+    return values[kept][::-1], vectors[:, kept][:, ::-1]
+
+
+def _over(A: Numbers, R: Numbers) -> Numbers:
+    """Return ``A R^-1`` of an upper triangular R."""
+    solved: Numbers = scipy.linalg.solve_triangular(R, A.T, trans="T", check_finite=False).T
+    return np.ascontiguousarray(solved)
+
 
 COLUMNS = ("cluster", "row")
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from streamk.backends import CHUNK, LANES, Backend, Basis, Hadamard, chunks_of
 from streamk.backends.threads import cores, divide, worth
-from streamk.features.without_frequencies import make_sampler
+from streamk.features.samplers import make_sampler
 from streamk.kernels import Kernel
 
 _REGENERATED_BYTES = 1 << 21

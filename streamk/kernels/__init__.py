@@ -41,9 +41,7 @@ from typing import Any
 
 from streamk.errors import InvalidInput
 from streamk.kernels.base import Kernel
-from streamk.kernels.by_products import Polynomial
 from streamk.kernels.composed import Composed, register_map
-from streamk.kernels.inner_product import NTK, Linear
 from streamk.kernels.shift_invariant import (
     Cauchy,
     Gaussian,
@@ -52,7 +50,7 @@ from streamk.kernels.shift_invariant import (
     PowerExponential,
     RationalQuadratic,
 )
-from streamk.kernels.sphere import ArcCosine, Zonal
+from streamk.kernels.sphere import NTK, ArcCosine, Linear, Polynomial, Zonal
 
 __all__ = [
     "KERNELS",

@@ -2,16 +2,13 @@
 
 from collections.abc import Callable
 
-from streamk.landmarks.changes import Admission, Change, Removal, carried
-from streamk.landmarks.incremental import IncrementalOasis
-from streamk.landmarks.k_means import k_means
-from streamk.landmarks.leverage import leverage_scores
+from streamk.landmarks.baselines import k_means, leverage_scores, uniform
+from streamk.landmarks.incremental import Admission, Change, IncrementalOasis, Removal, carried
 from streamk.landmarks.matrices import Diffusion
 from streamk.landmarks.nystrom import Landmarks, nystrom
 from streamk.landmarks.oasis import oasis
 from streamk.landmarks.rpcholesky import block_rpcholesky, rpcholesky
 from streamk.landmarks.self_expressive import SelfExpressive, self_expressive
-from streamk.landmarks.uniform import uniform
 
 __all__ = [
     "METHODS",

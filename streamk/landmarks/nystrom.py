@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from streamk.errors import InvalidInput, shown
 from streamk.kernels import Kernel
-from streamk.landmarks.checks import check_count
-from streamk.landmarks.factor import Factor, check_range, lower
 from streamk.landmarks.matrices import (
     Diffusion,
     GivenMatrix,
@@ -23,9 +21,9 @@ from streamk.landmarks.matrices import (
     Numbers,
     Rows,
     as_matrix,
+    checked_points,
 )
-from streamk.landmarks.matrices.points import checked_points
-from streamk.landmarks.selection import Selection
+from streamk.landmarks.selection import Factor, Selection, check_count, check_range, lower
 
 _ROWS = 4096
 """Rows of the factor that are copied at a time."""

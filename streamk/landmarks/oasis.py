@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from streamk.kernels import Kernel
-from streamk.landmarks.checks import check_count
-from streamk.landmarks.factor import check_range
 from streamk.landmarks.matrices import Diffusion, Numbers, as_matrix
 from streamk.landmarks.nystrom import Landmarks, checked_dtype, landmarks_of
-from streamk.landmarks.selection import Selection
+from streamk.landmarks.selection import Selection, check_count, check_range
 from streamk.options import Real
 
 

@@ -20,11 +20,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from streamk.kernels import Kernel
-from streamk.landmarks.checks import check_count
-from streamk.landmarks.factor import check_range
 from streamk.landmarks.matrices import Diffusion, Matrix, Numbers, as_matrix
 from streamk.landmarks.nystrom import Landmarks, checked_dtype, landmarks_of
-from streamk.landmarks.selection import Selection
+from streamk.landmarks.selection import Selection, check_count, check_range
 
 TOGETHER = 64
 """Columns that are computed together: with more of them the time of each is hardly less."""

@@ -30,9 +30,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk.errors import BackendUnavailable, InvalidInput, shown
 from streamk.kernels import Linear
-from streamk.landmarks.checks import check_count
-from streamk.landmarks.matrices.points import checked_points
+from streamk.landmarks.matrices import checked_points
 from streamk.landmarks.oasis import oasis
+from streamk.landmarks.selection import check_count
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.encoding import Name, Schema, shortened, vector_of
-from streamk.encoding.meaning import SAFE, parse_number, plain
-from streamk.features.texts import BOOLEANS
+from streamk.encoding.values import SAFE, parse_number, plain
+from streamk.features.columns import BOOLEANS
 from streamk.learners.base import Learner
 from streamk.learners.common.predictor import aside
 

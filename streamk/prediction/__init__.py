@@ -5,8 +5,10 @@
 """
 
 from streamk.prediction.compiled import CompiledModel, load
-from streamk.prediction.compiling import compile  # noqa: A004 (the name that users look for)
-from streamk.prediction.dc_pred import dc_pred
+from streamk.prediction.dc_pred import (
+    compile,  # noqa: A004 (the name that users look for)
+    dc_pred,
+)
 from streamk.prediction.pseudo import PseudoLandmarks, PseudoNystrom
 from streamk.prediction.teachers import importance_of
 

@@ -2,25 +2,248 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import FAIR_COIN, OUTERMOST, SAMPLED
+from streamk.backends import FAIR_COIN, HIGHEST_RANK, OUTERMOST, SAMPLED, TAG_SAMPLE, philox
 from streamk.declared import FLAGS, Declared, Domain, count, number, reading, taken
 from streamk.errors import StateError
 from streamk.features.random_features import check_seed
-from streamk.scaling.estimates import (
-    KNOTS,
-    LEAST,
-    location,
-    quantiles,
-    rank_shift,
-)
-from streamk.scaling.reservoir import Reservoir
 from streamk.state import JSON, State
+
+KNOTS = 32
+"""Quantiles kept of each column."""
+DECILES = 2.563
+"""Distance of the first and last decile of a normal law, in standard deviations."""
+LEAST = 1e-45
+"""Scale up to which values count as equal: what is divided by it would not be finite."""
+
+
+def quantiles(
+    S: NDArray[np.float64], n: NDArray[np.intp], parts: Sequence[int], whole: int
+) -> NDArray[np.float64]:
+    """Quantiles at the levels parts / whole of rows whose first n values are sorted and known.
+
+    Places between two values are found in whole numbers, so that a value that is there often is
+    met exactly.
+    """
+    low, rest = np.divmod(np.multiply.outer(n - 1, np.asarray(parts)), whole)
+    below = np.take_along_axis(S, low, axis=1)
+    above = np.take_along_axis(S, np.minimum(low + 1, n[:, None] - 1), axis=1)
+    return np.asarray(below + (above - below) * (rest / whole))
+
+
+def location(
+    S: NDArray[np.float64], n: NDArray[np.intp]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the medians and scales of rows whose first n values are sorted and known."""
+    least, tenth, median, ninetieth, most = quantiles(S, n, (1, 10, 50, 90, 99), 100).T
+    scale = (ninetieth - tenth) / DECILES
+    flat = np.flatnonzero(scale == 0.0)
+    if len(flat):
+        S, n, least, most = S[flat], n[flat], least[flat], most[flat]
+        bounded = least < most
+        least = np.where(bounded, least, S[:, 0])
+        most = np.where(bounded, most, S[np.arange(len(S)), n - 1])
+        scale[flat] = deviation(S, n, least, most)
+    return median, np.where(scale > LEAST, scale, 1.0)
+
+
+def deviation(
+    S: NDArray[np.float64],
+    n: NDArray[np.intp],
+    least: NDArray[np.float64],
+    most: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return the deviations of the rows' known values within bounds; 1 where the bounds meet."""
+    known = ~np.isnan(S)
+    V = np.where(known, np.clip(S, least[:, None], most[:, None]) - least[:, None], 0.0)
+    mean = V.sum(axis=1) / n
+    squares = np.where(known, V - mean[:, None], 0.0) ** 2
+    return np.where(least < most, np.sqrt(squares.sum(axis=1) / n), 1.0)
+
+
+def rank_shift(old: NDArray[np.float64], new: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return by how much any knot's rank, of the old or the new ones, moves from old to new."""
+    V = np.concatenate([old, new], axis=1)
+    return np.asarray(np.abs(midranks(V, old) - midranks(V, new)).max(axis=1))
+
+
+def midranks(V: NDArray[np.float64], knots: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the ranks of values (d, k) by the knots of their columns, as `rank_row` has them."""
+    low = np.count_nonzero(knots[:, None, :] < V[:, :, None], axis=2)
+    high = np.count_nonzero(knots[:, None, :] <= V[:, :, None], axis=2)
+    left, right = np.maximum(low - 1, 0), np.minimum(low, KNOTS - 1)
+    start = np.take_along_axis(knots, left, axis=1)
+    gap = np.take_along_axis(knots, right, axis=1) - start
+    level = left + (V - start) / np.where(gap > 0.0, gap, 1.0)
+    level = np.where(high > low, 0.5 * (low + high - 1), level)
+    level = np.where(high == 0, 0.0, np.where(low == KNOTS, KNOTS, level))
+    return np.asarray(np.minimum(level / (KNOTS - 1), HIGHEST_RANK))
+
+
+_JOIN = 0x6A6F696E
+"""Makes another seed of a sample's, for the draws of joining."""
+WINDOW = 16
+"""Capacities of events that the sample is uniform over; older ones fade exponentially."""
+_HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
+
+
+class Reservoir:
+    """A sample of rows, in which the first rows are the sample that a smaller one would hold.
+
+    The event numbered i (from 0) draws a place among ``n = min(i + 1, WINDOW * capacity)``. While
+    the sample is not full, the row at that place moves to place i and the event takes its place;
+    later the event replaces the row at that place, or is left out where the place is beyond the
+    capacity (Vitter 1985, Algorithm R). What is drawn is a function of seed, i and capacity alone,
+    so nothing but the number of events has to be remembered, and it is drawn ahead for many events
+    at once.
+
+    Parameters
+    ----------
+    d : int
+        Number of columns.
+    capacity : int
+        Most rows.
+    seed : int
+        0 to 2^64 - 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sample = Reservoir(1, capacity=4, seed=0)
+    >>> sample.plan(0, 100)
+    >>> len(sample.take(np.arange(100.0)[:, None], 0)), sample.rows.shape
+    (16, (4, 1))
+    """
+
+    def __init__(self, d: int, *, capacity: int, seed: int) -> None:
+        self.capacity = capacity
+        self.seed = seed
+        self._memory: NDArray[np.float64] = np.empty((0, d))
+        self._filled = 0
+        self._numbers: list[int] = []
+        self._places: list[int] = []
+        self._at = 0
+
+    @property
+    def rows(self) -> NDArray[np.float64]:
+        """The rows sampled, NaN where a value was missing."""
+        return self._memory[: self._filled]
+
+    @rows.setter
+    def rows(self, rows: NDArray[np.float64]) -> None:
+        self._memory, self._filled = rows, len(rows)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        return self._memory.nbytes
+
+    def plan(self, first: int, stop: int) -> None:
+        """Draw the places of the events numbered first...stop."""
+        numbers = np.arange(first, stop)
+        bound = np.minimum(numbers + 1, WINDOW * self.capacity).astype(np.uint64)
+        places = _words(self.seed, first, stop) * bound >> _HALF
+        taken = places < self.capacity
+        self._numbers, self._places = numbers[taken].tolist(), places[taken].tolist()
+        self._at = 0
+
+    def next(self) -> int | None:
+        """Return the number of the next event that is planned to be taken."""
+        return self._numbers[self._at] if self._at < len(self._numbers) else None
+
+    def take(self, X: NDArray[np.float64], first: int) -> NDArray[np.float64]:
+        """Take those of the events X (n, d), numbered from `first`, that were drawn.
+
+        Returns
+        -------
+        array of shape (events taken, d)
+            Their values as they came.
+        """
+        start = self._at
+        self._at = stop = bisect_left(self._numbers, first + len(X), lo=start)
+        numbers = self._numbers[start:stop]
+        taken = X if len(numbers) == len(X) else X[[number - first for number in numbers]]
+        if not numbers:
+            return taken
+        bounded = np.minimum(np.maximum(taken, -SAMPLED), SAMPLED)
+        for row, event, place in zip(bounded, numbers, self._places[start:stop], strict=True):
+            if event < self.capacity:
+                self._append(event, place)
+            self._memory[place] = row
+        return taken
+
+    def join(self, other: Reservoir, share: float, number: int) -> None:
+        """Take in a share of the rows of another sample of the same seed and capacity.
+
+        Samples of one seed replace the same places at the same numbers of events, so where two
+        that were one differ in a place, both have taken an event of their own since. One of the
+        two is drawn, by counters of their own.
+
+        Parameters
+        ----------
+        other : Reservoir
+        share : float
+            From 0 to 1.
+        number : int
+            Of the draw; another one where another sample is to be joined.
+        """
+        both = min(self._filled, other._filled)
+        words = _words(self.seed ^ _JOIN, number, number + max(self._filled, other._filled))
+        drawn = words < np.uint64(round(share * 2**32))
+        mine, theirs = self.rows[:both], other.rows[:both]
+        taken = drawn[:both, None]
+        rows = np.where(taken, theirs, mine)
+        longer = self if self._filled >= other._filled else other
+        self.rows = np.concatenate([rows, longer.rows[both:]])
+
+    def undo(self, stop: int | None) -> Callable[[], None]:
+        """Return a function that undoes taking events before number `stop`, None for any."""
+        before = dict(vars(self))
+        places: Iterable[int] = range(self._filled)
+        if stop is not None:
+            end = bisect_left(self._numbers, stop, lo=self._at)
+            places = [place for place in self._places[self._at : end] if place < self._filled]
+        kept = np.unique(np.fromiter(places, np.intp))
+        rows = self._memory[kept]
+
+        def back() -> None:
+            vars(self).update(before)
+            self._memory[kept] = rows
+
+        return back
+
+    def _append(self, number: int, place: int) -> None:
+        if number == len(self._memory):
+            grown = (min(self.capacity, max(16, 2 * number)), self._memory.shape[1])
+            memory = np.empty(grown)
+            memory[:number] = self._memory
+            self._memory = memory
+        self._memory[number] = self._memory[place]
+        self._filled = number + 1
+
+    def shrink(self, capacity: int) -> None:
+        """Keep the first rows, the sample that a reservoir of that capacity would hold.
+
+        That is so up to the window of the smaller one; after it they are a fair part of the sample.
+        What was planned is void.
+        """
+        self.capacity = capacity
+        self.rows = self.rows[:capacity].copy()
+
+
+def _words(seed: int, first: int, stop: int) -> NDArray[Any]:
+    """Return 32 random bits of each event number, in uint64."""
+    groups = np.arange(first // 4, -(-stop // 4), dtype=np.uint64)
+    counter = np.zeros((len(groups), 4), np.uint64)
+    counter[:, 0], counter[:, 1], counter[:, 2] = groups & _LOW, TAG_SAMPLE, groups >> _HALF
+    return philox(counter, seed).reshape(-1)[first % 4 :][: stop - first]
+
 
 _LONGEST = 8192
 """Most events between two estimates."""
@@ -272,7 +495,7 @@ class RunningQuantiles:
         share : float
             From 0 to 1: of the events that both have learned since they were one.
         number : int
-            Of the draw, see `streamk.scaling.reservoir.Reservoir.join`.
+            Of the draw, see `streamk.scaling.quantiles.Reservoir.join`.
         """
         capacity = min(self._sample.capacity, other._sample.capacity)
         if self._sample.capacity != capacity:

@@ -18,8 +18,7 @@ from streamk.engine.training.known_fields import KnownFields, Unknown
 from streamk.errors import InvalidInput
 from streamk.learners import Learner
 from streamk.learners.explaining import Event, Fields
-from streamk.serving.predicting import answers
-from streamk.serving.trained import TrainedModel
+from streamk.serving.trained import TrainedModel, answers
 
 __all__ = ["Answers", "RefusedEvents", "split"]
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+import numpy as np
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -20,25 +24,189 @@ from starlette.routing import Route
 from connectors.base import EventLog
 from connectors.errors import BadRecord, ConnectorError
 from streamk import __version__
+from streamk.encoding import BadEvent, Schema, decoder
+from streamk.engine.observing.observer import Observer
+from streamk.engine.progress import Pace, process_bytes
 from streamk.engine.training.details import Details
 from streamk.errors import InvalidInput
 from streamk.learners.common.predictor import innermost
-from streamk.serving.answers import Answers, split
+from streamk.serving.answers import Answers, RefusedEvents, split
 from streamk.serving.description import description
-from streamk.serving.following import Following
-from streamk.serving.intake import Intake
 from streamk.serving.monitoring import CONTENT_TYPE, Monitoring
-from streamk.serving.trained import TrainedModel
-from streamk.serving.watching import Watch
-from streamk.serving.web.guard import Guard, as_json, healthz, refused
-from streamk.serving.web.pages import SecurityHeaders, page_routes
+from streamk.serving.pages import (
+    Guard,
+    History,
+    SecurityHeaders,
+    as_json,
+    healthz,
+    page_routes,
+    refused,
+)
+from streamk.serving.trained import Following, TrainedModel
 
-__all__ = ["Limits", "application"]
+_ENCODINGS = ("json", "dict")
+"""Of jobs that read what is posted; dicts in memory stand for JSON."""
+
+
+class Intake:
+    """Adds events with labels to a log. May be used by several threads.
+
+    Parameters
+    ----------
+    model : TrainedModel
+        By whose columns and label the events are checked.
+    log : EventLog
+
+    Raises
+    ------
+    InvalidInput
+        If the job of the model could not learn them: its events are no plain JSON, or its labels
+        come from a source of their own.
+    """
+
+    def __init__(self, model: TrainedModel, log: EventLog) -> None:
+        if model.encoding not in _ENCODINGS:
+            raise InvalidInput(
+                f"the job of this model reads events of encoding {model.encoding!r}, and those that"
+                " are posted to be learned are JSON; post them to a job that reads JSON"
+            )
+        if model.late_labels:
+            raise InvalidInput(
+                "the job of this model takes its labels from a source of their own, so that a label"
+                " in an event that is posted would not be read; add events and labels to the two"
+                " sources of the job"
+            )
+        self._model, self._log = model, log
+        self._lock = threading.Lock()
+        """Of the decoder, and so that requests stay in one piece in the log."""
+        self._use(model.schema)
+
+    def _use(self, schema: Schema) -> None:
+        self._schema, self._decoder = schema, decoder("json", schema)
+
+    def append(self, events: Sequence[bytes]) -> None:
+        """Add the events of a request, each an object of JSON; durable when it returns.
+
+        Raises
+        ------
+        RefusedEvents
+            If some cannot be used, or have no label. Then none is added.
+        ConnectorError
+            As `connectors.base.EventLog.append`.
+        """
+        with self._lock:
+            if self._model.schema is not self._schema:
+                self._use(self._model.schema)
+            decoded = self._decoder.decode(events)
+            label = self._schema.label
+            bad = [
+                *decoded.bad,
+                *(
+                    BadEvent(int(row), str(label), "no label; an event to be learned has one")
+                    for row, known in zip(decoded.good, decoded.y, strict=True)
+                    if known is None
+                ),
+            ]
+            if bad:
+                raise RefusedEvents(sorted(bad, key=lambda event: event.row))
+            self._log.append([msgspec.json.format(event, indent=-1) for event in events])
+
+
+_SECONDS = 1.0
+_log = logging.getLogger("streamk.serving")
+
+
+class Watch:
+    """Figures of a server and of its model over time.
+
+    Of requests it has counts, times and means alone: nothing of what one client asks is shown to
+    another.
+
+    Parameters
+    ----------
+    model : TrainedModel
+    answers : Answers
+
+    Attributes
+    ----------
+    history : History
+    """
+
+    def __init__(self, model: TrainedModel, answers: Answers) -> None:
+        self._model, self._answers = model, answers
+        name = getattr(innermost(model.learner), "TYPE", type(model.learner).__name__)
+        about = {"label": model.label, "model": name, "from": "a checkpoint"}
+        self.history = History({key: str(text) for key, text in about.items() if text is not None})
+        self._pace = Pace(_SECONDS)
+        self._pace.rate(0)
+        self._events = 0
+        self._seconds: list[float] = []
+        self._bad: dict[str, int] = {}
+
+    @property
+    def observer(self) -> Observer:
+        """The means of what was explained."""
+        return self.history.observer
+
+    def predicted(self, events: int, seconds: float) -> None:
+        """Count the events of a request, and note how long it took."""
+        self._events += events
+        self._seconds.append(seconds)
+
+    @contextmanager
+    def refusals(self) -> Iterator[None]:
+        """Count the events that are refused, by kind."""
+        try:
+            yield
+        except RefusedEvents as error:
+            for event in error.events:
+                kind = str(event["reason"]).partition(":")[0].partition(";")[0]
+                self._bad[kind] = self._bad.get(kind, 0) + 1
+            raise
+
+    async def go_on(self) -> None:
+        """Add a point each second."""
+        while True:
+            try:
+                await asyncio.to_thread(self.add_point)
+            except Exception:
+                _log.exception("the live page has one point less")
+            await asyncio.sleep(_SECONDS)
+
+    def add_point(self) -> None:
+        """Explain the event that was predicted last, and add a point."""
+        asked = self._answers.asked()
+        if asked is not None:
+            explanation = self.observer.explain(*asked)
+            if explanation is not None:
+                self.observer.add(explanation)
+        self.history.add(self._figures())
+
+    def _figures(self) -> dict[str, Any]:
+        """Return the figures of now, with names as those of a job's `Snapshot`."""
+        model, (seconds, self._seconds) = self._model, (self._seconds, [])
+        times = None
+        if seconds:
+            median, slow = np.quantile(seconds, (0.5, 0.99)).tolist()
+            times = {"median": median, "p99": slow}
+        return {
+            "events": self._events,
+            "learned": model.n_events,
+            "events_per_s": self._pace.rate(self._events),
+            "seconds": times,
+            "bad": sum(self._bad.values()),
+            "bad_kinds": dict(self._bad),
+            "model_bytes": model.learner.nbytes,
+            "process_bytes": process_bytes(),
+            "epoch": model.epoch,
+            "age": model.age,
+            "lag": None,
+            **model.figures,
+        }
+
 
 _FEW = 32
 """Events that are predicted at once; more are by another thread, beside other requests."""
-
-_log = logging.getLogger("streamk.serving")
 
 
 @dataclass(frozen=True)

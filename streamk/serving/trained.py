@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,20 +24,102 @@ from streamk.engine.evaluation.metrics import Metrics
 from streamk.engine.recovery.opening import initials
 from streamk.engine.training.details import Details
 from streamk.engine.training.known_fields import KnownFields, Unknown
-from streamk.errors import InvalidInput, StateError
+from streamk.engine.training.regions import given
+from streamk.errors import InvalidInput, StateError, StreamkError
 from streamk.learners import Learner, from_state
-from streamk.learners.common.predictor import innermost
+from streamk.learners.common.classes import Label
+from streamk.learners.common.predictor import Decider, innermost
+from streamk.learners.common.prequential import Prequential, nothing
 from streamk.learners.explaining import Fields
 from streamk.learners.registry import champion_state
-from streamk.serving.following import Following
-from streamk.serving.predicting import answers
 
-__all__ = ["TrainedModel", "load"]
+_log = logging.getLogger("streamk.serving")
+
+
+class Following:
+    """Looks for newer models; where that fails the model stays as it is, and a warning says so.
+
+    Parameters
+    ----------
+    refresh : function
+        Goes on with the newest model, and returns whether it is another one than before.
+    failed : function, optional
+        Is called each time that fails.
+    """
+
+    def __init__(
+        self, refresh: Callable[[], bool], failed: Callable[[], None] = lambda: None
+    ) -> None:
+        self._refresh, self._failed = refresh, failed
+        self._told = ""
+
+    def look(self) -> bool:
+        """Go on with the newest model; return whether it is another one than before."""
+        try:
+            found = self._refresh()
+        except (StreamkError, OSError) as error:
+            self._failed()
+            if str(error) != self._told:
+                self._told = str(error)
+                _log.warning("no newer model, the one before stays: %s", error)
+            return False
+        if self._told:
+            self._told = ""
+            _log.warning("newer models can be read again")
+        return found
+
+
+def answers(
+    learner: Learner, X: NDArray[np.float64], regions: Regions | None = None
+) -> list[dict[str, Any]]:
+    """Return predictions and, of classes, probabilities; None, {} and 0 where nothing is known.
+
+    Parameters
+    ----------
+    learner : Learner
+    X : float64 array of shape (n, d)
+    regions : Regions, optional
+        Intervals or sets of classes that are to go with them.
+
+    Returns
+    -------
+    list of n dict
+    """
+    found = _predicted(learner, X)
+    labels = found.predictions.tolist()
+    if found.probabilities is None:
+        told: list[dict[str, Any]] = [{"prediction": number} for number in labels]
+    else:
+        names = [_text(label) for label in learner.classes]
+        told = [
+            {"prediction": label, "probabilities": dict(zip(names, row, strict=True))}
+            for label, row in zip(labels, found.probabilities.tolist(), strict=True)
+        ]
+    if regions is not None:
+        more, _ = given(regions, found, learner.classes)
+        told = [one | region for one, region in zip(told, more, strict=True)]
+    return told
+
+
+def _text(label: Label) -> str:
+    return label if isinstance(label, str) else msgspec.json.encode(label).decode()
+
+
+def _predicted(learner: Learner, X: NDArray[np.float64]) -> Prequential:
+    known = bool(learner.classes) if learner.is_classifier else learner.n_events > 0
+    if not known:
+        return nothing(learner, len(X))
+    if isinstance(learner, Decider):  # whose outputs are computed once for both
+        F = learner.decision_many(X)
+        P = learner.probabilities(F) if learner.is_classifier else None
+        return Prequential(learner.predictions(F), P)
+    labels = np.asarray(learner.predict_many(X))
+    return Prequential(labels, learner.predict_proba_many(X) if learner.is_classifier else None)
+
 
 _TOLD = 100
 """Unknown fields at most that are told, each once."""
 
-_log = logging.getLogger("streamk.serving")
 
 Event = Mapping[Hashable, Any]
 

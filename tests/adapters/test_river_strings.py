@@ -14,7 +14,7 @@ from engine_kit import same_model
 
 from streamk.adapters.river import DoublyStochasticClassifier, KernelRegressor
 from streamk.errors import InvalidInput
-from streamk.features.texts import OWN, SHARED
+from streamk.features.columns import OWN, SHARED
 
 
 def classifier() -> DoublyStochasticClassifier:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from streamk.distributed import Batch, Processes, Rounds
-from streamk.distributed.messages import answered, outcome
+from streamk.distributed.rounds import answered, outcome
 from streamk.errors import InvalidInput, WorkerLost
 from streamk.learners import MultiKernel, create
 from streamk.packing import fingerprint

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from streamk.drift import RankTest, ShareTest
-from streamk.drift.draws import Draws
-from streamk.drift.rise import RiseTest
+from streamk.drift.rise import Draws, RiseTest
 from streamk.errors import InvalidInput, StateError
 
 POWERS = (0.3, 0.5, 0.7, 0.9)

@@ -11,8 +11,7 @@ from reference import two_sample_loops as plain
 
 from streamk.backends import CHUNK, loops, select, two_sample
 from streamk.drift import StreamingMMD
-from streamk.drift.run import BANDWIDTHS, WARM_UP
-from streamk.drift.scale import FirstScale
+from streamk.drift.streaming_mmd import BANDWIDTHS, WARM_UP, FirstScale
 from streamk.features import RandomFeatures
 from streamk.kernels import Gaussian
 

@@ -20,8 +20,8 @@ from connectors.base import Rows
 from connectors.errors import BadRecord
 from streamk.encoding import BAD_KINDS, Decoded, Schema, decoder
 from streamk.encoding.fast import read_none
-from streamk.encoding.times import Moment
-from streamk.features.texts import OWN
+from streamk.encoding.values import Moment
+from streamk.features.columns import OWN
 
 SCHEMA = Schema(
     ("a", "b", "c=x", "c=z"),

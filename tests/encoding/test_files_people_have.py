@@ -13,8 +13,8 @@ import pytest
 
 from streamk.adapters.river import KernelRegressor
 from streamk.cli import main
-from streamk.encoding.times import Moment
-from streamk.features.texts import OWN, SHARED
+from streamk.encoding.values import Moment
+from streamk.features.columns import OWN, SHARED
 
 ONE_KERNEL = ("--model", "doubly-stochastic", "--set", "max_features=256")
 NEW_YEAR = datetime(2024, 1, 1, tzinfo=UTC)

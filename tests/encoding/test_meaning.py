@@ -38,8 +38,7 @@ from connectors.schemas.stores import StoredSchema
 from streamk.adapters.batches import as_frame
 from streamk.adapters.rows import Model
 from streamk.encoding import FieldReader, LabelReader, Rejected, Schema, alone, decoder, key_of
-from streamk.encoding.meaning import MISSING, is_odd, parse_number, plain, prevail, text_of
-from streamk.encoding.times import Moment
+from streamk.encoding.values import MISSING, Moment, is_odd, parse_number, plain, prevail, text_of
 from streamk.errors import InvalidInput
 from streamk.learners import create
 

@@ -25,7 +25,7 @@ from reference import meka as oracle
 
 from streamk import kernels
 from streamk.factorization import Meka, meka
-from streamk.factorization.links import by_leverage, sample
+from streamk.factorization.meka import by_leverage, sample
 from streamk.state import State
 
 X = clouds()

@@ -9,7 +9,8 @@ from meka_kit import EVERY, clouds, dense
 
 from streamk import kernels
 from streamk.errors import InvalidInput
-from streamk.factorization import Meka, bases, meka, solving
+from streamk.factorization import Meka, meka, solving
+from streamk.factorization import meka as bases
 from streamk.factorization.blocks import BlockDiagonal, Links
 
 X = clouds((150, 200, 250))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streamk.kernels import Gaussian, Laplacian
-from streamk.landmarks.cholesky import GrowingCholesky
+from streamk.landmarks.incremental import GrowingCholesky
 
 
 def normal(n: int, d: int, seed: int = 0) -> np.ndarray:

@@ -427,7 +427,7 @@ def test_a_matrix_that_is_too_large_is_not_formed(
 ) -> None:
     with pytest.raises(InvalidInput, match=r"whole matrix, which takes 10\.1 GiB .*oasis"):
         method(np.zeros((36_800, 1)), Gaussian(), max_landmarks=3)
-    monkeypatch.setattr(sys.modules["streamk.landmarks.full"], "LIMIT", 8 * 30**2)
+    monkeypatch.setattr(sys.modules["streamk.landmarks.baselines"], "LIMIT", 8 * 30**2)
     assert len(method(moons(30), Gaussian(), max_landmarks=3)) == 3
     with pytest.raises(InvalidInput, match="whole matrix"):
         method(moons(31), Gaussian(), max_landmarks=3)

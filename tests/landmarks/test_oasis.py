@@ -12,7 +12,8 @@ from reference import naive
 
 from streamk import kernels
 from streamk.backends import numba_backend, threads
-from streamk.landmarks import Diffusion, factor, oasis, selection
+from streamk.landmarks import Diffusion, oasis, selection
+from streamk.landmarks import selection as factor
 
 # --- the oracles against each other ---------------------------------------------------------
 

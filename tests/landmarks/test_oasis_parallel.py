@@ -19,10 +19,9 @@ import pytest
 from numpy.typing import NDArray
 from ray_kit import Fake, faking, two_raylets
 
-from streamk.distributed import ShardedLandmarks, actors, oasis_parallel, worker_pool
-from streamk.distributed.oasis import Run
-from streamk.distributed.shards import Worker
-from streamk.distributed.worker_pool import WorkerPool
+from streamk.distributed import ShardedLandmarks, actors, oasis_parallel
+from streamk.distributed import oasis as worker_pool
+from streamk.distributed.oasis import Run, Worker, WorkerPool
 from streamk.errors import BackendUnavailable, InvalidInput, WorkerLost
 from streamk.kernels import Gaussian, Kernel, Laplacian, Linear
 from streamk.landmarks import Diffusion, oasis

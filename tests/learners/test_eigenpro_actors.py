@@ -27,7 +27,7 @@ from ray_kit import Fake, faking, real_ray
 
 from streamk.backends import select
 from streamk.distributed import ActorShards, actors
-from streamk.distributed import centers as module
+from streamk.distributed import actors as module
 from streamk.errors import BackendUnavailable, InvalidInput, WorkerLost
 from streamk.learners import EigenPro
 from streamk.learners.eigenpro import solving

@@ -14,12 +14,11 @@ from local_kernels_kit import compiled, made
 
 from streamk.encoding import columns
 from streamk.encoding.columns import ColumnTable
-from streamk.encoding.meaning import BOOLEANS, MISSING, text_of
 from streamk.encoding.schema import Absent, Schema
-from streamk.encoding.values import Rejected
+from streamk.encoding.values import BOOLEANS, MISSING, Rejected, text_of
 from streamk.errors import InvalidInput
-from streamk.features.texts import SHARED
-from streamk.prediction.export import c_events, to_c
+from streamk.features.columns import SHARED
+from streamk.prediction.export import c_code, to_c
 
 LEARNED: list[dict[str, Any]] = [
     {"price": 3.5, "colour": "red", "member": True, "tags": ["a", "b"], "mixed": 7.0, "a.b": 1},
@@ -222,9 +221,9 @@ def test_texts_that_share_columns_find_them_by_their_hash(tmp_path: Path) -> Non
 
 
 def test_constants_are_those_of_the_encoder() -> None:
-    assert set(c_events.MISSING) == MISSING
-    assert set(c_events.BOOLEANS) == BOOLEANS.keys()
-    assert (c_events.OWN, c_events.SHARED) == (columns.OWN, SHARED)
+    assert set(c_code.MISSING) == MISSING
+    assert set(c_code.BOOLEANS) == BOOLEANS.keys()
+    assert (c_code.OWN, c_code.SHARED) == (columns.OWN, SHARED)
 
 
 def test_fields_are_numbered_by_name(tmp_path: Path) -> None:

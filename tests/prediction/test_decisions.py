@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from streamk.errors import InvalidInput
 from streamk.learners import create
 from streamk.prediction import compile as compiled
-from streamk.prediction.budget import _Trials
-from streamk.prediction.decisions import agreement, weights_of
-from streamk.prediction.local_fit import LocalOptions
-from streamk.prediction.targets import Targets
+from streamk.prediction.dc_pred import _Trials
+from streamk.prediction.local_model import LocalOptions
+from streamk.prediction.teachers import Targets, agreement, weights_of
 
 pytest.importorskip("sklearn", reason="landmarks need scikit-learn: pip install scikit-learn")
 pd = pytest.importorskip("pandas", reason="River's models take events by name")

@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 from reference import dc_pred as naive
 
-from streamk.prediction.local_fit import LocalOptions, fit_local
-from streamk.prediction.local_model import LocalModel
-from streamk.prediction.refinement import loss_and_slopes, refine
+from streamk.prediction.local_model import (
+    LocalModel,
+    LocalOptions,
+    fit_local,
+    loss_and_slopes,
+    refine,
+)
 from streamk.prediction.tree import grow
 
 OPTIONS = LocalOptions(
@@ -84,7 +88,7 @@ def test_no_iterations_leave_the_model_as_it_is() -> None:
 
 
 def test_importance_is_that_of_kernel_ridge_regression() -> None:
-    from streamk.prediction.local_fit import _importance
+    from streamk.prediction.local_model import _importance
 
     draw = np.random.default_rng(0)
     Z, Y = draw.normal(size=(30, 2)), draw.normal(size=(30, 2))

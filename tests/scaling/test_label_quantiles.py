@@ -14,9 +14,7 @@ from streamk.errors import StateError
 from streamk.kernels import Laplacian
 from streamk.learners import OnlineKernelRidge
 from streamk.learners.registry import from_state
-from streamk.scaling.jumps import BLOCK
-from streamk.scaling.label_quantiles import LabelQuantiles
-from streamk.scaling.labels import LabelScale
+from streamk.scaling.labels import BLOCK, LabelQuantiles, LabelScale
 from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import State
 

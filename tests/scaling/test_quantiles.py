@@ -10,8 +10,7 @@ from reference import naive
 
 from streamk.backends.numba_backend.experts.banks.all_banks import rank_row
 from streamk.errors import InvalidInput, StateError
-from streamk.scaling.estimates import KNOTS
-from streamk.scaling.quantiles import RunningQuantiles
+from streamk.scaling.quantiles import KNOTS, RunningQuantiles
 from streamk.scaling.running import RunningScale
 from streamk.state import State
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from reference import naive
 
-from streamk.scaling.reservoir import Reservoir
+from streamk.scaling.quantiles import Reservoir
 
 
 @pytest.mark.parametrize("seed", [0, 2**63 + 12345])

@@ -13,8 +13,7 @@ from reference import naive
 from streamk.errors import StateError
 from streamk.learners import create
 from streamk.scaling.labels import LabelScale
-from streamk.scaling.robust import RobustScale
-from streamk.scaling.running import RunningScale
+from streamk.scaling.running import RobustScale, RunningScale
 from streamk.state import State
 
 FLOAT64 = np.dtype(np.float64)

@@ -28,9 +28,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 from uvicorn.server import ServerState
 
-from streamk.serving.web import protocol
-from streamk.serving.web.guard import Guard
-from streamk.serving.web.server import Server, listening
+from streamk.serving import server as protocol
+from streamk.serving.pages import Guard
+from streamk.serving.server import Server, listening
 
 Address = tuple[str, int]
 

@@ -21,8 +21,7 @@ from connectors.memory import MemorySource
 from streamk.engine import Engine
 from streamk.learners import MultiKernel
 from streamk.serving.application import application
-from streamk.serving.live import live_page
-from streamk.serving.web.history import History
+from streamk.serving.pages import History, live_page
 
 TOKEN = "a token of some length"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}

@@ -30,9 +30,7 @@ from streamk.engine.observing.explaining import Explanation
 from streamk.engine.observing.observer import MOST_BYTES
 from streamk.engine.progress import Snapshot
 from streamk.learners.explaining import Reason
-from streamk.serving.live import live_page
-from streamk.serving.web.history import MOST, History
-from streamk.serving.web.pages import _Page
+from streamk.serving.pages import MOST, History, _Page, live_page
 
 TOKEN = "a token of some length"
 HOSTILE = "</script>\n\ndata: {}\n\n<img src=x onerror=alert(1)>"

@@ -17,8 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from streamk.serving.web.protocol import Connection, _Transport
-from streamk.serving.web.server import Server, listening
+from streamk.serving.server import Connection, Server, _Transport, listening
 
 
 class Written:

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 
 from streamk.distributed import TaskDivision
-from streamk.distributed.messages import answered
+from streamk.distributed.rounds import answered
 from streamk.learners import Sharded
 from streamk.learners.base import Learner
 

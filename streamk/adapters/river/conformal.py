@@ -11,8 +11,7 @@ from river import base, conf
 
 from streamk.adapters.options import advising
 from streamk.adapters.river.sharing import InTurns
-from streamk.conformal import AdaptiveIntervals, AdaptiveSets, Said
-from streamk.conformal.regions import Regions
+from streamk.conformal import AdaptiveIntervals, AdaptiveSets, Regions, Said
 
 __all__ = ["ConformalClassifier", "ConformalRegressor"]
 

@@ -26,7 +26,7 @@ from streamk.adapters.sharing import Shared
 from streamk.adapters.sklearn.options import labels_of
 from streamk.adapters.weights import checked, relative, repeats
 from streamk.errors import InvalidInput, shown
-from streamk.landmarks.checks import check_count
+from streamk.landmarks.selection import check_count
 from streamk.learners import Learner, Scaled
 from streamk.learners.common.predictor import aside
 

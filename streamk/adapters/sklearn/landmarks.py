@@ -86,7 +86,7 @@ class OasisNystroem(DrawnNystroem):
 class UniformNystroem(DrawnNystroem):
     """Nyström features of landmarks that are drawn uniformly.
 
-    `streamk.landmarks.uniform`, which is what `sklearn.kernel_approximation.Nystroem` does, less
+    `streamk.landmarks.baselines`, which is what `sklearn.kernel_approximation.Nystroem` does, less
     the features of landmarks that others span.
 
     Parameters
@@ -132,7 +132,7 @@ class UniformNystroem(DrawnNystroem):
 class KMeansNystroem(DrawnNystroem):
     """Nyström features of landmarks that are centres of clusters.
 
-    `streamk.landmarks.k_means`.
+    `streamk.landmarks.baselines`.
 
     Parameters
     ----------

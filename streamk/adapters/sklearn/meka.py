@@ -27,12 +27,12 @@ from streamk.adapters.sklearn.ridge import BaseRidge
 from streamk.adapters.weights import merged
 from streamk.errors import InvalidInput, shown
 from streamk.factorization import meka
+from streamk.factorization.approximation import Predictor
 from streamk.factorization.checks import check_positive, weights_of
-from streamk.factorization.prediction import Predictor
 from streamk.factorization.solving import Unsolvable
 from streamk.kernels import Kernel
-from streamk.landmarks.checks import check_count
 from streamk.landmarks.matrices import Numbers
+from streamk.landmarks.selection import check_count
 
 __all__ = ["MekaClassifier", "MekaRidge"]
 

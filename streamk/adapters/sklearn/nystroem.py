@@ -18,8 +18,8 @@ from streamk.adapters.sklearn.options import drawn_seed, made_kernel
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.landmarks import Diffusion, Landmarks
-from streamk.landmarks.checks import check_count
 from streamk.landmarks.matrices import PRECOMPUTED
+from streamk.landmarks.selection import check_count
 
 _ROWS: dict[str, Any] = {"dtype": [np.float64, np.float32]}
 """Requirements of rows; features are of their type."""

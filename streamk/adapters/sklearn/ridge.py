@@ -22,8 +22,8 @@ from streamk.errors import InvalidInput
 from streamk.factorization.block import BlockKernel, block_kernel
 from streamk.factorization.checks import check_number
 from streamk.kernels import Kernel, Linear
-from streamk.landmarks.checks import check_count
 from streamk.landmarks.matrices import Numbers
+from streamk.landmarks.selection import check_count
 from streamk.learners.eigenpro.interpolation import Interpolation
 
 __all__ = ["BaseRidge", "BlockRidge", "KernelRegression"]

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streamk.drift import EventMMD
-from streamk.drift.draws import Draws
 from streamk.drift.event_mmd import Cells, from_pairs, to_pairs
+from streamk.drift.rise import Draws
 from streamk.errors import InvalidInput, StateError
 from streamk.packing import pack, unpack
 from streamk.state import State

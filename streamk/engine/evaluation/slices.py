@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamk.encoding import shortened
-from streamk.encoding.meaning import plain, text_of
+from streamk.encoding.values import plain, text_of
 from streamk.engine.evaluation.river_metrics import Rows
 from streamk.errors import StateError
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from streamk.encoding import Expected, Name, Schema
-from streamk.encoding.meaning import parse_number
+from streamk.encoding.values import parse_number
 from streamk.engine.training.known_fields import KnownFields
 
 __all__ = ["LabelCheck", "NameCheck"]

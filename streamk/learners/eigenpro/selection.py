@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from streamk.declared import Declared, Domain, taken
 from streamk.errors import StateError
 from streamk.kernels import Kernel
-from streamk.landmarks.k_means import ITERATIONS, centers_of, check_available
+from streamk.landmarks.baselines import ITERATIONS, centers_of, check_available
 from streamk.landmarks.oasis import oasis
 from streamk.landmarks.rpcholesky import block_rpcholesky
 

@@ -11,7 +11,7 @@ from streamk.backends import CLASSES, NUMBERS, pool_arrays
 from streamk.learners.experts import tables
 from streamk.learners.experts.number_loss import kind_of
 from streamk.losses import Loss
-from streamk.scaling.estimates import KNOTS
+from streamk.scaling.quantiles import KNOTS
 
 LINEAR, LADDER, GRIDS, WINDOW, NEWTON = "linear", "gaussian", "binning", "window", "newton"
 LEVEL = "constant"

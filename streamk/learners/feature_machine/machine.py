@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamk import kernels
 from streamk.errors import InvalidInput, shown
 from streamk.kernels import Kernel, Laplacian, Matern, PowerExponential
-from streamk.landmarks.checks import check_count
+from streamk.landmarks.selection import check_count
 from streamk.learners.metric_rounds.columns import SCALES, Columns
 from streamk.learners.metric_rounds.gradients import PRODUCTS, check_kernel
 from streamk.learners.metric_rounds.metric import Metric

@@ -33,7 +33,7 @@ from streamk.learners.multi_kernel.upkeep import PERIOD, Upkeep
 from streamk.learners.scaled.learner import OfOneKernel
 from streamk.losses import Loss
 from streamk.options import Made, Option, Whole
-from streamk.scaling.label_quantiles import LabelQuantiles
+from streamk.scaling.labels import LabelQuantiles
 from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import JSON, State
 

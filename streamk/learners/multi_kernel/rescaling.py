@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from streamk.backends import OUTERMOST
 from streamk.learners.experts.expert_pool import ExpertPool
-from streamk.scaling.label_quantiles import LabelQuantiles
+from streamk.scaling.labels import LabelQuantiles
 from streamk.scaling.quantiles import RunningQuantiles
 
 _OTHER = 1e3

@@ -25,7 +25,7 @@ from streamk.learners.kernel_ridge.on_centers import OnCenters
 from streamk.learners.meka.learner import StreamingMeka
 from streamk.learners.nystrom.learner import OnlineNystrom
 from streamk.scaling.labels import LabelScale
-from streamk.scaling.robust import RobustScale
+from streamk.scaling.running import RobustScale
 from streamk.state import State
 
 OfOneKernel: TypeAlias = (
@@ -65,7 +65,7 @@ def restored(state: State, **placing: Any) -> OfOneKernel:
 class Scaled(Wrapper):
     """A learner that sees every column in units of its spread on the stream.
 
-    The scaling is by running medians and deciles, `streamk.scaling.robust.RobustScale`, so
+    The scaling is by running medians and deciles, `streamk.scaling.running.RobustScale`, so
     that a few huge values do no harm; missing values (NaN) are taken as the median. Events go one
     by one: each is predicted in the scale of those learned before it; to be learned it is taken
     into the scale first, and scaled by that, so the first ones are in a scale that knows them. The

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from streamk.errors import InvalidInput
-from streamk.features.columns import Column
-from streamk.features.texts import is_shared
+from streamk.features.columns import Column, is_shared
 
 __all__ = ["EventSchema", "Field", "as_text", "as_utf8", "fields_of"]
 

@@ -1,8 +1,4 @@
-"""Pseudo landmarks: Hsieh, Si and Dhillon, "Fast Prediction for Large-Scale Kernel Machines".
-
-NIPS 2014, section 4 and Algorithm 1. A prediction from m landmarks takes m distances in d columns.
-Pseudo landmarks are added to them, whose kernel values are made of those m numbers.
-"""
+"""Pseudo landmarks, whose kernel values are computed from those of a few landmarks."""
 
 from __future__ import annotations
 
@@ -15,19 +11,110 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.errors import InvalidInput, shown
-from streamk.factorization.checks import columns_of
-from streamk.kernels import Kernel, Linear
-from streamk.landmarks.checks import check_count
-from streamk.landmarks.matrices import Numbers
-from streamk.prediction.pseudo.checks import (
-    LOWER,
-    PRODUCTS,
-    check_columns,
-    check_kind,
-    pairs_of,
-    within_range,
-)
-from streamk.prediction.pseudo.distances import at_distances, distances
+from streamk.factorization.checks import check_choice, check_range, columns_of
+from streamk.kernels import Kernel, Linear, RationalQuadratic
+from streamk.landmarks.matrices import Indices, Numbers, checked_points
+from streamk.landmarks.selection import check_count
+
+__all__ = ["PseudoLandmarks", "PseudoNystrom"]
+
+
+_BANDWIDTH = 1e-75
+_INVERSE_DISTANCE = RationalQuadratic(alpha=0.5, bandwidth=_BANDWIDTH)
+"""Of so small a bandwidth it is 1e-75 over the distance, with all digits, as it comes out of the
+differences of columns; a row has the same bits in whatever batch it comes."""
+
+
+def is_radial(kernel: Kernel) -> bool:
+    """Return whether a kernel is a function of the Euclidean distance alone."""
+    return kernel.isotropic and kernel.shift_invariant
+
+
+def distances(X: Numbers, Y: Numbers) -> Numbers:
+    """Return the Euclidean distances between the rows of X (n, d) and Y (m, d), (n, m).
+
+    Those of equal points are 1e-75. They are sound for values of points up to 1e50.
+    """
+    found: Numbers = _BANDWIDTH / _INVERSE_DISTANCE.pairwise(X, Y)
+    return found
+
+
+def at_distances(kernel: Kernel, D: Numbers) -> Numbers:
+    """Return the values of a radial kernel at distances, in an array of their shape."""
+    # Points of one column, at these distances from 0. As second points they lie in vectors.
+    values: Numbers = kernel.pairwise(np.zeros((1, 1)), D.reshape(-1, 1))
+    return values.reshape(D.shape)
+
+
+PRODUCTS, LOWER, UPPER = "products", "lower", "upper"
+KINDS = (PRODUCTS, LOWER, UPPER)
+
+
+def check_kind(kernel: Any, kind: Any) -> None:
+    """Check that pseudo landmarks of this kind can be had of a kernel.
+
+    Raises
+    ------
+    InvalidInput
+        If one of the two is none, or bounds of distances tell nothing of the kernel.
+    """
+    if not isinstance(kernel, Kernel):
+        raise InvalidInput(f"kernel={kernel!r} must be a streamk Kernel, such as Gaussian()")
+    check_choice("kind", kind, KINDS)
+    if kind != PRODUCTS and not is_radial(kernel):
+        raise InvalidInput(
+            f"kind={kind!r} bounds Euclidean distances, of which {kernel!r} is no function: take "
+            f"kind={PRODUCTS!r}, or another kernel, such as Gaussian, Matern or RationalQuadratic"
+        )
+
+
+def within_range(X: ArrayLike, name: str, least: int = 1) -> Numbers:
+    """Return points (n, d) as float64, whose distances can be computed.
+
+    Raises
+    ------
+    InvalidInput
+        If they are no matrix of at least so many rows, or a value is not finite or too large.
+    """
+    points = checked_points(X, name, least)
+    check_range(points, name)
+    return points
+
+
+def check_columns(points: Numbers, name: str, d: int) -> None:
+    """Check that points have as many columns as the landmarks.
+
+    Raises
+    ------
+    InvalidInput
+        Naming both numbers.
+    """
+    if points.shape[1] != d:
+        raise InvalidInput(
+            f"{name} has {points.shape[1]} columns and the landmarks {d}; they must be the same "
+            "columns"
+        )
+
+
+def pairs_of(pairs: ArrayLike, m: int) -> Indices:
+    """Return pairs of numbers of m landmarks, int64 (p, 2).
+
+    Raises
+    ------
+    InvalidInput
+        If they are none.
+    """
+    found = np.asarray(pairs)
+    if found.ndim != 2 or found.shape[1] != 2 or found.dtype.kind not in "iu":
+        raise InvalidInput(
+            "pseudo of products must be whole numbers, those of two landmarks in each row, shape "
+            f"(p, 2), not {found.dtype} of shape {found.shape}"
+        )
+    if found.size and not 0 <= int(found.min()) <= int(found.max()) < m:
+        wrong = found.min() if found.min() < 0 else found.max()
+        raise InvalidInput(f"pseudo has the number {wrong}, but landmarks are 0 to {m - 1}")
+    return found.astype(np.int64)
+
 
 _ENTRIES = 1 << 16
 """Numbers of the expansion that are computed at a time, about: half a megabyte."""
@@ -122,7 +209,7 @@ class PseudoLandmarks:
             m (m + 1) / 2 that the landmarks have.
         kernel : Kernel
         landmarks : array of shape (m, d)
-            Such as the `points` of what `streamk.landmarks.k_means` returns.
+            Such as the `points` of what `streamk.landmarks.baselines` returns.
         n_pseudo : int
             p. With 0 there are the landmarks alone.
         kind : {"products", "lower", "upper"}, default "products"
@@ -291,3 +378,189 @@ class PseudoLandmarks:
         points = within_range(X, "X", least=0)
         check_columns(points, "X", self.d)
         return points
+
+
+_CUT = 1e-8
+"""Singular values of the sampled rows of C̄ below this part of the largest one are left out. What is
+divided by those that are kept has errors of about 2e-16 / 1e-8 of the kernel values."""
+_ROWS, _ROWS_A_COLUMN = 1000, 10
+"""Rows that are sampled by default. With fewer for each column, W̄ reproduces the diagonal of the
+sampled rows, which a narrow kernel has and other rows do not."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PseudoNystrom:
+    """The approximate kernel ``C̄ W̄ C̄^T``, of which C̄ is what `PseudoLandmarks.expand` gives.
+
+    W̄ is ``C̄_I^+ G_I (C̄_I^+)^T`` with the kernel matrix G_I of sampled rows I: there is no better
+    approximation of G_I by these columns (equation 5 and below). It is positive semidefinite. Made
+    by `of`.
+
+    Attributes
+    ----------
+    pseudo : PseudoLandmarks
+        m landmarks and p pseudo landmarks.
+    map : float64 array of shape (m + p, rank)
+        A root of W̄, which is ``map map^T``: from C̄ to features whose products are the kernel's.
+    """
+
+    pseudo: PseudoLandmarks
+    map: Numbers
+
+    @classmethod
+    def of(
+        cls, X: ArrayLike, pseudo: PseudoLandmarks, *, n_rows: int | None = None, seed: int = 0
+    ) -> PseudoNystrom:
+        """Find W̄ on rows that are drawn uniformly, without replacement.
+
+        It takes O(n_rows^2 (d + m + p)) time, and memory for n_rows rows of C̄.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        pseudo : PseudoLandmarks
+        n_rows : int, optional
+            Rows that are sampled, all if there are fewer: by default 1,000 or ten for each of the
+            m + p columns, whichever is more. Few rows for many columns leave a large error in all
+            others, above that of the landmarks alone.
+        seed : int, default 0
+
+        Returns
+        -------
+        PseudoNystrom
+
+        Raises
+        ------
+        InvalidInput
+            If an argument cannot be used.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from streamk.kernels import Gaussian
+        >>> from streamk.landmarks import uniform
+        >>> X = np.random.default_rng(0).normal(size=(500, 3))
+        >>> kernel = Gaussian(bandwidth=2.0)
+        >>> Z = uniform(X, kernel, max_landmarks=10).points
+        >>> pseudo = PseudoLandmarks.of(X, kernel, landmarks=Z, n_pseudo=55)
+        >>> found = PseudoNystrom.of(X, pseudo)
+        >>> found
+        <Nyström approximation of rank 65 by 10 landmarks and 55 pseudo landmarks>
+        >>> K = kernel.pairwise(X)
+        >>> bool(np.linalg.norm(found.pairwise(X) - K) < 0.01 * np.linalg.norm(K))
+        True
+        """
+        if not isinstance(pseudo, PseudoLandmarks):
+            raise InvalidInput(f"pseudo={pseudo!r} must be PseudoLandmarks, see their `of`")
+        count = max(_ROWS, _ROWS_A_COLUMN * len(pseudo)) if n_rows is None else n_rows
+        check_count("n_rows", count)
+        check_count("seed", seed, least=0)
+        points = checked_points(X, "X")
+        random = np.random.Generator(np.random.Philox(seed))
+        if count < len(points):
+            points = points[np.sort(random.choice(len(points), count, replace=False))]
+        return cls(pseudo, _root_of_weights(pseudo, points))
+
+    def __repr__(self) -> str:
+        m, p = len(self.pseudo.landmarks), len(self.pseudo.pseudo)
+        return (
+            f"<Nyström approximation of rank {self.rank} by {m} landmarks and {p} pseudo landmarks>"
+        )
+
+    @property
+    def rank(self) -> int:
+        """Columns of the features."""
+        return int(self.map.shape[1])
+
+    @property
+    def W(self) -> Numbers:  # noqa: N802 (as the paper writes it)
+        """W̄, (m + p, m + p)."""
+        return self.map @ self.map.T
+
+    def transform(self, X: ArrayLike) -> Numbers:
+        """Return features whose products are the approximate kernel's.
+
+        A row's features have the same bits in whatever batch it comes.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        float64 array of shape (n, rank)
+
+        Raises
+        ------
+        InvalidInput
+            If `X` does not fit or a value is not finite.
+        """
+        return self.pseudo.predict(X, self.map)
+
+    def pairwise(self, X: ArrayLike, Y: ArrayLike | None = None) -> Numbers:
+        """Return the approximate kernel between points.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        Y : array of shape (q, d), optional
+            `X` by default.
+
+        Returns
+        -------
+        float64 array of shape (n, q)
+
+        Raises
+        ------
+        InvalidInput
+            If an argument does not fit or a value is not finite.
+        """
+        left = self.transform(X)
+        return left @ (left if Y is None else self.transform(Y)).T
+
+    def weights(self, X: ArrayLike, alpha: ArrayLike) -> Numbers:
+        """Return ``W̄ C̄^T alpha``, from which `PseudoLandmarks.predict` predicts (Algorithm 1).
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        alpha : array of shape (n,) or (n, outputs)
+            Coefficients of these points in a kernel machine.
+
+        Returns
+        -------
+        float64 array of shape (m + p,) or (m + p, outputs)
+
+        Raises
+        ------
+        InvalidInput
+            If a shape does not fit or a value is not finite.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from streamk.kernels import Gaussian
+        >>> X = np.linspace(0.0, 1.0, 30)[:, None]
+        >>> pseudo = PseudoLandmarks.of(X, Gaussian(), landmarks=X[::10], n_pseudo=6)
+        >>> found = PseudoNystrom.of(X, pseudo)
+        >>> alpha = np.sin(9.0 * X[:, 0])
+        >>> said = pseudo.predict(X, found.weights(X, alpha))
+        >>> bool(np.allclose(said, found.pairwise(X) @ alpha))
+        True
+        """
+        F = self.transform(X)
+        beta: Numbers = self.map @ (F.T @ columns_of(alpha, len(F), "alpha"))
+        return beta
+
+
+def _root_of_weights(pseudo: PseudoLandmarks, points: Numbers) -> Numbers:
+    """Return R (m + p, rank) of ``R R^T = C̄^+ G (C̄^+)^T``, most important columns first."""
+    U, values, V = np.linalg.svd(pseudo.expand(points), full_matrices=False)
+    kept = values > _CUT * values[0]
+    U = np.ascontiguousarray(U[:, kept])
+    M = U.T @ pseudo.kernel.product(points, points, U)
+    squares, Q = np.linalg.eigh((M + M.T) / 2.0)
+    # G is positive semidefinite; what is left below is rounding.
+    positive = squares > np.finfo(np.float64).eps * np.max(squares, initial=0.0)
+    root = Q[:, positive] * np.sqrt(squares[positive])
+    return np.ascontiguousarray((V[kept].T / values[kept] @ root)[:, ::-1])
