@@ -47,8 +47,8 @@ from streamk.learners import (
     StreamingMeka,
 )
 from streamk.learners.common.steps import AdaGrad, Constant
-from streamk.learners.metric_trees import metric_tree
 from streamk.learners.registry import create, from_state
+from streamk.learners.rfm import metric_tree
 from streamk.state import State
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -498,7 +498,7 @@ def judged(state: State, task: str, seed: int, *, again: bool = False) -> dict[s
 def guarded(arrays: Mapping[str, Any]) -> dict[str, Any]:
     """Return copies of arrays each of which ends where memory ends that may be touched.
 
-    It stands in for `streamk.learners.experts.arena.side_by_side`, so that compiled code that reads
+    It stands in for `streamk.learners.multi_kernel.expert_pool.side_by_side`, so that code reading
     or writes beyond an array crashes. Arrays end at lines of the cache, as they begin there.
     """
     libc, page = ctypes.CDLL(None, use_errno=True), mmap.PAGESIZE
@@ -521,10 +521,9 @@ def guarded(arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 def guard() -> None:
     """Let all arrays that compiled code reaches by addresses end where memory ends."""
-    from streamk.learners.experts import pool_table
-    from streamk.learners.multi_kernel import intervals
+    from streamk.learners.multi_kernel import expert_pool, upkeep
 
-    for module in (pool_table, intervals):
+    for module in (expert_pool, upkeep):
         module.side_by_side = guarded  # type: ignore[attr-defined]
 
 

@@ -179,7 +179,7 @@ class FirstOrder:
 
     def _begin(self) -> None:
         from streamk.kernels import Matern
-        from streamk.learners.feature_machine.machine import rfm
+        from streamk.learners.rfm.machine import rfm
 
         kernel = Matern(nu=0.5, bandwidth=_BANDWIDTH)
         if self._task == "regression":

@@ -100,7 +100,7 @@ def progressive(stream: Dataset, model: Any) -> dict[str, float]:
 
 def _finish_background() -> None:
     """Wait for a function that is still being made: its time counts, and not for the next model."""
-    from streamk.learners.renewal.background import REPLACEMENTS, begun
+    from streamk.learners.renewal import REPLACEMENTS, begun
 
     begun(REPLACEMENTS, int).result()
 

@@ -18,9 +18,8 @@ from numpy.typing import ArrayLike
 
 from benchmarks.multi_kernel.direct import LATE, Make
 from streamk.learners import MultiKernel
-from streamk.learners.experts import expert_pool
-from streamk.learners.experts.pool_composition import BANKS, LEVEL
-from streamk.learners.multi_kernel import upkeep
+from streamk.learners.multi_kernel import expert_pool, upkeep
+from streamk.learners.multi_kernel.tables import BANKS, LEVEL
 
 _NEVER = 1e-300
 """Rate of fixed shares that never come back to an expert. With 0 itself, weights of 0 are divided

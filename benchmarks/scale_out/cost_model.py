@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.learners.sharded.learner import ROUND_EVENTS
-from streamk.learners.sharded.round import plan
+from streamk.learners.sharded.replicas import plan
+from streamk.learners.sharded.sharded import ROUND_EVENTS
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from benchmarks.data import Directory, load
 from benchmarks.scale_out import replicas
 from streamk.learners.base import Learner
 from streamk.learners.registry import from_state
-from streamk.learners.sharded.reduction import reduced
-from streamk.learners.sharded.replicas import merging
+from streamk.learners.sharded.replicas import merging, reduced
 from streamk.packing import pack, unpack
 from streamk.state import State
 

@@ -29,7 +29,7 @@ from benchmarks.scale_out.cost_model import (
     lengths,
     mean_round,
 )
-from streamk.learners.sharded.learner import ROUND_EVENTS
+from streamk.learners.sharded.sharded import ROUND_EVENTS
 
 WORKERS = tuple(1 << k for k in range(1, 11))
 STREAMS = 1_000_000, 10_000_000, 100_000_000

@@ -20,8 +20,7 @@ from streamk.encoding.columns import Event
 from streamk.encoding.values import SAFE
 from streamk.errors import InvalidInput
 from streamk.learners import Learner
-from streamk.learners.explaining import Fields
-from streamk.learners.report import report
+from streamk.learners.explaining import Fields, report
 
 Numbers = NDArray[np.float64]
 Run = tuple[Numbers, list[Any]]
@@ -151,7 +150,7 @@ class Model:
         return self._table.row(event)
 
     def report(self, x: Mapping[Hashable, Any], row: Numbers) -> str:
-        """Return what there is to say of an event, and its row, see `streamk.learners.report`."""
+        """Return what there is to say of an event and its row: `streamk.learners.explaining`."""
         self._fields.follow(self._table.schema, self.learner.columns or ())
         return report(self.learner, self._fields, row, flatten(x, self._table.schema.ignore))
 

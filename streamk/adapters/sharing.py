@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Self
 
-from streamk.learners.common.locking import Turns
+from streamk.learners.common.predictor import Turns
 
 __all__ = ["Shared"]
 

@@ -342,8 +342,8 @@ def _experts(texts: Sequence[str], task: str, seed: int) -> list[Learner]:
 def _expert(text: str, task: str, seed: int) -> Learner:
     """A learner of one kernel for an external expert, which is given scaled columns."""
     from streamk.learners import MODELS, Scaled
-    from streamk.learners.multi_kernel.default_experts import WIDEST
-    from streamk.learners.scaled.learner import TYPES
+    from streamk.learners.multi_kernel.external_experts import WIDEST
+    from streamk.learners.scaled import TYPES
 
     def made(name: str, settings: Sequence[tuple[str, str]]) -> Learner:
         if name == "feature-machine":  # the one by default, but for what is chosen

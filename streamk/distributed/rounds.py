@@ -26,8 +26,6 @@ from streamk.errors import InvalidInput, StreamkError, WorkerLost, shown
 from streamk.learners.base import Learner
 from streamk.learners.common.prequential import Followed, Prequential, joined_by_class
 from streamk.learners.registry import from_state
-from streamk.learners.sharded.learner import MOST_SHARDS
-from streamk.learners.sharded.reduction import reduced
 from streamk.learners.sharded.replicas import (
     Answer,
     Batch,
@@ -35,8 +33,10 @@ from streamk.learners.sharded.replicas import (
     Task,
     for_shards,
     merging,
+    reduced,
     work,
 )
+from streamk.learners.sharded.sharded import MOST_SHARDS
 from streamk.packing import pack, unpack
 from streamk.state import State
 

@@ -13,16 +13,16 @@ from streamk.features.random_features import check_seed
 from streamk.kernels import Kernel
 from streamk.learners.base import Learner
 from streamk.learners.common.steps import Constant, Ladder, Step
-from streamk.learners.contest.learner import Contest
-from streamk.learners.doubly_stochastic.learner import DoublyStochastic
-from streamk.learners.eigenpro.learner import EigenPro
-from streamk.learners.feature_machine.learner import FeatureMachine
-from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
-from streamk.learners.meka.learner import StreamingMeka
-from streamk.learners.multi_kernel.learner import MultiKernel
-from streamk.learners.nystrom.learner import OnlineNystrom
-from streamk.learners.scaled.learner import Scaled
-from streamk.learners.sharded.learner import Sharded
+from streamk.learners.contest.contest import Contest
+from streamk.learners.doubly_stochastic.doubly_stochastic import DoublyStochastic
+from streamk.learners.eigenpro.eigenpro import EigenPro
+from streamk.learners.kernel_ridge import OnlineKernelRidge
+from streamk.learners.meka.streaming import StreamingMeka
+from streamk.learners.multi_kernel.multi_kernel import MultiKernel
+from streamk.learners.nystrom import OnlineNystrom
+from streamk.learners.rfm.feature_machine import FeatureMachine
+from streamk.learners.scaled import Scaled
+from streamk.learners.sharded.sharded import Sharded
 from streamk.losses import Loss
 from streamk.state import State
 

@@ -14,15 +14,15 @@ from streamk.backends import loops
 from streamk.backends.first_use import FIRST_USE
 from streamk.learners.base import Learner
 from streamk.learners.common.predictor import innermost
-from streamk.learners.contest.learner import Contest
-from streamk.learners.doubly_stochastic.learner import DoublyStochastic
-from streamk.learners.eigenpro.learner import EigenPro
-from streamk.learners.feature_machine.learner import FeatureMachine
-from streamk.learners.kernel_ridge.learner import OnlineKernelRidge
-from streamk.learners.meka.learner import StreamingMeka
-from streamk.learners.multi_kernel.learner import MultiKernel
-from streamk.learners.nystrom.learner import OnlineNystrom
+from streamk.learners.contest.contest import Contest
+from streamk.learners.doubly_stochastic.doubly_stochastic import DoublyStochastic
+from streamk.learners.eigenpro.eigenpro import EigenPro
+from streamk.learners.kernel_ridge import OnlineKernelRidge
+from streamk.learners.meka.streaming import StreamingMeka
+from streamk.learners.multi_kernel.multi_kernel import MultiKernel
+from streamk.learners.nystrom import OnlineNystrom
 from streamk.learners.registry import create
+from streamk.learners.rfm.feature_machine import FeatureMachine
 
 _X = np.linspace(-1.0, 1.0, 18).reshape(9, 2)
 # Lists: a column of an array, whose numbers lie apart, would have loops of its own.

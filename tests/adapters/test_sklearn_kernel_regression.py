@@ -34,7 +34,7 @@ def test_an_epoch_is_algorithm_3() -> None:
     seed = int(np.random.RandomState(1).randint(2**31))
     random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed])))
     orders = [random.permutation(300) for _ in range(2)]
-    from streamk.learners.eigenpro.preconditioner import Preconditioner
+    from streamk.learners.eigenpro.projection import Preconditioner
 
     level = Preconditioner(KERNEL, X, batch_size=64).level
     centered = Y - Y.mean(axis=0)

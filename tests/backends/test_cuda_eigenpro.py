@@ -22,7 +22,7 @@ from eigenpro_kit import (
 from streamk import backends
 from streamk.cli.model_options import build
 from streamk.learners import create
-from streamk.learners.eigenpro import solving
+from streamk.learners.eigenpro import centered
 
 
 @pytest.fixture(params=PLACES)
@@ -45,19 +45,19 @@ def test_outputs_are_those_of_the_host(
     task: str, projection: str, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if projection == "inexact":
-        monkeypatch.setattr(solving, "BYTES", 1)
+        monkeypatch.setattr(centered, "BYTES", 1)
     assert_alike(life_of_a_model(task, place(count)), life_of_a_model(task, {}))
 
 
 @pytest.mark.usefixtures("devices")
 def test_a_run_gives_the_same_bits_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solving, "BYTES", 1)
+    monkeypatch.setattr(centered, "BYTES", 1)
     assert_a_run_gives_the_same_bits_again(lambda: place(None))
 
 
 @pytest.mark.usefixtures("devices")
 def test_a_restored_learner_goes_on_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solving, "BYTES", 1)
+    monkeypatch.setattr(centered, "BYTES", 1)
     assert_it_goes_on_exactly(lambda: place(3))
 
 
@@ -95,6 +95,6 @@ def test_the_command_chooses_devices() -> None:
 @pytest.mark.skipif(GPU_LACKS is not None, reason=f"nothing here runs on a GPU: {GPU_LACKS}")
 @pytest.mark.parametrize("task", TASKS)
 def test_all_gpus_that_there_are(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solving, "BYTES", 1)
+    monkeypatch.setattr(centered, "BYTES", 1)
     assert len(backends.select_devices()) >= 1
     assert_alike(life_of_a_model(task, place(None)), life_of_a_model(task, {}))

@@ -13,7 +13,7 @@ from reference import event_points
 from streamk.backends import OUTERMOST, ColumnMap
 from streamk.backends.numba_backend import event_points as compiled
 from streamk.kernels import Linear
-from streamk.learners.metric_trees.splits import Splits
+from streamk.learners.rfm.splits import Splits
 
 Numbers = NDArray[Any]
 TWINS: list[Any] = [compiled, event_points]

@@ -633,7 +633,7 @@ def test_disagreement_takes_a_sleeper_at_the_center():
 
 def test_the_loops_find_arrays_as_they_are_declared():
     from streamk.backends.numba_backend.experts import view
-    from streamk.learners.experts.expert_pool import ExpertPool
+    from streamk.learners.multi_kernel.expert_pool import ExpertPool
 
     @njit(error_model="numpy")
     def found(table):

@@ -79,7 +79,7 @@ def test_a_patch_is_of_something_that_is_there() -> None:
 
 @pytest.mark.parametrize("bank", range(5))
 def test_a_bank_without_a_say_sleeps(bank: int) -> None:
-    from streamk.learners.experts.pool_composition import BANKS
+    from streamk.learners.multi_kernel.tables import BANKS
 
     model = learned(f"no {BANKS[bank]}", stream("Waveform"))
     asleep = ~model._pool.arrays["ACTIVE"]

@@ -36,7 +36,7 @@ from streamk.learners import (
     OnlineNystrom,
     StreamingMeka,
 )
-from streamk.learners.sharded.learner import ROUND_EVENTS
+from streamk.learners.sharded.sharded import ROUND_EVENTS
 from streamk.losses import LOSSES
 
 N_EVENTS = 400

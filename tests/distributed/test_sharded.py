@@ -17,7 +17,7 @@ from streamk.backends import threads
 from streamk.distributed import Processes, TaskDivision
 from streamk.errors import InvalidInput, StateError, WorkerLost
 from streamk.learners import MultiKernel, Sharded, create
-from streamk.learners.experts import cells
+from streamk.learners.multi_kernel import cells
 from streamk.learners.registry import from_state
 from streamk.learners.sharded.replicas import Batch, Outcome, Task, work
 from streamk.packing import fingerprint

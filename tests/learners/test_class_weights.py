@@ -15,8 +15,8 @@ from streamk.adapters.river import KernelClassifier
 from streamk.engine import Engine
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import MultiKernel, create, from_state
-from streamk.learners.common import class_weights
-from streamk.learners.common.class_weights import ClassWeights
+from streamk.learners.common import classes as class_weights
+from streamk.learners.common.classes import ClassWeights
 from streamk.state import State
 
 BALANCED = {"class_weight": "balanced"}

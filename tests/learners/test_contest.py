@@ -16,8 +16,7 @@ from rounds_kit import TASKS, events, model
 
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import Contest, MultiKernel, Sharded, create
-from streamk.learners.contest.evidence import ERROR_RATE, evidence, needed
-from streamk.learners.contest.promotions import Promotions
+from streamk.learners.contest.entries import ERROR_RATE, Promotions, evidence, needed
 from streamk.learners.registry import from_state
 from streamk.packing import fingerprint
 from streamk.state import State

@@ -12,11 +12,10 @@ from reference import eigenpro as naive
 from streamk import kernels
 from streamk.errors import BackendUnavailable, InvalidInput, StateError
 from streamk.learners import EigenPro, create, from_state
-from streamk.learners.eigenpro import solving
-from streamk.learners.eigenpro.normal_equations import NormalEquations
-from streamk.learners.eigenpro.preconditioner import Preconditioner
-from streamk.learners.eigenpro.projected_gradient import ProjectedGradient
-from streamk.learners.eigenpro.projection import InexactProjection, apart
+from streamk.learners.eigenpro import centered
+from streamk.learners.eigenpro.centered import ProjectedGradient
+from streamk.learners.eigenpro.direct import NormalEquations
+from streamk.learners.eigenpro.projection import InexactProjection, Preconditioner, apart
 from streamk.learners.eigenpro.selection import METHODS
 from streamk.state import State
 
@@ -310,7 +309,7 @@ def test_memory_stays_once_the_centers_are_there(solver: str) -> None:
 @pytest.mark.nightly
 def test_kernel_blocks_of_many_centers_are_never_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the budget, there is no matrix of centers by centers."""
-    monkeypatch.setattr(solving, "BYTES", 16 * 500**2)
+    monkeypatch.setattr(centered, "BYTES", 16 * 500**2)
     X, y = stream("two", 4000)
     model = learner("two", n_centers=600, batch_size=64)
     model.learn_many(X, y)
@@ -565,7 +564,7 @@ def test_options_out_of_their_domain(options: dict[str, Any], message: str) -> N
 
 
 def test_repeated_centers_beyond_the_budget_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solving, "BYTES", 1)
+    monkeypatch.setattr(centered, "BYTES", 1)
     with pytest.raises(InvalidInput, match="same"):
         EigenPro(LAPLACE, centers=[[0.0], [1.0], [0.0]])
 
@@ -633,7 +632,7 @@ def test_smooth_kernels_do_not_diverge(
     kernel: kernels.Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of inexact projections, whose kernels and coefficients are float32."""
-    monkeypatch.setattr(solving, "BYTES", 1)
+    monkeypatch.setattr(centered, "BYTES", 1)
     X, y = stream("numbers", 4000)
     model = learner("numbers", kernel, centers=X[:200], solver="eigenpro", batch_size=64)
     found = model.predict_then_learn_many(X, y).predictions

@@ -30,7 +30,7 @@ from streamk.distributed import ActorShards, actors
 from streamk.distributed import actors as module
 from streamk.errors import BackendUnavailable, InvalidInput, WorkerLost
 from streamk.learners import EigenPro
-from streamk.learners.eigenpro import solving
+from streamk.learners.eigenpro import centered
 from streamk.learners.eigenpro.shards import DeviceShards
 
 
@@ -55,7 +55,7 @@ def test_actors_give_the_bits_of_shards_in_this_process(
 ) -> None:
     fake()
     monkeypatch.setattr(module, "LARGE", large)
-    monkeypatch.setattr(solving, "BYTES", 1)
+    monkeypatch.setattr(centered, "BYTES", 1)
     expected = outputs(DeviceShards([select()] * 2))
     with ActorShards(2) as shards:
         np.testing.assert_array_equal(outputs(shards), expected)
@@ -65,7 +65,7 @@ def test_actors_give_the_bits_of_shards_in_this_process(
 def test_an_actor_may_die_at_any_call(
     fake: Fake, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(solving, "BYTES", 1)
+    monkeypatch.setattr(centered, "BYTES", 1)
     ray = fake()
     expected = outputs(ActorShards(2))
     calls = len(ray.calls)
@@ -188,7 +188,7 @@ def ray() -> Iterator[Any]:
 @pytest.mark.usefixtures("ray")
 @pytest.mark.parametrize("task", TASKS)
 def test_real_actors_give_what_the_host_gives(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solving, "BYTES", 1)
+    monkeypatch.setattr(centered, "BYTES", 1)
     with ActorShards(2) as shards:
         assert_alike(life_of_a_model(task, {"shards": shards}), life_of_a_model(task, {}))
 
@@ -207,7 +207,7 @@ def test_real_processes_are_killed_while_a_model_learns(
     ray: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before a batch, between steps of a projection, and before a prediction."""
-    monkeypatch.setattr(solving, "BYTES", 1)
+    monkeypatch.setattr(centered, "BYTES", 1)
     X, y = stream("classification", 1500)
 
     def learned(killing: bool) -> tuple[int, Any]:

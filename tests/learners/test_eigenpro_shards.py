@@ -25,10 +25,12 @@ from streamk.backends import select
 from streamk.errors import BackendUnavailable, InvalidInput
 from streamk.kernels import NTK, Cauchy, Gaussian, Kernel, Laplacian, PowerExponential
 from streamk.learners import EigenPro
-from streamk.learners.eigenpro import preconditioner, projected_gradient, sharded, solving
+from streamk.learners.eigenpro import centered
+from streamk.learners.eigenpro import centered as solving
+from streamk.learners.eigenpro import projection as preconditioner
+from streamk.learners.eigenpro import shards as sharded
 from streamk.learners.eigenpro.placement import HostCenters
-from streamk.learners.eigenpro.sharded import BLOCK, ShardedCenters
-from streamk.learners.eigenpro.shards import DeviceShards
+from streamk.learners.eigenpro.shards import BLOCK, DeviceShards, ShardedCenters
 
 
 def shards(count: int) -> DeviceShards:
@@ -129,7 +131,7 @@ def test_two_models_may_have_the_same_shards() -> None:
 def test_no_matrix_of_events_by_centers_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 6,000 centers a projection takes less than a fifth of a batch's rows of the matrix."""
     monkeypatch.setattr(solving, "BYTES", 1)
-    for where in (preconditioner, projected_gradient):
+    for where in (preconditioner, centered):
         monkeypatch.setattr(where, "LARGEST", 100)
     p, m = 6_000, 256
     Z, y = stream("regression", p + m)

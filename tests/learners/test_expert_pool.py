@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from streamk.backends import CLASSES
 from streamk.errors import InvalidInput
 from streamk.learners import MultiKernel
-from streamk.learners.experts import tables
-from streamk.learners.experts.pool_composition import BANKS, WINDOW
-from streamk.learners.experts.pool_growth import successor
-from streamk.learners.multi_kernel.rescaling import Scaled, lines, rescale
+from streamk.learners.multi_kernel import tables
+from streamk.learners.multi_kernel.pool_growth import successor
+from streamk.learners.multi_kernel.tables import BANKS, WINDOW
+from streamk.learners.multi_kernel.upkeep import Scaled, lines, rescale
 
 # --- classes --------------------------------------------------------------------------------------
 

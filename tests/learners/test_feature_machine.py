@@ -11,20 +11,17 @@ from reference import naive
 
 from streamk.errors import InvalidInput
 from streamk.kernels import NTK, Gaussian, Kernel, Laplacian, Matern, PowerExponential
-from streamk.learners.feature_machine import machine
-from streamk.learners.feature_machine.machine import RFM, rfm
-from streamk.learners.metric_rounds import ridge, search
-from streamk.learners.metric_rounds.columns import Columns
-from streamk.learners.metric_rounds.ladder import descended, moved
-from streamk.learners.metric_rounds.metric import Metric, rescaled
-from streamk.learners.metric_rounds.probabilities import inverse_temperature, probabilities
-from streamk.learners.metric_rounds.ridge import (
+from streamk.learners.rfm import machine, ridge, search
+from streamk.learners.rfm.machine import RFM, rfm
+from streamk.learners.rfm.metric import Columns, Metric, rescaled
+from streamk.learners.rfm.ridge import (
     Direct,
     OnCenters,
     by_eigenvalues,
     predicted,
 )
-from streamk.learners.metric_rounds.search import Family, identity
+from streamk.learners.rfm.search import Family, descended, identity, moved
+from streamk.learners.rfm.solving import inverse_temperature, probabilities
 
 
 def friedman(n: int, seed: int = 0, noise: float = 0.1) -> tuple[Any, Any]:

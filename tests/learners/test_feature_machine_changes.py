@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import FeatureMachine, MultiKernel
-from streamk.learners.feature_machine import beginnings
-from streamk.learners.feature_machine.solving import Snapshot
-from streamk.learners.renewal import error_watch
-from streamk.learners.renewal.error_watch import WINDOW, ErrorWatch
+from streamk.learners.rfm import beginnings
+from streamk.learners.rfm import beginnings as error_watch
+from streamk.learners.rfm.beginnings import WINDOW, ErrorWatch
+from streamk.learners.rfm.solving import Snapshot
 from streamk.state import State
 
 SMALL: dict[str, Any] = {"buffer_size": 256, "reservoir_size": 256, "task": "regression"}

@@ -23,8 +23,8 @@ from streamk.kernels import (
     PowerExponential,
     RationalQuadratic,
 )
-from streamk.learners.metric_rounds import gradients as module
-from streamk.learners.metric_rounds.gradients import gradients, of_waves, outer_products
+from streamk.learners.rfm import gradients as module
+from streamk.learners.rfm.gradients import gradients, of_waves, outer_products
 
 KERNELS: list[tuple[Kernel, naive.Kernel]] = [
     (Gaussian(bandwidth=1.3), naive.Kernel("gaussian", 1.3)),

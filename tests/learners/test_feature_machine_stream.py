@@ -17,18 +17,14 @@ from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Gaussian, Kernel, Laplacian, Matern, PowerExponential
 from streamk.learners import FeatureMachine, OnlineKernelRidge, create
 from streamk.learners.common.supervised import Asked
-from streamk.learners.feature_machine import solving
-from streamk.learners.feature_machine.solving import Recipe, Snapshot
-from streamk.learners.metric_rounds import search
-from streamk.learners.metric_rounds.columns import Columns
-from streamk.learners.metric_rounds.ladder import moved
-from streamk.learners.metric_rounds.metric import Metric
-from streamk.learners.metric_rounds.search import Family
-from streamk.learners.metric_trees import metric_ridge, metric_tree
-from streamk.learners.metric_trees.event_map import EventMap
-from streamk.learners.metric_trees.metric_ridge import MetricRidge
-from streamk.learners.metric_trees.metric_tree import MetricTree
-from streamk.learners.metric_trees.solved_part import SolvedPart
+from streamk.learners.rfm import metric_ridge, metric_tree, search, solving
+from streamk.learners.rfm.metric import Columns, Metric
+from streamk.learners.rfm.metric_ridge import MetricRidge
+from streamk.learners.rfm.metric_tree import MetricTree
+from streamk.learners.rfm.search import Family, moved
+from streamk.learners.rfm.solved_part import SolvedPart
+from streamk.learners.rfm.solving import Recipe, Snapshot
+from streamk.learners.rfm.splits import EventMap
 from streamk.state import State
 
 SMALL: dict[str, Any] = {"buffer_size": 128, "reservoir_size": 64, "first": 64, "swap_delay": 40}

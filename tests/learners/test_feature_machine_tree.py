@@ -15,17 +15,13 @@ from streamk.errors import StateError
 from streamk.kernels import Gaussian, Matern
 from streamk.learners import FeatureMachine
 from streamk.learners.common.supervised import Asked
-from streamk.learners.feature_machine import solving
-from streamk.learners.metric_rounds.cross_validation import cross_validated
-from streamk.learners.metric_rounds.metric import Metric
-from streamk.learners.metric_rounds.search import Family, Limits, refine
-from streamk.learners.metric_trees import metric_ridge, metric_tree, solved_part
-from streamk.learners.metric_trees import rounds_in_leaves as rounds_in_leaves_module
-from streamk.learners.metric_trees.event_map import EventMap
-from streamk.learners.metric_trees.metric_ridge import Solution
-from streamk.learners.metric_trees.metric_tree import MetricTree
-from streamk.learners.metric_trees.rounds_in_leaves import rounds_in_leaves
-from streamk.learners.metric_trees.splits import Splits, halves
+from streamk.learners.rfm import cross_validation, metric_ridge, metric_tree, solved_part, solving
+from streamk.learners.rfm.cross_validation import cross_validated, rounds_in_leaves
+from streamk.learners.rfm.metric import Metric
+from streamk.learners.rfm.metric_ridge import Solution
+from streamk.learners.rfm.metric_tree import MetricTree
+from streamk.learners.rfm.search import Family, Limits, refine
+from streamk.learners.rfm.splits import EventMap, Splits, halves
 from streamk.state import State
 
 Numbers = NDArray[Any]
@@ -324,13 +320,13 @@ def test_a_value_that_overflows_on_its_scale_is_a_point() -> None:
 
 def test_rounds_of_equal_events_take_no_more_than_a_leaf(monkeypatch: pytest.MonkeyPatch) -> None:
     solved: list[int] = []
-    real = rounds_in_leaves_module.DirectSingle
+    real = cross_validation.DirectSingle
 
     def counted(kernel: Any, P: Any, Y: Any) -> Any:
         solved.append(len(P))
         return real(kernel, P, Y)
 
-    monkeypatch.setattr(rounds_in_leaves_module, "DirectSingle", counted)
+    monkeypatch.setattr(cross_validation, "DirectSingle", counted)
     rng = np.random.default_rng(0)
     S = rng.normal(size=(600, 3))
     S[rng.random(600) < 0.95] = 1.0

@@ -11,14 +11,14 @@ from reference import naive
 
 from streamk.errors import InvalidInput
 from streamk.kernels import Gaussian, Kernel, Laplacian, Matern, PowerExponential
-from streamk.learners.feature_machine.machine import rfm
-from streamk.learners.metric_rounds import ridge, search, weights
-from streamk.learners.metric_rounds.columns import Columns
-from streamk.learners.metric_rounds.gradients import outer_products
-from streamk.learners.metric_rounds.metric import rescaled
-from streamk.learners.metric_rounds.probabilities import inverse_temperature
-from streamk.learners.metric_rounds.ridge import Direct, OnCenters, by_eigenvalues
-from streamk.learners.metric_rounds.search import Family, identity
+from streamk.learners.rfm import metric as weights
+from streamk.learners.rfm import ridge, search
+from streamk.learners.rfm.gradients import outer_products
+from streamk.learners.rfm.machine import rfm
+from streamk.learners.rfm.metric import Columns, rescaled
+from streamk.learners.rfm.ridge import Direct, OnCenters, by_eigenvalues
+from streamk.learners.rfm.search import Family, identity
+from streamk.learners.rfm.solving import inverse_temperature
 
 KERNELS: list[tuple[Kernel, naive.Kernel, bool]] = [
     (Matern(nu=0.5, bandwidth=2.0), naive.Kernel("matern", 2.0, 0.5), True),

@@ -12,8 +12,8 @@ from streamk import kernels
 from streamk.backends import FEW, GROUP, Functions, loops
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import OnlineKernelRidge, create, from_state
-from streamk.learners.kernel_ridge.learner import _largest
-from streamk.learners.kernel_ridge.on_centers import RIDGES, own_kernels
+from streamk.learners.centers import RIDGES, own_kernels
+from streamk.learners.kernel_ridge import _largest
 from streamk.state import State
 
 NTK = kernels.NTK(depth=2, bandwidth=1.5)

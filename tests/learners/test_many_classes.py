@@ -25,7 +25,7 @@ from streamk.learners import (
     Scaled,
     StreamingMeka,
 )
-from streamk.learners.experts.expert_pool import ExpertPool
+from streamk.learners.multi_kernel.expert_pool import ExpertPool
 
 ONE_KERNEL = {
     "doubly-stochastic": lambda **options: DoublyStochastic(Gaussian(bandwidth=1.0), **options),
@@ -100,7 +100,9 @@ def test_room_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     roomy = pool_alone(seed=1)
     roomy.learn_many(X, y)
     assert roomy._pool.class_room > 40
-    monkeypatch.setattr("streamk.learners.experts.pool_growth.room_for", lambda classes, _: classes)
+    monkeypatch.setattr(
+        "streamk.learners.multi_kernel.pool_growth.room_for", lambda classes, _: classes
+    )
     exact = pool_alone(seed=1)
     exact.learn_many(X, y)
     assert exact._pool.class_room == 40
@@ -130,7 +132,9 @@ def test_a_pool_with_room_restarts_merges_and_meets_columns_as_one_without(
         return model
 
     roomy = learned()
-    monkeypatch.setattr("streamk.learners.experts.pool_growth.room_for", lambda classes, _: classes)
+    monkeypatch.setattr(
+        "streamk.learners.multi_kernel.pool_growth.room_for", lambda classes, _: classes
+    )
     assert_same(roomy, learned())
 
 

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from streamk.errors import StateError
 from streamk.kernels import Gaussian, Matern
 from streamk.learners.common.supervised import Asked
-from streamk.learners.metric_trees import metric_ridge
-from streamk.learners.metric_trees.metric_ridge import MetricRidge
-from streamk.learners.metric_trees.solved_part import SolvedPart
-from streamk.learners.renewal.background import Background
+from streamk.learners.renewal import Background
+from streamk.learners.rfm import metric_ridge
+from streamk.learners.rfm.metric_ridge import MetricRidge
+from streamk.learners.rfm.solved_part import SolvedPart
 from streamk.state import State
 
 Numbers = NDArray[Any]

@@ -29,7 +29,7 @@ from streamk.engine.checkpoints.reading import read_checkpoint
 from streamk.errors import InvalidInput, NotLearned, StateError
 from streamk.kernels import Gaussian
 from streamk.learners import MODELS, MultiKernel, create, from_state
-from streamk.learners.experts.pool_composition import ALPHAS
+from streamk.learners.multi_kernel.tables import ALPHAS
 from streamk.state import State
 
 # --- events one by one and at once ----------------------------------------------------------------

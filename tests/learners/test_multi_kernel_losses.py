@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from streamk.adapters.river import KernelRegressor
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import MultiKernel
-from streamk.learners.experts import pool_composition
-from streamk.learners.experts.expert_pool import ExpertPool
+from streamk.learners.multi_kernel import tables
+from streamk.learners.multi_kernel.expert_pool import ExpertPool
 from streamk.losses import Loss
 from streamk.losses import loss as loss_of
 from streamk.state import State
@@ -264,8 +264,8 @@ def test_offsets_rest_while_a_bank_sleeps() -> None:
     model = learned("numbers", 300, loss="quantile")
     model.decision_many(X[300:])
     arrays = model._pool.arrays
-    arrays["ACTIVE"][pool_composition.BANKS.index(pool_composition.GRIDS)] = False
-    asleep = arrays["BANKS"] == pool_composition.BANKS.index(pool_composition.GRIDS)
+    arrays["ACTIVE"][tables.BANKS.index(tables.GRIDS)] = False
+    asleep = arrays["BANKS"] == tables.BANKS.index(tables.GRIDS)
     before = arrays["TRACKED"][:, :-1][:, asleep].copy()
     model.learn_many(X[300:319], y[300:319])
     np.testing.assert_array_equal(arrays["TRACKED"][:, :-1][:, asleep], before)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import streamk.learners  # noqa: F401 (makes all learners known)
-from streamk.learners.common.locking import OneAtATime, Turns
+from streamk.learners.common.predictor import OneAtATime, Turns
 
 TAKE_THE_LOCK = {
     *("aside", "promote", "roll_back", "drop_default_experts", "renew_copy", "checkpointed"),

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from reference import naive
 
 from streamk.learners import MultiKernel
-from streamk.learners.experts.pool_composition import ALPHAS, BANKS, GRADIENT_RATE
-from streamk.learners.multi_kernel.pending_predictions import PendingPredictions
+from streamk.learners.multi_kernel.pooled import PendingPredictions
+from streamk.learners.multi_kernel.tables import ALPHAS, BANKS, GRADIENT_RATE
 from streamk.learners.multi_kernel.upkeep import PERIOD
 
 

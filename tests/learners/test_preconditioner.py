@@ -26,7 +26,7 @@ from streamk.kernels import (
 )
 from streamk.learners import DoublyStochastic, Step, create
 from streamk.learners.common.steps import AdaGrad, Constant, InverseTime
-from streamk.learners.doubly_stochastic.preconditioner import Block, Search
+from streamk.learners.doubly_stochastic.preconditioned import Block, Search
 from streamk.losses import loss
 from streamk.state import State
 

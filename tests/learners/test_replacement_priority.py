@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from streamk.backends import threads
-from streamk.learners.renewal.background import REPLACEMENTS, Background, begun
+from streamk.learners.renewal import REPLACEMENTS, Background, begun
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="threads have no priorities")
 

@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from streamk.learners import FeatureMachine
-from streamk.learners.feature_machine.solving import Snapshot
-from streamk.learners.renewal.replacement import Replacement
+from streamk.learners.renewal import Replacement
+from streamk.learners.rfm.solving import Snapshot
 from streamk.state import State
 
 Numbers = NDArray[Any]

@@ -18,7 +18,7 @@ from streamk.adapters.river import (
 from streamk.encoding import Schema
 from streamk.learners import Learner, MultiKernel, create
 from streamk.learners.explaining import Fields, attributions
-from streamk.learners.report import report as report_of
+from streamk.learners.explaining import report as report_of
 
 
 def report(model: Any, x: np.ndarray[Any, Any]) -> str:

@@ -17,7 +17,7 @@ from streamk.adapters.river import DoublyStochasticClassifier
 from streamk.backends import Dense, select
 from streamk.errors import InvalidInput
 from streamk.learners import AdaGrad, Constant, DoublyStochastic, Scaled
-from streamk.learners.doubly_stochastic.kernel_function import KernelFunction
+from streamk.learners.doubly_stochastic.function import KernelFunction
 
 ROOT = Path(__file__).parents[2]
 

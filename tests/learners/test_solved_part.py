@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 from streamk.declared import FINITE
 from streamk.errors import StateError
 from streamk.kernels import Matern
-from streamk.learners.metric_rounds.growing_cholesky import (
+from streamk.learners.rfm import solved_part
+from streamk.learners.rfm.ridge import (
+    Direct,
+    DirectSingle,
     GrowingCholesky,
     kernel_rows,
     nbytes_of,
 )
-from streamk.learners.metric_rounds.ridge import Direct, DirectSingle
-from streamk.learners.metric_trees import solved_part
-from streamk.learners.metric_trees.solved_part import SolvedPart
+from streamk.learners.rfm.solved_part import SolvedPart
 
 KERNEL = Matern(nu=0.5, bandwidth=1.5)
 

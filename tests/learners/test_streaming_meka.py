@@ -17,11 +17,11 @@ from streamk.engine import Engine
 from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Gaussian, Laplacian, Linear
 from streamk.learners import Constant, InverseTime, Scaled, StreamingMeka, create, from_state
-from streamk.learners.common.resolving import curvature, projected, resolved
-from streamk.learners.meka import learner as module
-from streamk.learners.meka.growing_features import GrowingFeatures
-from streamk.learners.meka.refactorization import Recipe, Snapshot
-from streamk.learners.renewal.event_buffer import EventBuffer
+from streamk.learners.common.optimizers import curvature, projected, resolved
+from streamk.learners.meka import streaming as module
+from streamk.learners.meka.features import GrowingFeatures
+from streamk.learners.meka.streaming import Recipe, Snapshot
+from streamk.learners.renewal import EventBuffer
 from streamk.losses import LOSSES, loss
 from streamk.state import State
 

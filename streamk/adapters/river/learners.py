@@ -8,7 +8,7 @@ from typing import Any
 from streamk.adapters.options import MANY, estimator
 from streamk.adapters.river.estimators import Classifier, Event, Regressor
 from streamk.learners.common.classes import MOST_CLASSES
-from streamk.learners.scaled.learner import OfOneKernel
+from streamk.learners.scaled import OfOneKernel
 from streamk.losses import Loss
 
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from river import base
 
-from streamk.learners.common.locking import Turns
+from streamk.learners.common.predictor import Turns
 
 __all__ = ["InTurns"]
 

@@ -21,9 +21,9 @@ from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.landmarks.matrices import Numbers
 from streamk.learners import Learner
-from streamk.learners.feature_machine.machine import RFM, rfm
-from streamk.learners.metric_rounds.probabilities import inverse_temperature, probabilities
-from streamk.learners.metric_rounds.weights import Weights, deviations, of_rows
+from streamk.learners.rfm.machine import RFM, rfm
+from streamk.learners.rfm.metric import Weights, deviations, of_rows
+from streamk.learners.rfm.solving import inverse_temperature, probabilities
 
 __all__ = ["FeatureMachineClassifier", "FeatureMachineRegressor", "RFMClassifier", "RFMRegressor"]
 
@@ -96,7 +96,7 @@ class RFMClassifier(ClassifierMixin, _RFM):  # type: ignore[misc]
     Kernel ridge regression on classes, 1 for the class and -1 for the others, in a metric of the
     columns that is learned (Radhakrishnan, Beaglehole, Pandit and Belkin 2024): the average
     gradient outer product of one round's function is the metric of the next one.
-    `streamk.learners.feature_machine.machine.rfm` has the method. Nothing has to be chosen: scale
+    `streamk.learners.rfm.machine.rfm` has the method. Nothing has to be chosen: scale
     of the columns, kernel, bandwidth, regularization, kind of metric and number of rounds are those
     of the least error on held-back events: squared of classes, absolute of numbers. No scaler is
     needed before it, and NaN is missing.

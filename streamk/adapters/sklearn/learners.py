@@ -13,7 +13,7 @@ from streamk.adapters.options import MANY, estimator
 from streamk.adapters.sklearn.estimators import Classifier, Regressor
 from streamk.errors import InvalidInput, shown
 from streamk.learners import Learner
-from streamk.learners.scaled.learner import OfOneKernel
+from streamk.learners.scaled import OfOneKernel
 from streamk.losses import Loss
 
 __all__ = ["KernelClassifier", "KernelRegressor"]

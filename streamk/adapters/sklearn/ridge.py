@@ -24,7 +24,7 @@ from streamk.factorization.checks import check_number
 from streamk.kernels import Kernel, Linear
 from streamk.landmarks.matrices import Numbers
 from streamk.landmarks.selection import check_count
-from streamk.learners.eigenpro.interpolation import Interpolation
+from streamk.learners.eigenpro.projection import Interpolation
 
 __all__ = ["BaseRidge", "BlockRidge", "KernelRegression"]
 

@@ -62,7 +62,7 @@ def contested(
         If a challenger cannot be made, or there is something that excludes challengers.
     """
     from streamk.learners import Contest
-    from streamk.learners.contest.learner import WINDOW
+    from streamk.learners.contest.contest import WINDOW
 
     given: Sequence[tuple[str, str]] = options.get("challenger", ())
     if not given:

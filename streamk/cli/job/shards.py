@@ -66,7 +66,7 @@ def sharded(
     with which it may begin; None where there is none. Raises `UsageError`.
     """
     from streamk.learners import Sharded
-    from streamk.learners.sharded.learner import ROUND_EVENTS, SHARDS
+    from streamk.learners.sharded.sharded import ROUND_EVENTS, SHARDS
 
     workers, was = options.get("workers", 1), _in_shards(own)
     if not (was or "shards" in options or "workers" in options):

@@ -18,7 +18,7 @@ from streamk.declared import listed, reading
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import Contest, Sharded
 from streamk.learners.base import Learner
-from streamk.learners.sharded.reopening import reopened
+from streamk.learners.sharded.sharded import reopened
 from streamk.packing import fingerprint
 from streamk.state import State
 

@@ -2,23 +2,94 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.declared import FINITE, Declared, count, taken
+from streamk.declared import FINITE, NON_NEGATIVE, Declared, count, reading, taken
 from streamk.errors import InvalidInput, StateError
 from streamk.learners.common.classes import Label
 from streamk.learners.common.prequential import Prequential, score_classes, score_numbers
-from streamk.learners.contest.scores import Scores
 from streamk.packing import fingerprint
 from streamk.state import JSON, State
 
-__all__ = ["Entry", "Scored", "check_beside", "check_name", "new_entry", "scored"]
+_TYPE = "scores"
+_SCORES = "scores of a model"
+_ARRAYS = (
+    Declared("sums", "float64", (2,), NON_NEGATIVE),
+    Declared("last", "float64", (2, "rows"), NON_NEGATIVE),
+)
+
+Floats = NDArray[np.float64]
+
+
+class Scores:
+    """Means of the two scores of each event, over all events and over the last ones.
+
+    Parameters
+    ----------
+    classification : bool
+    window : int
+        Events that count as the last ones.
+
+    Examples
+    --------
+    >>> scores = Scores(classification=False, window=2)
+    >>> scores.add(np.array([[3.0, 9.0], [1.0, 1.0], [1.0, 1.0]]))
+    >>> scores.figures()["window"]
+    {'mae': 1.0, 'rmse': 1.0}
+    """
+
+    def __init__(self, *, classification: bool, window: int) -> None:
+        self.names = ("accuracy", "log_loss") if classification else ("mae", "rmse")
+        self.window = window
+        self.events = 0
+        self._sums: Floats = np.zeros(2)
+        self._last: Floats = np.zeros((2, 0))
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        return self._sums.nbytes + self._last.nbytes
+
+    def add(self, scores: Floats) -> None:
+        """Add the scores of further events, (n, 2): `score_classes` or `score_numbers`."""
+        self.events += len(scores)
+        # One after the other, so that the sums do not depend on the division into calls.
+        self._sums = np.cumsum(np.vstack([self._sums, scores]), axis=0)[-1]
+        self._last = np.hstack([self._last, scores.T])[:, -self.window :]
+
+    def figures(self) -> dict[str, Any]:
+        """Return how many ``events`` were scored, and their figures, ``whole`` and ``window``."""
+        if not self.events:
+            return {"events": 0, "whole": {}, "window": {}}
+        # Summed anew each time: figures must not depend on what has left the window.
+        means = {"whole": self._sums / self.events, "window": self._last.mean(axis=1)}
+        return {"events": self.events} | {of: self._named(mean) for of, mean in means.items()}
+
+    def _named(self, means: Floats) -> dict[str, float]:
+        first, second = means.tolist()
+        second = math.sqrt(second) if self.names[1] == "rmse" else second
+        return dict(zip(self.names, (first, second), strict=True))
+
+    def state(self) -> State:
+        """Return everything needed to go on."""
+        header: Any = {"type": _TYPE, "events": self.events}
+        return State(header, {"sums": self._sums.copy(), "last": self._last.copy()})
+
+    def restore(self, state: State) -> None:
+        """Go on with what `state` gave. Raises `StateError` if it does not fit."""
+        header: Mapping[str, Any] = state.expect(_TYPE).header
+        arrays, _ = taken(_ARRAYS, state.arrays, {}, _SCORES)
+        self.events = count(header, "events", _SCORES)
+        self._sums = arrays["sums"].copy()
+        self._last = arrays["last"][:, -self.window :].copy()
+
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _OWNER = "a model of a contest"
@@ -193,3 +264,187 @@ def new_entry(learner: Any, *, window: int, began: int) -> Entry:
     """Return the entry of a model that begins after so many labelled events."""
     scores = Scores(classification=learner.is_classifier, window=window)
     return Entry(learner, fingerprint(learner.state()), scores, began)
+
+
+ERROR_RATE = 0.05
+"""Probability that a job ever promotes a challenger for which the hypothesis holds, at most."""
+
+
+def evidence(wins: int, losses: int) -> float:
+    """Return the logarithm of the mean wealth of all bets.
+
+    It is 0 where there are no more wins than losses, which cannot be evidence: the mean is at most
+    1 then.
+
+    Examples
+    --------
+    >>> round(math.exp(evidence(1, 0)), 6)  # the mean of 1 + λ
+    1.5
+    >>> round(evidence(60, 40), 2), evidence(40, 60)
+    (0.58, 0.0)
+    """
+    from scipy.special import bdtr
+
+    if wins <= losses:
+        return 0.0
+    n = wins + losses
+    # The mean is an incomplete beta function, which of whole numbers is a binomial probability.
+    whole = math.lgamma(wins + 1) + math.lgamma(losses + 1) - math.lgamma(n + 2)
+    return whole + (n + 1) * math.log(2.0) + math.log(bdtr(wins, n + 1, 0.5))
+
+
+def needed(test: int) -> float:
+    """Return the evidence that a challenger needs in the job's test of that number, from 1.
+
+    Examples
+    --------
+    >>> round(needed(1), 2), round(needed(100), 2)
+    (3.69, 12.22)
+    """
+    return math.log(test * (test + 1) / ERROR_RATE)
+
+
+class Rule:
+    """Tests challengers against the champion, each after every so many events compared.
+
+    Parameters
+    ----------
+    events : int
+        Of a test; 0 where there is none.
+
+    Attributes
+    ----------
+    tests : int
+        Those that have begun. Each has its part of the error rate of a job from its beginning, so
+        that it does not depend on what comes out.
+    """
+
+    def __init__(self, events: int) -> None:
+        self.events, self.tests = events, 0
+
+    def begin(self, entry: Entry) -> None:
+        """Begin a test of a challenger, and forget the one that it was in."""
+        self.tests += self.events > 0
+        entry.restart(self.tests if self.events else 0)
+
+    def until_test(self, known: NDArray[np.bool_], challengers: Mapping[str, Entry]) -> int:
+        """Return after how many of the next events a test may be due; all if none is.
+
+        Parameters
+        ----------
+        known : bool array of shape (n,)
+            Which events have labels.
+        challengers : mapping of str to Entry
+        """
+        if not self.events:
+            return len(known)
+        left = min(self.events - entry.compared for entry in challengers.values())
+        rows = np.flatnonzero(known)
+        return len(known) if len(rows) < left else int(rows[left - 1]) + 1
+
+    def best(self, challengers: Mapping[str, Entry]) -> str | None:
+        """Return the challenger to be promoted by the tests that are due.
+
+        None if there is none; those that were tested are in their next tests then.
+        """
+        if not self.events:
+            return None
+        due = {name: each for name, each in challengers.items() if each.compared >= self.events}
+        found = {name: evidence(each.wins, each.losses) for name, each in due.items()}
+        passed = [
+            name
+            for name, each in due.items()
+            if found[name] >= needed(each.test) and each.gain > 0.0
+        ]
+        if passed:
+            return max(passed, key=lambda name: found[name])
+        for each in due.values():
+            self.begin(each)
+        return None
+
+
+Cause: TypeAlias = Literal["rule", "command", "rollback"]
+"""The cause of a promotion: `promote_after`, `streamk promote`, or `rollback`."""
+_PROMOTIONS = "the promotions of a contest"
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """One change of the champion.
+
+    Attributes
+    ----------
+    events : int
+        Labelled events before it.
+    champion, former : str
+        The champion from then on, and the one until then.
+    by : "rule", "command" or "rollback"
+    wins, losses : int
+        Of the champion, in the events that it was tested on; 0 where there was no test.
+    """
+
+    events: int
+    champion: str
+    former: str
+    by: Cause
+    wins: int = 0
+    losses: int = 0
+
+
+class Promotions:
+    """All changes of the champion, in their order."""
+
+    def __init__(self) -> None:
+        self._all: list[Promotion] = []
+
+    def __iter__(self) -> Iterator[Promotion]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, promotion: Promotion) -> None:
+        """Note one more."""
+        self._all.append(promotion)
+
+    def undone(self) -> str:
+        """Return the champion before the last promotion that was not rolled back.
+
+        Raises
+        ------
+        InvalidInput
+            If there is none.
+
+        Examples
+        --------
+        >>> promotions = Promotions()
+        >>> promotions.add(Promotion(100, "b", "a", "command"))
+        >>> promotions.undone()
+        'a'
+        """
+        former: list[str] = []
+        for each in self._all:
+            if each.by != "rollback":
+                former.append(each.former)
+            elif former:
+                former.pop()
+        if not former:
+            raise InvalidInput("there is no promotion to roll back: the first champion predicts")
+        return former[-1]
+
+    def to_json(self) -> list[Any]:
+        """Return all as JSON data."""
+        return [asdict(each) for each in self._all]
+
+    @classmethod
+    def from_json(cls, data: Any) -> Promotions:
+        """Return what `to_json` gave. Raises `StateError` if it does not fit."""
+        promotions = cls()
+        with reading(_PROMOTIONS):
+            promotions._all = [Promotion(**each) for each in data]
+        kinds = {"events": int, "wins": int, "losses": int, "champion": str, "former": str}
+        for each in promotions:
+            typed = all(type(getattr(each, name)) is kind for name, kind in kinds.items())
+            if not typed or each.by not in get_args(Cause):
+                raise StateError(f"{_PROMOTIONS} do not fit: {each}")
+        return promotions

@@ -19,8 +19,7 @@ from streamk.backends import CHUNK, Sizes
 from streamk.declared import Declared, Domain, taken
 from streamk.kernels import Kernel
 from streamk.learners.common.steps import Ladder
-from streamk.learners.doubly_stochastic.coefficients import Coefficients
-from streamk.learners.doubly_stochastic.kernel_function import KernelFunction
+from streamk.learners.doubly_stochastic.function import Coefficients, KernelFunction
 from streamk.losses import Loss
 
 __all__ = ["SeveralSteps"]

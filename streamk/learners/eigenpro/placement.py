@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from streamk.kernels import Kernel
-from streamk.learners.kernel_ridge.centers import Centers
+from streamk.learners.centers import Centers
 
 Numbers = NDArray[Any]
 

@@ -15,15 +15,59 @@ from streamk.features.columns import Column
 from streamk.learners.common.classes import Label
 from streamk.learners.common.merging import check_mergeable
 from streamk.learners.common.supervised import Asked
-from streamk.learners.experts.pool_composition import FURTHEST
-from streamk.learners.feature_machine.learner import FeatureMachine
-from streamk.learners.multi_kernel.early_events import EarlyEvents
-from streamk.learners.multi_kernel.joining import check_can_join
-from streamk.learners.multi_kernel.rests import STRETCH, Change, Rests
-from streamk.learners.scaled.learner import OfOneKernel, restored
+from streamk.learners.multi_kernel.rests import STRETCH, Change, EarlyEvents, Rests
+from streamk.learners.multi_kernel.tables import FURTHEST
+from streamk.learners.rfm.feature_machine import FeatureMachine
+from streamk.learners.scaled import TYPES, OfOneKernel, restored
 from streamk.scaling.hysteresis import HysteresisScaler
 from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import JSON, State
+
+
+def check_can_join(learner: OfOneKernel, name: str, is_classifier: bool) -> None:
+    """Raise InvalidInput if a learner cannot join."""
+    if not isinstance(learner, tuple(TYPES.values())):
+        kinds = " or ".join(kind.__name__ for kind in TYPES.values())
+        raise InvalidInput(
+            f"{name} is a {type(learner).__name__}; give a {kinds}, without scaling: "
+            "the experts have a common one"
+        )
+    if learner.is_classifier != is_classifier:
+        one, other = ("classes", "numbers") if learner.is_classifier else ("numbers", "classes")
+        task, loss = ("classification", "softmax") if is_classifier else ("regression", "squared")
+        fix = f"make it with task={task!r}"
+        if "loss" in learner.OPTIONS:
+            fix = f"give it a loss of {other}, such as loss={loss!r}"
+        raise InvalidInput(
+            f"{name} learns {one}, the experts {other}; {fix}, or change the task of the experts"
+        )
+    if learner.n_events or learner.columns or learner.classes:
+        raise InvalidInput(
+            f"{name} has learned {learner.n_events} events, or knows columns or classes; "
+            "give a new one, which gets those of the stream"
+        )
+
+
+WIDEST = 256
+"""Columns and classes, together, up to which it learns: what it keeps grows with them."""
+
+
+def default_experts(*, task: str, seed: int) -> list[FeatureMachine]:
+    """Return the learners that join the experts by default: a feature machine.
+
+    Parameters
+    ----------
+    task : {"classification", "regression"}
+    seed : int
+        Of the learner that they join.
+
+    Examples
+    --------
+    >>> [one.max_width for one in default_experts(task="regression", seed=1)]
+    [256]
+    """
+    return [FeatureMachine(task=task, seed=seed, max_width=WIDEST)]
+
 
 _LEAST = 1e-30
 """Least probability whose logarithm is taken; scores have bounds of their own."""

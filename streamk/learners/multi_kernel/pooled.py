@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeGuard
 
@@ -15,27 +16,109 @@ from streamk.declared import count, listed
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column, column_keys
 from streamk.features.random_features import check_events, check_seed
-from streamk.learners.common.class_weights import Choice, ClassWeights
-from streamk.learners.common.classes import MOST_CLASSES, Classes, Label, is_classification
-from streamk.learners.common.locking import OneAtATime
+from streamk.learners.common.classes import (
+    MOST_CLASSES,
+    Choice,
+    Classes,
+    ClassWeights,
+    Label,
+    is_classification,
+)
 from streamk.learners.common.merging import check_mergeable, events_apart
 from streamk.learners.common.options import MAX_CLASSES, SEED, THREADS, check_classification
-from streamk.learners.common.predictor import Decider
-from streamk.learners.experts import pool_composition, pool_growth, pool_loading, tables
-from streamk.learners.experts.expert_pool import ExpertPool
-from streamk.learners.experts.number_loss import loss_from_json, number_loss
-from streamk.learners.multi_kernel.default_experts import default_experts
-from streamk.learners.multi_kernel.external_experts import ExternalExperts
-from streamk.learners.multi_kernel.intervals import ErrorQuantiles
-from streamk.learners.multi_kernel.pending_predictions import PendingPredictions
-from streamk.learners.multi_kernel.rescaling import Scaled, rescale, unit_change
-from streamk.learners.multi_kernel.upkeep import PERIOD, Upkeep
-from streamk.learners.scaled.learner import OfOneKernel
+from streamk.learners.common.predictor import Decider, OneAtATime
+from streamk.learners.multi_kernel import pool_growth, tables
+from streamk.learners.multi_kernel.expert_pool import ExpertPool
+from streamk.learners.multi_kernel.external_experts import ExternalExperts, default_experts
+from streamk.learners.multi_kernel.tables import loss_from_json, number_loss
+from streamk.learners.multi_kernel.upkeep import (
+    PERIOD,
+    ErrorQuantiles,
+    Scaled,
+    Upkeep,
+    rescale,
+    unit_change,
+)
+from streamk.learners.scaled import OfOneKernel
 from streamk.losses import Loss
 from streamk.options import Made, Option, Whole
 from streamk.scaling.labels import LabelQuantiles
 from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import JSON, State
+
+
+class PendingPredictions:
+    """Predictions of the experts for the events predicted last, by event.
+
+    A label often comes long after its event had to be predicted. Experts that follow the last
+    labels, and mixers whose weights do, look better at the time of the label than they were at the
+    time of the prediction, so what they are weighed by is what they said then (Weinberger and
+    Ordentlich 2002). That of an expert that was inactive then is NaN.
+
+    Parameters
+    ----------
+    budget : int
+        Memory, in bytes; the oldest are forgotten first. At least one is kept.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> said = PendingPredictions(1000)
+    >>> said.keep(b"event", np.array([0.5]))
+    >>> said.take(b"event"), said.take(b"event")
+    (array([0.5]), None)
+    """
+
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self._kept: OrderedDict[bytes, NDArray[Any]] = OrderedDict()
+        self.nbytes = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __contains__(self, event: bytes) -> bool:
+        return event in self._kept
+
+    def keep(self, event: bytes, scores: NDArray[Any]) -> None:
+        """Keep predictions, an array that the caller does not use again."""
+        old = self._kept.pop(event, None)
+        self.nbytes += scores.nbytes + len(event)
+        if old is not None:
+            self.nbytes -= old.nbytes + len(event)
+        self._kept[event] = scores
+        while self.nbytes > self._budget and len(self._kept) > 1:
+            first, forgotten = self._kept.popitem(last=False)
+            self.nbytes -= forgotten.nbytes + len(first)
+
+    def find(self, event: bytes) -> NDArray[Any] | None:
+        """Return the predictions for an event, which stay; None where there are none."""
+        return self._kept.get(event)
+
+    def items(self) -> list[tuple[bytes, NDArray[Any]]]:
+        """Return all events and the predictions for each, the oldest first."""
+        return list(self._kept.items())
+
+    def take(self, event: bytes) -> NDArray[Any] | None:
+        """Remove and return the predictions for an event; None where there are none."""
+        if not self._kept:
+            return None
+        scores = self._kept.pop(event, None)
+        if scores is not None:
+            self.nbytes -= scores.nbytes + len(event)
+        return scores
+
+    def shift(self, factor: float, shift: float) -> None:
+        """Follow labels that from now on are ``factor * label + shift`` of what they were."""
+        for scores in self._kept.values():
+            scores *= factor
+            scores += shift
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._kept.clear()
+        self.nbytes = 0
+
 
 FLOAT64 = np.dtype(np.float64)
 
@@ -177,7 +260,7 @@ class Pooled(OneAtATime, Decider):
     @property
     def n_features(self) -> int:
         """Random features, tables of random binning, and features of external experts, in use."""
-        own = pool_composition.FEATURES * len(pool_composition.SHARPNESS) + tables.TABLES
+        own = tables.FEATURES * len(tables.SHARPNESS) + tables.TABLES
         return own + self._external.n_features
 
     @property
@@ -290,7 +373,7 @@ class Pooled(OneAtATime, Decider):
             "columns": None if self._columns is None else list(self._columns),
         }
         if self._columns is not None:
-            parts["pool"] = pool_loading.state_of(self._pool, self._upkeep.arrays())
+            parts["pool"] = pool_growth.state_of(self._pool, self._upkeep.arrays())
         return State.nest(parts, header)
 
     @property
@@ -363,7 +446,7 @@ class Pooled(OneAtATime, Decider):
         return model
 
     def _restore(self, state: State) -> None:
-        self._pool = pool_loading.load(
+        self._pool = pool_growth.load(
             state,
             column_keys(self._columns or ()),
             classes=max(2, len(self._classes)) if self.is_classifier else None,

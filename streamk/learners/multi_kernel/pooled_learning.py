@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.learners.common.prequential import Recorder
-from streamk.learners.experts import pool_growth, tables
-from streamk.learners.experts.pool_composition import FURTHEST
-from streamk.learners.multi_kernel.pending_predictions import PendingPredictions
-from streamk.learners.multi_kernel.pooled import Pooled
-from streamk.learners.multi_kernel.rescaling import unit_change
+from streamk.learners.multi_kernel import pool_growth, tables
+from streamk.learners.multi_kernel.pooled import PendingPredictions, Pooled
 from streamk.learners.multi_kernel.rests import STRETCH
-from streamk.learners.multi_kernel.upkeep import PERIOD
+from streamk.learners.multi_kernel.tables import FURTHEST
+from streamk.learners.multi_kernel.upkeep import PERIOD, unit_change
 
 _AT_ONCE = 128
 """Events that are learned before another thread that wants to predict gets its turn."""

@@ -4,15 +4,219 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import loops
-from streamk.declared import NON_NEGATIVE, Declared, Domain, taken, within
-from streamk.learners.experts.expert_pool import ExpertPool
-from streamk.learners.experts.pool_composition import BANKS, WINDOW
+from streamk.backends import OUTERMOST, loops
+from streamk.declared import NON_NEGATIVE, SHARES, Declared, Domain, taken, within
+from streamk.learners.multi_kernel.expert_pool import ExpertPool, side_by_side
+from streamk.learners.multi_kernel.tables import BANKS, WINDOW
+from streamk.scaling.labels import LabelQuantiles
+from streamk.scaling.quantiles import RunningQuantiles
+from streamk.state import State
+
+_FIRST_SIZE = 1.0
+
+
+class ErrorQuantiles:
+    """Running quantiles of a prediction's errors, wider where the experts disagree.
+
+    Trackers of quantiles (steps of the pinball loss, as in Gibbs and Candes 2021) at several rates,
+    in units of the mean error, of the experts' disagreement on the event and of both, are mixed by
+    a fixed share. Everything is in units of the labels' scale.
+    """
+
+    TYPE = "error-quantiles"
+
+    def __init__(self) -> None:
+        spread = loops.spread
+        normal = np.array([_normal_quantile(level) for level in spread.LEVELS])
+        # A normal error's mean size is 0.8 deviations.
+        self._arrays = side_by_side(
+            {
+                "count": np.zeros(1),
+                "size": np.full(1, _FIRST_SIZE),
+                "tracked": np.tile(normal / 0.8, (spread.TRACKERS, 1)),
+                "weights": np.full(spread.TRACKERS, 1.0 / spread.TRACKERS),
+                "correction": np.zeros(len(spread.LEVELS)),
+                "likely": np.zeros(spread.TRACKERS),
+                "active": np.ones(spread.TRACKERS, dtype=bool),
+                "room": np.zeros(len(spread.LEVELS)),
+            }
+        )
+
+    def update(self, error: float, scores: NDArray[np.float32], weights: Any) -> None:
+        """Learn from an error, label less prediction, and the scores (experts, 1) behind it."""
+        loops.spread.learn(self.table, error, scores, weights)
+
+    @cached_property
+    def table(self) -> NDArray[np.int64]:
+        """Return the addresses for the compiled loops, which the first access compiles or loads."""
+        arrays = [array.ctypes.data for array in self._arrays.values()]
+        return np.array([loops.spread.take_in.address, *arrays], dtype=np.int64)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle by the state: a table holds addresses."""
+        return self.from_state, (self.state(),)
+
+    def quantiles(
+        self, scores: NDArray[np.float32], weights: Any, levels: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return quantiles of the error, float64 (n, levels), from scores (n, experts, 1)."""
+        spread, own = loops.spread, self._arrays
+        learned = own["size"], own["tracked"], own["weights"], own["correction"]
+        found, row = np.empty((len(scores), len(levels))), np.empty(len(spread.LEVELS))
+        for n, said in enumerate(scores):
+            apart = spread.disagreement(said, weights)
+            spread.quantiles(apart, *learned, row)
+            found[n] = np.interp(levels, spread.LEVELS, row)
+        return found
+
+    def rescale(self, factor: float) -> None:
+        """Follow labels whose unit has become 1 / factor of what it was."""
+        self._arrays["size"] *= factor
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here."""
+        arrays = {name: self._arrays[name].copy() for name in _ARRAYS}
+        return State({"type": self.TYPE}, arrays)
+
+    @classmethod
+    def from_state(cls, state: State) -> ErrorQuantiles:
+        """Return the quantiles whose state this is.
+
+        Raises
+        ------
+        StateError
+            If the state is something else's or its arrays do not fit.
+        """
+        state.expect(cls.TYPE)
+        spread, found = loops.spread, cls()
+        sizes = {"trackers": spread.TRACKERS, "levels": len(spread.LEVELS)}
+        arrays, _ = taken(_DECLARED, state.arrays, sizes, "error quantiles")
+        for name, array in arrays.items():
+            found._arrays[name][...] = array
+        return found
+
+
+_STEPS = Domain(least=-1e15, most=1e15)
+"""Bound of trackers, reached by steps of less than 1 each."""
+_DECLARED = (
+    Declared("tracked", "float64", ("trackers", "levels"), _STEPS),
+    Declared("weights", "float64", ("trackers",), SHARES),
+    Declared("correction", "float64", ("levels",), _STEPS),
+    Declared("size", "float64", (1,), Domain(least=0.0, most=1e200)),
+    Declared("count", "float64", (1,), NON_NEGATIVE),
+)
+_ARRAYS = tuple(each.name for each in _DECLARED)
+
+
+def _normal_quantile(level: float) -> float:
+    from statistics import NormalDist
+
+    return NormalDist().inv_cdf(level)
+
+
+_OTHER = 1e3
+"""Change of a unit after which what was learned in the old one is noise."""
+
+
+class Scaled(NamedTuple):
+    """A pool, and the scales of the columns and of the labels that it learned in."""
+
+    pool: ExpertPool
+    scale: RunningQuantiles
+    labels: LabelQuantiles
+
+
+def rescale(source: Scaled, target: Scaled, both: NDArray[np.bool_]) -> None:
+    """Convert a pool into the scale of another, before the two are joined.
+
+    Labels and linear experts are converted. There is no such map for random features, whose
+    frequencies belong to a scale, nor for tables, whose cells belong to ranks: where the scales
+    differ by more than estimates of one stream may, the source takes what the target knows, so that
+    joining leaves that as it is. A mean of the two would be right in neither scale.
+
+    Parameters
+    ----------
+    source, target : Scaled
+        Of the same columns and classes; the source's pool is changed.
+    both : bool array of shape (d,)
+        Columns that both have met.
+    """
+    if len(target.labels):
+        _relabel(source, target)
+    _adopt(source, target)
+    scaled, ranked = target.scale.differ(source.scale)
+    _leave_tables(source.pool, target.pool, ranked & both)
+    if (scaled & both).any():
+        for name in ("LADDER_A", "LADDER_SQUARES"):
+            source.pool.arrays[name][...] = target.pool.arrays[name]
+
+
+def _relabel(source: Scaled, target: Scaled) -> None:
+    """Follow the labels' scale."""
+    old = source.labels
+    source.pool.shift_labels(*unit_change(old.center[0], old.inverse[0], target.labels))
+
+
+def unit_change(center: float, inverse: float, labels: RunningQuantiles) -> tuple[float, float]:
+    """Return factor and shift from labels in the unit of an old scale to those in that of a new."""
+    factor = labels.inverse[0] / inverse
+    shift = (center - labels.center[0]) * labels.inverse[0]
+    return (0.0, 0.0) if max(factor, abs(shift)) > _OTHER else (factor, shift)
+
+
+def lines(
+    target: RunningQuantiles, source: RunningQuantiles
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return slopes and intercepts (d,) from scaled values of the target to those of the source.
+
+    Where the target's center is out of the source's bounds, this is the bound that it is at.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        slope = source.inverse / target.inverse
+        intercept = (target.center - source.center) * source.inverse
+        near = (slope < _OTHER) & (np.abs(intercept) <= OUTERMOST)
+    bound = np.clip(np.nan_to_num(intercept), -OUTERMOST, OUTERMOST)
+    return np.where(near, slope, 0.0), bound
+
+
+def _adopt(source: Scaled, target: Scaled) -> None:
+    """Convert the linear experts into the target's scale: their outputs for an event stay.
+
+    Of ``z = (x - center) * inverse`` the source's is ``a z + b`` of the target's, so a linear model
+    in the one is one in the other, but for values that are bounded or missing. The sums of squared
+    slopes become those of slopes that do not depend on the event.
+    """
+    arrays, d = source.pool.arrays, len(target.scale)
+    a, b = lines(target.scale, source.scale)
+    A, squares = arrays["LINEAR_A"], arrays["LINEAR_SQUARES"]
+    A[..., -1] += A[..., :d] @ b
+    A[..., :d] *= a
+    steps = squares[..., -1:]
+    moved = (squares[..., :d] + steps * b**2) / np.maximum(a**2, 1e-12)
+    squares[..., :d] = np.minimum(moved, steps * OUTERMOST**2)
+    if source.pool.sizes["NEWTON"]:
+        T = np.eye(source.pool.sizes["NEWTON"])
+        T[np.arange(d), np.arange(d)], T[:d, -1] = a, b
+        arrays["NEWTON_A"][...] = arrays["NEWTON_A"] @ T
+        arrays["NEWTON_P"][...] = T.T @ arrays["NEWTON_P"] @ T
+
+
+def _leave_tables(pool: ExpertPool, kept: ExpertPool, unlike: NDArray[np.bool_]) -> None:
+    """Give a pool the other's tables of the columns whose ranks are unlike."""
+    found = kept.members
+    tables = np.repeat(np.arange(len(found.starts) - 1), np.diff(found.starts))
+    for table in np.unique(tables[unlike[found.columns]]).tolist():
+        some = slice(*kept.arrays["FIRST"][table : table + 2])
+        pool.arrays["CELLS_A"][some] = kept.arrays["CELLS_A"][some]
+        for name in ("FACTORS", "SPREAD"):
+            pool.arrays[name][table] = kept.arrays[name][table]
+
 
 PERIOD = 32
 """Events between two reviews."""

@@ -6,9 +6,9 @@ result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,8 +17,92 @@ from streamk.errors import InvalidInput
 from streamk.features.columns import Column
 from streamk.learners.common.classes import Label
 from streamk.learners.common.prequential import Prequential
-from streamk.learners.sharded.reduction import Span, reduced, subtrees
 from streamk.state import State
+
+Span: TypeAlias = tuple[int, int]
+"""The shards of a subtree: the first, and the one after the last."""
+_Part = TypeVar("_Part")
+
+
+def halves(span: Span) -> tuple[Span, Span]:
+    """Return the two subtrees of which a subtree of several shards is made.
+
+    Examples
+    --------
+    >>> halves((0, 5))
+    ((0, 3), (3, 5))
+    """
+    first, stop = span
+    middle = (first + stop + 1) // 2
+    return (first, middle), (middle, stop)
+
+
+def subtrees(within: Span, shards: int) -> Iterator[Span]:
+    """Yield the largest subtrees of a tree that lie within some consecutive shards, in their order.
+
+    Parameters
+    ----------
+    within : (int, int)
+        The first shard, and the one after the last.
+    shards : int
+        Of the whole tree.
+
+    Examples
+    --------
+    >>> list(subtrees((0, 6), 16)), list(subtrees((6, 11), 16))
+    ([(0, 4), (4, 6)], [(6, 8), (8, 10), (10, 11)])
+    """
+    yield from _within(within, (0, shards))
+
+
+def _within(within: Span, span: Span) -> Iterator[Span]:
+    if span[0] >= within[1] or span[1] <= within[0]:
+        return
+    if within[0] <= span[0] and span[1] <= within[1]:
+        yield span
+        return
+    for half in halves(span):
+        yield from _within(within, half)
+
+
+def reduced(
+    span: Span,
+    known: Callable[[Span], _Part | None],
+    leaf: Callable[[int], _Part | None],
+    join: Callable[[_Part, _Part], _Part],
+) -> _Part | None:
+    """Return what the shards of a subtree come to.
+
+    It depends on the tree alone, not on which parts of it are known already. A shard that gives
+    nothing is left out: the other half of its subtree stands for both.
+
+    Parameters
+    ----------
+    span : (int, int)
+    known : callable
+        Takes a subtree and returns what it comes to, where that is known, else None.
+    leaf : callable
+        Takes the number of a shard and returns its part, None where it gives nothing.
+    join : callable
+        Takes the parts of two halves, the first one first.
+
+    Examples
+    --------
+    >>> reduced((0, 5), lambda span: None, lambda s: str(s) if s != 1 else None, "({}+{})".format)
+    '((0+2)+(3+4))'
+    >>> reduced((0, 4), {(0, 2): "a"}.get, str, "({}+{})".format)
+    '(a+(2+3))'
+    """
+    found = known(span)
+    if found is not None:
+        return found
+    if span[1] - span[0] == 1:
+        return leaf(span[0])
+    one, two = (reduced(half, known, leaf, join) for half in halves(span))
+    if one is None or two is None:
+        return two if one is None else one
+    return join(one, two)
+
 
 Opener: TypeAlias = Callable[..., Any]
 """`streamk.learners.registry.from_state`."""
@@ -220,3 +304,100 @@ def _arranged(learner: Any, X: NDArray[Any], names: Sequence[Column]) -> NDArray
     arranged = np.zeros((len(X), len(places)), X.dtype)
     arranged[:, [places[name] for name in names]] = X
     return arranged
+
+
+_LEAST = 256
+"""Events of a shard in a round at least, where `round_events` is not less."""
+_BEFORE = 8
+"""Events learned before a round, at least, as a multiple of those of the round."""
+
+
+class Common(NamedTuple):
+    """The learner after a round, as far as all shards go."""
+
+    state: State
+    n_events: int
+
+
+def plan(n_events: int, shards: int, round_events: int) -> tuple[int, int]:
+    """Return the events of a shard and the shards of a round that begins after some events.
+
+    Examples
+    --------
+    >>> plan(0, 4, 4096), plan(8192, 4, 4096), plan(80_000, 4, 4096), plan(10**6, 4, 4096)
+    ((8192, 1), (256, 4), (2500, 4), (4096, 4))
+    >>> plan(10**6, 1, 4096)
+    (4096, 1)
+    """
+    each = _BEFORE * shards
+    first = each * min(_LEAST, round_events)
+    if n_events < first:
+        return first - n_events, 1
+    if shards == 1:  # nothing is merged at its end
+        return round_events, 1
+    return min(round_events, n_events // each), shards
+
+
+@dataclass
+class Round:
+    """A round, as far as it has come.
+
+    Attributes
+    ----------
+    base : Common, optional
+        What each shard begins with; None where a learner learns without shards.
+    before : int
+        Events that the learner had learned at its begin.
+    length, count : int
+        Events of a shard, and shards.
+    done : list of State
+        Of the replicas of the shards that ended.
+    learned : list of int
+        Events that each of them learned.
+    position : int
+        Events of the open shard so far, those without a label included.
+    """
+
+    base: Common | None
+    before: int
+    length: int
+    count: int
+    done: list[State] = field(default_factory=list)
+    learned: list[int] = field(default_factory=list)
+    position: int = 0
+
+    @property
+    def events(self) -> int:
+        """Events of the whole round."""
+        return self.length * self.count
+
+    @property
+    def left(self) -> int:
+        """Events until its end."""
+        return self.length * (self.count - len(self.done)) - self.position
+
+    @property
+    def is_new(self) -> bool:
+        """True if it has no event yet."""
+        return not self.done and not self.position
+
+    def ends(self, n: int) -> list[int]:
+        """Return where its shards end among the next n events; the last one may go on.
+
+        Examples
+        --------
+        >>> Round(None, 0, 4, 3, position=1).ends(9), Round(None, 0, 4, 3).ends(100)
+        ([3, 7, 9], [4, 8, 12])
+        """
+        ends = [min(n, self.length - self.position)]
+        for _ in range(self.count - len(self.done) - 1):
+            if ends[-1] == n:
+                break
+            ends.append(min(n, ends[-1] + self.length))
+        return ends
+
+    def end_shard(self, state: State, n_events: int) -> None:
+        """Take the replica of the open shard, which has learned so many events in all."""
+        self.done.append(state)
+        self.learned.append(n_events - self.before)
+        self.position = 0

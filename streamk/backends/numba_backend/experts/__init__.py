@@ -1,4 +1,4 @@
-"""Experts of a pool and their mixing, compiled: see `streamk.learners.multi_kernel.learner`.
+"""Experts of a pool and their mixing, compiled: see `streamk.learners.multi_kernel.multi_kernel`.
 
 `event.forecast_one` evaluates all active experts on one event and mixes them; `event.update` then
 learns the label. Both call two rooms. `banks` evaluates and trains the experts: `rules` (steps on

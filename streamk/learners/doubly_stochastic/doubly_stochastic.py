@@ -1,0 +1,671 @@
+"""Events that wait for the step of their mini-batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamk import backends, options
+from streamk.backends import BACKENDS
+from streamk.declared import FINITE, Declared, Domain, count, listed, number, reading, taken
+from streamk.errors import InvalidInput, StateError
+from streamk.features.columns import Column
+from streamk.features.random_features import check_dtype, check_range, check_seed
+from streamk.features.samplers import SAMPLERS, check_sampler
+from streamk.kernels import Kernel
+from streamk.learners.common.classes import MOST_CLASSES, Classes, Label, classifies
+from streamk.learners.common.merging import check_mergeable, events_apart
+from streamk.learners.common.optimizers import curvature
+from streamk.learners.common.options import (
+    MAX_CLASSES,
+    OF_KERNEL_LEARNERS,
+    SEED,
+    THREADS,
+    check_classification,
+)
+from streamk.learners.common.predictor import one_row
+from streamk.learners.common.steps import AdaGrad, Constant, Ladder, Step, step_from_json
+from streamk.learners.common.supervised import Asked, Supervised
+from streamk.learners.doubly_stochastic.function import Coefficients, KernelFunction
+from streamk.learners.doubly_stochastic.preconditioned import PreconditionedFunction
+from streamk.learners.doubly_stochastic.several_steps import SeveralSteps
+from streamk.losses import Loss
+from streamk.losses import loss as loss_by_name
+from streamk.options import Choice, Flag, Made, Option, Real, Whole
+from streamk.state import State
+
+_ARRAYS = ("gathered", "gathered_labels")
+
+
+class GatheredEvents:
+    """Events and the numbers of their labels, in the order in which they came.
+
+    Parameters
+    ----------
+    dtype : numpy dtype
+    columns : int, default 0
+    """
+
+    def __init__(self, dtype: np.dtype[Any], columns: int = 0) -> None:
+        self._X: NDArray[Any] = np.zeros((0, columns), dtype)
+        self._y: NDArray[np.float64] = np.zeros(0)
+
+    def __len__(self) -> int:
+        return len(self._y)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        return self._X.nbytes + self._y.nbytes
+
+    def add(self, X: NDArray[Any], y: NDArray[np.float64]) -> None:
+        """Take in events X (n, d) with numbers y (n,)."""
+        if len(self):
+            X, y = np.vstack([self._X, X]), np.append(self._y, y)
+        self._X, self._y = X, y
+
+    def take(self) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """Return all events and numbers; none wait from then on."""
+        X, y = self._X, self._y
+        self._X, self._y = X[:0], y[:0]
+        return X, y
+
+    def add_columns(self, count: int) -> None:
+        """Append columns of zeros."""
+        self._X = np.pad(self._X, ((0, 0), (0, count)))
+
+    # State
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays of a state."""
+        return dict(zip(_ARRAYS, (self._X, self._y), strict=True))
+
+    def load(
+        self, arrays: Mapping[str, NDArray[Any]], numbers: Domain, batch_size: int, owner: str
+    ) -> None:
+        """Take events of as many columns out of a state.
+
+        Raises
+        ------
+        StateError
+            If they do not fit, or there are so many that a step would have been taken.
+        """
+        declared = (
+            Declared(_ARRAYS[0], self._X.dtype.name, ("gathered", "columns")),
+            Declared(_ARRAYS[1], "float64", ("gathered",), numbers),
+        )
+        found, sizes = taken(declared, arrays, {"columns": self._X.shape[1]}, owner)
+        if not sizes["gathered"] < batch_size:
+            raise StateError(
+                f"{sizes['gathered']} gathered events do not fit batch_size={batch_size}"
+            )
+        self._X, self._y = (found[name].copy() for name in _ARRAYS)
+
+
+def share_columns(one: KernelFunction, other: KernelFunction) -> None:
+    """Give a function the columns that another has besides.
+
+    Raises
+    ------
+    InvalidInput
+        If features depend on the columns' places, and the two have put columns in different ones.
+    """
+    mine, theirs = one.columns or (), other.columns or ()
+    if not one.by_place:
+        new = tuple(name for name in theirs if name not in mine)
+        if new:
+            one.add_columns(new)
+        return
+    groups = zip(one.widths, other.widths, strict=False) if mine and theirs else ()
+    for what, pairs in (
+        ("columns", zip(mine, theirs, strict=False)),
+        ("groups of columns", groups),
+    ):
+        for place, (here, there) in enumerate(pairs):
+            if here != there:
+                choice = "" if one.sampler == "iid" else ", or choose sampler='iid'"
+                raise InvalidInput(
+                    f"cannot merge learners of sampler {one.sampler!r} that differ in their "
+                    f"{what}: {here!r} and {there!r} in place {place}; give both the same columns "
+                    f"in the same order before they learn{choice}"
+                )
+    if len(theirs) > len(mine):
+        one.add_columns(theirs[len(mine) :], other.widths)
+
+
+def matched(
+    theirs: Coefficients,
+    there: Sequence[Label],
+    here: Sequence[Label],
+    *,
+    n_outputs: int,
+    loss: Loss,
+) -> Coefficients:
+    """Return a copy of another learner's coefficients with its outputs in this learner's order.
+
+    Parameters
+    ----------
+    theirs : Coefficients
+    there, here : sequence of labels
+        The other's classes and this learner's, which has all of them.
+    n_outputs : int
+        This learner's.
+    loss : Loss
+    """
+    copy = theirs.copy()
+    if copy.n_outputs == n_outputs and tuple(there) == tuple(here):
+        return copy
+    if copy.n_outputs > 1 or n_outputs > 1:
+        if copy.n_outputs == 1 and loss.name != "softmax":
+            copy.split(loss.split_binary)
+        copy.select([there.index(c) if c in there else None for c in here])
+    elif there[1:2] != here[1:2] and there[:1] != here[:1]:
+        # The one output stands for the second class, and that is the other's first.
+        copy.scale = -copy.scale
+    return copy
+
+
+class DoublyStochastic(Supervised):
+    """Kernel learning by doubly stochastic functional gradients, on an endless stream.
+
+    Each step takes a mini-batch of events and the next block of random features, predicts the
+    events with the coefficients so far (Algorithm 2) and gives the block's features the
+    coefficients ``-gamma_t / m * (mean over the batch of l'(f(x), y) phi(x))`` for a block of m
+    (Algorithm 1, step 5); all earlier coefficients shrink by ``1 - gamma_t * regularization``
+    (step 6). Features are never stored but as a cache: their frequencies follow from the seed.
+    Once there are `max_features`, blocks are visited again in turn.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Its bandwidth is in the unit of the columns; `Scaled` gives them a common one. Any but NTK
+        and PowerExponential. Features of Zonal and Composed depend on the number of columns: those
+        that come after the first step are refused, InvalidInput.
+    loss : str or Loss, default "softmax"
+        See `streamk.losses.loss`. "softmax", "logistic", "hinge", "squared_hinge" learn classes;
+        "huber", "epsilon_insensitive", "quantile" numbers; "squared" either, see `task`.
+    task : {"classification", "regression"}, optional
+        What labels are. Follows from the loss, except that "squared" is regression by default.
+    seed : int, default 0
+    step : Step, optional
+        Step-size rule; ``Constant(1.0)`` by default. With a preconditioner the size is found at
+        each step by default. `InverseTime` gets the offset of `InverseTime.settled`. `Ladder` asks
+        for no size: it learns by several and predicts by that of least recent loss.
+    regularization : float, default 0
+        The paper's nu, at least 0.
+    preconditioner : {"block"}, optional
+        Each step moves its block alone, preconditioned by the covariance of its features on the
+        events of the step, as in the paper's large experiments: a fraction of the steps, for losses
+        with a curvature, and large mini-batches. Without `step` its size, and a damping of the
+        covariance, are those of the least loss by leave-one-out changes of the outputs, see
+        `streamk.learners.doubly_stochastic.preconditioned`. With one, a mini-batch of fewer events
+        than the block has features (n of m), as `finish` may leave it, is damped by m / n; without
+        one, a mini-batch of fewer than 32 is by that or more. A mini-batch that is not whole moves
+        the function by its part of a step, but for the first.
+    averaging : bool, default False
+        Whether averages of the preconditioned coefficients predict, of which recent ones count
+        more (polynomial decay): less noise of a constant step.
+    batch_size : int, optional
+        Events a step, 8 by default and ``2 * block_size`` with a preconditioner. They are gathered,
+        in whatever calls they come, until there are so many; the coefficients stay as they are
+        until then. `finish` takes a step with fewer.
+    block_size : int, default 256
+        Features a step.
+    max_features : int, default 131072
+        Where growing ends.
+    cache_bytes : int, default 2^28
+        Memory for what is kept of the features; 0 keeps nothing. ``iid`` and ``orthogonal`` take 4
+        bytes a feature and column, ``hadamard`` 8.4 a feature, and 4.4 more for every 1,024 columns
+        past the first; tensor sketches of degree p take p / 64 bytes a feature and column.
+    sampler : {"iid", "hadamard", "orthogonal"}, default "iid"
+        How frequencies are drawn. ``hadamard`` takes random rotations, for kernels of the
+        Euclidean distance: faster from some 20 columns on, 30 times at 784, and no less exact.
+        ``orthogonal`` takes frequencies of orthogonal directions for the same kernels: as fast as
+        ``iid`` once they are kept, slow to make, and up to 20 times less variable. Features of both
+        depend on the places of the columns: two models merge if they met them in one order.
+    dtype : {"float32", "float64"}, default "float32"
+        Of features and coefficients.
+    columns : sequence of str or int, optional
+        Names of the columns; ``range(d)`` at the first batch by default.
+    classes : sequence of str, int or bool, optional
+        Labels known beforehand, in the order wanted; others are added as they come.
+    max_classes : int, default 1000
+        Classes that there may be. An event whose label would be one more is refused: learning
+        raises, and `streamk run` counts it as a bad event. If more are given as `classes`, there
+        are these.
+    threads : int, optional
+        All cores by default. Results do not depend on it.
+    backend : {"auto", "cupy"}, default "auto"
+
+    Raises
+    ------
+    InvalidInput
+        If an option is out of its domain.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamk.kernels import Gaussian
+    >>> from streamk.learners import DoublyStochastic
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (2000, 2))
+    >>> y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
+    >>> model = DoublyStochastic(Gaussian(bandwidth=0.5), seed=1, max_features=2048)
+    >>> model.learn_many(X[:1500], y[:1500])
+    >>> model.finish()
+    >>> bool((model.predict_many(X[1500:]) == y[1500:]).mean() > 0.9)
+    True
+    """
+
+    TYPE = "doubly-stochastic"
+    OPTIONS: ClassVar[dict[str, Option]] = {
+        "kernel": replace(
+            OF_KERNEL_LEARNERS["kernel"],
+            about="one of those below but ntk and power_exponential (gaussian)",
+        ),
+        "loss": OF_KERNEL_LEARNERS["loss"],
+        "step": Made(
+            kind=Step,
+            parse=step_from_json,
+            optional=True,
+            about="SIZE, RULE:SIZE or ladder, see below (ladder)",
+        ),
+        "regularization": Real(about="how fast old coefficients shrink, at least 0"),
+        "preconditioner": Choice(
+            choices=("block",),
+            optional=True,
+            about="block: by the covariance of its features",
+        ),
+        "averaging": Flag(about="true: averages of coefficients predict"),
+        "batch_size": Whole(about="events a step, with preconditioner two blocks (1)"),
+        "block_size": Whole(about="random features a step"),
+        "max_features": Whole(about="where the model stops growing"),
+        "max_classes": MAX_CLASSES,
+        "cache_bytes": Whole(least=0, resource=True, about="memory to keep random features in"),
+        "sampler": Choice(
+            choices=SAMPLERS, about="iid, hadamard (fast for many columns) or orthogonal"
+        ),
+        "dtype": Choice(choices=("float32", "float64"), about="float32 or float64"),
+        "seed": SEED,
+        "threads": THREADS,
+        "backend": Choice(choices=BACKENDS, saved=False, about="auto or cupy"),
+    }
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        *,
+        loss: str | Loss = "softmax",
+        task: str | None = None,
+        seed: int = 0,
+        step: Step | None = None,
+        regularization: float = 0.0,
+        preconditioner: str | None = None,
+        averaging: bool = False,
+        batch_size: int | None = None,
+        block_size: int = 256,
+        max_features: int = 1 << 17,
+        cache_bytes: int = 1 << 28,
+        sampler: str = "iid",
+        dtype: Any = "float32",
+        columns: Sequence[Column] | None = None,
+        classes: Sequence[Label] = (),
+        max_classes: int = MOST_CLASSES,
+        threads: int | None = None,
+        backend: str = "auto",
+    ) -> None:
+        self.loss = loss_by_name(loss) if isinstance(loss, str) else loss
+        self.kernel = kernel
+        self.preconditioner, self.averaging = preconditioner, averaging
+        self.step = Constant(1.0) if step is None and preconditioner is None else step
+        if batch_size is None:
+            batch_size = 8 if preconditioner is None else 2 * block_size
+        self.seed, self.regularization = check_seed(seed), regularization
+        self.batch_size, self.block_size, self.max_features = batch_size, block_size, max_features
+        self.cache_bytes, self.threads, self.backend = cache_bytes, threads, backend
+        self.sampler, self.dtype = sampler, check_dtype(dtype)
+        self._classes = Classes(classes, max_classes)
+        options.check(self.OPTIONS, self)
+        check_sampler(sampler, kernel)
+        check_range(0, max_features)
+        self._check_preconditioner()
+        self.is_classifier = classifies(self.loss, task)
+        self.step = self._settled()
+        if not self.is_classifier:
+            check_classification(classes=classes)
+        self._function = self._new_function()
+        self.n_events = 0
+        self._gathered = GatheredEvents(self.dtype)
+        if columns is not None:
+            self.add_columns(columns)
+
+    def _settled(self) -> Step | None:
+        """Return the step's rule for these mini-batches."""
+        if self.step is None:
+            return None
+        if self.preconditioner is not None:  # which has divided by the curvature already
+            return self.step.settled(curvature=1.0, noise=0.0, events=self.batch_size)
+        return self.step.settled(
+            curvature=curvature(self.loss, 2) or 1.0,
+            noise=1.0 / (self.block_size * self.batch_size),
+            events=self.batch_size,
+        )
+
+    def _new_function(self) -> KernelFunction:
+        """Return the function before the first step."""
+        made: dict[str, Any] = {name: getattr(self, name) for name in _OF_FUNCTION}
+        made |= {
+            "classes": self.is_classifier,
+            "n_outputs": self._n_outputs(),
+            "backend": backends.select(self.backend),
+        }
+        if self.preconditioner is not None:
+            made |= {"averaging": self.averaging, "batch_size": self.batch_size}
+            return PreconditionedFunction(self.kernel, self.loss, **made)
+        if isinstance(self.step, Ladder):
+            return SeveralSteps(self.kernel, self.loss, batch_size=self.batch_size, **made)
+        return KernelFunction(self.kernel, self.loss, **made)
+
+    def _check_preconditioner(self) -> None:
+        if self.preconditioner is None:
+            if self.averaging:
+                raise InvalidInput("averaging=True is for preconditioner='block'; leave it out")
+            return
+        if isinstance(self.step, AdaGrad | Ladder):
+            raise InvalidInput(
+                f"step={self.step.name!r} has sizes of its own, beside preconditioner='block'; "
+                "leave out one of them"
+            )
+        if self.batch_size < 2:
+            raise InvalidInput(
+                f"batch_size={self.batch_size} must be at least 2 with preconditioner='block', and "
+                "had better be larger than block_size; without one it is twice as large"
+            )
+
+    # What it is
+
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """The columns of a batch, None before the first."""
+        return self._function.columns
+
+    @property
+    def n_features(self) -> int:
+        """Random features in use."""
+        return self._function.n_features
+
+    @property
+    def n_steps(self) -> int:
+        """Mini-batches learned, t of Algorithm 1."""
+        return self._function.n_steps
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of coefficients, gathered events and what is kept of the features, in bytes."""
+        return self._function.nbytes + self._gathered.nbytes
+
+    @property
+    def n_gathered(self) -> int:
+        """Events that wait for the step of their mini-batch; they count among `n_events`."""
+        return len(self._gathered)
+
+    @property
+    def leading_step(self) -> float | None:
+        """The size of steps whose function predicts, of a `Ladder`; None before the first step."""
+        function, step = self._function, self.step
+        if not (isinstance(function, SeveralSteps) and isinstance(step, Ladder) and self.n_steps):
+            return None
+        return step.gammas[function.leader]
+
+    @property
+    def coefficients(self) -> NDArray[Any]:
+        """Coefficients alpha of Algorithm 1, shape (n_features, n_outputs), a copy."""
+        return self._function.dense()
+
+    # Learning
+
+    def _follow(
+        self, events: NDArray[Any], numbers: NDArray[np.float64], asked: Asked | None
+    ) -> None:
+        """Predict and learn events whose labels, NaN where there is none, have their outputs."""
+        if self.batch_size == 1:
+            self._follow_singly(events, numbers, asked)
+            return
+        at, known = 0, np.flatnonzero(~np.isnan(numbers))
+        while at < len(events):
+            wanted = self.batch_size - self.n_gathered
+            stop = len(events) if len(known) < wanted else int(known[wanted - 1]) + 1
+            if asked is not None:
+                asked.add(self.decide_checked(asked.of(events)[at:stop]))
+            some, known = known[:wanted], known[wanted:]
+            self._gather(events[some], numbers[some])
+            at = stop
+
+    def _follow_singly(
+        self, events: NDArray[Any], numbers: NDArray[np.float64], asked: Asked | None
+    ) -> None:
+        """Do `_follow` where each event is a step."""
+        function, at = self._function, 0
+        rows = ahead = function.put(events)
+        if asked is not None and asked.events is not None:
+            ahead = function.put(asked.events)
+        while at < len(events):
+            here = rows[at:]
+            there = here if ahead is rows else ahead[at:]
+            done, F = function.follow(None if asked is None else there, here, numbers[at:])
+            self.n_events += done - int(np.isnan(numbers[at : at + done]).sum())
+            if asked is not None:
+                asked.add(F)
+            at += done
+            if at < len(events):  # this one the long way
+                if asked is not None:
+                    asked.add(self.decide_checked(asked.of(events)[at : at + 1]))
+                if not math.isnan(numbers[at]):
+                    function.learn(rows[at : at + 1], numbers[at : at + 1])
+                    self.n_events += 1
+                at += 1
+
+    def _gather(self, events: NDArray[Any], numbers: NDArray[np.float64]) -> None:
+        """Take in events, no more than the mini-batch lacks, and take its step if it is whole."""
+        whole = self.n_gathered + len(numbers) == self.batch_size
+        self._gathered.add(events, numbers)
+        self.n_events += len(numbers) - whole
+        if whole:
+            self.finish()
+            self.n_events += 1
+
+    def finish(self) -> None:
+        """Take the step of a mini-batch that is not whole, with the events gathered so far.
+
+        Without any nothing is done.
+
+        Raises
+        ------
+        InvalidInput
+            If predictions overflow; the mini-batch is lost then.
+        """
+        if len(self._gathered):
+            X, y = self._gathered.take()
+            self._function.learn(self._function.put(X), y)
+
+    def learn_one(self, x: ArrayLike, y: Any) -> None:
+        """Learn from one event x of shape (d,) with label y: with ``batch_size=1``, by a step."""
+        number = self.number(y) if self.batch_size == 1 else None
+        if number is None or not self._function.learn_one(x, number):
+            self.learn_many(one_row(x), [y])
+        else:
+            self.n_events += 1
+
+    # Predicting
+
+    def decision_one(self, x: ArrayLike) -> NDArray[np.float64]:
+        """Outputs, float64 (n_outputs,), of one event x (d,); see `decision_many`."""
+        F = self._function.decide_one(x)
+        return self.decision_many(one_row(x))[0] if F is None else F
+
+    def decide_checked(self, events: NDArray[Any]) -> NDArray[np.float64]:
+        """Outputs as of `decision_many`, of finite events of the dtype."""
+        return self._function.decide(events)
+
+    # Columns and outputs
+
+    def add_columns(self, names: Sequence[Column]) -> None:
+        """Append columns to those of a batch; in all events so far they were zero.
+
+        Raises
+        ------
+        InvalidInput
+            If a column is there already.
+        """
+        self._function.add_columns(tuple(names))
+        self._gathered.add_columns(len(names))
+
+    def _fit_outputs(self) -> None:
+        """Give new classes their outputs."""
+        for coefficients in self._function.every:
+            if coefficients.n_outputs == 1 < self._n_outputs() and self.loss.name != "softmax":
+                coefficients.split(self.loss.split_binary)
+            coefficients.add_outputs(self._n_outputs())
+
+    # State
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here: a JSON header and arrays."""
+        header: dict[str, Any] = {
+            "type": self.TYPE,
+            **options.to_header(self.OPTIONS, self),
+            "task": "classification" if self.is_classifier else "regression",
+            "columns": None if self.columns is None else list(self.columns),
+            "widths": list(self._function.widths),
+            "classes": list(self.classes),
+            "scale": self._function.coefficients.scale,
+            "n_steps": self.n_steps,
+            "n_events": self.n_events,
+        }
+        arrays = self._function.coefficients.arrays(self._function.n_chunks)
+        more, beside = self._function.saved()
+        return State(header | more, {**arrays, **beside, **self._gathered.arrays()})
+
+    @property
+    def placing(self) -> dict[str, Any]:
+        """Threads and backend."""
+        return {"threads": self.threads, "backend": self.backend}
+
+    @classmethod
+    def from_state(cls, state: State, *, threads: int | None = None, backend: str = "auto") -> Self:
+        """Return the learner whose state this is.
+
+        Raises
+        ------
+        StateError
+            If the state is another learner's or damaged. Also if it is of no
+            step, and the first one would be on more than 2^20 features or 2^24 coefficients.
+        """
+        state.expect(cls.TYPE)
+        header: dict[str, Any] = dict(state.header)
+        with reading(_OWNER):
+            learner = cls(
+                **options.from_header(cls.OPTIONS, header),
+                task=header["task"],
+                classes=listed(header, "classes", _OWNER),
+                threads=threads,
+                backend=backend,
+            )
+            function = learner._function
+            widths = tuple(header["widths"])
+            if header["columns"] is not None:
+                function.add_columns(tuple(listed(header, "columns", _OWNER)), widths)
+            if function.widths != widths or sum(widths[:-1]) > len(learner.columns or ()):
+                raise ValueError(f"groups {widths} do not hold the columns, or some are not needed")
+        function.n_steps = count(header, "n_steps", _OWNER)
+        learner.n_events = count(header, "n_events", _OWNER)
+        scale = number(header, "scale", _OWNER, _SCALES)
+        if not abs(scale) >= 1.0 / _SCALES.most:
+            raise StateError(f"'scale' of {_OWNER} is {scale}, too close to 0")
+        if function.n_steps and (learner.columns is None or not learner._n_outputs()):
+            raise StateError(f"{_OWNER} has taken steps without columns or classes; it is damaged")
+        learner._check_first_step()
+        function.coefficients.load(state.arrays, function.n_chunks, scale)
+        function.load(header, state.arrays, _OWNER)
+        learner._gathered = GatheredEvents(learner.dtype, len(learner.columns or ()))
+        numbers = FINITE
+        if learner.is_classifier:
+            numbers = Domain(0, len(learner.classes) - 1, whole=True)
+        learner._gathered.load(state.arrays, numbers, learner.batch_size, _OWNER)
+        return learner
+
+    def _check_first_step(self) -> None:
+        """Raise StateError if a first step took memory that nothing in the state bears out.
+
+        After it the coefficients that there are tell how many one step moves.
+        """
+        features = min(self.block_size, self.max_features)
+        if self.n_steps == 0 and (
+            features > _FIRST_FEATURES or features * self._n_outputs() > _FIRST_COEFFICIENTS
+        ):
+            raise StateError(
+                f"{_OWNER} has taken no step, and its first one would be on {features:,} features "
+                f"of {self._n_outputs()} outputs by its 'block_size' and 'max_features'; make a "
+                "new learner instead"
+            )
+
+    def merge(self, other: Self, *, common_events: int = 0) -> None:
+        """Take in what another learner learned since the two were one.
+
+        Each learner's change since their last common state counts by its share w of the events
+        learned since: ``base + w (self - base) + (1 - w) (other - base)``. The weights add up to
+        1, so the base cancels and only its number of events is needed. Both must have the same
+        options and seed: their random features are then the same ones. Where there is something to
+        take in, mini-batches are finished first: this learner's, and the other's in a copy.
+
+        Parameters
+        ----------
+        other : DoublyStochastic
+        common_events : int, default 0
+            Events that the last common state had learned; 0 is the zero function.
+
+        Raises
+        ------
+        InvalidInput
+            If the learners differ in an option, naming it, or in the places of their columns where
+            features depend on them, or have fewer events than that.
+        """
+        check_mergeable(self, other, ("is_classifier", *options.shared(self.OPTIONS)))
+        mine, others = events_apart(self, other, common_events)
+        if others == 0:
+            return
+        self.finish()
+        if other.n_gathered:
+            other = type(self).from_state(other.state(), backend=other.backend)
+            other.finish()
+        function = self._function
+        share_columns(function, other._function)
+        self._gathered = GatheredEvents(self.dtype, len(self.columns or ()))
+        if self.is_classifier:
+            self._classes.add(other.classes)
+            self._fit_outputs()
+        function.n_steps = max(self.n_steps, other.n_steps)
+        for ours, learned in zip(function.every, other._function.every, strict=True):
+            theirs = matched(
+                learned, other.classes, self.classes, n_outputs=ours.n_outputs, loss=self.loss
+            )
+            ours.mix(theirs, mine / (mine + others))
+        function.mix(other._function, mine / (mine + others))
+        self.n_events += others
+
+
+_OWNER = "this 'doubly-stochastic' state"
+_SCALES = Domain(least=-(2.0**60), most=2.0**60)
+"""Of the coefficients: larger and smaller ones than `SCALES` has are multiplied into these."""
+_FIRST_FEATURES, _FIRST_COEFFICIENTS = 1 << 20, 1 << 24
+"""Of the first step of a learner that is made from a state."""
+_OF_FUNCTION = (
+    *("seed", "step", "regularization", "block_size", "max_features"),
+    *("cache_bytes", "sampler", "dtype", "threads"),
+)
+"""Options that a learner hands on to its function."""

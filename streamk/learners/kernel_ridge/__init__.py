@@ -1,1 +1,0 @@
-"""Kernel ridge regression on a stream, with the events themselves as centers."""

@@ -1,0 +1,554 @@
+"""Arrays side by side in one piece of memory, at distances that never change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk import backends
+from streamk.backends import BINARY, CHUNK, CLASSES, LINE, Law, loops, pool_arrays
+from streamk.learners.multi_kernel import cells, pool_growth, tables
+from streamk.learners.multi_kernel.tables import (
+    ADAGRAD,
+    ALPHAS,
+    BANKS,
+    FEATURES,
+    GRADIENT_RATE,
+    GRID_RULES,
+    LADDER_RULES,
+    LINEAR_RULES,
+    NEWTON_FORGETS,
+    NEWTON_STARTS,
+    SHARPNESS,
+    WINDOW,
+    banks_of,
+    cells_of,
+    sizes_of,
+)
+from streamk.losses import Loss
+from streamk.scaling.quantiles import RunningQuantiles
+
+_GAP = 1024
+"""Bytes between two arrays, and before the first and after the last one. LLVM gives a loop with
+stores two versions, and takes the one without vectors where an array begins less than some hundred
+bytes after another. Sums then round in another way, so what is learned would depend on where
+the arrays happen to lie."""
+_LARGEST = 1 << 20
+"""Bytes of an array that stays where it is: nothing lies that close before it by chance that a
+loop uses with it."""
+
+
+def side_by_side(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return copies of arrays that lie in one piece of memory; large and empty ones as they are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> found = side_by_side({"a": np.ones(3), "b": np.zeros((2, 2), np.float32)})
+    >>> found["a"], found["b"].shape
+    (array([1., 1., 1.]), (2, 2))
+    >>> (found["b"].ctypes.data - found["a"].ctypes.data) >= 1024
+    True
+    """
+    small = {name: a for name, a in arrays.items() if 0 < a.nbytes < _LARGEST}
+    room = sum(-(-a.nbytes // LINE) * LINE + _GAP for a in small.values())
+    memory = np.zeros(room + _GAP + LINE, np.uint8)
+    at = _GAP + -memory.ctypes.data % LINE
+    found = dict(arrays)
+    for name, array in small.items():
+        place = memory[at : at + array.nbytes].view(array.dtype).reshape(array.shape)
+        place[...] = array
+        found[name] = place
+        at += -(-array.nbytes // LINE) * LINE + _GAP
+    return found
+
+
+_ROOM = tuple(each.name.upper() for each in (*pool_arrays.ROOM, *pool_arrays.OWN_ROOM))
+
+
+class PoolTable:
+    """Arrays and sizes by the names of their places, and the table that says where they are."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, NDArray[Any]] = {}
+        self.held: dict[str, NDArray[Any]] = {}
+        """The arrays with room for outputs that are still to come."""
+        self.sizes: dict[str, int] = {}
+        self._rooms: list[Workspace] = []
+
+    def _lay_out(self) -> None:
+        """Put the arrays side by side, and write sizes and addresses into the table."""
+        self.held = side_by_side(self.arrays)
+        at = loops.slot
+        self._table = np.zeros(at.SIZE, dtype=np.int64)
+        self._fit()
+
+    def _fit(self) -> None:
+        """Take the arrays for the outputs that there are."""
+        self.arrays = pool_growth.fitted(self.held, self.sizes)
+        self.__dict__.pop("table", None)  # which is of another one
+        self._point()
+
+    def widen(self, classes: int, **fresh: NDArray[Any]) -> None:
+        """Become a table of so many outputs and classes, after a copy was made; there is room.
+
+        The `fresh` arrays take the place of those of the same names.
+        """
+        self.held = self.held | side_by_side(fresh)
+        self.sizes = pool_arrays.derived(self.sizes | {"OUTPUTS": classes, "CLASSES": classes})
+        self._table, self._rooms = self._table.copy(), []
+        self._table[loops.slot.FRESH] = 0
+        self._fit()
+
+    def replace(self, **fresh: NDArray[Any]) -> None:
+        """Take arrays in the place of those of the same names, for the same outputs."""
+        self.held = self.held | side_by_side(fresh)
+        self._fit()
+
+    def _point(self) -> None:
+        at = loops.slot
+        for name, size in self.sizes.items():
+            self._table[getattr(at, name)] = size
+        for name, array in self.arrays.items():
+            self._table[getattr(at, name)] = array.ctypes.data
+
+    @cached_property
+    def table(self) -> NDArray[np.int64]:
+        """The argument of the compiled loops, which are compiled or loaded on its first use."""
+        for place, address in loops.ahead.addresses().items():
+            self._table[place] = address
+        return self._table
+
+    @property
+    def count(self) -> int:
+        """Events in the window."""
+        return int(self._table[loops.slot.COUNT])
+
+    @property
+    def next(self) -> int:
+        """Row of the window that the next event takes."""
+        return int(self._table[loops.slot.NEXT])
+
+    def set_window(self, count: int, following: int) -> None:
+        """Say how many events the window has, and which row the next one takes."""
+        at = loops.slot
+        self._table[at.COUNT], self._table[at.NEXT] = count, following
+
+    @contextmanager
+    def room(self) -> Iterator[NDArray[np.int64]]:
+        """Lend room for a thread that forecasts by this pool: a table of its own."""
+        try:
+            room = self._rooms.pop()
+        except IndexError:
+            room = Workspace(self)
+        yield room.table_of(self)
+        self._rooms.append(room)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all arrays, in bytes."""
+        return sum(array.nbytes for array in self.held.values())
+
+
+class Workspace:
+    """The workspace of a thread that forecasts by a pool."""
+
+    def __init__(self, pool: PoolTable) -> None:
+        there = [name for name in _ROOM if name in pool.arrays]
+        self._arrays = side_by_side({name: np.zeros_like(pool.arrays[name]) for name in there})
+        self._arrays["ONES"][:] = 1.0
+        at = loops.slot
+        self._at = np.array([getattr(at, name) for name in self._arrays])
+        self._addresses = np.array([array.ctypes.data for array in self._arrays.values()])
+
+    def table_of(self, pool: PoolTable) -> NDArray[np.int64]:
+        """Return the pool's table as it is, but for what is written."""
+        table = pool.table.copy()
+        table[self._at] = self._addresses
+        return table
+
+
+_CLOSEST = 1e-3
+"""Median distance at least, whose powers single precision holds."""
+_RESTART = 0.1
+"""Factor of the sums of squared slopes when experts begin anew."""
+
+
+class ExpertPool(PoolTable):
+    """The experts' arrays for so many columns and outputs.
+
+    Parameters
+    ----------
+    keys : uint64 array of shape (d,)
+        Of the columns, see `streamk.features.columns.column_keys`.
+    task : {BINARY, CLASSES, NUMBERS}
+    classes : int
+        2 or more for classification.
+    seed : int
+    capacity : int, optional
+        Columns that there is room for; d by default.
+    class_room : int, optional
+        Classes that there is room for; `classes` by default.
+    loss : Loss, optional
+        By which numbers are learned and mixed.
+    external_experts : tuple of str, optional
+        Names of the experts whose outputs come from elsewhere, see `set_external_outputs`.
+    cells : int, optional
+        Cells of a table of random binning at most, see `tables.folds`; all by default.
+    """
+
+    def __init__(
+        self,
+        keys: NDArray[np.uint64],
+        *,
+        task: int,
+        classes: int,
+        seed: int,
+        capacity: int | None = None,
+        class_room: int | None = None,
+        loss: Loss | None = None,
+        external_experts: tuple[str, ...] = (),
+        cells: int = tables.LARGEST,
+    ) -> None:
+        self.task, self.classes, self.seed, self.loss = task, classes, seed, loss
+        self.external_experts, self.most_cells = external_experts, cells
+        self.outputs = classes if task == CLASSES else 1
+        self.class_room = max(classes, class_room or 0) if task == CLASSES else classes
+        self.output_room = self.class_room if task == CLASSES else 1
+        """Outputs that there is room for."""
+        self.capacity = max(1, len(keys), capacity or 0)
+        self.keys = keys
+        super().__init__()
+        self.members = tables.members(seed, keys)
+        self.cells_of = cells_of(len(keys), self.outputs)
+        """Cells of each table that is not folded."""
+        self.sizes = sizes_of(
+            task, classes, len(keys), self.capacity, self.output_room, external_experts, loss, cells
+        )
+        self.experts = self.sizes["EXPERTS"]
+        self._begin()
+        self._lay_out()
+
+    # Arrays
+
+    def _begin(self) -> None:
+        """Make the arrays as they are before the first event."""
+        wanted, sizes = pool_arrays.arrays_of(self.sizes), pool_arrays.with_room(self.sizes)
+        self.arrays = {
+            each.name.upper(): cells.aligned(each, sizes)
+            if each.name == "cells_a"
+            else each.zeros(sizes)
+            for each in wanted
+        }
+        self._begin_experts()
+        self._begin_mixing()
+        self._project(0)
+
+    def _begin_experts(self) -> None:
+        a, classes = self.arrays, self.sizes["CLASSES"]
+        a["INVERSE"][:] = a["DISTANCE"][:] = 1.0
+        rates = {"LINEAR": (LINEAR_RULES, len(self.keys) + 1), "LADDER": (LADDER_RULES, FEATURES)}
+        for bank, (rules, features) in rates.items():
+            a[f"{bank}_KINDS"][:] = [kind for kind, _ in rules]
+            a[f"{bank}_RATES"][:] = self._paced(rules, features)
+        paced = [(self._pace * rate, pace) for rate, pace in GRID_RULES]
+        cells.begin(a, self.cells_of, self.most_cells, paced)
+        a.update(
+            cells.addressing_arrays(self.members, self.cells_of, self.most_cells, len(self.keys))
+        )
+        a["NEWTON_P"][...] = np.eye(self.sizes["NEWTON"])
+        a["LEVEL"][...] = 1.0 / classes if classes > 1 else 0.0
+
+    def _begin_mixing(self) -> None:
+        a, starts = self.arrays, np.array([0.0, *NEWTON_STARTS])
+        first: dict[str, Any] = {
+            "ACTIVE": True,
+            "BANKS": self._bank_numbers,
+            "ACTIVE_MASK": 1.0,
+            "ONES": 1.0,
+            "ALPHAS": ALPHAS,
+            "INVERSE_TEMPERATURES": 1.0,
+            "PRODUCT_RATES": [GRADIENT_RATE, *(0.0 for _ in NEWTON_STARTS)],
+            "PRODUCT_STARTS": starts,
+            "FORGETS": [1.0, *NEWTON_FORGETS],
+            "LOSS_PARAMETER": 0.0 if self.loss is None else self.loss.parameter,
+        }
+        if "TRACKED" in a:
+            first |= {"TRACKED": np.array([[0.0], [1.0]]), "PINBALL": self._pinball}
+        for name, values in first.items():
+            a[name][...] = values
+        for mixture in self._mixtures:
+            for name in ("SHARES", "PRODUCTS", "LAST_PRODUCT", "MIXER_WEIGHTS"):
+                a[mixture + name][...] = 1.0 / a[mixture + name].shape[-1]
+            self._begin_inverses(mixture)
+
+    @property
+    def _mixtures(self) -> tuple[str, ...]:
+        """Beginnings of the names of a mixture's arrays: of all experts, and of the pool's own."""
+        return ("", "OWN_") if self.external_experts else ("",)
+
+    def _begin_inverses(self, mixture: str) -> None:
+        """Have the products of a mixture take long steps, as at the beginning."""
+        inverses, last = self.arrays[f"{mixture}INVERSES"], self.arrays[f"{mixture}LAST_INVERSE"]
+        for P, start in zip(inverses[1:], NEWTON_STARTS, strict=True):
+            P[...] = np.eye(len(P)) * start
+        last[...] = np.eye(len(last)) * loops.mixture.LAST_START
+
+    def _paced(self, rules: tuple[tuple[int, float], ...], features: int) -> NDArray[np.float64]:
+        """Return the rates of step rules on so many features."""
+        return self._pace * np.array(
+            [rate / math.sqrt(features) if kind == ADAGRAD else rate for kind, rate in rules]
+        )
+
+    @property
+    def _pace(self) -> float:
+        """Factor of rates: one logit has to go where two outputs would go apart."""
+        return 2.0 if self.task == BINARY else 1.0
+
+    def _project(self, first: int) -> None:
+        """Draw the frequencies of the columns from the first one on."""
+        d, chunks = len(self.keys) - first, FEATURES // CHUNK
+        W = np.empty((chunks, d, CHUNK), np.float32)
+        b = np.empty((chunks, CHUNK), np.float32)
+        backends.select().frequencies(self.seed, Law.NORMAL, 1, 1.0, self.keys[first:], 0, W, b)
+        self.arrays["PROJECTION"][first : first + d] = W.transpose(1, 0, 2).reshape(d, FEATURES)
+        self.arrays["PHASES"][:] = b.reshape(FEATURES)
+
+    def _assign_columns(self, found: tables.Membership) -> None:
+        """Give the tables their columns."""
+        self.members = found
+        addressing_arrays = cells.addressing_arrays(
+            found, self.cells_of, self.most_cells, len(self.keys)
+        )
+        self.arrays.update(addressing_arrays)
+        self.held.update(addressing_arrays)
+        self.sizes["MEMBERS"] = len(found.columns)
+
+    @property
+    def _pinball(self) -> list[bool]:
+        """True for experts that descend the pinball loss: by the first step rule of each kind."""
+        firsts = [
+            *(rule == 0 for rule in range(len(LINEAR_RULES))),
+            *(rule == 0 for _ in SHARPNESS for rule in range(len(LADDER_RULES))),
+            *(rule == 0 for _ in tables.GROUPS for rule in range(len(GRID_RULES))),
+        ]
+        return firsts + [False] * (self.experts - len(firsts))
+
+    @property
+    def banks(self) -> tuple[str, ...]:
+        """The bank of each expert."""
+        return (*banks_of(self.sizes["NEWTON"]), *self.external_experts)
+
+    @property
+    def learned_names(self) -> tuple[str, ...]:
+        """The places of arrays that learning changes; the others follow from options and scale."""
+        return tuple(each.name.upper() for each in pool_arrays.learned_of(self.sizes))
+
+    @property
+    def _bank_numbers(self) -> list[int]:
+        """The number of each expert's bank; external experts have one each, after all others."""
+        own = self.banks[: self.experts - len(self.external_experts)]
+        numbers = [BANKS.index(bank) if bank in BANKS else len(BANKS) for bank in own]
+        return numbers + [len(BANKS) + 1 + place for place in range(len(self.external_experts))]
+
+    def external_gains(self) -> NDArray[np.float64]:
+        """Return by how much external experts were worth their time since this was asked last.
+
+        Returns
+        -------
+        float64 array of shape (external experts,)
+            By how much the loss would have been more without any, less a part of the loss, and not
+            above 0 if there would have been fewer errors. Of several experts each was worth no more
+            than the sum of what a product's loss would have been more without it, less that part.
+            Sums are 0 from now on.
+        """
+        sums, evidence = self.arrays["BANK_COSTS"][len(BANKS) + 3 :], self.arrays["EVIDENCE"][3:]
+        spared, fewer, apart = evidence.tolist()
+        spared /= loops.mixture.SELDOM  # as the others, which are of fewer events
+        # The rule of the loops' `evidence.choose`.
+        joint = spared if fewer >= -math.sqrt(apart) else -abs(spared)
+        # Of one alone the sum tells less: it is of one mixer, and weights that are new mislead it.
+        found: NDArray[np.float64] = (
+            np.minimum(sums, joint) if len(sums) > 1 else np.full(len(sums), joint)
+        )
+        sums[:] = evidence[:] = 0.0
+        return found
+
+    def adapt(self, scale: RunningQuantiles) -> None:
+        """Take over what a scale has found."""
+        d, a = len(scale), self.arrays
+        for name in ("center", "inverse", "knots", "indicator"):
+            a[name.upper()][:d] = getattr(scale, name)
+        a["DISTANCE"][0] = distance = max(scale.distance, _CLOSEST)
+        a["SCALES"][:] = np.array(SHARPNESS) * math.sqrt(2.0) / distance
+
+    @property
+    def disagreement_weights(self) -> NDArray[np.float64]:
+        """Weights of the pool's own experts, by which their disagreement is measured."""
+        name = "OWN_SHARES" if self.external_experts else "SHARES"
+        weights: NDArray[np.float64] = self.arrays[name][0]
+        return weights
+
+    def set_external_outputs(self, outputs: NDArray[np.float32]) -> None:
+        """Set the outputs (external experts, K), NaN of inactive ones, for the next forecast."""
+        self.arrays["F"][self.experts - len(self.external_experts) :] = outputs
+
+    def kept(self, events: int) -> NDArray[np.float32]:
+        """Return room for what experts, mixers and their mixture say of so many events."""
+        return np.empty((events, *self.arrays["KEPT"].shape), np.float32)
+
+    # Growing
+
+    def add_columns(self, keys: NDArray[np.uint64]) -> bool:
+        """Add columns; False, with nothing changed, if there is no room for them."""
+        every = np.concatenate([self.keys, keys])
+        if len(every) > self.capacity:
+            return False
+        if (cells_of(len(every), self.outputs) != self.cells_of).any():
+            return False  # a pool made of all these columns, as from a state, has other cells
+        found, changed = tables.extended(self.members, self.seed, every, len(self.keys))
+        known, self.keys = len(self.keys), every
+        self._project(known)
+        a = self.arrays
+        a["LINEAR_RATES"][...] = self._paced(LINEAR_RULES, len(every) + 1)
+        self._assign_columns(found)
+        for table in changed:  # its cells mean something else now
+            a["CELLS_A"][slice(*a["FIRST"][table : table + 2])] = 0.0
+        self._point()
+        return True
+
+    def add_cells(self, most: int) -> None:
+        """Give tables more cells, up to so many, if they do not have them."""
+        if most > self.most_cells:
+            found = cells.unfolded(self.held, self.cells_of, self.most_cells, most)
+            self.most_cells = most
+            self.sizes["SLOTS"] = len(found["CELLS_A"])
+            self.replace(**found)
+
+    def shift_labels(self, factor: float, shift: float) -> None:
+        """Follow labels that from now on are ``factor * label + shift`` of what they were."""
+        for name in ("LINEAR_A", "LADDER_A", "NEWTON_A", "WINDOW_Y", "LEVEL"):
+            self.arrays[name] *= np.float32(factor)
+        if "TRACKED" in self.arrays:
+            self.arrays["TRACKED"] *= factor
+        coefficients = cells.coefficients(self.arrays, self.outputs)
+        coefficients *= np.float32(factor)
+        wealth = (self.arrays["LINEAR_GAINS"] + np.float32(1.0)) * np.float32(factor)
+        self.arrays["LINEAR_GAINS"][...] = np.maximum(wealth - np.float32(1.0), 0.0)
+        self.arrays["LEVEL"] += np.float32(shift)
+        self.arrays["WINDOW_Y"] += np.float32(shift)
+        self.arrays["LINEAR_A"][..., -1] += np.float32(shift)
+        if self.sizes["NEWTON"]:
+            self.arrays["NEWTON_A"][..., -1] += np.float32(shift)
+
+    def restart(self) -> None:
+        """Begin anew in part, where what was learned has stopped to hold.
+
+        The experts of one step rule of each kind forget everything, the others take long steps
+        again, and the mixing is free to move.
+        """
+        a = self.arrays
+        for bank, axis in (("LINEAR", 0), ("LADDER", 1)):
+            squares = a[f"{bank}_SQUARES"]
+            squares *= np.float32(_RESTART)
+            for array in (a[f"{bank}_A"], squares):
+                np.moveaxis(array, axis, 0)[0] = 0.0
+        cells.restart(a, self.output_room, len(GRID_RULES) - 1, _RESTART)
+        for mixture in self._mixtures:
+            self._begin_inverses(mixture)
+            a[f"{mixture}MIXER_WEIGHTS"][:] = 1.0 / self.sizes["MIXERS"]
+        a["ACTIVE"][:] = True
+
+    def begin_full_mixing(self) -> None:
+        """Have the mixture of all experts begin with what that of the pool's own ones knows.
+
+        External experts, which have rested, have the weights of new ones, and nothing is known of
+        what they are worth.
+        """
+        a, own, e = self.arrays, self.sizes["OWN_EXPERTS"], self.experts
+        for name in ("LAST_PRODUCT", "LAST_INVERSE", "MIXER_WEIGHTS"):
+            a[name][...] = a[f"OWN_{name}"]
+        a["SHARES"][:, :own] = a["OWN_SHARES"] * (own / e)
+        a["SHARES"][:, own:] = 1.0 / e
+        a["PRODUCTS"][:, :own], a["PRODUCTS"][:, own:] = a["OWN_PRODUCTS"], 0.0
+        a["INVERSES"][...] = 0.0
+        a["INVERSES"][:, own:, own:] = np.eye(e - own) * a["PRODUCT_STARTS"][:, None, None]
+        a["INVERSES"][:, :own, :own] = a["OWN_INVERSES"]
+        a["INVERSE_TEMPERATURES"][own:], a["CURVATURES"][own:] = 1.0, 0.0
+        a["EVIDENCE"][...] = 0.0
+
+    def clear_window(self) -> None:
+        """Begin the window anew."""
+        self.set_window(0, 0)
+
+    def join(self, other: ExpertPool, share: float, began: ExpertPool | None = None) -> None:
+        """Take in a share of what another pool learned, whose arrays have the same shapes.
+
+        Of cells the share is what the other learned of them since both were `began`, if that is
+        given.
+        """
+        others = {"WINDOW_Z", "WINDOW_Y", "ACTIVE"}
+        if began is not None:
+            A, B, before = (pool.arrays["CELLS_A"] for pool in (self, other, began))
+            cells.join(A, B, before, self.output_room, share)
+            others.add("CELLS_A")
+        for name in self.learned_names:
+            if name not in others:
+                mine = self.arrays[name]
+                mine += mine.dtype.type(share) * (other.arrays[name] - mine)
+        active, window = self.arrays["ACTIVE"], BANKS.index(WINDOW)
+        if other.arrays["ACTIVE"][window] and not active[window]:
+            self.clear_window()  # which is from before it became inactive
+        active |= other.arrays["ACTIVE"]
+        # The mean costs of an event stay, but loops count whole events. What external experts were
+        # worth is of other events, those since `external_gains`.
+        costs = self.arrays["BANK_COSTS"][: len(BANKS) + 3]
+        place = loops.mixture.EVENTS
+        costs *= round(costs[place]) / costs[place] if costs[place] else 0.0
+        costs[place] = round(costs[place])
+
+    def contributions(self) -> dict[str, float]:
+        """Return the part of each bank in the last forecast, summing to 1."""
+        a, banks = self.arrays, np.array(self.banks)
+        on = a["ACTIVE_MASK"]
+        F = np.where(on[:, None] > 0.0, a["F"].astype(np.float64), 0.0)
+        sizes = np.abs(F - F.mean(axis=1, keepdims=True) * (F.shape[1] > 1)).sum(axis=1)
+        mixture, mixed = "", self.experts
+        if self.external_experts and not np.array_equal(a["OUT"], a["FULL_OUT"]):
+            mixture, mixed = "OWN_", self.sizes["OWN_EXPERTS"]
+        of = {name: a[mixture + name] for name in ("SHARES", "PRODUCTS", "LAST_PRODUCT")}
+        terms = np.abs(of["PRODUCTS"]) * sizes[:mixed]
+        parts = np.vstack([of["SHARES"], terms]) * on[:mixed]
+        sums = parts.sum(axis=1, keepdims=True)
+        parts /= np.where(sums > 0, sums, 1.0)
+        last, top = np.abs(of["LAST_PRODUCT"]), a[f"{mixture}MIXER_WEIGHTS"]
+        parts = (top[:-1] + top[-1] * last / (last.sum() or 1.0)) @ parts
+        parts = np.pad(parts, (0, self.experts - mixed))
+        return {bank: float(parts[banks == bank].sum()) for bank in dict.fromkeys(self.banks)}
+
+    # State
+
+    def learned(self) -> dict[str, NDArray[Any]]:
+        """Return copies of what was learned."""
+        return {name.lower(): self.used(name).copy() for name in self.learned_names}
+
+    def used(self, name: str) -> NDArray[Any]:
+        """Return an array without the outputs that there is only room for; a copy of the cells."""
+        array, axis = self.arrays[name], pool_growth.SPACED.get(name)
+        if name == "CELLS_A" and self.output_room > self.outputs:
+            return cells.without_room(self.arrays, self.outputs, self.output_room)
+        if axis is None:
+            return array
+        return array[(slice(None),) * axis + (slice(self.outputs),)]
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], count: int, following: int) -> None:
+        """Take back what `learned` gave, checked by `streamk.learners.multi_kernel.pool_growth`."""
+        for name in self.learned_names:
+            self.arrays[name][...] = arrays[name.lower()]
+        self.set_window(count, following)

@@ -1,0 +1,481 @@
+"""Room for classes that are still to come, in the arrays of a pool of experts.
+
+Labels that keep coming would otherwise have all arrays made anew for each of them. Where outputs
+are the leading axis, or nothing is kept from event to event, an array is the beginning of a longer
+piece of memory. The others, `SPACED`, have rows to spare, which the compiled loops skip. So sums
+are over the classes there are, in the same order whatever there is room for.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends import BINARY, CLASSES, NUMBERS, pool_arrays
+from streamk.declared import NON_NEGATIVE, Domain, count, taken, within
+from streamk.errors import StateError
+from streamk.learners.multi_kernel import cells, tables
+from streamk.learners.multi_kernel.expert_pool import ExpertPool
+from streamk.learners.multi_kernel.tables import cells_of
+from streamk.losses import Loss
+from streamk.state import State
+
+SPACED = {
+    each.name.upper(): each.shape.index("OUTPUT_ROOM")
+    for each in pool_arrays.LEARNED
+    if "OUTPUT_ROOM" in each.shape
+}
+"""Axis of the outputs of arrays with rows to spare; the cells, see `cells`, have room too."""
+_FEW = 16
+"""Classes up to which there is room for no more than there are: it would cost time."""
+
+
+def room_for(classes: int, room: int) -> int:
+    """Return for how many classes a pool has room that had room for fewer.
+
+    It doubles, so that all the pools of a stream together cost a constant times the last one.
+
+    Examples
+    --------
+    >>> room_for(3, 2), room_for(17, 16), room_for(100, 32)
+    (3, 32, 100)
+    """
+    return classes if classes <= _FEW else max(classes, 2 * room)
+
+
+def fitted(held: Mapping[str, NDArray[Any]], sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
+    """Return arrays of such sizes, views of the beginnings of those with room for more.
+
+    Parameters
+    ----------
+    held : mapping of str to array
+        All arrays of a pool by their places, with room.
+    sizes : mapping of str to int
+        See `streamk.backends.pool_arrays`.
+    """
+    found = dict(held)
+    for each in pool_arrays.ARRAYS:
+        array = held.get(each.name.upper())
+        if array is not None and array.shape != each.lengths(sizes):
+            found[each.name.upper()] = _beginning(array, each.lengths(sizes))
+    return found
+
+
+def _beginning(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return the beginning of an array in another shape."""
+    return array.reshape(-1)[: int(np.prod(shape))].reshape(shape)
+
+
+_COEFFICIENTS, _PARTS, _SIZES = (-0.5, 0.5), (-1.0, 1.0), (1.0, 1.0)
+"""Factors from a logit's number to those of two outputs: of a coefficient, of a number with a sign
+but no unit, of one without a sign."""
+
+
+def with_columns(pool: ExpertPool, keys: NDArray[np.uint64]) -> ExpertPool:
+    """Return a pool with more columns that knows what this one does: itself, if it has room."""
+    if pool.add_columns(keys):
+        return pool
+    every, capacity = np.concatenate([pool.keys, keys]), pool.capacity
+    if len(every) > capacity:
+        capacity = max(len(every), capacity * 3 // 2)
+    return successor(pool, every, pool.task, pool.classes, capacity, pool.class_room)
+
+
+def with_classes(pool: ExpertPool, classes: int) -> ExpertPool:
+    """Return a pool of so many classes, more than two, that knows what this one does.
+
+    If this one has room, the two share their memory: this one may still forecast, but not learn.
+    """
+    found = cells_of(len(pool.keys), classes)
+    fit = pool.task == CLASSES and (found == pool.cells_of).all()
+    if not fit or classes > pool.class_room:
+        room = pool.class_room
+        if classes > room:
+            room = room_for(classes, room)
+        return successor(pool, pool.keys, CLASSES, classes, pool.capacity, room)
+    new = copy.copy(pool)
+    new.classes = new.outputs = classes
+    _take_classes(new, pool)
+    return new
+
+
+def successor(
+    pool: ExpertPool,
+    keys: NDArray[np.uint64],
+    task: int,
+    classes: int,
+    capacity: int | None = None,
+    class_room: int | None = None,
+    order: Sequence[int] | None = None,
+) -> ExpertPool:
+    """Return a pool of other columns and classes with the knowledge of this one.
+
+    Parameters
+    ----------
+    pool : ExpertPool
+    keys : uint64 array of shape (d,)
+        Of its columns, which include those of `pool` in any order.
+    task, classes, capacity, class_room : int
+        See `ExpertPool`.
+    order : sequence of int, optional
+        The new number of each class of `pool`, by default the old one.
+    """
+    new = ExpertPool(
+        keys,
+        task=task,
+        classes=classes,
+        seed=pool.seed,
+        capacity=capacity,
+        class_room=class_room,
+        loss=pool.loss,
+        external_experts=pool.external_experts,
+        cells=pool.most_cells,
+    )
+    places = {key: place for place, key in enumerate(keys.tolist())}
+    columns = np.array([places[key] for key in pool.keys.tolist()], dtype=np.intp)
+    order = list(range(pool.classes)) if order is None else list(order)
+    _inherit_coefficients(new, pool, columns, order)
+    _inherit_cells(new, pool, order)
+    _inherit_mixing(new, pool)
+    _inherit_level(new, pool, order)
+    _inherit_window(new, pool, columns, order)
+    return new
+
+
+def _take_classes(new: ExpertPool, old: ExpertPool) -> None:
+    """Fill the room for classes of a copy of a pool, whose number of classes is set already.
+
+    All is as `successor` leaves it. What changes its place is copied, so that the other pool may
+    still forecast.
+    """
+    shares = [name for name in ("SHARES", "OWN_SHARES") if name in old.held]
+    names = ("LEVEL", "WINDOW_Z", "WINDOW_Y", *shares, "BANK_COSTS")
+    new.widen(new.classes, **{name: np.zeros_like(old.held[name]) for name in names})
+    columns, order = np.arange(len(old.keys)), list(range(old.classes))
+    for name in shares:
+        sums = old.arrays[name].sum(axis=1, keepdims=True)
+        new.arrays[name][...] = old.arrays[name] / sums
+    _inherit_level(new, old, order)
+    _inherit_window(new, old, columns, order)
+
+
+def _inherit_level(new: ExpertPool, old: ExpertPool, order: list[int]) -> None:
+    """Take over the constant kernel's levels."""
+    if new.task == NUMBERS:
+        new.arrays["LEVEL"][...] = old.arrays["LEVEL"]
+        return
+    known = order[: old.arrays["LEVEL"].shape[1]]
+    new.arrays["LEVEL"][...] = 0.0
+    new.arrays["LEVEL"][:, known] = old.arrays["LEVEL"][:, : len(known)]
+
+
+def _inherit_coefficients(
+    new: ExpertPool, old: ExpertPool, columns: NDArray[np.intp], order: list[int]
+) -> None:
+    """Take over the models on dense features."""
+    rows = np.append(columns, -1)  # the constant comes last
+    theirs = np.append(np.arange(len(columns)), -1)
+    for name, axis in (("LINEAR", 1), ("LADDER", 2), ("NEWTON", 0)):
+        A = _outputs(old.used(f"{name}_A"), axis, old, new, order)
+        if name == "LINEAR":
+            new.used("LINEAR_A")[:, :, rows] = A[:, :, theirs]
+        elif name == "LADDER":
+            new.used("LADDER_A")[...] = A
+        elif new.sizes["NEWTON"] and old.sizes["NEWTON"]:
+            new.arrays["NEWTON_A"][:, rows] = A[:, theirs]
+            P = new.arrays["NEWTON_P"]
+            P[np.ix_(rows, rows)] = old.arrays["NEWTON_P"][np.ix_(theirs, theirs)]
+    squares = _outputs(old.used("LINEAR_SQUARES"), 1, old, new, order, both=_SIZES)
+    new.used("LINEAR_SQUARES")[:, :, rows] = squares[:, :, theirs]
+    squares = _outputs(old.used("LADDER_SQUARES"), 2, old, new, order, both=_SIZES)
+    new.used("LADDER_SQUARES")[...] = squares
+    for name, both in (("BETS", _PARTS), ("GAINS", _SIZES), ("LARGEST", _SIZES)):
+        found = _outputs(old.arrays[f"LINEAR_{name}"], 0, old, new, order, both=both)
+        new.arrays[f"LINEAR_{name}"][:, rows] = found[:, theirs]
+
+
+def _inherit_mixing(new: ExpertPool, old: ExpertPool) -> None:
+    """Take over the weights of experts and tables."""
+    for name in ("FACTORS", "SPREAD", "ACTIVE"):
+        new.arrays[name][...] = old.arrays[name]
+    # The second-order expert may have gone.
+    both = set(new.banks) & set(old.banks)
+    here, there = (
+        [n for n, bank in enumerate(banks) if bank in both] for banks in (new.banks, old.banks)
+    )
+    for name in ("INVERSE_TEMPERATURES", "CURVATURES"):
+        new.arrays[name][here] = old.arrays[name][there]
+    if "TRACKED" in new.arrays:
+        new.arrays["TRACKED"][:, [*here, -1]] = old.arrays["TRACKED"][:, [*there, -1]]
+    _inherit_weights(new, old, "", here, there)
+    if "EVIDENCE" in new.arrays:
+        new.arrays["EVIDENCE"][...] = old.arrays["EVIDENCE"]
+        of_own = [
+            [n for n in places if n < pool.sizes["OWN_EXPERTS"]]
+            for places, pool in ((here, new), (there, old))
+        ]
+        _inherit_weights(new, old, "OWN_", *of_own)
+
+
+def _inherit_weights(
+    new: ExpertPool, old: ExpertPool, mixture: str, here: list[int], there: list[int]
+) -> None:
+    """Take over the weights of a mixture, whose experts `there` are `here` now."""
+    for name in ("LAST_PRODUCT", "LAST_INVERSE", "MIXER_WEIGHTS"):
+        new.arrays[mixture + name][...] = old.arrays[mixture + name]
+    for name in ("SHARES", "PRODUCTS"):
+        new.arrays[mixture + name][:, here] = old.arrays[mixture + name][:, there]
+    shares = new.arrays[f"{mixture}SHARES"]
+    shares /= shares.sum(axis=1, keepdims=True)
+    inverses = old.arrays[f"{mixture}INVERSES"][:, there][:, :, there]
+    new.arrays[f"{mixture}INVERSES"][np.ix_(range(len(inverses)), here, here)] = inverses
+
+
+def _inherit_cells(new: ExpertPool, old: ExpertPool, order: list[int]) -> None:
+    """Take over the tables whose columns and slots stayed; the others begin anew."""
+    there, here = old.arrays["FIRST"], new.arrays["FIRST"]
+    if _alike(new, old) and order == list(range(old.classes)):
+        new.arrays["CELLS_A"][...] = old.arrays["CELLS_A"]
+        return
+    stayed = (np.diff(there) == np.diff(here)) & (old.arrays["DOWN"] == new.arrays["DOWN"])
+    for table in np.flatnonzero(stayed).tolist():
+        stayed[table] = np.array_equal(_keys_of(new, table), _keys_of(old, table))
+    squares = cells.squares(old.arrays, old.output_room)
+    rows = np.flatnonzero(squares.any(axis=1))  # few, where classes are still being met
+    table_of = np.searchsorted(there, rows, side="right") - 1
+    rows, table_of = rows[stayed[table_of]], table_of[stayed[table_of]]
+    A = cells.coefficients(old.arrays, old.outputs)[rows]
+    to = rows - there[table_of] + here[table_of]
+    cells.coefficients(new.arrays, new.outputs)[to] = _outputs(A, 1, old, new, order)
+    cells.squares(new.arrays, new.output_room)[to] = squares[rows]
+
+
+def _alike(new: ExpertPool, old: ExpertPool) -> bool:
+    """Tell whether all cells mean the same and are laid out alike, as where nothing has grown."""
+    if new.outputs != old.outputs or new.output_room != old.output_room:
+        return False
+    names = ("FIRST", "DOWN")
+    tables = all(np.array_equal(new.arrays[name], old.arrays[name]) for name in names)
+    return tables and np.array_equal(new.keys, old.keys)
+
+
+def _keys_of(pool: ExpertPool, table: int) -> NDArray[np.uint64]:
+    a, b = pool.members.starts[table : table + 2]
+    found: NDArray[np.uint64] = pool.keys[pool.members.columns[a:b]]
+    return found
+
+
+def _inherit_window(
+    new: ExpertPool, old: ExpertPool, columns: NDArray[np.intp], order: list[int]
+) -> None:
+    """Take over the youngest events, in their order."""
+    count = min(old.count, new.sizes["WINDOW"])
+    rows = (old.next - count + np.arange(count)) % old.sizes["WINDOW"]
+    new.arrays["WINDOW_Z"][columns, :count] = old.arrays["WINDOW_Z"][: len(columns), rows]
+    y = old.arrays["WINDOW_Y"][rows]
+    new.arrays["WINDOW_Y"][:count] = (
+        y if new.task == NUMBERS else np.array(order)[y.astype(np.intp)]
+    )
+    new.set_window(count, count % new.sizes["WINDOW"])
+
+
+def _outputs(
+    there: NDArray[Any],
+    axis: int,
+    old: ExpertPool,
+    new: ExpertPool,
+    order: list[int],
+    *,
+    both: tuple[float, float] = _COEFFICIENTS,
+) -> NDArray[Any]:
+    """Return coefficients of the outputs of another pool; a new class gets zeros.
+
+    One logit stands for the second class against the first. It becomes two outputs, which get it
+    times each of `both`.
+    """
+    if new.task == NUMBERS or (new.task == BINARY and order[:2] == [0, 1]):
+        return there
+    if new.task == BINARY:  # the other way round
+        return there if both == _SIZES else -there
+    if old.task == BINARY:
+        there = np.concatenate([there * there.dtype.type(part) for part in both], axis=axis)
+    shape = list(there.shape)
+    shape[axis] = new.outputs
+    out = np.zeros(shape, there.dtype)
+    where: list[Any] = [slice(None)] * there.ndim
+    where[axis] = order[: there.shape[axis]]
+    out[tuple(where)] = there
+    return out
+
+
+OWNER = "a pool of experts"
+_ROOMY = 2
+"""Columns that there may be room for, times those that there are."""
+_LARGEST = 3e38
+"""About the largest number of single precision."""
+_STEEPEST = 160.0
+"""Largest slope of a linear expert in a coefficient: an error of 20 times a value of 8."""
+_LONGEST, _TINY = 1e25, 1e-25
+"""Factor by which a stake's unit grows at most, and the least unit: see the loops' `coin`."""
+
+
+def load(
+    state: State,
+    keys: NDArray[np.uint64],
+    *,
+    classes: int | None,
+    seed: int,
+    loss: Loss | None,
+    external_experts: tuple[str, ...],
+    n_events: int,
+) -> ExpertPool:
+    """Return the pool whose state this is.
+
+    Parameters
+    ----------
+    state : State
+        See `state_of`.
+    keys : uint64 array of shape (d,)
+        Of the columns.
+    classes : int or None
+        How many classes there are, 2 at least; None of a regression.
+    seed, loss, external experts
+        As of `ExpertPool`.
+    n_events : int
+        Events that it has learned.
+
+    Raises
+    ------
+    StateError
+        If an array is missing, or a number of the header or an array does not fit. Nothing was
+        made then.
+    """
+    header: Any = state.expect("expert-pool").header
+    capacity, found = count(header, "capacity", OWNER, least=1), count(header, "classes", OWNER)
+    if not len(keys) <= capacity <= max(1, _ROOMY * len(keys)):
+        raise StateError(f"'capacity' of {OWNER} is {capacity}, but there are {len(keys)} columns")
+    if found != (2 if classes is None else classes):
+        raise StateError(f"'classes' of {OWNER} is {found}, but there are {classes}")
+    task = NUMBERS if classes is None else CLASSES if classes > 2 else BINARY
+    outputs = found if task == CLASSES else 1
+    sizes = tables.sizes_of(
+        task, found, len(keys), capacity, outputs, external_experts, loss, tables.LARGEST
+    )
+    del sizes["SLOTS"]  # which are fewer, as long as there were few events
+    arrays, sizes = taken(pool_arrays.stored(sizes), state.arrays, sizes, OWNER)
+    cells_of = tables.cells_of(len(keys), outputs)
+    most = _most_cells(cells_of, sizes["SLOTS"], n_events)
+    _check_together(arrays, sizes)
+    window = _window(header.get("window"), sizes["WINDOW"])
+    pool = ExpertPool(
+        keys,
+        task=task,
+        classes=found,
+        seed=seed,
+        capacity=capacity,
+        loss=loss,
+        external_experts=external_experts,
+        cells=most,
+    )
+    pool.restore(arrays, *window)
+    return pool
+
+
+def state_of(pool: ExpertPool, more: Mapping[str, NDArray[Any]]) -> State:
+    """Return a pool's state, with further arrays that belong to it."""
+    return State(
+        {
+            "type": "expert-pool",
+            "capacity": pool.capacity,
+            "classes": pool.classes,
+            "window": [pool.count, pool.next],
+        },
+        pool.learned() | dict(more),
+    )
+
+
+def _most_cells(cells_of: NDArray[np.int64], slots: int, n_events: int) -> int:
+    """Return how many cells a table has at most that has so many cells in all."""
+    # Tables of few columns may have all their cells before they have the most; with columns that
+    # come later they have more.
+    usual = tables.most_after(n_events)
+    if int(tables.starts_of(cells_of, usual)[-1]) == slots:
+        return usual
+    most, possible = tables.most_after(0), []
+    while most <= tables.LARGEST:
+        possible.append(int(tables.starts_of(cells_of, most)[-1]))
+        if possible[-1] == slots:
+            return most
+        most *= 2
+    raise StateError(
+        f"array 'cells_a' of {OWNER} has {slots} rows, but tables of these columns and classes "
+        f"have {', '.join(map(str, sorted(set(possible))))}"
+    )
+
+
+def _window(window: Any, rows: int) -> tuple[int, int]:
+    """Return how many events a window of so many rows has, and the row that the next one takes."""
+    values = dict(zip(("count", "next"), window, strict=False)) if _is_pair(window) else {}
+    events = count(values, "count", f"the window of {OWNER}")
+    following = count(values, "next", f"the window of {OWNER}")
+    if events > rows or following >= rows or (events < rows and following != events):
+        raise StateError(
+            f"a window of {rows} rows cannot hold {events} events when the next takes row "
+            f"{following}: 'window' of {OWNER}"
+        )
+    return events, following
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2
+
+
+def _check_together(arrays: Mapping[str, NDArray[Any]], sizes: Mapping[str, int]) -> None:
+    """Raise StateError unless values are such as belong together."""
+    rules, outputs = pool_arrays.RULES, sizes["OUTPUTS"]
+    squares = arrays["cells_a"][:, rules * outputs : rules * (outputs + 1)]
+    within(squares, NON_NEGATIVE, "cells_a", OWNER)
+    if "tracked" in arrays:
+        within(arrays["tracked"][1], NON_NEGATIVE, "tracked", OWNER)
+    for name in ("newton_p", "inverses", "last_inverse", "own_inverses", "own_last_inverse"):
+        if name in arrays:
+            _check_symmetric(arrays[name], name)
+    _check_stakes(arrays)
+
+
+def _check_symmetric(matrices: NDArray[Any], name: str) -> None:
+    """Raise StateError unless matrices (..., n, n) are symmetric, but for rounding."""
+    if matrices.size:
+        apart = np.abs(matrices - np.swapaxes(matrices, -1, -2)).max(axis=(-1, -2))
+        if (apart > _ROUNDED * np.abs(matrices).max(axis=(-1, -2))).any():
+            raise StateError(f"array {name!r} of {OWNER} is not symmetric")
+
+
+_ROUNDED = 0.01
+"""Tolerance of symmetry relative to the largest entry of a matrix: forgetting lets what rounding
+has left grow."""
+
+
+def _check_stakes(arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Raise StateError if coefficients that are bets would leave single precision at the next.
+
+    They move by products of their own size, of the growth of the largest slope and of one over it,
+    see the loops' `coin`.
+    """
+    a, largest, bets, gains = (
+        arrays[name].astype(np.float64)
+        for name in ("linear_a", "linear_largest", "linear_bets", "linear_gains")
+    )
+    before = largest[:, -1:]
+    growth = np.minimum(_STEEPEST / np.maximum(before, _TINY), _LONGEST)
+    growth = np.where(before > 0.0, growth, 1.0)
+    unit = largest + _TINY
+    for name, most in (
+        ("linear_a", np.abs(a[-1]) * growth * np.maximum(unit, 1.0)),
+        ("linear_bets", 2.0 * _STEEPEST * np.abs(bets) * (1.0 + gains) / unit),
+    ):
+        within(most, Domain(0.0, _LARGEST), name, OWNER)

@@ -1,0 +1,383 @@
+"""Columns that each table of random binning looks at, and the places of its cells."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends import CLASSES, NUMBERS, pool_arrays
+from streamk.backends.pool_arrays import DEFAULT, HUBER, QUANTILE, SQUARED
+from streamk.errors import InvalidInput
+from streamk.losses import Loss
+from streamk.losses import loss as loss_by_name
+from streamk.scaling.quantiles import KNOTS
+
+
+class Group(NamedTuple):
+    """Tables alike: of so many columns each, so many of them, and the bins of a column in turn."""
+
+    columns: int
+    tables: int
+    bins: tuple[int, ...]
+
+
+GROUPS = (
+    Group(1, 64, (4, 16)),
+    Group(2, 96, (4, 8, 16)),
+    Group(3, 96, (2, 4, 8)),
+    Group(6, 96, (2, 4)),
+    Group(64, 48, (1, 2, 4)),
+)
+"""One column at a time up to all of them: additive structure, interactions, local structure."""
+TABLES = sum(group.tables for group in GROUPS)
+GROUP_STARTS: NDArray[np.int64] = np.cumsum([0, *(group.tables for group in GROUPS)])
+"""(groups + 1,): where a group's tables start"""
+GROUP_OF: NDArray[np.int64] = np.repeat(
+    np.arange(len(GROUPS), dtype=np.int64), [group.tables for group in GROUPS]
+)
+BINS: NDArray[np.int64] = np.array(
+    [group.bins[i % len(group.bins)] for group in GROUPS for i in range(group.tables)],
+    dtype=np.int64,
+)
+LARGEST = 4096
+"""Cells of a table at most."""
+_FEWEST = 16
+_FIRST, _ROOMY = 128, 32
+"""Cells of a table at first, at most, and times the events that it has room for later."""
+_ODD = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+
+
+def _mixed(h: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return hashes of whole numbers (the finalizer of splitmix64, Steele et al. 2014)."""
+    h = (h ^ (h >> np.uint64(30))) * np.uint64(_ODD[0])
+    h = (h ^ (h >> np.uint64(27))) * np.uint64(_ODD[1])
+    return np.asarray(h ^ (h >> np.uint64(31)))
+
+
+def hashes(seed: int, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return a random number for each table and column, uint64 (TABLES, d)."""
+    tables = _mixed(np.arange(1, TABLES + 1, dtype=np.uint64) ^ np.uint64(seed))
+    return _mixed(tables[:, None] ^ keys[None, :])
+
+
+class Membership(NamedTuple):
+    """The columns of all tables, one table after the other."""
+
+    starts: NDArray[np.int64]
+    """(TABLES + 1,): where a table's columns start"""
+    columns: NDArray[np.int64]
+    shifts: NDArray[np.float32]
+    """in [0, 1): how far each table shifts its bins of a column"""
+    factors: NDArray[np.uint32]
+    """Odd random numbers, for a hash of the bins (Dietzfelbinger 1996)"""
+
+
+def widths(columns: int) -> NDArray[np.int64]:
+    """Return how many of so many columns each table looks at, int64 (TABLES,)."""
+    each = np.array([min(group.columns, columns) for group in GROUPS], dtype=np.int64)
+    return each[GROUP_OF]
+
+
+def members(seed: int, keys: NDArray[np.uint64]) -> Membership:
+    """Return the columns of each table: those whose random numbers are least.
+
+    So which ones they are does not depend on the columns' order, and a new column changes only the
+    tables that it enters.
+
+    Parameters
+    ----------
+    seed : int
+    keys : uint64 array of shape (d,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> found = members(1, np.arange(10, dtype=np.uint64))
+    >>> len(found.starts) - 1 == TABLES, int(found.starts[-1]) == len(found.columns)
+    (True, True)
+    """
+    h = hashes(seed, keys)
+    picked: list[NDArray[Any]] = []
+    for row, number in zip(h, GROUP_OF.tolist(), strict=True):
+        size = min(GROUPS[number].columns, len(keys))
+        least = np.argpartition(row, size - 1)[:size] if size < len(row) else np.arange(len(row))
+        picked.append(least[np.argsort(row[least])])
+    return _membership(picked, seed, keys)
+
+
+def extended(
+    old: Membership, seed: int, keys: NDArray[np.uint64], known: int
+) -> tuple[Membership, list[int]]:
+    """Return what `members` would, and the tables that changed, looking at the new columns only.
+
+    Parameters
+    ----------
+    old : Membership
+        Of the first `known` keys.
+    seed : int
+    keys : uint64 array of shape (d,)
+    known : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> keys = np.arange(100, dtype=np.uint64)
+    >>> found, _ = extended(members(1, keys[:90]), 1, keys, 90)
+    >>> bool((found.columns == members(1, keys).columns).all())
+    True
+    """
+    new, kept = hashes(seed, keys[known:]), _of_members(old.starts, old.columns, seed, keys)
+    least = new.min(axis=1)
+    picked, changed = [], []
+    for table, number in enumerate(GROUP_OF.tolist()):
+        addressing_arrays = slice(old.starts[table], old.starts[table + 1])
+        own, theirs = old.columns[addressing_arrays], kept[addressing_arrays]
+        size = GROUPS[number].columns
+        if len(own) < size or least[table] < theirs[-1]:
+            both = np.concatenate([own, np.arange(known, len(keys))])
+            order = np.argsort(np.concatenate([theirs, new[table]]), kind="stable")[:size]
+            if len(order) > len(own) or (order >= len(own)).any():
+                changed.append(table)
+                own = both[order]
+        picked.append(own)
+    return _membership(picked, seed, keys), changed
+
+
+def _of_members(
+    starts: NDArray[np.int64], columns: NDArray[np.int64], seed: int, keys: NDArray[np.uint64]
+) -> NDArray[np.uint64]:
+    """Return the random numbers of all tables and their columns."""
+    tables = np.repeat(np.arange(1, TABLES + 1, dtype=np.uint64), np.diff(starts))
+    return _mixed(_mixed(tables ^ np.uint64(seed)) ^ keys[columns])
+
+
+def _membership(picked: list[NDArray[Any]], seed: int, keys: NDArray[np.uint64]) -> Membership:
+    starts = np.concatenate([[0], np.cumsum([len(p) for p in picked])]).astype(np.int64)
+    columns = np.concatenate(picked).astype(np.int64)
+    # The upper bits chose the column; the shift is from a further hash.
+    drawn = _mixed(_of_members(starts, columns, seed, keys))
+    shifts = ((drawn >> np.uint64(40)) * 2.0**-24).astype(np.float32)
+    factors = (drawn & np.uint64(0xFFFFFFFF)).astype(np.uint32) | np.uint32(1)
+    return Membership(starts, columns, shifts, factors)
+
+
+def slots(sizes: NDArray[np.int64], outputs: int, budget: int) -> NDArray[np.int64]:
+    """Return how many cells each table gets.
+
+    A table whose cells are few has one for each, with a bin more than its shifted bins for what is
+    missing; the others share what is left of `budget` numbers evenly, as powers of two.
+
+    Parameters
+    ----------
+    sizes : int64 array of shape (TABLES,)
+        Columns of each table.
+    outputs : int
+        Numbers a cell.
+    budget : int
+        Numbers altogether.
+    """
+    exact = (BINS + 2.0) ** np.minimum(sizes, 16)
+    most = LARGEST
+    while most > _FEWEST:
+        found = np.where(exact <= most, exact, most)
+        if found.sum() * outputs <= budget:
+            break
+        most //= 2
+    return np.where(exact <= most, exact, most).astype(np.int64)
+
+
+def most_after(events: int) -> int:
+    """Return how many cells a table has at most after so many events: 32 times as many.
+
+    So few events share a cell that would not if it had all of them, and a model is no larger than
+    the events that it has met call for.
+
+    Examples
+    --------
+    >>> [most_after(events) for events in (0, 7, 8, 50, 128, 10**6)]
+    [128, 128, 256, 1024, 4096, 4096]
+    """
+    return min(LARGEST, max(_FIRST, _ROOMY << max(0, events.bit_length() - 1)))
+
+
+def until_more(events: int) -> int:
+    """Return after how many more events tables have more cells.
+
+    Examples
+    --------
+    >>> until_more(0), until_more(8), until_more(50), until_more(128) > 10**9
+    (8, 8, 14, True)
+    """
+    least = _FIRST // _ROOMY
+    if _ROOMY * events >= LARGEST:
+        return sys.maxsize
+    return max(2 * least, 1 << events.bit_length()) - events
+
+
+def folds(cells: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Return how often cells of tables are taken together in pairs, until there are `most`.
+
+    Which cell an event is in is a number whose last bits are left out then, one a fold.
+
+    Parameters
+    ----------
+    cells : int64 array of shape (TABLES,)
+    most : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> folds(np.array([100, 128, 324, 4096]), 128)
+    array([0, 0, 2, 5])
+    """
+    found: NDArray[np.int64] = np.ceil(np.log2(np.maximum(cells / most, 1.0))).astype(np.int64)
+    return found
+
+
+def starts_of(cells: NDArray[np.int64], most: int) -> NDArray[np.int32]:
+    """Return where the tables' cells start, int32 (TABLES + 1,), folded until there are `most`."""
+    each = -(-cells >> folds(cells, most))
+    return np.concatenate([[0], np.cumsum(each)]).astype(np.int32)
+
+
+_KINDS = {"squared": SQUARED, "huber": HUBER, "quantile": QUANTILE}
+_DELTAS = (0.1, 20.0)
+"""Less would leave experts standing, and labels end there."""
+_LEVELS = (0.005, 0.995)
+
+
+def number_loss(loss: str | Loss | None) -> Loss | None:
+    """Return a loss for numbers, by its name or as it is; None is the default.
+
+    Raises
+    ------
+    InvalidInput
+        If experts do not learn by it, or its parameter is out of range.
+
+    Examples
+    --------
+    >>> number_loss("quantile")
+    Loss(code=<LossCode.QUANTILE: 7>, parameter=0.5)
+    """
+    found = loss_by_name(loss) if isinstance(loss, str) and loss in _KINDS else loss
+    if found is None:
+        return None
+    if not isinstance(found, Loss) or found.name not in _KINDS:
+        raise InvalidInput(
+            f"loss={loss!r} is not one that many kernels learn numbers by: "
+            f"choose {', '.join(_KINDS)}, or leave it out"
+        )
+    for name, least, most in (("huber", *_DELTAS), ("quantile", *_LEVELS)):
+        if found.name == name and not least <= found.parameter <= most:
+            what = "delta, in units of the labels' spread," if name == "huber" else "q"
+            raise InvalidInput(
+                f"{what} is {found.parameter:g} and must lie between {least:g} and {most:g}"
+            )
+    return found
+
+
+def kind_of(loss: Loss | None) -> int:
+    """Return the kind of a loss, as the loops know it."""
+    return DEFAULT if loss is None else _KINDS[loss.name]
+
+
+def loss_from_json(saved: Mapping[str, Any] | None) -> Loss | None:
+    """Return the loss that `streamk.losses.Loss.to_json` gave; None is the default."""
+    return None if saved is None else number_loss(loss_by_name(**saved))
+
+
+LINEAR, LADDER, GRIDS, WINDOW, NEWTON = "linear", "gaussian", "binning", "window", "newton"
+LEVEL = "constant"
+BANKS = (LINEAR, LADDER, GRIDS, WINDOW, NEWTON)
+"""Experts of one kind, in the order of their scores; after them come those of the constant kernel,
+which are always active."""
+
+FEATURES = 256
+"""Random features of the Gaussian kernels."""
+SHARPNESS = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Median distance over bandwidth, over the root of 2."""
+ADAGRAD, NORMALIZED, BETTING = 0, 1, 2
+LINEAR_RULES = ((ADAGRAD, 0.3), (NORMALIZED, 0.05), (NORMALIZED, 0.5), (BETTING, 1.0))
+LADDER_RULES = ((ADAGRAD, 0.3), (NORMALIZED, 0.5))
+"""Step rules and their rates. The one that bets comes last and has no rate but a wealth to begin
+with, which matters by its logarithm."""
+GRID_RULES = ((0.02, 0.1), (0.1, 0.1), (0.5, 0.03))
+"""Rates of the cells, and paces of the tables' factors."""
+CELLS = 1 << 22
+"""Numbers in the cells of a rule, at most."""
+RECENT, WINDOW_BYTES = 1000, 4 << 20
+"""Events in the smoothers' window, and the memory that they may take."""
+NEWTON_COLUMNS = 64
+"""Columns up to which there is a second-order expert: its time grows with their square."""
+ALPHAS = (1e-3, 1e-3)
+"""Rates of change of the fixed shares: of predictions as they are, and of calibrated ones."""
+GRADIENT_RATE = 2e-3
+NEWTON_STARTS = (0.01, 0.1)
+NEWTON_FORGETS = (0.9998, 0.999)
+"""Of the products of experts: one that moves along gradients, the others by Newton steps."""
+FURTHEST = 20.0
+"""Bound of a regression's labels, in units of their spread; and of what experts say."""
+
+
+def banks_of(newton: int) -> tuple[str, ...]:
+    """Return the bank of each expert of the pool itself, with so many features of second order."""
+    return (
+        *(LINEAR for _ in LINEAR_RULES),
+        *(LADDER for _ in SHARPNESS for _ in LADDER_RULES),
+        *(GRIDS for _ in GROUPS for _ in GRID_RULES),
+        *(WINDOW for _ in range(pool_arrays.SMOOTHERS)),
+        *(NEWTON for _ in range(newton > 0)),
+        *(LEVEL for _ in pool_arrays.LEVEL_RATES),
+    )
+
+
+def cells_of(columns: int, outputs: int) -> NDArray[np.int64]:
+    """Return the cells of each table of random binning, not folded, of so many columns."""
+    return slots(widths(columns), outputs, CELLS)
+
+
+def sizes_of(
+    task: int,
+    classes: int,
+    columns: int,
+    capacity: int,
+    output_room: int,
+    external_experts: Sequence[str],
+    loss: Loss | None,
+    most_cells: int,
+) -> dict[str, int]:
+    """Return the sizes of a pool, see `streamk.backends.pool_arrays`, without making it."""
+    outputs = classes if task == CLASSES else 1
+    newton = capacity + 1 if capacity <= NEWTON_COLUMNS else 0
+    products = 1 + len(NEWTON_STARTS)
+    return pool_arrays.derived(
+        {
+            "TASK": task,
+            "COLUMNS": capacity,
+            "FEATURES": FEATURES,
+            "BANDWIDTHS": len(SHARPNESS),
+            "OUTPUTS": outputs,
+            "CLASSES": 1 if task == NUMBERS else classes,
+            "TABLES": TABLES,
+            "GROUPS": len(GROUPS),
+            "MEMBERS": int(widths(columns).sum()),
+            "SLOTS": int(starts_of(cells_of(columns, outputs), most_cells)[-1]),
+            "EXPERTS": len(banks_of(newton)) + len(external_experts),
+            "WINDOW": max(16, min(RECENT, WINDOW_BYTES // (4 * capacity))),
+            "LINEAR_RULES": len(LINEAR_RULES),
+            "LADDER_RULES": len(LADDER_RULES),
+            "GRID_RULES": len(GRID_RULES),
+            "NEWTON": newton,
+            "LEVELS": KNOTS,
+            "MIXERS_SHARE": len(ALPHAS),
+            "MIXERS_PRODUCT": products,
+            "MIXERS": len(ALPHAS) + products + 1,
+            "LOSS": kind_of(loss),
+            "EXTERNAL": len(external_experts),
+            "OUTPUT_ROOM": output_room,
+        }
+    )

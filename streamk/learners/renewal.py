@@ -1,0 +1,454 @@
+"""Work in a thread of its own, of which the result is asked for at a later event."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends.threads import submitted, yield_to_others
+from streamk.declared import Declared, Domain, count, reading, taken
+from streamk.errors import InvalidInput, StateError, StreamkError
+from streamk.factorization.checks import check_choice
+from streamk.features.random_features import check_seed
+from streamk.state import State
+
+T = TypeVar("T")
+
+
+REPLACEMENTS, _BLOCKS = "replacement", "blocks"
+"""The thread of all learners' replacements, which is busy for seconds, and that of what is soon
+asked for. Of replacements there is one: what limits the threads of BLAS within one is never undone
+by another."""
+
+
+@cache
+def _thread(name: str) -> ThreadPoolExecutor:
+    """Return the one thread of that name."""
+    begin = _begin_replacements if name == REPLACEMENTS else None
+    return ThreadPoolExecutor(1, thread_name_prefix=f"streamk-{name}", initializer=begin)
+
+
+def _begin_replacements() -> None:
+    """Have this thread yield to that of events and that of blocks, where they share few cores."""
+    begun(_BLOCKS, int)  # or that thread would be begun by this one, and yield as it does
+    yield_to_others()
+
+
+# A forked process has no such thread, and would wait for it for ever.
+os.register_at_fork(after_in_child=_thread.cache_clear)
+
+
+def begun(thread: str, work: Callable[[], T]) -> Future[T]:
+    """Return the future of work in the thread of a name."""
+    return submitted(_thread(thread), work)
+
+
+class Background(Generic[T]):
+    """Work that has begun, in the thread of what is soon asked for.
+
+    Parameters
+    ----------
+    work : callable
+        Returns the result. It depends on nothing that changes meanwhile, and may be called again in
+        a forked process.
+
+    Examples
+    --------
+    >>> Background(lambda: 6 * 7).result()
+    42
+    """
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work, self._process = work, os.getpid()
+        self._future = begun(_BLOCKS, work)
+
+    def result(self) -> T:
+        """Return the result as soon as it is there, or raise what the work has raised.
+
+        A forked process, which has no such thread, does the work now.
+        """
+        if os.getpid() != self._process:
+            return self._work()
+        return self._future.result()
+
+
+class Learns(Protocol):
+    """A function that learns events, given as arrays of one row for each."""
+
+    @property
+    def learn(self) -> Callable[..., Any]:
+        """Learns from events, one after the other, in whatever batches they come."""
+        ...
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here."""
+        ...
+
+
+F = TypeVar("F", bound=Learns)
+
+
+class Replacement(Generic[F]):
+    """A function that is made in the background, and learns there what comes in the meantime.
+
+    Parameters
+    ----------
+    at : int
+        Event after which it takes over.
+    make : callable
+        Returns it. It depends on nothing that changes meanwhile, and is called again in a forked
+        process, which does all of the work itself.
+    """
+
+    def __init__(self, at: int, make: Callable[[], F]) -> None:
+        self.at = at
+        self._make, self._process = make, os.getpid()
+        self._steps: list[Callable[[F], Any]] = []
+        """All that has followed, for a forked process."""
+        self._future = self._before = begun(REPLACEMENTS, make)
+        self._events: deque[tuple[NDArray[Any], ...]] | None = None
+
+    @classmethod
+    def of(cls, data: Any, clock: int, make: Callable[[], F], owner: str) -> Replacement[F]:
+        """Return what was there, or had failed, when the state of a learner was taken.
+
+        Parameters
+        ----------
+        data : dict
+            Of the header of the state: the event to take over at, and the failure, if any.
+        clock : int
+            Events by then.
+        make : callable
+            Returns the function out of the state; asked if it had not failed.
+        owner : str
+            What it is, as messages name it.
+
+        Raises
+        ------
+        StateError
+            If the data do not fit.
+        """
+        with reading(owner):
+            at, failure = count(data, "at", owner), data["failure"]
+        if at <= clock or not (failure is None or isinstance(failure, str)):
+            raise StateError(
+                f"{owner} must have an 'at' above {clock}, and a text or nothing as 'failure', "
+                f"not {data!r}"
+            )
+        if failure is not None:
+            return cls(at, lambda: _failed(failure))
+        made = [make()]
+        return cls(at, lambda: made.pop() if made else make())
+
+    def saved(self, parts: dict[str, State]) -> dict[str, Any]:
+        """Return the data that `of` takes; the function's state goes among the parts as "next".
+
+        It must be there, or have failed, see `wait`.
+        """
+        failure = self.failure
+        if failure is None:
+            parts["next"] = self.result().state()
+        return {"at": self.at, "failure": failure and str(failure)}
+
+    def then(self, follow: Callable[[F], Any]) -> None:
+        """Apply a change to the function, as soon as it is there."""
+        self._renew()
+        self._events = None
+        self._steps.append(follow)
+        self._follow(follow)
+
+    def learn(self, *arrays: NDArray[Any]) -> None:
+        """Have the function learn events, as its own `learn` takes them.
+
+        Those that are waiting when it comes to them are learned together, which changes no bit and
+        asks for the interpreter less often: the thread that goes on meanwhile has it most of the
+        time.
+        """
+        self._renew()
+        self._steps.append(lambda function: function.learn(*arrays))
+        if self._events is None:
+            self._events = deque()
+        events = self._events
+        events.append(arrays)
+
+        def learn(function: F) -> None:
+            waiting = [events.popleft() for _ in range(len(events))]
+            if waiting:
+                function.learn(*map(np.concatenate, zip(*waiting, strict=True)))
+
+        self._follow(learn)
+
+    def _follow(self, follow: Callable[[F], Any]) -> None:
+        self._before = before = self._future
+
+        def work() -> F:
+            function = before.result()
+            follow(function)
+            return function
+
+        self._future = begun(REPLACEMENTS, work)
+
+    def _renew(self) -> None:
+        """Begin all of the work anew in a forked process, in which no thread does it."""
+        if os.getpid() == self._process:
+            return
+        steps = tuple(self._steps)
+
+        def work() -> F:
+            function = self._make()
+            for step in steps:
+                step(function)
+            return function
+
+        self._process, self._events = os.getpid(), None
+        self._future = self._before = begun(REPLACEMENTS, work)
+
+    @property
+    def late(self) -> bool:
+        """True if more is left to be done than to follow what happened last."""
+        self._renew()
+        return not self._before.done()
+
+    def wait(self) -> float:
+        """Wait until it is there, or has failed, and return for how many seconds."""
+        self._renew()
+        began = time.perf_counter()
+        self._future.exception()
+        return time.perf_counter() - began
+
+    def result(self) -> F:
+        """Return the function.
+
+        Raises
+        ------
+        StreamkError
+            If it could not be made, or a prediction overflowed.
+        """
+        self._renew()
+        return self._future.result()
+
+    @property
+    def failure(self) -> StreamkError | None:
+        """The error of the background thread; None without one."""
+        self._renew()
+        found = self._future.exception()
+        if found is not None and not isinstance(found, StreamkError):
+            raise found
+        return found
+
+
+def _failed(failure: str) -> NoReturn:
+    """Raise what a function failed of."""
+    raise InvalidInput(failure)
+
+
+Matrix = NDArray[np.float64]
+
+BUFFERS = ("recent", "reservoir")
+_OWNER = "an event buffer"
+_DRAWN = 1024
+"""Places that are drawn together."""
+
+
+class EventBuffer:
+    """The last events, or a uniform sample of all (Vitter 1985, Algorithm R).
+
+    What is drawn is a function of the seed and an event's number alone.
+
+    Parameters
+    ----------
+    kind : {"recent", "reservoir"}
+    size : int
+        Most events.
+    seed : int, default 0
+
+    Examples
+    --------
+    >>> buffer = EventBuffer("recent", 2)
+    >>> buffer.add(np.array([[1.0], [2.0], [3.0]]), np.array([10.0, 20.0, 30.0]))
+    >>> [part.tolist() for part in buffer.events()]
+    [[[2.0], [3.0]], [20.0, 30.0]]
+    """
+
+    TYPE = "event-buffer"
+
+    def __init__(self, kind: str, size: int, seed: int = 0) -> None:
+        self.kind, self.size, self._seed = kind, size, seed
+        self.seen: int = 0
+        self._count: int = 0
+        self._X: Matrix = np.zeros((0, 0))
+        self._y: Matrix = np.zeros(0)
+        self._numbers = np.zeros(0, np.int64)
+        self._block, self._draws = -1, np.zeros(0)
+        """Of the reservoir: the block of draws that was drawn last, which stand for its events."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the events that it has, in bytes."""
+        return int(self._count * (8 * self._X.shape[1] + 16))
+
+    def add(self, X: Matrix, y: Matrix) -> None:
+        """Take events X (n, d) with labels y (n,), each in its turn."""
+        if len(X) == 1 and len(self) == self.size:
+            self._replace(X[0], float(y[0]))
+            return
+        room = max(0, min(len(X), self.size - len(self)))
+        numbers = np.arange(self.seen, self.seen + len(X))
+        self.seen += len(X)
+        if room:
+            self._make_room(len(self) + room, X.shape[1])
+            new = slice(len(self), len(self) + room)
+            self._X[new], self._y[new], self._numbers[new] = X[:room], y[:room], numbers[:room]
+            self._count += room
+        if room < len(X):
+            numbers = numbers[room:]
+            places = self._places(numbers)
+            taken = places < self.size
+            # Of several for one place the last stays, as if they had come one by one.
+            last = dict(zip(places[taken].tolist(), np.flatnonzero(taken).tolist(), strict=True))
+            to, rows = list(last), np.array(list(last.values()), np.int64)
+            self._X[to], self._y[to] = X[room + rows], y[room + rows]
+            self._numbers[to] = numbers[rows]
+
+    def _replace(self, x: Matrix, y: float) -> None:
+        """Do `add` for an event (d,) where there is no room, in a tenth of the time."""
+        number, place = self.seen, self.seen % self.size
+        self.seen += 1
+        if self.kind == "reservoir":
+            place = int(self._drawn(number // _DRAWN)[number % _DRAWN] * (number + 1))
+        if place < self.size:
+            self._X[place], self._y[place], self._numbers[place] = x, y, number
+
+    def _make_room(self, count: int, columns: int) -> None:
+        """Have arrays for so many events; they double, up to the size."""
+        if count <= len(self._y):
+            return
+        known, rows = slice(0, self._count), min(max(count, 2 * self._count), self.size)
+        grown = np.zeros((rows, columns)), np.zeros(rows), np.zeros(rows, np.int64)
+        for array, before in zip(grown, (self._X, self._y, self._numbers), strict=True):
+            if self._count:
+                array[known] = before[known]
+        self._X, self._y, self._numbers = grown
+
+    def _places(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where events go, a place beyond the size being nowhere."""
+        if self.kind == "recent":
+            return numbers % self.size
+        blocks = range(int(numbers[0]) // _DRAWN, int(numbers[-1]) // _DRAWN + 1)
+        first = int(numbers[0]) % _DRAWN
+        draws = np.concatenate([self._drawn(block) for block in blocks])
+        return np.asarray(draws[first : first + len(numbers)] * (numbers + 1)).astype(np.int64)
+
+    def _drawn(self, block: int) -> Matrix:
+        """Return the draws of a block of events, from 0 to 1."""
+        if block != self._block:
+            seed = np.random.SeedSequence([self._seed, block])
+            self._draws = np.random.Generator(np.random.Philox(seed)).random(_DRAWN)
+            self._block = block
+        return self._draws
+
+    def events(self, since: int = 0, until: int | None = None) -> tuple[Matrix, Matrix]:
+        """Return copies of the events (n, d) and their labels (n,), in the order they came in.
+
+        Parameters
+        ----------
+        since : int, default 0
+            Leave out those numbered below.
+        until : int, optional
+            And those numbered so or above; None leaves out none.
+        """
+        numbers = self._numbers[: self._count]
+        order = np.argsort(numbers)
+        order = order[numbers[order] >= since]
+        if until is not None:
+            order = order[numbers[order] < until]
+        return self._X[order], self._y[order]
+
+    def add_columns(self, count: int) -> None:
+        """Append columns of zeros."""
+        if len(self):
+            self._X = np.pad(self._X, ((0, 0), (0, count)))
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here."""
+        header: dict[str, Any] = {
+            "type": self.TYPE,
+            "kind": self.kind,
+            "size": self.size,
+            "seed": self._seed,
+            "seen": self.seen,
+        }
+        known = slice(0, self._count)
+        names = {"X": self._X, "y": self._y, "numbers": self._numbers}
+        arrays = {name: array[known].copy() for name, array in names.items()}
+        return State(header, arrays)
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the buffer whose state this is.
+
+        Raises
+        ------
+        StateError
+            If it is the state of something else, or its arrays do not fit.
+        """
+        header: Any = state.expect(cls.TYPE).header
+        size = count(header, "size", _OWNER, least=1)
+        with reading(_OWNER):
+            check_choice("kind", header["kind"], BUFFERS)
+            buffer = cls(header["kind"], size, check_seed(header["seed"]))
+        buffer.seen = count(header, "seen", _OWNER)
+        declared = (
+            Declared("X", "float64", ("events", "columns")),
+            Declared("y", "float64", ("events",)),
+            Declared("numbers", "int64", ("events",), Domain(0, buffer.seen - 1)),
+        )
+        sizes = {"events": min(buffer.seen, size)}
+        found, _ = taken(declared, state.arrays, sizes, _OWNER)
+        buffer._X, buffer._y, buffer._numbers = (found[each.name].copy() for each in declared)
+        buffer._count = len(buffer._y)
+        return buffer
+
+    def restored(self, state: State, columns: int, classes: int | None) -> Self:
+        """Return the buffer of a state, which must be of the options that this one has.
+
+        Parameters
+        ----------
+        state : State
+        columns : int
+            Those that its events must have.
+        classes : int or None
+            Its labels must be numbers of so many classes; None: they are any numbers.
+
+        Raises
+        ------
+        StateError
+            If it is not so, or as of `from_state`.
+        """
+        found = self.from_state(state)
+        mine, others = ((one.kind, one.size, one._seed) for one in (self, found))
+        if mine != others:
+            raise StateError(f"kind, size and seed of {_OWNER} must be {mine}, not {others}")
+        if len(found) and found._X.shape[1] != columns:
+            raise StateError(
+                f"array 'X' of {_OWNER} must have {columns} columns, not {found._X.shape[1]}"
+            )
+        fault = (
+            None
+            if classes is None
+            else Domain(0, classes - 1, whole=True).fault(found._y[: len(found)])
+        )
+        if fault:
+            raise StateError(f"array 'y' of {_OWNER} {fault}, and is of {classes} classes")
+        return found

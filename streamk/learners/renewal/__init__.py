@@ -1,1 +1,0 @@
-"""Learners whose function is made anew in the background, out of events that they keep."""

@@ -1,0 +1,1 @@
+"""Recursive feature machines: kernels in a learned metric, single or in leaves of a tree."""

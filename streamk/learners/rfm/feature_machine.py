@@ -1,0 +1,600 @@
+"""A recursive feature machine on a stream: its metric is learned anew in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk import options
+from streamk.declared import count, flag, listed, reading
+from streamk.errors import StateError
+from streamk.features.columns import Column, column_keys
+from streamk.kernels import Kernel, Laplacian
+from streamk.learners.common.classes import MOST_CLASSES, Classes, Label, classifies
+from streamk.learners.common.merging import merge_by_events
+from streamk.learners.common.options import (
+    MAX_CLASSES,
+    OF_KERNEL_LEARNERS,
+    SEED,
+    check_classification,
+)
+from streamk.learners.common.supervised import Asked, Supervised
+from streamk.learners.renewal import EventBuffer, Replacement
+from streamk.learners.rfm.beginnings import Beginnings
+from streamk.learners.rfm.machine import METRICS
+from streamk.learners.rfm.metric_tree import MetricTree
+from streamk.learners.rfm.solving import Recipe, Snapshot
+from streamk.losses import loss as loss_by_name
+from streamk.options import Choice, Option, Whole
+from streamk.state import State
+
+Numbers = NDArray[Any]
+
+_AT_FIRST = Laplacian(bandwidth=1.0)
+"""The kernel until the first metric takes over, where none was given."""
+_TOLERANCE = 1.02
+"""Ratio of errors up to which a new function takes over: over few events the errors of two metrics
+differ by chance, and that of more events is better in the long run."""
+_GROWTH = 3
+"""Ratio of the events of two solutions, at most, where each is made at once."""
+
+
+class FeatureMachine(Supervised):
+    """A recursive feature machine on a stream: kernel ridge regression in a learned metric.
+
+    A recursive feature machine (Radhakrishnan, Beaglehole, Pandit and Belkin 2024) fits kernel
+    ridge regression, takes the average gradient outer product (AGOP) of the fit as the metric by
+    which events are compared, and repeats that: `streamk.learners.rfm.machine.rfm` is
+    the method in batch.
+
+    Here the last events are kept, and a uniform sample of older ones. From time to time a new
+    function is made of these, in a background thread. Each time the metric begins with the
+    identity: carried on from one time to the next it would concentrate on ever fewer directions.
+    Of the scales of the columns, bandwidths, kinds of metric, rounds and regularizations those are
+    taken that have the least error in cross-validation, up to 256 events; of more, the last fifth
+    is held back, 1,000 at most: the families are compared on the 800 events before, the best of
+    each of three kinds that are at most 3% worse than the best one on 1,600, and the rounds of the
+    best of these on 8,192 once more. Families are compared up to event 13,824; later functions are
+    of that of the one in use.
+
+    Then the coefficients of the events that are kept are solved for, and those of each block of 64
+    to 256 later events, until there are ``buffer_size + reservoir_size``: in the background, too,
+    from some hundred events on, while the first 16 or 32 of the next block are learned. There is
+    one function for all of them up to 3,584, and from then on one for each leaf of a tree
+    (`streamk.learners.rfm.metric_tree`), so that an event takes the time of a leaf however
+    many there are. Where 1,600 events have lowered the error of 800 by less than 3%, or up to 8,192
+    have raised that of 1,600, as older ones mislead where a stream changes, more do not pay: the
+    function is then made of 1,024, and takes no more.
+
+    The new function learns the events since, as the one in use does, and some events after it was
+    begun, see ``swap_delay``, the two are compared by how they have predicted these before they
+    learned them: by squared errors of margins, or absolute errors of numbers. The new one goes on
+    if its error is at most 2% above the other's. If it is late, learning waits, so what is learned
+    depends on the events and their order alone.
+
+    Where its errors rise (`streamk.learners.rfm.beginnings`), a function is begun anew of the
+    1,536 events since then, and all families are compared for it. If it predicts the next ones
+    better than the one in use, it goes on with the events since then alone.
+
+    Between solutions, and from then on when there are no more, an event is learned at once: what
+    labels differ from the function is learned as `streamk.learners.OnlineKernelRidge` does, by
+    exact solutions of blocks of its equations, in the same metric with a tenth of the bandwidth, as
+    far as that has lowered the error. Until the first takeover there is this part alone, on columns
+    as they come.
+
+    To solve for n events takes about ``n 3072^2 / 3`` multiplications in single precision, and each
+    later block about as many as its leaf. The events that are kept are ``8 d`` bytes each for d
+    columns, and up to twice as much once more in the function, and in one that is made; factors
+    take up to 80 MiB in each.
+
+    Parameters
+    ----------
+    kernel : Kernel, optional
+        Gaussian, Laplacian, PowerExponential, Matern, RationalQuadratic or Cauchy, in units of the
+        scaled columns, of which two events are sqrt(2) apart in the root of the mean square. By
+        default the best one of ``Matern(nu=0.5)``, the Laplace kernel of the L2 distance, with the
+        bandwidths 1.5 and 6, and of two products over the columns' ranks: the Laplacian, and the
+        PowerExponential, whose functions follow steps in single columns as trees do.
+    task : {"classification", "regression"}, default "classification"
+    metric : {"auto", "diagonal", "full"}, default "auto"
+        A factor for each column, or a matrix. Products over the columns have diagonal ones only.
+        "auto" compares both up to 128 columns.
+    rounds : int, default 4
+        Metrics that are learned one after the other, at most; one without a smaller error is the
+        last one.
+    buffer_size : int, default 4096
+        Last events that are kept, at least 64.
+    reservoir_size : int, default 28672
+        Sample of all events, of which those count that the buffer no longer has.
+    first : int, default 64
+        Events after which the first metric is begun, at least 64. Others are begun after twice as
+        many events as the one before, or three times between 512 and 4,096, while that is less than
+        what is kept.
+    every : int, default 16384
+        Events between two beginnings, at most, while there are fewer than twice as many; then each
+        begins when the stream has grown by half.
+    swap_delay : int, default 256
+        Events by which a new function and the one in use are compared, but at most a quarter as
+        many as the new one is made of, and at least an eighth: a search takes longer with more
+        events, too.
+    max_width : int, optional
+        Columns and classes, together, above which it rests for good: it gives up the events that it
+        has kept and its function, keeps no more of either, and predicts even odds, or 0. So the
+        memory of one among other experts has a bound where columns grow with the stream. None, the
+        default, is no bound.
+    seed : int, default 0
+        Of the sample, and of blocks that are drawn.
+    columns, classes, max_classes
+        As of `streamk.learners.OnlineNystrom`.
+
+    Attributes
+    ----------
+    n_takeovers : int
+        New functions that went on.
+    n_waits : int
+        How often learning, or `state`, had to wait for one. It depends on timing, and is no part
+        of the state; and so is `seconds_waited`.
+
+    Raises
+    ------
+    InvalidInput
+        If an option is out of its domain, or kernel and metric do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamk.learners import FeatureMachine
+    >>> X = np.random.default_rng(0).normal(size=(1000, 6))
+    >>> y = np.where(X[:, 1] * X[:, 4] > 0, "same", "other")
+    >>> model = FeatureMachine(first=256, swap_delay=128)
+    >>> model.learn_many(X[:800], y[:800])
+    >>> model.n_takeovers > 0, bool((model.predict_many(X[800:]) == y[800:]).mean() > 0.9)
+    (True, True)
+    >>> sorted(model.column_shares.argsort()[-2:].tolist())
+    [1, 4]
+    """
+
+    TYPE = "feature-machine"
+    dtype: np.dtype[Any] = np.dtype(np.float64)
+    """Of events."""
+    can_diverge = False
+    watches = True
+    """True if it begins anew where errors rise. An external expert does not: the mixture tells it
+    when."""
+    OPTIONS: ClassVar[dict[str, Option]] = {
+        "kernel": replace(
+            OF_KERNEL_LEARNERS["kernel"],
+            optional=True,
+            about="one of the kernels below but linear and ntk (compared)",
+        ),
+        "metric": Choice(choices=METRICS, about="diagonal, full, or the better one (auto)"),
+        "rounds": Whole(least=0, about="metrics, one learned by the other, at most"),
+        "buffer_size": Whole(least=64, about="last events that a metric is learned of"),
+        "reservoir_size": Whole(least=1, about="sample of older events, for the same"),
+        "first": Whole(least=64, about="events before the first metric is begun"),
+        "every": Whole(about="events between two of them"),
+        "swap_delay": Whole(about="events after which it may take over"),
+        "max_width": Whole(
+            optional=True, about="columns and classes above which it rests for good (none)"
+        ),
+        "seed": SEED,
+        "max_classes": MAX_CLASSES,
+    }
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        *,
+        task: str = "classification",
+        metric: str = "auto",
+        rounds: int = 4,
+        buffer_size: int = 4096,
+        reservoir_size: int = 28_672,
+        first: int = 64,
+        every: int = 16_384,
+        swap_delay: int = 256,
+        max_width: int | None = None,
+        seed: int = 0,
+        columns: Sequence[Column] | None = None,
+        classes: Sequence[Label] = (),
+        max_classes: int = MOST_CLASSES,
+    ) -> None:
+        self.loss = loss_by_name("squared")
+        self.is_classifier = classifies(self.loss, task)
+        if not self.is_classifier:
+            check_classification(classes=classes)
+        self._classes = Classes(classes, max_classes)
+        self.kernel, self.metric, self.rounds = kernel, metric, rounds
+        self.buffer_size, self.reservoir_size = buffer_size, reservoir_size
+        self.first, self.every, self.swap_delay, self.seed = first, every, swap_delay, seed
+        self.max_width = max_width
+        options.check(self.OPTIONS, self)
+        room = buffer_size + reservoir_size
+        self._recipe = Recipe(kernel, metric, rounds, room, max_classes)
+        self._recipe.families(2)  # raises where kernel and metric do not fit
+        self._columns: tuple[Column, ...] | None = None
+        self._when = Beginnings(first, every, swap_delay, room)
+        self._rests = self._is_too_wide = False
+        self._begin_empty()
+        self.n_events = self.n_takeovers = self.n_waits = 0
+        self.seconds_waited = 0.0
+        if columns is not None:
+            self.add_columns(columns)
+
+    def _begin_empty(self) -> None:
+        """Have no events, and the function of none."""
+        self._recent, self._sample = self._new_buffers()
+        self._function = self._new_function()
+        self._next: Replacement[MetricTree] | None = None
+
+    def _new_buffers(self) -> tuple[EventBuffer, EventBuffer]:
+        """Return the last events and the sample, without an event."""
+        sample = EventBuffer("reservoir", self.reservoir_size, self.seed)
+        return EventBuffer("recent", self.buffer_size), sample
+
+    def _new_function(self) -> MetricTree:
+        """Return the function of the events before the first takeover."""
+        return MetricTree(
+            self.kernel or _AT_FIRST,
+            task=self._task,
+            capacity=self._recipe.capacity,
+            seed=self.seed,
+            classes=self.classes,
+            max_classes=self.max_classes,
+        )
+
+    @property
+    def _task(self) -> str:
+        return "classification" if self.is_classifier else "regression"
+
+    # What it is
+
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """The columns of a batch, None before the first."""
+        return self._columns
+
+    @property
+    def n_features(self) -> int:
+        """Centers in use."""
+        return self._function.n_features
+
+    @property
+    def column_shares(self) -> Numbers:
+        """Shares of the columns in the metric's diagonal, float64 (d,); equal ones at first."""
+        return self._function.map.metric.shares
+
+    @property
+    def is_solving(self) -> bool:
+        """True while a new function is being made, or waits for its event."""
+        return self._next is not None
+
+    @property
+    def last_beginning(self) -> int:
+        """Events after which the last new function was begun, 0 before the first."""
+        return self._when.last
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the events that are kept and of the function, in bytes."""
+        return self._recent.nbytes + self._sample.nbytes + self._function.nbytes
+
+    # Learning
+
+    def _learn_labelled(self, events: Numbers, numbers: Numbers, asked: Asked | None) -> None:
+        """Predict and learn events that all have labels."""
+        self._compare_if_due()
+        at = 0
+        while at < len(events):
+            stop = min(len(events), at + self._stop() - self.n_events)
+            if not self._rests:
+                part = asked and asked.part(at, stop)
+                self._function.learn(events[at:stop], numbers[at:stop], part)
+            elif asked is not None:
+                asked.add(self.decide_checked(asked.of(events)[at:stop]))
+            if not self._is_too_wide:
+                self._keep(events[at:stop], numbers[at:stop])
+            self.n_events += stop - at
+            if self.watches and not self._rests:
+                known = self._function.family is not None
+                self._when.look(self.n_events, self._function.missed, is_known=known)
+            self._turn()
+            at = stop
+
+    def _keep(self, events: Numbers, numbers: Numbers) -> None:
+        """Keep events, and have the function that is being made learn them."""
+        # Copies: whose the events are may write over them before the background reads them.
+        X, y = events.copy(), numbers.copy()
+        self._recent.add(X, y)
+        self._sample.add(X, y)
+        if self._next is not None:
+            self._next.learn(X, y)
+
+    def _stop(self) -> int:
+        """Return after which event something is to be done besides learning."""
+        then = self._when.due if self._next is None else self._next.at
+        if self._rests:
+            return self.n_events + self.buffer_size
+        if self.watches:
+            then = min(then, self._when.window_end(self.n_events))
+        return max(self.n_events + 1, then)
+
+    def _turn(self) -> None:
+        """Do what is to be done at this event."""
+        self._compare_if_due()
+        ready = self._next is None and self.columns and not self._rests
+        if ready and self._when.is_due(self.n_events):
+            changed = self._when.changed
+            of = self.last_events(self.n_events - changed) if changed else self._kept()
+            self._begin(*of, anew=changed > 0)
+
+    def learn_again(self, events: Numbers, labels: Numbers) -> None:
+        """Learn events that others predicted, as of `learn_encoded`, as the first ones.
+
+        A function is made once, with the event after them, and taken over with the next one.
+        """
+        self._when.start = max(self.first, len(events) + 1)
+        self.learn_encoded(events, labels)
+
+    def last_events(self, most: int) -> tuple[Numbers, Numbers]:
+        """Return so many of the last events that are kept (n, d), or all, and their labels."""
+        return self._recent.events(self._recent.seen - most)
+
+    # Resting
+
+    @property
+    def rests(self) -> bool:
+        """It keeps events, and learns nothing of them."""
+        return self._rests
+
+    def rest(self) -> None:
+        """From now on keep events alone: the function stays, and no new one is made."""
+        self._rests, self._next = True, None
+
+    @property
+    def is_too_wide(self) -> bool:
+        """It rests for good, since there are more columns and classes than `max_width`."""
+        return self._is_too_wide
+
+    def _end_if_too_wide(self) -> None:
+        """Rest for good where there are too many columns and classes."""
+        width = len(self._columns or ()) + len(self.classes)
+        if self._is_too_wide or self.max_width is None or width <= self.max_width:
+            return
+        self._is_too_wide = self._rests = True
+        self._begin_empty()
+        if self._columns:
+            self._function.extend(len(self._columns))
+
+    def wake(self) -> None:
+        """Learn again, and begin a new function of the last events, as many as the buffer has.
+
+        It does nothing if `is_too_wide`.
+        """
+        if self._is_too_wide:
+            return
+        self._rests = False
+        if self.columns and self.n_events >= self.first:
+            self._begin(*self._recent.events())
+
+    def grow(self) -> None:
+        """Begin a new function of all events that are kept."""
+        if not self._is_too_wide and self.columns and self.n_events >= self.first:
+            self._begin(*self._kept())
+
+    def _kept(self) -> tuple[Numbers, Numbers]:
+        """Return the events that are kept, the sample's first, and their labels."""
+        older = self._sample.events(until=self._recent.seen - len(self._recent))
+        X, y = map(np.concatenate, zip(older, self._recent.events(), strict=True))
+        return X, y
+
+    def _begin(self, X: Numbers, y: Numbers, *, anew: bool = False) -> None:
+        """Begin a metric of these events: anew, of those since errors rose."""
+        self._when.begin(self.n_events, anew=anew)
+        self._function.missed = 0.0
+        seed = int(np.random.SeedSequence([self.seed, self.n_events]).generate_state(1)[0])
+        targets = self._function.targets(y)
+        now = Snapshot(X, y, targets, self.classes, self._task, seed)
+        known = self._function
+        recipe = replace(self._recipe, errors=known.errors)
+        if self._when.is_settled:
+            recipe = replace(recipe, family=known.family, most=_GROWTH * known.n_solved)
+        at = self.n_events + self._when.delay(len(y))
+        self._next = Replacement(at, lambda: now.solved(recipe))
+
+    def _compare_if_due(self) -> None:
+        """Compare a new function at its event, or after it: after a merge, or an interrupt."""
+        if self._next is not None and self.n_events >= self._next.at:
+            self._compare(self._next)
+
+    def _compare(self, new: Replacement[MetricTree]) -> None:
+        """Go on with the new function if it has predicted the events since about as well."""
+        if new.late:  # its factors need not be there beside those of the function before
+            self._function.forget_factors()
+        self._wait(new)
+        self._next = None
+        changed = self._when.changed if self._when.is_anew else 0
+        if changed:
+            self._when.changed = 0
+        if new.failure is not None:
+            self._when.end(self.n_events, self._function.missed)
+            return
+        made = new.result()
+        bound = (1.0 if changed else _TOLERANCE) * self._function.missed
+        if self._when.is_late or made.missed <= bound:
+            self._function = made
+            self.n_takeovers += 1
+            if changed:
+                self._keep_since(changed)
+        elif not made.grows and not changed:
+            self._function.close()
+        self._when.end(self.n_events, self._function.missed)
+
+    def _keep_since(self, event: int) -> None:
+        """Keep the events since one alone, as if the stream had begun with it."""
+        X, y = self.last_events(self.n_events - event)
+        self._when.origin = self.n_events - len(y)
+        self._recent, self._sample = self._new_buffers()
+        self._recent.add(X, y)
+        self._sample.add(X, y)
+
+    def _wait(self, new: Replacement[MetricTree]) -> None:
+        self.n_waits += new.late
+        self.seconds_waited += new.wait()
+
+    # Predicting
+
+    def decide_checked(self, events: Numbers) -> Numbers:
+        """Outputs as of `decision_many`, of finite events of the dtype."""
+        return self._function.decide(events)
+
+    def _probabilities(self, F: Numbers) -> Numbers:
+        return self._function.probabilities(F)
+
+    # Columns and outputs
+
+    def add_columns(self, names: Sequence[Column]) -> None:
+        """Append columns to those of a batch; in all events so far they were zero.
+
+        Raises
+        ------
+        InvalidInput
+            If a column is there already.
+        """
+        columns, count = (*(self.columns or ()), *names), len(names)
+        column_keys(columns)
+        self._function.extend(count)
+        self._recent.add_columns(count)
+        self._sample.add_columns(count)
+        if self._next is not None:
+            self._next.then(lambda new: new.extend(count))
+        self._columns = columns
+        self._end_if_too_wide()
+
+    def _fit_outputs(self) -> None:
+        """Give new classes their outputs."""
+        classes = self.classes
+        if len(self._function.classes) == len(classes):
+            return
+        self._function.add_classes(classes)
+        if self._next is not None:
+            self._next.then(lambda new: new.add_classes(classes))
+        self._end_if_too_wide()
+
+    # State
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here: a JSON header and arrays.
+
+        A metric that is being learned is waited for.
+        """
+        self._compare_if_due()
+        header: dict[str, Any] = {
+            "type": self.TYPE,
+            **options.to_header(self.OPTIONS, self),
+            "task": self._task,
+            "columns": None if self.columns is None else list(self.columns),
+            "classes": list(self.classes),
+            "n_events": self.n_events,
+            "n_takeovers": self.n_takeovers,
+            **self._when.header(),
+            "rests": self._rests,
+            "next": None,
+        }
+        parts = {
+            "recent": self._recent.state(),
+            "sample": self._sample.state(),
+            "function": self._function.state(),
+        }
+        if self._next is not None:
+            self._wait(self._next)
+            header["next"] = self._next.saved(parts)
+        nested = State.nest(parts, header)
+        return State(nested.header, {**nested.arrays, **self._when.arrays()})
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the learner whose state this is.
+
+        Raises
+        ------
+        StateError
+            If the state is another learner's, or is damaged.
+        """
+        header: Any = state.expect(cls.TYPE).header
+        with reading(_OWNER):
+            names = None if header["columns"] is None else listed(header, "columns", _OWNER)
+            learner = cls(
+                **options.from_header(cls.OPTIONS, header),
+                task=header["task"],
+                columns=names,
+                classes=listed(header, "classes", _OWNER),
+            )
+        for name in ("n_events", "n_takeovers"):
+            setattr(learner, name, count(header, name, _OWNER))
+        learner._when.restore(header, state.arrays, learner.n_events, _OWNER)
+        learner._rests = flag(header, "rests", _OWNER)
+        if learner._is_too_wide and not learner._rests:
+            raise StateError(f"{_OWNER} is wider than its 'max_width' and does not rest")
+        if learner.n_events and (names is None or (learner.is_classifier and not learner.classes)):
+            raise StateError(f"{_OWNER} has learned events without columns or classes")
+        classes = len(learner.classes) if learner.is_classifier else None
+        for part in ("recent", "sample"):
+            known: EventBuffer = getattr(learner, f"_{part}")
+            restored = known.restored(state.child(part), len(names or ()), classes)
+            setattr(learner, f"_{part}", restored)
+        learner._function = learner._restored(state.child("function"))
+        if header.get("next") is not None:
+            learner._next = Replacement.of(
+                header["next"],
+                learner.n_events,
+                lambda: learner._restored(state.child("next")),
+                "a state's next function",
+            )
+        return learner
+
+    def _restored(self, state: State) -> MetricTree:
+        """Return the function of a state, which must be of the task, columns and classes here."""
+        found = MetricTree.from_state(state)
+        columns = None if self.columns is None else tuple(range(len(self.columns)))
+        mine = (self.is_classifier, columns, self.classes, self._recipe.capacity)
+        if mine != (found.is_classifier, found.columns, found.classes, found.capacity):
+            raise StateError(
+                f"task, columns, classes and size of a function of {_OWNER} are not its own"
+            )
+        return found
+
+    # Merging
+
+    def merge(self, other: Self, *, common_events: int = 0) -> None:
+        """Take in what another learner learned since the two were one.
+
+        If this one has learned nothing since, it becomes the other. Else it learns the last events
+        of the other, as many as its buffer has.
+
+        Parameters
+        ----------
+        other : FeatureMachine
+        common_events : int, default 0
+            Events that the last common state had learned.
+
+        Raises
+        ------
+        InvalidInput
+            If the learners differ in an option, naming it, or have fewer events than that.
+        """
+        merge_by_events(self, other, common_events, _last_events_of)
+        self._turn()
+
+
+def _last_events_of(other: FeatureMachine, events: int) -> tuple[Numbers, Numbers]:
+    """Return the last events that another learner keeps, and their labels."""
+    X, y = other.last_events(events)
+    return X.reshape(len(y), -1 if len(y) else len(other.columns or ())), y
+
+
+_OWNER = "this 'feature-machine' state"

@@ -1,0 +1,397 @@
+"""Recursive feature machines in batch (Radhakrishnan et al. 2024; xRFM, Beaglehole et al. 2025)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamk import kernels
+from streamk.errors import InvalidInput, shown
+from streamk.kernels import Kernel, Laplacian, Matern, PowerExponential
+from streamk.landmarks.selection import check_count
+from streamk.learners.rfm.gradients import PRODUCTS, check_kernel
+from streamk.learners.rfm.metric import (
+    SCALES,
+    Columns,
+    Metric,
+    Weights,
+    checked,
+    mean,
+    of_rows,
+    unit,
+)
+from streamk.learners.rfm.ridge import check_selection, predicted
+from streamk.learners.rfm.search import (
+    ERRORS,
+    RIDGES,
+    Explored,
+    Family,
+    Limits,
+    Round,
+    Split,
+    explore,
+    followed,
+    refine,
+)
+
+Numbers = NDArray[Any]
+
+METRICS = ("auto", "diagonal", "full")
+BANDWIDTHS = (1.5, 6.0)
+"""Those that are compared: two events are sqrt(2) apart in the root of the mean square."""
+_PRODUCTS = (Laplacian.name, PowerExponential.name)
+_OF_PRODUCTS = 1.5
+"""That of the products among the kernels that are compared: the metric does the rest."""
+MOST_COLUMNS = 128
+"""Up to so many, "auto" compares full metrics with diagonal ones."""
+_FEW = 1_000
+"""Up to so many events all rounds are found by cross-validation; of more, so many are a sample in
+which families are compared."""
+_FOLDS = 3
+_HELD = 0.2
+_MOST_HELD = 4_000
+_EXPLORED = 2
+"""Rounds after round 0 in the sample."""
+_FINALISTS, _MORE = 3, 3_000
+"""Families that are compared once more, with all their rounds, on so many events."""
+
+
+@dataclass(frozen=True)
+class RFM:
+    """A recursive feature machine: kernel ridge regression in a metric that was learned.
+
+    Made by `rfm`.
+
+    Attributes
+    ----------
+    family : Family
+        Scale of the columns, kernel, and whether the metric is diagonal.
+    columns : Columns
+    metric : Metric
+        Of scaled columns.
+    centers : float64 array of shape (p, d)
+        Events that carry the function, mapped by the metric.
+    coefficients : float64 array of shape (p, outputs)
+    constant : float64 array of shape (outputs,)
+    ridge : float
+    errors : tuple of float
+        Mean errors of held-back events, summed over outputs: of each round, or of the one that was
+        kept where cross-validation found it.
+    round : int
+        The round that was kept; 0 has the identity for a metric.
+    held : array of shape (m,)
+        Events that were held back when rounds were compared.
+    margins : float64 array of shape (m, outputs)
+        What they were predicted then.
+    """
+
+    family: Family
+    columns: Columns
+    metric: Metric
+    centers: Numbers
+    coefficients: Numbers
+    constant: Numbers
+    ridge: float
+    errors: tuple[float, ...]
+    round: int
+    held: Numbers
+    margins: Numbers
+
+    def predict(self, X: ArrayLike) -> Numbers:
+        """Return the outputs for events X (n, d), NaN where missing: float64 (n, outputs)."""
+        P = self.metric.mapped(self.columns.scaled(np.asarray(X, np.float64)))
+        found = predicted(self.family.kernel, P, self.centers, self.coefficients)
+        return np.asarray(found + self.constant)
+
+
+def rfm(
+    X: ArrayLike,
+    Y: ArrayLike,
+    *,
+    kernel: str | Kernel = "auto",
+    bandwidth: float | None = None,
+    regularization: float | None = None,
+    metric: str = "auto",
+    rounds: int = 8,
+    n_centers: int = 10_000,
+    selection: str = "random",
+    error: str = "absolute",
+    seed: int = 0,
+    weights: ArrayLike | None = None,
+) -> RFM:
+    """Learn a metric of the columns, and kernel ridge regression in it.
+
+    The algorithm of Radhakrishnan et al. 2024: ridge regression, then the average gradient outer
+    product (AGOP) of its function as the metric of the next one, from the identity on. Beyond it:
+    each metric is divided by the mean distance that it gives, so that the bandwidth keeps its
+    meaning; a fifth of the events, 4,000 at most, is held back, and of all rounds that of the least
+    error there is solved for again with all events. Scale of the columns, kernel, bandwidth and
+    kind of metric are compared on 1,000 events, for all regularizations at once, and the best three
+    of them on 3,000; up to 1,000 events, everything is chosen by cross-validation in three parts.
+
+    A round of n events takes ``n^3 / 3`` multiplications for each of about three regularizations.
+    Beyond `n_centers` events, centers p are chosen among them, and n p^2 + p^3 are needed.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Events, at least 2; NaN is missing and counts as the column's median.
+    Y : array of shape (n, outputs)
+        Their targets.
+    kernel : str or Kernel, default "auto"
+        "gaussian", "laplacian", "power_exponential", "matern", "rational_quadratic", "cauchy", one
+        of `streamk.kernels` of these, or "auto": "laplacian", "power_exponential" and
+        ``Matern(nu=0.5)``, the Laplace kernel of the L2 distance.
+    bandwidth : float, optional
+        Of a kernel given by name, in units of the scaled columns, of which two events are sqrt(2)
+        apart in the root of the mean square; sqrt(d) times as much for "laplacian", and 4 d^1.5 /
+        15 times for "power_exponential". 1.5 and 6 are compared by default, and "auto" takes 1.5
+        for these two.
+    regularization : float, optional
+        The variance of the targets' noise for a function of variance 1; .0001 to 30 by default.
+    metric : {"auto", "diagonal", "full"}, default "auto"
+        "laplacian", "power_exponential" and "cauchy" have diagonal ones only. "auto" compares both
+        up to 128 columns.
+    rounds : int, default 8
+        At most so many after the first, whose metric is the identity; two without a smaller error
+        are the last ones.
+    n_centers : int, default 10000
+    selection : {"random", "rpcholesky", "oasis"}, default "random"
+        How centers are chosen where there are more events.
+    error : {"absolute", "squared"}, default "absolute"
+        By which all is compared on held-back events; few large numbers decide on squared ones.
+    seed : int, default 0
+    weights : array of shape (n,), optional
+        How often each event counts, positive: in means and scales, the sum of squares that is
+        solved for, the AGOP, and errors. Leave out events that are not to count.
+
+    Returns
+    -------
+    RFM
+
+    Raises
+    ------
+    InvalidInput
+        If an option is out of its domain, there are fewer than 2 events, or shapes do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(300, 5))
+    >>> found = rfm(X, np.sin(2 * X[:, :1]), metric="diagonal")
+    >>> bool(found.round > 0), bool(found.metric.shares[0] > 0.9)
+    (True, True)
+    """
+    events, targets = np.asarray(X, np.float64), np.asarray(Y, np.float64)
+    _check(events, targets, rounds, n_centers, selection)
+    given = checked(weights, len(events))
+    scale = unit(given)
+    if error not in ERRORS:
+        raise InvalidInput(f"error={error!r} must be one of {', '.join(ERRORS)}")
+    chosen = families(kernel, bandwidth, metric, events.shape[1])
+    ridges = RIDGES if regularization is None else (_checked_ridge(regularization) / scale,)
+    limits = Limits(rounds, n_centers, selection, seed, error)
+    random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed])))
+    order = random.permutation(len(events))
+    work = _by_parts if len(events) <= min(_FEW, n_centers) else _by_held_back
+    data = _Data(events, targets, None if given is None else given / scale, order)
+    found = work(data, chosen, ridges, limits)
+    return replace(found, ridge=found.ridge * scale)
+
+
+@dataclass(frozen=True)
+class _Data:
+    """Events, their targets and weights, and a random order of them."""
+
+    X: Numbers
+    Y: Numbers
+    weights: Weights
+    order: Numbers
+
+    def split(self, train: Numbers, held: Numbers) -> Split:
+        """Return events to learn from and others held back, with the weights of all."""
+        return Split(train, held, self.weights)
+
+
+def _by_parts(
+    data: _Data, families: Sequence[Family], ridges: Sequence[float], limits: Limits
+) -> RFM:
+    """Choose everything by cross-validation, and do the rounds again with all events."""
+    X, Y, weights = data.X, data.Y, data.weights
+    parts = np.array_split(data.order, min(_FOLDS, len(X)))
+    splits = [
+        data.split(np.concatenate([one for one in parts if one is not part]), part)
+        for part in parts
+    ]
+    best = _explored(families, data, splits, ridges, limits.rounds, limits.error)[0]
+    family = best.family
+    columns = Columns.of(X, family.scale, weights)
+    S, constant = columns.scaled(X), mean(Y, weights)
+    turn, ridge = len(best.ridges) - 1, best.ridges[-1]
+    metric = followed(family, S, Y - constant, best.ridges[:turn], limits.solver, weights)
+    P = metric.mapped(S)
+    A = limits.solver(family.kernel, P, Y - constant, weights).solve(ridge)
+    held, errors = np.arange(len(X)), (best.error,)
+    return RFM(family, columns, metric, P, A, constant, ridge, errors, turn, held, best.margins)
+
+
+def _by_held_back(
+    data: _Data, families: Sequence[Family], ridges: Sequence[float], limits: Limits
+) -> RFM:
+    """Choose the family in a sample and the round by held-back events; solve with all of them."""
+    X, Y, weights = data.X, data.Y, data.weights
+    count = min(int(_HELD * len(X)), _MOST_HELD)
+    held, train = data.order[:count], data.order[count:]
+    family, first = families[0], ridges[len(ridges) // 2]
+    if len(families) > 1 or len(ridges) > 1:
+        sample, turns = [data.split(train[:_FEW], held)], min(limits.rounds, _EXPLORED)
+        best = _explored(families, data, sample, ridges, turns, limits.error)
+        if len(train) > _MORE:
+            more = data.split(train[:_MORE], held)
+            best = _compared(best[:_FINALISTS], data, more, ridges, limits)
+        family, first = best[0].family, best[0].ridges[0]
+    found, scaled, columns = _refined(family, data, data.split(train, held), limits, ridges, first)
+    kept = min(found, key=lambda one: one.error)
+    constant = mean(Y, weights)
+    P, every = kept.metric.mapped(np.concatenate(scaled)), np.concatenate([train, held])
+    equations = limits.solver(family.kernel, P, Y[every] - constant, of_rows(weights, every))
+    A = equations.solve(kept.ridge)
+    errors = tuple(one.error for one in found)
+    return RFM(
+        family,
+        columns,
+        kept.metric,
+        equations.centers,
+        A,
+        constant,
+        kept.ridge,
+        errors,
+        kept.number,
+        held,
+        kept.margins,
+    )
+
+
+def _explored(
+    families: Sequence[Family],
+    data: _Data,
+    splits: Sequence[Split],
+    ridges: Sequence[float],
+    rounds: int,
+    error: str,
+) -> list[Explored]:
+    """Return families in the order of their errors, by all regularizations of few events."""
+    found = [
+        explore(family, data.X, data.Y, splits, rounds=rounds, ridges=ridges, error=error)
+        for family in families
+    ]
+    return sorted(found, key=lambda one: one.error)
+
+
+def _compared(
+    finalists: Sequence[Explored],
+    data: _Data,
+    split: Split,
+    ridges: Sequence[float],
+    limits: Limits,
+) -> list[Explored]:
+    """Return families in the order of their errors on more events, with all rounds."""
+    found = []
+    for one in finalists:
+        made, _, _ = _refined(one.family, data, split, limits, ridges, one.ridges[0])
+        kept = min(made, key=lambda other: other.error)
+        found.append(Explored(one.family, (made[0].ridge,), kept.error, kept.margins))
+    return sorted(found, key=lambda one: one.error)
+
+
+def _refined(
+    family: Family,
+    data: _Data,
+    split: Split,
+    limits: Limits,
+    ridges: Sequence[float],
+    first: float,
+) -> tuple[list[Round], tuple[Numbers, Numbers], Columns]:
+    """Return all rounds of a family, and the events of both parts on the scale of the first."""
+    X, Y, weights = data.X, data.Y, (split.of_train(), split.of_held())
+    columns = Columns.of(X[split.train], family.scale, weights[0])
+    S, Q = columns.scaled(X[split.train]), columns.scaled(X[split.held])
+    Z, labels = Y[split.train], Y[split.held]
+    found = refine(family, S, Z, Q, labels, limits, ridges, first, weights)
+    return found, (S, Q), columns
+
+
+def families(kernel: str | Kernel, bandwidth: float | None, metric: str, d: int) -> list[Family]:
+    """Return the families that options leave to be compared, of d columns.
+
+    Parameters
+    ----------
+    kernel, bandwidth, metric
+        As of `rfm`.
+    d : int
+
+    Raises
+    ------
+    InvalidInput
+        If one is out of its domain, or kernel and metric do not fit each other.
+    """
+    if metric not in METRICS:
+        raise InvalidInput(f"metric={metric!r} must be one of {', '.join(METRICS)}")
+    made: list[Kernel]
+    if isinstance(kernel, Kernel):
+        kernels.check_scales(kernel, bandwidth=bandwidth)
+        made = [kernel]
+    else:
+        each = BANDWIDTHS if bandwidth is None else (bandwidth,)
+        if kernel == "auto":
+            s = _OF_PRODUCTS if bandwidth is None else bandwidth
+            made = [kernels.by_name(name, bandwidth=s * _unit(name, d)) for name in _PRODUCTS]
+            made += [Matern(nu=0.5, bandwidth=s) for s in each]
+        else:
+            made = [kernels.by_name(kernel, bandwidth=s * _unit(kernel, d)) for s in each]
+    kinds = {"auto": (True, False) if d <= MOST_COLUMNS else (True,)}
+    kinds |= {"diagonal": (True,), "full": (False,)}
+    found = []
+    for one in made:
+        check_kernel(one)
+        products = isinstance(one, PRODUCTS)
+        if products and metric == "full" and kernel != "auto":
+            raise InvalidInput(
+                f"kernel {one.name!r} is a product over the columns and has diagonal metrics; take "
+                "metric='diagonal', or another kernel, such as 'matern'"
+            )
+        if products and metric == "full":
+            continue
+        for diagonal in (True,) if products or d == 1 else kinds[metric]:
+            found += [Family(scale, one, diagonal) for scale in SCALES]
+    return found
+
+
+def _unit(kernel: str, d: int) -> float:
+    """Return the bandwidth by which a kernel's sum of d columns is as a distance, of order 1."""
+    if kernel == PowerExponential.name:
+        return 4.0 / 15.0 * math.pow(max(1, d), 1.5)
+    return math.sqrt(max(1, d)) if kernel == Laplacian.name else 1.0
+
+
+def _checked_ridge(regularization: float) -> float:
+    ok = isinstance(regularization, int | float | np.number) and 0.0 < regularization < math.inf
+    if not ok:
+        raise InvalidInput(f"regularization={shown(regularization)} must be a positive number")
+    return float(regularization)
+
+
+def _check(X: Numbers, Y: Numbers, rounds: int, n_centers: int, selection: str) -> None:
+    if X.ndim != 2 or Y.ndim != 2 or len(X) != len(Y) or len(X) < 2:
+        raise InvalidInput(
+            f"X and Y must be matrices of as many rows, at least 2, not of shapes {X.shape} and "
+            f"{Y.shape}"
+        )
+    check_count("rounds", rounds, least=0)
+    check_count("n_centers", n_centers)
+    check_selection(selection)

@@ -1,0 +1,333 @@
+"""Means, deviations, medians and errors of events that count by weights.
+
+An event of weight 2 counts as two events, up to rounding. Without weights (None) all count alike.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamk.errors import InvalidInput
+
+Numbers = NDArray[Any]
+
+_LEAST = 1e-100
+"""Least weight, and one over the largest: sums of them are finite, and more than 0."""
+Weights = NDArray[Any] | None
+"""Positive numbers, float64 (n,), or None."""
+
+
+def checked(weights: ArrayLike | None, n: int) -> Weights:
+    """Return the weights of n events.
+
+    Raises
+    ------
+    InvalidInput
+        If they are not n positive numbers.
+    """
+    if weights is None:
+        return None
+    found = np.asarray(weights, np.float64)
+    if found.shape != (n,) or not ((found >= _LEAST) & (found <= 1.0 / _LEAST)).all():
+        raise InvalidInput(
+            f"weights must be {n} positive numbers, one for each event, from {_LEAST:g} to "
+            f"{1.0 / _LEAST:g}; leave out events that are not to count"
+        )
+    return found
+
+
+def unit(weights: Weights) -> float:
+    """Return the power of the root of 10 that is nearest to the mean of the weights.
+
+    Regularizations on a ladder of such steps, times this, are those of weights of about 1.
+
+    Examples
+    --------
+    >>> unit(np.array([90.0, 110.0])), unit(None)
+    (100.0, 1.0)
+    """
+    if weights is None:
+        return 1.0
+    return float(10.0 ** (round(2.0 * math.log10(weights.mean())) / 2.0))
+
+
+def of_rows(weights: Weights, rows: Any) -> Weights:
+    """Return the weights of some events."""
+    return None if weights is None else weights[rows]
+
+
+def sum_of(weights: Weights, n: int) -> float:
+    """Return the sum of the weights of n events."""
+    return float(n) if weights is None else float(weights.sum())
+
+
+def rooted(weights: Weights) -> Weights:
+    """Return the square roots of the weights."""
+    return None if weights is None else np.sqrt(weights)
+
+
+def times(X: Numbers, weights: Weights) -> Numbers:
+    """Return rows X (n, d) times the weights of their events."""
+    return X if weights is None else X * weights[:, None]
+
+
+def mean_error(E: Numbers, weights: Weights) -> float:
+    """Return the mean of errors E (n, outputs) over events, summed over outputs."""
+    return float(times(E, weights).sum() / sum_of(weights, len(E)))
+
+
+def mean(X: Numbers, weights: Weights) -> Numbers:
+    """Return the mean of the columns of X (n, d).
+
+    Examples
+    --------
+    >>> mean(np.array([[1.0], [4.0]]), np.array([2.0, 1.0]))
+    array([2.])
+    """
+    found = X.mean(axis=0) if weights is None else weights @ X / weights.sum()
+    return np.asarray(found)
+
+
+def deviations(X: Numbers, weights: Weights) -> Numbers:
+    """Return the standard deviations of the columns of X (n, d)."""
+    if weights is None:
+        return np.asarray(X.std(axis=0))
+    return np.sqrt(mean(np.square(X - mean(X, weights)), weights))
+
+
+def covariance(X: Numbers, weights: Weights) -> Numbers:
+    """Return the covariances of the columns of X (n, d), float64 (d, d)."""
+    return np.atleast_2d(np.cov(X.T, bias=True, aweights=weights))
+
+
+def median(v: Numbers, weights: Weights) -> float:
+    """Return the median of numbers (n,), at least one.
+
+    Examples
+    --------
+    >>> median(np.array([5.0, 1.0, 2.0]), np.array([1.0, 1.0, 2.0]))
+    2.0
+    """
+    if weights is None:
+        return float(np.median(v))
+    order = np.argsort(v, kind="stable")
+    sums = np.cumsum(weights[order])
+    half = 0.5 * sums[-1]
+    low = int(np.searchsorted(sums, half, side="left"))
+    high = int(np.searchsorted(sums, half, side="right"))
+    return float(0.5 * (v[order[low]] + v[order[min(high, len(v) - 1)]]))
+
+
+SCALES = ("standard", "ranks")
+_KNOTS = 1_000
+"""Quantiles between which ranks are interpolated."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A map of columns, after which two events are sqrt(2) apart in the root of the mean square.
+
+    NaN is missing and counts as the column's median. "standard" keeps distances within a column;
+    "ranks" puts the share of events below in the place of a number, whatever its tails are.
+    Constant columns become 0.
+
+    Attributes
+    ----------
+    medians, means, factors : float64 arrays of shape (d,)
+    knots : list of (values, ranks)
+        Of each column, none if columns are standardized; of a column without any, numbers are left.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0, 1.0], [2.0, 1.0], [1e6, 1.0]])
+    >>> Columns.of(X, "ranks").scaled(X).round(2).tolist()
+    [[-1.22, 0.0], [0.0, 0.0], [1.22, 0.0]]
+    """
+
+    medians: Numbers
+    means: Numbers
+    factors: Numbers
+    knots: tuple[tuple[Numbers, Numbers], ...]
+
+    @classmethod
+    def of(cls, X: Numbers, scale: str, weights: Weights = None) -> Columns:
+        """Return the map for events X (n, d), float64, NaN where missing, of these weights.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such scale.
+        """
+        if scale not in SCALES:
+            raise InvalidInput(f"scale={scale!r} must be one of {', '.join(SCALES)}")
+        d = X.shape[1]
+        there = [
+            (v[known], of_rows(weights, known))
+            for v, known in zip(X.T, ~np.isnan(X.T), strict=True)
+        ]
+        medians = np.array([median(v, w) if len(v) else 0.0 for v, w in there])
+        knots = tuple(_ranks(v, w) for v, w in there) if scale == "ranks" else ()
+        plain = cls(medians, np.zeros(d), np.ones(d), knots)
+        P = plain.scaled(X)
+        means, spread = mean(P, weights), deviations(P, weights)
+        # What rounding leaves of a constant is no deviation.
+        varies = spread > 1e-12 * np.maximum(np.abs(means), 1e-300)
+        count = max(1, int(varies.sum()))
+        factors = np.zeros(d)
+        factors[varies] = 1.0 / (spread[varies] * np.sqrt(count))
+        return cls(medians, means, factors, knots)
+
+    def scaled(self, X: Numbers) -> Numbers:
+        """Return events X (n, d), NaN where missing, on the scale, float64 (n, d)."""
+        P = np.where(np.isnan(X), self.medians, X)
+        for j, (values, ranks) in enumerate(self.knots):
+            if len(values):
+                P[:, j] = np.interp(P[:, j], values, ranks)
+        return np.asarray((P - self.means) * self.factors)
+
+    @classmethod
+    def as_they_are(cls, d: int) -> Columns:
+        """Return the map that leaves d columns as they are, 0 where missing."""
+        return cls(np.zeros(d), np.zeros(d), np.ones(d), ())
+
+    def extended(self, count: int) -> Columns:
+        """Return the map of so many more columns, which it leaves as they are."""
+        more, none = Columns.as_they_are(count), np.zeros(0)
+        return Columns(
+            np.append(self.medians, more.medians),
+            np.append(self.means, more.means),
+            np.append(self.factors, more.factors),
+            self.knots and (*self.knots, *((none, none) for _ in range(count))),
+        )
+
+
+def _ranks(v: Numbers, weights: Weights) -> tuple[Numbers, Numbers]:
+    """Return ascending values and the share of events below each, half of the equal ones."""
+    if not len(v):
+        return np.zeros(1), np.zeros(1)
+    values, places = np.unique(v, return_inverse=True)
+    counts = np.bincount(places, weights)
+    ranks = (np.cumsum(counts) - 0.5 * counts) / sum_of(weights, len(v))
+    if len(values) > _KNOTS:
+        chosen = np.unique(np.searchsorted(ranks, np.linspace(ranks[0], ranks[-1], _KNOTS)))
+        values, ranks = values[chosen], ranks[chosen]
+    return values, ranks
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A positive semidefinite matrix M by which differences of points are measured.
+
+    ``|t|_M^2 = t' M t`` is the squared Euclidean distance of mapped points: each x becomes ``R x``,
+    with ``R R = M``.
+
+    Attributes
+    ----------
+    root : float64 array of shape (d,) or (d, d)
+        R, of a diagonal one its diagonal.
+
+    Examples
+    --------
+    >>> metric = Metric(np.array([2.0, 0.5]))
+    >>> metric.mapped(np.ones((1, 2)))
+    array([[2. , 0.5]])
+    >>> metric.matrix.tolist(), metric.shares.round(3).tolist()
+    ([[4.0, 0.0], [0.0, 0.25]], [0.941, 0.059])
+    """
+
+    root: Numbers
+
+    @classmethod
+    def of(cls, M: Numbers) -> Metric:
+        """Return the metric of a matrix (d, d), or of a diagonal (d,)."""
+        if M.ndim == 1:
+            return cls(np.sqrt(np.maximum(M, 0.0)))
+        values, vectors = np.linalg.eigh(M)
+        return cls((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+
+    @property
+    def is_diagonal(self) -> bool:
+        """True if columns are only scaled."""
+        return self.root.ndim == 1
+
+    @property
+    def matrix(self) -> Numbers:
+        """M, float64 (d, d)."""
+        return np.diag(self.root**2) if self.is_diagonal else self.root @ self.root
+
+    @property
+    def diagonal(self) -> Numbers:
+        """The diagonal of M, float64 (d,)."""
+        return self.root**2 if self.is_diagonal else np.einsum("ij,ij->i", self.root, self.root)
+
+    @property
+    def shares(self) -> Numbers:
+        """The diagonal of M over its sum, float64 (d,); equal shares where it is 0."""
+        total = float(self.diagonal.sum())
+        d = len(self.root)
+        return self.diagonal / total if total > 0.0 else np.full(d, 1.0 / max(1, d))
+
+    def mapped(self, X: Numbers) -> Numbers:
+        """Return ``R x`` of points X (n, d)."""
+        return X * self.root if self.is_diagonal else X @ self.root
+
+    def unmapped(self, G: Numbers) -> Numbers:
+        """Return ``R G R``, the outer products of gradients with respect to x.
+
+        Parameters
+        ----------
+        G : array of shape (d, d) or (d,)
+            Those with respect to ``R x``, of a diagonal metric perhaps the diagonal alone.
+        """
+        if G.ndim == 1:
+            return self.root**2 * G
+        R = np.diag(self.root) if self.is_diagonal else self.root
+        return np.asarray(R @ G @ R)
+
+
+def rescaled(M: Numbers, X: Numbers, *, power: float = 2.0, weights: Weights = None) -> Numbers:
+    """Return the multiple of M by which points are as far apart as by the identity.
+
+    The mean squared distance of two points stays as it is, or that of another power: sharpening a
+    metric does not change the bandwidth, and a metric cannot grow or vanish from round to round.
+
+    Parameters
+    ----------
+    M : array of shape (d, d) or (d,)
+    X : array of shape (n, d)
+    power : float, default 2
+        Below 2, distances are sums of ``(sqrt(M_jj) |x_j - z_j|)^power``; deviations of columns
+        stand for their differences.
+    weights : float64 array of shape (n,), optional
+
+    Returns
+    -------
+    array of the shape of M
+        The identity where M gives no distance to any points.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0, 0.0], [2.0, 2.0]])
+    >>> rescaled(np.array([3.0, 1.0]), X)
+    array([1.5, 0.5])
+    """
+    if power < 2.0:
+        spread = deviations(X, weights) ** power
+        now, aim = float(np.maximum(M, 0.0) ** (0.5 * power) @ spread), float(spread.sum())
+        factor = (aim / now) ** (2.0 / power) if now > 0.0 else 0.0
+    elif M.ndim == 1:
+        variances = np.square(deviations(X, weights))
+        now, aim = float(M @ variances), float(variances.sum())
+        factor = aim / now if now > 0.0 else 0.0
+    else:
+        C = covariance(X, weights)
+        now, aim = float(np.sum(M * C)), float(np.trace(C))
+        factor = aim / now if now > 0.0 else 0.0
+    if factor <= 0.0 or not np.isfinite(factor):
+        return np.ones(len(M)) if M.ndim == 1 else np.eye(len(M))
+    return M * factor

@@ -1,0 +1,407 @@
+"""Kernel ridge regression on points that is solved for, and goes on to learn event by event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.declared import count, flag
+from streamk.errors import StateError
+from streamk.kernels import Kernel
+from streamk.learners.centers import targets_of
+from streamk.learners.common.supervised import Asked
+from streamk.learners.kernel_ridge import BLOCK, OnlineKernelRidge
+from streamk.learners.renewal import Background
+from streamk.learners.rfm.solved_part import SolvedPart
+from streamk.state import State
+
+Numbers = NDArray[Any]
+
+_BLOCKS = BLOCK, 2 * BLOCK, 4 * BLOCK
+"""Events of a block, and those where it takes long to solve for one more: with the part's factor,
+and without."""
+_DELAYS = dict(zip(_BLOCKS, (BLOCK // 4, BLOCK // 2, BLOCK // 2), strict=True))
+"""Events of the next block while which a block is solved for, by the size of the next."""
+_QUICK = 512
+"""Events of a part up to which a block is solved for at once."""
+_LARGE = 1_024, 768
+"""Events of a part from which on it takes long, if its factor is kept, and if not."""
+
+
+class Solution(NamedTuple):
+    """Kernel, regularization and constant that a function of events is solved with."""
+
+    kernel: Kernel
+    ridge: float
+    """Regularization."""
+    constant: Numbers
+    """Float64 (outputs,)."""
+    errors: Sequence[float] | None = None
+    """See `MetricRidge.begin`."""
+
+
+class Solved(NamedTuple):
+    """Of which events a function is, and how it is solved for: enough to do so anew."""
+
+    solution: Solution
+    points: Numbers
+    """Float32 (n, d), in the order they came, those among them that no block has yet."""
+    labels: Numbers
+    """Float64 (n,)."""
+
+
+class MetricRidge(OnlineKernelRidge):
+    """Kernel ridge regression on points, by parts: a leaf of `MetricTree`.
+
+    The first part, which is there or not, is solved for exactly (`SolvedPart`), anew after each
+    block of events until it has as many as it may. From then on it stays as it is, and the second
+    part learns what events since then differ from it, as `OnlineKernelRidge` does, with a kernel of
+    its own: to correct a function event by event takes a narrower one than to solve for it, as the
+    blocks of coefficients that are solved for at a time must not depend on each other by much. In
+    that kernel an event is learned, too, until the first part has its block.
+
+    From 512 events of a part on, a block is solved for in the background while the next one is
+    learned, and its events are centers of the second part until that is complete.
+
+    Options are those of `OnlineKernelRidge`.
+    """
+
+    TYPE = "metric-ridge"
+    WORK = 1_024
+    RIDGES = (*OnlineKernelRidge.RIDGES, 1e9)
+    """By the last one nothing is learned but by the first part."""
+    _base: SolvedPart | None = None
+    _next_base: Background[SolvedPart] | None = None
+    """With the block that the centers are, while that is solved for."""
+    _columns_since = 0
+    """Columns that came since that was begun."""
+    _keeps = True
+
+    def begin(
+        self,
+        part: SolvedPart,
+        X: Numbers,
+        y: Numbers,
+        constant: Numbers,
+        errors: Sequence[float] | None = None,
+    ) -> None:
+        """Solve for a first part of some events, before others are learned.
+
+        Parameters
+        ----------
+        part : SolvedPart
+            Without an event.
+        X : float32 array of shape (n, d)
+            The points, whole blocks of 64.
+        y : float64 array of shape (n,)
+            Their labels, as numbers.
+        constant : float64 array of shape (outputs,)
+        errors : sequence of float, optional
+            `errors` of the function before, by which the second part's regularization is chosen
+            until it has errors of its own. By default it is the largest one.
+        """
+        self._base = part
+        if errors is None:
+            errors = [1e-9 * place for place in range(len(self._ridges), 0, -1)]
+        self._errors = np.array(errors, np.float64)
+        self._constant, self._settled = constant, 0
+        self._solve_with(X, y)
+        self._fit_block()
+
+    def _close_block(self) -> None:
+        super()._close_block()
+        self._fit_block()
+
+    def _fit_block(self) -> None:
+        """Have larger blocks where it takes long to solve for all coefficients."""
+        base, block = self._base, BLOCK
+        if base is not None:
+            least, large = (_LARGE[0], _BLOCKS[1]) if self._keeps else (_LARGE[1], _BLOCKS[2])
+            if base.n_last >= least and base.room - self._n_solving >= large:
+                block = large
+        if block != self._block:
+            self._block = block
+            self._begin_block()
+
+    def _solve_with(self, points: Numbers, y: Numbers) -> None:
+        """Add events to the first part."""
+        assert self._base is not None
+        self._base.add(points, y, self._left_to_solve)
+        if not self._keeps:
+            self._base.forget_factor()
+
+    @property
+    def _left_to_solve(self) -> Callable[[Numbers], Numbers]:
+        """The function of labels that gives outputs of the first part, as they are now."""
+        constant, margins = self._constant, self._n_outputs() if self.is_classifier else 0
+        return lambda labels: targets_of(labels, margins) - constant
+
+    def _solve_in_background(self) -> None:
+        """Begin to add the events that are centers to the first part."""
+        assert self._base is not None
+        points, labels = self._centers.points.copy(), self._centers.labels.copy()
+        self._next_base = Background(self._base.extending(points, labels, self._left_to_solve))
+
+    def _settle(self) -> None:
+        """Go on with the first part of all blocks that are complete."""
+        if self._next_base is None:
+            return
+        base = self._next_base.result()
+        base.add_columns(self._columns_since)
+        self._base, self._next_base, self._columns_since = base, None, 0
+        if not self._keeps:
+            self._base.forget_factor()
+        self._centers.clear()
+        self._recent.clear()
+
+    @property
+    def _takeover(self) -> int:
+        """Event of the block after which the first part has the one before."""
+        return _DELAYS[self._block]
+
+    @property
+    def _stop(self) -> int:
+        early = self._next_base is not None and len(self._pending) < self._takeover
+        return self._takeover if early else self._block
+
+    def _turn(self) -> None:
+        self._settle_if_due()
+        super()._turn()
+
+    def _settle_if_due(self) -> None:
+        """Take over the block that was solved for, at its event or after an interrupt there."""
+        if len(self._pending) >= self._takeover:
+            self._settle()
+
+    def _learn_labelled(self, events: Numbers, numbers: Numbers, asked: Asked | None) -> None:
+        self._settle_if_due()
+        super()._learn_labelled(events, numbers, asked)
+
+    def close(self) -> None:
+        """Have the first part take no further events."""
+        self._settle()
+        if self._base is not None:
+            self._base.close()
+
+    def keep_factor(self, keep: bool) -> None:
+        """Keep the factor, or have it made again with each block, by the same steps."""
+        self._keeps = keep
+        if not keep:
+            self.forget_factor()
+
+    def forget_factor(self) -> None:
+        """Free the memory of the factor, which is made again when it is needed."""
+        if self._base is not None:
+            self._base.forget_factor()
+
+    # What it is
+
+    @property
+    def solved_kernel(self) -> Kernel | None:
+        """The kernel of the first part, if there is one."""
+        return None if self._base is None else self._base.kernel
+
+    @property
+    def solved(self) -> Solved | None:
+        """Return events of the first part and since the last block, and how they are solved for."""
+        self._settle()
+        base = self._base
+        if base is None:
+            return None
+        known = base.arrays()
+        solution = Solution(base.kernel, base.ridge, self._constant, self.errors)
+        points = np.concatenate([known["points"], self._pending])
+        labels = np.append(known["labels"], self._pending_labels)
+        return Solved(solution, points, labels)
+
+    @property
+    def room(self) -> int:
+        """Events that the first part may have, 0 where there is none."""
+        return 0 if self._base is None else self._base.capacity
+
+    @property
+    def n_outputs(self) -> int:
+        """Numbers that an event is predicted by."""
+        return self._n_outputs()
+
+    @property
+    def errors(self) -> list[float] | None:
+        """Those of the second part's regularizations, where there is a first part."""
+        return None if self._base is None else self._errors.tolist()
+
+    @property
+    def n_solved(self) -> int:
+        """Events of the first part, with those that are solved for."""
+        return 0 if self._base is None else len(self._base) + self._n_solving
+
+    @property
+    def _n_solving(self) -> int:
+        """Events that are solved for in the background."""
+        return 0 if self._next_base is None else len(self._centers)
+
+    @property
+    def grows(self) -> bool:
+        """True while the first part takes further events."""
+        return self._base is not None and self._base.grows
+
+    @property
+    def n_features(self) -> int:
+        """Centers of both parts."""
+        return super().n_features + (0 if self._base is None else len(self._base))
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of centers, coefficients and the first part's factor, in bytes."""
+        base = self._base
+        if base is None:
+            return super().nbytes
+        return super().nbytes + base.nbytes - (0 if self._keeps else base.factor_nbytes)
+
+    # Learning and predicting
+
+    def learn_points(self, points: Numbers, y: Numbers, asked: Asked | None = None) -> Numbers:
+        """Learn points (n, d) with labels y (n,), one after the other.
+
+        Returns what each was predicted before, float64 (n, outputs).
+        """
+        found: list[Numbers] = []
+        self._found = found.append
+        self._learn_labelled(points, y, asked)
+        return np.concatenate(found) if found else np.zeros((0, self._n_outputs()))
+
+    def targets(self, y: Numbers) -> Numbers:
+        """Return labels as they are learned, float64 (n, outputs)."""
+        return self._targets(y)
+
+    def _learn(self, X: Numbers, y: Numbers) -> Numbers:
+        F = super()._learn(X, y)
+        self._found(self._decided(F))
+        return F
+
+    def _calibrate(self, F: Numbers, y: Numbers) -> None:
+        """Do nothing: the tree adjusts the probabilities of all its leaves."""
+
+    def _outputs_of(self, X: Numbers) -> Numbers:
+        F = super()._outputs_of(X)
+        return F if self._base is None else F + self._for_each(self._base.outputs(X))
+
+    def _outputs_at(self, slots: Numbers) -> Numbers:
+        F = super()._outputs_at(slots)
+        return F if self._base is None else F + self._for_each(self._of_base[slots])
+
+    @cached_property
+    def _of_base(self) -> Numbers:
+        """Outputs of the first part at the centers of the second, by their slots."""
+        assert self._base is not None
+        found = np.zeros((self.max_centers, self._n_outputs()))
+        found[: len(self._centers)] = self._base.outputs(self._centers.points)
+        return found
+
+    def _for_each(self, F: Numbers) -> Numbers:
+        """Return outputs (n, outputs) once for each function that is learned."""
+        return np.concatenate(len(self._ridges) * [F], axis=1)
+
+    def _take_block(self, X: Numbers, y: Numbers, A: Numbers) -> None:
+        base = self._base
+        if base is not None and base.grows:
+            if base.n_last < _QUICK:
+                self._solve_with(X, y)
+                return
+            self._centers.append(X, y, A)
+            self._solve_in_background()
+            return
+        if base is not None:
+            self._of_base[self._centers.next_slots(len(X))] = base.outputs(X)
+        super()._take_block(X, y, A)
+
+    # Columns and outputs
+
+    def extend(self, count: int) -> None:
+        """Take up columns that were 0 in all events so far."""
+        known = len(self.columns or ())
+        if self._base is not None:
+            self._base.add_columns(count)
+        if self._next_base is not None:
+            self._columns_since += count
+        self.add_columns(range(known, known + count))
+
+    def _fit_centers(self, fitted: Callable[[Numbers], Numbers]) -> None:
+        self._settle()
+        super()._fit_centers(fitted)
+        if self._base is not None:
+            self._base.fit_outputs(fitted)
+            self.__dict__.pop("_of_base", None)
+
+    # State
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here: a JSON header and arrays."""
+        self._settle_if_due()
+        known, base = super().state(), self._base
+        solving = self._next_base is not None
+        header = {**known.header, "base": None, "block": self._block, "solving": solving}
+        arrays = dict(known.arrays)
+        if base is not None:
+            header |= {"base": base.header(), "room": base.capacity}
+            arrays |= {f"base_{name}": array for name, array in base.arrays().items()}
+        return State(header, arrays)
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the function whose state this is.
+
+        Raises
+        ------
+        StateError
+            If it is the state of something else, or is damaged.
+        """
+        learner = super().from_state(state)
+        if state.header.get("base") is not None:
+            learner._restore_base(state)
+        return learner
+
+    @classmethod
+    def _from_header(cls, state: State, **more: Any) -> Self:
+        learner = super()._from_header(state, **more)
+        learner._block = count(state.header, "block", cls._owner())
+        if learner._block not in _BLOCKS:
+            raise StateError(f"'block' of {cls._owner()} must be one of {_BLOCKS}")
+        learner._begin_block()
+        return learner
+
+    def _restore_base(self, state: State) -> None:
+        """Take the part that was solved for."""
+        named = {
+            name.removeprefix("base_"): array
+            for name, array in state.arrays.items()
+            if name.startswith("base_")
+        }
+        header: Any = state.header
+        self._base = SolvedPart.of(
+            header["base"],
+            named,
+            capacity=count(header, "room", self._owner(), least=1),
+            sizes=self._sizes(),
+            labels=self._label_domain,
+            owner=f"'base' of {self._owner()}",
+        )
+        self._settled = 0
+        self._restore_block(state)
+
+    def _restore_block(self, state: State) -> None:
+        """Begin once more to solve for the block that was solved for, if there was one."""
+        assert self._base is not None
+        solving = flag(state.header, "solving", self._owner())
+        centers, pending = len(self._centers), len(self._pending)
+        can_be = centers in _BLOCKS and centers <= self._base.room and pending < self._takeover
+        if solving != can_be:
+            raise StateError(
+                f"'solving' of {self._owner()} is {solving!r}, which does not fit {centers} "
+                f"centers and {pending} events that are none"
+            )
+        if solving:
+            self._solve_in_background()

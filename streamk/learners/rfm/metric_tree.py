@@ -1,0 +1,445 @@
+"""Kernel ridge regression in a learned metric, by leaves of a tree that grows with the stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends import loops
+from streamk.declared import NON_NEGATIVE, count, number
+from streamk.errors import StateError
+from streamk.kernels import Kernel
+from streamk.learners.common.calibration import Calibration
+from streamk.learners.common.classes import MOST_CLASSES, Label
+from streamk.learners.common.supervised import Asked
+from streamk.learners.kernel_ridge import BLOCK
+from streamk.learners.rfm.metric_ridge import MetricRidge, Solution
+from streamk.learners.rfm.search import Family
+from streamk.learners.rfm.solved_part import SolvedPart, whole_blocks
+from streamk.learners.rfm.splits import FURTHEST, EventMap, Splits, halves
+from streamk.state import State
+
+Numbers = NDArray[Any]
+
+SPLITS = 3_584, 3_072
+"""Events from which on a leaf is divided, while there are few leaves, and later."""
+_ROOM = 512
+"""Further events that a leaf has room for, until it is looked at."""
+_FEW_LEAVES = 4
+"""Leaves that are few: each keeps the factor of its equations. Of more it is made anew with each
+block, and blocks are larger."""
+_LARGEST_SUM = 1e300
+"""Bound of sums of errors."""
+_PERIODS = BLOCK, 4 * BLOCK
+"""Events after which leaves are looked at, and probabilities adjusted: at first, and later."""
+_MANY_EVENTS = 2_048
+"""Events that a function has learned, from which on it is later."""
+_LEAST_CENTERS = 4 * BLOCK
+"""Least room of a leaf for centers that learn what differs from its solution."""
+
+
+class MetricTree:
+    """Functions of events in a metric, each for a part of space.
+
+    An event costs its own leaf alone, predicted or learned, so that the time for an event stays the
+    same while the function goes on to grow with the stream. A leaf is `MetricRidge`. From 3,584
+    events on, or 3,072 where there are 4 leaves, it is divided in the direction of the points'
+    largest variance in the metric, at the median, and both halves are solved for anew. So xRFM
+    (Beaglehole et al. 2025) divides a batch, there in the metric's own first direction, which had
+    larger errors on covtype. A leaf whose points cannot be divided, as most of them are one, takes
+    no further event into its solution; when all leaves together have `capacity` events, none does.
+
+    It also tells how well it has predicted the events that it has learned.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Of what differs from the solution, see `MetricRidge`.
+    task, seed, classes, max_classes
+        As of `streamk.learners.OnlineKernelRidge`.
+    capacity : int
+        Events that are solved for, at most (and a block for each leaf), and centers beside them.
+    columns : int, optional
+        None before they are known.
+
+    Attributes
+    ----------
+    map : EventMap
+    missed : float
+        Sum of the errors of what was predicted before an event was learned, since it was last set
+        to 0: of classes squared ones of margins, of numbers absolute ones.
+    n_events : int
+        Events that it has learned one after the other.
+    """
+
+    TYPE = "metric-tree"
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        *,
+        task: str,
+        capacity: int,
+        seed: int,
+        columns: int | None = None,
+        classes: Sequence[Label] = (),
+        max_classes: int = MOST_CLASSES,
+    ) -> None:
+        self.map = EventMap.identity(columns or 0)
+        self.missed, self.n_events, self.capacity = 0.0, 0, capacity
+        self._options: dict[str, Any] = {"task": task, "seed": seed, "max_classes": max_classes}
+        self._kernel = kernel
+        self._leaves = [self._new_leaf(columns, classes, capacity)]
+        self._splits = Splits.none(columns or 0)
+        self._calibration = Calibration()
+
+    def _new_leaf(
+        self, columns: int | None, classes: Sequence[Label], max_centers: int
+    ) -> MetricRidge:
+        names = None if columns is None else range(columns)
+        return MetricRidge(
+            self._kernel, max_centers=max_centers, columns=names, classes=classes, **self._options
+        )
+
+    # A solution of events
+
+    def begin(self, solution: Solution, X: Numbers, y: Numbers) -> None:
+        """Solve for a function of some events, before others are learned.
+
+        Of events that cannot be divided, as where most of them are one point, only the last ones
+        are taken: as many as a leaf has room for.
+
+        Parameters
+        ----------
+        solution : Solution
+        X : float64 array of shape (n, d)
+            The events, in the order they came, at least 64.
+        y : float64 array of shape (n,)
+            Their labels, as numbers.
+        """
+        size = SPLITS[len(X) >= _FEW_LEAVES * SPLITS[0] // 2]
+        self._plant(0, solution, self.map.points(X), y, (self.capacity, size))
+
+    @property
+    def _leaf_room(self) -> int:
+        """Events that a leaf's solution may have."""
+        return min(self.capacity, SPLITS[0] + _ROOM)
+
+    def _plant(
+        self, place: int, solution: Solution, points: Numbers, y: Numbers, room: tuple[int, int]
+    ) -> None:
+        """Solve for points (n, d) in place of a leaf: in one, or in several if they are many.
+
+        The room is that for centers beside the solution, and that of a leaf before it is divided.
+        A leaf that cannot be divided takes the last points alone, see `_solved`.
+        """
+        centers, size = room
+        cut = halves(points) if len(points) >= size else None
+        if cut is None:
+            self._leaves[place] = self._solved(solution, points, y, centers)
+            self._fit_leaves()  # at once: factors of many leaves are much memory
+            return
+        direction, threshold, right = cut
+        new = self._splits.divide(place, direction, threshold)
+        self._leaves.append(self._leaves[place])
+        for leaf, rows in ((place, ~right), (new, right)):
+            half = max(_LEAST_CENTERS, centers // 2), size
+            self._plant(leaf, solution, points[rows], y[rows], half)
+
+    def _solved(self, solution: Solution, points: Numbers, y: Numbers, centers: int) -> MetricRidge:
+        """Return a leaf of points (n, d), of the last ones if there is no room for all.
+
+        What is left of whole blocks is learned by and by.
+        """
+        before, d, size = self._leaves[0], points.shape[1], self._leaf_room
+        leaf = self._new_leaf(d, before.classes, centers)
+        outputs = len(solution.constant)
+        part = SolvedPart(solution.kernel, solution.ridge, size, n_columns=d, n_outputs=outputs)
+        points, y = points[-size:], y[-size:]
+        whole = whole_blocks(len(points))
+        leaf.begin(part, points[:whole], y[:whole], solution.constant, solution.errors)
+        leaf.learn_points(points[whole:], y[whole:])
+        return leaf
+
+    def _divide(self, place: int) -> None:
+        """Divide a leaf, or have it take no more where halves would be too uneven.
+
+        Each half begins with half of the errors of its regularizations.
+        """
+        leaf = self._leaves[place]
+        known, errors = leaf.solved, leaf.errors
+        assert known is not None
+        assert errors is not None
+        if halves(known.points) is None:
+            leaf.close()
+            return
+        solution = known.solution._replace(errors=[one / 2.0 for one in errors])
+        self._plant(
+            place, solution, known.points, known.labels, (leaf.max_centers, len(known.points))
+        )
+
+    def _tend(self) -> None:
+        """Divide leaves that are large; have none grow where all together are large enough."""
+        if not self.grows:
+            return
+        if self.n_solved >= self.capacity:
+            self.close()
+            return
+        for place, leaf in enumerate(tuple(self._leaves)):
+            if leaf.grows and leaf.n_solved >= SPLITS[len(self._leaves) >= _FEW_LEAVES]:
+                self._divide(place)
+
+    def _fit_leaves(self) -> None:
+        """Have leaves keep their factors, or not."""
+        for leaf in self._leaves:
+            leaf.keep_factor(len(self._leaves) <= _FEW_LEAVES)
+
+    def forget_factors(self) -> None:
+        """Free the memory of factors, which are made again when they are needed."""
+        for leaf in self._leaves:
+            leaf.forget_factor()
+
+    def close(self) -> None:
+        """Have no leaf's solution take further events."""
+        for leaf in self._leaves:
+            leaf.close()
+
+    def calibrate(self, F: Numbers, labels: Numbers, factor: float) -> None:
+        """Begin with an inverse temperature, that of outputs F (n, outputs) not learned from."""
+        self._calibration.factor = factor
+        self._calibration.add(F, labels)
+        self._calibration.close(len(F))
+
+    # What it is
+
+    @property
+    def is_classifier(self) -> bool:
+        """True if labels are classes."""
+        return self._leaves[0].is_classifier
+
+    @property
+    def columns(self) -> tuple[Any, ...] | None:
+        """The numbers of the columns, None before the first."""
+        return self._leaves[0].columns
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The labels seen so far, in the order of the probabilities; () for regression."""
+        return self._leaves[0].classes
+
+    @property
+    def family(self) -> Family | None:
+        """The family that the solution is of."""
+        known = self._leaves[0].solved_kernel
+        if known is None:
+            return None
+        scale = "ranks" if self.map.columns.knots else "standard"
+        return Family(scale, known, self.map.metric.is_diagonal)
+
+    @property
+    def errors(self) -> list[float] | None:
+        """Those of the regularizations of what differs from the solution, if there is one.
+
+        They are means over the leaves, since each leaf of a new function begins with them.
+        """
+        each = [leaf.errors for leaf in self._leaves]
+        return None if each[0] is None else np.mean(np.array(each, np.float64), axis=0).tolist()
+
+    @property
+    def n_leaves(self) -> int:
+        """Parts of space that have functions of their own."""
+        return len(self._leaves)
+
+    @property
+    def n_solved(self) -> int:
+        """Events of the solution."""
+        return sum(leaf.n_solved for leaf in self._leaves)
+
+    @property
+    def grows(self) -> bool:
+        """True while the solution takes further events."""
+        return any(leaf.grows for leaf in self._leaves)
+
+    @property
+    def n_features(self) -> int:
+        """Centers of all leaves."""
+        return sum(leaf.n_features for leaf in self._leaves)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of centers, coefficients and factors, in bytes."""
+        return sum(leaf.nbytes for leaf in self._leaves)
+
+    # Learning and predicting
+
+    def learn(self, X: Numbers, y: Numbers, asked: Asked | None = None) -> None:
+        """Learn events X (n, d) with labels y (n,) as numbers, one after the other."""
+        points, others = self.map.points(X), None
+        if asked is not None and asked.events is not None:
+            others = self.map.points(asked.events)
+        at = 0
+        while at < len(points):
+            period = _PERIODS[self.n_events >= _MANY_EVENTS]
+            stop = min(len(points), at + period - self.n_events % period)
+            some = None if others is None else others[at:stop]
+            F, said = self._learn_rows(points[at:stop], y[at:stop], some)
+            self._weigh(F, y[at:stop])
+            if asked is not None:
+                asked.add(said)
+            self.n_events += stop - at
+            if self.n_events % period == 0:
+                self._calibration.close(period)
+                self._tend()
+            at = stop
+
+    def _learn_rows(
+        self, points: Numbers, y: Numbers, others: Numbers | None
+    ) -> tuple[Numbers, Numbers]:
+        """Learn events between which no leaf is divided.
+
+        Returns their outputs before each was learned, and those of what was asked in their place.
+        """
+        leaves = self._splits.leaves_of(points)
+        if others is None and len(points) == 1:
+            F = self._leaves[int(leaves[0])].learn_points(points, y)
+            return F, F
+        F = np.empty((len(points), self._leaves[0].n_outputs))
+        if others is None:
+            for leaf, rows in _grouped(leaves):
+                F[rows] = self._leaves[leaf].learn_points(points[rows], y[rows])
+            return F, F
+        said, theirs = np.empty(F.shape), self._splits.leaves_of(others)
+        at = 0
+        for odd in (*np.flatnonzero(leaves != theirs), len(points)):  # asked in another leaf
+            for leaf, some in _grouped(leaves[at:odd]):
+                rows = at + some
+                found: list[Numbers] = []
+                asked = Asked(others[rows], found.append)
+                F[rows] = self._leaves[leaf].learn_points(points[rows], y[rows], asked)
+                said[rows] = np.concatenate(found)
+            if odd < len(points):
+                one = slice(odd, odd + 1)
+                said[one] = self._leaves[theirs[odd]].decide_checked(others[one])
+                F[one] = self._leaves[leaves[odd]].learn_points(points[one], y[one])
+            at = odd + 1
+        return F, said
+
+    def _weigh(self, F: Numbers, y: Numbers) -> None:
+        """Take in how well events were predicted."""
+        if self.is_classifier:
+            self._calibration.add(F, y)
+        bounds = FURTHEST, _LARGEST_SUM
+        missed = loops.margins.missed(F, y, self.is_classifier, *bounds, self.missed)
+        self.missed = min(missed, _LARGEST_SUM)
+
+    def decide(self, X: Numbers) -> Numbers:
+        """Return the outputs of events X (n, d), float64 (n, outputs)."""
+        if self.columns is None:
+            return self._leaves[0].decide_checked(X)
+        points = self.map.points(X)
+        leaves = self._splits.leaves_of(points)
+        if len(points) == 1:
+            return self._leaves[int(leaves[0])].decide_checked(points)
+        F = np.empty((len(points), self._leaves[0].n_outputs))
+        for leaf, rows in _grouped(leaves):
+            F[rows] = self._leaves[leaf].decide_checked(points[rows])
+        return F
+
+    def probabilities(self, F: Numbers) -> Numbers:
+        """Return the probabilities (n, classes) of outputs F (n, outputs)."""
+        return self._calibration.probabilities(F)
+
+    def targets(self, y: Numbers) -> Numbers:
+        """Return labels as they are learned, float64 (n, outputs)."""
+        return self._leaves[0].targets(y)
+
+    # Columns and outputs
+
+    def extend(self, count: int) -> None:
+        """Take up columns that were 0 in all events so far."""
+        self.map = self.map.extended(count)
+        self._splits.extend(count)
+        for leaf in self._leaves:
+            leaf.extend(count)
+
+    def add_classes(self, labels: Sequence[Label]) -> None:
+        """Append classes that are not known yet."""
+        for leaf in self._leaves:
+            leaf.add_classes(labels)
+
+    # State
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here: a JSON header and arrays."""
+        header: dict[str, Any] = {
+            "type": self.TYPE,
+            "missed": self.missed,
+            "n_events": self.n_events,
+            "capacity": self.capacity,
+            "leaves": len(self._leaves),
+        }
+        own = {**self.map.arrays(), **self._splits.arrays(), **self._calibration.arrays()}
+        parts = {"tree": State({"type": "splits"}, own)}
+        parts |= {f"leaf{place}": leaf.state() for place, leaf in enumerate(self._leaves)}
+        return State.nest(parts, header)
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the function whose state this is.
+
+        Raises
+        ------
+        StateError
+            If it is the state of something else, or is damaged.
+        """
+        header: Any = state.expect(cls.TYPE).header
+        many = count(header, "leaves", _OWNER, least=1)
+        leaves = [MetricRidge.from_state(state.child(f"leaf{place}")) for place in range(many)]
+        tree = cls._of_leaves(leaves, count(header, "capacity", _OWNER, least=BLOCK))
+        tree.missed = number(header, "missed", _OWNER, NON_NEGATIVE)
+        tree.n_events = count(header, "n_events", _OWNER)
+        own, d = state.child("tree"), len(tree.columns or ())
+        tree.map = EventMap.of_arrays(own.arrays, d, _OWNER)
+        tree._splits = Splits.of(own.arrays, many - 1, d, _OWNER)
+        tree._calibration.load(own.arrays, _OWNER)
+        return tree
+
+    @classmethod
+    def _of_leaves(cls, leaves: Sequence[MetricRidge], capacity: int) -> Self:
+        """Return a tree of leaves, which must be alike, and not larger than it allows.
+
+        What is made later takes memory for as many centers and events as a leaf may have.
+        """
+        first = leaves[0]
+        alike = {(leaf.is_classifier, leaf.columns, leaf.classes, leaf.seed) for leaf in leaves}
+        if len(alike) > 1 or (len(leaves) > 1 and not all(leaf.n_solved for leaf in leaves)):
+            raise StateError(f"leaves of {_OWNER} differ in task, columns, classes or seed")
+        for leaf in leaves:
+            if leaf.max_centers > max(_LEAST_CENTERS, capacity) or leaf.room > capacity:
+                raise StateError(
+                    f"a leaf of {_OWNER} has room for {leaf.max_centers} centers and {leaf.room} "
+                    f"solved events, where its capacity is {capacity}"
+                )
+        tree = cls(
+            first.kernel,
+            task="classification" if first.is_classifier else "regression",
+            capacity=capacity,
+            seed=first.seed,
+            max_classes=first.max_classes,
+        )
+        tree._leaves = list(leaves)
+        tree._fit_leaves()
+        return tree
+
+
+def _grouped(leaves: Numbers) -> list[tuple[int, Numbers]]:
+    """Return each leaf of events with the rows of its events."""
+    if len(leaves) and (leaves == leaves[0]).all():
+        return [(int(leaves[0]), np.arange(len(leaves)))]
+    return [(int(leaf), np.flatnonzero(leaves == leaf)) for leaf in np.unique(leaves)]
+
+
+_OWNER = f"this {MetricTree.TYPE!r} state"

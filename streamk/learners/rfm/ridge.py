@@ -1,0 +1,369 @@
+"""Cholesky factors that grow with their matrix, in single precision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from streamk.backends import GROUP, PANEL, loops
+from streamk.backends.memory import room
+from streamk.errors import InvalidInput
+from streamk.kernels import Kernel
+from streamk.landmarks.oasis import oasis
+from streamk.landmarks.rpcholesky import block_rpcholesky
+from streamk.learners.eigenpro.direct import NormalEquations
+from streamk.learners.rfm.metric import Weights, of_rows, rooted, times
+
+Numbers = NDArray[Any]
+
+_NARROW = 4
+"""Outputs up to which their products are made one by one, and not in all lanes."""
+
+
+class GrowingCholesky:
+    """The lower Cholesky factor of a positive definite matrix that gets rows from time to time.
+
+    Only the lower triangle is kept, 2 n^2 bytes. To append to n rows takes n^2 multiplications for
+    each, so that all of them together take as many as a factorization at once. How rows come
+    changes no bit of it.
+
+    Parameters
+    ----------
+    capacity : int
+        Rows at most. Their memory is asked for at once, used as they come, and all of it goes back
+        to the system with the factor.
+
+    Examples
+    --------
+    >>> from streamk.kernels import Gaussian
+    >>> points = np.arange(64.0)[:, None] * 99.0
+    >>> factor = GrowingCholesky(64)
+    >>> factor.append(kernel_rows(Gaussian(), points, 0, 32), 4.0)
+    >>> factor.append(kernel_rows(Gaussian(), points, 32, 64), 4.0)
+    >>> len(factor), factor.solved(np.ones((64, 1), np.float32))[0].tolist()
+    (64, [0.25])
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._room = room(nbytes_of(capacity) // 4)
+        self.clear()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def clear(self) -> None:
+        """Remove all rows, and keep their memory."""
+        self._count = 0
+        self._solved_for: tuple[Numbers, Numbers] | None = None
+        """The last right-hand sides Y, and what ``L x = Y`` has for them."""
+
+    def append(self, rows: Numbers, diagonal: float) -> None:
+        """Take in the matrix's next rows.
+
+        Parameters
+        ----------
+        rows : float32 array of shape (groups, n + 32 groups, 32)
+            Of a matrix that had n rows, as of `kernel_rows`. They must not cross a multiple of 256.
+        diagonal : float
+            The number that the matrix has on its diagonal.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If the matrix is not positive definite, but for rounding. The factor stays as it was.
+        """
+        n, many = self._count, len(rows) * GROUP
+        at, own = n % PANEL, self._panel(n // PANEL)
+        first, stop = at // GROUP, (at + many) // GROUP
+        own[first:stop, : n + many] = rows
+        each = np.arange(many)
+        own[first + each // GROUP, n + each, each % GROUP] = diagonal
+        for place in range(n // PANEL):
+            loops.cholesky.eliminate(own, first, stop, self._panel(place), place * PANEL)
+        if not loops.cholesky.factor(own, first, stop, n - at):
+            raise np.linalg.LinAlgError("the matrix is not positive definite")
+        self._count += many
+
+    def _panel(self, place: int) -> Numbers:
+        """Return a panel's array (groups, columns, 32)."""
+        first, stop = (nbytes_of(rows) // 4 for rows in (place * PANEL, (place + 1) * PANEL))
+        return self._room[first:stop].reshape(PANEL // GROUP, -1, GROUP)
+
+    def solved(self, Y: Numbers) -> Numbers:
+        """Return ``K^-1 Y``, float32 (n, c), of right-hand sides Y float32 (n, c).
+
+        Where the first rows of Y are those of the last call, ``L x = Y`` is solved for the others
+        alone: a half of the work.
+        """
+        n, c = Y.shape
+        lanes = c if c <= _NARROW else GROUP
+        parts = -(-c // lanes)
+        A = np.zeros((self._count, parts * lanes), np.float32)
+        A[:n, :c] = Y
+        A = np.ascontiguousarray(A.reshape(-1, parts, lanes).transpose(1, 0, 2))
+        known = self._take_known(Y, A)
+        edges = range(0, self._count, PANEL)
+        for at in edges[known * GROUP // PANEL :]:
+            loops.cholesky.forward(self._panel(at // PANEL), at, A, max(0, known - at // GROUP))
+        self._solved_for = Y.copy(), A.copy()
+        for at in reversed(edges):
+            loops.cholesky.backward(self._panel(at // PANEL), at, A)
+        return A.transpose(1, 0, 2).reshape(self._count, -1)[:n, :c]
+
+    def _take_known(self, Y: Numbers, A: Numbers) -> int:
+        """Write what is known of ``L x = Y`` into A; return for how many groups of rows it is."""
+        if self._solved_for is None:
+            return 0
+        right, halves = self._solved_for
+        rows = min(len(right), len(Y)) // GROUP * GROUP
+        if right.shape[1] != Y.shape[1] or not np.array_equal(right[:rows], Y[:rows]):
+            return 0
+        A[:, :rows] = halves[:, :rows]
+        return rows // GROUP
+
+
+def kernel_rows(kernel: Kernel, Z: Numbers, first: int, stop: int) -> Numbers:
+    """Return rows of a kernel matrix, with their columns up to the diagonal.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    Z : array of shape (n, d)
+    first, stop : int
+        Numbers of the rows. The first one is a multiple of 32.
+
+    Returns
+    -------
+    float32 array of shape (groups, columns, 32)
+        The rows in groups of 32. If they are no multiple of 32, there are rows and columns of zeros
+        beside them.
+    """
+    groups = -(-(stop - first) // GROUP)
+    rows = np.zeros((groups, first + groups * GROUP, GROUP), np.float32)
+    for g in range(groups):
+        some = slice(first + g * GROUP, min(first + (g + 1) * GROUP, stop))
+        K = kernel.pairwise(Z[: some.stop], Z[some], dtype=np.float32)
+        rows[g, : some.stop, : K.shape[1]] = K
+    return rows
+
+
+def nbytes_of(n: int) -> int:
+    """Return the memory of a factor with n rows, in bytes.
+
+    >>> nbytes_of(257)
+    786432
+    """
+    panels = -(-n // PANEL)
+    return 2 * PANEL**2 * panels * (panels + 1)
+
+
+SELECTIONS = ("random", "rpcholesky", "oasis")
+_ROWS = 2_048
+"""Events whose kernels with all centers are there at once."""
+
+
+class Solver(Protocol):
+    """Ridge regressions of the same events that differ by their regularization."""
+
+    centers: Numbers
+    """Points that carry the function, float64 (p, d)."""
+
+    def solve(self, ridge: float) -> Numbers:
+        """Return their coefficients, float64 (p, outputs)."""
+
+
+class Direct:
+    """Coefficients ``(K + r I)^-1 Y``, by a Cholesky factor for each regularization r.
+
+    With weights w they are ``(K + r W^-1)^-1 Y``, of the least ``sum w_i |f(x_i) - y_i|^2 + r
+    |f|^2``, by the factor of ``W^1/2 K W^1/2 + r I``.
+
+    The kernel matrix is kept in single precision, whose rounding is far below the least
+    regularization; factors are made in double precision. Together they take 12 n^2 bytes. Beside
+    the weight of an event that counts much r is small: with weights all is in double precision.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    P : float64 array of shape (n, d)
+        Mapped events.
+    Y : float64 array of shape (n, outputs)
+        Their targets.
+    weights : float64 array of shape (n,), optional
+
+    Examples
+    --------
+    >>> from streamk.kernels import Gaussian
+    >>> Direct(Gaussian(), np.zeros((1, 1)), np.ones((1, 1))).solve(0.25)
+    array([[0.8]])
+    """
+
+    def __init__(self, kernel: Kernel, P: Numbers, Y: Numbers, weights: Weights = None) -> None:
+        self.centers, self._roots = P, rooted(weights)
+        self._Y = times(Y, self._roots)
+        self._K = kernel.pairwise(P, dtype=np.float32 if weights is None else np.float64)
+        _weigh(self._K, self._roots)
+
+    def solve(self, ridge: float) -> Numbers:
+        """Return the coefficients for a regularization, float64 (n, outputs)."""
+        M = self._K.astype(np.float64).T  # symmetric, and in LAPACK's order
+        M[np.diag_indices(len(M))] += ridge
+        factor = scipy.linalg.cholesky(M, lower=True, overwrite_a=True, check_finite=False)
+        return times(_solved(factor, self._Y), self._roots)
+
+
+class DirectSingle:
+    """The coefficients of `Direct`, in single precision throughout: several times as fast.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    P : float64 array of shape (n, d)
+        Mapped events.
+    Y : float64 array of shape (n, outputs)
+        Their targets.
+    """
+
+    def __init__(self, kernel: Kernel, P: Numbers, Y: Numbers) -> None:
+        self.centers, self._Y = P, Y.astype(np.float32)
+        Z, edges = P.astype(np.float32), range(0, len(P), PANEL)
+        self._panels = [kernel_rows(kernel, Z, at, min(at + PANEL, len(P))) for at in edges]
+        self._factor = GrowingCholesky(len(P))
+
+    def solve(self, ridge: float) -> Numbers:
+        """Return the coefficients for a regularization, float32 (n, outputs)."""
+        self._factor.clear()
+        for panel in self._panels:
+            self._factor.append(panel, 1.0 + ridge)
+        return self._factor.solved(self._Y)
+
+
+class OnCenters:
+    """Coefficients of centers Z by the normal equations of all events.
+
+    See `streamk.learners.eigenpro.direct.NormalEquations`: p^2 multiplications an event,
+    a factor of ``K(Z, X) K(X, Z) + r K(Z, Z)`` for each regularization r.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    P : float64 array of shape (n, d)
+        Mapped events.
+    Y : float64 array of shape (n, outputs)
+        Their targets.
+    centers : float64 array of shape (p, d)
+        Mapped.
+    weights : float64 array of shape (n,), optional
+    """
+
+    def __init__(
+        self, kernel: Kernel, P: Numbers, Y: Numbers, centers: Numbers, weights: Weights = None
+    ) -> None:
+        self.centers, self._none = centers, np.zeros(Y.shape[1])
+        roots = rooted(weights)
+        self._equations = NormalEquations(kernel.pairwise(centers), n_outputs=Y.shape[1])
+        for start in range(0, len(P), _ROWS):
+            rows = slice(start, start + _ROWS)
+            some = of_rows(roots, rows)
+            K = kernel.pairwise(P[rows], centers)
+            self._equations.add(times(K, some), times(Y[rows], some))
+
+    def solve(self, ridge: float) -> Numbers:
+        """Return the coefficients for a regularization, float64 (p, outputs)."""
+        return self._equations.solve((ridge,), self._none, keep=0)
+
+
+def solver(
+    kernel: Kernel,
+    P: Numbers,
+    Y: Numbers,
+    *,
+    n_centers: int,
+    selection: str,
+    seed: int,
+    weights: Weights = None,
+) -> Solver:
+    """Return the direct solver of up to `n_centers` events, and one on centers of more.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    P : float64 array of shape (n, d)
+        Mapped events, in random order.
+    Y : float64 array of shape (n, outputs)
+    n_centers : int
+    selection : {"random", "rpcholesky", "oasis"}
+        How centers are chosen among the events.
+    seed : int
+    weights : float64 array of shape (n,), optional
+    """
+    if len(P) <= n_centers:
+        return Direct(kernel, P, Y, weights)
+    if selection == "random":
+        return OnCenters(kernel, P, Y, P[:n_centers], weights)
+    choose = oasis if selection == "oasis" else block_rpcholesky
+    found = choose(P, kernel, max_landmarks=n_centers, seed=seed, dtype="float32")
+    return OnCenters(kernel, P, Y, P[found.indices], weights)
+
+
+def by_eigenvalues(
+    kernel: Kernel, P: Numbers, Y: Numbers, ridges: Sequence[float], weights: Weights = None
+) -> Numbers:
+    """Return the coefficients of `Direct` for each regularization, from one eigendecomposition.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    P : float64 array of shape (n, d)
+    Y : float64 array of shape (n, outputs)
+    ridges : sequence of float
+    weights : float64 array of shape (n,), optional
+
+    Returns
+    -------
+    float64 array of shape (len(ridges), n, outputs)
+
+    Examples
+    --------
+    >>> from streamk.kernels import Gaussian
+    >>> by_eigenvalues(Gaussian(), np.zeros((1, 1)), np.ones((1, 1)), [0.25, 1.0])[:, 0, 0]
+    array([0.8, 0.5])
+    """
+    roots, K = rooted(weights), kernel.pairwise(P)
+    _weigh(K, roots)
+    values, Q = scipy.linalg.eigh(K, overwrite_a=True, check_finite=False, driver="evd")
+    values, rotated = np.maximum(values, 0.0), Q.T @ times(Y, roots)
+    return np.stack([times(Q @ (rotated / (values + ridge)[:, None]), roots) for ridge in ridges])
+
+
+def predicted(kernel: Kernel, P: Numbers, centers: Numbers, A: Numbers) -> Numbers:
+    """Return ``k(P, centers) A``, float64 (n, outputs), of mapped points P (n, d)."""
+    out = np.empty((len(P), A.shape[1]))
+    for start in range(0, len(P), _ROWS):
+        rows = slice(start, start + _ROWS)
+        out[rows] = kernel.pairwise(P[rows], centers) @ A
+    return out
+
+
+def check_selection(selection: str) -> None:
+    """Raise InvalidInput unless it is one of `SELECTIONS`."""
+    if selection not in SELECTIONS:
+        raise InvalidInput(f"selection={selection!r} must be one of {', '.join(SELECTIONS)}")
+
+
+def _weigh(K: Numbers, roots: Weights) -> None:
+    """Make ``W^1/2 K W^1/2`` of K (n, n), in its place."""
+    if roots is not None:
+        K *= roots
+        K *= roots[:, None]
+
+
+def _solved(factor: Numbers, Y: Numbers) -> Numbers:
+    half = scipy.linalg.solve_triangular(factor, Y, lower=True, check_finite=False)
+    return np.asarray(
+        scipy.linalg.solve_triangular(factor, half, lower=True, trans="T", check_finite=False)
+    )

@@ -1,0 +1,406 @@
+"""Probabilities of classes from the margins of squared loss, by an inverse temperature."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends.memory import give_back
+from streamk.errors import InvalidInput
+from streamk.kernels import Kernel
+from streamk.learners.common.calibration import LARGEST, LEAST
+from streamk.learners.common.classes import Label
+from streamk.learners.rfm.cross_validation import cross_validated, rounds_in_leaves
+from streamk.learners.rfm.gradients import PRODUCTS
+from streamk.learners.rfm.machine import families
+from streamk.learners.rfm.metric import Columns, Weights, mean_error
+from streamk.learners.rfm.metric_ridge import Solution
+from streamk.learners.rfm.metric_tree import MetricTree
+from streamk.learners.rfm.search import RIDGES, Family, Limits, Round, Starts, refine
+from streamk.learners.rfm.solved_part import whole_blocks
+from streamk.learners.rfm.splits import EventMap
+from streamk.losses import softmax
+
+Numbers = NDArray[Any]
+
+_STEPS = 60
+"""Of golden sections: the interval's logarithm is then 1e-12 wide."""
+_SHARE = (math.sqrt(5.0) - 1.0) / 2.0
+
+
+def probabilities(F: Numbers, factor: float) -> Numbers:
+    """Return ``softmax(factor F)``.
+
+    Parameters
+    ----------
+    F : float64 array of shape (n, outputs)
+        Margins, near 1 for the class and -1 for others; one output stands for (-f, f).
+    factor : float
+        The inverse temperature.
+
+    Returns
+    -------
+    float64 array of shape (n, classes)
+
+    Examples
+    --------
+    >>> probabilities(np.array([[0.5]]), 2.0).round(3)
+    array([[0.119, 0.881]])
+    """
+    return softmax(factor * _of_each_class(F))
+
+
+def inverse_temperature(F: Numbers, classes: Numbers, weights: Weights = None) -> float:
+    """Return the factor of margins with the least log loss (Guo et al. 2017, section 4.2).
+
+    Labels count as if one event beside the n ones had been of another class (Platt 1999, section
+    2.2): otherwise, where every class is right, no factor would be large enough.
+
+    Parameters
+    ----------
+    F : float64 array of shape (n, outputs)
+        Margins of events that were not learned.
+    classes : array of shape (n,)
+        Numbers of their classes.
+    weights : float64 array of shape (n,), optional
+        How much each event counts, relative to the mean of all.
+
+    Returns
+    -------
+    float
+        .01 to 100.
+
+    Examples
+    --------
+    >>> F, classes = np.array([[1.0]] * 300 + [[-1.0]]), np.array([1] * 200 + [0] * 101)
+    >>> round(inverse_temperature(F, classes), 2)
+    0.35
+    """
+    every = _of_each_class(F)
+    n, count = every.shape
+    own = every[np.arange(n), classes.astype(np.int64)]
+    margins = every - own[:, None]
+    # Mean margin of the class that is meant over the one of the label, 0 but for Platt's event.
+    other: float = mean_error(margins, weights) / (count - 1) / (n + 2)
+
+    def loss(logarithm: float) -> float:
+        """Mean log loss, a convex function of the factor."""
+        Z = math.exp(logarithm) * margins
+        top = Z.max(axis=1)
+        of_sum = top + np.log(np.exp(Z - top[:, None]).sum(axis=1))
+        return mean_error(of_sum[:, None], weights) - math.exp(logarithm) * other
+
+    low, high = math.log(LEAST), math.log(LARGEST)
+    left, right = high - _SHARE * (high - low), low + _SHARE * (high - low)
+    at_left, at_right = loss(left), loss(right)
+    for _ in range(_STEPS):
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - _SHARE * (high - low)
+            at_left = loss(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + _SHARE * (high - low)
+            at_right = loss(right)
+    return math.exp(0.5 * (low + high))
+
+
+def _of_each_class(F: Numbers) -> Numbers:
+    """Return margins of each class (n, classes), where one output f stands for (-f, f)."""
+    return np.hstack([-F, F]) if F.shape[1] == 1 else F
+
+
+_LADDER = RIDGES[2:]
+"""Regularizations from .001 on: coefficients are kept in single precision, and those of less are
+differences of numbers too large for it."""
+_HELD, _MOST_HELD = 0.2, 1_000
+"""Part of the events that are held back to compare families and rounds, and at most so many."""
+_CROSSED = 256
+"""Events up to which there is cross-validation instead."""
+_FEW_EVENTS, _EXPLORED = 800, 1
+"""Events by which families are compared, and rounds after round 0."""
+_FINALISTS, _MORE_EVENTS = 3, 1_600
+"""Families that are compared once more, with all their rounds, on so many events. From these on it
+is judged whether they have paid."""
+_NEAR = 1.03
+"""Ratio of errors up to which another family is about as good as the best one on few events."""
+_MOST_EVENTS, _LEAF = 8_192, 2_049
+"""Events by which that metric is learned anew, and those of a leaf that is divided meanwhile."""
+_GRADIENTS, _IN_A_LEAF, _OF_PRODUCTS = 800, 1_024, 200
+"""Events at which gradients are taken for each of these metrics, at most: of a function, of one of
+a leaf, and of any where a kernel is a product over the columns, whose gradients take longer."""
+_FULL = 1.01
+"""Ratio of errors by which a diagonal metric may be worse than a full one, of many more numbers."""
+_PAYS = 0.97
+"""Part of the error of few events below which more must bring it, by as many rounds."""
+_MISLEADS = 1.01
+"""Ratio of the errors of most events and of those before them, from which on older ones mislead."""
+_SMALL = 1_024
+"""Events that a function is made of where more do not pay."""
+_NARROW = 0.1
+"""Bandwidth of the part that goes on to learn, relative to that of the part that is solved for."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The options by which a function is made of events.
+
+    Attributes
+    ----------
+    kernel : Kernel or None
+        None for the best one of those that `rfm` compares, products by ranks alone.
+    metric : {"auto", "diagonal", "full"}
+    rounds : int
+    capacity : int
+        Of the tree: events that all leaves together solve for, see `MetricTree`.
+    max_classes : int
+    family : Family or None
+        Of the function before, if no others are to be compared with it.
+    most : int
+        Events that are solved for at once, and more only as they come.
+    errors : sequence of float, optional
+        Of the function before, see `MetricRidge.begin`.
+    """
+
+    kernel: Kernel | None
+    metric: str
+    rounds: int
+    capacity: int
+    max_classes: int
+    family: Family | None = None
+    most: int = 2**62
+    errors: Sequence[float] | None = None
+
+    def families(self, d: int) -> list[Family]:
+        """Return the families of functions that are compared, of d columns.
+
+        Raises
+        ------
+        InvalidInput
+            If kernel and metric do not fit each other.
+        """
+        if self.family is not None:
+            return [self.family]
+        if self.kernel is not None:
+            return families(self.kernel, None, self.metric, d)
+        # A column that goes on rising, as the time does, leaves the range of the events that a
+        # function is made of. By ranks the events held back tell so; by deviations a product's
+        # metric may rest on it, until the bound of scaled columns is reached much later.
+        each = families("auto", None, self.metric, d)
+        return [one for one in each if one.scale == "ranks" or not isinstance(one.kernel, PRODUCTS)]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The data of a function, as they were when it was begun.
+
+    Attributes
+    ----------
+    X : float64 array of shape (n, d)
+        The events that were kept.
+    y : float64 array of shape (n,)
+        Their labels, as numbers.
+    targets : float64 array of shape (n, outputs)
+    classes : sequence of labels
+        None of numbers.
+    task : {"classification", "regression"}
+    seed : int
+    """
+
+    X: Numbers
+    y: Numbers
+    targets: Numbers
+    classes: Sequence[Label]
+    task: str
+    seed: int
+
+    def solved(self, recipe: Recipe) -> MetricTree:
+        """Return the function in the metric of the best family and round.
+
+        The last fifth of the events is held back while these and the regularization are chosen by
+        those before; of up to 256 events they are chosen by cross-validation. Then the coefficients
+        are solved for with all of them.
+
+        Raises
+        ------
+        InvalidInput
+            If numbers overflow.
+        """
+        n, d = self.X.shape
+        count = n if n <= _CROSSED else min(_MOST_HELD, int(_HELD * n))
+        held, rest = np.arange(n - count, n), np.arange(n - count)[::-1]
+        try:
+            with np.errstate(all="ignore"):
+                if len(rest):
+                    family, kept, pays = self._searched(recipe, rest, held, d)
+                else:
+                    (family, kept), pays = self._crossed(recipe, d), True
+                give_back()  # before what is solved for takes as much
+                return self._function(recipe, family, kept, held, pays)
+        except (np.linalg.LinAlgError, ValueError) as error:
+            raise InvalidInput(
+                f"the function of {n} events cannot be solved for ({error}); scale columns and "
+                "labels"
+            ) from None
+
+    def _crossed(self, recipe: Recipe, d: int) -> tuple[Family, Round]:
+        """Return the family and the round of least error in cross-validation."""
+        chosen = recipe.families(d)
+        return cross_validated(
+            chosen,
+            _handicaps(chosen),
+            self.X,
+            self.targets,
+            rounds=recipe.rounds,
+            ridges=_LADDER,
+            error=self._error,
+        )
+
+    @property
+    def _error(self) -> str:
+        return "squared" if self.task == "classification" else "absolute"
+
+    def _searched(
+        self, recipe: Recipe, rest: Numbers, held: Numbers, d: int
+    ) -> tuple[Family, Round, bool]:
+        """Return the family of least error, and its best round.
+
+        Families are compared on few events, and the best ones of three kinds, if they are about as
+        good, with all rounds, on more. And whether these have paid: where more events do not lower
+        the error, as on streams that change or are noise for the most part, still more would be of
+        no use.
+        """
+        chosen, first = recipe.families(d), _LADDER[len(_LADDER) // 2]
+        factors, few = _handicaps(chosen), list[Round]()
+        many = len(rest) >= _MORE_EVENTS
+        if many or len(chosen) > 1:
+            turns, some = min(recipe.rounds, _EXPLORED), rest[:_FEW_EVENTS]
+            starts = Starts()
+            few = [_least(self._rounds(one, some, held, turns, first, starts)) for one in chosen]
+        errors = [factor * one.error for factor, one in zip(factors, few, strict=False)] or [1.0]
+        order = sorted(range(len(errors)), key=errors.__getitem__)
+        finalists = [order[0]]
+        if many:
+            near = [at for at in order if errors[at] <= _NEAR * errors[order[0]]]
+            finalists = _best_of_each_kind(chosen, near)[:_FINALISTS]
+        some, more, starts = rest[:_MORE_EVENTS], dict[int, list[Round]](), Starts()
+        for place in finalists:
+            begun = few[place].ridge if few else first
+            more[place] = self._rounds(chosen[place], some, held, recipe.rounds, begun, starts)
+        place = min(more, key=lambda place: factors[place] * _least(more[place]).error)
+        best, found = chosen[place], more[place]
+        kept = _least(found)
+        as_many = _least(found[: _EXPLORED + 1])
+        pays = not many or as_many.error < _PAYS * few[place].error
+        if pays and len(rest) >= 2 * _MORE_EVENTS:
+            most = self._in_leaves(best, rest[:_MOST_EVENTS], held, recipe.rounds, found)
+            pays = most.error < _MISLEADS * kept.error
+            kept = min(most, kept, key=lambda one: one.error)
+        return best, kept, pays
+
+    def _scaled(self, family: Family, rows: Numbers, held: Numbers) -> tuple[Numbers, Numbers]:
+        """Return events to learn and those held back on a scale of the former."""
+        columns = Columns.of(self.X[rows], family.scale)
+        return columns.scaled(self.X[rows]), columns.scaled(self.X[held])
+
+    def _in_leaves(
+        self, family: Family, rows: Numbers, held: Numbers, rounds: int, known: Sequence[Round]
+    ) -> Round:
+        """Return the best round by more events, with the regularizations of the known ones."""
+        S, Q = self._scaled(family, rows, held)
+        found = rounds_in_leaves(
+            family,
+            S,
+            self.targets[rows],
+            Q,
+            self.targets[held],
+            ridges=[one.ridge for one in known],
+            rounds=rounds,
+            error=self._error,
+            size=_LEAF,
+            n_gradients=_gradients(family, _IN_A_LEAF),
+        )
+        return _least(found)
+
+    def _rounds(
+        self,
+        family: Family,
+        rows: Numbers,
+        held: Numbers,
+        rounds: int,
+        first: float,
+        starts: Starts,
+    ) -> list[Round]:
+        """Return the rounds of a family that learns some events, see `refine`."""
+        S, Q = self._scaled(family, rows, held)
+        limits = Limits(
+            rounds,
+            len(rows),
+            "random",
+            self.seed,
+            self._error,
+            patience=1,
+            single=True,
+            ladder=len(rows) > _FEW_EVENTS,
+            n_gradients=_gradients(family, _GRADIENTS),
+        )
+        targets = self.targets
+        data = S, targets[rows], Q, targets[held]
+        return refine(family, *data, limits, _LADDER, first, starts=starts)
+
+    def _function(
+        self, recipe: Recipe, family: Family, kept: Round, held: Numbers, pays: bool
+    ) -> MetricTree:
+        """Solve for the coefficients of the last events: of as many as pay, in whole blocks."""
+        made = EventMap(Columns.of(self.X, family.scale), kept.metric)
+        count = min(len(self.X), max(_SMALL, recipe.most) if pays else _SMALL)
+        some = slice(len(self.X) - whole_blocks(count), None)
+        constant = self.targets.mean(axis=0)
+        narrow: Any = family.kernel
+        function = MetricTree(
+            replace(narrow, bandwidth=_NARROW * narrow.bandwidth),
+            task=self.task,
+            capacity=recipe.capacity,
+            seed=self.seed,
+            columns=self.X.shape[1],
+            classes=self.classes,
+            max_classes=recipe.max_classes,
+        )
+        function.map = made
+        solution = Solution(family.kernel, kept.ridge, constant, recipe.errors)
+        function.begin(solution, self.X[some], self.y[some])
+        if not pays:
+            function.close()
+        if len(self.classes) > 1:
+            labels = self.y[held]
+            factor_of_margins = inverse_temperature(kept.margins, labels)
+            function.calibrate(kept.margins, labels, factor_of_margins)
+        return function
+
+
+def _gradients(family: Family, others: int) -> int:
+    """Return at how many events gradients are taken, of other kernels than products so many."""
+    return _OF_PRODUCTS if isinstance(family.kernel, PRODUCTS) else others
+
+
+def _least(found: Sequence[Round]) -> Round:
+    """Return the round of least error."""
+    return min(found, key=lambda one: one.error)
+
+
+def _best_of_each_kind(families: Sequence[Family], order: Sequence[int]) -> list[int]:
+    """Return the first place in the order of each kernel's families, diagonal ones and others."""
+    best: dict[tuple[type[Kernel], bool], int] = {}
+    for place in order:
+        best.setdefault((type(families[place].kernel), families[place].diagonal), place)
+    return list(best.values())
+
+
+def _handicaps(families: Sequence[Family]) -> list[float]:
+    """Return the factors of the errors by which families are compared."""
+    return [1.0 if one.diagonal else _FULL for one in families]

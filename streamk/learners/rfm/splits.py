@@ -1,0 +1,315 @@
+"""Events to points: columns on a scale, and then in a metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from streamk.backends import ColumnMap, loops
+from streamk.declared import NON_NEGATIVE, Declared, Domain, taken
+from streamk.errors import StateError
+from streamk.kernels import Linear
+from streamk.learners.rfm.metric import Columns, Metric
+
+Numbers = NDArray[Any]
+
+FURTHEST = 1e18
+"""Bound of numbers, a point's among them, whose squares are numbers of single precision, too."""
+_WITHIN = Domain(-1e308, 1e308)
+DOT = Linear()
+"""Its products are the same bits in whatever batch a row comes, unlike those of BLAS."""
+_LARGEST = 1e150
+"""Bound of scaled numbers: with a metric of 0 in a column, infinity would be no number at all."""
+
+
+@dataclass(frozen=True)
+class EventMap:
+    """Events to points: columns on a scale, and then in a metric.
+
+    Attributes
+    ----------
+    columns : Columns
+    metric : Metric
+    """
+
+    columns: Columns
+    metric: Metric
+
+    @classmethod
+    def identity(cls, d: int) -> EventMap:
+        """Return the map that leaves events of d columns as they are."""
+        return cls(Columns.as_they_are(d), Metric(np.ones(d)))
+
+    def points(self, X: Numbers) -> Numbers:
+        """Return the points of finite events X (n, d), float32 (n, d), row by row the same bits.
+
+        Raises
+        ------
+        ValueError
+            If X has other columns than the map: loops would read beyond the ends of its arrays.
+        """
+        if X.shape[1] != len(self.columns.means):
+            raise ValueError(f"{X.shape[1]} columns for a map of {len(self.columns.means)}")
+        root = self.metric.root
+        P, points = np.array(X, np.float64, order="C"), np.empty(X.shape, np.float32)
+        loops.event_points.scale(P, self._column_map, _LARGEST)
+        if self.metric.is_diagonal:
+            loops.event_points.bound(P, root, FURTHEST, points)
+        else:
+            loops.event_points.bound(DOT.pairwise(P, root), self._ones, FURTHEST, points)
+        return points
+
+    @cached_property
+    def _column_map(self) -> ColumnMap:
+        """The scale of the columns, as loops take it."""
+        known, empty = self.columns, np.zeros(0)
+        return ColumnMap(
+            medians=known.medians,
+            means=known.means,
+            factors=known.factors,
+            values=np.concatenate([empty, *(values for values, _ in known.knots)]),
+            ranks=np.concatenate([empty, *(ranks for _, ranks in known.knots)]),
+            ends=self._knot_counts.cumsum()
+            if known.knots
+            else np.zeros(len(known.means), np.int64),
+        )
+
+    @property
+    def _knot_counts(self) -> Numbers:
+        """Knots of each column, int64 (d,); none where columns are not ranked."""
+        return np.array([len(values) for values, _ in self.columns.knots], np.int64)
+
+    @cached_property
+    def _ones(self) -> Numbers:
+        return np.ones(len(self.metric.root))
+
+    def extended(self, count: int) -> EventMap:
+        """Return the map of so many more columns, which count as they are."""
+        root = self.metric.root
+        if root.ndim == 1:
+            root = np.append(root, np.ones(count))
+        else:
+            root = scipy.linalg.block_diag(root, np.eye(count)).reshape(2 * [len(root) + count])
+        return EventMap(self.columns.extended(count), Metric(root))
+
+    def arrays(self) -> dict[str, Numbers]:
+        """The arrays to go on from, by name."""
+        known = self._column_map
+        return {
+            "means": known.means,
+            "factors": known.factors,
+            "root": self.metric.root,
+            "knots": self._knot_counts,
+            "knot_values": known.values,
+            "knot_ranks": known.ranks,
+        }
+
+    @classmethod
+    def of_arrays(cls, arrays: dict[str, Numbers], d: int, owner: str) -> EventMap:
+        """Return the map of d columns whose arrays these are.
+
+        Raises
+        ------
+        StateError
+            If an array is missing, of another shape or out of its domain.
+        """
+        full = arrays.get("root", np.zeros(0)).ndim == 2
+        ranked = len(arrays.get("knots", ())) > 0
+        declared = (
+            Declared("means", "float64", ("columns",), _WITHIN),
+            Declared("factors", "float64", ("columns",), NON_NEGATIVE),
+            Declared("root", "float64", ("columns", "columns") if full else ("columns",)),
+            Declared("knots", "int64", ("columns" if ranked else 0,), Domain(least=0, most=2**20)),
+            Declared("knot_values", "float64", ("values",)),
+            Declared("knot_ranks", "float64", ("values",), Domain(0.0, 1.0)),
+        )
+        found, sizes = taken(declared, arrays, {"columns": d}, owner)
+        found = {name: array.copy() for name, array in found.items()}
+        if int(found["knots"].sum()) != sizes["values"]:
+            raise StateError(f"array 'knots' of {owner} must sum to {sizes['values']}")
+        ends = np.cumsum(found["knots"])[:-1]
+        parts = (np.split(found[name], ends) for name in ("knot_values", "knot_ranks"))
+        knots = tuple(zip(*parts, strict=True)) if ranked else ()
+        if any((np.diff(values) <= 0.0).any() for values, _ in knots):
+            raise StateError(f"array 'knot_values' of {owner} must ascend in each column")
+        columns = Columns(np.zeros(d), found["means"], found["factors"], knots)
+        return cls(columns, Metric(found["root"]))
+
+
+_TURNS = 30
+"""Power iterations for a direction."""
+_LEAST, _SHARE = 64, 8
+"""Events that each half must have, at least, and one in so many of all."""
+
+
+def halves(points: Numbers) -> tuple[Numbers, float, Numbers] | None:
+    """Return where points are divided, and which of them are on the right.
+
+    Parameters
+    ----------
+    points : float32 array of shape (n, d)
+
+    Returns
+    -------
+    (float32 array of shape (d,), float, bool array of shape (n,)) or None
+        Direction and threshold, see `Splits`. None if no place leaves enough on both sides.
+
+    Examples
+    --------
+    >>> direction, threshold, right = halves(np.arange(256, dtype=np.float32)[:, None])
+    >>> direction, threshold, int(right.sum())
+    (array([1.], dtype=float32), 127.0, 128)
+    >>> halves(np.zeros((256, 1), np.float32)) is None
+    True
+    """
+    direction = direction_of(points)
+    values = DOT.pairwise(points, direction[None])[:, 0]
+    threshold = threshold_of(values)
+    if threshold is None:
+        return None
+    right = values > threshold
+    least = max(_LEAST, len(points) // _SHARE)
+    if not least <= int(right.sum()) <= len(points) - least:
+        return None
+    return direction, threshold, right
+
+
+def direction_of(points: Numbers) -> Numbers:
+    """Return the direction in which points (n, d) vary most, float32 (d,).
+
+    It is found by power iterations, from the column of the largest variance on.
+
+    Examples
+    --------
+    >>> direction_of(np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]])).round(3)
+    array([0.707, 0.707], dtype=float32)
+    """
+    P = points - points.mean(axis=0, dtype=np.float64)
+    v = np.zeros(P.shape[1])
+    v[int((P * P).sum(axis=0).argmax())] = 1.0
+    for _ in range(_TURNS):
+        u = P.T @ (P @ v)
+        norm = float(np.linalg.norm(u))
+        if not 0.0 < norm < np.inf:
+            break
+        v = u / norm
+    return v.astype(np.float32)
+
+
+def threshold_of(values: Numbers) -> float | None:
+    """Return the largest value that is on the left, where numbers (n,) are cut in halves.
+
+    Equal ones stay together: None if all are.
+
+    Examples
+    --------
+    >>> threshold_of(np.array([3.0, 1.0, 2.0, 4.0])), threshold_of(np.array([1.0, 2.0, 2.0, 2.0]))
+    (2.0, 1.0)
+    """
+    ordered = np.sort(values)
+    last = ordered[:-1][ordered[:-1] < ordered[1:]]
+    if not len(last):
+        return None
+    middle = ordered[(len(ordered) - 1) // 2]
+    at = int(np.searchsorted(last, middle))
+    near = last[max(0, at - 1) : at + 1]
+    counts = np.searchsorted(ordered, near, side="right")
+    return float(near[int(np.abs(2 * counts - len(ordered)).argmin())])
+
+
+@dataclass
+class Splits:
+    """A binary tree of half spaces, whose leaves are numbered in the order they came.
+
+    The leaf that is divided keeps its number for the left half.
+
+    Attributes
+    ----------
+    directions : float32 array of shape (splits, d)
+    thresholds : float64 array of shape (splits,)
+        A point is on the left where its product with the direction is not above.
+    children : int64 array of shape (splits, 2)
+        The split on the left and on the right, or ``-1 - leaf``.
+
+    Examples
+    --------
+    >>> splits = Splits.none(1)
+    >>> splits.divide(0, np.ones(1, np.float32), 0.5), splits.divide(1, np.ones(1, np.float32), 2.0)
+    (1, 2)
+    >>> splits.leaves_of(np.array([[0.0], [1.0], [3.0]], np.float32)).tolist()
+    [0, 1, 2]
+    """
+
+    directions: Numbers
+    thresholds: Numbers
+    children: Numbers = field(repr=False)
+
+    @classmethod
+    def none(cls, d: int) -> Self:
+        """Return the tree that is a single leaf, of d columns."""
+        return cls(np.zeros((0, d), np.float32), np.zeros(0), np.zeros((0, 2), np.int64))
+
+    def __len__(self) -> int:
+        return len(self.thresholds)
+
+    def leaves_of(self, points: Numbers) -> Numbers:
+        """Return the leaves of points (n, d), float32: int64 (n,), row by row the same."""
+        found = np.zeros(len(points), np.int64)
+        tree = self.thresholds, self.children
+        if len(self) and len(points) == 1:
+            loops.event_points.leaf(points, self.directions, *tree, found)
+        elif len(self):
+            loops.event_points.leaves(DOT.pairwise(points, self.directions), *tree, found)
+        return found
+
+    def divide(self, leaf: int, direction: Numbers, threshold: float) -> int:
+        """Divide a leaf, and return the number of its right half."""
+        new = len(self) + 1
+        self.children[self.children == -1 - leaf] = len(self)
+        self.directions = np.concatenate([self.directions, direction[None]])
+        self.thresholds = np.append(self.thresholds, threshold)
+        self.children = np.concatenate([self.children, [[-1 - leaf, -1 - new]]])
+        return new
+
+    def extend(self, count: int) -> None:
+        """Take up so many columns, by which nothing is divided."""
+        self.directions = np.pad(self.directions, ((0, 0), (0, count)))
+
+    def arrays(self) -> dict[str, Numbers]:
+        """The arrays to go on from, by name, copies."""
+        return {
+            "directions": self.directions.copy(),
+            "thresholds": self.thresholds.copy(),
+            "children": self.children.copy(),
+        }
+
+    @classmethod
+    def of(cls, arrays: dict[str, Numbers], count: int, d: int, owner: str) -> Self:
+        """Return the tree of d columns, of so many splits, whose arrays these are.
+
+        Raises
+        ------
+        StateError
+            If an array is missing, of another shape or out of its domain.
+        """
+        declared = (
+            Declared("directions", "float32", ("splits", "columns")),
+            Declared("thresholds", "float64", ("splits",)),
+            Declared("children", "int64", ("splits", 2), Domain(-1 - count, count - 1)),
+        )
+        found, _ = taken(declared, arrays, {"splits": count, "columns": d}, owner)
+        children = found["children"]
+        every = np.sort(children, axis=None)
+        # Each split but the first is a later one's child of an earlier one, each leaf one's.
+        expected = np.concatenate([np.arange(-1 - count, 0), np.arange(1, count)])
+        if count and (
+            not np.array_equal(every, expected)
+            or (np.where(children >= 0, children, count) <= np.arange(count)[:, None]).any()
+        ):
+            raise StateError(f"array 'children' of {owner} is no tree")
+        return cls(*(found[each.name].copy() for each in declared))

@@ -1,1 +1,0 @@
-"""A learner of one kernel behind running scales of its columns and labels."""
