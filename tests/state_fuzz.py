@@ -499,7 +499,7 @@ def guarded(arrays: Mapping[str, Any]) -> dict[str, Any]:
     """Return copies of arrays each of which ends where memory ends that may be touched.
 
     It stands in for `streamk.learners.multi_kernel.expert_pool.side_by_side`, so that code reading
-    or writes beyond an array crashes. Arrays end at lines of the cache, as they begin there.
+    or writing beyond an array crashes. Arrays end at lines of the cache, as they begin there.
     """
     libc, page = ctypes.CDLL(None, use_errno=True), mmap.PAGESIZE
     found = {}
