@@ -1,4 +1,11 @@
-"""Arrays side by side in one piece of memory, at distances that never change."""
+"""A pool of experts: its arrays, side by side in one piece of memory, and the table of them.
+
+Labels that keep coming would have all arrays made anew for each of them, so there is room for
+classes that are still to come. Where outputs are the leading axis, or nothing is kept from event to
+event, an array is the beginning of a longer piece of memory. The others, `SPACED`, have rows to
+spare, which the compiled loops skip. So sums are over the classes there are, in the same order
+whatever there is room for.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +20,7 @@ from numpy.typing import NDArray
 
 from streamk import backends
 from streamk.backends import BINARY, CHUNK, CLASSES, LINE, Law, loops, pool_arrays
-from streamk.learners.multi_kernel import cells, pool_growth, tables
+from streamk.learners.multi_kernel import cells, tables
 from streamk.learners.multi_kernel.tables import (
     ADAGRAD,
     ALPHAS,
@@ -71,6 +78,36 @@ def side_by_side(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 
 _ROOM = tuple(each.name.upper() for each in (*pool_arrays.ROOM, *pool_arrays.OWN_ROOM))
 
+SPACED = {
+    each.name.upper(): each.shape.index("OUTPUT_ROOM")
+    for each in pool_arrays.LEARNED
+    if "OUTPUT_ROOM" in each.shape
+}
+"""Axis of the outputs of arrays with rows to spare; the cells, see `cells`, have room too."""
+
+
+def fitted(held: Mapping[str, NDArray[Any]], sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
+    """Return arrays of such sizes, views of the beginnings of those with room for more.
+
+    Parameters
+    ----------
+    held : mapping of str to array
+        All arrays of a pool by their places, with room.
+    sizes : mapping of str to int
+        See `streamk.backends.pool_arrays`.
+    """
+    found = dict(held)
+    for each in pool_arrays.ARRAYS:
+        array = held.get(each.name.upper())
+        if array is not None and array.shape != each.lengths(sizes):
+            found[each.name.upper()] = _beginning(array, each.lengths(sizes))
+    return found
+
+
+def _beginning(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return the beginning of an array in another shape."""
+    return array.reshape(-1)[: int(np.prod(shape))].reshape(shape)
+
 
 class PoolTable:
     """Arrays and sizes by the names of their places, and the table that says where they are."""
@@ -91,7 +128,7 @@ class PoolTable:
 
     def _fit(self) -> None:
         """Take the arrays for the outputs that there are."""
-        self.arrays = pool_growth.fitted(self.held, self.sizes)
+        self.arrays = fitted(self.held, self.sizes)
         self.__dict__.pop("table", None)  # which is of another one
         self._point()
 
@@ -540,7 +577,7 @@ class ExpertPool(PoolTable):
 
     def used(self, name: str) -> NDArray[Any]:
         """Return an array without the outputs that there is only room for; a copy of the cells."""
-        array, axis = self.arrays[name], pool_growth.SPACED.get(name)
+        array, axis = self.arrays[name], SPACED.get(name)
         if name == "CELLS_A" and self.output_room > self.outputs:
             return cells.without_room(self.arrays, self.outputs, self.output_room)
         if axis is None:
