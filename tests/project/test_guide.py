@@ -209,7 +209,7 @@ def test_commands_of_the_pages(
 
 
 NEEDS = {
-    "gpu.md": ("backend=cupy",),  # a GPU
+    "gpu.md": (" --set backend=cupy", ""),  # a GPU
     "data.md": ("river:Elec2", "river:Phishing"),  # the network
 }
 
