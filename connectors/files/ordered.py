@@ -349,10 +349,6 @@ class FilesSource(SourceBase, ABC):
             offset=offset,
         )
 
-    def start(self, partition: str) -> int:
-        """0, where the first file begins that is there."""
-        return 0
-
     def end(self, partition: str) -> int | None:
         """The number of records, once they were all read; None before and when followed."""
         return self._position if self.finished() else None

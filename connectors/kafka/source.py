@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from connectors.base import AssignedCallback, Chunk, RevokedCallback, Trouble
+from connectors.base import AssignedCallback, Chunk, RevokedCallback, SourceBase, Trouble
 from connectors.cells import check_names
 from connectors.errors import Aborted, BadURL, ConnectorError, Revoked
 from connectors.kafka.client import Gone, Reader, Reading, Records, choose, errors
@@ -22,13 +22,13 @@ from connectors.kafka.cluster import (
 )
 from connectors.kafka.security import Security
 from connectors.kafka.transaction import Link, Transaction
-from connectors.records import FRAMED, RecordFormat
+from connectors.records import FRAMED
 from connectors.schemas.formats import SchemaFormat, enveloped, open_format
 
 __all__ = ["KafkaSource"]
 
 
-class KafkaSource:
+class KafkaSource(SourceBase):
     """One topic, read by a consumer group or, without a group, whole.
 
     With a `group` the partitions are those that the group gives to this member; they come and
@@ -116,7 +116,7 @@ class KafkaSource:
         check_names(fields or (), "kafka: fields")
         session = session_of(group, group_instance_id, group_protocol, session_timeout)
         self._format = open_format(encoding, schemas, reader_schema)
-        self.record_format: RecordFormat | None = enveloped(envelope, encoding, self._format)
+        self.record_format = enveloped(envelope, encoding, self._format)
         """The format of the records; None where they are read as the encoding says."""
         self.encoding = encoding
         self.fields = fields
