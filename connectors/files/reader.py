@@ -17,7 +17,7 @@ from typing import BinaryIO, cast
 from connectors.base import MAX_EVENT_BYTES
 from connectors.cells import read_csv_cells
 from connectors.errors import BadRecord, ConnectorError
-from connectors.files.ordered import Known
+from connectors.files.ordered import FileReader, Known
 from connectors.files.records import Header, JSONSplitter, Record, Records, TextForm
 from connectors.files.text import BROKEN, TextFile, decompressed
 
@@ -39,14 +39,14 @@ def digest(data: bytes) -> str:
 
 @dataclass(slots=True)
 class _Found:
-    """What readers of a file share: header, byte of every 4,096th record, first bytes."""
+    """The findings that readers of a file share: header, bytes of some records, first bytes."""
 
     header: Header | None = None
     index: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
     head: bytes = b""
 
 
-class TextReader:
+class TextReader(FileReader):
     """Reads a file record by record. Positions count records from 0, a header not counted.
 
     Every 4,096th record's byte is remembered, so going back costs a short read.
@@ -89,7 +89,8 @@ class TextReader:
         grows: bool = False,
         found: _Found | None = None,
     ) -> None:
-        self.path, self._file, self._form, self._grows = path, file, form, grows
+        super().__init__(path)
+        self._file, self._form, self._grows = file, form, grows
         self._text = TextFile(decompressed(file, path), path, form.text_encoding)
         self._behind: TextReader | None = None
         self._found = found or _Found()
@@ -128,8 +129,7 @@ class TextReader:
         self._next = 0
         self.ordinal, self._at = ordinal, at
         self._ended = False
-        self.provisional: int | None = None
-        self.unfinished: str | None = None
+        self.provisional = self.unfinished = None
 
     def _find_header(self) -> None:
         while self._records.header is None:
