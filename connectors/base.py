@@ -293,7 +293,7 @@ def group_of(source: object) -> str | None:
 
 
 class Trouble(NamedTuple):
-    """A condition that keeps a source or a sink from its work at the moment.
+    """A condition that keeps a source or a sink from working at the moment.
 
     `short` says it in two words, `text` in a sentence; `over` is what to say when it is over.
     """
@@ -305,7 +305,7 @@ class Trouble(NamedTuple):
 
 @runtime_checkable
 class Troubled(Protocol):
-    """A source or a sink that can tell that it waits for something which is gone."""
+    """A source or a sink that can tell what it waits for, such as a broker that is down."""
 
     def trouble(self) -> Trouble | None:
         """Return what is wrong now; None if nothing is.
@@ -316,7 +316,7 @@ class Troubled(Protocol):
 
 
 class SourceBase:
-    """The plain answers of a source: a fixed set of partitions, no commits, nothing to tell."""
+    """The defaults of a source: a fixed set of partitions, no commits, nothing to report."""
 
     fields: tuple[str, ...] | None = None
     record_format: RecordFormat | None = None
@@ -388,7 +388,7 @@ class Sink(Protocol):
         """
 
     def close(self) -> None:
-        """Flush and let go. May be called twice."""
+        """Flush and close. May be called twice."""
 
 
 class Transactions(Protocol):

@@ -140,7 +140,7 @@ class _ParquetReader(FileReader):
             skip = 0
 
     def _in_microseconds(self, batch: Any) -> Any:
-        """Return a batch whose times and durations are no finer than Python's."""
+        """Return a batch with times and durations in microseconds, as Python has them."""
         arrow, types = self._pyarrow, self._pyarrow.types
         for i, field in enumerate(batch.schema):
             is_time = types.is_timestamp(field.type)
@@ -195,7 +195,7 @@ class _ParquetReader(FileReader):
 
 
 def _names(fields: Iterable[Any], before: str = "") -> Iterator[str]:
-    """Yield the names of columns as events have them: those of structs behind dots."""
+    """Yield the names of columns as events have them, with dots for structs."""
     for field in fields:
         nested = [field.type.field(i) for i in range(field.type.num_fields)]
         if nested and str(field.type).startswith("struct"):

@@ -71,7 +71,7 @@ class Files:
         return self._root / name
 
     def nothing(self) -> Unavailable:
-        """Return the error for none."""
+        """Return the error for no file."""
         return Unavailable(f"no file matches {self._root / self._pattern}")
 
 
@@ -252,7 +252,7 @@ class FilesSource(SourceBase, ABC):
         self._unread = self._not_read() if self._begun else []
 
     def _not_read(self) -> list[str]:
-        """Return a sentence for each file before the present one that is not read, or not all."""
+        """Return a sentence for each earlier file that is not read, or not to its end."""
         present, told = self._begun[-1][1], []
         for name in self._listed[: bisect_left(self._order, PurePath(present).parts)]:
             path = self._files.path(name)
@@ -299,7 +299,7 @@ class FilesSource(SourceBase, ABC):
         return True
 
     def _go_on(self) -> bool:
-        """Go on behind the last whole record of a file; False if there is nothing (yet)."""
+        """Take the last line or open the next file; False if there is neither (yet)."""
         later = self._later()
         if later is None and self._follow:
             return False
@@ -392,12 +392,12 @@ class FilesSource(SourceBase, ABC):
     # --- what is read again, or not -------------------------------------------------------------
 
     def provisional(self, partition: str) -> int | None:
-        """Return the position of a last record whose line has no end; None if there is none."""
+        """Return the position of a last line without a newline; None if there is none."""
         at = self._now.provisional
         return None if at is None else self._begun[-1][0] + at
 
     def unfinished(self) -> list[str]:
-        """Return a sentence for everything there is that was not read."""
+        """Return a sentence for each part of the files that was not read."""
         reader = self._reader  # which another thread may close
         end = None if reader is None else reader.unfinished
         return [*([] if end is None else [end]), *self._unread]

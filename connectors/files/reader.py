@@ -117,7 +117,7 @@ class TextReader(FileReader):
     # --- reading --------------------------------------------------------------------------------
 
     def _go_to(self, ordinal: int, at: int) -> None:
-        """Have the record of this position, which begins at this byte, be the next one."""
+        """Go to the record of this position, which begins at this byte."""
         self._read_to, self._window = max(0, at - KNOWN_BY), b""
         self._before: bytes | None = None
         with self._reading():
@@ -187,7 +187,7 @@ class TextReader(FileReader):
         return os.pread(self._file.fileno(), at - first, first)
 
     def _is_written_anew(self) -> bool:
-        """Return whether the last bytes that were read of a file that grows are others by now."""
+        """Return whether a growing file was overwritten: the last bytes read are others by now."""
         return self._before is not None and self._before != self._read_before()
 
     def take(self, most: int) -> list[bytes]:
@@ -246,7 +246,7 @@ class TextReader(FileReader):
         return bool(self._ready)
 
     def _is_whole(self, record: bytes) -> bool:
-        """Return whether a record at the end of the file may be all there."""
+        """Return whether a record at the end of the file may be complete."""
         try:
             if self.header is None:  # what follows a whole value makes none that is not
                 _JSON.raw_decode(record.decode().lstrip())
@@ -301,7 +301,7 @@ class TextReader(FileReader):
         return None
 
     def _read_head(self, size: int) -> None:
-        """Have at least so many of the first bytes, where there are so many; go to record 0."""
+        """Read at least so many of the first bytes, if there are; go to record 0."""
         self._go_to(*self._found.index[0])
         while len(self._found.head) < size and self._block():
             pass
@@ -328,7 +328,7 @@ class TextReader(FileReader):
 
 
 def _holds_lines(head: bytes) -> bool:
-    """Return whether a text of JSON that begins with these bytes is no array."""
+    """Return whether JSON that begins with these bytes is lines, not an array."""
     splitter = JSONSplitter(max_event_bytes=MAX_EVENT_BYTES)
     splitter.feed(head)
     return splitter.anywhere

@@ -256,7 +256,7 @@ class Writer(Protocol):
         """Hand over one record. Raises `TooLarge`."""
 
     def settle(self) -> None:
-        """Take note of what was delivered, and wait while more than enough is not."""
+        """Collect delivery results, and wait while too many records are not delivered."""
 
     def flush(self) -> None:
         """Wait until everything was delivered or has failed."""

@@ -323,7 +323,7 @@ class KafkaSink:
         return self._cluster.trouble(self._writer.connected()) or self._format.trouble()
 
     def close(self) -> None:
-        """Flush and let go of the connections; abort a transaction. May be called twice."""
+        """Flush and close the connections; abort a transaction. May be called twice."""
         if self._closed:
             return
         self._closed = True

@@ -220,7 +220,7 @@ class KafkaSource(SourceBase):
             return self._reader.start(number)
 
     def identity(self, partition: str, offset: int) -> str | None:
-        """The topic's identifier, which one that is made anew under its name does not have.
+        """The topic's identifier; a topic created again under the name has another one.
 
         None where brokers do not tell (before Kafka 2.8), none answers, or it is of another topic.
         """
@@ -353,7 +353,7 @@ class KafkaSource(SourceBase):
         return found
 
     def close(self) -> None:
-        """Leave the group and let go of the connections; commits nothing. May be called twice.
+        """Leave the group and close the connections; commits nothing. May be called twice.
 
         `on_revoked` is not called.
         """
@@ -452,7 +452,7 @@ class KafkaSource(SourceBase):
             self._lost = False
 
     def _assign(self, numbers: Collection[int]) -> None:
-        """Put what has come where the group left it, then tell the reader, who may seek."""
+        """Place new partitions at the group's offsets, then tell the reader, which may seek."""
         self._names = self._named(numbers)
         self._held = frozenset()
         self._reader.unhold(numbers)

@@ -306,7 +306,7 @@ class _Copy:
 
 
 def _with_logical(made: dict[str, Any], kind: Any) -> dict[str, Any]:
-    """Return a type with the logical type of another; one that makes no sense is left out."""
+    """Return a type with the logical type of its original, if that is valid and known."""
     logical, scale = kind.get("logical"), kind.get("scale", 0)
     odd = logical == "decimal" and not (type(scale) is int and 0 <= scale <= _MOST_DIGITS)
     if f"{made['type']}-{logical}" in _LOGICAL and not odd:
@@ -315,7 +315,7 @@ def _with_logical(made: dict[str, Any], kind: Any) -> dict[str, Any]:
 
 
 def _check_depth(value: Any, left: int) -> None:
-    """Raise `BadRecord` where records are inside each other in more levels than are left."""
+    """Raise `BadRecord` where records are nested in more levels than are left."""
     if isinstance(value, dict):
         if left < 0:
             raise BadRecord(_TOO_DEEP)
