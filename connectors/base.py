@@ -15,19 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from connectors.errors import BadURL
+from connectors.records import RecordFormat
 
 __all__ = [
     "ENCODINGS",
     "MAX_EVENT_BYTES",
     "URL",
-    "Beginning",
     "Chunk",
     "Connector",
-    "Delimited",
     "EventLog",
-    "Identified",
     "InGroup",
-    "OpenEnded",
     "Output",
     "Rows",
     "Sink",
@@ -37,9 +34,7 @@ __all__ = [
     "Transactions",
     "Trouble",
     "Troubled",
-    "beginning_of",
     "concatenate",
-    "delimiter_of",
     "group_of",
 ]
 
@@ -48,7 +43,7 @@ ENCODINGS = ("json", "float32", "csv", "dict", "rows", "avro", "json-schema", "p
 
 json      bytes, one JSON object
 float32   bytes, little-endian float32 numbers, the label last unless the fields say otherwise
-csv       bytes, one CSV record; the source's `fields` are the header (see also `Delimited`)
+csv       bytes, one CSV record; the source's `fields` are the header (see also its `delimiter`)
 dict      a mapping of column name to value
 rows      a `Rows` slice: the numbers are already in an array
 avro, json-schema, protobuf   bytes, a framed record (see `connectors.records`)
@@ -200,6 +195,14 @@ class Source(Protocol):
     encoding: str
     fields: tuple[str, ...] | None
 
+    @property
+    def delimiter(self) -> str:
+        """The character between the cells of CSV."""
+
+    @property
+    def record_format(self) -> RecordFormat | None:
+        """The format of framed records; None where records are read as the encoding says."""
+
     def partitions(self) -> tuple[str, ...]:
         """Names of the partitions that are read by this member now, sorted.
 
@@ -222,6 +225,9 @@ class Source(Protocol):
     def start(self, partition: str) -> int:
         """The earliest position that can still be read."""
 
+    def beginning(self, partition: str) -> int:
+        """The position where a job begins that has no checkpoint and no committed offset."""
+
     def end(self, partition: str) -> int | None:
         """One past the last event there is now; None where that is not known."""
 
@@ -242,6 +248,28 @@ class Source(Protocol):
 
     def set_rebalance(self, on_revoked: RevokedCallback, on_assigned: AssignedCallback) -> None:
         """Be told, during `poll`, which partitions go (before they do) and which come."""
+
+    def identity(self, partition: str, offset: int) -> str | None:
+        """Return a fingerprint of what was read up to an offset, for `recognize`.
+
+        None where the source cannot tell.
+        """
+
+    def recognize(self, partition: str, identity: str) -> str | None:
+        """Return how the partition differs from the one that `identity` was asked for.
+
+        None if it is the same, or if the source cannot tell; its offsets then mean the same events.
+        Called before `seek`.
+        """
+
+    def provisional(self, partition: str) -> int | None:
+        """Return the first position whose event may differ when it is read again.
+
+        None if all that were polled are final; not so the last line of a file being written.
+        """
+
+    def unfinished(self) -> list[str]:
+        """Return a sentence for each part of the data that is not read."""
 
     def close(self) -> None:
         """Close files and connections. May be called twice."""
@@ -265,7 +293,7 @@ def group_of(source: object) -> str | None:
 
 
 class Trouble(NamedTuple):
-    """A condition that keeps a source or a sink from its work at the moment.
+    """A condition that keeps a source or a sink from working at the moment.
 
     `short` says it in two words, `text` in a sentence; `over` is what to say when it is over.
     """
@@ -277,7 +305,7 @@ class Trouble(NamedTuple):
 
 @runtime_checkable
 class Troubled(Protocol):
-    """A source or a sink that can tell that it waits for something which is gone."""
+    """A source or a sink that can tell what it waits for, such as a broker that is down."""
 
     def trouble(self) -> Trouble | None:
         """Return what is wrong now; None if nothing is.
@@ -287,71 +315,24 @@ class Troubled(Protocol):
         """
 
 
-@runtime_checkable
-class Identified(Protocol):
-    """A source whose partitions may be replaced: a topic that is created again, another file."""
+class SourceBase:
+    """The defaults of a source: a fixed set of partitions, no commits, nothing to report."""
 
-    def identity(self, partition: str, offset: int) -> str | None:
-        """Return a fingerprint of what was read up to an offset, for `recognize`.
-
-        None where the source cannot tell.
-        """
-
-    def recognize(self, partition: str, identity: str) -> str | None:
-        """Return how the partition differs from the one that `identity` was asked for.
-
-        None if it is the same, or if the source cannot tell; its offsets then mean the same events.
-        Called before `seek`.
-        """
-
-
-@runtime_checkable
-class OpenEnded(Protocol):
-    """A source whose last events may be incomplete, as the last line of a file being written."""
-
-    def provisional(self, partition: str) -> int | None:
-        """Return the first position whose event may differ when it is read again.
-
-        None if all that were polled are final.
-        """
-
-    def unfinished(self) -> list[str]:
-        """Return a sentence for each part of the data that is not read."""
-
-
-@runtime_checkable
-class Beginning(Protocol):
-    """A source that says where a job begins: not always with the earliest event."""
-
-    def beginning(self, partition: str) -> int:
-        """The position where a job begins that has no checkpoint and no committed offset."""
-
-
-def beginning_of(source: Source, partition: str) -> int:
-    """Return the position where a job without a position of its own begins."""
-    if isinstance(source, Beginning):
-        return source.beginning(partition)
-    return source.start(partition)
-
-
-@runtime_checkable
-class Delimited(Protocol):
-    """A source of CSV whose cells need not end with commas."""
+    fields: tuple[str, ...] | None = None
+    record_format: RecordFormat | None = None
 
     @property
     def delimiter(self) -> str:
-        """The character between cells."""
+        """A comma."""
+        return ","
 
+    def start(self, partition: str) -> int:
+        """0."""
+        return 0
 
-def delimiter_of(source: Source) -> str:
-    """Return the character between the cells of a source's CSV records."""
-    return source.delimiter if isinstance(source, Delimited) else ","
-
-
-class SourceBase:
-    """The common part of sources of a fixed set of partitions that keep no commits."""
-
-    fields: tuple[str, ...] | None = None
+    def beginning(self, partition: str) -> int:
+        """The earliest position."""
+        return self.start(partition)
 
     def lag(self) -> int | None:
         """None: how much is left is not known."""
@@ -366,6 +347,22 @@ class SourceBase:
 
     def set_rebalance(self, on_revoked: RevokedCallback, on_assigned: AssignedCallback) -> None:
         """Does nothing: the partitions never change."""
+
+    def identity(self, partition: str, offset: int) -> str | None:
+        """None: the partitions are always the same."""
+        return None
+
+    def recognize(self, partition: str, identity: str) -> str | None:
+        """None: the partitions are always the same."""
+        return None
+
+    def provisional(self, partition: str) -> int | None:
+        """None: events are final."""
+        return None
+
+    def unfinished(self) -> list[str]:
+        """Nothing: all is read."""
+        return []
 
     def close(self) -> None:
         """Does nothing."""
@@ -391,7 +388,7 @@ class Sink(Protocol):
         """
 
     def close(self) -> None:
-        """Flush and let go. May be called twice."""
+        """Flush and close. May be called twice."""
 
 
 class Transactions(Protocol):

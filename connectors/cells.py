@@ -65,7 +65,7 @@ def read_csv_cells(value: bytes, delimiter: str = ",") -> list[str]:
 
 
 def _records(text: str, delimiter: str) -> Iterator[list[str]]:
-    """Return the module's reader of a text, whose cells may be as long as the text."""
+    """Return the records of a text, read by Python's csv, with cells of any length."""
     if len(text) > csv.field_size_limit():
         csv.field_size_limit(sys.maxsize)  # of the process; what limits a record is its size
     return csv.reader([text], delimiter=delimiter, strict=True)

@@ -34,7 +34,7 @@ class Revoked(ConnectorError):
 
 
 class Aborted(ConnectorError):
-    """A transaction was not committed, or nobody knows; what was to be in it can be done again."""
+    """A transaction was aborted, or its outcome is unknown; its work can be done again."""
 
 
 class OffsetOutOfRange(ConnectorError):

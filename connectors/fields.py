@@ -32,7 +32,7 @@ UNIONS: Mapping[Scalar, Mapping[type, Scalar]] = {
 
 
 def branches(kind: Scalar) -> tuple[Scalar, ...]:
-    """Return the types that a value of one may have, in their order.
+    """Return the types that a value of a type may have, in order.
 
     >>> branches("text"), branches("value")
     (('text',), ('boolean', 'number', 'text'))
@@ -92,7 +92,7 @@ class RecordType:
 
 @runtime_checkable
 class Declaring(Protocol):
-    """A sink that may have to know the fields of outputs before the first of them."""
+    """A sink that has to know the fields of outputs before the first one."""
 
     def declare(self, record: RecordType) -> None:
         """All outputs are of this type from here on. Called once, before `rewind` and `write`.
@@ -102,6 +102,6 @@ class Declaring(Protocol):
 
 
 def declare(sink: Sink | None, record: RecordType) -> None:
-    """Tell a sink the type of its outputs, if there is a sink that may have to know it."""
+    """Tell a sink the type of its outputs, if there is a sink and it has to know."""
     if isinstance(sink, Declaring):
         sink.declare(record)

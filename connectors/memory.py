@@ -161,10 +161,6 @@ class MemorySource(SourceBase):
             )
         self._next[partition] = offset
 
-    def start(self, partition: str) -> int:
-        """0."""
-        return 0
-
     def end(self, partition: str) -> int:
         """The number of events in the partition so far."""
         return len(self._values[partition])

@@ -17,7 +17,7 @@ from connectors.base import URL, Connector, Output, Sink, Source
 from connectors.cells import check_names
 from connectors.errors import BadRecord, BadURL, ConnectorError, Unavailable
 from connectors.files import path_of
-from connectors.files.ordered import Files, FilesSource, Known, existing_file
+from connectors.files.ordered import FileReader, Files, FilesSource, Known, existing_file
 from connectors.files.reader import KNOWN_BY, digest
 from connectors.files.sinks import flat_output, sync_directory, writing
 
@@ -101,14 +101,11 @@ class ParquetSource(FilesSource):
         return None if end is None else end - self._position
 
 
-class _ParquetReader:
-    """Reads a Parquet file by its row groups. See `connectors.files.ordered.FileReader`."""
-
-    provisional: int | None = None
-    unfinished: str | None = None
+class _ParquetReader(FileReader):
+    """Reads a Parquet file by its row groups."""
 
     def __init__(self, pyarrow: Any, path: Path, file: BinaryIO) -> None:
-        self.path, self.ordinal = path, 0
+        super().__init__(path)
         self._pyarrow, self._bytes = pyarrow, file
         try:
             self._file = pyarrow.parquet.ParquetFile(file)
@@ -143,7 +140,7 @@ class _ParquetReader:
             skip = 0
 
     def _in_microseconds(self, batch: Any) -> Any:
-        """Return a batch whose times and durations are no finer than Python's."""
+        """Return a batch with times and durations in microseconds, as Python has them."""
         arrow, types = self._pyarrow, self._pyarrow.types
         for i, field in enumerate(batch.schema):
             is_time = types.is_timestamp(field.type)
@@ -176,10 +173,6 @@ class _ParquetReader:
         self._ready, self._next = [], 0
         return self.ordinal == ordinal
 
-    def end(self, *, final: bool) -> bool:
-        """Return False: a file that can be read at all is all there."""
-        return False
-
     def known(self, ordinal: int) -> Known:
         """Return the fingerprint of the file, the same for every row: it never grows."""
         size = self.size
@@ -195,10 +188,6 @@ class _ParquetReader:
         sizes = f", of {known.at} bytes, not {now.at}" * (now.at != known.at)
         return f"{self.path} is another file than the one that was read{sizes}"
 
-    def replaced(self) -> str | None:
-        """Return None: it is read from what was opened."""
-        return None
-
     def close(self) -> None:
         """Close the file."""
         self._batches.close()
@@ -206,7 +195,7 @@ class _ParquetReader:
 
 
 def _names(fields: Iterable[Any], before: str = "") -> Iterator[str]:
-    """Yield the names of columns as events have them: those of structs behind dots."""
+    """Yield the names of columns as events have them, with dots for structs."""
     for field in fields:
         nested = [field.type.field(i) for i in range(field.type.num_fields)]
         if nested and str(field.type).startswith("struct"):

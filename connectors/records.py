@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from connectors.errors import BadRecord
 __all__ = [
     "FRAMED",
     "FRAME_BYTES",
-    "Formatted",
     "ReadRecord",
     "RecordFormat",
     "Tombstone",
@@ -27,7 +26,6 @@ __all__ = [
     "decimal_number",
     "framed",
     "json_body",
-    "record_format_of",
     "schema_id_of",
     "time_after_1970",
 ]
@@ -56,20 +54,6 @@ class RecordFormat(Protocol):
         is among them. Fields of nested records have dotted names there. With `settled` a record is
         refused whose fields could have other names where more names are known.
         """
-
-
-@runtime_checkable
-class Formatted(Protocol):
-    """A source that may give records which are read in a way of their own."""
-
-    @property
-    def record_format(self) -> RecordFormat | None:
-        """Their format; None where the records need no schema to be read."""
-
-
-def record_format_of(source: object) -> RecordFormat | None:
-    """Return the format of a source's records, None if they are read as their encoding says."""
-    return source.record_format if isinstance(source, Formatted) else None
 
 
 def framed(number: int, body: bytes) -> bytes:

@@ -85,10 +85,6 @@ class RiverSource(SourceBase):
                 offset=offset,
             )
 
-    def start(self, partition: str) -> int:
-        """0."""
-        return 0
-
     def end(self, partition: str) -> int | None:
         """The number of events, if the data set tells; None for an endless one."""
         return self._ordinal if self._exhausted else self._end

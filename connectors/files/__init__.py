@@ -51,7 +51,7 @@ class FileSource(FilesSource):
         super().__init__(Files(place), follow=follow)
 
     def _opened(self, path: Path) -> TextReader:
-        """Return a reader of a file, at its beginning, whose header is as that of the others."""
+        """Return a reader of a file; raise `BadRecord` if its header differs from the others."""
         file = existing_file(path).open("rb")
         try:
             reader = TextReader(path, file, self._form, grows=self._follow)

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from contextlib import closing, suppress
 from operator import itemgetter
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -71,7 +71,7 @@ class Files:
         return self._root / name
 
     def nothing(self) -> Unavailable:
-        """Return the error for none."""
+        """Return the error for no file."""
         return Unavailable(f"no file matches {self._root / self._pattern}")
 
 
@@ -98,47 +98,69 @@ class Known(NamedTuple):
     last: str
 
 
-class FileReader(Protocol):
-    """Reads the records of one file. Positions count them from 0."""
+class FileReader:
+    """Reads the records of one file. Positions count them from 0.
 
-    path: Path
-    ordinal: int
-    """The position of the next record."""
-    provisional: int | None
-    """The position of a last record that more may yet be written in; None if there is none."""
-    unfinished: str | None
-    """A sentence about the end of the file where that is no whole record."""
+    The methods here are those of a file with no record left, such as one that was read to its end
+    and then removed.
+
+    Attributes
+    ----------
+    path : Path
+    ordinal : int
+        The position of the next record.
+    size : int
+        The bytes of the file.
+    provisional : int or None
+        The position of a last record that may yet become longer.
+    unfinished : str or None
+        A sentence about the end of the file where that is no whole record.
+    """
+
+    provisional: int | None = None
+    unfinished: str | None = None
+
+    def __init__(self, path: Path, ordinal: int = 0) -> None:
+        self.path, self.ordinal = path, ordinal
 
     @property
     def size(self) -> int:
-        """The bytes of the file."""
+        """0."""
+        return 0
 
     def fill(self) -> bool:
         """Have at least one record ready; False if there is none (yet)."""
+        return False
 
     def take(self, most: int) -> list[Any]:
         """Return at most so many of the records that are ready."""
+        return []
 
     def seek(self, ordinal: int) -> bool:
         """Go to a record; False if there are fewer (yet), of which the last one is behind then."""
+        return ordinal == self.ordinal
 
     def end(self, *, final: bool) -> bool:
-        """Have a record ready that has no end; True if one is ready now.
+        """Take a last line without a newline as a record; True if there is one.
 
-        `final` says that nothing will ever be written behind it.
+        `final` says that nothing more will be written.
         """
+        return False
 
     def known(self, ordinal: int) -> Known:
         """Return the fingerprint of the file up to a record that was given before."""
+        raise Unavailable(f"{self.path} is gone")
 
     def difference(self, ordinal: int, known: Known) -> str | None:
         """Return how the file up to a record differs from its fingerprint; None if it does not.
 
         If it does not, that record is the next one.
         """
+        return None
 
     def replaced(self) -> str | None:
         """Return what happened to the file of this name while it was read; None if it is there."""
+        return None
 
     def close(self) -> None:
         """Close the file."""
@@ -230,7 +252,7 @@ class FilesSource(SourceBase, ABC):
         self._unread = self._not_read() if self._begun else []
 
     def _not_read(self) -> list[str]:
-        """Return a sentence for each file before the present one that is not read, or not all."""
+        """Return a sentence for each earlier file that is not read, or not to its end."""
         present, told = self._begun[-1][1], []
         for name in self._listed[: bisect_left(self._order, PurePath(present).parts)]:
             path = self._files.path(name)
@@ -277,7 +299,7 @@ class FilesSource(SourceBase, ABC):
         return True
 
     def _go_on(self) -> bool:
-        """Go on behind the last whole record of a file; False if there is nothing (yet)."""
+        """Take the last line or open the next file; False if there is neither (yet)."""
         later = self._later()
         if later is None and self._follow:
             return False
@@ -349,10 +371,6 @@ class FilesSource(SourceBase, ABC):
             offset=offset,
         )
 
-    def start(self, partition: str) -> int:
-        """0, where the first file begins that is there."""
-        return 0
-
     def end(self, partition: str) -> int | None:
         """The number of records, once they were all read; None before and when followed."""
         return self._position if self.finished() else None
@@ -374,12 +392,12 @@ class FilesSource(SourceBase, ABC):
     # --- what is read again, or not -------------------------------------------------------------
 
     def provisional(self, partition: str) -> int | None:
-        """Return the position of a last record whose line has no end; None if there is none."""
+        """Return the position of a last line without a newline; None if there is none."""
         at = self._now.provisional
         return None if at is None else self._begun[-1][0] + at
 
     def unfinished(self) -> list[str]:
-        """Return a sentence for everything there is that was not read."""
+        """Return a sentence for each part of the files that was not read."""
         reader = self._reader  # which another thread may close
         end = None if reader is None else reader.unfinished
         return [*([] if end is None else [end]), *self._unread]
@@ -438,7 +456,7 @@ class FilesSource(SourceBase, ABC):
                     " checkpoint"
                 )
         if found.ended and self._files.are_many and found.file not in self._listed:
-            gone = _Gone(Path(found.file), found.offset - found.base)
+            gone = FileReader(Path(found.file), found.offset - found.base)
             self._adopt(gone, found.file, found)
             return None
         return f"is of another file: {what}"
@@ -448,38 +466,3 @@ class FilesSource(SourceBase, ABC):
         self._begun, self._done = [], found.done
         self._use(reader, name, found.base)
         self._look()
-
-
-class _Gone:
-    """Stands in for a file that was read to its end and then removed."""
-
-    provisional: int | None = None
-    unfinished: str | None = None
-    size = 0
-
-    def __init__(self, path: Path, ordinal: int) -> None:
-        self.path, self.ordinal = path, ordinal
-
-    def fill(self) -> bool:
-        return False
-
-    def take(self, most: int) -> list[Any]:
-        return []
-
-    def seek(self, ordinal: int) -> bool:
-        return ordinal == self.ordinal
-
-    def end(self, *, final: bool) -> bool:
-        return False
-
-    def known(self, ordinal: int) -> Known:
-        raise Unavailable(f"{self.path} is gone")
-
-    def difference(self, ordinal: int, known: Known) -> str | None:
-        return None
-
-    def replaced(self) -> str | None:
-        return None
-
-    def close(self) -> None:
-        pass

@@ -17,7 +17,7 @@ from typing import BinaryIO, cast
 from connectors.base import MAX_EVENT_BYTES
 from connectors.cells import read_csv_cells
 from connectors.errors import BadRecord, ConnectorError
-from connectors.files.ordered import Known
+from connectors.files.ordered import FileReader, Known
 from connectors.files.records import Header, JSONSplitter, Record, Records, TextForm
 from connectors.files.text import BROKEN, TextFile, decompressed
 
@@ -39,14 +39,14 @@ def digest(data: bytes) -> str:
 
 @dataclass(slots=True)
 class _Found:
-    """What readers of a file share: header, byte of every 4,096th record, first bytes."""
+    """The findings that readers of a file share: header, bytes of some records, first bytes."""
 
     header: Header | None = None
     index: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
     head: bytes = b""
 
 
-class TextReader:
+class TextReader(FileReader):
     """Reads a file record by record. Positions count records from 0, a header not counted.
 
     Every 4,096th record's byte is remembered, so going back costs a short read.
@@ -89,7 +89,8 @@ class TextReader:
         grows: bool = False,
         found: _Found | None = None,
     ) -> None:
-        self.path, self._file, self._form, self._grows = path, file, form, grows
+        super().__init__(path)
+        self._file, self._form, self._grows = file, form, grows
         self._text = TextFile(decompressed(file, path), path, form.text_encoding)
         self._behind: TextReader | None = None
         self._found = found or _Found()
@@ -116,7 +117,7 @@ class TextReader:
     # --- reading --------------------------------------------------------------------------------
 
     def _go_to(self, ordinal: int, at: int) -> None:
-        """Have the record of this position, which begins at this byte, be the next one."""
+        """Go to the record of this position, which begins at this byte."""
         self._read_to, self._window = max(0, at - KNOWN_BY), b""
         self._before: bytes | None = None
         with self._reading():
@@ -128,8 +129,7 @@ class TextReader:
         self._next = 0
         self.ordinal, self._at = ordinal, at
         self._ended = False
-        self.provisional: int | None = None
-        self.unfinished: str | None = None
+        self.provisional = self.unfinished = None
 
     def _find_header(self) -> None:
         while self._records.header is None:
@@ -187,7 +187,7 @@ class TextReader:
         return os.pread(self._file.fileno(), at - first, first)
 
     def _is_written_anew(self) -> bool:
-        """Return whether the last bytes that were read of a file that grows are others by now."""
+        """Return whether a growing file was overwritten: the last bytes read are others by now."""
         return self._before is not None and self._before != self._read_before()
 
     def take(self, most: int) -> list[bytes]:
@@ -246,7 +246,7 @@ class TextReader:
         return bool(self._ready)
 
     def _is_whole(self, record: bytes) -> bool:
-        """Return whether a record at the end of the file may be all there."""
+        """Return whether a record at the end of the file may be complete."""
         try:
             if self.header is None:  # what follows a whole value makes none that is not
                 _JSON.raw_decode(record.decode().lstrip())
@@ -301,7 +301,7 @@ class TextReader:
         return None
 
     def _read_head(self, size: int) -> None:
-        """Have at least so many of the first bytes, where there are so many; go to record 0."""
+        """Read at least so many of the first bytes, if there are; go to record 0."""
         self._go_to(*self._found.index[0])
         while len(self._found.head) < size and self._block():
             pass
@@ -328,7 +328,7 @@ class TextReader:
 
 
 def _holds_lines(head: bytes) -> bool:
-    """Return whether a text of JSON that begins with these bytes is no array."""
+    """Return whether JSON that begins with these bytes is lines, not an array."""
     splitter = JSONSplitter(max_event_bytes=MAX_EVENT_BYTES)
     splitter.feed(head)
     return splitter.anywhere

@@ -138,7 +138,7 @@ class Splitter:
         return ends_in_quotes(line, self.delimiter or ",")
 
     def _tells_delimiter(self, line: bytes) -> bool:
-        """Find the delimiter in the first line that is not blank; True if that is all it tells."""
+        """Find the delimiter in the first line that is not blank; True if that is `sep=;`."""
         if not line.strip():
             return False
         self._first = False
@@ -224,7 +224,7 @@ class JSONSplitter:
         return self._inner.feed(block)
 
     def _begin(self) -> bytes:
-        """Tell what it is; return what was held back for that."""
+        """Choose lines or an array; return the bytes that were held back for that."""
         text = without_bom(self._head)
         if _ARRAY.match(text.lstrip(_SPACE)):
             self._inner = ArraySplitter(max_event_bytes=self._max, at=len(self._head) - len(text))
@@ -243,7 +243,7 @@ class JSONSplitter:
 
 
 class ArraySplitter:
-    """Cuts bytes, as they come, into the elements of a JSON array, whatever these are.
+    """Cuts bytes, as they come, into the elements of a JSON array, of any type.
 
     An element reaches to the comma or bracket after it, those inside of objects, lists and strings
     not counted, so one that is no JSON is an element too. After the array another one may follow,
@@ -319,7 +319,7 @@ class ArraySplitter:
         return records
 
     def _outside(self, data: bytes, at: int, records: list[tuple[bytes, int]]) -> tuple[int, int]:
-        """Go on where no array is open; return where an element begins, and where to go on."""
+        """Read on outside an array; return where an element begins, and where to read on."""
         if not self._open:
             at = len(data) - len(data[at:].lstrip(_SPACE))
             if data[at : at + 1] == b"[":
@@ -410,7 +410,7 @@ class Header(NamedTuple):
 
 
 class Records:
-    """Cuts a text into its records. The header of CSV is none of them.
+    """Cuts a text into its records, without the header of CSV.
 
     Parameters
     ----------
@@ -468,7 +468,7 @@ class Records:
         return self._without_header(self._splitter.feed(block))
 
     def finish(self) -> list[Record]:
-        """Return the last records, if it has no newline or is not closed. Nothing may be fed after.
+        """Return the last record, if it has no newline or is not closed. Nothing may be fed after.
 
         Raises `BadRecord` as `feed`.
         """

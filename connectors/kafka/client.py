@@ -8,6 +8,7 @@ A client reads one topic, so partitions are numbers here. What can be said witho
 from __future__ import annotations
 
 import contextlib
+import importlib
 import queue
 import re
 import threading
@@ -255,7 +256,7 @@ class Writer(Protocol):
         """Hand over one record. Raises `TooLarge`."""
 
     def settle(self) -> None:
-        """Take note of what was delivered, and wait while more than enough is not."""
+        """Collect delivery results, and wait while too many records are not delivered."""
 
     def flush(self) -> None:
         """Wait until everything was delivered or has failed."""
@@ -424,17 +425,19 @@ def choose(name: str | None = None) -> Client:
         raise BadURL(f"kafka: client {name!r} must be {' or '.join(CLIENTS)}")
     wanted = CLIENTS if name is None else (name,)
     if "confluent" in wanted and _version("confluent-kafka") >= (2, 15):
-        from connectors.kafka.confluent_client import ConfluentClient
-
-        return ConfluentClient()
+        return _made("connectors.kafka.confluent_client", "ConfluentClient")
     if "kafka-python" in wanted:
-        from connectors.kafka.python_client import PythonClient
-
-        return PythonClient()
+        return _made("connectors.kafka.python_client", "PythonClient")
     raise Unavailable(
         "kafka: client=confluent needs the package confluent-kafka 2.15 or newer: pip install"
         " 'streamk[confluent]'"
     )
+
+
+def _made(module: str, name: str) -> Client:
+    """Return a client, whose library is loaded here."""
+    made: Client = getattr(importlib.import_module(module), name)()
+    return made
 
 
 def _version(distribution: str) -> tuple[int, ...]:

@@ -131,7 +131,7 @@ class Cluster:
         )
 
     def trouble(self, connected: bool) -> Trouble | None:
-        """Tell of brokers that are gone, where a client is not `connected` to any.
+        """Tell that no broker can be reached, if a client is not `connected` to any.
 
         That alone is no sign: connections that are not used are closed.
         """
@@ -293,7 +293,7 @@ class LastWarning(logging.Handler):
         self.text = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Note it, unless it says less than what is there."""
+        """Keep it, unless the one kept says more."""
         text = record.getMessage()
         # The last attempt is cut short by the time limit and says only that; a refusal to
         # authenticate is the reason, whatever comes after it.

@@ -101,7 +101,7 @@ class ConfluentClient:
         return ConfluentReader(consumer, links, topic, reading, cluster.connect_timeout)
 
     def is_fenced(self, error: Any) -> bool:
-        """Return whether a transactional producer is not to go on."""
+        """Return whether a transactional producer was fenced."""
         return error.args[0].code() in _PRODUCER_FENCED
 
     def writer(self, cluster: Cluster, writing: Writing) -> ConfluentWriter:
@@ -237,7 +237,7 @@ class ConfluentWriter:
                 return
 
     def settle(self) -> None:
-        """Take note of what was delivered; `send` waits where there is too much."""
+        """Collect delivery results; `send` waits where the queue is full."""
         self._producer.poll(0)
 
     def flush(self) -> None:
@@ -287,7 +287,7 @@ class ConfluentProducer:
             self._make(lambda: self._producer.abort_transaction(ABORT_SECONDS))
 
     def close(self) -> None:
-        """Close the connections; without a word of what cannot be aborted."""
+        """Close the connections, ignoring what cannot be aborted."""
         if self._hangs:  # it would be waited for; what it has begun ends when another one begins
             return
         # Of the error of a producer that another one has replaced flush makes a SystemError.
@@ -299,7 +299,7 @@ class ConfluentProducer:
             self._producer.close()
 
     def _until_done(self, request: Callable[[float], None]) -> None:
-        """Make a request; one that was cut short is taken up again by the same call."""
+        """Make a request again until it is done: librdkafka goes on where it was cut short."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
@@ -310,7 +310,7 @@ class ConfluentProducer:
                     raise
 
     def _make(self, request: Callable[[], None]) -> None:
-        """Make a request, which may hang; this is then the last one."""
+        """Make a request; if it hangs, no other is made."""
         if not answered(request, _HUNG_SECONDS):
             self._hangs = True
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))

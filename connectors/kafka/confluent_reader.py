@@ -270,7 +270,7 @@ class ConfluentReader:
                 messages += self._consumer.consume(max_events - 1, 0.0)
 
     def _sort(self, messages: list[Any]) -> list[Records]:
-        """The records by partition; what else there is goes into positions and trouble."""
+        """Return records by partition; ends and errors go into positions and trouble."""
         # No bytecode for a message where that is possible: reading is a good part of a run's time.
         errors = list(map(Message.error, messages))
         if any(errors):
@@ -335,7 +335,7 @@ class ConfluentReader:
         self._moved.clear()
 
     def _assign(self) -> None:
-        """Have librdkafka begin anew with all partitions."""
+        """Assign all partitions to librdkafka again."""
         self._consumer.assign([self._at(number) for number in sorted(self._positions)])
         self._moved.clear()
         if self._held:
@@ -489,7 +489,7 @@ class TopicDescription:
 def _ask(
     question: Callable[[float], Any], patience: float = REQUEST_TIMEOUT
 ) -> list[TopicPartition]:
-    """Return the answer to a question about partitions; the error of one is that of all."""
+    """Return the answer to a question about partitions; an error of one is raised."""
 
     def ask(left: float) -> list[TopicPartition]:
         found: list[TopicPartition] = question(left) or []
@@ -512,7 +512,7 @@ def _by_partition(messages: list[Any]) -> dict[int, list[Any]]:
 
 
 def _fenced(error: KafkaError) -> KafkaException:
-    """Say what is fatal to a consumer: another one has its name, and librdkafka stops for good."""
+    """Return the error of a consumer whose name was taken, after which librdkafka stops."""
     return KafkaException(KafkaError(KafkaError.FENCED_INSTANCE_ID, error.str()))
 
 

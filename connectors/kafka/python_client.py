@@ -86,7 +86,7 @@ class PythonClient:
         return next((f for f, types in faults.items() if isinstance(error, types)), Fault.OTHER)
 
     def is_fenced(self, error: Any) -> bool:
-        """Return whether a transactional producer is not to go on."""
+        """Return whether a transactional producer was fenced."""
         # What comes after the first such error names it.
         return any(
             isinstance(one, (errors.ProducerFencedError, errors.InvalidProducerEpochError))
@@ -246,7 +246,7 @@ class PythonReader:
                 ]
 
     def _mend(self) -> None:
-        """Mend two faults of kafka-python before a poll, by names of its own business.
+        """Mend two faults of kafka-python before a poll, through its private attributes.
 
         It parks what it has parsed of a paused partition and takes it back only when the slot for
         the partition being read is None. A partition that was read up stays in the slot, so that
@@ -477,7 +477,7 @@ class PythonWriter:
             raise TooLarge(str(error)) from None
 
     def settle(self) -> None:
-        """Take note of what was delivered, and wait while more than enough is not."""
+        """Collect delivery results, and wait while too many records are not delivered."""
         results = self._results
         while results and results[0].is_done:
             self._note(results.popleft())
@@ -541,7 +541,7 @@ class PythonProducer:
 
 
 def _keep_epoch(producer: Any) -> None:
-    """Have errors of its epoch or sequence be the end of a transactional producer.
+    """Make errors of epoch or sequence fatal to a transactional producer.
 
     kafka-python goes on under a new epoch, by which the brokers abort the transaction, and then
     refuses to send or commit because of its state, without the error that was the cause.
@@ -552,13 +552,13 @@ def _keep_epoch(producer: Any) -> None:
 
 
 def _answered(request: Callable[[], object], timeout: float) -> None:
-    """Make a request of a transaction, which kafka-python would wait for without an end."""
+    """Make a request of a transaction with a time limit, which kafka-python does not have."""
     if not answered(request, timeout):
         raise errors.KafkaTimeoutError(f"no answer in {timeout:g} s")
 
 
 class _Producer(KafkaProducer):  # type: ignore[misc]
-    """A producer whose name is not put together anew for every record, as KafkaProducer's is."""
+    """A producer with a constant name: KafkaProducer builds its own for every record."""
 
     def __str__(self) -> str:
         return "<KafkaProducer of streamk>"

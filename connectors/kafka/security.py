@@ -233,7 +233,7 @@ def _convert(option: str, value: Any, where: str) -> Any:
 
 
 def _check(options: dict[str, Any]) -> None:
-    """Refuse what a client would pass over in silence."""
+    """Refuse options that a client would ignore."""
     protocol = options.get("security_protocol", "PLAINTEXT")
     if protocol not in _PROTOCOLS:
         raise BadURL(
@@ -283,7 +283,7 @@ def context(security: Security) -> ssl.SSLContext | None:
 
 
 def diagnose(server: str, security: Security) -> str | None:
-    """Return why TLS is what fails with a broker, and what to change; None if it is not.
+    """Return why TLS with a broker fails, and what to change; None if it does not.
 
     Parameters
     ----------
@@ -331,7 +331,7 @@ def _encrypts(security: Security) -> bool:
 
 
 def _refused(server: str, security: Security, error: ssl.SSLCertVerificationError) -> str:
-    """Explain why the broker's certificate does not do."""
+    """Explain why the broker's certificate is not accepted."""
     why = error.verify_message.rstrip(".")
     if error.verify_code in _OTHER_NAME:
         return (

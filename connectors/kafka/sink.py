@@ -165,7 +165,7 @@ class KafkaSink:
         self._found_ends: Mapping[int, int] | None = None
         """Those of the transaction that is being committed."""
         self._from: Mapping[int, int] | None = None
-        """Where reading began, while outputs that the topic holds are still to come again."""
+        """The offsets where reading began, while outputs that the topic holds are to come again."""
         self._transaction: Transaction | None = None
         self._closed = False
         self._connections = contextlib.ExitStack()
@@ -323,7 +323,7 @@ class KafkaSink:
         return self._cluster.trouble(self._writer.connected()) or self._format.trouble()
 
     def close(self) -> None:
-        """Flush and let go of the connections; abort a transaction. May be called twice."""
+        """Flush and close the connections; abort a transaction. May be called twice."""
         if self._closed:
             return
         self._closed = True

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from connectors.base import AssignedCallback, Chunk, RevokedCallback, Trouble
+from connectors.base import AssignedCallback, Chunk, RevokedCallback, SourceBase, Trouble
 from connectors.cells import check_names
 from connectors.errors import Aborted, BadURL, ConnectorError, Revoked
 from connectors.kafka.client import Gone, Reader, Reading, Records, choose, errors
@@ -22,13 +22,13 @@ from connectors.kafka.cluster import (
 )
 from connectors.kafka.security import Security
 from connectors.kafka.transaction import Link, Transaction
-from connectors.records import FRAMED, RecordFormat
+from connectors.records import FRAMED
 from connectors.schemas.formats import SchemaFormat, enveloped, open_format
 
 __all__ = ["KafkaSource"]
 
 
-class KafkaSource:
+class KafkaSource(SourceBase):
     """One topic, read by a consumer group or, without a group, whole.
 
     With a `group` the partitions are those that the group gives to this member; they come and
@@ -116,7 +116,7 @@ class KafkaSource:
         check_names(fields or (), "kafka: fields")
         session = session_of(group, group_instance_id, group_protocol, session_timeout)
         self._format = open_format(encoding, schemas, reader_schema)
-        self.record_format: RecordFormat | None = enveloped(envelope, encoding, self._format)
+        self.record_format = enveloped(envelope, encoding, self._format)
         """The format of the records; None where they are read as the encoding says."""
         self.encoding = encoding
         self.fields = fields
@@ -220,7 +220,7 @@ class KafkaSource:
             return self._reader.start(number)
 
     def identity(self, partition: str, offset: int) -> str | None:
-        """The topic's identifier, which one that is made anew under its name does not have.
+        """The topic's identifier; a topic created again under the name has another one.
 
         None where brokers do not tell (before Kafka 2.8), none answers, or it is of another topic.
         """
@@ -353,7 +353,7 @@ class KafkaSource:
         return found
 
     def close(self) -> None:
-        """Leave the group and let go of the connections; commits nothing. May be called twice.
+        """Leave the group and close the connections; commits nothing. May be called twice.
 
         `on_revoked` is not called.
         """
@@ -452,7 +452,7 @@ class KafkaSource:
             self._lost = False
 
     def _assign(self, numbers: Collection[int]) -> None:
-        """Put what has come where the group left it, then tell the reader, who may seek."""
+        """Place new partitions at the group's offsets, then tell the reader, which may seek."""
         self._names = self._named(numbers)
         self._held = frozenset()
         self._reader.unhold(numbers)

@@ -15,7 +15,6 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 import fastavro
-from fastavro import _read_py as in_python
 
 from connectors.errors import BadRecord
 from connectors.records import FRAME_BYTES, day_after_1970, decimal_number, time_after_1970
@@ -23,10 +22,9 @@ from connectors.records import FRAME_BYTES, day_after_1970, decimal_number, time
 __all__ = ["AvroSchema", "Renamed", "avro_writer"]
 
 _PRIMITIVE = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
-_DEEPEST = 64
+_DEEPEST = 128
 """Types inside each other: fastavro takes the stack of C for each, and has no bound of its own."""
-_TOO_DEEP = f"records are nested deeper than {_DEEPEST}"
-_MOST_TYPES = 20_000
+_MOST_TYPES = 100_000
 """Of one schema: types that are named again and again would multiply without end."""
 _MOST_DIGITS = 1000
 """Behind the point of a decimal."""
@@ -42,6 +40,12 @@ def _time(unit: str, zone: tzinfo | None) -> Callable[[int, Any, Any], Any]:
     return lambda count, *_: time_after_1970(count, unit, zone)
 
 
+def _too_deep(*_: Any) -> Any:
+    raise BadRecord(f"its types are nested deeper than {_DEEPEST}")
+
+
+_TOO_DEEP = {"type": "fixed", "name": "TooDeep", "size": 0, "logicalType": "streamk-too-deep"}
+"""The type in the place of one that is nested too deeply: to read it is an error."""
 _LOGICAL: dict[str, Callable[[Any, Any, Any], Any]] = {
     "bytes-decimal": _decimal,
     "fixed-decimal": _decimal,
@@ -57,7 +61,7 @@ for _name, _of in _LOGICAL.items():
     # decimals, and give times of day as such.
     _own = _name.replace("-", "-streamk-", 1)
     fastavro.read.LOGICAL_READERS[_own] = _of
-    in_python.LOGICAL_READERS[_own] = _of  # type: ignore[attr-defined]
+fastavro.read.LOGICAL_READERS["fixed-streamk-too-deep"] = _too_deep
 
 # --- reading --------------------------------------------------------------------------------------
 
@@ -109,7 +113,7 @@ class AvroSchema:
             for one in (*(references or {}).values(), text):
                 self._record = fastavro.parse_schema(_loaded(one), self._named)
         except RecursionError:
-            raise BadRecord(f"types are nested deeper than {_DEEPEST}") from None
+            raise BadRecord(f"its types are nested deeper than {_DEEPEST}") from None
         except fastavro.schema.UnknownType as error:
             raise BadRecord(
                 f"there is no type {error.name!r}; it may be a reference that is lacking"
@@ -187,9 +191,12 @@ def _with_parents(names: frozenset[str]) -> frozenset[str]:
 class _Copy:
     """Copies a schema, with the names that its fields are to have.
 
+    A type that leads back to itself is copied for each level, down to the deepest.
+
     `named` are the types of the schema; `names` those that fields may have had before, None where
     fields keep their own; `newer` those that they got later, by their places. Such names are found
-    on the way down from the outermost record; inside arrays and maps there are none.
+    on the way down from the outermost record; inside arrays, maps and types that lead back to
+    themselves there are none.
     """
 
     def __init__(
@@ -197,30 +204,26 @@ class _Copy:
     ) -> None:
         self.has_aliases, self.is_settled = False, True
         self._named, self._names, self._newer = named, names, newer
-        self._open: dict[str, str] = {}
-        """Of the records around, the names in the copy."""
-        self._leads_back = False
+        self._made: dict[tuple[str, int], str] = {}
+        """Names of copied records, by their own names and depths."""
+        self._open: set[str] = set()
+        self._empty = {"null"}
+        """Names of copied types whose values take no bytes."""
         self._count = 0
 
     def reader(self, record: Any) -> Read:
         """Return the function that reads framed records."""
         made = fastavro.parse_schema(self._of(record, "", 0))
-        # Where a record may go on and on inside itself, the stack of C would overflow.
-        in_itself = self._leads_back
-        read_by = in_python.schemaless_reader if in_itself else fastavro.schemaless_reader
+        read_by = fastavro.schemaless_reader
 
         def read(value: bytes) -> dict[str, Any]:
             body = io.BytesIO(value)
             body.seek(FRAME_BYTES)
             try:
                 found: Any = read_by(body, made, None)
-                if in_itself:
-                    _check_depth(found, _DEEPEST)
             except UnicodeDecodeError as error:
                 raise BadRecord(f"a text in the record is not UTF-8: {error.reason}") from None
-            except RecursionError:
-                raise BadRecord(_TOO_DEEP) from None
-            except (EOFError, IndexError, OverflowError, TypeError, struct.error):
+            except (EOFError, IndexError, OverflowError):
                 raise BadRecord(
                     f"its {len(value)} bytes are not what its schema describes: they end too soon,"
                     " or name a branch or a symbol that there is none of"
@@ -236,28 +239,25 @@ class _Copy:
         self._count += 1
         if self._count > _MOST_TYPES:
             raise BadRecord(f"it has more than {_MOST_TYPES} types")
+        if isinstance(kind, str):
+            if kind in _PRIMITIVE:
+                return kind
+            kind = self._named[kind]
         if depth > _DEEPEST:
-            raise BadRecord(f"types are nested deeper than {_DEEPEST}")
+            return {**_TOO_DEEP, "name": self._name()}
         if isinstance(kind, list):
             if any(isinstance(branch, list) for branch in kind):
                 raise BadRecord("a union is a branch of another union")
             return [self._of(branch, path, depth + 1) for branch in kind]
-        if isinstance(kind, str):
-            if kind in _PRIMITIVE:
-                return kind
-            if kind in self._open:
-                self._leads_back = True
-                return self._open[kind]
-            kind = self._named[kind]
         return self._of_dict(kind, path, depth)
 
     def _of_dict(self, kind: Any, path: str | None, depth: int) -> Any:
         match kind["type"]:
             case "record" | "error":
-                return self._record_of(kind, path, depth)
+                return self._record(kind, path, depth)
             case "array":
                 items = self._of(kind["items"], None, depth + 1)
-                if not _takes_bytes(items):
+                if self._takes_none(items):
                     # No byte would have to be there for however many a record claims.
                     raise BadRecord("it has an array of items that take no bytes")
                 return {"type": "array", "items": items}
@@ -269,18 +269,38 @@ class _Copy:
                 if kind["size"] < 0:
                     raise BadRecord(f"the fixed {kind['name']!r} has no size")
                 fixed = {"type": "fixed", "name": self._name(), "size": kind["size"]}
+                if not kind["size"]:
+                    self._empty.add(fixed["name"])
                 return _with_logical(fixed, kind)
+            case "null":
+                return "null"
             case plain:
                 return _with_logical({"type": plain}, kind)
 
-    def _record_of(self, record: Any, path: str | None, depth: int) -> Any:
-        name = self._open[record["name"]] = self._name()
+    def _record(self, record: Any, path: str | None, depth: int) -> Any:
+        own = record["name"]
+        if own in self._open or (self._names is None and not self._newer):
+            path = None
+        if path is None and (own, depth) in self._made:
+            return self._made[own, depth]
+        name, was_open = self._name(), own in self._open
+        if path is None:
+            self._made[own, depth] = name
+        self._open.add(own)
         fields = []
         for one, called in zip(record["fields"], self._names_in(record, path), strict=True):
             inner = None if path is None else f"{path}{called}."
             fields.append({"name": called, "type": self._of(one["type"], inner, depth + 1)})
-        del self._open[record["name"]]
+        if not was_open:
+            self._open.discard(own)
+        if all(self._takes_none(field["type"]) for field in fields):
+            self._empty.add(name)
         return {"type": "record", "name": name, "fields": fields}
+
+    def _takes_none(self, copied: Any) -> bool:
+        """Return whether values of a copied type take no bytes."""
+        name = copied.get("name") if isinstance(copied, dict) else copied
+        return isinstance(name, str) and name in self._empty
 
     def _name(self) -> str:
         return f"T{self._count}"
@@ -306,33 +326,12 @@ class _Copy:
 
 
 def _with_logical(made: dict[str, Any], kind: Any) -> dict[str, Any]:
-    """Return a type with the logical type of another; one that makes no sense is left out."""
+    """Return a type with the logical type of its original, if that is valid and known."""
     logical, scale = kind.get("logical"), kind.get("scale", 0)
     odd = logical == "decimal" and not (type(scale) is int and 0 <= scale <= _MOST_DIGITS)
     if f"{made['type']}-{logical}" in _LOGICAL and not odd:
         made |= {"logicalType": f"streamk-{logical}", "scale": scale}
     return made
-
-
-def _check_depth(value: Any, left: int) -> None:
-    """Raise `BadRecord` where records are inside each other in more levels than are left."""
-    if isinstance(value, dict):
-        if left < 0:
-            raise BadRecord(_TOO_DEEP)
-        value, left = value.values(), left - 1
-    elif not isinstance(value, list):
-        return
-    for one in value:
-        _check_depth(one, left)
-
-
-def _takes_bytes(kind: Any) -> bool:
-    """Return whether each value of a copied type takes a byte at least."""
-    if isinstance(kind, str):  # the name of a record around it is of one that has this array in it
-        return kind != "null"
-    if isinstance(kind, dict) and kind["type"] == "record":
-        return any(_takes_bytes(field["type"]) for field in kind["fields"])
-    return isinstance(kind, list) or kind.get("size") != 0
 
 
 # --- writing --------------------------------------------------------------------------------------

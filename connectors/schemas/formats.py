@@ -105,7 +105,7 @@ class SchemaFormat:
         return self._trouble
 
     def ready(self, values: Sequence[Any]) -> int:
-        """Return how many of the records, from the first on, can be read or are none.
+        """Return how many of the records, from the first on, are ready: readable, or never so.
 
         Asks for the schemas that are not known yet.
 
@@ -313,7 +313,7 @@ class Debezium:
 
 
 def _inside(names: Callable[[], frozenset[str]]) -> Callable[[], frozenset[str]]:
-    """Return the names that fields of the row have in the envelope; the same set while they are."""
+    """Return the fields' names within the envelope; the same object while they do not change."""
     last: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
 
     def found() -> frozenset[str]:
@@ -346,7 +346,7 @@ def _row(envelope: Any) -> dict[str, Any]:
 
 
 def _json(value: Any) -> Any:
-    """Return what JSON says."""
+    """Return a value of JSON."""
     try:
         return msgspec.json.decode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError) as error:
@@ -354,7 +354,7 @@ def _json(value: Any) -> Any:
 
 
 def enveloped(envelope: str, encoding: str, inner: RecordFormat | None) -> RecordFormat | None:
-    """Return the format of records of an encoding in an envelope, of which there may be none.
+    """Return the format of records in an envelope; the inner format without one.
 
     Raises `BadURL` where there is no such envelope, or not of this encoding.
     """

@@ -173,7 +173,7 @@ def _kinds(record: RecordType) -> set[Any]:
 
 
 def _union(kind: Scalar) -> list[str]:
-    """Return the message that has a value of a type in the field of what it is."""
+    """Return the message of a union: one field for each type, of which one is set."""
     fields = [f"{_PROTOBUF[one]} {one} = {n};" for n, one in enumerate(branches(kind), start=1)]
     return [f"message {_PROTOBUF[kind]} {{", "oneof kind {", *fields, "}", "}"]
 
@@ -227,7 +227,7 @@ class JSONOutputs:
         """Write outputs of this type from here on; see `connectors.fields.Declaring`."""
 
     def contents(self, records: Sequence[bytes | None]) -> list[dict[str, Any]]:
-        """Return what records say; {}, as no output does, of what is none of this format."""
+        """Return the outputs of records; {} for a record of another format."""
         return [_json_object(record or b"") for record in records]
 
     def trouble(self) -> Trouble | None:

@@ -35,7 +35,7 @@ class Away(Exception):
 
     @property
     def trouble(self) -> Trouble:
-        """The text for who waits."""
+        """The trouble of whoever waits for it."""
         return Trouble(
             "registry gone",
             f"{self}; waiting until one is back",
@@ -162,6 +162,9 @@ def _is_number(path: Path) -> bool:
 
 # --- a registry -----------------------------------------------------------------------------------
 
+# Asked by the standard library: the client of confluent-kafka needs five packages more (attrs,
+# authlib, cachetools, certifi, httpx2), and asks what is asked here in three kinds of requests.
+
 
 ENVIRONMENT_PREFIX = "STREAMK_SCHEMAS_"
 _CREDENTIALS = ("USERNAME", "PASSWORD")
@@ -188,7 +191,7 @@ class _Refusal(msgspec.Struct):
 
 
 class _Kept(msgspec.Struct):
-    """The answer to a schema that is there, or was taken."""
+    """The answer for a schema that was registered now or before."""
 
     id: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
 
@@ -342,7 +345,7 @@ class SchemaRegistry:
 
 
 def _refusal(body: bytes) -> _Refusal:
-    """Return what a registry says of its refusal, nothing of what is no such answer."""
+    """Return a registry's reason for a refusal; an empty one if the answer has none."""
     try:
         return msgspec.json.decode(body, type=_Refusal)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from connectors.base import delimiter_of
-from connectors.records import record_format_of
 from connectors.registry import open_source
 from streamk.cli.parsing.arguments import Parser, UsageError, checkpoint_place, whole
 from streamk.errors import InvalidInput
@@ -129,8 +127,8 @@ def _sample(address: str, model: Any, most: int) -> tuple[NDArray[np.float64], i
             source.encoding,
             model.schema,
             fields=source.fields,
-            delimiter=delimiter_of(source),
-            record_format=record_format_of(source),
+            delimiter=source.delimiter,
+            record_format=source.record_format,
         )
         found: list[NDArray[np.float64]] = []
         count = bad = 0

@@ -16,8 +16,8 @@ from typing import Any, Self
 
 import msgspec
 
-from connectors.base import MAX_EVENT_BYTES, Source, delimiter_of
-from connectors.records import RecordFormat, record_format_of
+from connectors.base import MAX_EVENT_BYTES, Source
+from connectors.records import RecordFormat
 from streamk.backends import LARGEST
 from streamk.encoding.columns import ColumnTable
 from streamk.encoding.schema import Schema
@@ -87,8 +87,8 @@ class FieldReader:
             source.encoding,
             names,
             fields=source.fields,
-            delimiter=delimiter_of(source),
-            record_format=record_format_of(source),
+            delimiter=source.delimiter,
+            record_format=source.record_format,
         )
 
     def all(self, value: Any, ignore: tuple[Name, ...] = ()) -> dict[Name, Any]:
@@ -254,10 +254,10 @@ class LoneReader:
         if encoding == "rows":
             self._read = self._row
             return
-        record_format = record_format_of(source)
+        record_format = source.record_format
         # A field that had another name before goes by its own: nothing is known before an event.
         read_record = None if record_format is None else record_format.reading(frozenset)
-        self._read = reader(encoding, fields, schema.label, delimiter_of(source), read_record)
+        self._read = reader(encoding, fields, schema.label, source.delimiter, read_record)
 
     def _row(self, value: Any) -> Mapping[Any, Any]:
         numbers = value[0].tolist()

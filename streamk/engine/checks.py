@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Literal, get_args
 
-from connectors.base import Sink, Source, delimiter_of
+from connectors.base import Sink, Source
 from streamk.encoding import Absent, LabelType, Mode, Schema
 from streamk.engine.late.options import LateLabels
 from streamk.engine.training.bad_events import OnError
@@ -111,6 +111,6 @@ def config_of(
         "ignore": list(ignore),
         "labels": None if labels is None else labels.to_json(),
         "encoding": source.encoding,
-        "delimiter": delimiter_of(source),
+        "delimiter": source.delimiter,
         "max_skew": None if math.isinf(max_skew) else float(max_skew),
     }

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connectors.base import Identified, Source
+from connectors.base import Source
 from connectors.files.reader import KNOWN_BY, TextReader
 from connectors.files.records import Record, Records
 from connectors.files.text import TextFile
@@ -69,7 +69,6 @@ def polled(source: Source) -> list[Any]:
 def identity_at(form: str, folder: Path, offset: int) -> str:
     """Return that of a source which has read ahead."""
     with opened(form, folder) as source:
-        assert isinstance(source, Identified)
         while source._position < min(2 * offset, offset + 5000) and not source.finished():
             source.poll(500, 0.0)
         [name] = source.partitions()

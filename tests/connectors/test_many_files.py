@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from connectors import BadRecord, Unavailable
-from connectors.base import OpenEnded, Source
+from connectors.base import Source
 from connectors.registry import open_source
 
 KINDS = ["file", "file.gz", "csv", "csv.gz", "parquet"]
@@ -89,7 +89,7 @@ def test_they_are_read_in_the_order_of_their_names(kind: Kind) -> None:
     for name, numbers in (("b", [3, 4]), ("c", []), ("a", [0, 1, 2]), ("d", [5])):
         kind.write(name, numbers)
     with kind.open() as source:
-        assert isinstance(source, OpenEnded)
+        assert isinstance(source, Source)
         [name] = source.partitions()
         assert "*" in name
         assert kind.read(source) == [0, 1, 2, 3, 4, 5]
@@ -243,7 +243,7 @@ def test_the_last_line_of_all_but_the_last_file_counts_as_it_stands(
     for name, text in (("a", halves), ("b", wholes)):
         (tmp_path / name).write_text(text[scheme])
     with closing(open_source(f"{scheme}:{tmp_path}/*")) as source:
-        assert isinstance(source, OpenEnded)
+        assert isinstance(source, Source)
         found: list[bytes] = []
         while not source.finished():
             found += [value for chunk in source.poll(9, 0.0) for value in chunk.values]

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from connectors.base import AssignedCallback, Chunk, RevokedCallback, Rows
+from connectors.base import AssignedCallback, Chunk, RevokedCallback, Rows, SourceBase
 from connectors.errors import OffsetOutOfRange, Revoked
 
 from .broker import Broker, NotAnswered
@@ -15,7 +15,7 @@ from .broker import Broker, NotAnswered
 __all__ = ["GroupSource", "LoneSource", "Membership", "event_of", "pause"]
 
 
-class LoneSource:
+class LoneSource(SourceBase):
     """Reads all partitions, by polls of any size.
 
     Parameters

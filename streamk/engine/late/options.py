@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from connectors.base import Source, delimiter_of, group_of
+from connectors.base import Source, group_of
 from connectors.records import FRAMED
 from streamk.encoding import Name
 from streamk.engine.training.fates import Revisions
@@ -101,6 +101,6 @@ class LateLabels:
             "held_events": self.held_events,
             "time": self.time,
             "encoding": self.source.encoding,
-            "delimiter": delimiter_of(self.source),
+            "delimiter": self.source.delimiter,
             "revisions": self.revisions,
         }

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
 
 from connectors.base import (
-    AssignedCallback,
     Chunk,
-    Identified,
-    OpenEnded,
-    RevokedCallback,
     Source,
+    SourceBase,
     Trouble,
     Troubled,
-    beginning_of,
-    delimiter_of,
 )
 from connectors.errors import OffsetOutOfRange
-from connectors.records import RecordFormat, record_format_of
 from streamk.encoding import FieldReader, Name, Rejected, milliseconds_of
 from streamk.engine.late.options import LateLabels
 from streamk.engine.order.clocks import NEVER
@@ -36,7 +30,7 @@ EVENTS, LABELS = "stream/", "labels/"
 came until an event are learned before it is predicted."""
 
 
-class JoinedSource:
+class JoinedSource(SourceBase):
     """Two sources as one: its partitions are those of both, with "stream/" or "labels/" before.
 
     Parameters
@@ -57,6 +51,7 @@ class JoinedSource:
     def __init__(self, events: Source, labels: Source, *, time: Name | None = None) -> None:
         self._sources = {EVENTS: events, LABELS: labels}
         self.encoding, self.fields = events.encoding, events.fields
+        self.record_format = events.record_format
         self._held: frozenset[str] = frozenset()
         self._times: dict[str, FieldReader] = {}
         if time is not None:
@@ -68,12 +63,7 @@ class JoinedSource:
     @property
     def delimiter(self) -> str:
         """The character between the cells of the events' CSV."""
-        return delimiter_of(self._sources[EVENTS])
-
-    @property
-    def record_format(self) -> RecordFormat | None:
-        """The format of the events' framed records."""
-        return record_format_of(self._sources[EVENTS])
+        return self._sources[EVENTS].delimiter
 
     def partitions(self) -> tuple[str, ...]:
         """Names of the partitions of both, sorted."""
@@ -146,7 +136,8 @@ class JoinedSource:
 
     def beginning(self, partition: str) -> int:
         """Return the position where a job begins that has none of its own."""
-        return beginning_of(*self._place(partition))
+        source, name = self._place(partition)
+        return source.beginning(name)
 
     def end(self, partition: str) -> int | None:
         """Return one past the last record there is now; None where that is not known."""
@@ -157,14 +148,6 @@ class JoinedSource:
         """Return the records of both that were not polled yet, if known."""
         lags = [source.lag() for source in self._sources.values()]
         return None if None in lags else sum(lag for lag in lags if lag is not None)
-
-    def committed(self, partition: str) -> tuple[int, str] | None:
-        """Return None: the position lives in the checkpoint alone."""
-        del partition
-        return None
-
-    def commit(self, offsets: Mapping[str, int], metadata: Mapping[str, str]) -> None:
-        """Do nothing: the position lives in the checkpoint alone."""
 
     def finished(self) -> bool:
         """Return whether both have given their last record."""
@@ -179,28 +162,24 @@ class JoinedSource:
             for name in source.partitions()
         ]
 
-    def set_rebalance(self, on_revoked: RevokedCallback, on_assigned: AssignedCallback) -> None:
-        """Do nothing: the partitions never change."""
-
     def identity(self, partition: str, offset: int) -> str | None:
         """Return by what a partition is known again, if its source can tell."""
         source, name = self._place(partition)
-        return source.identity(name, offset) if isinstance(source, Identified) else None
+        return source.identity(name, offset)
 
     def recognize(self, partition: str, identity: str) -> str | None:
         """Return how a partition is another by now; None if it is the same, as far as is known."""
         source, name = self._place(partition)
-        return source.recognize(name, identity) if isinstance(source, Identified) else None
+        return source.recognize(name, identity)
 
     def provisional(self, partition: str) -> int | None:
         """Return the position from which on events may be others when they are read again."""
         source, name = self._place(partition)
-        return source.provisional(name) if isinstance(source, OpenEnded) else None
+        return source.provisional(name)
 
     def unfinished(self) -> list[str]:
         """Return a sentence for everything that is not read of both."""
-        some = [one for one in self._sources.values() if isinstance(one, OpenEnded)]
-        return [told for one in some for told in one.unfinished()]
+        return [told for source in self._sources.values() for told in source.unfinished()]
 
     def trouble(self) -> Trouble | None:
         """Return what is wrong with one of them; None if nothing is."""

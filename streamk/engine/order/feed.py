@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from connectors.base import Chunk, OpenEnded, Source, group_of
+from connectors.base import Chunk, Source, group_of
 from connectors.errors import OffsetOutOfRange, Unavailable
 from streamk.engine.order.clocks import UNBOUNDED, Clock
 from streamk.engine.order.sequence import IdleAdvance, Sequencer
@@ -95,7 +95,6 @@ class Feed:
         self._until_end = until_end
         self._shared = group_of(source) is not None
         self._journal = journal
-        self._open_ended = source if isinstance(source, OpenEnded) else None
         self._last: dict[str, Chunk] = {}
         self.provisional: dict[str, int] = {}
         """Positions of what was taken in by `add_last`, by partition."""
@@ -184,7 +183,7 @@ class Feed:
 
     def _certain(self, chunk: Chunk) -> Chunk:
         """Return the events that stay as they are; those that may become others are set aside."""
-        at = None if self._open_ended is None else self._open_ended.provisional(chunk.partition)
+        at = self._source.provisional(chunk.partition)
         if at is None or at > chunk.offsets[-1]:
             return chunk
         place = int(np.searchsorted(chunk.offsets, at))
@@ -208,7 +207,7 @@ class Feed:
 
         `saved` says that there is a checkpoint to go on from.
         """
-        told = [] if self._open_ended is None else self._open_ended.unfinished()
+        told = self._source.unfinished()
         if saved:
             told += [
                 f"{name}: the line of offset {offset} has no end; it counts as it stands, and a run"

@@ -50,7 +50,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from connectors.base import InGroup, Source, beginning_of, group_of
+from connectors.base import InGroup, Source, group_of
 from streamk.engine.checkpoints.reading import Checkpoint
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.recovery.peers import lineages
@@ -229,13 +229,13 @@ class Group:
         """
         source, start = self._source, self._source.start(partition)
         if isinstance(source, InGroup) and self.shared:
-            begin = beginning_of(source, partition)
+            begin = source.beginning(partition)
             if begin == start:
                 return start
             every = source.every()
             self.look_back(every)
             return begin if partition in every[: self._known] else start
-        return beginning_of(source, partition) if opened else start
+        return source.beginning(partition) if opened else start
 
     def ask_again(self) -> None:
         """Forget what the group has said: it may have moved on."""

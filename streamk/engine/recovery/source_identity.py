@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from connectors.base import Identified, InGroup, Source
+from connectors.base import InGroup, Source
 from streamk.engine.checkpoints.reading import Checkpoint
 
 __all__ = ["identities", "renamed", "replaced"]
@@ -17,8 +17,6 @@ _log = logging.getLogger("streamk.engine")
 
 def identities(source: Source, offsets: Mapping[str, int]) -> dict[str, str]:
     """Return by what each partition that was read up to these offsets is known again."""
-    if not isinstance(source, Identified):
-        return {}
     found = {name: source.identity(name, offset) for name, offset in offsets.items()}
     return {name: identity for name, identity in found.items() if identity is not None}
 
@@ -46,8 +44,6 @@ def renamed(found: Checkpoint, source: Source) -> Checkpoint:
 
 def replaced(found: Checkpoint, source: Source) -> dict[str, str]:
     """Return how partitions of a checkpoint are others in the source by now."""
-    if not isinstance(source, Identified):
-        return {}
     known = found.body["identities"]  # of all partitions: those of a group come later
     how = {name: source.recognize(name, one) for name, one in known.items()}
     return {name: what for name, what in how.items() if what is not None}

@@ -16,10 +16,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from connectors.base import Sink, Source, delimiter_of, group_of
+from connectors.base import Sink, Source, group_of
 from connectors.errors import BadRecord
 from connectors.fields import RecordType
-from connectors.records import record_format_of
 from streamk.conformal import Regions
 from streamk.encoding import BadEvent, Decoded, Decoder, LoneReader, Schema, decoder
 from streamk.engine.alarms.alarms import Alarms, Scored
@@ -334,9 +333,9 @@ class Trainer:
             source.encoding,
             schema,
             fields=source.fields,
-            delimiter=delimiter_of(source),
+            delimiter=source.delimiter,
             expected=self.names.expected,
-            record_format=record_format_of(source),
+            record_format=source.record_format,
         )
         self._alone = LoneReader(source, schema)
 
