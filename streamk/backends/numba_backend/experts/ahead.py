@@ -82,7 +82,7 @@ _OF_ALL: list[Compilable] = [
     Loop(_standardize_some, (_ROWS, _ROW, _ROW, _FLOAT)),
     Loop(_missed_by, (_ROWS, _ROW, types.boolean, _FLOAT, _FLOAT, _FLOAT)),
 ]
-"""What a feature machine among the experts calls for its first functions, of any task."""
+"""Loops that a feature machine among the experts calls for its first functions, of any task."""
 _OF_CLASSES: list[Compilable] = [
     Loop(_probabilities_of, (_ROWS, _FLOAT, _FLOAT, _ROWS)),
     Loop(_add_slopes, (_ROWS, _ROW, _FLOAT, _FLOAT, _ROW)),
