@@ -4,12 +4,79 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from streamk.backends import Array, Basis
+from numpy.typing import NDArray
 
-__all__ = ["Backend", "Single", "Sizes", "Steps"]
+__all__ = [
+    "Array",
+    "Backend",
+    "Basis",
+    "Dense",
+    "Hadamard",
+    "Single",
+    "Sizes",
+    "Sketch",
+    "Steps",
+    "Zonal",
+]
+
+Array = NDArray[Any]
+
+
+class Dense(NamedTuple):
+    """Frequencies in turns (w / 2 pi) and phases of chunks: ``u = b + w.x``.
+
+    A chunk's frequencies are one contiguous tile, so that a loop over a chunk is one pass over
+    consecutive memory.
+    """
+
+    W: Array
+    """(chunks, d, CHUNK)"""
+    b: Array
+    """(chunks, CHUNK)"""
+
+
+class Hadamard(NamedTuple):
+    """Signs, lengths and phases of structured features: ``u = b + sum_g radii_g * T_g(x_g)``.
+
+    The columns lie in groups of the given `widths`, powers of two from CHUNK to WIDEST, the last
+    one filled up with zeros. T is three rounds of sign flips and unnormalised Walsh-Hadamard
+    transforms of a group's width p, ``H D3 H D2 H D1``, whose p outputs are consecutive features.
+    Chunks begin and end at a multiple of all widths.
+    """
+
+    widths: tuple[int, ...]
+    signs: Array
+    """uint64 (chunks, groups, ROUNDS): bit i is set where the sign of feature i of the chunk is
+    minus. For the first round, feature i stands for column i of the transform's input."""
+    radii: Array
+    """(chunks, groups, CHUNK), in turns, with all factors that are left out of T"""
+    b: Array
+    """(chunks, CHUNK)"""
+
+
+class Zonal(NamedTuple):
+    """Directions and polynomials of chunks: a feature is ``sum_k C_k (w.x)^k``."""
+
+    W: Array
+    """(chunks, d, CHUNK), of length 1"""
+    C: Array
+    """(chunks, terms, CHUNK)"""
+
+
+class Sketch(NamedTuple):
+    """Signs and buckets of tensor sketches, one sketch a chunk.
+
+    A feature is a product over the factors: of the Walsh-Hadamard transform of CHUNK buckets, to
+    which each column is added with its sign.
+    """
+
+    buckets: Array
+    """uint8 (chunks, factors, d): the bucket, and CHUNK more where the sign is minus"""
+
+
+Basis = Dense | Hadamard | Zonal | Sketch
 
 
 class Steps(NamedTuple):
