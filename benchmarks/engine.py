@@ -24,20 +24,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import common
-from benchmarks import data as sets
 from benchmarks.common import Part
 from benchmarks.data import DataError, Dataset, Directory, load
 from connectors.kafka import KafkaSink, KafkaSource
 from connectors.kafka.client import (
     BATCH_BYTES,
-    CLIENTS,
     FETCH_MAX_BYTES,
     MAX_UNFLUSHED,
     PARTITION_FETCH_BYTES,
@@ -59,17 +57,13 @@ class Broker:
     address: str
     pid: int | None = None
 
-    def new_topic(self, partitions: int = 1, **configs: str) -> str:
-        """Make a topic."""
-        from kafka import KafkaAdminClient
-        from kafka.admin import NewTopic
+    def new_topic(self, **configs: str) -> str:
+        """Make a topic of one partition."""
+        from confluent_kafka.admin import AdminClient, NewTopic
 
         name = f"benchmark-{secrets.token_hex(6)}"
-        admin = KafkaAdminClient(bootstrap_servers=self.address)
-        try:
-            admin.create_topics([NewTopic(name, partitions, 1, topic_configs=configs)])
-        finally:
-            admin.close()
+        admin = AdminClient({"bootstrap.servers": self.address})
+        admin.create_topics([NewTopic(name, 1, 1, config=configs)])[name].result(60)
         return name
 
     def cpu_seconds(self) -> float | None:
@@ -109,77 +103,27 @@ def broker(address: str | None) -> Iterator[Broker | None]:
 
 # --- clients --------------------------------------------------------------------------------------
 #
-# Plain readers and writers of one topic by the libraries that the connector can use.
+# Plain readers and writers of one topic by librdkafka, as the connector uses it.
 #
 # They have the connector's settings (what is fetched at once, delivery to every in-sync replica
 # without doubles, how long a batch may fill) and nothing around them: no decoding, no order over
 # partitions, no positions.
 
-CLIENTS_AT_ONCE = 4096
+CLIENT = "confluent"
+READ_AT_ONCE = 4096
 """Records of one read."""
-_LIBRARIES = {"confluent": "confluent_kafka", "kafka-python": "kafka"}
-_NAP_MS = 10
-"""Longest wait inside kafka-python, as in the connector: longer ones go on though records came."""
 LINGER_MS = 2
-"""How long a batch of librdkafka may fill, as in the connector."""
+"""How long a batch may fill, as in the connector."""
 
 Take = Callable[[float], list[bytes]]
 """Returns the values of the next records, waiting so many seconds for the first."""
 Headers = list[tuple[str, bytes]]
 
 
-class Writer(Protocol):
-    """Writes records to a topic."""
-
-    def send(
-        self, value: bytes, headers: Headers, partition: int = 0, timestamp: int | None = None
-    ) -> None:
-        """Hand over a record; the timestamp is in milliseconds, by default that of now."""
-
-    def close(self) -> None:
-        """Wait until everything is delivered, and let go of the connections."""
-
-
-def installed() -> tuple[str, ...]:
-    """Names of the clients whose library is there, the connector's choice first."""
-    return tuple(name for name in CLIENTS if importlib.util.find_spec(_LIBRARIES[name]))
-
-
 @contextlib.contextmanager
-def reader(client: str, address: str, topic: str) -> Iterator[Take]:
+def reader(address: str, topic: str) -> Iterator[Take]:
     """Read the only partition of a topic from its start; fetching begins with the first call."""
-    consumer = (_confluent_consumer if client == "confluent" else _python_consumer)(address, topic)
-    try:
-        if client == "confluent":
-            yield _confluent_take(consumer, topic)
-        else:
-            yield _python_take(consumer)
-    finally:
-        consumer.close()
-
-
-def writer_clients(
-    client: str, address: str, topic: str, *, linger_ms: float = LINGER_MS
-) -> Writer:
-    """Write to a topic; `linger_ms` is of librdkafka."""
-    if client == "confluent":
-        return _ConfluentWriter(address, topic, linger_ms)
-    return _PythonWriter(address, topic)
-
-
-def fill(address: str, topic: str, values: Sequence[bytes]) -> None:
-    """Write records to the only partition of a topic."""
-    one = writer_clients(installed()[0], address, topic)
-    for value in values:
-        one.send(value, [])
-    one.close()
-
-
-# --- confluent-kafka ----------------------------------------------------------------------------
-
-
-def _confluent_consumer(address: str, topic: str) -> Any:
-    from confluent_kafka import Consumer
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     consumer = Consumer(
         {
@@ -196,12 +140,6 @@ def _confluent_consumer(address: str, topic: str) -> Any:
         }
     )
     consumer.list_topics(topic, timeout=10)
-    return consumer
-
-
-def _confluent_take(consumer: Any, topic: str) -> Take:
-    from confluent_kafka import KafkaException, TopicPartition
-
     begun = False
 
     def take(timeout: float) -> list[bytes]:
@@ -209,20 +147,25 @@ def _confluent_take(consumer: Any, topic: str) -> Take:
         if not begun:
             consumer.assign([TopicPartition(topic, 0, 0)])
             begun = True
-        messages = consumer.consume(CLIENTS_AT_ONCE, 0.0)
+        messages = consumer.consume(READ_AT_ONCE, 0.0)
         if not messages:
             first = consumer.poll(timeout)
-            messages = [] if first is None else [first, *consumer.consume(CLIENTS_AT_ONCE - 1, 0.0)]
+            messages = [] if first is None else [first, *consumer.consume(READ_AT_ONCE - 1, 0.0)]
         for message in messages:
             if message.error() is not None:
                 raise KafkaException(message.error())
         return [message.value() for message in messages]
 
-    return take
+    try:
+        yield take
+    finally:
+        consumer.close()
 
 
-class _ConfluentWriter:
-    def __init__(self, address: str, topic: str, linger_ms: float) -> None:
+class Writer:
+    """Writes records to a topic."""
+
+    def __init__(self, address: str, topic: str, *, linger_ms: float = LINGER_MS) -> None:
         from confluent_kafka import Producer
 
         self._topic = topic
@@ -238,79 +181,26 @@ class _ConfluentWriter:
         )
         self._producer.list_topics(topic, timeout=10)
 
-    def send(
-        self, value: bytes, headers: Headers, partition: int = 0, timestamp: int | None = None
-    ) -> None:
-        when = {} if timestamp is None else {"timestamp": timestamp}
+    def send(self, value: bytes, headers: Headers) -> None:
+        """Hand over a record."""
         while True:
             try:
-                return self._producer.produce(
-                    self._topic, value, partition=partition, headers=headers, **when
-                )
+                return self._producer.produce(self._topic, value, partition=0, headers=headers)
             except BufferError:
                 self._producer.poll(0.1)
 
     def close(self) -> None:
+        """Wait until everything is delivered."""
         left = self._producer.flush(120)
         assert not left, f"{left} records were not delivered"
 
 
-# --- kafka-python -------------------------------------------------------------------------------
-
-
-def _python_consumer(address: str, topic: str) -> Any:
-    from kafka import KafkaConsumer, TopicPartition
-
-    consumer = KafkaConsumer(
-        bootstrap_servers=address,
-        enable_auto_commit=False,
-        isolation_level="read_committed",
-        max_poll_records=CLIENTS_AT_ONCE,
-        fetch_max_bytes=FETCH_MAX_BYTES,
-        max_partition_fetch_bytes=PARTITION_FETCH_BYTES,
-        metrics_enabled=False,
-    )
-    partition = TopicPartition(topic, 0)
-    consumer.assign([partition])
-    consumer.seek_to_beginning(partition)
-    consumer.position(partition)
-    return consumer
-
-
-def _python_take(consumer: Any) -> Take:
-    def take(timeout: float) -> list[bytes]:
-        deadline = time.monotonic() + timeout
-        while True:
-            found = consumer.poll(timeout_ms=_NAP_MS)
-            if found or time.monotonic() > deadline:
-                return [record.value for records in found.values() for record in records]
-
-    return take
-
-
-class _PythonWriter:
-    def __init__(self, address: str, topic: str) -> None:
-        from kafka import KafkaProducer
-
-        self._topic = topic
-        self._producer = KafkaProducer(
-            bootstrap_servers=address,
-            acks="all",
-            enable_idempotence=True,
-            batch_size=BATCH_BYTES,
-            metrics_enabled=False,
-        )
-
-    def send(
-        self, value: bytes, headers: Headers, partition: int = 0, timestamp: int | None = None
-    ) -> None:
-        self._producer.send(
-            self._topic, value, partition=partition, headers=headers, timestamp_ms=timestamp
-        )
-
-    def close(self) -> None:
-        self._producer.flush()
-        self._producer.close()
+def fill(address: str, topic: str, values: Sequence[bytes]) -> None:
+    """Write records to the only partition of a topic."""
+    one = Writer(address, topic)
+    for value in values:
+        one.send(value, [])
+    one.close()
 
 
 # --- events ---------------------------------------------------------------------------------------
@@ -318,33 +208,16 @@ class _PythonWriter:
 # Data sets as events: dicts with their labels, and their JSON.
 
 LABEL = "label"
-TEXTS = {"airlines_h2o_44k": {8: "UniqueCarrier", 9: "Origin", 10: "Dest"}}
-"""Columns that the file has as numbers of texts, and under which name the list of these."""
 
 Event = tuple[dict[str, Any], Any]
 
 
 def load_events(name: str, directory: Directory, n: int, *, quick: bool) -> list[Event]:
     """The first n events of a set (0: all), None in place of what is missing."""
-    data = sets.load(name, directory, quick=quick).first(n)
+    data = load(name, directory, quick=quick).first(n)
     columns = [[None if v != v else v for v in column.tolist()] for column in data.X.T]
-    for j, column in TEXTS.get(name, {}).items():
-        columns[j] = _texts(name, directory, column, columns[j], quick)
     rows = (dict(zip(data.columns, row, strict=True)) for row in zip(*columns, strict=True))
     return list(zip(rows, data.y.tolist(), strict=True))
-
-
-def _texts(
-    name: str, directory: Directory, column: str, codes: list[Any], quick: bool
-) -> list[str | None]:
-    """The texts of a column of codes; of generated numbers, texts made from these."""
-    try:
-        listed = sets.read(name, directory)[1][column].tolist()
-    except sets.DataError:
-        if not quick:
-            raise
-        return [None if code is None else f"text {round(code)}" for code in codes]
-    return [None if code is None else listed[int(code)] for code in codes]
 
 
 def encoded(events: Iterable[Event]) -> list[bytes]:
@@ -391,35 +264,32 @@ WARM_UP = 8192
 PATIENCE = 120.0
 """Seconds without a prediction after which the run is given up."""
 
-Server = Callable[[str, str, str, str], None]
+Server = Callable[[str, str, str], None]
 
 
 def measure_latency(
     broker: Broker, data: Dataset, seconds: float, rates: Sequence[int], rounds: int
 ) -> dict[str, Any]:
-    """Latencies at each rate by each client."""
+    """Latencies at each rate."""
     values = encoded_rows(data)
     few = data.first(WARM_UP)
     # What is compiled is kept: the processes that run the engine find it.
     Engine(MemorySource((few.X, few.y), columns=few.columns), _model(), label=LABEL).run()
     # The broker compiles, too.
-    _measure(broker, _echo, installed()[0], values, max(rates), round(max(rates) * seconds))
+    _measure(broker, _echo, values, max(rates), round(max(rates) * seconds))
     cases = []
     for rate in rates:
-        for client in installed():
-            n = max(1, round(rate * seconds))
-            common.note(f"  {rate:,} events/s, {client}")
-            cases.append(_case(broker, values, rate, n, client, rounds))
+        n = max(1, round(rate * seconds))
+        common.note(f"  {rate:,} events/s")
+        cases.append(_case(broker, values, rate, n, rounds))
     return {"seconds": seconds, "cases": cases}
 
 
-def _case(
-    broker: Broker, values: list[bytes], rate: int, n: int, client: str, rounds: int
-) -> dict[str, Any]:
+def _case(broker: Broker, values: list[bytes], rate: int, n: int, rounds: int) -> dict[str, Any]:
     found: dict[str, list[dict[str, float]]] = {"engine": [], "echo": []}
     for number in range(rounds):
         for name, serve in (("engine", _serve), ("echo", _echo)):
-            found[name].append(_measure(broker, serve, client, values, rate, n))
+            found[name].append(_measure(broker, serve, values, rate, n))
             common.note(f"    round {number + 1}: {name}: {found[name][-1]}")
     ratios = {}
     for p in PERCENTILES:
@@ -428,7 +298,7 @@ def _case(
         ratios[f"p{p}"] = common.spread(ours[key] / echo[key] for ours, echo in pairs)
     return {
         "rate": rate,
-        "client": client,
+        "client": CLIENT,
         "events": n,
         "figures": {
             name: {key: common.spread(one[key] for one in many) for key in many[0]}
@@ -439,11 +309,11 @@ def _case(
 
 
 def _measure(
-    broker: Broker, serve: Server, client: str, values: list[bytes], rate: int, n: int
+    broker: Broker, serve: Server, values: list[bytes], rate: int, n: int
 ) -> dict[str, float]:
     context = multiprocessing.get_context("spawn")
     address, events, predictions = broker.address, broker.new_topic(), broker.new_topic()
-    server = context.Process(target=serve, args=(client, address, events, predictions))
+    server = context.Process(target=serve, args=(address, events, predictions))
     server.start()
     mine, theirs = context.Pipe()
     warm, measured = _cut(values, 0, WARM_UP), _cut(values, WARM_UP, n)
@@ -452,7 +322,7 @@ def _measure(
     )
     producer.start()
     try:
-        with reader(installed()[0], address, predictions) as take:
+        with reader(address, predictions) as take:
             _receive(take, WARM_UP)
             mine.send("go")
             arrived = _receive(take, n)
@@ -496,8 +366,7 @@ def _produce(
     address: str, topic: str, warm: list[bytes], measured: list[bytes], rate: int, pipe: Connection
 ) -> None:
     """Send the first events at once and, on the word, the others at the rate."""
-    client = installed()[0]
-    writer = writer_clients(client, address, topic, linger_ms=0)
+    writer = Writer(address, topic, linger_ms=0)
     for value in warm:
         writer.send(value, [])
     pipe.recv()
@@ -516,21 +385,21 @@ def _model() -> Learner:
     return create("multi-kernel", task="classification", external_experts=())
 
 
-def _serve(client: str, address: str, events: str, predictions: str) -> None:
+def _serve(address: str, events: str, predictions: str) -> None:
     """Run the engine until SIGTERM."""
     Engine(
-        KafkaSource((address,), events, client=client),
+        KafkaSource((address,), events),
         _model(),
         label=LABEL,
-        sink=KafkaSink((address,), predictions, client=client),
+        sink=KafkaSink((address,), predictions),
     ).run()
 
 
-def _echo(client: str, address: str, events: str, predictions: str) -> None:
+def _echo(address: str, events: str, predictions: str) -> None:
     """Send each event back, until SIGTERM."""
-    writer = writer_clients(client, address, predictions)
+    writer = Writer(address, predictions)
     done = 0
-    with reader(client, address, events) as take:
+    with reader(address, events) as take:
         while True:
             for value in take(0.1):
                 writer.send(value, [("streamk-offset", b"%d" % done)])
@@ -573,7 +442,7 @@ def render_latency(found: Mapping[str, Any]) -> str:
 
 COPIES = 4
 """Times that the file and the topic hold the set, for a steadier figure."""
-FEATURES = RATES_AT_ONCE = 1024
+FEATURES = AT_ONCE = 1024
 
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -584,8 +453,8 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 """As the table calls them; "no metric" is `streamk run --expert none`."""
 FLOORS = "client alone"
 ALONE, FROM_FILE, TO_FILE = "learner alone", "file", "file to file"
-READING, ECHO = "reading, {}", "reading and writing, {}"
-FROM_TOPIC, TO_TOPIC = "topic, {}", "topic to topic, {}"
+READING, ECHO = f"reading, {CLIENT}", f"reading and writing, {CLIENT}"
+FROM_TOPIC, TO_TOPIC = f"topic, {CLIENT}", f"topic to topic, {CLIENT}"
 
 
 def make(name: str) -> Learner:
@@ -623,7 +492,6 @@ class _Bench:
         self._file, self._output = directory / "events.ndjson", directory / "predictions.ndjson"
         values = encoded_rows(data)
         write(self._file, values)
-        self._clients = installed() if broker is not None else ()
         if broker is not None:
             self._events, self._predictions = broker.new_topic(), broker.new_topic()
             fill(broker.address, self._events, values)
@@ -632,10 +500,10 @@ class _Bench:
     def contestants(self) -> dict[str, Callable[[], float]]:
         """Functions that return events/s, by name."""
         found: dict[str, Callable[[], float]] = {}
-        for client in self._clients:
-            found[f"{FLOORS}: {READING.format(client)}"] = partial(self._read, client)
-            name = f"{FLOORS}: {ECHO.format(client)}"
-            found[name] = partial(self._shared, name, partial(self._echo, client))
+        if self._broker is not None:
+            found[f"{FLOORS}: {READING}"] = self._read
+            name = f"{FLOORS}: {ECHO}"
+            found[name] = partial(self._shared, name, self._echo)
         for name in MODELS:
             found |= self._of_model(name)
         return found
@@ -647,18 +515,16 @@ class _Bench:
             f"{model}: {FROM_FILE}": partial(self._engine, model, source),
             f"{model}: {TO_FILE}": partial(self._engine, model, source, sink),
         }
-        for client in self._clients:
-            events = self._address(self._events, client)
-            output = self._address(self._predictions, client)
-            found[f"{model}: {FROM_TOPIC.format(client)}"] = partial(self._engine, model, events)
-            name = f"{model}: {TO_TOPIC.format(client)}"
+        if self._broker is not None:
+            events, output = (
+                f"kafka://{self._broker.address}/{topic}"
+                for topic in (self._events, self._predictions)
+            )
+            found[f"{model}: {FROM_TOPIC}"] = partial(self._engine, model, events)
+            name = f"{model}: {TO_TOPIC}"
             work = partial(self._engine, model, events, output)
             found[name] = partial(self._shared, name, work)
         return found
-
-    def _address(self, topic: str, client: str) -> str:
-        assert self._broker is not None
-        return f"kafka://{self._broker.address}/{topic}?client={client}"
 
     def _shared(self, name: str, work: Callable[[], float]) -> float:
         """What the work returns; notes the cores that the broker and this process used."""
@@ -680,8 +546,8 @@ class _Bench:
         model.add_columns(data.columns)
 
         def learn() -> None:
-            for first in range(0, len(X), RATES_AT_ONCE):
-                some = slice(first, first + RATES_AT_ONCE)
+            for first in range(0, len(X), AT_ONCE):
+                some = slice(first, first + AT_ONCE)
                 model.predict_then_learn_many(X[some], y[some])
 
         return len(data) / common.timed(learn)
@@ -701,18 +567,18 @@ class _Bench:
         assert report.counts.learned == len(self._data), report.counts
         return len(self._data) / seconds
 
-    def _read(self, client: str) -> float:
+    def _read(self) -> float:
         assert self._broker is not None
-        with reader(client, self._broker.address, self._events) as take:
+        with reader(self._broker.address, self._events) as take:
             began, left = time.perf_counter(), len(self._data)
             while left:
                 left -= len(take(1.0))
             return len(self._data) / (time.perf_counter() - began)
 
-    def _echo(self, client: str) -> float:
+    def _echo(self) -> float:
         assert self._broker is not None
-        writer = writer_clients(client, self._broker.address, self._predictions)
-        with reader(client, self._broker.address, self._events) as take:
+        writer = Writer(self._broker.address, self._predictions)
+        with reader(self._broker.address, self._events) as take:
             began, done = time.perf_counter(), 0
             while done < len(self._data):
                 for value in take(1.0):

@@ -134,7 +134,7 @@ SEEDS = 3
 PLAIN: dict[str, Any] = {"halo": 0.0, "balance": 0.0, "iterations": 0, "weighted": False}
 MACHINES = ("SVC", "BlockSVC", "EigenPro")
 A_CLUSTER = 500
-ABLATION_PARTS: dict[str, dict[str, Any]] = {
+SHAPES: dict[str, dict[str, Any]] = {
     "k-means, ridge": PLAIN,
     "as the paper: with weights": {**PLAIN, "weighted": True},
     "as the paper, with products": {**PLAIN, "weighted": True, "products": 80},
@@ -161,7 +161,7 @@ def measure_ablation(data: Directory, *, quick: bool) -> dict[str, Any]:
         found[name] = {}
         problems = [problem(name, data, seed, quick=quick) for seed in range(SEEDS)]
         weights = {machine: list(map(_weights(machine), problems)) for machine in MACHINES}
-        for part, given in ABLATION_PARTS.items():
+        for part, given in SHAPES.items():
             options = shape | given
             every = weights.get(options.pop("machine", ""), [None] * SEEDS)
             runs = [
@@ -222,10 +222,10 @@ SLOW = 1.0
 """Seconds for the many rows from which on one round is enough."""
 Predict = Callable[[NDArray[Any]], Any]
 
-_compiled_timing = compiling(fastmath={"contract"})
+_compile = compiling(fastmath={"contract"})
 
 
-@_compiled_timing
+@_compile
 def _products(X: Any, W: Any, z: Any, out: Any) -> None:
     """Write the products of events (n, d) with a linear model, its bias in the last row of W."""
     wide = W.shape[1]
@@ -235,7 +235,7 @@ def _products(X: Any, W: Any, z: Any, out: Any) -> None:
         rows_16.affine(z, W, 0, len(z) * wide, out, i * wide, len(z), wide // LANES)
 
 
-@_compiled_timing
+@_compile
 def _product(X: Any, w: Any, bias: Any, z: Any, out: Any) -> None:
     """The same of one output: w has one row, filled up as z is."""
     for i in range(len(X)):
@@ -334,7 +334,7 @@ void predict_many(const double *X, long n, long columns, long outputs, double *s
 """
 
 
-def missing_compiled_trees() -> list[str]:
+def lacking() -> list[str]:
     """Packages and programs that are needed and not there."""
     packages = [
         name for name in ("lightgbm", "treelite", "tl2cgen") if not importlib.util.find_spec(name)
@@ -437,18 +437,18 @@ def contestants(*, quick: bool) -> dict[str, Train]:
     found: dict[str, Train] = {}
     if importlib.util.find_spec("lightgbm"):
         found |= {f"{INTERPRETED}, {count}": _interpreted(count) for count in rounds}
-    if not missing_compiled_trees():
-        found |= {f"{COMPILED}, {count}": _compiled_boosting(count) for count in rounds}
+    if not lacking():
+        found |= {f"{COMPILED}, {count}": _train_compiled(count) for count in rounds}
     return found
 
 
-def missing_boosting() -> dict[str, str]:
+def missing() -> dict[str, str]:
     """Contestants that cannot run here, and what they need."""
     found = {}
     if not importlib.util.find_spec("lightgbm"):
         found[INTERPRETED] = "lightgbm"
-    if missing_compiled_trees():
-        found[COMPILED] = ", ".join(missing_compiled_trees())
+    if lacking():
+        found[COMPILED] = ", ".join(lacking())
     return found
 
 
@@ -469,7 +469,7 @@ def _interpreted(rounds: int) -> Train:
     return train
 
 
-def _compiled_boosting(rounds: int) -> Train:
+def _train_compiled(rounds: int) -> Train:
     """Its trees as a library."""
 
     def train(rows: Problem) -> Contestant:
@@ -503,8 +503,7 @@ def _compare(labels: Any, expected: Any) -> None:
 # Both have the gamma and C in `SETTINGS`, and columns scaled to [0, 1], as gammas of other authors
 # are for. DC-SVM has a cluster for each 500 rows. The settings are the best, or within .1 points of
 # it, on training rows that were held back, with 25,000 rows of covtype, 12,000 of letter and ijcnn1
-# and 5,000 of a9a; those of kdd99_10pct were not searched for. `python -m
-# benchmarks.fast_prediction.svm SET ...` searches with 25,000 rows.
+# and 5,000 of a9a; those of kdd99_10pct were not searched for.
 
 SETTINGS: dict[str, dict[str, float]] = {
     "letter": {"gamma": 10.0, "C": 10.0},
@@ -513,13 +512,10 @@ SETTINGS: dict[str, dict[str, float]] = {
     "covtype_subset93k": {"gamma": 16.0, "C": 10.0},
     "kdd99_10pct": {"gamma": 2.0, "C": 10.0},
 }
-SVM_MOST = {"kdd99_10pct": 20_000}
+MOST = {"kdd99_10pct": 20_000}
 """Rows to train on, of sets where all of them would take hours."""
 CACHE = 2000
 """Megabytes."""
-GAMMAS, CS = (0.05, 0.3, 2.0, 8.0, 16.0, 32.0), (1.0, 10.0, 100.0)
-SEARCHED = 20_000, 5_000
-"""Rows that `search` trains on, and rows that it compares the machines on, at most."""
 
 
 def svc(rows: Problem) -> Contestant:
@@ -544,35 +540,12 @@ def dc_svm(rows: Problem) -> Contestant:
 
 
 def _training(rows: Problem) -> tuple[Any, Any]:
-    most = SVM_MOST.get(rows.name)
+    most = MOST.get(rows.name)
     return rows.X[:most], rows.y[:most]
 
 
 def _scaled(machine: Any, X: Any, y: Any) -> Any:
     return make_pipeline(MinMaxScaler(), machine).fit(X, y)
-
-
-def search(rows: Problem) -> dict[str, float]:
-    """The gamma and C of the most accurate machine on training rows that are held back."""
-    order = np.random.default_rng(0).permutation(len(rows.X))[: sum(SEARCHED)]
-    X, y = rows.X[order], rows.y[order]
-    n = len(X) * SEARCHED[0] // sum(SEARCHED)
-    best: tuple[float, dict[str, float]] = (0.0, {})
-    for gamma in GAMMAS:
-        for C in CS:
-            began = time.perf_counter()
-            model = _scaled(SVC(gamma=gamma, C=C, cache_size=CACHE), X[:n], y[:n])
-            right = float(np.mean(model.predict(X[n:]) == y[n:]))
-            seconds = time.perf_counter() - began
-            common.note(f"{rows.name}: gamma {gamma:g}, C {C:g}: {right:.4f}, {seconds:.1f} s")
-            best = max(best, (right, {"gamma": gamma, "C": C}), key=lambda one: one[0])
-    return best[1]
-
-
-def main() -> int:
-    for name in sys.argv[1:] or SETTINGS:
-        print(f"{name}: {search(problem(name, None, 0, quick=False))}")
-    return 0
 
 
 # --- classes --------------------------------------------------------------------------------------
@@ -592,10 +565,10 @@ def main() -> int:
 #
 # "x linear" is the time for an event among 10,000 over that of a linear model of the same columns
 # and classes in a fused loop; "flops" the multiply-adds over that model's, an exponential being 8
-# of them. What the others are is at the top of `svm` and of `boosting`; they predict by their own
-# functions. All have one thread. Accuracies are those of 20,000 rows at most.
+# of them. The others predict by their own functions. All have one thread. Accuracies are those
+# of 20,000 rows at most.
 
-CLASSES_SETS: dict[str, tuple[float, ...]] = {
+BUDGETS: dict[str, tuple[float, ...]] = {
     "letter": (2.0, 4.0, 8.0, 12.8, 20.0),
     "a9a": (5.0, 12.5),
     "ijcnn1": (5.0, 20.0),
@@ -611,19 +584,19 @@ PAPER = {
     "kdd99_10pct": (11.8, 0.923, 154.0),
 }
 """Time over a linear model's, accuracy and seconds of training."""
-CLASSES_MOST = 20_000
+SCORED = 20_000
 """Rows that the accuracy is taken of."""
 
 
 def measure_classes(
-    data: Directory, *, quick: bool, sets: Mapping[str, tuple[float, ...]] = CLASSES_SETS
+    data: Directory, *, quick: bool, sets: Mapping[str, tuple[float, ...]] = BUDGETS
 ) -> dict[str, Any]:
     """Accuracy, time and cost of our models and of the others, by data set."""
     found = {}
     for name, budgets in sets.items():
         rows = problem(name, data, 0, quick=quick)
         contestants = {**_ours(budgets[:1] if quick else budgets), **_others(quick=quick)}
-        found[name] = _measured(rows, contestants) | {"missing": missing_boosting()}
+        found[name] = _measured(rows, contestants) | {"missing": missing()}
     return found
 
 
@@ -636,9 +609,7 @@ def _measured(rows: Problem, contestants: Mapping[str, Train]) -> dict[str, Any]
             warnings.simplefilter("ignore")
             model = train(rows)
             seconds = time.perf_counter() - began
-            right = float(
-                np.mean(model.labels(rows.test[:CLASSES_MOST]) == rows.expected[:CLASSES_MOST])
-            )
+            right = float(np.mean(model.labels(rows.test[:SCORED]) == rows.expected[:SCORED]))
         models[name] = model.predict
         found[name] = {"accuracy": right, "seconds": seconds, "cost": model.cost}
         common.note(f"  {rows.name}: {name}: {right:.4f} {seconds:.1f} s {model.cost}")

@@ -98,12 +98,6 @@ def _of_covtype(results: Results, expert: str) -> str:
     return f"{100 * found:.1f}"
 
 
-def _seconds(results: Results, version: str) -> str:
-    rounds = results["versions"][version]["command, empty cache, 2 cores"]
-    walls = [one["wall"] for one in rounds]
-    return f"{min(walls):.1f} to {max(walls):.1f}"
-
-
 def _features(results: Results, *, name: str) -> str:
     cases = results["one"]["cases"]
     us = next(case["us"] for case in cases if case["case"] == "m=4,096 d=784")
@@ -154,13 +148,6 @@ HEADLINES = (
                 "the Kafka client alone",
             ),
         )
-    ),
-    Headline(
-        "seconds of a first use, empty cache, two cores",
-        partial(_seconds, version="now"),
-        partial(_seconds, version="before"),
-        "before the loops were compiled in parts",
-        "first_use",
     ),
     Headline(
         "µs of 4,096 random features of one event, 784 columns",

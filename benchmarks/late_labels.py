@@ -47,7 +47,7 @@ _NUMBERS = [f"{i / 997:.4f}" for i in range(997)]
 _EVENT = '{"id": %d, ' + ", ".join(f'"{name}": %s' for name in COLUMNS) + "}"
 
 
-def trainer_records(model: Learner, held: int) -> LateTrainer:
+def make_trainer(model: Learner, held: int) -> LateTrainer:
     """A trainer of such records that may hold so many events."""
     labels = MemorySource([b'{"id": 0, "y": true}'])
     late = LateLabels(labels, key="id", held_events=held + BATCH)
@@ -146,14 +146,14 @@ def one_run(model: str, held: int, run: int, order: str, events: int) -> dict[st
             return Same()
         return MultiKernel(seed=0, threads=1, external_experts=())
 
-    trainer = trainer_records(made(), held)
+    trainer = make_trainer(made(), held)
     for batch in (*filling(BATCH), *steady(BATCH, 512, run)):
         trainer.take(batch)  # what is compiled or made at first
     trainer.settle()
     trainer.close()
     with tempfile.TemporaryDirectory() as directory:
         store = DirectoryStore(directory, alone=True)
-        trainer = trainer_records(made(), held)
+        trainer = make_trainer(made(), held)
         trainer.hold_in(store.segments)
         before = common.resident()
         seconds, cores = _seconds(trainer, filling(held))

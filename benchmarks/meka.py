@@ -35,8 +35,8 @@ from streamk.learners import Learner, Scaled, StreamingMeka, create
 
 Matrix = NDArray[np.float64]
 
-PROBLEMS_SEEDS = (1, 2, 3, 4, 5)
-SEED = PROBLEMS_SEEDS[0]
+SEEDS = (1, 2, 3, 4, 5)
+SEED = SEEDS[0]
 ROWS = 1000
 """Of the matrix, which errors are sampled on."""
 QUICK = 240
@@ -99,7 +99,7 @@ def points(name: str, directory: Directory, *, quick: bool) -> Matrix:
     return unit(wide) if name in SCALED else wide
 
 
-def problem_problems(
+def matrix(
     name: str,
     directory: Directory,
     gamma: float,
@@ -219,7 +219,7 @@ class Rival:
         return self.factor.nbytes
 
 
-def rank_rivals(nbytes: int, n: int) -> int:
+def rank_of(nbytes: int, n: int) -> int:
     """The rank of a factor of so many bytes."""
     return max(1, nbytes // (n * DTYPE.itemsize))
 
@@ -308,7 +308,7 @@ def fastfood(X: Matrix, kernel: Kernel, rank: int, seed: int) -> Rival:
     return _random(X, kernel, rank, seed, "hadamard")
 
 
-RIVALS_LATER = "Nys, cut later"
+CUT_LATER = "Nys, cut later"
 RIVALS: dict[str, Callable[[Matrix, Kernel, int, int], Rival]] = {
     "Nys": nys,
     "RNys": rnys,
@@ -316,7 +316,7 @@ RIVALS: dict[str, Callable[[Matrix, Kernel, int, int], Rival]] = {
     "ENys": enys,
     "RKS": rks,
     "Fastfood": fastfood,
-    RIVALS_LATER: nys_cut_later,
+    CUT_LATER: nys_cut_later,
 }
 """Called with the points, the kernel, the rank and a seed."""
 
@@ -328,9 +328,9 @@ RIVALS: dict[str, Callable[[Matrix, Kernel, int, int], Rival]] = {
 # Seconds are from the points to what approximates the matrix. A rival has the rank that makes its
 # factor as large as W and L of MEKA, in the same precision.
 
-RUNS_OURS, PLAIN = "MEKA", "MEKA, Algorithm 1"
+OURS, PLAIN = "MEKA", "MEKA, Algorithm 1"
 VARIANTS: dict[str, dict[str, Any]] = {
-    RUNS_OURS: {},
+    OURS: {},
     PLAIN: {"basis": "uniform", "sampling": "uniform", "link_samples": 2.0},
 }
 """Ours as it is by default, and with the paper's plain choices at each step."""
@@ -373,13 +373,13 @@ def compared(
     problem: Problem,
     seed: int,
     names: Collection[str] = tuple(RIVALS),
-    variants: Collection[str] = (RUNS_OURS, PLAIN),
+    variants: Collection[str] = (OURS, PLAIN),
     **options: Any,
 ) -> dict[str, Figures]:
     """Figures of MEKA and of rivals at its memory, one after the other."""
     found = {one: ours(problem, seed, **VARIANTS[one] | options) for one in variants}
     first = next(iter(found.values()))
-    rank = rank_rivals(int(first["nbytes"]), len(problem))
+    rank = rank_of(int(first["nbytes"]), len(problem))
     return found | {name: rival(name, problem, rank, seed) for name in names}
 
 
@@ -423,15 +423,15 @@ def brief(found: Mapping[str, Figures]) -> str:
 # training rows as they are. covtype is the subset of 92,962 rows, the paper's has 581,012. Errors
 # are those of 1,000 rows drawn anew for each seed, the same for all methods; the paper's of 20,000.
 
-NAMES = (RUNS_OURS, PLAIN, *RIVALS)
+NAMES = (OURS, PLAIN, *RIVALS)
 
 
-def measure_errors(data: Directory, *, quick: bool) -> dict[str, Any]:
+def measure_table7(data: Directory, *, quick: bool) -> dict[str, Any]:
     """Figures of each method, by problem."""
     warm()
-    found, seeds = [], PROBLEMS_SEEDS[: 1 if quick else None]
+    found, seeds = [], SEEDS[: 1 if quick else None]
     for row in TABLE:
-        problem = problem_problems(row[0], data, *row[1:], quick=quick)
+        problem = matrix(row[0], data, *row[1:], quick=quick)
         common.note(f"  {problem.name}, n={len(problem):,}")
         methods = by_seed(seeds, lambda seed, one=problem: compared(one, seed))
         found.append({"problem": problem.name, **problem.describe(), "methods": methods})
@@ -445,7 +445,7 @@ def measure_errors(data: Directory, *, quick: bool) -> dict[str, Any]:
 # --- tables -------------------------------------------------------------------------------------
 
 
-def render_errors(found: Mapping[str, Any]) -> str:
+def render_table7(found: Mapping[str, Any]) -> str:
     """Errors beside the paper's, then seconds and memory."""
     every = found["problems"]
     rows = []
@@ -470,7 +470,7 @@ def render_errors(found: Mapping[str, Any]) -> str:
         method = one["methods"]
         sizes.append(
             f"{_title(one)}: n={one['n']:,}, k={one['rank']}, γ={one['gamma']:g}, "
-            f"c={one['clusters']}, {method[RUNS_OURS]['nbytes']['median'] / 1e6:.1f} MB, "
+            f"c={one['clusters']}, {method[OURS]['nbytes']['median'] / 1e6:.1f} MB, "
             f"rivals' rank {method['Nys']['rank']['median']:.0f}"
         )
     tables = [
@@ -504,16 +504,16 @@ def _title(one: Mapping[str, Any]) -> str:
 
 SETS = ("cadata_california_housing", "beijing_pm25", "elec2", "rialto")
 SHUFFLED = ("cadata_california_housing",)
-STREAMING_SEEDS = 5
+RUNS = 5
 BATCH = 128
 STEPS = (0.1, 0.3, 1.0)
-STREAMING_OURS, STAYS, STREAMING_LATER = "StreamingMeka", "not renewed", "of 4,096 events"
+RENEWED, STAYS, LATER = "StreamingMeka", "not renewed", "of 4,096 events"
 RANDOM = "doubly stochastic"
 STAYING: dict[str, Any] = {"every": None, "max_error": None, "max_shift": None}
 LEARNERS: dict[str, tuple[str, dict[str, Any]]] = {
-    STREAMING_OURS: (StreamingMeka.TYPE, {}),
+    RENEWED: (StreamingMeka.TYPE, {}),
     STAYS: (StreamingMeka.TYPE, STAYING),
-    STREAMING_LATER: (StreamingMeka.TYPE, {**STAYING, "first": 4096}),
+    LATER: (StreamingMeka.TYPE, {**STAYING, "first": 4096}),
     RANDOM: ("doubly-stochastic", {}),
 }
 
@@ -531,9 +531,7 @@ def measure_streaming(data: Directory, *, quick: bool, events: int = 0) -> dict[
     found: dict[str, Any] = {"streams": {}}
     for name in SETS:
         stream = load(name, data, quick=quick)
-        runs = [
-            _ordered(stream, seed).first(events) for seed in range(1 if quick else STREAMING_SEEDS)
-        ]
+        runs = [_ordered(stream, seed).first(events) for seed in range(1 if quick else RUNS)]
         scores = {}
         for learner in LEARNERS:
             scores[learner] = _best(runs, learner)
@@ -637,13 +635,13 @@ def render_streaming(found: Mapping[str, Any]) -> str:
 
 NAME = "meka"
 PARTS = {
-    "table7": Part(lambda o: measure_errors(o.data, quick=o.quick), render_errors),
+    "table7": Part(lambda o: measure_table7(o.data, quick=o.quick), render_table7),
     "streaming": Part(lambda o: measure_streaming(o.data, quick=o.quick), render_streaming),
 }
 
 
 def _settings(_: argparse.Namespace) -> dict[str, Any]:
-    return {"seeds": PROBLEMS_SEEDS, "rows": ROWS}
+    return {"seeds": SEEDS, "rows": ROWS}
 
 
 def render(document: Mapping[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 ablation     the learner less each of its parts, on 23 of the river battery's streams
 calibration  probabilities and intervals, labels at once and 48 events late
-imbalance    decisions with and without class weights, where some classes are rare
 
 How each figure is taken stands above its part.
 """
@@ -15,7 +14,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -27,7 +26,7 @@ from benchmarks import common
 from benchmarks.common import Part
 from benchmarks.rivals import SEED, Contestant
 from benchmarks.river_battery import Outcome, counted, figures_of, losses, paired, run_loop
-from benchmarks.streams import FILES, KDD99, NUMBERS, RIVERS, STREAMS, Event, Stream, load
+from benchmarks.streams import FILES, NUMBERS, RIVERS, STREAMS, Event, Stream, load
 from streamk.learners import MultiKernel
 from streamk.learners.experts import expert_pool
 from streamk.learners.experts.pool_composition import BANKS, LEVEL
@@ -44,14 +43,14 @@ LATE = 48
 """Events after which late labels come."""
 CLASSES = tuple(n for n in STREAMS if n not in (*NUMBERS, "kdd99_10pct", "spam_sparse"))
 """kdd99 is one class for thousands of events on end, and each of spam's words a column."""
-_DIRECT_QUICK = {"elec2": 150, "Waveform": 150, "ChickWeights": 150}
+_QUICK = {"elec2": 150, "Waveform": 150, "ChickWeights": 150}
 
 Make = Callable[..., MultiKernel]
 
 
-def streams_direct(directory: str | None, *, quick: bool) -> list[Stream]:
+def load_streams(directory: str | None, *, quick: bool) -> list[Stream]:
     """The first events of each stream."""
-    events = _DIRECT_QUICK if quick else dict.fromkeys((*CLASSES, *NUMBERS), EVENTS)
+    events = _QUICK if quick else dict.fromkeys((*CLASSES, *NUMBERS), EVENTS)
     return [load(name, directory, quick=quick, events=n) for name, n in events.items()]
 
 
@@ -74,7 +73,7 @@ class Direct:
         return float(self.model.predict_one(_row(x))) if self.model.n_events else None
 
 
-def run_direct(direct: Direct, stream: Stream, delay: int) -> Outcome:
+def run_through(direct: Direct, stream: Stream, delay: int) -> Outcome:
     """What the learner answers to all events, one by one."""
     contestant = Contestant("", lambda _: direct, "streamk", "", none=True)
     outcome = run_loop(contestant, stream, delay, math.inf)
@@ -200,7 +199,7 @@ _CONSTANT = LESS[-1].name
 
 def measure_ablation(streams: Sequence[Stream]) -> dict[str, Any]:
     """Scores of all variants by stream, and differences from the whole learner."""
-    run_direct(Direct(streams[0]), streams[0].first(_WARM), 0)  # numba compiles on the way
+    run_through(Direct(streams[0]), streams[0].first(_WARM), 0)  # numba compiles on the way
     found = {stream.name: _measured_ablation(stream) for stream in streams}
     about = {stream.name: stream.describe() for stream in streams}
     variants = {v.name: v.about for whole, less in AGAINST for v in (whole, *less)}
@@ -220,7 +219,7 @@ def _measured_ablation(stream: Stream) -> dict[str, Any]:
 def _run(variant: Variant, stream: Stream, found: dict[str, Any]) -> Outcome:
     with variant.constants():
         model = Direct(stream, variant.make)
-        outcome = run_direct(model, stream, variant.delay)
+        outcome = run_through(model, stream, variant.delay)
     figures = figures_of(outcome, stream, variant.delay)
     kept = ("accuracy", "balanced_accuracy", "log_loss", "mae", "rmse", "cpu_seconds")
     found[variant.name] = {k: figures[k] for k in kept if k in figures}
@@ -355,7 +354,7 @@ def measure_calibration(streams: Sequence[Stream]) -> dict[str, Any]:
 
 def _measured_calibration(stream: Stream, delay: int) -> dict[str, Any]:
     model = _Recorded(stream)
-    outcome = run_direct(model, stream, delay)
+    outcome = run_through(model, stream, delay)
     some = counted(outcome, delay)
     said, y = np.array(model.said)[some], stream.y[some]
     common.note(f"  {stream.name}, {delay} late: {outcome.seconds:.1f} s")
@@ -430,98 +429,15 @@ def _cells(intervals: Mapping[str, Mapping[str, float]]) -> list[str]:
     ]
 
 
-# --- imbalance ------------------------------------------------------------------------------------
-#
-# Decisions by the probabilities, and by `class_weight="balanced"`, where some classes are rare.
-#
-# The learner learns the same with weights and without, so one run gives both decisions: the most
-# probable class of each event, and the one with the largest product of probability and weight.
-# Balanced accuracy is the mean of the classes' recalls.
-
-_IMBALANCE_QUICK = 150
-IMBALANCE_STREAMS = {
-    "gmsc": EVENTS,
-    "a9a": EVENTS,
-    "covtype_subset93k": EVENTS,
-    "rialto": EVENTS,
-    "kdd99_10pct": KDD99,
-    "Agrawal": EVENTS,
-}
-"""Their first events; those of kdd99 are the battery's, most of its classes come late."""
-DECISIONS = ("default", "balanced")
-
-
-class _Weighed(Direct):
-    """Keeps what is decided by the weights; -1 where nothing was said."""
-
-    def __init__(self, stream: Stream) -> None:
-        super().__init__(stream, partial(MultiKernel, class_weight="balanced"))
-        self.decided: list[int] = []
-
-    def predict_proba_one(self, x: Event) -> Mapping[Any, float] | None:
-        answer = super().predict_proba_one(x)
-        if answer:
-            best = self.model.choices(np.array([list(answer.values())]))[0]
-            self.decided.append(int(list(answer)[best]))
-        else:
-            self.decided.append(-1)
-        return answer
-
-
-def streams_imbalance(directory: str | None, *, quick: bool) -> list[Stream]:
-    """The first events of each stream."""
-    sizes = dict.fromkeys(IMBALANCE_STREAMS, _IMBALANCE_QUICK) if quick else IMBALANCE_STREAMS
-    return [load(name, directory, quick=quick, events=n) for name, n in sizes.items()]
-
-
-def measure_imbalance(streams: Sequence[Stream]) -> dict[str, Any]:
-    """Scores of both decisions by stream."""
-    return {"streams": {stream.name: _measured_imbalance(stream) for stream in streams}}
-
-
-def _measured_imbalance(stream: Stream) -> dict[str, Any]:
-    model = _Weighed(stream)
-    outcome = run_direct(model, stream, 0)
-    weighed = replace(outcome, guess=np.array(model.decided, dtype=outcome.guess.dtype))
-    counts = np.unique(stream.y, return_counts=True)[1]
-    found: dict[str, Any] = {
-        "events": len(stream),
-        "classes": len(counts),
-        "rarest": int(counts.min()),
-        "commonest": float(f"{counts.max() / len(stream):.5g}"),
-    }
-    for name, one in zip(DECISIONS, (outcome, weighed), strict=True):
-        figures = figures_of(one, stream, 0)
-        found[name] = {key: figures[key] for key in ("accuracy", "balanced_accuracy")}
-    common.note(f"  {stream.name}: {outcome.seconds:.1f} s")
-    return found
-
-
-def render_imbalance(found: Mapping[str, Any]) -> str:
-    """A line for each stream."""
-    header = ["decisions, %", "events", "classes", "commonest", "rarest"]
-    header += ["accuracy", "weighed", "balanced", "weighed"]
-    rows = []
-    for name, one in found["streams"].items():
-        cells = [one[d][k] for k in ("accuracy", "balanced_accuracy") for d in DECISIONS]
-        about = [f"{one['events']:,}", str(one["classes"]), f"{100 * one['commonest']:.1f}%"]
-        about.append(f"{one['rarest']:,}")
-        rows.append([name, *about, *(f"{100 * cell:.2f}" for cell in cells)])
-    return common.table(header, rows)
-
-
 # --- the parts ------------------------------------------------------------------------------------
 
 NAME = "multi_kernel"
 PARTS = {
     "ablation": Part(
-        lambda o: measure_ablation(streams_direct(o.data, quick=o.quick)), render_ablation
+        lambda o: measure_ablation(load_streams(o.data, quick=o.quick)), render_ablation
     ),
     "calibration": Part(
-        lambda o: measure_calibration(streams_direct(o.data, quick=o.quick)), render_calibration
-    ),
-    "imbalance": Part(
-        lambda o: measure_imbalance(streams_imbalance(o.data, quick=o.quick)), render_imbalance
+        lambda o: measure_calibration(load_streams(o.data, quick=o.quick)), render_calibration
     ),
 }
 

@@ -1,7 +1,6 @@
 """oASIS beside the methods and the figures of its paper, and landmarks of streams.
 
 table1       the paper's Table I: Two Moons, Abalone, BORG, two kernels, 450 landmarks, all methods
-table2       Table II: MNIST, 50,000 points, 4,000 landmarks
 incremental  landmarks kept over elec2 and covtype against oASIS on the whole prefix
 
 How each figure is taken stands above its part.
@@ -10,7 +9,6 @@ How each figure is taken stands above its part.
 from __future__ import annotations
 
 import argparse
-import importlib
 import itertools
 import math
 import statistics
@@ -18,13 +16,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.linalg import solve_triangular
 
 from benchmarks import common
 from benchmarks.common import Part
@@ -37,7 +32,7 @@ from streamk.landmarks.full import full
 from streamk.landmarks.matrices import Numbers, as_matrix
 from streamk.landmarks.nystrom import Landmarks, checked_dtype, of_rows
 
-# --- problems -------------------------------------------------------------------------------------
+# --- the matrices ---------------------------------------------------------------------------------
 #
 # The paper's kernel matrices (sections V-B to V-D): points, and sigma by the largest distance.
 #
@@ -47,7 +42,7 @@ from streamk.landmarks.nystrom import Landmarks, checked_dtype, of_rows
 Matrix = NDArray[np.float64]
 
 SEED = 1
-PROBLEMS_QUICK = 240
+QUICK = 240
 """Points of a quick run."""
 NOISE = 0.05
 """Standard deviation around the moons, which are half circles of radius 1."""
@@ -89,11 +84,6 @@ class Problem:
             N *= root
         return N
 
-    def entries(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Matrix:
-        """Some entries of a Gaussian matrix, without `streamk.landmarks`."""
-        apart = self.X[rows] - self.X[columns]
-        return np.exp(-np.einsum("ij,ij->i", apart, apart) / self.sigma**2)
-
     def describe(self) -> dict[str, Any]:
         """For the record."""
         return {
@@ -124,30 +114,28 @@ def borg(dimension: int = 8, each: int = 30, seed: int = SEED) -> Matrix:
     return X
 
 
-_PROBLEMS_ROWS = 1024
+_AT_ONCE = 1024
 
 
 def largest_distance(X: Matrix) -> float:
     """Between any two rows, out of matrix products of their differences from the mean."""
     points = X - X.mean(axis=0)
-    if points.shape[1] > _PROBLEMS_ROWS // 4:
+    if points.shape[1] > _AT_ONCE // 4:
         points = points.astype(np.float32)  # the farthest of images differ in far more than 1e-6
     squared = np.einsum("ij,ij->i", points, points)
     greatest = 0.0
-    for first in range(0, len(points), _PROBLEMS_ROWS):
-        some = points[first : first + _PROBLEMS_ROWS] @ points[first:].T
+    for first in range(0, len(points), _AT_ONCE):
+        some = points[first : first + _AT_ONCE] @ points[first:].T
         some *= -2.0
         some += squared[first:]
-        rows = some.max(axis=1) + squared[first : first + _PROBLEMS_ROWS]
+        rows = some.max(axis=1) + squared[first : first + _AT_ONCE]
         greatest = max(greatest, float(rows.max()))
     return math.sqrt(greatest)
 
 
 def numbers(name: str, directory: Directory, *, quick: bool) -> Matrix:
     """Columns of a data set, as they are; of a quick run a few."""
-    return load(name, directory, quick=quick).X.astype(np.float64)[
-        : PROBLEMS_QUICK if quick else None
-    ]
+    return load(name, directory, quick=quick).X.astype(np.float64)[: QUICK if quick else None]
 
 
 def abalone(directory: Directory, *, quick: bool) -> Matrix:
@@ -157,7 +145,7 @@ def abalone(directory: Directory, *, quick: bool) -> Matrix:
     """
     found = load("abalone", directory, quick=quick)
     columns = np.column_stack([found.X[:, 1:], found.y]).astype(np.float64)
-    return columns[: PROBLEMS_QUICK if quick else None]
+    return columns[: QUICK if quick else None]
 
 
 def share(name: str, X: Matrix, part: float) -> Problem:
@@ -165,10 +153,8 @@ def share(name: str, X: Matrix, part: float) -> Problem:
     return Problem(name, X, part * largest_distance(X))
 
 
-PROBLEMS_EXPLICIT: dict[str, Callable[[Directory, bool], Problem]] = {
-    "Two Moons": lambda _, quick: share(
-        "Two Moons", two_moons(PROBLEMS_QUICK if quick else 2000), 0.05
-    ),
+MATRICES: dict[str, Callable[[Directory, bool], Problem]] = {
+    "Two Moons": lambda _, quick: share("Two Moons", two_moons(QUICK if quick else 2000), 0.05),
     "Abalone": lambda data, quick: share("Abalone", abalone(data, quick=quick), 0.05),
     "BORG": lambda _, quick: share("BORG", borg(5, 8) if quick else borg(), 0.125),
 }
@@ -181,34 +167,18 @@ PROBLEMS_EXPLICIT: dict[str, Callable[[Directory, bool], Problem]] = {
 
 Indices = NDArray[np.int64]
 
-_ACCURACY_ROWS = 512
-ENTRIES = 100_000
-"""Sampled where the matrix is too large (section V-C)."""
+_ROWS = 512
 
 
 def relative(G: Matrix, F: NDArray[Any]) -> float:
     """|G - F F'| / |G|."""
     total = 0.0
-    for first in range(0, len(G), _ACCURACY_ROWS):
-        rows = slice(first, first + _ACCURACY_ROWS)
+    for first in range(0, len(G), _ROWS):
+        rows = slice(first, first + _ROWS)
         apart = F[rows] @ F.T
         apart -= G[rows]
         total += float(np.vdot(apart, apart))
     return float(np.sqrt(total) / np.linalg.norm(G))
-
-
-class Sample:
-    """Entries of a matrix, drawn from all of them, the same ones for each method."""
-
-    def __init__(self, problem: Problem, count: int = ENTRIES, seed: int = SEED) -> None:
-        rng = np.random.default_rng(seed)
-        self.rows, self.columns = rng.integers(0, len(problem), (2, count))
-        self.entries = problem.entries(self.rows, self.columns)
-
-    def relative(self, approximate: Callable[[Indices, Indices], Matrix]) -> float:
-        """Norm of the differences at these entries over the norm of the entries."""
-        apart = approximate(self.rows, self.columns) - self.entries
-        return float(np.linalg.norm(apart) / np.linalg.norm(self.entries))
 
 
 def short(value: float) -> float:
@@ -362,7 +332,7 @@ def _farahat(X: Any, kernel: Any, *, max_landmarks: int, **_: int) -> Any:
     return farahat(X, kernel, max_landmarks=max_landmarks)
 
 
-METHODS_METHODS: dict[str, Method] = {
+METHODS: dict[str, Method] = {
     "oASIS": landmarks.oasis,
     "uniform": landmarks.uniform,
     "leverage scores": landmarks.leverage_scores,
@@ -383,7 +353,7 @@ DETERMINISTIC = ("Farahat",)
 
 Figure = tuple[float, float]
 
-PAPER_METHODS = ("oASIS", "uniform", "leverage scores", "k-means", "Farahat")
+PAPER_NAMES = ("oASIS", "uniform", "leverage scores", "k-means", "Farahat")
 
 _EXPLICIT: dict[tuple[str, str], tuple[Figure, ...]] = {
     ("Two Moons", "gaussian"): (
@@ -429,69 +399,48 @@ _EXPLICIT: dict[tuple[str, str], tuple[Figure, ...]] = {
         (2.78e-2, 174.0),
     ),
 }
-PAPER_EXPLICIT: dict[tuple[str, str, str], Figure] = {
+PAPER_TABLE1: dict[tuple[str, str, str], Figure] = {
     (*problem, method): figure
     for problem, figures in _EXPLICIT.items()
-    for method, figure in zip(PAPER_METHODS, figures, strict=True)
+    for method, figure in zip(PAPER_NAMES, figures, strict=True)
 }
 """Table I."""
 
-IMPLICIT: dict[str, Figure] = {
-    "oASIS": (1.53e-6, 8260.0),
-    "uniform": (7.48e-5, 946.0),
-    "k-means": (7.30e-7, 188.0),
-}
-"""Table II, MNIST."""
-
-
-# --- explicit -------------------------------------------------------------------------------------
+# --- Table I --------------------------------------------------------------------------------------
 #
 # Table I: matrices that fit into memory, so that all methods can be run and errors are exact.
 #
 # Seconds are those of choosing the landmarks and of the factor that approximates the matrix, from
 # the points; the paper's are of choosing alone, from the matrix. Methods that need the matrix form
 # it in that time. Errors and seconds of what draws at random are means over the seeds, oASIS's
-# among them, whose first landmark is drawn. The oracle is the paper's update as plainly as it can
-# be written, on the matrix, from oASIS's first landmark; "alike" says how many landmarks agree with
-# oASIS's before the first that does not. A matrix whose Schur complements tie is chosen from by
-# rounding.
+# among them, whose first landmark is drawn. A matrix whose Schur complements tie is
+# chosen from by rounding.
 
-EXPLICIT_LANDMARKS, EXPLICIT_QUICK = 450, 24
+LANDMARKS, FEW = 450, 24
 REPEATS = 10
-ORACLE = "the oracle"
 
 
-def oracle() -> ModuleType:
-    """`tests/naive_landmarks.py`."""
-    directory = str(common.ROOT / "tests")
-    if directory not in sys.path:
-        sys.path.append(directory)
-    return importlib.import_module("naive_landmarks")
-
-
-def measure_explicit(data: Directory, *, quick: bool) -> dict[str, Any]:
+def measure_table1(data: Directory, *, quick: bool) -> dict[str, Any]:
     """Figures of each method, by problem and kernel."""
-    count, repeats = (EXPLICIT_QUICK, 2) if quick else (EXPLICIT_LANDMARKS, REPEATS)
+    count, repeats = (FEW, 2) if quick else (LANDMARKS, REPEATS)
     found = []
-    for name, make in PROBLEMS_EXPLICIT.items():
+    for name, make in MATRICES.items():
         gaussian = make(data, quick)
         for kind in KERNELS:
             problem = Problem(name, gaussian.X, gaussian.sigma, kind)
             common.note(f"  {name}, {kind}")
-            found.append(_measured_explicit(problem, count, repeats))
+            found.append(_measured(problem, count, repeats))
     return {"landmarks": count, "repeats": repeats, "problems": found}
 
 
-def _measured_explicit(problem: Problem, count: int, repeats: int) -> dict[str, Any]:
+def _measured(problem: Problem, count: int, repeats: int) -> dict[str, Any]:
     G = problem.matrix()
-    figures = {name: _method(name, problem, G, count, repeats) for name in METHODS_METHODS}
-    start = oasis(problem.X, problem.kernel, max_landmarks=count, seed=0)
-    figures[ORACLE] = _plain(G, count, start.indices)
+    figures = {name: _method(name, problem, G, count, repeats) for name in METHODS}
     return {"problem": problem.name, **problem.describe(), "methods": figures}
 
 
 def _method(name: str, problem: Problem, G: Matrix, count: int, repeats: int) -> dict[str, Any]:
-    method = METHODS_METHODS[name]
+    method = METHODS[name]
     # numba compiles on the way, and threads are started.
     method(problem.X[:100], problem.kernel, max_landmarks=5, seed=0)
     seconds, errors, taken = [], [], []
@@ -510,47 +459,21 @@ def _method(name: str, problem: Problem, G: Matrix, count: int, repeats: int) ->
     }
 
 
-def _plain(G: Matrix, count: int, indices: Any) -> dict[str, Any]:
-    """The oracle's error, its time, and how far it agrees with other indices."""
-    naive = oracle()
-    began = time.perf_counter()
-    found = naive.oasis(G, count, [int(indices[0])])
-    seconds = time.perf_counter() - began
-    same = np.asarray(found.indices[: len(indices)]) == indices[: len(found.indices)]
-    values, V = np.linalg.eigh(found.W_inverse)
-    F = found.C @ (V * np.sqrt(np.maximum(values, 0.0)))
-    return {
-        "error": short(relative(G, F)),
-        "seconds": common.spread([seconds]),
-        "landmarks": len(found.indices),
-        "alike": int(np.argmin([*same, False])),
-        "decided": naive.decided(found, float(np.diag(G).max())),
-    }
+# --- tables ---------------------------------------------------------------------------------------
 
 
-# --- tables -------------------------------------------------------------------------------------
-
-
-def render_explicit(found: Mapping[str, Any]) -> str:
+def render_table1(found: Mapping[str, Any]) -> str:
     """Errors and seconds, a table for each kernel, with the paper's beside."""
     tables = []
     for kind in KERNELS:
         problems = [one for one in found["problems"] if one["kernel"] == kind]
         tables += [_table(problems, kind, 0), _table(problems, kind, 1)]
-    alike = ", ".join(
-        f"{one['problem']} {one['methods'][ORACLE]['alike']}"
-        for one in found["problems"]
-        if one["kernel"] == KERNELS[0]
-    )
     sizes = ", ".join(
         f"{one['problem']} {one['n']:,} points"
         for one in found["problems"]
         if one["kernel"] == KERNELS[0]
     )
-    text = (
-        f"{sizes}; {found['landmarks']} landmarks, {found['repeats']} seeds.\n"
-        f"Landmarks alike with the oracle's, Gaussian kernel: {alike}."
-    )
+    text = f"{sizes}; {found['landmarks']} landmarks, {found['repeats']} seeds."
     return "\n\n".join([*tables, text])
 
 
@@ -563,7 +486,7 @@ def _table(problems: list[Mapping[str, Any]], kind: str, which: int) -> str:
     for name in problems[0]["methods"]:
         row = [name]
         for one in problems:
-            theirs = PAPER_EXPLICIT.get((one["problem"], kind, name))
+            theirs = PAPER_TABLE1.get((one["problem"], kind, name))
             row.append(_cell(one["methods"][name], which))
             row.append(_text(theirs[which], which) if theirs else "")
         rows.append(row)
@@ -581,66 +504,7 @@ def _text(value: float, which: int) -> str:
     return f"{value:,.3g}" if value < 100 else f"{value:,.0f}"
 
 
-# --- implicit -------------------------------------------------------------------------------------
-#
-# Table II: MNIST, n=50,000 and 4,000 landmarks, whose matrix of 20 GB is never formed.
-#
-# Errors are those of 100,000 entries drawn from all of them, the same for each method. Seconds are
-# of choosing the landmarks and of the factor. One run each: the paper averages none of these
-# either.
-
-POINTS, IMPLICIT_LANDMARKS, IMPLICIT_QUICK = 50_000, 4_000, 24
-PART = 0.5
-"""Sigma, of the largest distance."""
-CONTESTANTS = ("oASIS", "uniform", "k-means", "RPCholesky, blocks")
-
-
-def measure_implicit(data: Directory, *, quick: bool) -> dict[str, Any]:
-    """Error and seconds of each method."""
-    count = IMPLICIT_QUICK if quick else IMPLICIT_LANDMARKS
-    problem = share("MNIST", numbers("mnist", data, quick=quick)[:POINTS] / 255, PART)
-    sample = Sample(problem)
-    figures = {}
-    for name in CONTESTANTS:
-        method = METHODS_METHODS[name]
-        method(problem.X[:100], problem.kernel, max_landmarks=5, seed=SEED)  # compiles
-        began = time.perf_counter()
-        landmarks = method(problem.X, problem.kernel, max_landmarks=count, seed=SEED)
-        seconds = time.perf_counter() - began
-        figures[name] = {
-            "error": short(sample.relative(landmarks.approximate)),
-            "seconds": short(seconds),
-            "landmarks": len(landmarks),
-        }
-        del landmarks  # 1.6 GB
-        common.note(f"  {name}: {figures[name]['error']:.2e} in {seconds:,.1f} s")
-    return {
-        **problem.describe(),
-        "landmarks": count,
-        "entries": len(sample.entries),
-        "methods": figures,
-    }
-
-
-def render_implicit(found: Mapping[str, Any]) -> str:
-    """Errors and seconds beside the paper's."""
-    rows = []
-    for name, one in found["methods"].items():
-        theirs = IMPLICIT.get(name)
-        rows.append(
-            [
-                name,
-                text(one["error"]),
-                text(theirs[0]) if theirs else "",
-                f"{one['seconds']:,.1f}",
-                f"{theirs[1]:,.0f}" if theirs else "",
-            ]
-        )
-    size = f"Table II, MNIST, n={found['n']:,}, {found['landmarks']:,} landmarks"
-    return common.table([size, "error", "paper's", "seconds", "paper's"], rows)
-
-
-# --- streams --------------------------------------------------------------------------------------
+# --- incremental ----------------------------------------------------------------------------------
 #
 # Landmarks that keep up with a stream, against oASIS on all of it so far.
 #
@@ -652,23 +516,15 @@ def render_implicit(found: Mapping[str, Any]) -> str:
 #
 # batch oASIS         on the whole prefix, the bar to measure by
 # IncrementalOasis    one pass, by default but for the tolerance, which is off as for batch oASIS
-# admission only      KRLS (Engel, Mannor, Meir 2004): an event is admitted if its Schur complement
-#                     is above a threshold, until there is no room; nothing is ever removed
 # uniform reservoir   Vitter's algorithm R
-#
-# Refusals are events a second when it is full, on batches of 256 of the stream's events in which
-# nothing changed.
 
 SETS = {"elec2": 0.5, "covtype_subset93k": 2.0}
 """Bandwidths, at which 256 landmarks hold most of the events but not all that there is to them."""
-STREAMS_LANDMARKS, STREAMS_QUICK = 256, 12
+KEPT, KEPT_QUICK = 256, 12
 PREFIXES = (0.1, 0.25, 0.5, 0.75, 1.0)
 EVERY, SAMPLE = 20, 2_000
 BATCH = 256
 TOLERANCE = 0.0
-THRESHOLDS = (0.1, 0.01)
-REFUSALS = 200
-"""Batches that are timed, of which a few may change the landmarks and do not count."""
 
 
 class Keeper(Protocol):
@@ -701,35 +557,6 @@ class Reservoir:
         return np.array(self._kept)
 
 
-class AdmissionOnly:
-    """Events that are not nearly spanned by those admitted, the first of them."""
-
-    def __init__(self, kernel: Gaussian, count: int, threshold: float) -> None:
-        self._kernel, self._count, self._threshold = kernel, count, threshold
-        self._L, self._kept = np.zeros((count, count)), list[Matrix]()
-
-    def learn_many(self, X: Matrix) -> None:
-        first = 0
-        while first < len(X) and len(self._kept) < self._count:
-            k, rest = len(self._kept), X[first:]
-            phi = np.zeros((0, len(rest)))
-            if k:
-                cross = self._kernel.pairwise(self.points, rest)
-                phi = solve_triangular(self._L[:k, :k], cross, lower=True)
-            schur = 1.0 - np.einsum("ij,ij->j", phi, phi)
-            novel = np.flatnonzero(schur > self._threshold)
-            if not len(novel):
-                return
-            i = int(novel[0])
-            self._L[k, :k], self._L[k, k] = phi[:, i], np.sqrt(schur[i])
-            self._kept.append(rest[i])
-            first += i + 1
-
-    @property
-    def points(self) -> Matrix:
-        return np.array(self._kept)
-
-
 def _incremental(kernel: Gaussian, count: int) -> Keeper:
     return IncrementalOasis(kernel, max_landmarks=count, tol=TOLERANCE)
 
@@ -737,19 +564,18 @@ def _incremental(kernel: Gaussian, count: int) -> Keeper:
 BAR, OURS = "batch oASIS", "IncrementalOasis"
 KEEPERS: dict[str, Callable[[Gaussian, int], Keeper]] = {
     OURS: _incremental,
-    **{f"admission only, {t:g}": partial(AdmissionOnly, threshold=t) for t in THRESHOLDS},
     "uniform reservoir": Reservoir,
 }
 MEASURES = {"trace": "mean Schur complement", "frobenius": "Frobenius error"}
 
 
-def measure_streams(data: Directory, *, quick: bool) -> dict[str, Any]:
+def measure_incremental(data: Directory, *, quick: bool) -> dict[str, Any]:
     """Errors at the prefixes, by data set, and speed."""
-    found: dict[str, Any] = {"landmarks": STREAMS_QUICK if quick else STREAMS_LANDMARKS, "sets": {}}
+    found: dict[str, Any] = {"landmarks": KEPT_QUICK if quick else KEPT, "sets": {}}
     for name, bandwidth in SETS.items():
         X = scaled(load(name, data, quick=quick).X)
         common.note(f"  {name}")
-        one = _measured_streams(X, Gaussian(bandwidth=bandwidth), found["landmarks"])
+        one = _followed(X, Gaussian(bandwidth=bandwidth), found["landmarks"])
         found["sets"][name] = {"bandwidth": bandwidth, "events": len(X), **one}
     return found
 
@@ -761,7 +587,7 @@ def scaled(X: Any) -> Matrix:
     return ((X[:, varied] - least[varied]) / span[varied]).astype(np.float64)
 
 
-def _measured_streams(X: Matrix, kernel: Gaussian, count: int) -> dict[str, Any]:
+def _followed(X: Matrix, kernel: Gaussian, count: int) -> dict[str, Any]:
     for make in KEEPERS.values():
         make(kernel, 4).learn_many(X[:64])  # compiles
     keepers = {name: make(kernel, count) for name, make in KEEPERS.items()}
@@ -791,7 +617,6 @@ def _measured_streams(X: Matrix, kernel: Gaussian, count: int) -> dict[str, Any]
         "admitted": ours.n_admitted,
         "removed": ours.n_removed,
         "residual": ours.residual,
-        "refusals": _refusals(ours, X),
     }
 
 
@@ -822,38 +647,14 @@ def _ratios(row: Mapping[str, Any]) -> dict[str, float]:
     return {kind: short(ours[kind] / max(bar[kind], 1e-300)) for kind in MEASURES}
 
 
-def _refusals(model: Any, X: Matrix) -> dict[str, Any]:
-    """Events a second of batches that change nothing, and of single events."""
-    rates: dict[str, list[float]] = {"batches of 256": [], "one event at a time": []}
-    rng = np.random.default_rng(SEED)
-    for _ in range(REFUSALS):
-        batch = X[rng.integers(0, len(X), BATCH)]
-        began = time.perf_counter()
-        changed = model.learn_many(batch)
-        seconds = time.perf_counter() - began
-        if not changed:
-            rates["batches of 256"].append(BATCH / seconds)
-        began = time.perf_counter()
-        changed = [change for x in batch[:16] for change in model.learn_one(x)]
-        seconds = time.perf_counter() - began
-        if not changed:
-            rates["one event at a time"].append(16 / seconds)
-    return {
-        name: {k: v for k, v in common.spread(values).items() if k != "values"}
-        | {"batches": len(values)}
-        for name, values in rates.items()
-        if values
-    }
-
-
 def _short(name: str) -> str:
     return name.partition("_")[0]
 
 
-# --- tables -------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 
 
-def render_streams(found: Mapping[str, Any]) -> str:
+def render_incremental(found: Mapping[str, Any]) -> str:
     """Both errors at each prefix, then speeds and goals."""
     tables = []
     for name, one in found["sets"].items():
@@ -876,18 +677,14 @@ def _speeds(found: Mapping[str, Any]) -> str:
     rows = []
     for name, one in found["sets"].items():
         rows += [
-            [f"{_short(name)}: all events, {keeper}", f"{rate:,.0f}", ""]
+            [f"{_short(name)}, {keeper}", f"{rate:,.0f}"]
             for keeper, rate in one["events_per_s"].items()
-        ]
-        rows += [
-            [f"{_short(name)}: refusals, {way}", *common.ranged(figure)]
-            for way, figure in one["refusals"].items()
         ]
     changes = ", ".join(
         f"{_short(name)} {one['admitted']:,} and {one['removed']:,}"
         for name, one in found["sets"].items()
     )
-    header = [f"events/s, {found['landmarks']} landmarks", "median", "range"]
+    header = [f"all events, {found['landmarks']} landmarks", "events/s"]
     return f"{common.table(header, rows)}\n\nAdmitted and removed: {changes}."
 
 
@@ -895,9 +692,8 @@ def _speeds(found: Mapping[str, Any]) -> str:
 
 NAME = "oasis"
 PARTS = {
-    "table1": Part(lambda o: measure_explicit(o.data, quick=o.quick), render_explicit),
-    "table2": Part(lambda o: measure_implicit(o.data, quick=o.quick), render_implicit),
-    "incremental": Part(lambda o: measure_streams(o.data, quick=o.quick), render_streams),
+    "table1": Part(lambda o: measure_table1(o.data, quick=o.quick), render_table1),
+    "incremental": Part(lambda o: measure_incremental(o.data, quick=o.quick), render_incremental),
 }
 
 

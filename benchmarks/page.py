@@ -20,7 +20,6 @@ Render = Callable[[Mapping[str, Any]], str]
 GUIDE = common.ROOT / "docs"
 TOPICS = (
     "adult",
-    "arrivals",
     "doubly_stochastic",
     "drift",
     "eigenpro",
@@ -28,7 +27,6 @@ TOPICS = (
     "fast_prediction",
     "feature_machine",
     "features",
-    "first_use",
     "gpu",
     "late_labels",
     "meka",

@@ -33,7 +33,6 @@ from benchmarks.battery_tables import (
     best_of,
     errors,
     over_streams,
-    paired,
     streams_of,
     where_both,
     without,
@@ -210,24 +209,12 @@ CONTESTANTS = {one.name: one for one in (OURS, PLAIN, *RIVALS)}
 ROWS = (OURS.name, PLAIN.name, *(one.name for one in (*TREES, *MOA, *_BASELINES)))
 
 
-def of_seed(contestant: Contestant, seed: int) -> Contestant:
-    """One of ours with another seed."""
-    return replace(
-        contestant,
-        name=f"{contestant.name}, seed {seed}",
-        make=partial(contestant.make, seed=seed),
-        settings=f"{contestant.settings}, but seed={seed}",
-    )
-
-
 # --- progressive ----------------------------------------------------------------------------------
 #
 # All contestants on the battery's streams, labels at once or 48 events late, and who is best.
 #
 # Streams are cut after `EVENTS` events, or have their whole length: those that have more. Of these,
 # too, are the streams in random order, where nothing changes and the labels before tell nothing.
-# Where ours and the best rival of a stream are within a point (1% of the error of numbers), ours is
-# run with five seeds: the interval there is that of the mean of their losses, event by event.
 
 EVENTS = 20_000
 LIMIT = 600.0
@@ -240,11 +227,9 @@ LONGER = (
 """Streams of more than `EVENTS` events."""
 ORDERED = tuple(name for name in LONGER if name != "cadata_california_housing")
 """Those of them that are not in random order anyway."""
-SEEDS = 5
-_CLOSE = 0.01
 
 
-def measure_progressive(
+def measure(
     data: Directory,
     *,
     quick: bool,
@@ -277,11 +262,6 @@ def measure_progressive(
     figures = battery.figures(list(CONTESTANTS))
     rivals = [one.name for one in RIVALS]
     against = {one.name: battery.against_best(figures, rivals, one.name) for one in (OURS, PLAIN)}
-    close = {
-        stream: one["rival"]
-        for stream, one in against[OURS.name].items()
-        if abs(one["difference"]) < _CLOSE
-    }
     return {
         "delay": delay,
         "whole": whole,
@@ -291,12 +271,6 @@ def measure_progressive(
         "contestants": figures,
         **_later(battery, figures, start),
         "against": against,
-        "seeds_of": OURS.name,
-        "seeds": {
-            stream.name: one
-            for stream in streams
-            if stream.name in close and (one := _seeds(battery, stream, close[stream.name]))
-        },
     }
 
 
@@ -329,23 +303,7 @@ def _losses(battery: Battery, names: Sequence[str], stream: Stream, start: int) 
             yield name, losses(outcome, stream)[start:]
 
 
-def _seeds(battery: Battery, stream: Stream, rival: str) -> dict[str, Any]:
-    """Ours less a rival: the mean over seeds with its interval, and each; if all were run."""
-    contestants = [of_seed(OURS, seed) if seed != SEED else OURS for seed in range(1, SEEDS + 1)]
-    outcomes = [one for each in contestants if (one := battery.run(each, stream)) is not None]
-    if len(outcomes) < SEEDS:
-        return {}
-    pairs = [battery.losses(rival, stream, outcome) for outcome in outcomes]
-    losses = [pair for pair in pairs if pair is not None]
-    if len(losses) < SEEDS:
-        return {}
-    theirs, ours = (np.array(each) for each in zip(*losses, strict=True))
-    differences = (theirs - ours).mean(axis=1).tolist()
-    found = paired(theirs.mean(axis=0), ours.mean(axis=0))
-    return {"rival": rival, **found, "values": differences}
-
-
-def render_progressive(found: Mapping[str, Any]) -> str:
+def render_part(found: Mapping[str, Any]) -> str:
     """The tables of one part."""
     figures = found["contestants"]
     late = f"{found['delay']} late" if found["delay"] else "at once"
@@ -371,8 +329,7 @@ def render_progressive(found: Mapping[str, Any]) -> str:
     when = {"whole length": "whole", "random order": "random"}.get(late, late)
     shown += _against(": {}, " + when, found["against"])
     shown += _against(f" {later}: {{}}", found["later_against"])
-    title = f"{SEEDS} seeds of {found['seeds_of']}, {late}"
-    shown += [_seeded(title, found["seeds"]), _rates(late, figures)]
+    shown.append(_rates(late, figures))
     return "\n\n".join(table for table in shown if table)
 
 
@@ -386,17 +343,6 @@ def _against(form: str, found: Mapping[str, Any]) -> list[str]:
             against_table(title.format("% MAE"), "best rival", against, 100, NUMBERS),
         ]
     return shown
-
-
-def _seeded(title: str, found: Mapping[str, Any]) -> str:
-    """Ours less the best rival where they are close; points, or % of its MAE."""
-    rows = []
-    for name, one in found.items():
-        low, mean, high = (f"{100 * one[key]:+.2f}" for key in ("low", "difference", "high"))
-        least, most = (f"{100 * value:+.2f}" for value in (min(one["values"]), max(one["values"])))
-        rows.append([name, one["rival"], mean, f"{low} to {high}", f"{least} to {most}"])
-    header = [title, "best rival", "mean less it", "95%", "single seeds"]
-    return common.table(header, rows) if rows else ""
 
 
 def _rates(late: str, figures: Figures) -> str:
@@ -418,11 +364,11 @@ NAME = "retrained"
 
 
 def _part(**how: Any) -> Part:
-    def measure(options: argparse.Namespace) -> dict[str, Any]:
+    def measured(options: argparse.Namespace) -> dict[str, Any]:
         given = {"quick": options.quick, "cached": options.cached, "names": options.streams}
-        return measure_progressive(options.data, **given, **how)
+        return measure(options.data, **given, **how)
 
-    return Part(measure, render_progressive)
+    return Part(measured, render_part)
 
 
 PARTS = {

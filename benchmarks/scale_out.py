@@ -125,7 +125,7 @@ def _timed(model: Any, stream: Dataset) -> float:
     return time.perf_counter() - began
 
 
-def render_growing(found: Mapping[str, Any]) -> str:
+def render_sharded(found: Mapping[str, Any]) -> str:
     """The points by shards, and the seconds by workers."""
     rows = []
     for name, row in found["streams"].items():
@@ -154,7 +154,7 @@ def render_growing(found: Mapping[str, Any]) -> str:
 # --- the parts ------------------------------------------------------------------------------------
 
 NAME = "scale_out"
-PARTS = {"sharded": Part(lambda o: measure(o.data, quick=o.quick), render_growing)}
+PARTS = {"sharded": Part(lambda o: measure(o.data, quick=o.quick), render_sharded)}
 
 
 def render(document: Mapping[str, Any]) -> str:

@@ -166,7 +166,7 @@ MODELS: dict[str, tuple[str, ...]] = {
     "doubly-stochastic": ("--model", "doubly-stochastic"),
 }
 """Options of a job, by what the tables call it; "no metric" is without a feature machine."""
-PROCESSES_CONNECTIONS = 16
+PACED_CONNECTIONS = 16
 """Of a client that asks at a rate."""
 
 
@@ -244,7 +244,7 @@ def asked_in_rounds(
     """
     first, began = events_of(told), time.monotonic()
     each = [
-        asked(port, events, PROCESSES_CONNECTIONS, seconds=seconds, rate=float(rate), path=path)
+        asked(port, events, PACED_CONNECTIONS, seconds=seconds, rate=float(rate), path=path)
         for _ in range(rounds)
     ]
     learned_then, took = events_of(told) - first, time.monotonic() - began
@@ -287,7 +287,7 @@ PACE, SLOWER = 20_000, {"multi-kernel": 8_000}
 STEP = 0.005
 """Seconds between two writes of events."""
 LEARNED, ASKED = 40_000, 500
-PACED_SECONDS, PACED_ROUNDS, PACED_RATES = 5.0, 6, (500, 2000)
+SECONDS, ROUNDS, RATES = 5.0, 6, (500, 2000)
 WARM_UP = 4.0
 """Seconds before requests begin."""
 EVERY = 100_000
@@ -352,7 +352,7 @@ def paced(data: Directory, *, quick: bool) -> dict[str, Any]:
     events = load_events("elec2", data, 500 if quick else LEARNED, quick=quick)
     lines = [line + b"\n" for line in encoded(events)]
     questions = {"serve": ("/predict", events[:ASKED]), "page": ("/healthz", [])}
-    seconds, rounds, warm_up = (0.5, 1, 0.5) if quick else (PACED_SECONDS, PACED_ROUNDS, WARM_UP)
+    seconds, rounds, warm_up = (0.5, 1, 0.5) if quick else (SECONDS, ROUNDS, WARM_UP)
     every = EVERY // 100 if quick else EVERY
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as directory:
@@ -362,7 +362,7 @@ def paced(data: Directory, *, quick: bool) -> dict[str, Any]:
                 of_rate = found[model][who] = {}
                 with _answering(who, Path(directory), model, lines, every) as (told, port):
                     time.sleep(warm_up)
-                    for rate in PACED_RATES:
+                    for rate in RATES:
                         how = {"seconds": seconds, "rounds": rounds, "rate": rate, "path": path}
                         one = asked_in_rounds(told, port, asking, **how)
                         of_rate[str(rate)] = one
@@ -414,12 +414,7 @@ def render_paced(found: Mapping[str, Any]) -> str:
 
 NAME = "serving"
 CONNECTIONS = (1, 16, 64)
-LEARNED, ASKED = 40_000, 500
-SECONDS, RATES = 10.0, (500, 2000)
-ROUND_SECONDS, ROUNDS = 5.0, 4
-"""Of requests at a rate; the figures are medians of those of the rounds."""
-REPEATS = 160
-"""Times that the job's file holds the events, so that the job outlasts the requests."""
+ALONE_SECONDS = 10.0
 
 
 def alone(data: Directory, *, quick: bool) -> dict[str, Any]:
@@ -432,7 +427,7 @@ def alone(data: Directory, *, quick: bool) -> dict[str, Any]:
             with serving(learned(Path(directory), model, events)) as port:
                 asked(port, events[:ASKED], 1, seconds=0.5)
                 for connections in CONNECTIONS:
-                    seconds = 0.5 if quick else SECONDS
+                    seconds = 0.5 if quick else ALONE_SECONDS
                     one = asked(port, events[:ASKED], connections, seconds=seconds)
                     found[model][str(connections)] = one
                     common.note(f"  {model}, {connections}: {one}")

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
 import signal
 import subprocess
@@ -29,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks import common
-from benchmarks.engine import Broker, broker, cpu_seconds, installed, writer_clients
+from benchmarks.engine import Broker, Writer, broker, cpu_seconds
 from connectors.kafka import KafkaSource
 
 # --- load -----------------------------------------------------------------------------------------
@@ -46,7 +45,7 @@ BACKLOG = 60_000
 """Events that the job is behind, at most: enough for it never to wait."""
 _AT_ONCE = 2000
 _BODIES = 4096
-_LOAD_KEPT = {"retention.bytes": str(1 << 29), "segment.bytes": str(1 << 25)}
+_TOPIC = {"retention.bytes": str(1 << 29), "segment.bytes": str(1 << 25)}
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Topics:
     @classmethod
     def made(cls, broker: Broker) -> Topics:
         """Make them; the broker keeps half a gigabyte of each."""
-        return cls(*(broker.new_topic(**_LOAD_KEPT) for _ in range(3)))
+        return cls(*(broker.new_topic(**_TOPIC) for _ in range(3)))
 
 
 class Load:
@@ -75,9 +74,8 @@ class Load:
     def __init__(self, address: str, topics: Topics) -> None:
         self.written = 0
         self._topics = topics
-        client = installed()[0]
-        self._events = writer_clients(client, address, topics.events)
-        self._labels = writer_clients(client, address, topics.labels)
+        self._events = Writer(address, topics.events)
+        self._labels = Writer(address, topics.labels)
         self._predictions = KafkaSource((address,), topics.predictions)
         self._bodies = _bodies()
 
@@ -144,13 +142,7 @@ Samples that follow each other are alike, so that each for itself would make the
 """
 
 
-def resident(pid: int) -> int:
-    """Bytes of memory of a process."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def slope_memory(seconds: Sequence[float], values: Sequence[float]) -> tuple[float, float]:
+def slope(seconds: Sequence[float], values: Sequence[float]) -> tuple[float, float]:
     """The slope per second of values by least squares, and its standard error.
 
     >>> slope(range(24), [5.0 + 2.0 * n for n in range(24)])
@@ -217,7 +209,7 @@ class Sample(NamedTuple):
     def of(cls, pid: int, passed: float, load: Load) -> Sample:
         """Look now."""
         predicted = load.predicted()
-        used, cpu = resident(pid), cpu_seconds(pid)
+        used, cpu = common.resident(process=pid), cpu_seconds(pid)
         return cls(passed, used, cpu, predicted, load.ahead(predicted))
 
 
@@ -293,14 +285,14 @@ def _steady(samples: Sequence[Sample], seconds: float) -> list[Sample]:
 
 def _figures(samples: Sequence[Sample], seconds: float) -> dict[str, Any]:
     steady = _steady(samples, seconds)
-    slope, error = slope_memory([one.passed for one in steady], [one.used for one in steady])
+    growth, error = slope([one.passed for one in steady], [one.used for one in steady])
     per_hour = 3600 / 1e6
     half = len(steady) // 2
     return {
         "events_per_s": _rate(samples, "passed"),
         "events_per_cpu_s": [_rate(steady[: half + 1], "cpu"), _rate(steady[half:], "cpu")],
         "ahead": min(one.ahead for one in steady),
-        "mb_per_hour": float(f"{slope * per_hour:.4g}"),
+        "mb_per_hour": float(f"{growth * per_hour:.4g}"),
         "mb_per_hour_error": float(f"{error * per_hour:.4g}"),
         "least_bytes": min(one.used for one in steady),
         "most_bytes": max(one.used for one in steady),
