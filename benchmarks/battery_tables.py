@@ -86,8 +86,6 @@ Figures = Mapping[str, Mapping[str, Mapping[str, Any]]]
 SECOND = FILES[:7]
 """The streams of the second table, whose rivals are not River's."""
 
-CYCLE = "rialto"
-"""Its labels run 0 to 9 without a fault: who counts them needs no columns."""
 WIDE = "spam_sparse"
 """Thousands of columns, for which some of the slowest contestants are not run."""
 

@@ -167,6 +167,17 @@ def run_parts(
     finish(name, options, given, results, said)
 
 
+def topic(
+    name: str, about: str | None, parts: Mapping[str, Part], **how: Any
+) -> tuple[Callable[[Mapping[str, Any]], str], Callable[[Sequence[str] | None], None]]:
+    """`render` and `run` of a benchmark of parts; `how` are options of `run_parts`."""
+
+    def run(argv: Sequence[str] | None = None) -> None:
+        run_parts(name, about, parts, argv, **how)
+
+    return lambda document: render_parts(document, parts), run
+
+
 def kept(path: Path) -> dict[str, Any]:
     """The parts of an earlier run, each with its origin."""
     if not path.is_file():

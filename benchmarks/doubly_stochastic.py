@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numba
@@ -572,14 +572,7 @@ PARTS = {
     "ladder": Part(lambda o: measure_ladder(o.data, quick=o.quick), render_ladder),
 }
 
-
-def render(document: Mapping[str, Any]) -> str:
-    """The tables of the parts that were measured, each with where its figures come from."""
-    return common.render_parts(document, PARTS)
-
-
-def run(argv: Sequence[str] | None = None) -> None:
-    common.run_parts(NAME, __doc__, PARTS, argv)
+render, run = common.topic(NAME, __doc__, PARTS)
 
 
 if __name__ == "__main__":

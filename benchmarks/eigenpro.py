@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -449,13 +449,7 @@ def _settings(_: argparse.Namespace) -> dict[str, Any]:
     return {"seeds": SEEDS}
 
 
-def render(document: Mapping[str, Any]) -> str:
-    """The tables of the parts that were measured, each with where its figures come from."""
-    return common.render_parts(document, PARTS)
-
-
-def run(argv: Sequence[str] | None = None) -> None:
-    common.run_parts(NAME, __doc__, PARTS, argv, settings=_settings, add=_options)
+render, run = common.topic(NAME, __doc__, PARTS, settings=_settings, add=_options)
 
 
 if __name__ == "__main__":

@@ -652,13 +652,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(options, name) for name in ("rounds", "seconds")}
 
 
-def render(document: Mapping[str, Any]) -> str:
-    """The tables of the parts that were measured, each with where its figures come from."""
-    return common.render_parts(document, PARTS)
-
-
-def run(argv: Sequence[str] | None = None) -> None:
-    common.run_parts(NAME, __doc__, PARTS, argv, settings=_settings, rounds=5, add=_options)
+render, run = common.topic(NAME, __doc__, PARTS, settings=_settings, rounds=5, add=_options)
 
 
 if __name__ == "__main__":

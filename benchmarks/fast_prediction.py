@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -700,14 +700,7 @@ PARTS = {
     "ablation": Part(lambda o: measure_ablation(o.data, quick=o.quick), render_ablation),
 }
 
-
-def render(document: Mapping[str, Any]) -> str:
-    """The tables of the parts that were measured, each with where its figures come from."""
-    return common.render_parts(document, PARTS)
-
-
-def run(argv: Sequence[str] | None = None) -> None:
-    common.run_parts(NAME, __doc__, PARTS, argv)
+render, run = common.topic(NAME, __doc__, PARTS)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Features, cosines and the prediction: one event and 256, beside BLAS and the usual libraries.
 
-one     one event in, an array or a dict, its prediction out
+one     one event in, its prediction out
 batch   256 events
 
 Ours are `DoublyStochastic.decision_one`, which checks its array and makes a new one, and
@@ -8,8 +8,7 @@ Ours are `DoublyStochastic.decision_one`, which checks its array and makes a new
 arrays that are prepared, and scikit-learn's `RBFSampler.transform(X) @ a`. "sgemv alone" and "sgemm
 alone" are the projection alone, in the fastest of the ways to write it (each matrix as it is or
 transposed): dense features cannot be had faster through BLAS. "GPU", where there is one: the public
-call, the events sent there and the predictions fetched. A dict goes through River's estimators,
-which also check and scale the columns, and make a label or probabilities.
+call, the events sent there and the predictions fetched.
 
 Data are generated normals. All contestants run in turn and repeatedly; ratios are taken round by
 round, and tables give their median and range.
@@ -29,14 +28,12 @@ from sklearn.kernel_approximation import RBFSampler
 from benchmarks import common, hot
 from benchmarks.common import Part
 from benchmarks.hot import SAMPLERS, Case, Clock, Numbers, Work
-from streamk.adapters.river import DoublyStochasticClassifier, DoublyStochasticRegressor
 
 NAME = "features"
 NUMPY, TORCH, SKLEARN = "NumPy", "PyTorch", "scikit-learn"
 EVENTS = 256
 SHAPES = ((4096, 8), (4096, 54), (4096, 784), (65536, 784))
 """Features and columns of the cases."""
-DICT = Case(4096, 54)
 ALONE = {1: "sgemv alone", EVENTS: "sgemm alone"}
 
 # --- rivals -------------------------------------------------------------------------------------
@@ -108,13 +105,11 @@ def products(some: Numbers) -> dict[str, Work]:
 
 
 def measure(clock: Clock, events: int, *, quick: bool) -> dict[str, Any]:
-    """Times and ratios of the cases with so many events a call; of one, those of a dict too."""
+    """Times and ratios of the cases with so many events a call."""
     found: dict[str, Any] = {"cases": []}
     for features, columns in SHAPES:
         case = Case(features, columns, events)
         found["cases"].append(_case(clock, case.quick() if quick else case))
-    if events == 1:
-        found["dict"] = _dicts(clock, DICT.quick() if quick else DICT)
     return found
 
 
@@ -145,64 +140,23 @@ def _decide(model: Any, some: Numbers) -> Work:
     return partial(model.decision_many, some.X)
 
 
-def _dicts(clock: Clock, case: Case) -> dict[str, Any]:
-    """The River adapter, dict in and number, label or probabilities out."""
-    common.note(f"a dict event, {case}")
-    rng = np.random.default_rng(hot.SEED)
-    rows = rng.normal(size=(20, case.columns)).tolist()
-    events = [{f"x{j}": value for j, value in enumerate(row)} for row in rows]
-    _, _, W, b, a = hot.numbers(case)
-    works: dict[str, Work] = {
-        "NumPy, from the dict": lambda: (
-            a @ np.cos(np.array([*events[0].values()], np.float32) @ W + b)
-        )
-    }
-    for estimator, method in (
-        (DoublyStochasticRegressor, "predict_one"),
-        (DoublyStochasticClassifier, "predict_one"),
-        (DoublyStochasticClassifier, "predict_proba_one"),
-    ):
-        for sampler, name in SAMPLERS.items():
-            size = {"block_size": case.features, "max_features": case.features}
-            model = estimator(sampler=sampler, seed=hot.SEED, **size)
-            for number, event in enumerate(events):
-                model.learn_one(event, number % 2 == 0)
-            predict = partial(getattr(model, method), events[0])
-            works[f"{estimator.__name__}.{method}, {name}"] = predict
-    return {"case": str(case), "us": hot.spreads(clock.race(works))}
-
-
 # --- tables -------------------------------------------------------------------------------------
 
 
-def render_one(found: Mapping[str, Any]) -> str:
-    """The tables of one event."""
-    tables = hot.case_tables("one event", found["cases"])
-    dicts = common.table(
-        [f"dict event {found['dict']['case']}, µs", "median", "range"],
-        [[name, *common.ranged(figure, 2)] for name, figure in found["dict"]["us"].items()],
-    )
-    return f"{tables}\n\n{dicts}"
+def _render_one(found: Mapping[str, Any]) -> str:
+    return hot.case_tables("one event", found["cases"])
 
 
-def render_batch(found: Mapping[str, Any]) -> str:
-    """The tables of 256 events."""
+def _render_batch(found: Mapping[str, Any]) -> str:
     return hot.case_tables(f"batch of {EVENTS}", found["cases"])
 
 
 PARTS = {
-    "one": Part(lambda o: measure(hot.clock_of(o), 1, quick=o.quick), render_one),
-    "batch": Part(lambda o: measure(hot.clock_of(o), EVENTS, quick=o.quick), render_batch),
+    "one": Part(lambda o: measure(hot.clock_of(o), 1, quick=o.quick), _render_one),
+    "batch": Part(lambda o: measure(hot.clock_of(o), EVENTS, quick=o.quick), _render_batch),
 }
 
-
-def render(document: Mapping[str, Any]) -> str:
-    """The tables of the parts that were measured."""
-    return common.render_parts(document, PARTS)
-
-
-def run(argv: Sequence[str] | None = None) -> None:
-    common.run_parts(NAME, __doc__, PARTS, argv, settings=hot.settings, rounds=5)
+render, run = common.topic(NAME, __doc__, PARTS, settings=hot.settings, rounds=5)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The backend "cupy" on a GPU beside the CPU of the same machine, and plain libraries on that GPU.
 
 prediction  batches of events by one output's coefficients of random features
-learning    whole learners, in batches and one event at a time; whether both places learn alike
+learning    whole learners, in batches and one event at a time
 
 "CPU" and "GPU" are public calls on NumPy's arrays: the events go to the GPU and the predictions
 come back. "GPU, there" is the same on arrays that are on the GPU, as are those of CuPy
@@ -9,8 +9,6 @@ come back. "GPU, there" is the same on arrays that are on the GPU, as are those 
 a batch in slices of rows of 1 GiB.
 
 The features of a model that learns are all in one block, so that each step moves all of them.
-"alike" is the largest difference of predictions over the largest prediction after some thousand
-events, and "again" whether a second run on the GPU comes to the same state, bit for bit.
 
 Data are generated. All contestants run in turn in one process.
 """
@@ -21,8 +19,7 @@ import argparse
 import importlib
 import importlib.util
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -290,14 +287,13 @@ def events(n: int, d: int) -> tuple[Any, Any]:
 
 
 def measure_learning(options: argparse.Namespace) -> dict[str, Any]:
-    """Rates of steps and of single events, EigenPro's seconds, and whether places agree."""
+    """Rates of steps and of single events, and EigenPro's seconds."""
     clock, quick = _clock(options), options.quick
     cases = [Steps(8, 128, 4, 2)] if quick else STEPS
     return {
         "steps": [_steps(clock, case) for case in cases],
         "one": _one(clock, 128 if quick else 4096),
         "eigenpro": [_eigenpro(*sizes) for sizes in ([(200, 300)] if quick else LARGE)],
-        "alike": _alike(200 if quick else 5000),
     }
 
 
@@ -381,44 +377,6 @@ def _difference(one: Any, other: Any) -> float:
     return float(f"{np.abs(one - other).max() / np.abs(other).max():.2g}")
 
 
-def _alike(n: int) -> dict[str, Any]:
-    """The same events to the same models in both places, and once more on the GPU."""
-    X, numbers = events(n + 500, 20)
-    labels = np.where(numbers > 0, "more", "less")
-    made: Mapping[str, Any] = {
-        "doubly-stochastic, dense": lambda at: DoublyStochastic(
-            Gaussian(bandwidth=4.0), seed=SEED, max_features=2048, batch_size=64, backend=at
-        ),
-        "doubly-stochastic, Hadamard": lambda at: DoublyStochastic(
-            Gaussian(bandwidth=4.0), seed=SEED, max_features=2048, batch_size=64,
-            sampler="hadamard", backend=at,
-        ),
-        "doubly-stochastic, event by event": lambda at: DoublyStochastic(
-            Gaussian(bandwidth=4.0), seed=SEED, max_features=2048, batch_size=1, backend=at
-        ),
-        "eigenpro": lambda at: EigenPro(
-            Matern(nu=0.5, bandwidth=4.0), n_centers=500, solver="eigenpro", backend=at
-        ),
-    }  # fmt: skip
-    found = {}
-    for name, make in made.items():
-        common.note(f"alike: {name}")
-        began, outputs, states = time.perf_counter(), [], []
-        for at in ("auto", "cupy", "cupy"):
-            model = make(at)
-            model.learn_many(X[:n], labels[:n])
-            outputs.append(model.decision_many(X[n:]))
-            states.append(model.state().arrays)
-        again = all(np.array_equal(states[1][key], states[2][key]) for key in states[1])
-        found[name] = {
-            "events": n,
-            "difference": _difference(outputs[1], outputs[0]),
-            "again": bool(again and np.array_equal(outputs[1], outputs[2])),
-        }
-        common.note(f"  {found[name]}, {time.perf_counter() - began:.1f} s")
-    return found
-
-
 def render_learning(found: Mapping[str, Any]) -> str:
     """The tables of this part."""
     steps = []
@@ -443,10 +401,6 @@ def render_learning(found: Mapping[str, Any]) -> str:
         ]
         for one in found["eigenpro"]
     ]
-    alike = [
-        [name, f"{one['events']:,}", f"{one['difference']:.1e}", "yes" if one["again"] else "no"]
-        for name, one in found["alike"].items()
-    ]
     title = f"one event, m={found['one']['features']:,} d=54, µs"
     columns = ["learned, s: CPU", "GPU", "4,096, ms: CPU", "GPU", "RMSE: CPU", "GPU"]
     return "\n\n".join(
@@ -454,7 +408,6 @@ def render_learning(found: Mapping[str, Any]) -> str:
             common.table(["events/s learned, batches of", *PLACES, "GPU / CPU"], steps),
             common.table([title, *PLACES], one),
             common.table(["eigenpro, d=54", *columns, "difference"], large),
-            common.table(["alike", "events", "difference", "again the same bits"], alike),
         )
     )
 
@@ -464,14 +417,7 @@ PARTS = {
     "learning": Part(measure_learning, render_learning),
 }
 
-
-def render(document: Mapping[str, Any]) -> str:
-    """The tables of the parts that were measured."""
-    return common.render_parts(document, PARTS)
-
-
-def run(argv: Sequence[str] | None = None) -> None:
-    common.run_parts(NAME, __doc__, PARTS, argv, settings=hot.settings, rounds=3)
+render, run = common.topic(NAME, __doc__, PARTS, settings=hot.settings, rounds=3)
 
 
 if __name__ == "__main__":

@@ -292,14 +292,7 @@ PARTS = {
     "length": Part(lambda o: measure(quick=o.quick, runs=LONG), render_rates),
 }
 
-
-def render(document: Mapping[str, Any]) -> str:
-    """The tables of the parts that were measured, each with where its figures come from."""
-    return common.render_parts(document, PARTS)
-
-
-def run(argv: Sequence[str] | None = None) -> None:
-    common.run_parts(NAME, __doc__, PARTS, argv)
+render, run = common.topic(NAME, __doc__, PARTS)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,6 @@ from streamk.learners import Learner, Scaled, StreamingMeka, create
 Matrix = NDArray[np.float64]
 
 SEEDS = (1, 2, 3, 4, 5)
-SEED = SEEDS[0]
 ROWS = 1000
 """Of the matrix, which errors are sampled on."""
 QUICK = 240
@@ -644,13 +643,7 @@ def _settings(_: argparse.Namespace) -> dict[str, Any]:
     return {"seeds": SEEDS, "rows": ROWS}
 
 
-def render(document: Mapping[str, Any]) -> str:
-    """The tables of the parts that were measured, each with where its figures come from."""
-    return common.render_parts(document, PARTS)
-
-
-def run(argv: Sequence[str] | None = None) -> None:
-    common.run_parts(NAME, __doc__, PARTS, argv, settings=_settings)
+render, run = common.topic(NAME, __doc__, PARTS, settings=_settings)
 
 
 if __name__ == "__main__":

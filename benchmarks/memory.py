@@ -8,7 +8,7 @@ normals; all contestants run in turn and repeatedly.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -66,14 +66,7 @@ def guide(document: Mapping[str, Any]) -> str:
 
 PARTS = {"budget": Part(lambda o: measure(hot.clock_of(o), quick=o.quick), render_budget)}
 
-
-def render(document: Mapping[str, Any]) -> str:
-    """The tables of the parts that were measured."""
-    return common.render_parts(document, PARTS)
-
-
-def run(argv: Sequence[str] | None = None) -> None:
-    common.run_parts(NAME, __doc__, PARTS, argv, settings=hot.settings, rounds=5)
+render, run = common.topic(NAME, __doc__, PARTS, settings=hot.settings, rounds=5)
 
 
 if __name__ == "__main__":

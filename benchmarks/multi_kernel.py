@@ -451,13 +451,7 @@ def _settings(_: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def render(document: Mapping[str, Any]) -> str:
-    """The tables of the parts that were measured, each with where its figures come from."""
-    return common.render_parts(document, PARTS)
-
-
-def run(argv: Sequence[str] | None = None) -> None:
-    common.run_parts(NAME, __doc__, PARTS, argv, settings=_settings)
+render, run = common.topic(NAME, __doc__, PARTS, settings=_settings)
 
 
 if __name__ == "__main__":

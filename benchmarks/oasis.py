@@ -14,7 +14,7 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -165,7 +165,6 @@ MATRICES: dict[str, Callable[[Directory, bool], Problem]] = {
 #
 # Errors of approximations F F' of kernel matrices, in the Frobenius norm.
 
-Indices = NDArray[np.int64]
 
 _ROWS = 512
 
@@ -701,13 +700,7 @@ def _settings(_: argparse.Namespace) -> dict[str, Any]:
     return {"seed": SEED, "noise": NOISE, "variance": VARIANCE}
 
 
-def render(document: Mapping[str, Any]) -> str:
-    """The tables of the parts that were measured, each with where its figures come from."""
-    return common.render_parts(document, PARTS)
-
-
-def run(argv: Sequence[str] | None = None) -> None:
-    common.run_parts(NAME, __doc__, PARTS, argv, settings=_settings)
+render, run = common.topic(NAME, __doc__, PARTS, settings=_settings)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -156,14 +156,7 @@ def render_sharded(found: Mapping[str, Any]) -> str:
 NAME = "scale_out"
 PARTS = {"sharded": Part(lambda o: measure(o.data, quick=o.quick), render_sharded)}
 
-
-def render(document: Mapping[str, Any]) -> str:
-    """The tables of the parts that were measured, each with where its figures come from."""
-    return common.render_parts(document, PARTS)
-
-
-def run(argv: Sequence[str] | None = None) -> None:
-    common.run_parts(NAME, __doc__, PARTS, argv)
+render, run = common.topic(NAME, __doc__, PARTS)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
-"""`streamk serve`: times of requests by the number of connections, alone and beside a job.
+"""`streamk serve` and the page of a job: times of requests beside a job that learns.
 
-alone    each connection asks as fast as it is answered; the job has ended
-paced    so many requests a second, while the job learns what is written to its standard input at a
-         steady rate
+paced  so many requests a second, while the job learns what is written to its standard input at a
+       steady rate
 
 A request has one event of elec2. The server, the client and the job are a process each. Times are
-to the end of the answer, at the client: from the request, or with a rate from when it was due.
+to the end of the answer, at the client: from when the request was due.
 """
 
 from __future__ import annotations
@@ -166,7 +165,7 @@ MODELS: dict[str, tuple[str, ...]] = {
     "doubly-stochastic": ("--model", "doubly-stochastic"),
 }
 """Options of a job, by what the tables call it; "no metric" is without a feature machine."""
-PACED_CONNECTIONS = 16
+CONNECTIONS = 16
 """Of a client that asks at a rate."""
 
 
@@ -244,7 +243,7 @@ def asked_in_rounds(
     """
     first, began = events_of(told), time.monotonic()
     each = [
-        asked(port, events, PACED_CONNECTIONS, seconds=seconds, rate=float(rate), path=path)
+        asked(port, events, CONNECTIONS, seconds=seconds, rate=float(rate), path=path)
         for _ in range(rounds)
     ]
     learned_then, took = events_of(told) - first, time.monotonic() - began
@@ -254,15 +253,6 @@ def asked_in_rounds(
     found["p99_of_rounds"] = [one["p99"] for one in each]
     found["learned_a_second"] = learned_then / took
     return found
-
-
-def learned(home: Path, model: str, events: Sequence[Event]) -> Path:
-    """Return the checkpoint of a job that has learned some events."""
-    file, state = home / "events.ndjson", home / model.replace(", ", "-")
-    file.write_bytes(b"".join(line + b"\n" for line in encoded(events)))
-    run = ("run", f"file:{file}", "--label", LABEL, *MODELS[model], "--quiet")
-    subprocess.run(streamk(*run, "--checkpoint", str(state)), check=True)
-    return state
 
 
 def events_of(progress: Path) -> int:
@@ -413,54 +403,13 @@ def render_paced(found: Mapping[str, Any]) -> str:
 # --- the parts ------------------------------------------------------------------------------------
 
 NAME = "serving"
-CONNECTIONS = (1, 16, 64)
-ALONE_SECONDS = 10.0
-
-
-def alone(data: Directory, *, quick: bool) -> dict[str, Any]:
-    """Times by model and number of connections."""
-    events = load_events("elec2", data, 500 if quick else LEARNED, quick=quick)
-    found: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as directory:
-        for model in MODELS:
-            found[model] = {}
-            with serving(learned(Path(directory), model, events)) as port:
-                asked(port, events[:ASKED], 1, seconds=0.5)
-                for connections in CONNECTIONS:
-                    seconds = 0.5 if quick else ALONE_SECONDS
-                    one = asked(port, events[:ASKED], connections, seconds=seconds)
-                    found[model][str(connections)] = one
-                    common.note(f"  {model}, {connections}: {one}")
-    return {"models": found}
-
-
-def _render_alone(found: Mapping[str, Any]) -> str:
-    rows = [
-        [f"{model}, {connections}", *_cells(one)]
-        for model, by in found["models"].items()
-        for connections, one in by.items()
-    ]
-    return common.table(["model, connections", "requests/s", "p50 ms", "p99", "p99.9"], rows)
-
-
-def _cells(one: Mapping[str, float]) -> list[str]:
-    times = (f"{one[name]:.2f}" for name in ("p50", "p99", "p999"))
-    return [f"{one['a_second']:,.0f}", *times]
 
 
 PARTS = {
-    "alone": Part(lambda o: alone(o.data, quick=o.quick), _render_alone),
     "paced": Part(lambda o: paced(o.data, quick=o.quick), render_paced),
 }
 
-
-def render(document: Mapping[str, Any]) -> str:
-    """The tables of the parts that were measured."""
-    return common.render_parts(document, PARTS)
-
-
-def run(argv: Sequence[str] | None = None) -> None:
-    common.run_parts(NAME, __doc__, PARTS, argv)
+render, run = common.topic(NAME, __doc__, PARTS)
 
 
 if __name__ == "__main__":

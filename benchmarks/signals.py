@@ -9,7 +9,7 @@ How each figure is taken stands above its part.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -386,14 +386,7 @@ PARTS = {
     "jobs": Part(lambda o: measure_jobs(o.data, quick=o.quick), render_jobs),
 }
 
-
-def render(document: Mapping[str, Any]) -> str:
-    """The tables of the parts that were measured, each with where its figures come from."""
-    return common.render_parts(document, PARTS)
-
-
-def run(argv: Sequence[str] | None = None) -> None:
-    common.run_parts(NAME, __doc__, PARTS, argv)
+render, run = common.topic(NAME, __doc__, PARTS)
 
 
 if __name__ == "__main__":

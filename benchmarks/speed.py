@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from river.forest import ARFClassifier
@@ -86,14 +86,7 @@ def render_river(found: Mapping[str, Any]) -> str:
 
 PARTS = {"river": Part(measure, render_river)}
 
-
-def render(document: Mapping[str, Any]) -> str:
-    """The tables of the parts that were measured."""
-    return common.render_parts(document, PARTS)
-
-
-def run(argv: Sequence[str] | None = None) -> None:
-    common.run_parts(NAME, __doc__, PARTS, argv, rounds=7)
+render, run = common.topic(NAME, __doc__, PARTS, rounds=7)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks import adult, common, engine
-from benchmarks.data import SETS, DataError, load
+from benchmarks import adult, common
+from benchmarks.data import DataError, load
 from benchmarks.streams import FILES, NUMBERS, RIVERS, STREAMS
 from benchmarks.streams import load as load_stream
 
@@ -81,21 +80,6 @@ def test_what_is_missing_is_left_out_of_the_dict() -> None:
     data = load("airlines_h2o_44k", None, quick=True)
     (x, _), (full, _) = list(data.events(5, 7))
     assert set(full) - set(x) == {data.columns[-1]}
-
-
-def test_texts_of_events(tmp_path: Path) -> None:
-    name = "airlines_h2o_44k"
-    X = np.ones((2, SETS[name].columns), dtype=np.float32)
-    X[0, 2] = np.nan
-    columns = [*"abcdefgh", *engine.TEXTS[name].values()]
-    lists = {column: np.array([f"{column}-0", f"{column}-1"]) for column in columns[8:]}
-    np.savez(
-        tmp_path / f"{name}.npz", X=X, y=np.array([0, 1]), feature_names=np.array(columns), **lists
-    )
-    (x, label), (other, _) = engine.load_events(name, tmp_path, 0, quick=False)
-    assert (x["c"], other["c"], x["Dest"], label) == (None, 1.0, "Dest-1", False)
-    (line, _) = engine.encoded([(x, label), (other, True)])
-    assert json.loads(line) == x | {"label": False}
 
 
 # --- streams of the river battery ----------------------------------------------------------------

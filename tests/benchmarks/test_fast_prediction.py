@@ -12,7 +12,7 @@ from benchmarks import fast_prediction as fast
 
 @pytest.mark.parametrize("classes_there", [2, 3])
 def test_trees_as_c_predict_what_lightgbm_does(classes_there: int) -> None:
-    if gaps := fast.missing_compiled_trees():
+    if gaps := fast.lacking():
         pytest.skip("LightGBM by Treelite takes " + ", ".join(gaps))
     import lightgbm
 
@@ -28,8 +28,8 @@ def test_trees_as_c_predict_what_lightgbm_does(classes_there: int) -> None:
 
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast, "missing_compiled_trees", lambda: ["treelite"])
+    monkeypatch.setattr(fast, "lacking", lambda: ["treelite"])
     assert not any(name.startswith(fast.COMPILED) for name in fast.contestants(quick=True))
     got = {"accuracy": 0.5, "seconds": 1.0, "cost": None, "many": 1.0, "one": 1.0, "p99": 1.0}
-    one = {"rows": 9, "models": {"linear, fused": got}, "missing": fast.missing_boosting()}
+    one = {"rows": 9, "models": {"linear, fused": got}, "missing": fast.missing()}
     assert "by Treelite: no figures, for want of treelite" in fast.render_classes({"some": one})

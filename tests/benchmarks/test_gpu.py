@@ -61,8 +61,6 @@ def test_all_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert max(map(len, capsys.readouterr().out.splitlines()[:-1])) <= 104
     for case in found["prediction"]["cases"]:
         assert min(figure["low"] for figure in case["us"].values()) > 0
-    assert all(one["again"] for one in found["learning"]["alike"].values())
-    assert all(one["difference"] < 1e-4 for one in found["learning"]["alike"].values())
 
 
 @pytest.mark.skipif(GPU_LACKS is None, reason="there is a GPU here")

@@ -33,7 +33,7 @@ def learned(name: str, found: Any) -> Any:
     one = variant(name)
     with one.constants():
         model = multi_kernel.Direct(found, one.make)
-        multi_kernel.run_direct(model, found, one.delay)
+        multi_kernel.run_through(model, found, one.delay)
     return model.model
 
 
@@ -118,19 +118,3 @@ def test_judged_at_the_label() -> None:
         model = learned(name, found)
         model._settle()  # what is said of the last event
         assert len(model._pending._kept) == kept
-
-
-# --- imbalance ------------------------------------------------------------------------------------
-
-
-def test_both_decisions_are_scored() -> None:
-
-    rng = np.random.default_rng(1)
-    X = rng.standard_normal((2000, 2))
-    rare = Stream("rare", X, X[:, 0] + rng.standard_normal(2000) > 2.5, ("a", "b"))
-    found = multi_kernel.measure_imbalance([rare])
-    one = found["streams"]["rare"]
-    assert one["rarest"] == rare.y.sum() == round(2000 * (1 - one["commonest"]))
-    assert one["balanced"]["balanced_accuracy"] > one["default"]["balanced_accuracy"] + 0.1
-    assert one["balanced"]["accuracy"] < one["default"]["accuracy"]
-    assert len(multi_kernel.render_imbalance(found).splitlines()) == 3

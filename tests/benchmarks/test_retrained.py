@@ -14,10 +14,10 @@ import pytest
 
 pytest.importorskip("sklearn", reason="a rival: pip install scikit-learn")
 
-from benchmarks import common, retrained
+from benchmarks import retrained
 from benchmarks import river_battery as battery
 from benchmarks.rivals import OURS, PLAIN
-from benchmarks.streams import STREAMS, Stream, load
+from benchmarks.streams import Stream, load
 
 EVERY = 20
 EVENTS = 90
@@ -111,32 +111,13 @@ def test_words_are_rows_of_a_sparse_matrix(monkeypatch: pytest.MonkeyPatch) -> N
     np.testing.assert_array_equal(dense, found.table())
 
 
-def test_ours_of_another_seed_is_the_same_stream_otherwise_learned() -> None:
-    found = stream("elec2", 60)
-    runs = [
-        battery.run_loop(retrained.of_seed(OURS, seed), found, 0, math.inf).p.tolist()
-        for seed in (1, 1, 2)
-    ]
-    assert runs[0] == runs[1] == battery.run_loop(OURS, found, 0, math.inf).p.tolist()
-    assert runs[2] != runs[0]
-
-
-def test_the_longer_streams_are_those_of_more_events_than_the_others_have() -> None:
-    kept = json.loads((common.RESULTS / "retrained.json").read_text(encoding="utf-8"))
-    found = kept["results"]["last_tenth"]
-    lengths = {name: found[name]["events"] for name in STREAMS}
-    longer = {name for name, events in lengths.items() if events > retrained.EVENTS}
-    assert set(retrained.LONGER) == longer
-
-
 def test_streams_of_whole_length_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retrained, "EVENTS", EVENTS)
     monkeypatch.setattr(retrained, "RIVALS", [retrained.CONTESTANTS["no change"]])
-    monkeypatch.setattr(retrained, "SEEDS", 1)
     ours = replace(PLAIN, name=OURS.name)
     some = (ours, PLAIN, *(retrained.CONTESTANTS[name] for name in ("no change", "majority, mean")))
     monkeypatch.setattr(retrained, "OURS", ours)
-    monkeypatch.setattr(retrained, "retrained.CONTESTANTS", {one.name: one for one in some})
+    monkeypatch.setattr(retrained, "CONTESTANTS", {one.name: one for one in some})
     measure = partial(retrained.measure, None, quick=True, cached=False)
     names = ["letter", "elec2", "house_16H"]
     cut, whole = (measure(names=names, whole=each) for each in (False, True))
@@ -160,16 +141,12 @@ def test_streams_of_whole_length_are_not_cut(monkeypatch: pytest.MonkeyPatch) ->
     assert list(mixed["streams"]) == names[1:]
     assert mixed["streams"]["elec2"]["events"] == EVENTS
     assert mixed["streams"]["elec2"]["sha256"] != cut["streams"]["elec2"]["sha256"]
-    assert "random order" in retrained.render(mixed)
-    assert f"from {EVENTS}" in retrained.render(whole)
+    assert "random order" in retrained.render_part(mixed)
+    assert f"from {EVENTS}" in retrained.render_part(whole)
 
 
 @pytest.mark.nightly
-def test_a_quick_run_has_all_tables(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retrained, "SEEDS", 2)
-    monkeypatch.setattr(retrained, "_CLOSE", 1.0)
+def test_a_quick_run_has_all_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "found.json"
     given = ["--quick", "--out", str(out), "--streams", "elec2", "ChickWeights", "--only", "late"]
     retrained.run(given)
@@ -178,8 +155,6 @@ def test_a_quick_run_has_all_tables(
     part = document["results"]["late"]
     there = {n for n, one in retrained.CONTESTANTS.items() if one.version is not None}
     assert set(part["contestants"]) == there
-    assert len(part["seeds"]["elec2"]["values"]) == 2
-    assert "2 seeds of streamk, 48 late" in said.out
     assert max(map(len, said.out.splitlines()[:-1])) <= 100
     for one in retrained.CONTESTANTS.values():
         assert (f"{one.package} not installed" in said.out) == (one.version is None)
