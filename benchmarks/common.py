@@ -1,4 +1,9 @@
-"""What the benchmarks share: arguments, the record of machine and versions, timing, tables."""
+"""What the benchmarks share: arguments, parts, the record, timing, memory, statistics, tables.
+
+A benchmark is a module with `run(argv)`, `render(document)` and, where it has several, `PARTS`:
+each of them may come from a run of its own (`--only`). Contestants take turns in one process, so
+that a slow minute is everyone's.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,10 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy
 
 from benchmarks.data import VARIABLE, DataError
 
@@ -107,6 +115,89 @@ def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+# --- parts --------------------------------------------------------------------------------------
+
+
+class Part(NamedTuple):
+    """One part of a benchmark: measured by the options of the run, and told as a table."""
+
+    measure: Callable[[argparse.Namespace], dict[str, Any]]
+    render: Callable[[Mapping[str, Any]], str]
+
+
+def run_parts(
+    name: str,
+    about: str | None,
+    parts: Mapping[str, Part],
+    argv: Sequence[str] | None,
+    *,
+    settings: Callable[[argparse.Namespace], Mapping[str, Any]] | None = None,
+    rounds: int | None = None,
+    add: Callable[[argparse.ArgumentParser], None] | None = None,
+    render: Callable[[Mapping[str, Any]], str] | None = None,
+) -> None:
+    """Measure the parts that are wanted, and write them among those of an earlier run.
+
+    `rounds` is the default of an option of that name, `add` adds what else there is, and `render`
+    says more of the results than the tables of the parts.
+    """
+    parser = arguments(f"benchmarks.{name}", about)
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=list(parts),
+        metavar="PART",
+        help="the others stay in the results as they were; of " + ", ".join(parts),
+    )
+    if rounds is not None:
+        parser.add_argument("--rounds", type=int, default=rounds, help="default: %(default)s")
+    if add is not None:
+        add(parser)
+    options = parser.parse_args(argv)
+    before = {} if options.quick else kept(options.out or RESULTS / f"{name}.json")
+    results = {}
+    for part, (measure, _) in parts.items():
+        if part in (options.only or parts):
+            note(part)
+            results[part] = measure(options)
+        elif part in before:
+            results[part] = before[part]
+    given = settings(options) if settings is not None else {}
+    said = render or (lambda document: render_parts(document, parts))
+    finish(name, options, given, results, said)
+
+
+def topic(
+    name: str, about: str | None, parts: Mapping[str, Part], **how: Any
+) -> tuple[Callable[[Mapping[str, Any]], str], Callable[[Sequence[str] | None], None]]:
+    """`render` and `run` of a benchmark of parts; `how` are options of `run_parts`."""
+
+    def run(argv: Sequence[str] | None = None) -> None:
+        run_parts(name, about, parts, argv, **how)
+
+    return lambda document: render_parts(document, parts), run
+
+
+def kept(path: Path) -> dict[str, Any]:
+    """The parts of an earlier run, each with its origin."""
+    if not path.is_file():
+        return {}
+    document = json.loads(path.read_text(encoding="utf-8"))
+    source = {key: document[key] for key in ("date", "revision", "machine", "versions")}
+    return {name: {"origin": source, **found} for name, found in document["results"].items()}
+
+
+def render_parts(document: Mapping[str, Any], parts: Mapping[str, Part]) -> str:
+    """The tables of the parts that were measured, each with where its figures come from."""
+    texts = []
+    for name, (_, render) in parts.items():
+        found = document["results"].get(name)
+        if found is not None:
+            figures = {key: one for key, one in found.items() if key != "origin"}
+            texts += [render(figures), origin(found.get("origin", document))]
+    return "\n\n".join(texts)
+
+
 # --- the record ---------------------------------------------------------------------------------
 
 
@@ -184,6 +275,77 @@ def spread(values: Iterable[float]) -> dict[str, Any]:
         "high": max(values),
         "values": values,
     }
+
+
+# --- memory, in a process that holds nothing else ------------------------------------------------
+
+
+TRIMMED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 16)}
+"""Whatever is large goes back to the system once it is free, and is not there to be found."""
+
+
+def fresh(
+    work: Callable[..., Any], order: Mapping[str, Any], environment: Mapping[str, str] | None = None
+) -> Any:
+    """What a function of a module returns, called in a process of its own; all goes as JSON."""
+    spec = sys.modules[work.__module__].__spec__
+    assert spec is not None
+    call = (
+        f"import json, sys; from {spec.name} import {work.__name__} as work;"
+        "print(json.dumps(work(**json.load(sys.stdin))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", call],
+        cwd=ROOT,
+        env=os.environ | dict(environment or {}),
+        input=json.dumps(order),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def peak(work: Callable[[], Any]) -> dict[str, Any]:
+    """What the work returns, its seconds, and bytes: its peak beyond what the process held before.
+
+    Counted as resident, the peak of all of the process too.
+    """
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts from here
+    before = resident()
+    began = time.perf_counter()
+    found = work()
+    seconds = time.perf_counter() - began
+    most = resident("VmHWM")
+    return {"found": found, "seconds": seconds, "bytes": most - before, "process_bytes": most}
+
+
+def resident(line: str = "VmRSS", process: int | str = "self") -> int:
+    """Bytes of a line of a process's status: VmRSS now, VmHWM at most so far."""
+    status = Path(f"/proc/{process}/status").read_text()
+    found = re.search(rf"^{line}:\s*(\d+) kB", status, re.MULTILINE)
+    assert found is not None
+    return 1024 * int(found[1])
+
+
+# --- statistics -----------------------------------------------------------------------------------
+
+
+def mean(values: Sequence[float]) -> dict[str, Any]:
+    """The mean over seeds, half the width of its 95% interval (Student's t), and the values."""
+    half = 0.0
+    if len(values) > 1:
+        error = float(np.std(values, ddof=1)) / len(values) ** 0.5
+        half = float(scipy.stats.t.ppf(0.975, len(values) - 1)) * error
+    kept = [float(f"{value:.6g}") for value in values]
+    return {"mean": float(np.mean(values)), "half": half, "values": kept}
+
+
+def cell(figure: Mapping[str, Any], digits: int = 4) -> str:
+    """The mean and its interval; of one seed there is none."""
+    text = f"{figure['mean']:.{digits}f}"
+    return text if len(figure["values"]) == 1 else f"{text} ± {figure['half']:.{digits}f}"
 
 
 # --- tables -------------------------------------------------------------------------------------

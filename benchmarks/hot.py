@@ -1,4 +1,4 @@
-"""What the benchmarks of the hot loops share: numbers, our models, timing, counts, goals.
+"""What the benchmarks of the hot loops share: numbers, our models, timing, tables of cases.
 
 A figure is the time of one call, out of a loop of `Clock.least` seconds or more. Contestants take
 turns and ratios are taken round by round. All libraries use the threads that they take by
@@ -14,7 +14,6 @@ import time
 import timeit
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,10 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks import common
 from streamk import backends
-from streamk.backends import CHUNK, Hadamard, LossCode
 from streamk.errors import StreamkError
-from streamk.features.blocks import FeatureBlocks
-from streamk.features.columns import column_keys
 from streamk.kernels import Gaussian
 from streamk.learners import DoublyStochastic
 
@@ -81,13 +77,14 @@ class Clock:
 QUICK = Clock(1, 1e-4, rest=0.0)
 
 
-def clock(options: argparse.Namespace) -> Clock:
+def clock_of(options: argparse.Namespace) -> Clock:
     """The clock of a full run, or of a quick one."""
     return QUICK if options.quick else Clock(options.rounds, 0.06)
 
 
-def settings(clock: Clock) -> dict[str, Any]:
+def settings(options: argparse.Namespace) -> dict[str, Any]:
     """What the record says of how it was measured."""
+    clock = clock_of(options)
     return {"rounds": clock.rounds, "seconds_a_loop": clock.least, "seed": SEED}
 
 
@@ -181,90 +178,6 @@ def model(sampler: str, case: Case, **options: Any) -> DoublyStochastic:
     return learner
 
 
-_NO_SQUARES = np.empty((0, 1, CHUNK), np.float32)
-_SQUARED = (int(LossCode.SQUARED), 0.0, False)
-
-
-def feature_blocks(sampler: str, case: Case, backend: Any, **options: Any) -> FeatureBlocks:
-    """The features of `model` on a backend."""
-    return FeatureBlocks(
-        kernel(case),
-        column_keys(range(case.columns)),
-        seed=SEED,
-        sampler=sampler,
-        backend=backend,
-        dtype=np.dtype(np.float32),
-        cache_bytes=1 << 30,
-        **options,
-    )
-
-
-class Compiled:
-    """The compiled functions under a model, on arrays that are prepared: one core, no checks."""
-
-    def __init__(self, sampler: str, case: Case, learner: DoublyStochastic) -> None:
-        self._backend = backends.select()
-        self.X, self._y = numbers(case)[:2]
-        blocks = feature_blocks(sampler, case, self._backend, threads=1)
-        chunks = -(-case.features // CHUNK)
-        self.basis = blocks.kept(chunks)
-        assert self.basis is not None
-        self._amplitude = blocks.amplitude
-        coefficients = np.zeros((chunks * CHUNK, 1), np.float32)
-        coefficients[: case.features] = learner.coefficients
-        self._A = coefficients.reshape(chunks, 1, CHUNK)
-        self._F = np.empty((case.events, 1))
-        self._alone = case.events == 1
-        self.predict()()
-        if not np.allclose(self._F, learner.decision_many(self.X), rtol=1e-4, atol=1e-4):
-            raise AssertionError(f"{sampler}, {case}: the model predicts something else")
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """Widths of the Hadamard transforms, none where frequencies are dense."""
-        return self.basis.widths if isinstance(self.basis, Hadamard) else ()
-
-    def predict(self) -> Work:
-        """One call that predicts the events; a single one as the public calls do."""
-        if self._alone:
-            return partial(self._single(self._A).predict, self.X[0], self._amplitude, self._F[0])
-        return partial(
-            self._backend.predict,
-            self.X,
-            self.basis,
-            self._A,
-            True,
-            False,
-            self._amplitude,
-            self._F,
-        )
-
-    def step(self) -> Work:
-        """One call that predicts the events and moves all features, by a step that converges."""
-        m, A = len(self._A) * CHUNK, self._A.copy()
-        factors = (self._amplitude, self._amplitude / len(self.X), 0.5 / m)
-        if self._alone:
-            step, y = self._single(A).step, float(self._y[0])
-            return partial(step, self.X[0], y, (0, m), *factors, self._F[0])
-        return partial(
-            self._backend.step,
-            self.X,
-            self._y,
-            self.basis,
-            A,
-            _NO_SQUARES,
-            (0, 0, m),
-            True,
-            False,
-            _SQUARED,
-            *factors,
-            self._F,
-        )
-
-    def _single(self, A: Any) -> backends.Single:
-        return self._backend.single(self.basis, A, _NO_SQUARES, True, False, _SQUARED)
-
-
 def gpu() -> dict[str, str]:
     """The device that the models can have, or under "none" why there is no one."""
     try:
@@ -276,77 +189,6 @@ def gpu() -> dict[str, str]:
         "device": runtime.getDeviceProperties(0)["name"].decode(),
         "driver": str(runtime.driverGetVersion()),
     }
-
-
-# --- counts -------------------------------------------------------------------------------------
-
-COSINE = (9, 14)
-"""Operations and flops of a cosine in turns: round, subtract, square, bound, five fma."""
-
-
-class Count(NamedTuple):
-    """Work of a call. An operation is an addition, or a multiplication and an addition in one."""
-
-    operations: int
-    flops: int
-    bytes: int
-    """Read once by a call: what gives the features, coefficients, events."""
-
-
-def count(case: Case, widths: Sequence[int] = ()) -> Count:
-    """Count predicting one output; `widths` are those of Hadamard transforms.
-
-    Dense: d fma a feature and event. Hadamard: three rounds of log2(width) additions and one fma
-    with a length, for each group of columns; shuffles and signs are not counted. Then the cosine
-    and an fma with the coefficient.
-    """
-    if widths:
-        butterflies = 3 * sum(int(math.log2(width)) for width in widths)
-        operations, flops = butterflies + len(widths), butterflies + 2 * len(widths)
-        basis = len(widths) * (3 / 8 + 4)
-    else:
-        operations, flops, basis = case.columns, 2 * case.columns, 4 * case.columns
-    each = case.features * case.events
-    return Count(
-        each * (operations + COSINE[0] + 1),
-        each * (flops + COSINE[1] + 2),
-        round(case.features * (basis + 8)) + case.events * 4 * (case.columns + 2),
-    )
-
-
-class Machine:
-    """What sgemm computes and sdot reads in a second, on one core or on all."""
-
-    def __init__(self, clock: Clock, size: int) -> None:
-        self._clock = clock
-        square = np.ones((size, size), np.float32)
-        out = np.empty_like(square)
-        work = partial(np.matmul, square, square, out=out)
-        times = clock.race({"sgemm, one core": work, "sgemm": work}, ["sgemm, one core"])
-        self._flops = {
-            cores: common.spread(2e-9 * size**3 / s for s in times[name])
-            for cores, name in ((1, "sgemm, one core"), (None, "sgemm"))
-        }
-        self.size = size
-
-    def sgemm(self, cores: int | None) -> dict[str, Any]:
-        """GFlop/s of a large square product."""
-        return self._flops[cores]
-
-    def bound(self, work: Count, cores: int | None) -> dict[str, Any]:
-        """Microseconds that the work takes at least, at those rates, and what says so."""
-        vector = np.ones(work.bytes // 4, np.float32)
-        times = self._clock.race({"sdot": partial(np.dot, vector, vector)}, ["sdot"] * (cores or 0))
-        reading = 1e6 * min(times["sdot"])
-        computing = work.operations / (self._flops[cores]["median"] * 1e9 / 2) * 1e6
-        return {
-            **work._asdict(),
-            "cores": cores or "all",
-            "computing_us": float(f"{computing:.4g}"),
-            "reading_us": float(f"{reading:.4g}"),
-            "bound_us": float(f"{max(computing, reading):.4g}"),
-            "bound_by": "computing" if computing >= reading else "reading",
-        }
 
 
 # --- tables -------------------------------------------------------------------------------------
@@ -380,65 +222,3 @@ def case_tables(title: str, cases: Sequence[Mapping[str, Any]]) -> str:
         [[n, *(cell(case["ratios"][n]) for case in cases)] for n in cases[0]["ratios"]],
     )
     return f"{times}\n\n{ratios}"
-
-
-def goal(
-    case: str,
-    values: Sequence[float],
-    unit: str = "",
-    *,
-    least: float | None = None,
-    most: float | None = None,
-) -> dict[str, Any]:
-    """What was measured of what has a target, and whether its median reaches it."""
-    figure = common.spread(values)
-    if least is not None and most is not None:
-        text = f"{least:g} to {most:g}{unit}"
-    else:
-        text = f"≤ {most:,g}{unit}" if least is None else f"≥ {least:,g}{unit}"
-    low, high = -math.inf if least is None else least, math.inf if most is None else most
-    reached = low <= figure["median"] <= high
-    return {"case": case, "goal": text, "figure": figure, "reached": reached}
-
-
-def goals_table(goals: Sequence[Mapping[str, Any]], title: str = "goals") -> str:
-    """The table of goals."""
-    rows = []
-    for one in goals:
-        figure = one["figure"]
-        low_high = f"{short(figure['low'])} to {short(figure['high'])}"
-        reached = "yes" if one["reached"] else "no"
-        rows.append([one["case"], short(figure["median"]), low_high, one["goal"], reached])
-    return common.table([title, "median", "range", "goal", "reached"], rows)
-
-
-def bounds_table(bounds: Sequence[Mapping[str, Any]]) -> str:
-    """The table of counts, of the bound they imply, and of how much of it was reached."""
-    rows = []
-    for one in bounds:
-        measured = one["measured_us"]
-        rows.append(
-            [
-                one["case"],
-                f"{one['flops'] / 1e6:,.2f}",
-                f"{one['bytes'] / 1e6:,.2f}",
-                short(one["computing_us"]),
-                short(one["reading_us"]),
-                short(measured),
-                f"{100 * one['bound_us'] / measured:.0f}%",
-            ]
-        )
-    header = ["counted, µs", "Mflop", "MB", "computing", "reading", "measured", "of bound"]
-    return common.table(header, rows)
-
-
-def document(
-    document: Mapping[str, Any], parts: Mapping[str, Callable[[Mapping[str, Any]], str]]
-) -> str:
-    """The tables of the parts that were measured, their goals, where the figures come from."""
-    results = document["results"]
-    tables = [render(results[name]) for name, render in parts.items() if name in results]
-    goals = [goal for found in results.values() for goal in found["goals"]]
-    if goals:
-        tables.append(goals_table(goals))
-    return "\n\n".join([*tables, common.origin(document)])

@@ -5,6 +5,7 @@ python -m benchmarks.page
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import sys
@@ -12,85 +13,55 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import (
-    adult,
-    common,
-    first_light,
-    first_use,
-    headlines,
-    mutation,
-    revisions,
-    scaling,
-)
-from benchmarks.arrivals import __main__ as arrivals
-from benchmarks.doubly_stochastic import __main__ as doubly_stochastic
-from benchmarks.drift import __main__ as drift
-from benchmarks.eigenpro import __main__ as eigenpro
-from benchmarks.engine import __main__ as engine
-from benchmarks.fast_prediction import __main__ as fast_prediction
-from benchmarks.feature_machine import __main__ as feature_machine
-from benchmarks.features import __main__ as features
-from benchmarks.gpu import __main__ as gpu
-from benchmarks.late_labels import __main__ as late_labels
-from benchmarks.meka import __main__ as meka
-from benchmarks.memory import __main__ as memory
-from benchmarks.memory import budget
-from benchmarks.multi_kernel import __main__ as multi_kernel
-from benchmarks.oasis import __main__ as oasis
-from benchmarks.retrained import __main__ as retrained
-from benchmarks.river_battery import front
-from benchmarks.river_battery import speed as battery_speed
-from benchmarks.river_battery import tables as battery
-from benchmarks.scale_out import __main__ as scale_out
-from benchmarks.serving import __main__ as serving
-from benchmarks.signals import __main__ as signals
-from benchmarks.soak import __main__ as soak
-from benchmarks.speed import __main__ as speed
-from benchmarks.step import __main__ as step
+from benchmarks import battery_tables, common, headlines, memory
 
 Render = Callable[[Mapping[str, Any]], str]
 
 GUIDE = common.ROOT / "docs"
-TOPICS = GUIDE / "benchmarks"
+TOPICS = (
+    "adult",
+    "doubly_stochastic",
+    "drift",
+    "eigenpro",
+    "engine",
+    "fast_prediction",
+    "feature_machine",
+    "features",
+    "gpu",
+    "late_labels",
+    "meka",
+    "memory",
+    "multi_kernel",
+    "mutation",
+    "oasis",
+    "retrained",
+    "revisions",
+    "river_battery",
+    "scale_out",
+    "serving",
+    "signals",
+    "soak",
+    "speed",
+)
+"""The benchmarks: a module, its results and their page have one name."""
+_PAGES = {"multi_kernel": "many_kernels"}
+"""A page of another name than its benchmark."""
 
-PAGES: dict[Path, dict[str, Render]] = {
-    TOPICS / "first_light.md": {"first_light": first_light.render},
-    TOPICS / "adult.md": {"adult": adult.render},
-    TOPICS / "speed.md": {"speed": speed.render},
-    TOPICS / "engine.md": {engine.NAME: engine.render},
-    TOPICS / "arrivals.md": {arrivals.NAME: arrivals.render},
-    TOPICS / "features.md": {"features": features.render},
-    TOPICS / "gpu.md": {gpu.NAME: gpu.render},
-    TOPICS / "step.md": {"step": step.render},
-    TOPICS / "memory.md": {"memory": memory.render},
-    TOPICS / "scaling.md": {"scaling": scaling.render},
-    TOPICS / "river_battery.md": {
-        "river_battery": battery.render,
-        battery_speed.NAME: battery_speed.render,
-    },
-    TOPICS / "retrained.md": {retrained.NAME: retrained.render},
-    TOPICS / "many_kernels.md": {multi_kernel.NAME: multi_kernel.render},
-    TOPICS / "oasis.md": {oasis.NAME: oasis.render},
-    TOPICS / "meka.md": {meka.NAME: meka.render},
-    TOPICS / "eigenpro.md": {eigenpro.NAME: eigenpro.render},
-    TOPICS / "feature_machine.md": {feature_machine.NAME: feature_machine.render},
-    TOPICS / "fast_prediction.md": {fast_prediction.NAME: fast_prediction.render},
-    TOPICS / "doubly_stochastic.md": {doubly_stochastic.NAME: doubly_stochastic.render},
-    TOPICS / "drift.md": {drift.NAME: drift.render},
-    TOPICS / "serving.md": {serving.NAME: serving.render},
-    TOPICS / "signals.md": {signals.NAME: signals.render},
-    TOPICS / "late_labels.md": {late_labels.NAME: late_labels.render},
-    TOPICS / "scale_out.md": {scale_out.NAME: scale_out.render},
-    TOPICS / "first_use.md": {first_use.NAME: first_use.render},
-    TOPICS / "mutation.md": {mutation.NAME: mutation.render},
-    TOPICS / "revisions.md": {revisions.NAME: revisions.render},
-    TOPICS / "soak.md": {soak.NAME: soak.render},
-    GUIDE / "index.md": {"river_battery": front.render},
-    GUIDE / "models.md": {
-        "memory": lambda document: budget.render(document["results"]["budget"]),
-    },
-}
-"""The pages, and the tables in them by the names of results."""
+
+def pages() -> dict[Path, dict[str, Render]]:
+    """The pages, and the tables in them by the names of results."""
+    found: dict[Path, dict[str, Render]] = {
+        GUIDE / "benchmarks" / f"{_PAGES.get(name, name)}.md": {
+            name: importlib.import_module(f"benchmarks.{name}").render
+        }
+        for name in TOPICS
+    }
+    return found | {
+        GUIDE / "index.md": {"river_battery": battery_tables.front},
+        GUIDE / "models.md": {"memory": memory.guide},
+    }
+
+
 FIRST = Path(__file__).parent / "README.md"
 
 
@@ -123,7 +94,7 @@ def first_page(text: str, results: Path = common.RESULTS) -> str:
 
 def main() -> Any:
     FIRST.write_text(first_page(FIRST.read_text(encoding="utf-8")), encoding="utf-8")
-    for path, tables in PAGES.items():
+    for path, tables in pages().items():
         path.write_text(page(path.read_text(encoding="utf-8"), tables), encoding="utf-8")
     return 0
 

@@ -11,56 +11,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from benchmarks import battery_tables
+from benchmarks import river_battery as battery
+from benchmarks.battery_tables import best_mean, mean_places, paired, ranks
+from benchmarks.common import RESULTS
+from benchmarks.data import DataError
+from benchmarks.rivals import CONTESTANTS, RIVER, SEED, Contestant
+from benchmarks.streams import load
+
 STREAM = "letter"
 
 
 @pytest.fixture(autouse=True)
-def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The benchmarks are run from the repository's root, they are not installed.
-    monkeypatch.syspath_prepend(ROOT)
+def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STREAMK_DATA", raising=False)
 
 
 def stream(name: str, n: int = 0) -> Any:
-    from benchmarks.river_battery.streams import load
 
     return load(name, None, quick=True, events=n)
-
-
-# --- streams ------------------------------------------------------------------------------------
-
-
-def test_streams_are_events_of_one_kind() -> None:
-    from benchmarks.river_battery.streams import FILES, NUMBERS, RIVERS, STREAMS
-
-    assert (*FILES, *RIVERS, *NUMBERS) == tuple(STREAMS)
-    for name in STREAMS:
-        found = stream(name, 40)
-        events = found.events()
-        assert len(events) == len(found) == 40
-        assert (found.task == "regression") == (name in NUMBERS)
-        assert {type(label) for _, label in events} <= {bool, int, float}
-        assert found.describe() == stream(name, 40).describe()
-
-
-def test_what_is_missing_is_left_out_or_none() -> None:
-    found = stream("airlines_h2o_44k")
-    last = found.columns[-1]
-    assert last not in found.events()[5][0]
-    assert found.events(none=True)[5][0][last] is None
-    assert found.events(none=True)[6] == found.events()[6]
-
-
-def test_parts_of_words() -> None:
-    found = stream("spam_sparse")
-    part = found.part(7, 12)
-    assert part.events() == found.events()[7:12]
-    np.testing.assert_array_equal(part.table(), found.table()[7:12])
-    (x, _), *_ = part.events()
-    assert [found.columns[j] for j in np.flatnonzero(part.table()[0])] == sorted(
-        x, key=found.columns.index
-    )
 
 
 # --- the loop -----------------------------------------------------------------------------------
@@ -72,11 +41,8 @@ def test_parts_of_words() -> None:
 def test_the_loop_is_rivers_progressive_validation(name: str, delay: int) -> None:
     from river import evaluate, metrics
 
-    from benchmarks.river_battery import loop
-    from benchmarks.river_battery.field import CONTESTANTS
-
     contestant, found = CONTESTANTS[name], stream(STREAM)
-    outcome = loop.run(contestant, found, delay, math.inf)
+    outcome = battery.run_loop(contestant, found, delay, math.inf)
     assert outcome.ended == ""
     metric = metrics.Accuracy()
     evaluate.progressive_val_score(
@@ -91,8 +57,6 @@ def test_the_loop_is_rivers_progressive_validation(name: str, delay: int) -> Non
 @pytest.mark.parametrize("delay", [0, 1, 5, 48])
 @pytest.mark.parametrize("batch", [0, 16])
 def test_what_is_known_before_an_event(batch: int, delay: int) -> None:
-    from benchmarks.river_battery import loop
-    from benchmarks.river_battery.contestant import Contestant
 
     class Counts:
         learned = 0
@@ -111,14 +75,12 @@ def test_what_is_known_before_an_event(batch: int, delay: int) -> None:
             return [{self.learned: 1.0}] * len(events)
 
     contestant = Contestant("counts", lambda _: Counts(), "river", "", batch=batch)
-    outcome = loop.run(contestant, stream(STREAM), delay, math.inf)
+    outcome = battery.run_loop(contestant, stream(STREAM), delay, math.inf)
     starts = [t - t % (batch or 1) for t in range(280)]
     assert outcome.guess.tolist() == [max(t - max(delay, 1) + 1, 0) for t in starts]
 
 
 def test_a_run_that_fails_or_is_too_slow_keeps_its_answers() -> None:
-    from benchmarks.river_battery import loop
-    from benchmarks.river_battery.contestant import Contestant
 
     class Fails:
         answers = 0
@@ -133,11 +95,11 @@ def test_a_run_that_fails_or_is_too_slow_keeps_its_answers() -> None:
             pass
 
     contestant = Contestant("fails", lambda _: Fails(), "river", "")
-    failed = loop.run(contestant, stream(STREAM), 0, math.inf)
+    failed = battery.run_loop(contestant, stream(STREAM), 0, math.inf)
     assert failed.ended == "failed: ZeroDivisionError: no more"
     assert failed.guess.tolist() == [0] * 9
     assert set(failed.p.tolist()) <= {0.0, 0.5}
-    slow = loop.run(contestant, stream(STREAM), 0, -1)
+    slow = battery.run_loop(contestant, stream(STREAM), 0, -1)
     assert (slow.ended, len(slow.guess)) == ("too slow", 1)
 
 
@@ -145,15 +107,12 @@ def test_a_run_that_fails_or_is_too_slow_keeps_its_answers() -> None:
 
 
 def outcome(guess: Any, p: Any = (), ended: str = "") -> Any:
-    from benchmarks.river_battery.loop import Outcome
 
-    return Outcome(np.array(guess), np.array(p), 2.0, 1.0, ended)
+    return battery.Outcome(np.array(guess), np.array(p), 2.0, 1.0, ended)
 
 
 def test_scores_are_those_of_scikit_learn() -> None:
     from sklearn import metrics
-
-    from benchmarks.river_battery.scores import figures
 
     rng = np.random.default_rng(2)
     for name in ("gmsc", STREAM):
@@ -161,7 +120,7 @@ def test_scores_are_those_of_scikit_learn() -> None:
         y = found.y.astype(int)
         guess = np.where(rng.random(280) < 0.6, y, rng.permutation(y))
         p = np.round(rng.random(280), 1)
-        got = figures(outcome(guess, p), found, 48)
+        got = battery.figures_of(outcome(guess, p), found, 48)
         y, guess, p = y[48:], guess[48:], p[48:]
         assert got["accuracy"] == pytest.approx(metrics.accuracy_score(y, guess))
         assert got["balanced_accuracy"] == pytest.approx(metrics.balanced_accuracy_score(y, guess))
@@ -172,13 +131,12 @@ def test_scores_are_those_of_scikit_learn() -> None:
 
 
 def test_errors_of_numbers() -> None:
-    from benchmarks.river_battery.scores import figures
 
     found = stream("cpusmall", 5)
     y = found.y
-    got = figures(outcome([math.nan, y[1] + 3, y[2] - 4, y[3], y[4]]), found, 0)
+    got = battery.figures_of(outcome([math.nan, y[1] + 3, y[2] - 4, y[3], y[4]]), found, 0)
     assert (got["mae"], got["rmse"]) == pytest.approx((7 / 4, 5 / 2))
-    assert "mae" not in figures(outcome([0.0, y[1], math.nan]), found, 0)
+    assert "mae" not in battery.figures_of(outcome([0.0, y[1], math.nan]), found, 0)
 
 
 @pytest.mark.parametrize(
@@ -186,16 +144,14 @@ def test_errors_of_numbers() -> None:
     [([3, 3, 3], 0, 1), ([-1, -1, 3, -1, 3], 0, 2), ([3] * 9, 4, 4), ([-1, -1], 0, 2)],
 )
 def test_events_count_from_the_first_answer(guess: list[int], delay: int, first: int) -> None:
-    from benchmarks.river_battery.scores import counted
 
-    assert counted(outcome(guess), delay) == slice(first, len(guess))
+    assert battery.counted(outcome(guess), delay) == slice(first, len(guess))
 
 
 # --- comparisons --------------------------------------------------------------------------------
 
 
 def test_ranks() -> None:
-    from benchmarks.river_battery.compare import mean_ranks, ranks
 
     assert ranks({"a": 0.5, "b": 0.9, "c": 0.5, "d": -math.inf}, most=True) == {
         "b": 1,
@@ -205,7 +161,7 @@ def test_ranks() -> None:
     }
     rng = np.random.default_rng(3)
     scores = {s: {c: float(rng.integers(4)) for c in "abcde"} for s in "xyz"}
-    got = mean_ranks(scores, most=False)
+    got = mean_places(scores, most=False)
     for name in "abcde":
         places = [
             sum(other < one[name] for other in one.values())
@@ -216,8 +172,6 @@ def test_ranks() -> None:
 
 
 def test_the_bootstrap_is_that_of_pairs() -> None:
-    from benchmarks.river_battery.compare import paired
-    from benchmarks.river_battery.contestant import SEED
 
     rng = np.random.default_rng(4)
     a, b = (rng.random(50) < 0.7).astype(float), (rng.random(50) < 0.5).astype(float)
@@ -232,31 +186,7 @@ def test_the_bootstrap_is_that_of_pairs() -> None:
     assert paired(a, a)["low"] == paired(a, a)["high"] == 0
 
 
-def test_goals() -> None:
-    from benchmarks.river_battery.standing import goals
-
-    def of(accuracy: float) -> dict[str, Any]:
-        return {s: {"accuracy": accuracy, "events_per_s": 1.0} for s in ("elec2", "SEA")}
-
-    figures = {"streamk": of(0.9), "River linear": of(0.88), "River HAT": of(0.91), "VW": of(0.85)}
-    figures["River HAT"]["SEA"] |= {"ended": "too slow"}
-    against = {
-        "elec2": {"difference": -0.02, "low": -0.03, "high": -0.015},
-        "SEA": {"difference": 0.01, "low": -0.02, "high": 0.03},
-    }
-    found = goals({"contestants": figures, "against_river": against, "against_others": against})
-    assert [(round(g["figure"]["median"], 6), g["reached"]) for g in found] == [
-        (1.0, True),  # ranks: ours 1.5, HAT (1 + 4) / 2, linear 2.5
-        (-1.0, False),  # points over HAT, whose mean counts what it reached
-        (1, False),
-        (2, False),
-        (1, False),
-        (5.0, True),
-    ]
-
-
 def test_a_mean_is_best_only_where_it_is_one() -> None:
-    from benchmarks.river_battery.standing import best_mean, goals
 
     figures: Any = {
         "streamk": {"elec2": {"accuracy": 0.9}},
@@ -265,28 +195,23 @@ def test_a_mean_is_best_only_where_it_is_one() -> None:
     }
     assert best_mean(figures, ["River linear", "River HAT"], ["elec2"]) == "River HAT"
     assert best_mean(figures, ["River linear"], ["elec2"]) is None
-    figures["streamk"]["elec2"] = {"ended": "too slow"}
-    found = goals({"contestants": figures, "against_river": {}, "against_others": {}})
-    assert [one["case"] for one in found] == ["mean rank ahead of the next"]
 
 
 # --- kept runs ----------------------------------------------------------------------------------
 
 
 def test_a_kept_run_comes_back(tmp_path: Path) -> None:
-    from benchmarks.river_battery import units
-    from benchmarks.river_battery.field import CONTESTANTS
 
     contestant, found = CONTESTANTS["River linear"], stream(STREAM)
     key = contestant.key(found, 0)
-    assert units.kept(tmp_path, key, 9) is None
+    assert battery.kept(tmp_path, key, 9) is None
     run = outcome([3, -1, 2], [0.5, 0.0, 0.25], "too slow")
-    units.keep(tmp_path, key, 9, run)
-    back = units.kept(tmp_path, key, 9)
+    battery.keep(tmp_path, key, 9, run)
+    back = battery.kept(tmp_path, key, 9)
     assert back is not None
     assert (back.guess.tolist(), back.p.tolist()) == ([3, -1, 2], [0.5, 0.0, 0.25])
     assert (back.seconds, back.cpu_seconds, back.ended) == (2.0, 1.0, "too slow")
-    assert units.kept(tmp_path, key, 10) is None, "with more time it may get further"
+    assert battery.kept(tmp_path, key, 10) is None, "with more time it may get further"
     others = [
         contestant.key(found, 48),
         contestant.key(found.first(100), 0),
@@ -294,21 +219,20 @@ def test_a_kept_run_comes_back(tmp_path: Path) -> None:
         replace(contestant, settings="others").key(found, 0),
         CONTESTANTS["River HAT"].key(found, 0),
     ]
-    assert len({units.path(tmp_path, other) for other in (key, *others)}) == 6
+    assert len({battery.path(tmp_path, other) for other in (key, *others)}) == 6
     assert [path.suffix for path in tmp_path.iterdir()] == [".npz"]
 
 
-def battery(
+def quick_run(
     capsys: pytest.CaptureFixture[str], cache: Path, *arguments: str
 ) -> tuple[Any, list[str]]:
     """Results of a quick run, and the lines it said on the way."""
-    from benchmarks.river_battery.__main__ import run
 
     out = cache / "out.json"
     contestants = ["streamk", "no change", "River linear", "River naive Bayes"]
     where = ["--out", str(out), "--cache", str(cache / "cache")]
     streams = ["--streams", "elec2", STREAM, "ChickWeights"]
-    run(["--quick", *where, *streams, "--contestants", *contestants, *arguments])
+    battery.run(["--quick", *where, *streams, "--contestants", *contestants, *arguments])
     said = capsys.readouterr()
     assert max(map(len, said.out.splitlines()[:-1])) <= 100
     return json.loads(out.read_text(encoding="utf-8"))["results"], said.err.splitlines()
@@ -325,11 +249,10 @@ def test_tables_without_rows_are_left_out(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from benchmarks.river_battery.__main__ import run
 
     where = ["--out", str(tmp_path / "out.json"), "--cache", str(tmp_path / "cache")]
     few = ["--events", "40", "--delays", "48", "--limit", limit]
-    run(["--quick", *where, *few, "--streams", name, "--contestants", *contestants])
+    battery.run(["--quick", *where, *few, "--streams", name, "--contestants", *contestants])
     said = capsys.readouterr().out
     assert f"40 events: {name}" in said
     assert "nan" not in said
@@ -338,14 +261,14 @@ def test_tables_without_rows_are_left_out(
 
 @pytest.mark.nightly
 def test_what_is_kept_is_not_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    none, _ = battery(capsys, tmp_path, "--cached")
+    none, _ = quick_run(capsys, tmp_path, "--cached")
     assert list(none["delays"]["0"]["contestants"]) == ["streamk"]
-    first, said = battery(capsys, tmp_path)
+    first, said = quick_run(capsys, tmp_path)
     assert sum("River linear" in line for line in said) == 6
     kept = sorted((tmp_path / "cache").iterdir())
     assert len(kept) == 2 * (3 + 3 + 2)
     kept[0].unlink()
-    second, said = battery(capsys, tmp_path)
+    second, said = quick_run(capsys, tmp_path)
     assert len(said) == 2 * 3 + 1, "ours, and the one that was lost"
     for delay in ("0", "48"):
         one, other = (found["delays"][delay]["contestants"] for found in (first, second))
@@ -359,18 +282,16 @@ def test_what_is_kept_is_not_run_again(tmp_path: Path, capsys: pytest.CaptureFix
 def test_ours_alone_are_run_beside_the_figures_of_rivals(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from benchmarks.data import DataError
-    from benchmarks.river_battery.__main__ import run
 
     out, cache = tmp_path / "out.json", tmp_path / "cache"
     given = ["--quick", "--out", str(out), "--cache", str(cache), "--events", "60"]
     given += ["--streams", "elec2", "--delays", "0"]
     rivals = ["no change", "River linear", "River naive Bayes"]
-    run([*given, "--contestants", "streamk", *rivals])
+    battery.run([*given, "--contestants", "streamk", *rivals])
     before = json.loads(out.read_text(encoding="utf-8"))
     for path in cache.iterdir():
         path.unlink()
-    run([*given, "--ours"])
+    battery.run([*given, "--ours"])
     after = json.loads(out.read_text(encoding="utf-8"))
     one, other = (document["results"]["delays"]["0"] for document in (before, after))
     assert set(other["contestants"]) == {"streamk", "streamk, no metric", *rivals}
@@ -383,72 +304,43 @@ def test_ours_alone_are_run_beside_the_figures_of_rivals(
     said = capsys.readouterr().out
     assert "streamk, no metric" in said
     with pytest.raises(DataError, match="needs the same"):
-        run([*given, "--ours", "--delays", "0", "48"])
-
-
-@pytest.mark.nightly
-def test_speed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found, _ = battery(capsys, tmp_path, "--speed")
-    assert list(found["streams"]) == ["elec2", STREAM, "ChickWeights"]
-    assert len(found["goals"]) == 5
-    for one in found["streams"].values():
-        rates, times = one["events_per_s"], one["times_arf"]
-        for name in times:
-            pairs = zip(rates[name]["values"], rates["River ARF, 10"]["values"], strict=True)
-            assert times[name]["values"] == pytest.approx([a / b for a, b in pairs], rel=1e-3)
+        battery.run([*given, "--ours", "--delays", "0", "48"])
 
 
 # --- the guide's front page ---------------------------------------------------------------------
 
 
 def results() -> Any:
-    from benchmarks.common import RESULTS
 
     return json.loads((RESULTS / "river_battery.json").read_text(encoding="utf-8"))
 
 
 def test_the_best_of_each_library_on_the_front_page() -> None:
-    from benchmarks.river_battery import front
-    from benchmarks.river_battery.field import RIVER
 
-    figures = front.now(results())
-    found = front.best(figures, "letter")
+    figures = battery_tables.now(results())
+    found = battery_tables.best_by_library(figures, "letter")
     assert list(found) == ["streamk", "River", "CapyMOA", "VW"]
     # The sampler did not come to the end of letter.
     ended = [name for name in RIVER if "ended" not in figures[name]["letter"]]
     assert len(ended) < len(RIVER)
     assert found["River"] == max((figures[name]["letter"]["accuracy"], name) for name in ended)
-    assert "CapyMOA" not in front.best(figures, "spam_sparse")
-    assert front.baseline(figures, "rialto") == pytest.approx(0.1, abs=0.01)
-    assert len(front.shown(figures)) <= 10
+    assert "CapyMOA" not in battery_tables.best_by_library(figures, "spam_sparse")
+    assert battery_tables.baseline(figures, "rialto") == pytest.approx(0.1, abs=0.01)
+    assert len(battery_tables.shown(figures)) <= 10
 
 
 def test_the_front_page_tells_where_others_are_ahead() -> None:
-    from benchmarks.river_battery import front
 
     document = results()
-    figures = front.now(document)
+    figures = battery_tables.now(document)
     document["results"]["delays"]["0"]["contestants"]["River kNN"]["letter"]["accuracy"] = 0.9999
-    text = front.render(document)
+    text = battery_tables.front(document)
     behind = 100 * (0.9999 - figures["streamk"]["letter"]["accuracy"])
     assert f"letter      {behind:.2f} points behind River kNN" in text
     assert max(map(len, text.splitlines())) <= 100
 
 
-def test_the_picture_of_the_front_page(tmp_path: Path) -> None:
-    from PIL import Image
-
-    from benchmarks.river_battery import plots
-
-    path = plots.draw(results(), tmp_path)
-    assert path.name == "accuracy.png"
-    with Image.open(path) as image:
-        assert image.width == pytest.approx(900, abs=5)
-        assert len(image.convert("RGB").getcolors() or []) >= 4
-
-
 def test_contestants_take_streams_of_their_tasks_and_width() -> None:
-    from benchmarks.river_battery.field import CONTESTANTS
 
     contestant, found = CONTESTANTS["River naive Bayes"], stream(STREAM)
     assert contestant.takes(found)
@@ -458,8 +350,6 @@ def test_contestants_take_streams_of_their_tasks_and_width() -> None:
 
 @pytest.mark.parametrize("alone", [0, 5, 280, 1000])
 def test_events_come_alone_before_they_come_in_batches(alone: int) -> None:
-    from benchmarks.river_battery import loop
-    from benchmarks.river_battery.contestant import Contestant
 
     asked: list[int] = []
 
@@ -472,7 +362,7 @@ def test_events_come_alone_before_they_come_in_batches(alone: int) -> None:
             pass
 
     contestant = Contestant("counts", lambda _: Counts(), "river", "", batch=100, alone=alone)
-    loop.run(contestant, stream(STREAM), 0, math.inf)
+    battery.run_loop(contestant, stream(STREAM), 0, math.inf)
     there = min(alone, 280)
     assert asked[:there] == [1] * there
     assert asked[there:] == [min(100, 280 - at) for at in range(there, 280, 100)]

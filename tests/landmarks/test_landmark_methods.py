@@ -14,7 +14,7 @@ import pytest
 from reference import landmarks as oracle
 from scipy import sparse, stats
 
-from benchmarks.oasis.farahat import farahat
+from benchmarks.oasis import farahat
 from streamk import landmarks
 from streamk.errors import BackendUnavailable, InvalidInput
 from streamk.kernels import Gaussian, Laplacian, Linear, Matern

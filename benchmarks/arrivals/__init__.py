@@ -1,1 +1,0 @@
-"""What really arrives: messy events beside clean ones, and random ones without end."""

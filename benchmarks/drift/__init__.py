@@ -1,1 +1,0 @@
-"""Drift detectors: delay against false alarms."""

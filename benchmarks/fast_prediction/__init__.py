@@ -1,1 +1,0 @@
-"""Fast prediction, beside its paper: Hsieh, Si and Dhillon, NIPS 2014."""

@@ -1,1 +1,0 @@
-"""Recursive feature machines in batch, beside trees, plain kernels and the authors' package."""

@@ -1,1 +1,0 @@
-"""The cost of holding events until their labels come."""

@@ -1,1 +1,0 @@
-"""What it costs to learn in rounds of shards, `streamk.distributed.Rounds`."""

@@ -1,1 +1,0 @@
-"""`streamk serve` under load."""

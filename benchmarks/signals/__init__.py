@@ -1,1 +1,0 @@
-"""Coverage of intervals and prediction sets, and alarms."""

@@ -1,1 +1,0 @@
-"""Minutes of `streamk run` at full load, and what its memory does meanwhile."""

@@ -1,0 +1,120 @@
+"""The benchmark of the multi-kernel learner runs, and what it leaves out is left out, then back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import multi_kernel
+from benchmarks.multi_kernel import AGAINST, Variant
+from benchmarks.streams import Stream, load
+
+
+@pytest.fixture(autouse=True)
+def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STREAMK_DATA", raising=False)
+
+
+def stream(name: str, n: int = 150) -> Any:
+
+    return load(name, None, quick=True, events=n)
+
+
+def variant(name: str) -> Any:
+
+    return next(v for whole, less in AGAINST for v in (whole, *less) if v.name == name)
+
+
+def learned(name: str, found: Any) -> Any:
+    """A variant's model after all events of a stream."""
+
+    one = variant(name)
+    with one.constants():
+        model = multi_kernel.Direct(found, one.make)
+        multi_kernel.run_through(model, found, one.delay)
+    return model.model
+
+
+# --- variants -------------------------------------------------------------------------------------
+
+
+def test_patches_are_undone() -> None:
+
+    def fail_with(one: Any) -> None:
+        with one.constants():
+            for owner, name, value in one.patches:
+                assert getattr(owner, name) == value
+            raise InterruptedError
+
+    patches = [p for whole, less in AGAINST for one in (whole, *less) for p in one.patches]
+    before = [getattr(owner, name) for owner, name, _ in patches]
+    for whole, less in AGAINST:
+        for one in (whole, *less):
+            with pytest.raises(InterruptedError):
+                fail_with(one)
+    assert len(patches) == 3
+    after = [getattr(owner, name) for owner, name, _ in patches]
+    assert all(a is b for a, b in zip(before, after, strict=True))
+
+
+def test_a_patch_is_of_something_that_is_there() -> None:
+    from streamk.learners.multi_kernel import upkeep
+
+    missing = Variant("", "", patches=((upkeep, "_NONE", 0),))
+    with pytest.raises(AttributeError), missing.constants():
+        pass
+
+
+@pytest.mark.parametrize("bank", range(5))
+def test_a_bank_without_a_say_sleeps(bank: int) -> None:
+    from streamk.learners.multi_kernel.tables import BANKS
+
+    model = learned(f"no {BANKS[bank]}", stream("Waveform"))
+    asleep = ~model._pool.arrays["ACTIVE"]
+    assert asleep.tolist() == [n == bank for n in range(5)]
+    said = model.decision_one(np.zeros(len(model.columns)))
+    assert model.shares(np.zeros(len(model.columns)))[BANKS[bank]] == 0
+    assert said.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", ["elec2", "Waveform", "ChickWeights"])
+def test_the_constant_kernel_without_a_say_prefers_nothing(name: str) -> None:
+    model = learned("no constant", stream(name))
+    level = model._pool.arrays["LEVEL"]
+    assert len(np.unique(level)) == 1
+    assert level.sum(axis=1) == pytest.approx(0 if name == "ChickWeights" else 1)
+    assert len(np.unique(learned("all", stream(name))._pool.arrays["LEVEL"])) > 1
+
+
+def halves(*, alike: bool) -> Any:
+    """A stream of which one column matters; unless its halves are alike, that turns round."""
+
+    X = np.random.default_rng(1).standard_normal((4000, 2))
+    y = (X[:, 0] > 0) ^ (not alike and np.arange(4000) >= 2000)
+    return Stream("halves", X, y, ("a", "b"))
+
+
+def test_no_restarts() -> None:
+    assert learned("all", halves(alike=False))._upkeep.alarms > 0
+    assert learned("no restarts", halves(alike=False))._upkeep.alarms == 0
+
+
+def test_no_sleeping() -> None:
+    assert not learned("all", halves(alike=True))._pool.arrays["ACTIVE"].all()
+    assert learned("no sleeping", halves(alike=True))._pool.arrays["ACTIVE"].all()
+
+
+def test_no_forgetting() -> None:
+    alphas = learned("no forgetting", stream("elec2"))._pool.arrays["ALPHAS"]
+    assert alphas.max() < 1e-200
+    assert learned("all", stream("elec2"))._pool.arrays["ALPHAS"].min() > 1e-4
+
+
+def test_judged_at_the_label() -> None:
+    found = stream("elec2")
+    for name, kept in (("all, late", 48), ("judged at the label", 1)):
+        model = learned(name, found)
+        model._settle()  # what is said of the last event
+        assert len(model._pending._kept) == kept

@@ -1,0 +1,165 @@
+"""Trees that are trained anew: what they know, and when; the benchmark on a few events."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn", reason="a rival: pip install scikit-learn")
+
+from benchmarks import retrained
+from benchmarks import river_battery as battery
+from benchmarks.rivals import OURS, PLAIN
+from benchmarks.streams import Stream, load
+
+EVERY = 20
+EVENTS = 90
+
+
+@pytest.fixture(autouse=True)
+def no_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("STREAMK_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(retrained, "EVERY", EVERY)
+
+
+def stream(name: str, n: int = 0) -> Stream:
+    return load(name, None, quick=True, events=n)
+
+
+class Sums:
+    """Answers with the sum of the labels that it was trained on."""
+
+    def fit(self, X: Any, y: Any) -> Sums:
+        assert len(X) == len(y)
+        self.sum = float(np.sum(y))
+        return self
+
+    def predict(self, X: Any) -> Any:
+        return np.full(len(X), self.sum)
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("delay", [0, 1, 7, 48])
+@pytest.mark.parametrize("last", [0, 30])
+def test_every_batch_is_answered_by_trees_of_the_labels_known_when_it_came(
+    delay: int, last: int
+) -> None:
+    def known(start: int) -> Any:
+        return found.y[: max(start - max(delay - 1, 0), 0)]
+
+    found = stream("cpusmall", 95)
+    contestant = retrained._contestant("sums", lambda _: Sums(), "streamk", "", last=last)
+    outcome = battery.run_loop(contestant, found, delay, math.inf)
+    expected: list[float] = []
+    for t in range(95):
+        trained = known(t - t % EVERY)
+        if len(trained):
+            expected.append(trained[-last:].sum())
+        else:
+            expected.append(known(t).mean() if t < EVERY and len(known(t)) else math.nan)
+    np.testing.assert_allclose(outcome.guess, expected)
+
+
+def test_before_the_first_training_classes_have_their_shares() -> None:
+    found = stream("letter", EVERY)
+    contestant = retrained._contestant("HGB", retrained.histogram, "scikit-learn", "")
+    model = contestant.make(found)
+    assert model.predict_many([{}]) == [None]
+    events = found.events()
+    model.learn_many([x for x, _ in events[:4]], [3, 5, 3, 3])
+    assert model.predict_many([events[4][0]]) == [{3: 0.75, 5: 0.25}]
+
+
+@pytest.mark.parametrize("make", [retrained.lightgbm, retrained.histogram])
+@pytest.mark.parametrize(
+    "name",
+    ["Waveform", "cpusmall", pytest.param("airlines_h2o_44k", marks=pytest.mark.nightly)],
+)
+def test_answers_are_those_of_trees_fitted_by_hand(name: str, make: Any) -> None:
+    if make is retrained.lightgbm:
+        pytest.importorskip("lightgbm", reason="a rival: pip install lightgbm")
+    found = stream(name, 6 * EVERY)
+    contestant = retrained._contestant("trees", make, "scikit-learn", "", last=3 * EVERY)
+    outcome = battery.run_loop(contestant, found, 0, math.inf)
+    assert outcome.ended == ""
+    for start in range(EVERY, len(found), EVERY):
+        first = max(0, start - 3 * EVERY)
+        X = found.table().astype(np.float64)
+        by_hand = make(found.task).fit(X[first:start], found.y[first:start])
+        said = by_hand.predict(X[start : start + EVERY])
+        np.testing.assert_allclose(
+            outcome.guess[start : start + EVERY].astype(float), said.astype(float)
+        )
+
+
+def test_words_are_rows_of_a_sparse_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = stream("spam_sparse", 30)
+    index = {column: j for j, column in enumerate(found.columns)}
+    events = [x for x, _ in found.events(none=True)]
+    dense = retrained.rows(events, index)
+    monkeypatch.setattr(retrained, "DENSE", 10)
+    halves = [retrained.rows(events[:11], index), retrained.rows(events[11:], index)]
+    np.testing.assert_array_equal(retrained.stacked(halves).toarray(), dense)
+    np.testing.assert_array_equal(dense, found.table())
+
+
+def test_streams_of_whole_length_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrained, "EVENTS", EVENTS)
+    monkeypatch.setattr(retrained, "RIVALS", [retrained.CONTESTANTS["no change"]])
+    ours = replace(PLAIN, name=OURS.name)
+    some = (ours, PLAIN, *(retrained.CONTESTANTS[name] for name in ("no change", "majority, mean")))
+    monkeypatch.setattr(retrained, "OURS", ours)
+    monkeypatch.setattr(retrained, "CONTESTANTS", {one.name: one for one in some})
+    measure = partial(retrained.measure, None, quick=True, cached=False)
+    names = ["letter", "elec2", "house_16H"]
+    cut, whole = (measure(names=names, whole=each) for each in (False, True))
+    assert list(cut["streams"]) == names
+    assert list(whole["streams"]) == names[1:], "letter has no more events"
+    for name in names[1:]:
+        assert cut["streams"][name]["events"] == EVENTS
+        length = whole["streams"][name]["events"]
+        assert length == len(stream(name)) > 2 * EVENTS
+        said = battery.run_loop(retrained.CONTESTANTS["no change"], stream(name), 0, math.inf)
+        late = battery.losses(said, stream(name))[EVENTS:].mean()
+        figure = whole["later"]["no change"][name]
+        assert figure.get("mae", 1 - figure.get("accuracy", 0)) == pytest.approx(late)
+        mine = whole["later"][PLAIN.name][name]
+        against = whole["later_against"][PLAIN.name][name]
+        assert against["rival"] == "no change"
+        better = 1 - mine["mae"] / late if "mae" in mine else mine["accuracy"] - 1 + late
+        assert against["difference"] == pytest.approx(better)
+    assert whole["limit_s"] > cut["limit_s"]
+    mixed = measure(names=names, shuffled=True)
+    assert list(mixed["streams"]) == names[1:]
+    assert mixed["streams"]["elec2"]["events"] == EVENTS
+    assert mixed["streams"]["elec2"]["sha256"] != cut["streams"]["elec2"]["sha256"]
+    assert "random order" in retrained.render_part(mixed)
+    assert f"from {EVENTS}" in retrained.render_part(whole)
+
+
+@pytest.mark.nightly
+def test_a_quick_run_has_all_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "found.json"
+    given = ["--quick", "--out", str(out), "--streams", "elec2", "ChickWeights", "--only", "late"]
+    retrained.run(given)
+    said = capsys.readouterr()
+    document = json.loads(out.read_text())
+    part = document["results"]["late"]
+    there = {n for n, one in retrained.CONTESTANTS.items() if one.version is not None}
+    assert set(part["contestants"]) == there
+    assert max(map(len, said.out.splitlines()[:-1])) <= 100
+    for one in retrained.CONTESTANTS.values():
+        assert (f"{one.package} not installed" in said.out) == (one.version is None)
+    capsys.readouterr()
+    retrained.run([*given, "--cached"])
+    said = capsys.readouterr()
+    assert said.err.splitlines() == ["late"], "all runs were kept, those of ours too"
+    assert "HGB, all before" in said.out
