@@ -16,7 +16,8 @@ from multi_kernel_kit import pool_alone
 from connectors.base import Output
 from connectors.files.sinks import NDJSONSink
 from connectors.registry import open_source
-from streamk.engine import Engine, LateLabels
+from streamk.engine import Engine
+from streamk.engine.late import LateLabels
 
 EVENTS = 500
 

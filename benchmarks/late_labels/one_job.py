@@ -11,7 +11,8 @@ from pathlib import Path
 
 from connectors.files.sinks import NDJSONSink
 from connectors.registry import open_source
-from streamk.engine import Engine, LateLabels
+from streamk.engine import Engine
+from streamk.engine.late import LateLabels
 from streamk.learners import create
 
 

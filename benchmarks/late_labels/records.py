@@ -9,7 +9,7 @@ import numpy as np
 
 from connectors.memory import MemorySource
 from streamk.encoding import Schema
-from streamk.engine import LateLabels
+from streamk.engine.late import LateLabels
 from streamk.engine.late.source import JoinedSource
 from streamk.engine.late.trainer import LateTrainer
 from streamk.engine.order.batch import Batch

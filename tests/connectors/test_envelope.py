@@ -16,7 +16,8 @@ from connectors.schemas.avro import AvroSchema
 from connectors.schemas.envelope import enveloped
 from connectors.schemas.formats import SchemaFormat
 from connectors.schemas.stores import StoredSchema
-from streamk.engine import Engine, LateLabels, Report
+from streamk.engine import Engine, Report
+from streamk.engine.late import LateLabels
 from streamk.kernels import Gaussian
 from streamk.learners import DoublyStochastic
 

@@ -16,10 +16,11 @@ from multi_kernel_kit import pool_alone
 from naive_late import NaiveJoin, in_order
 
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Engine, LateLabels
+from streamk.engine import Engine
 from streamk.engine.checkpoints.segment_files import SegmentFiles
+from streamk.engine.late import LateLabels
+from streamk.engine.late.held import HeldEvents, Limits
 from streamk.engine.late.join import Join, Learn, Predict
-from streamk.engine.waiting.held import HeldEvents, Limits
 from streamk.errors import EngineError, InvalidInput
 from streamk.learners import MultiKernel, Sharded, create
 
@@ -106,7 +107,7 @@ def test_the_join_is_that_of_plain_lists(
     def follow(some: list[Any], place: int) -> None:
         for step in some:
             if isinstance(step, Learn):
-                steps.append(("learn", int(held.number[step.slot]), step.label))
+                steps.append(("learn", held.events["number"].item(step.slot), step.label))
                 continue
             assert isinstance(step, Predict)
             steps.append(("predict", place, step.slot >= 0))
@@ -131,11 +132,10 @@ def test_the_join_is_that_of_plain_lists(
             join.end()
             if first <= stop < first + size:
                 saved = join.to_json(), join.files(), join.arrays()
-                arrays = held.arrays(join.slots)
+                events = held.records(join.slots)
                 held, join = new()
-                limits = Limits(1, 2, len(records))
-                n = join.restore(*saved, limits.check_records)
-                held.restore(n, arrays, limits)
+                n = join.restore(*saved, Limits(1, 2, len(records)).check)
+                held.put_records([held.slots.take() for _ in range(n)], events)
     files.close()
     assert steps == naive.steps
     fates = asdict(join.count())

@@ -12,7 +12,8 @@ from naive_conformal import NaiveQuantile
 from naive_late import NaiveJoin, in_order
 
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Engine, LateLabels, loop
+from streamk.engine import Engine, loop
+from streamk.engine.late import LateLabels
 from streamk.learners import Sharded, create
 from streamk.packing import fingerprint
 

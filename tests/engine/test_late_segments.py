@@ -17,55 +17,52 @@ from late_kit import small_segments, waiting
 from multi_kernel_kit import pool_alone
 
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Checkpoint, Engine, LateLabels, newest_checkpoint
+from streamk.engine import Checkpoint, Engine, newest_checkpoint
 from streamk.engine.checkpoints.object_path import ObjectPath
 from streamk.engine.checkpoints.reading import read_checkpoint
 from streamk.engine.checkpoints.segment_files import SegmentFiles
+from streamk.engine.late import LateLabels, segments
+from streamk.engine.late.held import HeldEvents, record_type
 from streamk.engine.late.join import Join, Predict
-from streamk.engine.waiting import key_table, segment_log
-from streamk.engine.waiting.held import HeldEvents, record_type
-from streamk.engine.waiting.key_table import KeyTable, hashes_of
-from streamk.engine.waiting.segment import Segment
-from streamk.engine.waiting.segment_log import SegmentLog
+from streamk.engine.late.segments import KeyIndex, Segment, SegmentLog, hashes_of
 from streamk.errors import EngineError, StateError
 
 ENTRY = tuple[str, int]
 
 
-# --- the table of keys ----------------------------------------------------------------------------
+# --- the index of keys ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bits", [64, 6])
-def test_the_table_finds_what_a_dict_does(bits: int) -> None:
-    """Rows come, go and are found, through several tables; of 6 bits most hashes are several's."""
+def test_the_index_finds_what_a_dict_does(bits: int) -> None:
+    """Rows come, go and are found, in several runs; of 6 bits most hashes are several's."""
     rng = np.random.default_rng(0)
     live = np.full(12_000, True)
-    table = KeyTable(lambda rows: live[rows])
+    index = KeyIndex(lambda rows: live[rows])
     spread = np.uint64(64 - bits)
     hashes = rng.integers(0, 1 << 63, len(live), np.uint64) >> spread << spread
     n, step = (len(live), 997) if bits == 64 else (3000, 97)
     for first in range(0, n, step):
         rows = np.arange(first, min(n, first + step))
-        table.add(hashes[rows], rows)
+        index.add(hashes[rows], rows)
         live[rng.integers(0, first + 1, step // 2)] = False
         asked = rng.integers(0, n, 20)
         found: list[set[int]] = [set() for _ in asked]
-        for place, row in zip(*(some.tolist() for some in table.find(hashes[asked])), strict=True):
+        for place, row in zip(*(some.tolist() for some in index.find(hashes[asked])), strict=True):
             if live[row]:
                 found[place].add(row)
         there = np.flatnonzero(live[: rows[-1] + 1])
         for place, one in enumerate(asked):
             assert found[place] == set(there[hashes[there] == hashes[one]].tolist())
-    assert table.nbytes < 40 * 16 * max(2000, n // 10)
 
 
-def test_the_table_has_room_at_its_end() -> None:
-    """Hashes that all lead to the last slot."""
-    table = KeyTable(lambda rows: np.full(len(rows), True))
-    hashes = np.full(5000, (1 << 64) - 1, np.uint64)
-    table.add(hashes, np.arange(5000))
-    table._make_anew(10)
-    assert sorted(table.find(hashes[:1])[1].tolist()) == list(range(5000))
+def test_the_index_does_not_grow_with_rows_that_are_gone() -> None:
+    """A thousand of those that came last are there."""
+    last = 0
+    index = KeyIndex(lambda rows: rows > last - 1000)
+    for last in range(100, 50_000, 100):
+        index.add(hashes_of([str(n) for n in range(100)]), np.arange(last - 100, last))
+        assert index.nbytes <= 5 * 1000 * 16
 
 
 def test_hashes_are_equal_anywhere() -> None:
@@ -88,8 +85,8 @@ def records_of(numbers: list[int], columns: int = 1) -> Any:
 
 def test_rows_are_those_of_a_dict(files: SegmentFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """In any order; keys of one hash are told apart by the file."""
-    monkeypatch.setattr(segment_log, "SEGMENT_ROWS", 8)
-    monkeypatch.setattr(key_table, "blake2b", Digest)
+    monkeypatch.setattr(segments, "SEGMENT_ROWS", 8)
+    monkeypatch.setattr(segments, "blake2b", Digest)
     rng = random.Random(0)
     log, plain = SegmentLog(files, ENTRY), dict[str, int]()
     for n in range(120):
@@ -101,10 +98,8 @@ def test_rows_are_those_of_a_dict(files: SegmentFiles, monkeypatch: pytest.Monke
         assert {key: one.entry for key, one in found.items()} == {
             key: (key, plain[key]) for key in gone
         }
-        rows = [found[key].row for key in gone]
-        for places, records in log.records(rows):
-            assert records["number"].tolist() == [plain[gone[place]] for place in places]
         for key in gone:
+            assert np.frombuffer(found[key].record, found[key].type)["number"] == plain[key]
             log.remove(found[key].row)
             del plain[key]
         oldest = log.oldest()
@@ -115,7 +110,7 @@ def test_rows_are_those_of_a_dict(files: SegmentFiles, monkeypatch: pytest.Monke
         assert len(log) == len(plain)
         assert len(log.names()) <= 4 * len(plain) / 8 + 3
     again = SegmentLog(files, ENTRY)
-    again.restore(log.names(), log.live(), as_they_are)
+    again.restore(log.names(), log.live(), accept)
     assert len(again) == len(plain)
     assert set(again.find(list(plain))) == set(plain)
 
@@ -130,8 +125,8 @@ class Digest:
         return self._digest
 
 
-def as_they_are(records: Any) -> None:
-    """Nothing of the events of a segment is to be changed."""
+def accept(records: Any) -> None:
+    """Take any events."""
     assert len(records)
 
 
@@ -141,24 +136,23 @@ def test_a_segment_that_is_none_is_refused(files: SegmentFiles) -> None:
     path = files.place(name)
     data = path.read_bytes()
     log, both = SegmentLog(files, ENTRY), np.packbits([1, 1])
-    log.restore([name], both, as_they_are)
+    log.restore([name], both, accept)
     for live in (both[:0], np.zeros(2), np.packbits([0, 0]), np.packbits([1] * 16)):
         with pytest.raises(StateError):
-            SegmentLog(files, ENTRY).restore([name], live, as_they_are)
+            SegmentLog(files, ENTRY).restore([name], live, accept)
     with pytest.raises(StateError, match="other rows"):
         log.restore([name], both, None)
     path.write_bytes(data[:-1] + b"?")
     with pytest.raises(StateError, match="is damaged, its SHA-256 is not its name"):
-        log.restore([name], both, as_they_are)
+        log.restore([name], both, accept)
     assert (files.write(data), files.read(name)) == (name, data)  # written anew
     path.write_bytes(data[:100])
     segment = Segment(files, name, data)
-    segment.forget_data()
     with pytest.raises(StateError, match="cannot be read: it was cut short"):
         segment.records(np.array([0]))
     path.unlink()
     with pytest.raises(StateError, match="cannot be read"):
-        log.restore([name], both, as_they_are)
+        log.restore([name], both, accept)
     with pytest.raises(StateError, match="cannot be read"):
         segment.records(np.array([0]))
 
@@ -289,7 +283,7 @@ def test_memory_does_not_grow_with_events_that_may_be_learned_again(default: Any
         join.end()
     assert join.fates.joined > 1000
     assert len(join.slots) < 30
-    assert len(held.said) == 1024  # as at first
+    assert len(held.events) == 1024  # as at first
     files.close()
 
 

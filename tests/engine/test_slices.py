@@ -16,8 +16,9 @@ from connectors.base import Rows
 from connectors.memory import MemorySink, MemorySource
 from connectors.records import framed
 from connectors.schemas import AvroSchema, SchemaFormat, StoredSchema
-from streamk.engine import Engine, LateLabels
+from streamk.engine import Engine
 from streamk.engine.evaluation.slices import MISSING, MOST, OTHERS, Slices
+from streamk.engine.late import LateLabels
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import create
 
