@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +12,7 @@ import late_job
 import numpy as np
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from late_kit import small_segments, waiting
+from late_kit import small_segments
 from multi_kernel_kit import pool_alone
 
 from connectors.memory import MemorySink, MemorySource
@@ -25,6 +24,7 @@ from streamk.engine.late import LateLabels, segments
 from streamk.engine.late.held import HeldEvents, record_type
 from streamk.engine.late.join import Join, Predict
 from streamk.engine.late.segments import KeyIndex, Segment, SegmentLog, hashes_of
+from streamk.engine.training import regions
 from streamk.errors import EngineError, StateError
 
 ENTRY = tuple[str, int]
@@ -357,20 +357,23 @@ def test_a_name_that_leads_elsewhere_is_refused(streams: Path, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("small")
-def test_regions_of_another_level_are_forgotten_in_files_too(streams: Path, tmp_path: Path) -> None:
-    job = late_job.engine(streams, MemorySink(), checkpoint=tmp_path, max_events=400)
-    job.run()
-    found, trainer = checkpoints(tmp_path)[-1], job._trainer
-    assert found.held is not None
-    assert found.segments
-    trainer.hold_in(SegmentFiles(tmp_path / "member-0" / "held"))  # those of the run are closed
-    for level, forgotten in ((0.9, False), (0.5, True)):
-        trainer.restore_held(replace(found.held, header={**found.held.header, "level": level}))
-        again = trainer.held_state()
-        assert again is not None
-        thresholds = [
-            json.loads(event.replace("nan", "NaN"))[2][3]
-            for event in waiting(replace(found, held=again))["events"]
-        ]
-        assert np.isnan(thresholds).all() == forgotten
-        assert (replace(found, held=again).segments == found.segments) != forgotten
+def test_regions_of_another_level_are_forgotten(
+    streams: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of events in files, too, and also by a run with the first level again."""
+    learn, known, sink = regions.learn, list[bool](), MemorySink()
+
+    def learned(*arguments: Any) -> Any:
+        known.extend(~np.isnan(arguments[4]))
+        return learn(*arguments)
+
+    monkeypatch.setattr(regions, "learn", learned)
+    shares = []
+    for most, level in ((400, 0.9), (450, 0.9), (500, 0.5), (550, 0.9)):
+        known.clear()
+        options: Any = {"checkpoint": tmp_path, "max_events": most, "level": level}
+        late_job.engine(streams, sink, **options).run()
+        shares.append(np.mean(known))
+        assert checkpoints(tmp_path)[-1].segments
+    assert shares[1] == 1.0
+    assert max(shares[2:]) < 0.5

@@ -279,7 +279,8 @@ class _Steps:
         """Have an event predicted after all that is to be learned so far, and held in a slot."""
         work, values = self._work, self._taken.rows[row]
         explains = work.observer is not None and self._explained is None and work.observer.due
-        if (work.details is not None or explains) and (self._early[0] or self._anew[0]):
+        changed = self._early[0] or self._anew[0] or not isinstance(work.model, HoldsPredictions)
+        if (work.details is not None or explains) and changed:
             self.flush()  # so that they are of the model that predicts this event
         if explains:
             self._explain(values, slot)
