@@ -62,7 +62,7 @@ def test_the_index_does_not_grow_with_rows_that_are_gone() -> None:
     index = KeyIndex(lambda rows: rows > last - 1000)
     for last in range(100, 50_000, 100):
         index.add(hashes_of([str(n) for n in range(100)]), np.arange(last - 100, last))
-        assert index.nbytes <= 5 * 1000 * 16
+        assert sum(len(rows) for _, rows in index._runs) <= 5 * 1000
 
 
 def test_hashes_are_equal_anywhere() -> None:
@@ -270,7 +270,7 @@ def test_memory_does_not_grow_with_events_that_may_be_learned_again(default: Any
     """Slots that were lent to events on the disk are used again, also of those that are kept."""
     held, files = HeldEvents(0.0), SegmentFiles()
     join = Join(200, 10**6, default, held=held, files=files, revisions="learn")
-    for clock in range(0, 4_000, 10):
+    for clock in range(0, 1_500, 10):
         keys = [str(n) for n in range(clock, clock + 10)]
         labels = [str(n) for n in range(max(0, clock - 100), max(0, clock - 90), 3)]
         join.begin(keys + labels, clock)
@@ -281,9 +281,9 @@ def test_memory_does_not_grow_with_events_that_may_be_learned_again(default: Any
             if isinstance(step, Predict):
                 held.put([step.slot], np.eye(1), [1], None, [0.0], [0], np.nan, np.nan)
         join.end()
-    assert join.fates.joined > 1000
+    assert join.fates.joined > 400
     assert len(join.slots) < 30
-    assert len(held.events) == 1024  # as at first
+    assert held.slots.take() < 150
     files.close()
 
 

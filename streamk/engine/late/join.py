@@ -68,11 +68,6 @@ class WaitingQueue:
         """The slots of the young ones that have one, the oldest first."""
         return [entry[0] for entry in self._young.values() if entry[0] >= 0]
 
-    @property
-    def nbytes(self) -> int:
-        """Memory of what is on the disk, in bytes."""
-        return self._log.nbytes
-
     # --- one by one -------------------------------------------------------------------------------
 
     def get(self, key: str) -> Entry | None:
@@ -472,11 +467,6 @@ class Join:
         return self.fates
 
     # --- state ------------------------------------------------------------------------------------
-
-    @property
-    def nbytes(self) -> int:
-        """Memory of what is on the disk, in bytes."""
-        return sum(queue.nbytes for queue in self._queues.values())
 
     def to_json(self) -> dict[str, int]:
         """Return the counts, as JSON data."""

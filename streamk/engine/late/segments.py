@@ -75,11 +75,6 @@ class KeyIndex:
         self._alive = alive
         self._runs: list[tuple[Hashes, Rows]] = []
 
-    @property
-    def nbytes(self) -> int:
-        """Memory of the runs, in bytes."""
-        return sum(hashes.nbytes + rows.nbytes for hashes, rows in self._runs)
-
     def find(self, hashes: Hashes) -> tuple[NDArray[np.int64], Rows]:
         """Return candidates for hashes (n,): places in 0 to n - 1, and rows, which rise."""
         order = np.argsort(hashes)
@@ -202,11 +197,6 @@ class Segment:
         return 0 if self.type is None else self.type.itemsize
 
     @property
-    def nbytes(self) -> int:
-        """Memory that it takes, in bytes."""
-        return self._starts.nbytes + len(self.live)
-
-    @property
     def waiting(self) -> Rows:
         """The rows that wait, in order."""
         return np.flatnonzero(np.frombuffer(self.live, np.uint8))
@@ -308,11 +298,6 @@ class SegmentLog:
     def __len__(self) -> int:
         """Return how many rows wait."""
         return self._left
-
-    @property
-    def nbytes(self) -> int:
-        """Memory that it takes, in bytes."""
-        return self._index.nbytes + sum(one.nbytes for one in self._segments.values())
 
     # --- rows -------------------------------------------------------------------------------------
 
