@@ -246,6 +246,8 @@ class _Steps:
 
     def __init__(self, work: HoldingModel, taken: Taken) -> None:
         self._work, self._taken = work, taken
+        self._alone = not isinstance(work.model, HoldsPredictions)
+        """A prediction may change the model, as that of one in shards."""
         self._rows: list[int] = []
         self._at: list[int] = []
         self._labels: list[Any] = []
@@ -279,8 +281,9 @@ class _Steps:
         """Have an event predicted after all that is to be learned so far, and held in a slot."""
         work, values = self._work, self._taken.rows[row]
         explains = work.observer is not None and self._explained is None and work.observer.due
-        changed = self._early[0] or self._anew[0] or not isinstance(work.model, HoldsPredictions)
-        if (work.details is not None or explains) and changed:
+        if (work.details is not None or explains) and (
+            self._early[0] or self._anew[0] or self._alone
+        ):
             self.flush()  # so that they are of the model that predicts this event
         if explains:
             self._explain(values, slot)
