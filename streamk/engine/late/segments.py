@@ -1,11 +1,12 @@
-"""What waits on the disk: rows in the order in which they came, found by their keys.
+"""Rows on the disk in the order in which they came, found by their keys.
 
-They are in segments, files of some thousand rows that never change, so that checkpoints share them,
-a digest in a signed checkpoint tells that one is whole, and an object store gets each once. SQLite
-in their place was measured: put and taken, a row took 2.3 times as long (65,000 records a second
-of a core where segments have 153,000; in random order 44,000 where they have 93,000, and with
-reading, the join and a model less than the goal of 50,000), the file was twice as large and would
-go to an object store whole with each checkpoint, and its pages have no digests.
+They are in segments, files of some thousand rows that never change: checkpoints share them, a
+digest in a signed checkpoint tells that each is whole, and an object store gets each once. Rows in
+SQLite that carry the checkpoints at which they came and left were measured in their place, put and
+taken with a million held: 65,000 records a second of a core where segments have 153,000, in random
+order 45,000 where they have 93,000, which with the rest of a job is less than the goal of 50,000.
+The file was twice as large, would go to an object store whole with each checkpoint, and has no
+digests.
 
 A segment is a file of safetensors::
 
