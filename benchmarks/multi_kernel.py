@@ -28,8 +28,7 @@ from benchmarks.rivals import SEED, Contestant
 from benchmarks.river_battery import Outcome, counted, figures_of, losses, paired, run_loop
 from benchmarks.streams import FILES, NUMBERS, RIVERS, STREAMS, Event, Stream, load
 from streamk.learners import MultiKernel
-from streamk.learners.multi_kernel import expert_pool
-from streamk.learners.multi_kernel import upkeep
+from streamk.learners.multi_kernel import expert_pool, upkeep
 from streamk.learners.multi_kernel.tables import BANKS, LEVEL
 
 # --- direct ---------------------------------------------------------------------------------------

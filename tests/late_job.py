@@ -16,7 +16,8 @@ from multi_kernel_kit import pool_alone
 from connectors.base import Output
 from connectors.files.sinks import NDJSONSink
 from connectors.registry import open_source
-from streamk.engine import Engine, LateLabels
+from streamk.engine import Engine
+from streamk.engine.late import LateLabels
 
 EVENTS = 500
 
@@ -56,7 +57,13 @@ def write(directory: Path, n: int = EVENTS) -> None:
 
 
 def engine(
-    directory: Path, sink: Any, *, model: Any = None, revisions: Any = "ignore", **options: Any
+    directory: Path,
+    sink: Any,
+    *,
+    model: Any = None,
+    revisions: Any = "ignore",
+    level: float = 0.9,
+    **options: Any,
 ) -> Engine:
     late = LateLabels(
         open_source(f"file:{directory}/labels.ndjson"),
@@ -74,7 +81,7 @@ def engine(
         labels=late,
         ignore=("at",),
         max_skew=float("inf"),
-        prediction_set=0.9,
+        prediction_set=level,
         sink=sink,
         **options,
     )

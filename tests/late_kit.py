@@ -14,8 +14,8 @@ import numpy as np
 
 from streamk.engine import Checkpoint
 from streamk.engine.checkpoints.segment_files import SegmentFiles
-from streamk.engine.waiting import queue, segment_log
-from streamk.engine.waiting.held import record_type
+from streamk.engine.late import join, segments
+from streamk.engine.late.held import Records, record_type, unpacked
 from streamk.learners.registry import from_state
 from streamk.learners.sharded.replicas import Outcome, Task, work
 from streamk.packing import unpack
@@ -35,11 +35,11 @@ class Counting:
 @contextmanager
 def small_segments(rows: int) -> Iterator[None]:
     """Segments of so many rows, and no more than those in memory; 1 << 15 is as ever."""
-    memory = queue.MEMORY if rows == segment_log.SEGMENT_ROWS else 0
+    memory = join.MEMORY if rows == segments.SEGMENT_ROWS else 0
     with (
-        mock.patch.object(queue, "MEMORY", memory),
-        mock.patch.object(queue, "SEGMENT_ROWS", rows),
-        mock.patch.object(segment_log, "SEGMENT_ROWS", rows),
+        mock.patch.object(join, "MEMORY", memory),
+        mock.patch.object(join, "SEGMENT_ROWS", rows),
+        mock.patch.object(segments, "SEGMENT_ROWS", rows),
     ):
         yield
 
@@ -50,26 +50,31 @@ def waiting(found: Checkpoint) -> dict[str, list[Any]]:
     arrays, header = found.held.arrays, found.held.header
     files = SegmentFiles(found.path.parent / "held")  # type: ignore[arg-type]
     lists: dict[str, list[Any]] = {}
-    events = []
-    columns, classes = arrays["X"].shape[1], arrays["P"].shape[1]
+    events = list[str]()
+    young = unpacked(dict(arrays), "held events")
+    columns, classes = young.dtype["X"].shape[0], young.dtype["P"].shape[0]
+
+    def add(records: Records) -> None:
+        for one in records:
+            x = one["X"].tolist() + [0.0] * (columns - len(one["X"]))
+            p = one["P"].tolist() + [float("nan")] * (classes - len(one["P"]))
+            rest = [one[each].item() for each in ("said", "width", "number", "threshold")]
+            events.append(repr([x, p, rest]))
+
     for name in ("held", "early", "over"):
         bits, rows = np.unpackbits(arrays[f"{name}_live"]).tolist(), []
         for file in header["segments"][name]:  # type: ignore[index, call-overload]
             data = unpack(files.read(file), file)
-            starts, text = data["starts"].tolist(), data["entries"].tobytes()
-            kind = record_type(*data["layout"].tolist())
-            for i, (first, last) in enumerate(pairwise(starts)):
+            starts, text = data["starts"].tolist(), data["rows"].tobytes()
+            layout = data["layout"].tolist()
+            kind = None if -1 in layout else record_type(*layout)
+            for first, last in pairwise(starts):
                 if not bits.pop(0):
                     continue
-                rows.append(msgspec.json.decode(text[first:last]))
-                if data["records"].shape[1]:
-                    one = data["records"][i].view(kind)[0]
-                    x = one["X"].tolist() + [0.0] * (columns - len(one["X"]))
-                    p = one["P"].tolist() + [float("nan")] * (classes - len(one["P"]))
-                    rest = [one[each].item() for each in ("said", "width", "number", "threshold")]
-                    events.append(repr([x, p, rest]))
+                end = last - (0 if kind is None else kind.itemsize)
+                rows.append(msgspec.json.decode(text[first:end]))
+                if kind is not None:
+                    add(np.frombuffer(text[end:last], kind))
         lists[name] = rows + msgspec.json.decode(arrays[name].tobytes())
-    for i in range(len(arrays["X"])):
-        rest = [arrays[each][i].item() for each in ("said", "width", "number", "threshold")]
-        events.append(repr([arrays["X"][i].tolist(), arrays["P"][i].tolist(), rest]))
+    add(young)
     return {**lists, "events": events}

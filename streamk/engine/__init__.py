@@ -9,7 +9,6 @@ from streamk.engine.checkpoints.reading import (
     newest_checkpoint,
     read_checkpoint,
 )
-from streamk.engine.late.options import LateLabels
 from streamk.engine.loop import Engine, Report
 from streamk.engine.progress import Snapshot, shown_on
 from streamk.engine.training.bad_events import Counts
@@ -19,7 +18,6 @@ __all__ = [
     "Counts",
     "Engine",
     "Key",
-    "LateLabels",
     "Report",
     "Snapshot",
     "Untrusted",

@@ -7,8 +7,8 @@ from typing import Any, Literal, get_args
 
 from connectors.base import Sink, Source
 from streamk.encoding import Absent, LabelType, Mode, Schema
-from streamk.engine.late.options import LateLabels
 from streamk.engine.training.bad_events import OnError
+from streamk.engine.training.trainer import DelayedLabels
 from streamk.errors import InvalidInput, shown
 from streamk.learners.base import Learner
 from streamk.options import Whole
@@ -96,7 +96,7 @@ def config_of(
     label: str | int | None,
     absent: Absent,
     ignore: tuple[str | int, ...],
-    labels: LateLabels | None,
+    labels: DelayedLabels | None,
     max_skew: float,
     *,
     learn: bool,

@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from functools import partial
 
 from connectors.base import Sink, Source, group_of
 from connectors.errors import Aborted
@@ -31,9 +30,6 @@ from streamk.engine.checks import (
 )
 from streamk.engine.display import Display
 from streamk.engine.health import HealthMonitor
-from streamk.engine.late.options import LateLabels
-from streamk.engine.late.source import joined
-from streamk.engine.late.trainer import LateTrainer
 from streamk.engine.observing.observer import Observer
 from streamk.engine.order.feed import DataLoss, Feed
 from streamk.engine.order.sequence import IdleAdvance
@@ -48,7 +44,7 @@ from streamk.engine.training.bad_events import OnError
 from streamk.engine.training.details import Details
 from streamk.engine.training.outputs import DEAD_LETTER
 from streamk.engine.training.slicing import SliceReader
-from streamk.engine.training.trainer import Trainer
+from streamk.engine.training.trainer import DelayedLabels, Trainer
 from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
 
@@ -150,7 +146,7 @@ class Engine:
     explain : bool, default False
         Predictions come with their reasons, the fields of the largest effect. Each event takes a
         prediction more for every field (`streamk.learners.explaining`).
-    labels : LateLabels, optional
+    labels : streamk.engine.late.LateLabels, optional
         Labels that come later than the events, from a source of their own; `label` is their field
         there. Events are held until then, and one of that name in them is not read. Counts of
         events of the sequence, as in `max_events`, count labels too.
@@ -225,7 +221,7 @@ class Engine:
         prediction_set: float | None = None,
         kept: Regions | None = None,
         explain: bool = False,
-        labels: LateLabels | None = None,
+        labels: DelayedLabels | None = None,
         metrics: Sequence[str] = (),
         alarms: Sink | None = None,
         slice: str | int | None = None,  # noqa: A002 (the field's word)
@@ -244,7 +240,7 @@ class Engine:
         check_choice("absent", absent, Absent)
         check_share(max_bad_share=max_bad_share)
         if labels is not None:
-            source = joined(source, labels, label, model, learn=learn)
+            source = labels.joined(source, label, model, learn=learn)
         self._source, self._sink = source, sink
         sinks = {"sink": sink, "dead_letters": dead_letters, "alarms": alarms}
         self._sinks = {name: some for name, some in sinks.items() if some is not None}
@@ -265,8 +261,8 @@ class Engine:
         self._health = HealthMonitor((source, sink, dead_letters, alarms), self._show_trouble)
         self._stopping = False
         self._store: Store | None = None
-        kind = Trainer if labels is None else partial(LateTrainer, late=labels)
-        self._trainer: Trainer = kind(
+        trainer_of = Trainer if labels is None else labels.trainer
+        self._trainer: Trainer = trainer_of(
             model,
             source,
             schema_of(model, label, schema, absent, ignore),

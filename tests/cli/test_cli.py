@@ -22,7 +22,8 @@ from streamk.cli import dispatch, models, predict, run
 from streamk.cli.model_options import build, options_of, task_of
 from streamk.cli.parsing.arguments import UsageError
 from streamk.cli.run import MODEL, _parser
-from streamk.engine import Engine, LateLabels
+from streamk.engine import Engine
+from streamk.engine.late import LateLabels
 from streamk.errors import BackendUnavailable, InvalidInput, StreamkError
 from streamk.kernels import KERNELS
 from streamk.learners import (

@@ -15,7 +15,8 @@ from connectors.records import Tombstone, framed
 from connectors.schemas.avro import AvroSchema
 from connectors.schemas.formats import SchemaFormat, enveloped
 from connectors.schemas.stores import StoredSchema
-from streamk.engine import Engine, LateLabels, Report
+from streamk.engine import Engine, Report
+from streamk.engine.late import LateLabels
 from streamk.kernels import Gaussian
 from streamk.learners import DoublyStochastic
 

@@ -14,7 +14,8 @@ from connectors.base import Output
 from connectors.errors import Aborted
 from connectors.memory import MemorySource
 from connectors.registry import open_sink
-from streamk.engine import Engine, LateLabels, Report
+from streamk.engine import Engine, Report
+from streamk.engine.late import LateLabels
 from streamk.learners import Contest, MultiKernel, Sharded, create
 
 N = 400

@@ -16,8 +16,9 @@ from engine_kit import Crash, CrashingSink, WhimsicalSource
 from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_sink
 from streamk.drift import StreamingMMD
-from streamk.engine import Engine, LateLabels
+from streamk.engine import Engine
 from streamk.engine.alarms.covariates import CovariateWatch
+from streamk.engine.late import LateLabels
 from streamk.errors import StateError
 from streamk.learners import create
 

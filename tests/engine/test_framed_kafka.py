@@ -24,7 +24,8 @@ from connectors.memory import MemorySink, MemorySource
 from connectors.records import framed
 from connectors.registry import open_source
 from connectors.schemas.protobuf import ProtobufSchema
-from streamk.engine import Engine, LateLabels
+from streamk.engine import Engine
+from streamk.engine.late import LateLabels
 from streamk.engine.late.source import JoinedSource
 from streamk.kernels import Gaussian
 from streamk.learners import DoublyStochastic

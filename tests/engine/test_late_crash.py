@@ -21,6 +21,7 @@ from multi_kernel_kit import pool_alone
 
 from connectors.memory import MemorySink
 from streamk.engine import newest_checkpoint
+from streamk.engine.late.held import packed, record_type, unpacked
 from streamk.engine.observing.observer import Observer
 from streamk.errors import StateError
 from streamk.learners import Sharded
@@ -145,23 +146,31 @@ def test_damaged_held_events_are_refused(files: Path, tmp_path: Path) -> None:
     assert found.held is not None
     held = found.held
     trainer.restore_held(held)
-    n = len(held.arrays["said"])
-    assert n
-    assert len(held.arrays["said_of"])
-    damages = {
-        "X": np.zeros((n, 99)),
-        "P": np.full((n, 3), 2.0),
-        "said": np.full(n, 7.0),
-        "number": np.full(n, 1 << 50),
-        "held": np.frombuffer(b'[["a", 1], ["a", 2]]', np.uint8),
-        "early": np.frombuffer(b"[[", np.uint8),
-        "over": np.zeros(3),
-        "said_by_parts": np.full((len(held.arrays["said_of"]), 2, 1), 0.0, np.float32),
-        "said_of": np.full(3, -1),
-    }
-    for name, array in damages.items():
+    events, n_said = unpacked(dict(held.arrays), "held events"), len(held.arrays["said_of"])
+    assert len(events)
+    assert n_said
+
+    def changed(name: str, value: Any) -> dict[str, Any]:
+        other = events.copy()
+        other[name] = value
+        return packed(other)
+
+    damages: list[dict[str, Any]] = [
+        packed(np.zeros(len(events), record_type(99, 3))),
+        changed("P", 2.0),
+        changed("said", 7.0),
+        changed("number", 1 << 50),
+        packed(events[1:]),
+        {"layout": np.array([1, 1])},
+        {"held": np.frombuffer(b'[["a", 1], ["a", 2]]', np.uint8)},
+        {"early": np.frombuffer(b"[[", np.uint8)},
+        {"over": np.zeros(3)},
+        {"said_by_parts": np.full((n_said, 2, 1), 0.0, np.float32)},
+        {"said_of": np.full(3, -1)},
+    ]
+    for damage in damages:
         with pytest.raises(StateError):
-            trainer.restore_held(replace(held, arrays={**held.arrays, name: array}))
+            trainer.restore_held(replace(held, arrays={**held.arrays, **damage}))
     for name in held.arrays:
         without = {other: array for other, array in held.arrays.items() if other != name}
         with pytest.raises(StateError):

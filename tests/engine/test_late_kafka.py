@@ -14,7 +14,8 @@ from multi_kernel_kit import pool_alone
 
 from connectors.kafka import KafkaSource
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Engine, LateLabels
+from streamk.engine import Engine
+from streamk.engine.late import LateLabels
 from streamk.errors import InvalidInput
 
 pytestmark = [

@@ -16,10 +16,11 @@ from multi_kernel_kit import pool_alone
 from reference.late import NaiveJoin, in_order
 
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Engine, LateLabels
+from streamk.engine import Engine
 from streamk.engine.checkpoints.segment_files import SegmentFiles
+from streamk.engine.late import LateLabels
+from streamk.engine.late.held import HeldEvents, Limits
 from streamk.engine.late.join import Join, Learn, Predict
-from streamk.engine.waiting.held import HeldEvents, Limits
 from streamk.errors import EngineError, InvalidInput
 from streamk.learners import MultiKernel, Sharded, create
 
@@ -106,7 +107,7 @@ def test_the_join_is_that_of_plain_lists(
     def follow(some: list[Any], place: int) -> None:
         for step in some:
             if isinstance(step, Learn):
-                steps.append(("learn", int(held.number[step.slot]), step.label))
+                steps.append(("learn", held.events["number"].item(step.slot), step.label))
                 continue
             assert isinstance(step, Predict)
             steps.append(("predict", place, step.slot >= 0))
@@ -131,11 +132,10 @@ def test_the_join_is_that_of_plain_lists(
             join.end()
             if first <= stop < first + size:
                 saved = join.to_json(), join.files(), join.arrays()
-                arrays = held.arrays(join.slots)
+                events = held.records(join.slots)
                 held, join = new()
-                limits = Limits(1, 2, len(records))
-                n = join.restore(*saved, limits.check_records)
-                held.restore(n, arrays, limits)
+                n = join.restore(*saved, Limits(1, 2, len(records)).check)
+                held.put_records([held.slots.take() for _ in range(n)], events)
     files.close()
     assert steps == naive.steps
     fates = asdict(join.count())
@@ -268,18 +268,15 @@ def test_many_kernels_learn_by_what_they_said_at_the_time(kind: str) -> None:
 
 
 @pytest.mark.parametrize("revisions", ["ignore", "learn"])
-@pytest.mark.parametrize("kind", ["three", "numbers"])
-def test_many_kernels_learn_the_same_from_the_disk(kind: str, revisions: str) -> None:
+def test_many_kernels_learn_the_same_from_the_disk(revisions: str) -> None:
     """With labels by default, some of which are revised, and columns that come later."""
-    events, labels = stream(300, delay=200, kind=kind)
+    events, labels = stream(300, delay=200, kind="numbers")
     events = [(time, {**x, "c": 1.0} if i > 150 else x) for i, (time, x) in enumerate(events)]
-    task = "regression" if kind == "numbers" else "classification"
-    default = "far" if kind == "three" else 0.0
-    options = {"timeout": 0.35, "default": default, "revisions": revisions}
+    options = {"timeout": 0.35, "default": 0.0, "revisions": revisions}
     found = []
     for rows in (1 << 15, 3):
         with small_segments(rows):
-            model = pool_alone(seed=1, task=task)
+            model = pool_alone(seed=1, task="regression")
             found.append(run({"0": events}, {"0": labels}, model, whim=rows % 7, **options))
     (plain, said), (report, again) = found
     assert [one.value for one in again.outputs] == [one.value for one in said.outputs]

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from late_kit import Counting
 from reference.conformal import NaiveQuantile
 from reference.late import NaiveJoin, in_order
 
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Engine, LateLabels, loop
+from streamk.engine import Engine, loop
+from streamk.engine.late import LateLabels
 from streamk.learners import Sharded, create
 from streamk.packing import fingerprint
 
@@ -44,9 +44,9 @@ def streams(task: str) -> tuple[list[Any], list[Any]]:
     return events, sorted(labels, key=lambda one: one[0])
 
 
-def model(task: str, shards: bool, workers: Any = None) -> Any:
+def model(task: str, shards: bool) -> Any:
     made = create("doubly-stochastic", task=task, max_features=64, block_size=64)
-    return Sharded(made, shards=2, round_events=8, workers=workers) if shards else made
+    return Sharded(made, shards=2, round_events=8) if shards else made
 
 
 def outcome(
@@ -55,7 +55,6 @@ def outcome(
     monkeypatch: pytest.MonkeyPatch,
     *,
     shards: bool = False,
-    workers: Any = None,
     sink: MemorySink | None = None,
     engine: dict[str, Any] | None = None,
     **late: Any,
@@ -70,7 +69,7 @@ def outcome(
     late = {"key": "id", **late}
     report = Engine(
         sources[0],
-        model(task, shards, workers),
+        model(task, shards),
         label="y",
         labels=LateLabels(sources[1], **late),
         sink=sink,
@@ -112,16 +111,6 @@ def test_stops_and_reasons_change_nothing(
     for one in explained:
         del one["reasons"]
     assert (explained, *same) == (said, state, scores)
-
-
-@pytest.mark.parametrize("task", ["classification", "regression"])
-def test_workers_are_sent_many_shards_and_change_nothing(
-    task: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workers = Counting()
-    expected = outcome(task, 1000, monkeypatch, shards=True)
-    assert outcome(task, 1000, monkeypatch, shards=True, workers=workers) == expected
-    assert workers.shards.count(2) > 20
 
 
 @pytest.mark.parametrize("shards", [False, True])

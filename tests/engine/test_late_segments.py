@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,59 +12,57 @@ import late_job
 import numpy as np
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from late_kit import small_segments, waiting
+from late_kit import small_segments
 from multi_kernel_kit import pool_alone
 
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Checkpoint, Engine, LateLabels, newest_checkpoint
+from streamk.engine import Checkpoint, Engine, newest_checkpoint
 from streamk.engine.checkpoints.object_path import ObjectPath
 from streamk.engine.checkpoints.reading import read_checkpoint
 from streamk.engine.checkpoints.segment_files import SegmentFiles
+from streamk.engine.late import LateLabels, segments
+from streamk.engine.late.held import HeldEvents, record_type
 from streamk.engine.late.join import Join, Predict
-from streamk.engine.waiting import key_table, segment_log
-from streamk.engine.waiting.held import HeldEvents, record_type
-from streamk.engine.waiting.key_table import KeyTable, hashes_of
-from streamk.engine.waiting.segment import Segment
-from streamk.engine.waiting.segment_log import SegmentLog
+from streamk.engine.late.segments import KeyIndex, Segment, SegmentLog, hashes_of
+from streamk.engine.training import regions
 from streamk.errors import EngineError, StateError
 
 ENTRY = tuple[str, int]
 
 
-# --- the table of keys ----------------------------------------------------------------------------
+# --- the index of keys ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bits", [64, 6])
-def test_the_table_finds_what_a_dict_does(bits: int) -> None:
-    """Rows come, go and are found, through several tables; of 6 bits most hashes are several's."""
+def test_the_index_finds_what_a_dict_does(bits: int) -> None:
+    """Rows come, go and are found, in several runs; of 6 bits most hashes are several's."""
     rng = np.random.default_rng(0)
     live = np.full(12_000, True)
-    table = KeyTable(lambda rows: live[rows])
+    index = KeyIndex(lambda rows: live[rows])
     spread = np.uint64(64 - bits)
     hashes = rng.integers(0, 1 << 63, len(live), np.uint64) >> spread << spread
     n, step = (len(live), 997) if bits == 64 else (3000, 97)
     for first in range(0, n, step):
         rows = np.arange(first, min(n, first + step))
-        table.add(hashes[rows], rows)
+        index.add(hashes[rows], rows)
         live[rng.integers(0, first + 1, step // 2)] = False
         asked = rng.integers(0, n, 20)
         found: list[set[int]] = [set() for _ in asked]
-        for place, row in zip(*(some.tolist() for some in table.find(hashes[asked])), strict=True):
+        for place, row in zip(*(some.tolist() for some in index.find(hashes[asked])), strict=True):
             if live[row]:
                 found[place].add(row)
         there = np.flatnonzero(live[: rows[-1] + 1])
         for place, one in enumerate(asked):
             assert found[place] == set(there[hashes[there] == hashes[one]].tolist())
-    assert table.nbytes < 40 * 16 * max(2000, n // 10)
 
 
-def test_the_table_has_room_at_its_end() -> None:
-    """Hashes that all lead to the last slot."""
-    table = KeyTable(lambda rows: np.full(len(rows), True))
-    hashes = np.full(5000, (1 << 64) - 1, np.uint64)
-    table.add(hashes, np.arange(5000))
-    table._make_anew(10)
-    assert sorted(table.find(hashes[:1])[1].tolist()) == list(range(5000))
+def test_the_index_does_not_grow_with_rows_that_are_gone() -> None:
+    """A thousand of those that came last are there."""
+    last = 0
+    index = KeyIndex(lambda rows: rows > last - 1000)
+    for last in range(100, 50_000, 100):
+        index.add(hashes_of([str(n) for n in range(100)]), np.arange(last - 100, last))
+        assert sum(len(rows) for _, rows in index._runs) <= 5 * 1000
 
 
 def test_hashes_are_equal_anywhere() -> None:
@@ -88,8 +85,8 @@ def records_of(numbers: list[int], columns: int = 1) -> Any:
 
 def test_rows_are_those_of_a_dict(files: SegmentFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """In any order; keys of one hash are told apart by the file."""
-    monkeypatch.setattr(segment_log, "SEGMENT_ROWS", 8)
-    monkeypatch.setattr(key_table, "blake2b", Digest)
+    monkeypatch.setattr(segments, "SEGMENT_ROWS", 8)
+    monkeypatch.setattr(segments, "blake2b", Digest)
     rng = random.Random(0)
     log, plain = SegmentLog(files, ENTRY), dict[str, int]()
     for n in range(120):
@@ -101,10 +98,8 @@ def test_rows_are_those_of_a_dict(files: SegmentFiles, monkeypatch: pytest.Monke
         assert {key: one.entry for key, one in found.items()} == {
             key: (key, plain[key]) for key in gone
         }
-        rows = [found[key].row for key in gone]
-        for places, records in log.records(rows):
-            assert records["number"].tolist() == [plain[gone[place]] for place in places]
         for key in gone:
+            assert np.frombuffer(found[key].record, found[key].type)["number"] == plain[key]
             log.remove(found[key].row)
             del plain[key]
         oldest = log.oldest()
@@ -115,7 +110,7 @@ def test_rows_are_those_of_a_dict(files: SegmentFiles, monkeypatch: pytest.Monke
         assert len(log) == len(plain)
         assert len(log.names()) <= 4 * len(plain) / 8 + 3
     again = SegmentLog(files, ENTRY)
-    again.restore(log.names(), log.live(), as_they_are)
+    again.restore(log.names(), log.live(), accept)
     assert len(again) == len(plain)
     assert set(again.find(list(plain))) == set(plain)
 
@@ -130,8 +125,8 @@ class Digest:
         return self._digest
 
 
-def as_they_are(records: Any) -> None:
-    """Nothing of the events of a segment is to be changed."""
+def accept(records: Any) -> None:
+    """Take any events."""
     assert len(records)
 
 
@@ -141,24 +136,23 @@ def test_a_segment_that_is_none_is_refused(files: SegmentFiles) -> None:
     path = files.place(name)
     data = path.read_bytes()
     log, both = SegmentLog(files, ENTRY), np.packbits([1, 1])
-    log.restore([name], both, as_they_are)
+    log.restore([name], both, accept)
     for live in (both[:0], np.zeros(2), np.packbits([0, 0]), np.packbits([1] * 16)):
         with pytest.raises(StateError):
-            SegmentLog(files, ENTRY).restore([name], live, as_they_are)
+            SegmentLog(files, ENTRY).restore([name], live, accept)
     with pytest.raises(StateError, match="other rows"):
         log.restore([name], both, None)
     path.write_bytes(data[:-1] + b"?")
     with pytest.raises(StateError, match="is damaged, its SHA-256 is not its name"):
-        log.restore([name], both, as_they_are)
+        log.restore([name], both, accept)
     assert (files.write(data), files.read(name)) == (name, data)  # written anew
     path.write_bytes(data[:100])
     segment = Segment(files, name, data)
-    segment.forget_data()
     with pytest.raises(StateError, match="cannot be read: it was cut short"):
         segment.records(np.array([0]))
     path.unlink()
     with pytest.raises(StateError, match="cannot be read"):
-        log.restore([name], both, as_they_are)
+        log.restore([name], both, accept)
     with pytest.raises(StateError, match="cannot be read"):
         segment.records(np.array([0]))
 
@@ -276,7 +270,7 @@ def test_memory_does_not_grow_with_events_that_may_be_learned_again(default: Any
     """Slots that were lent to events on the disk are used again, also of those that are kept."""
     held, files = HeldEvents(0.0), SegmentFiles()
     join = Join(200, 10**6, default, held=held, files=files, revisions="learn")
-    for clock in range(0, 4_000, 10):
+    for clock in range(0, 1_500, 10):
         keys = [str(n) for n in range(clock, clock + 10)]
         labels = [str(n) for n in range(max(0, clock - 100), max(0, clock - 90), 3)]
         join.begin(keys + labels, clock)
@@ -287,9 +281,9 @@ def test_memory_does_not_grow_with_events_that_may_be_learned_again(default: Any
             if isinstance(step, Predict):
                 held.put([step.slot], np.eye(1), [1], None, [0.0], [0], np.nan, np.nan)
         join.end()
-    assert join.fates.joined > 1000
+    assert join.fates.joined > 400
     assert len(join.slots) < 30
-    assert len(held.said) == 1024  # as at first
+    assert held.slots.take() < 150
     files.close()
 
 
@@ -363,20 +357,23 @@ def test_a_name_that_leads_elsewhere_is_refused(streams: Path, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("small")
-def test_regions_of_another_level_are_forgotten_in_files_too(streams: Path, tmp_path: Path) -> None:
-    job = late_job.engine(streams, MemorySink(), checkpoint=tmp_path, max_events=400)
-    job.run()
-    found, trainer = checkpoints(tmp_path)[-1], job._trainer
-    assert found.held is not None
-    assert found.segments
-    trainer.hold_in(SegmentFiles(tmp_path / "member-0" / "held"))  # those of the run are closed
-    for level, forgotten in ((0.9, False), (0.5, True)):
-        trainer.restore_held(replace(found.held, header={**found.held.header, "level": level}))
-        again = trainer.held_state()
-        assert again is not None
-        thresholds = [
-            json.loads(event.replace("nan", "NaN"))[2][3]
-            for event in waiting(replace(found, held=again))["events"]
-        ]
-        assert np.isnan(thresholds).all() == forgotten
-        assert (replace(found, held=again).segments == found.segments) != forgotten
+def test_regions_of_another_level_are_forgotten(
+    streams: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of events in files, too, and also by a run with the first level again."""
+    learn, known, sink = regions.learn, list[bool](), MemorySink()
+
+    def learned(*arguments: Any) -> Any:
+        known.extend(~np.isnan(arguments[4]))
+        return learn(*arguments)
+
+    monkeypatch.setattr(regions, "learn", learned)
+    shares = []
+    for most, level in ((400, 0.9), (450, 0.9), (500, 0.5), (550, 0.9)):
+        known.clear()
+        options: Any = {"checkpoint": tmp_path, "max_events": most, "level": level}
+        late_job.engine(streams, sink, **options).run()
+        shares.append(np.mean(known))
+        assert checkpoints(tmp_path)[-1].segments
+    assert shares[1] == 1.0
+    assert max(shares[2:]) < 0.5

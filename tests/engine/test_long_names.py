@@ -11,8 +11,9 @@ from engine_kit import learner, same_model
 
 import streamk
 from connectors.memory import MemorySource
-from streamk.engine import Engine, LateLabels
+from streamk.engine import Engine
 from streamk.engine.evaluation import confusion
+from streamk.engine.late import LateLabels
 from streamk.learners import Contest
 
 EVENTS = 100

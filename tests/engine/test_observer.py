@@ -14,7 +14,8 @@ from multi_kernel_kit import pool_alone
 
 from connectors.memory import MemorySink
 from streamk.encoding import Schema
-from streamk.engine import Engine, LateLabels
+from streamk.engine import Engine
+from streamk.engine.late import LateLabels
 from streamk.engine.observing.explaining import MOST_FIELDS, Explanation, explain, turn_of
 from streamk.engine.observing.observer import MOST_BYTES, Observer, RunningMeans
 from streamk.learners import Contest, MultiKernel, Sharded, create

@@ -18,7 +18,8 @@ import streamk
 from connectors.memory import MemorySink, MemorySource
 from streamk.cli import main
 from streamk.encoding import Schema, decoder
-from streamk.engine import Engine, LateLabels
+from streamk.engine import Engine
+from streamk.engine.late import LateLabels
 from streamk.engine.observing.observer import Observer
 from streamk.engine.training.details import Details
 from streamk.engine.training.event_fields import EventFields

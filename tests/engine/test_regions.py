@@ -15,7 +15,8 @@ from engine_kit import Crash, CrashingSink, WhimsicalSource
 import streamk as package
 from connectors.base import Rows
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Engine, LateLabels, newest_checkpoint
+from streamk.engine import Engine, newest_checkpoint
+from streamk.engine.late import LateLabels
 from streamk.errors import InvalidInput
 from streamk.learners import create
 

@@ -12,7 +12,8 @@ from engine_kit import events, learner, same_model
 from connectors.memory import MemorySource
 from connectors.registry import open_source
 from streamk import load
-from streamk.engine import Engine, LateLabels, Report
+from streamk.engine import Engine, Report
+from streamk.engine.late import LateLabels
 from streamk.errors import EngineError
 
 

@@ -9,7 +9,8 @@ import pytest
 from engine_kit import events, learner
 
 from connectors.memory import MemorySource
-from streamk.engine import Engine, LateLabels
+from streamk.engine import Engine
+from streamk.engine.late import LateLabels
 from streamk.engine.late.join import Join
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError

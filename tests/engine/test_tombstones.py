@@ -12,7 +12,8 @@ from engine_kit import events, learner
 from connectors.memory import MemorySink, MemorySource
 from connectors.records import framed
 from streamk.cli.output.report import as_json, as_text
-from streamk.engine import Engine, LateLabels, Report
+from streamk.engine import Engine, Report
+from streamk.engine.late import LateLabels
 from streamk.errors import EngineError
 
 N = 60

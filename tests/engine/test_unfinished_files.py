@@ -12,7 +12,8 @@ import pytest
 from engine_kit import events, learner, same_model
 
 from connectors.registry import open_sink, open_source
-from streamk.engine import Engine, LateLabels, Report
+from streamk.engine import Engine, Report
+from streamk.engine.late import LateLabels
 from streamk.errors import InvalidInput
 
 EVENTS = [{"a": round(e["a"], 2), "c": e["c"], "y": e["y"]} for e in events(24)]

@@ -14,7 +14,8 @@ from cli_kit import streamk as command
 import streamk
 from connectors.memory import MemorySource
 from streamk.encoding import Schema
-from streamk.engine import Engine, LateLabels
+from streamk.engine import Engine
+from streamk.engine.late import LateLabels
 from streamk.engine.training import known_fields
 from streamk.engine.training.known_fields import KnownFields, Unknown
 from streamk.learners import MultiKernel

@@ -101,7 +101,7 @@ def check_late(options: Mapping[str, Any]) -> None:
 
 def late_labels(options: Mapping[str, Any], source: Source) -> Any:
     """Return the options of the engine for late labels."""
-    from streamk.engine import LateLabels
+    from streamk.engine.late import LateLabels
 
     names = {
         "key": "key",

@@ -1,14 +1,15 @@
 """The join of events and labels by their keys, and the fates of those that find no other.
 
 Nothing here predicts, learns or looks at a clock on the wall: events and labels come in the order
-of the sequence with its clocks, and each gives the steps that `LateWork` takes.
+of the sequence with its clocks, and each gives the steps that `Steps` follows.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from itertools import count
+from itertools import count, islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,15 +17,231 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.engine.checkpoints.segment_files import SegmentFiles
+from streamk.engine.late.held import HeldEvents, Records
+from streamk.engine.late.segments import SEGMENT_ROWS, Found, SegmentLog
 from streamk.engine.training.fates import Fates, Revisions
-from streamk.engine.waiting.held import HeldEvents, Records
-from streamk.engine.waiting.queue import Entry, WaitingQueue
 from streamk.errors import StateError
 
-__all__ = ["Join", "Learn", "Predict", "Step"]
+__all__ = ["MEMORY", "QUEUES", "Join", "Learn", "Predict", "Step", "WaitingQueue"]
+
+MEMORY = 64 << 20
+"""Bytes of the young ones of a queue, about; beyond that the oldest go to the disk."""
+_ENTRY_BYTES = 250
+"""Of an entry in memory, with a key of some characters."""
+QUEUES = "held", "early", "over"
+"""Events that wait for their labels, labels that wait for their events, and keys that are over."""
 
 Label = Any
+_Class = str | bool | int | float
 Json = NDArray[np.uint8]
+Entry = tuple[Any, ...]
+"""The slot of an event, -1 where there is none, what else is known, and the clock."""
+
+
+class WaitingQueue:
+    """Entries by their keys, the oldest first: the young in memory, those before on the disk.
+
+    What is on the disk is found by `look_up` alone, for all keys of a batch; nothing goes there
+    before `seal`.
+
+    Parameters
+    ----------
+    kind : type
+        Of an entry in a file: a tuple of the key and all but the slot.
+    files : SegmentFiles
+    held : HeldEvents, optional
+        Where entries have their slots; by default they have none.
+    """
+
+    def __init__(self, kind: Any, files: SegmentFiles, held: HeldEvents | None = None) -> None:
+        self._kind, self._held = kind, held
+        self._young: OrderedDict[str, Entry] = OrderedDict()
+        self._log = SegmentLog(files, kind)
+        self._found: dict[str, tuple[int, Entry]] = {}
+        """Of keys of the batch that wait on the disk the rows, and the entries."""
+
+    def __len__(self) -> int:
+        return len(self._young) + len(self._log)
+
+    @property
+    def slots(self) -> list[int]:
+        """The slots of the young ones that have one, the oldest first."""
+        return [entry[0] for entry in self._young.values() if entry[0] >= 0]
+
+    # --- one by one -------------------------------------------------------------------------------
+
+    def get(self, key: str) -> Entry | None:
+        """Return an entry, None where there is none."""
+        entry = self._young.get(key)
+        if entry is None and key in self._found:
+            return self._found[key][1]
+        return entry
+
+    def pop(self, key: str) -> Entry | None:
+        """Remove and return an entry, whose slot is the caller's; None where there is none."""
+        entry = self._young.pop(key, None)
+        if entry is None and key in self._found:
+            row, entry = self._found.pop(key)
+            self._log.remove(row)
+        return entry
+
+    def add(self, key: str, entry: Entry) -> None:
+        """Add an entry whose key is not there, and whose clock is not below the others'."""
+        self._young[key] = entry
+
+    def clock(self) -> int | None:
+        """Return the clock of the oldest entry; None where there is none."""
+        found = self._log.oldest()
+        if found is not None:
+            return int(found.entry[-1])
+        return next(iter(self._young.values()))[-1] if self._young else None
+
+    def pop_oldest(self) -> tuple[str, Entry]:
+        """Remove and return the oldest key and entry, mostly without a slot if it is on disk."""
+        found = self._log.oldest()
+        return self._young.popitem(last=False) if found is None else self._popped(found)
+
+    def _popped(self, found: Found) -> tuple[str, Entry]:
+        self._log.remove(found.row)
+        _, entry = self._found.pop(found.key, (found.row, (-1, *found.entry[1:])))
+        return found.key, entry
+
+    def pop_due(
+        self, before: int, most: int, *, recall: bool = False
+    ) -> tuple[list[tuple[str, Entry]], bool]:
+        """Remove and return the oldest whose clocks are lower, so many at most.
+
+        Parameters
+        ----------
+        before, most : int
+        recall : bool, default False
+            They are to have slots.
+
+        Returns
+        -------
+        list of (str, entry)
+        bool
+            Whether some were given slots that `look_up` had not given them.
+        """
+        if rows := self._log.due(before, most):
+            missing = [one for one in rows if recall and one.key not in self._found]
+            self._recall(missing)
+            return [self._popped(one) for one in rows], bool(missing)
+        due: list[tuple[str, Entry]] = []
+        while self._young and len(due) < most and next(iter(self._young.values()))[-1] < before:
+            due.append(self._young.popitem(last=False))
+        return due, False
+
+    # --- batches ----------------------------------------------------------------------------------
+
+    def look_up(self, keys: Sequence[str], due: tuple[int, int] | None = None) -> None:
+        """Find the keys of a batch on the disk, and have their events in slots until `seal`.
+
+        Parameters
+        ----------
+        keys : sequence of str
+        due : (int, int), optional
+            A clock, and how many of the oldest before it are to be found too.
+
+        Raises
+        ------
+        StateError
+            If a file is damaged.
+        """
+        if not len(self._log):
+            return
+        found = self._log.find(keys)
+        if due is not None:
+            found |= {one.key: one for one in self._log.due(*due)}
+        self._recall(list(found.values()))
+
+    def _recall(self, found: list[Found]) -> None:
+        """Have rows among those that are found, and their events in slots, if they have any."""
+        slots, held = [-1] * len(found), self._held
+        if held is not None:
+            slots = [held.slots.take() for _ in found]
+            for kind in {one.type for one in found}:
+                some = [
+                    (slot, one) for slot, one in zip(slots, found, strict=True) if one.type == kind
+                ]
+                records = np.frombuffer(b"".join(one.record for _, one in some), kind)
+                held.put_records([slot for slot, _ in some], records)
+        for slot, one in zip(slots, found, strict=True):
+            self._found[one.key] = one.row, (slot, *one.entry[1:])
+
+    def seal(self) -> None:
+        """Have the oldest on the disk where too many are in memory, after a batch.
+
+        Raises
+        ------
+        EngineError
+            If they cannot be written.
+        """
+        held, size = self._held, _ENTRY_BYTES
+        if held is not None:
+            size += held.events.itemsize
+            for _, (slot, *_) in self._found.values():
+                held.slots.free(slot)
+        self._found = {}
+        while len(self._young) >= max(SEGMENT_ROWS, MEMORY // size) + SEGMENT_ROWS:
+            some = list(islice(self._young.items(), SEGMENT_ROWS))
+            slots = [entry[0] for _, entry in some]
+            records = None if held is None else held.records(slots)
+            self._log.append([(key, *entry[1:]) for key, entry in some], records)
+            for key, entry in some:
+                del self._young[key]
+                if held is not None:
+                    held.slots.free(entry[0])
+
+    # --- state ------------------------------------------------------------------------------------
+
+    def files(self) -> list[str]:
+        """Return the names of the files on the disk, in order."""
+        return self._log.names()
+
+    def arrays(self) -> tuple[Json, NDArray[np.uint8]]:
+        """Return the young ones, without their slots, as JSON, and what waits on the disk."""
+        rows = [(key, *entry[1:]) for key, entry in self._young.items()]
+        return np.frombuffer(msgspec.json.encode(rows), np.uint8), self._log.live()
+
+    def restore(
+        self,
+        young: NDArray[Any],
+        names: Sequence[str],
+        live: NDArray[Any],
+        check: Callable[[Records], None],
+        slots: Iterator[int],
+    ) -> None:
+        """Go on with what `arrays` and `files` gave.
+
+        Parameters
+        ----------
+        young : uint8 array
+        names : sequence of str
+        live : uint8 array
+        check : function
+            Checks events, see `Limits`.
+        slots : iterator of int
+            Gives the slots of those that have one.
+
+        Raises
+        ------
+        StateError, ValueError, msgspec.MsgspecError
+            If it is not its own.
+        """
+        if young.dtype != np.uint8 or young.ndim != 1:
+            raise ValueError(f"an array of {young.dtype} is no JSON")
+        kind: Any = list[self._kind]  # type: ignore[name-defined]
+        rows = msgspec.json.decode(young.tobytes(), type=kind)
+        has_slots = self._held is not None
+        # Of a key that is over without a label there is no event, see `Join`.
+        self._young = OrderedDict(
+            (key, (next(slots) if has_slots and rest[0] is not False else -1, *rest))
+            for key, *rest in rows
+        )
+        if len(self._young) < len(rows):
+            raise StateError("a key is twice among the held events in the checkpoint")
+        self._log.restore(names, live, check if has_slots else None)
 
 
 class Predict(NamedTuple):
@@ -100,6 +317,7 @@ class Join:
         remembered = held if self._learns_again else None
         self._over = WaitingQueue(tuple[str, bool, _Class | None, int], files, remembered)
         """By key: is its label known, that label, and the clock at which it was over."""
+        self._queues = dict(zip(QUEUES, (self._held, self._early, self._over), strict=True))
         self._next = -(1 << 63)
         """The clock up to which nothing that waits is over its time."""
 
@@ -131,8 +349,12 @@ class Join:
 
     def end(self) -> None:
         """End a batch, all of whose steps were followed. Raises `EngineError` as files do."""
-        for queue in (self._held, self._early, self._over):
+        for queue in self._queues.values():
             queue.seal()
+        self.settle()
+
+    def settle(self) -> None:
+        """Have slots that are free used again, when all steps so far were followed to their end."""
         self._slots.settle()
 
     def event(self, key: str, clock: int) -> list[Step]:
@@ -189,7 +411,6 @@ class Join:
     def _learn(self, key: str, slot: int, label: Label, clock: int) -> Learn:
         """Have an event learned, and its key over."""
         if self._learns_again:
-            self._slots.keep(slot)
             self._close(key, (slot, True, label, clock))
         else:
             self._close(key, (-1, True, label, clock))
@@ -206,20 +427,19 @@ class Join:
         """Yield what is to be done at a clock, before a record of it is taken.
 
         Where the second of a pair is true, the steps so far are followed to their end before the
-        next is asked for.
+        next is asked for, and `settle` is called.
         """
         if self._timeout is None or clock <= self._next:
             return
         before = clock - self._timeout
         has_default = self._default is not None
         while True:
-            some, lent = self._held.pop_due(before, _CHUNK, recall=has_default)
+            some, recalled = self._held.pop_due(before, _CHUNK, recall=has_default)
             if not some:
                 break
             if has_default:
                 self.fates.defaulted += len(some)
-                yield [self._by_default(key, entry[0], clock) for key, entry in some], bool(lent)
-                self._slots.end(lent)
+                yield [self._by_default(key, entry[0], clock) for key, entry in some], recalled
                 continue
             self.fates.missing += len(some)
             for key, (slot, _) in some:
@@ -230,7 +450,7 @@ class Join:
         while some := self._over.pop_due(before, _CHUNK)[0]:
             for _, (slot, *_) in some:
                 self._slots.free(slot)
-        oldest = (queue.clock() for queue in (self._held, self._early, self._over))
+        oldest = (queue.clock() for queue in self._queues.values())
         clocks = [one for one in oldest if one is not None]
         self._next = min(clocks, default=clock) + self._timeout
 
@@ -247,15 +467,6 @@ class Join:
         return self.fates
 
     # --- state ------------------------------------------------------------------------------------
-
-    @property
-    def _queues(self) -> dict[str, WaitingQueue]:
-        return {"held": self._held, "early": self._early, "over": self._over}
-
-    @property
-    def nbytes(self) -> int:
-        """Memory of what is on the disk, in bytes."""
-        return sum(queue.nbytes for queue in self._queues.values())
 
     def to_json(self) -> dict[str, int]:
         """Return the counts, as JSON data."""
@@ -280,15 +491,15 @@ class Join:
         counts: Mapping[str, Any],
         files: Mapping[str, Any],
         arrays: Mapping[str, NDArray[Any]],
-        changed: Callable[[Records], Records | None],
+        check: Callable[[Records], None],
     ) -> int:
         """Go on where `to_json`, `files` and `arrays` were called.
 
         Parameters
         ----------
         counts, files, arrays : mapping
-        changed : function
-            As of `SegmentLog.restore`.
+        check : function
+            Checks events, see `Limits`.
 
         Returns
         -------
@@ -304,7 +515,7 @@ class Join:
             self.fates = Fates(**{name: int(n) for name, n in counts.items()})
             numbers = count()
             for name, queue in self._queues.items():
-                queue.restore(arrays[name], files[name], arrays[f"{name}_live"], changed, numbers)
+                queue.restore(arrays[name], files[name], arrays[f"{name}_live"], check, numbers)
         except (KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
             raise StateError(
                 f"the held events in the checkpoint cannot be read: {error!r}"
@@ -313,6 +524,3 @@ class Join:
             raise StateError("the held events in the checkpoint are too many")
         self._next = -(1 << 63)
         return next(numbers)
-
-
-_Class = str | bool | int | float

@@ -1,11 +1,13 @@
-"""Events and labels as one source, whose partitions the engine puts into one sequence."""
+"""Events and labels as one source, and how a batch of its sequence is taken apart again."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from connectors.base import (
     Chunk,
@@ -15,15 +17,27 @@ from connectors.base import (
     Troubled,
 )
 from connectors.errors import OffsetOutOfRange
-from streamk.encoding import FieldReader, Name, Rejected, milliseconds_of
-from streamk.engine.late.options import LateLabels
+from streamk.encoding import (
+    BadEvent,
+    Decoded,
+    Decoder,
+    FieldReader,
+    LabelReader,
+    Name,
+    Rejected,
+    Schema,
+    key_of,
+    milliseconds_of,
+)
+from streamk.engine.order.batch import Batch
 from streamk.engine.order.clocks import NEVER
 from streamk.engine.order.feed import Holding, Positioned
-from streamk.errors import InvalidInput
-from streamk.learners import Contest
-from streamk.learners.base import Learner
+from streamk.engine.training.bad_events import tombstones_apart
 
-__all__ = ["EVENTS", "LABELS", "JoinedSource", "joined"]
+if TYPE_CHECKING:
+    from streamk.engine.late import LateLabels
+
+__all__ = ["EVENTS", "LABELS", "JoinedSource", "LateReader", "Taken"]
 
 EVENTS, LABELS = "stream/", "labels/"
 """Beginnings of the names of partitions. Where clocks are equal the names decide: labels that
@@ -196,18 +210,165 @@ class JoinedSource(SourceBase):
         return self._sources[prefix], partition.removeprefix(prefix)
 
 
-def joined(
-    events: Source, late: LateLabels, label: Name | None, model: Learner, *, learn: bool
-) -> JoinedSource:
-    """Return events and labels as one source.
+@dataclass
+class Taken:
+    """Events and labels of a batch, in its order.
 
-    Raises `InvalidInput` where a job cannot have late labels.
+    Attributes
+    ----------
+    batch : Batch
+        With the names of partitions as the sources have them.
+    is_label : list of bool (n,)
+    keys : list of str or None (n,)
+        None of what is bad.
+    labels : list (n,)
+        Of labels.
+    rows : list of int (n,)
+        Of events the row of `X`.
+    raw : list (m,)
+        The events of `X` as they came.
+    X : float64 array of shape (m, d)
+    width : int64 array of shape (m,)
+        Columns that there were when the event had come.
+    schema : Schema
+        Of the d columns.
+    bad : list of BadEvent, by row of the batch
+    tombstones : set of int
+        Rows of the batch that are neither, but tell of a deletion.
+    slices : float64 array of shape (m,), or None
+        Numbers of the events' slices.
     """
-    late.check(events, label)
-    if not learn:
-        raise InvalidInput("labels= is for a job that learns")
-    if isinstance(model, Contest):
-        raise InvalidInput(
-            "challengers do not take late labels; leave out labels=, or give the champion alone"
+
+    batch: Batch
+    is_label: list[bool]
+    keys: list[str | None]
+    labels: list[Any]
+    rows: list[int]
+    raw: list[Any]
+    X: NDArray[np.float64]
+    width: NDArray[np.int64]
+    schema: Schema
+    bad: list[BadEvent] = field(default_factory=list)
+    tombstones: set[int] = field(default_factory=set)
+    slices: NDArray[np.float64] | None = None
+
+    def before(self, row: int) -> Taken:
+        """Return what comes before a row of the batch."""
+        cut = slice(0, row)
+        return replace(
+            self,
+            batch=self.batch.slice(0, row),
+            is_label=self.is_label[cut],
+            keys=self.keys[cut],
+            bad=[event for event in self.bad if event.row < row],
+            tombstones={place for place in self.tombstones if place < row},
         )
-    return JoinedSource(events, late.source, time=late.time)
+
+
+class LateReader:
+    """Reads keys of events and labels, and labels.
+
+    Parameters
+    ----------
+    events : Source
+        Of the job.
+    late : LateLabels
+    schema : Schema
+        Of the job, with the label.
+    """
+
+    def __init__(self, events: Source, late: LateLabels, schema: Schema) -> None:
+        self._late, self._label = late, schema.label
+        labels = late.source
+        self._event_keys = FieldReader.of_source(events, (late.key,))
+        names = (late.key,) if schema.label is None else (late.key, schema.label)
+        self._cells = FieldReader.of_source(labels, names)
+        self._as_label = LabelReader(schema).one
+        self.default = self._as_label(late.default)
+
+    def read(self, batch: Batch, decoder: Decoder) -> Taken:
+        """Take a batch apart. Raises `BadRecord` as decoders do."""
+        is_label = np.array([name.startswith(LABELS) for name in batch.names], bool)[batch.codes]
+        plain = [name.removeprefix(LABELS).removeprefix(EVENTS) for name in batch.names]
+        n, known = len(batch), len(decoder.schema.columns)
+        at_events = np.flatnonzero(~is_label).tolist()
+        events = [batch.values[row] for row in at_events]
+        decoded = decoder.decode(events)
+        rows, keys, labels = [-1] * n, _nothing(n), _nothing(n)
+        for i, row in enumerate(decoded.good.tolist()):
+            rows[at_events[row]] = i
+        bad = {at_events[e.row]: e._replace(row=at_events[e.row]) for e in decoded.bad}
+        self._read_keys(events, at_events, keys, bad)
+        at_labels = np.flatnonzero(is_label).tolist()
+        self._read_labels([batch.values[row] for row in at_labels], at_labels, keys, labels, bad)
+        if self._late.time is not None:
+            for row in np.flatnonzero(batch.timestamps == NEVER).tolist():
+                reason = f"time missing: {self._late.time!r} holds no time"
+                bad.setdefault(row, BadEvent(row, self._late.time, reason))
+        for row in bad:
+            keys[row] = None
+        times = np.where(batch.timestamps == NEVER, np.maximum(batch.clocks, 0), batch.timestamps)
+        return Taken(
+            replace(batch, names=plain, timestamps=times),
+            is_label.tolist(),
+            keys,
+            labels,
+            rows,
+            [events[row] for row in decoded.good.tolist()],
+            decoded.X,
+            _widths(decoded, known),
+            decoder.schema,
+            *tombstones_apart([bad[row] for row in sorted(bad)], batch.values),
+        )
+
+    def _read_keys(
+        self,
+        values: Sequence[Any],
+        places: list[int],
+        keys: list[str | None],
+        bad: dict[int, BadEvent],
+    ) -> None:
+        for row, cells in zip(places, self._event_keys.many(values), strict=True):
+            if row in bad:
+                continue
+            try:
+                keys[row] = key_of(_taken(cells)[0], self._late.key)
+            except Rejected as rejection:
+                bad[row] = BadEvent(row, rejection.column, rejection.reason)
+
+    def _read_labels(
+        self,
+        values: Sequence[Any],
+        places: list[int],
+        keys: list[str | None],
+        labels: list[Any],
+        bad: dict[int, BadEvent],
+    ) -> None:
+        name = self._label
+        for row, cells in zip(places, self._cells.many(values), strict=True):
+            try:
+                key, label = _taken(cells)
+                keys[row], labels[row] = key_of(key, self._late.key), self._as_label(label)
+                if labels[row] is None:
+                    raise Rejected("label missing", f"the record of a label has no {name!r}", name)
+            except Rejected as rejection:
+                bad[row] = BadEvent(row, rejection.column, rejection.reason)
+
+
+def _nothing(n: int) -> list[Any]:
+    return [None] * n
+
+
+def _taken(cells: tuple[Any, ...] | Rejected) -> tuple[Any, ...]:
+    """Return the fields of a record, or raise what is wrong with it."""
+    if isinstance(cells, Rejected):
+        raise cells
+    return cells
+
+
+def _widths(decoded: Decoded, known: int) -> NDArray[np.int64]:
+    """Return how many columns there were at each good event."""
+    width = np.full(len(decoded.X), known, np.int64)
+    for row, columns in decoded.growth:
+        width[row:] = columns
+    return width

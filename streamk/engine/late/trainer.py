@@ -6,24 +6,21 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from connectors.base import Source
 from connectors.errors import BadRecord
-from streamk.declared import count
+from streamk.declared import ANY, NON_NEGATIVE, Declared, count, taken
 from streamk.encoding import BadEvent, Schema
 from streamk.engine.alarms.alarms import Scored
-from streamk.engine.checkpoints.segment_files import SegmentFiles
-from streamk.engine.late.held_state import TYPE, restore_work, unreadable, work_state
-from streamk.engine.late.join import Join
-from streamk.engine.late.options import LateLabels
-from streamk.engine.late.reading import LateReader
-from streamk.engine.late.steps.holding import HoldingModel
-from streamk.engine.late.steps.steps import Followed
-from streamk.engine.late.steps.taken import Taken
-from streamk.engine.late.work import LateWork
+from streamk.engine.checkpoints.segment_files import SegmentFiles, is_name
+from streamk.engine.late.held import HeldEvents, Limits, Records, packed, unpacked
+from streamk.engine.late.join import QUEUES, Join
+from streamk.engine.late.source import LateReader, Taken
+from streamk.engine.late.steps import Followed, HoldingModel, follow
 from streamk.engine.order.batch import Batch
 from streamk.engine.training.bad_events import check_sum, complaint
 from streamk.engine.training.fates import Fates
@@ -31,11 +28,13 @@ from streamk.engine.training.fitting import check_task
 from streamk.engine.training.notes import NameCheck
 from streamk.engine.training.outputs import predictions
 from streamk.engine.training.trainer import Trainer
-from streamk.engine.waiting.held import HeldEvents
 from streamk.errors import EngineError, InvalidInput, StateError
-from streamk.learners.base import Learner
+from streamk.learners.base import HoldsPredictions, Learner
 from streamk.learners.common.prequential import Prequential
 from streamk.state import State
+
+if TYPE_CHECKING:
+    from streamk.engine.late import LateLabels
 
 __all__ = ["LateTrainer"]
 
@@ -43,6 +42,14 @@ _log = logging.getLogger("streamk.engine")
 
 _LABELS = 1000
 """Labels after which it is told that none has met its event."""
+_OWNER = "held events"
+_TYPE = "late-labels"
+_SAID = (
+    Declared("said_of", "int64", ("kept",), NON_NEGATIVE),
+    Declared("said_by_parts", "float32", ("kept", "parts", "outputs"), ANY),
+)
+"""Predictions of held events by the parts of a learner; see `HoldsPredictions`."""
+_COUNTS = "records", "labels_read", "labels_bad", "labels_refused"
 
 
 class LateTrainer(Trainer):
@@ -83,13 +90,14 @@ class LateTrainer(Trainer):
         unlabelled = replace(schema, label=None, label_type=None, classes=None)
         self.names = NameCheck(unlabelled, self._slice_by)
         self._read_by(self._decoder.schema)
-        self._work = self._new_work()
+        self._begin()
 
-    def _new_work(self) -> LateWork:
+    def _begin(self) -> None:
+        """Hold nothing."""
         late, label = self._late, self._job_schema.label
         blank = np.nan if self._job_schema.absent == "missing" else 0.0
         held = HeldEvents(blank if self.model.takes_missing else 0.0)
-        join = Join(
+        self._join = Join(
             late.timeout_ms,
             late.held_events,
             self._reader.default,
@@ -97,16 +105,20 @@ class LateTrainer(Trainer):
             files=self._files,
             revisions=late.revisions,
         )
-        details, regions = self._details, self._regions
-        holding = HoldingModel(
-            self.model, held, 0, label, details, regions, self._observer, self._event_fields
+        self._work = HoldingModel(
+            self.model,
+            held,
+            label,
+            self._details,
+            self._regions,
+            self._observer,
+            self._event_fields,
         )
-        return LateWork(holding, join)
 
     def hold_in(self, files: SegmentFiles) -> None:
         """Have events that do not fit into memory in files of a store, before any is held."""
         self._files = files
-        self._work = self._new_work()
+        self._begin()
 
     def close(self) -> None:
         """As `Trainer.close`; temporary files are removed."""
@@ -114,14 +126,9 @@ class LateTrainer(Trainer):
         self._files.close()
 
     @property
-    def _level(self) -> float | None:
-        """Level of the regions, where there are any."""
-        return None if self._regions is None else self._regions.level
-
-    @property
     def fates(self) -> Fates:
         """The counts of the fates of events and labels."""
-        return self._work.join.count()
+        return self._join.count()
 
     @property
     def schema(self) -> Schema | None:
@@ -180,7 +187,7 @@ class LateTrainer(Trainer):
 
     def _follow(self, taken: Taken) -> Followed:
         try:
-            found = self._work.follow(taken)
+            found = follow(self._work, self._join, taken)
         except InvalidInput as error:
             where = taken.batch.span
             raise EngineError(f"the model refuses an event {where}: {error}") from error
@@ -305,20 +312,30 @@ class LateTrainer(Trainer):
 
     # --- state ------------------------------------------------------------------------------------
 
+    @property
+    def _scored_by(self) -> dict[str, Any]:
+        """The column of slices and the level of regions, None without, as JSON data."""
+        level = None if self._regions is None else self._regions.level
+        return {"slice": self._scoring.slice, "level": level}
+
     def held_state(self) -> State | None:
         """Return what is held of events until their labels come, and what their fates were."""
-        return work_state(
-            self._work,
-            {
-                "records": self._records,
-                "labels_read": self._labels_read,
-                "labels_bad": self._labels_bad,
-                "labels_refused": self._labels_refused,
-                "schema": self._decoder.schema.to_json(),
-                "slice": self._scoring.slice,
-                "level": self._level,
-            },
-        )
+        work, join = self._work, self._join
+        arrays = {**join.arrays(), **packed(work.held.records(join.slots))}
+        if isinstance(work.model, HoldsPredictions):
+            arrays["said_of"], arrays["said_by_parts"] = work.model.held_predictions()
+        header: dict[str, Any] = {
+            "type": _TYPE,
+            "fates": join.to_json(),
+            "segments": join.files(),
+            "number": work.number,
+            "sliced_from": work.sliced_from,
+            "regions_from": work.regions_from,
+            **{name: getattr(self, f"_{name}") for name in _COUNTS},
+            "schema": self._decoder.schema.to_json(),
+            **self._scored_by,
+        }
+        return State(header, arrays)
 
     def restore_held(self, held: State | None) -> None:
         """Go on with what `held_state` gave, after `restore`.
@@ -329,22 +346,54 @@ class LateTrainer(Trainer):
             raise StateError(
                 "the checkpoint holds no events, as one of a job with late labels does"
             )
-        held.expect(TYPE)
-        header, owner = held.header, "held events"
+        held.expect(_TYPE)
+        header = held.header
         try:
             self._read_by(Schema.from_json(header.get("schema")))
         except BadRecord as error:
-            raise unreadable(error) from error
+            raise _unreadable(error) from error
         columns, known = self._decoder.schema.columns, self.model.columns or ()
         if columns[: len(known)] != known:
-            raise unreadable("their columns are not the model's")
-        self._records = count(header, "records", owner)
-        self._labels_read = count(header, "labels_read", owner)
-        self._labels_bad = count(header, "labels_bad", owner)
-        self._labels_refused = count(header, "labels_refused", owner)
-        work = self._new_work()
-        restore_work(work, held, len(columns), self.metrics.slices, self._level)
-        self._work = work
+            raise _unreadable("their columns are not the model's")
+        for name in _COUNTS:
+            setattr(self, f"_{name}", count(header, name, _OWNER))
+        self._begin()
+        self._restore_work(header, held.arrays, len(columns))
+
+    def _restore_work(
+        self, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], columns: int
+    ) -> None:
+        """Hold what a state holds."""
+        work, model, slices = self._work, self.model, self.metrics.slices
+        work.number = count(header, "number", _OWNER)
+        # Slices of another column, and thresholds of another level, are of no use to this run.
+        since = {"slice": "sliced_from", "level": "regions_from"}
+        for name, wanted in self._scored_by.items():
+            same = header.get(name) == wanted
+            setattr(work, since[name], count(header, since[name], _OWNER) if same else work.number)
+        files: Any = header.get("segments")
+        fates = header.get("fates")
+        if not isinstance(fates, Mapping) or not _are_names(files):
+            raise _unreadable("their counts or files are missing")
+        limits = Limits(columns, len(model.classes) if model.is_classifier else None, work.number)
+
+        def check(records: Records) -> None:
+            limits.check(records)
+            sliced = records["slice"][records["number"] >= work.sliced_from]
+            if slices is not None and not slices.fits(sliced):
+                raise _unreadable("their slices are none of the names")
+
+        n = self._join.restore(fates, files, arrays, check)
+        records = unpacked(dict(arrays), _OWNER)
+        if len(records) != n:
+            raise _unreadable("there are other events than keys")
+        check(records)
+        for _ in range(n):
+            work.held.slots.take()
+        work.held.put_records(range(n), records)
+        if isinstance(model, HoldsPredictions):
+            found, _ = taken(_SAID, arrays, {}, _OWNER)
+            model.restore_held_predictions(found["said_of"], found["said_by_parts"])
 
     def start_from(self, data: Mapping[str, Any], model: Learner) -> None:
         """Go on with a model and its columns; nothing is held then.
@@ -352,4 +401,16 @@ class LateTrainer(Trainer):
         Raises `StateError` if the data does not fit.
         """
         super().start_from(data, model)
-        self._work = self._new_work()
+        self._begin()
+
+
+def _are_names(files: Any) -> bool:
+    """Return whether there is a list of names of files for each queue."""
+    return isinstance(files, Mapping) and all(
+        isinstance(files.get(queue), list) and all(map(is_name, files[queue])) for queue in QUEUES
+    )
+
+
+def _unreadable(reason: object) -> StateError:
+    """Return the error for a state that does not fit."""
+    return StateError(f"the held events in the checkpoint cannot be read: {reason}")

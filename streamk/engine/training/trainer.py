@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -55,7 +55,7 @@ from streamk.learners.common.prequential import Prequential, joined
 from streamk.learners.explaining import Event
 from streamk.state import State
 
-__all__ = ["Trainer"]
+__all__ = ["DelayedLabels", "Trainer"]
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
@@ -600,3 +600,21 @@ def _ended(model: Learner) -> tuple[str, ...]:
 def _warn(sentences: Iterable[str]) -> None:
     for sentence in sentences:
         _log.warning("%s", sentence)
+
+
+class DelayedLabels(Protocol):
+    """Labels that are not in the events, as `streamk.engine.late.LateLabels` has them."""
+
+    def joined(
+        self, events: Source, label: str | int | None, model: Learner, *, learn: bool
+    ) -> Source:
+        """Return events and labels as one source; raise `InvalidInput` where that cannot be."""
+        ...
+
+    def trainer(self, model: Learner, source: Source, schema: Schema, **options: Any) -> Trainer:
+        """Return the trainer for that source, whose `options` are as of `Trainer`."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a checkpoint and the run that goes on from it must agree in."""
+        ...

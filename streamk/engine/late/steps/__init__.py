@@ -1,1 +1,0 @@
-"""The steps of a batch of events and late labels, followed by a model in their order."""

@@ -1,1 +1,0 @@
-"""Events and labels that wait: in memory, and on the disk in files, found by their keys."""
