@@ -16,7 +16,7 @@ from typing import Any
 
 from streamk import __version__
 from streamk.engine.checkpoints.files import sizes
-from streamk.engine.checkpoints.keys import key_of
+from streamk.engine.checkpoints.manifests import key_of
 from streamk.engine.checkpoints.object_path import Location, ObjectPath, location
 from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
 from streamk.errors import InvalidInput

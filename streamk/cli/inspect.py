@@ -20,7 +20,7 @@ from streamk.cli.output.tables import features, share, size, wrapped
 from streamk.cli.parsing.arguments import Parser, UsageError, checkpoint_place, state_key
 from streamk.engine import Checkpoint, Key, read_checkpoint
 from streamk.engine.checkpoints.files import sizes
-from streamk.engine.checkpoints.keys import key_of
+from streamk.engine.checkpoints.manifests import key_of
 from streamk.engine.checkpoints.object_path import Location, ObjectPath
 from streamk.engine.checkpoints.reading import NotACheckpoint, check_segments, segment_bytes
 from streamk.engine.evaluation.marks import Marks

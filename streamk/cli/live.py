@@ -11,7 +11,7 @@ from typing import Any
 
 from connectors.registry import parse_url
 from streamk.cli.serve import needed, token_file
-from streamk.engine.observing.observer import Observer
+from streamk.engine.observing import Observer
 from streamk.engine.progress import Snapshot
 
 __all__ = ["watched"]

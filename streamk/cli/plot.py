@@ -12,7 +12,7 @@ from streamk.cli.output.figures import words
 from streamk.cli.parsing.arguments import Parser, UsageError, checkpoint_place, state_key
 from streamk.cli.pictures import new_figure
 from streamk.engine import Checkpoint, Key, Untrusted, read_checkpoint
-from streamk.engine.checkpoints.keys import key_of
+from streamk.engine.checkpoints.manifests import key_of
 from streamk.engine.checkpoints.object_path import Location, ObjectPath
 from streamk.engine.checkpoints.reading import NotACheckpoint
 from streamk.engine.evaluation.marks import Marks

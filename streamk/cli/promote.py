@@ -45,7 +45,7 @@ def checkpoint_parser(program: str, description: str, epilog: str) -> Parser:
 
 def changed(options: dict[str, Any], change: Callable[[Any], None]) -> int:
     """Change the champion in a checkpoint and say so; return the exit status."""
-    from streamk.engine.checkpoints.keys import key_of
+    from streamk.engine.checkpoints.manifests import key_of
     from streamk.engine.recovery.promotion import change_champion
 
     place = checkpoint_place(options["checkpoint"])

@@ -249,7 +249,7 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     display(options, engine_options, stack)
     if "http" in options:
         from streamk.cli.live import watched
-        from streamk.engine.observing.observer import Observer
+        from streamk.engine.observing import Observer
 
         show, observer = engine_options.get("on_progress"), Observer()
         engine_options["on_progress"] = watched(options, name, show, observer, stack)

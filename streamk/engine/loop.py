@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from types import FrameType
 
 from connectors.base import Sink, Source, group_of
 from connectors.errors import Aborted
 from connectors.fields import declare
 from streamk.conformal import Regions
 from streamk.encoding import Absent, Mode, Schema
-from streamk.engine.alarms.alarms import ALARM
-from streamk.engine.checkpoint_options import CheckpointOptions, Place
+from streamk.engine.alarms import ALARM
 from streamk.engine.checkpoints.store import Store
-from streamk.engine.checks import (
+from streamk.engine.display import Display, HealthMonitor
+from streamk.engine.observing import Observer
+from streamk.engine.options import (
+    CheckpointOptions,
+    Place,
     check_choice,
     check_learning,
     check_seconds,
@@ -28,27 +34,44 @@ from streamk.engine.checks import (
     policy,
     schema_of,
 )
-from streamk.engine.display import Display
-from streamk.engine.health import HealthMonitor
-from streamk.engine.observing.observer import Observer
 from streamk.engine.order.feed import DataLoss, Feed
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.engine.progress import Pace, Snapshot
-from streamk.engine.recovery.again import Again
 from streamk.engine.recovery.coordinator import CheckpointCoordinator
-from streamk.engine.recovery.transactions import transactions_of
+from streamk.engine.recovery.group import transactions_of
 from streamk.engine.report import Report, Stopped, report_of
-from streamk.engine.saving import Saving
-from streamk.engine.signals import stopped_by_signals
+from streamk.engine.saving import Again, Saving
 from streamk.engine.training.bad_events import OnError
 from streamk.engine.training.details import Details
 from streamk.engine.training.outputs import DEAD_LETTER
-from streamk.engine.training.slicing import SliceReader
+from streamk.engine.training.scoring import SliceReader
 from streamk.engine.training.trainer import DelayedLabels, Trainer
 from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
 
-__all__ = ["Engine", "Report"]
+
+@contextmanager
+def stopped_by_signals(stop: Callable[[], None], is_stopping: Callable[[], bool]) -> Iterator[None]:
+    """Stop gently on the first SIGTERM or SIGINT in the block, at once where it stops already.
+
+    Signals are the main thread's: in another one nothing is done.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(number: int, _: FrameType | None) -> None:
+        if is_stopping():
+            os._exit(128 + number)
+        stop()
+
+    before = {n: signal.signal(n, handle) for n in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
 
 _POLL_SECONDS = 0.1
 """Longest wait for events before looking whether to stop."""
@@ -119,7 +142,7 @@ class Engine:
         Seconds that the other partitions of a live stream wait for one that brings nothing.
     max_skew : float, default 60.0
         Seconds that the timestamp of an event may be ahead of its partition's clock, see
-        `streamk.engine.order.clocks`; infinite for no bound.
+        `streamk.engine.order.partitions`; infinite for no bound.
     until_end : bool, default False
         Each partition ends where it ended when the run began (for a restart: the first run).
     max_events : int, optional
@@ -156,7 +179,7 @@ class Engine:
     alarms : Sink, optional
         Gets an event when the error rises against its past, the columns drift, labels come later
         than before, or coverage or calibration leave their bounds, see
-        `streamk.engine.alarms.alarms`.
+        `streamk.engine.alarms`.
     slice : str or int, optional
         A field of the events; each of the 20 values that come first has figures of its own, all
         others together.
@@ -166,7 +189,7 @@ class Engine:
     progress_interval : float, default 1.0
     observer : Observer, optional
         Gets samples of the predictions, with their reasons, and the events that cannot be used, see
-        `streamk.engine.observing.observer`.
+        `streamk.engine.observing`.
 
     Raises
     ------

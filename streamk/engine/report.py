@@ -8,8 +8,7 @@ from typing import Any, Literal, TypeAlias
 from streamk.encoding import Schema
 from streamk.engine.evaluation.confusion import Confusion
 from streamk.engine.order.feed import Feed, Lost
-from streamk.engine.training.bad_events import Counts
-from streamk.engine.training.fates import Fates
+from streamk.engine.training.bad_events import Counts, Fates
 from streamk.engine.training.trainer import Trainer
 from streamk.learners.base import Learner
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from streamk.conformal import Regions
 from streamk.encoding import BadEvent, FieldReader, Schema, decoder
 from streamk.engine.training.details import Details
-from streamk.engine.training.known_fields import KnownFields, Unknown
+from streamk.engine.training.fields import KnownFields, Unknown
 from streamk.errors import InvalidInput
 from streamk.learners import Learner
 from streamk.learners.explaining import Event, Fields

@@ -25,7 +25,7 @@ from connectors.base import EventLog
 from connectors.errors import BadRecord, ConnectorError
 from streamk import __version__
 from streamk.encoding import BadEvent, Schema, decoder
-from streamk.engine.observing.observer import Observer
+from streamk.engine.observing import Observer
 from streamk.engine.progress import Pace, process_bytes
 from streamk.engine.training.details import Details
 from streamk.errors import InvalidInput

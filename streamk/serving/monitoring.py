@@ -14,7 +14,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from streamk.engine.observing.observer import Observer
+from streamk.engine.observing import Observer
 from streamk.serving.trained import TrainedModel
 
 __all__ = ["CONTENT_TYPE", "JobMonitoring", "Monitoring"]

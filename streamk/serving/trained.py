@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from streamk.adapters.rows import Model
 from streamk.conformal import AdaptiveIntervals, AdaptiveSets, Regions
 from streamk.encoding import Schema
-from streamk.engine.checkpoints.keys import key_of
+from streamk.engine.checkpoints.manifests import key_of
 from streamk.engine.checkpoints.object_path import ObjectPath, location
+from streamk.engine.checkpoints.opening import marker
 from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
-from streamk.engine.checkpoints.watching import marker
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.engine.recovery.opening import initials
 from streamk.engine.training.details import Details
-from streamk.engine.training.known_fields import KnownFields, Unknown
+from streamk.engine.training.fields import KnownFields, Unknown
 from streamk.engine.training.regions import given
 from streamk.errors import InvalidInput, StateError, StreamkError
 from streamk.learners import Learner, from_state

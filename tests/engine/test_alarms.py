@@ -20,7 +20,7 @@ import streamk as package
 from connectors.memory import MemorySink, MemorySource
 from streamk.drift import RankTest, ShareTest
 from streamk.engine import Engine
-from streamk.engine.alarms.watches import Bounds, Rise
+from streamk.engine.alarms import Bounds, Rise
 from streamk.engine.late import LateLabels
 from streamk.errors import StateError
 from streamk.learners import create

@@ -25,7 +25,7 @@ from multi_kernel_kit import pool_alone
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, Key, Report, Snapshot, newest_checkpoint
 from streamk.engine.checkpoints.directory_store import DirectoryStore
-from streamk.engine.checkpoints.locks import lock
+from streamk.engine.checkpoints.files import lock
 from streamk.engine.late import LateLabels
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.engine.recovery.promotion import change_champion

@@ -22,7 +22,7 @@ from connectors.memory import MemorySource
 from streamk.cli import main
 from streamk.cli.output.report import as_json, as_text
 from streamk.engine import Engine, Report
-from streamk.engine.order.clocks import NEVER, Clock
+from streamk.engine.order.partitions import NEVER, Clock
 from streamk.engine.order.sequence import IdleAdvance, Sequencer
 from streamk.errors import InvalidInput, StateError
 

@@ -17,7 +17,7 @@ from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_sink
 from streamk.drift import StreamingMMD
 from streamk.engine import Engine
-from streamk.engine.alarms.covariates import CovariateWatch
+from streamk.engine.alarms import CovariateWatch
 from streamk.engine.late import LateLabels
 from streamk.errors import StateError
 from streamk.learners import create

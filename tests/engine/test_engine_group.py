@@ -17,7 +17,7 @@ from connectors.errors import ConnectorError, Revoked
 from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_sink
 from streamk.engine import Engine, Report, newest_checkpoint
-from streamk.engine.checkpoints.locks import lock
+from streamk.engine.checkpoints.files import lock
 from streamk.engine.recovery.group import Owner, contents
 from streamk.errors import EngineError
 from streamk.learners import Contest, Scaled, from_state

@@ -20,9 +20,8 @@ from river import metrics as river_metrics
 from connectors.memory import MemorySource
 from streamk.engine import Engine, Snapshot, shown_on
 from streamk.engine.evaluation.confusion import Confusion
-from streamk.engine.evaluation.history import MOST
 from streamk.engine.evaluation.marks import Marks
-from streamk.engine.evaluation.metrics import Metrics
+from streamk.engine.evaluation.metrics import MOST, Metrics
 from streamk.engine.evaluation.river_metrics import BINARY, CLASSES, NUMBERS
 from streamk.engine.progress import JsonFormatter, TerminalLine
 from streamk.errors import InvalidInput, StateError

@@ -22,7 +22,7 @@ from multi_kernel_kit import pool_alone
 from connectors.memory import MemorySink
 from streamk.engine import newest_checkpoint
 from streamk.engine.late.held import packed, record_type, unpacked
-from streamk.engine.observing.observer import Observer
+from streamk.engine.observing import Observer
 from streamk.errors import StateError
 from streamk.learners import Sharded
 from streamk.state import State

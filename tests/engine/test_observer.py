@@ -16,8 +16,15 @@ from connectors.memory import MemorySink
 from streamk.encoding import Schema
 from streamk.engine import Engine
 from streamk.engine.late import LateLabels
-from streamk.engine.observing.explaining import MOST_FIELDS, Explanation, explain, turn_of
-from streamk.engine.observing.observer import MOST_BYTES, Observer, RunningMeans
+from streamk.engine.observing import (
+    MOST_BYTES,
+    MOST_FIELDS,
+    Explanation,
+    Observer,
+    RunningMeans,
+    explain,
+    turn_of,
+)
 from streamk.learners import Contest, MultiKernel, Sharded, create
 from streamk.learners.explaining import Fields, Reason, attributions
 
@@ -210,17 +217,17 @@ def test_many_fields_have_their_turn() -> None:
 
 def test_explanations_take_their_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes a second of a clock that stands otherwise: a hundred pass to the next."""
-    from streamk.engine.observing import observer as module
+    from streamk.engine import observing
 
     now = [1000.0]
     for clock in ("monotonic", "thread_time"):
-        monkeypatch.setattr(module.time, clock, lambda: now[0])
+        monkeypatch.setattr(observing.time, clock, lambda: now[0])
 
     def slow(*_: Any) -> Explanation:
         now[0] += 1.0
         return Explanation([], True, {})
 
-    monkeypatch.setattr(module, "explain", slow)
+    monkeypatch.setattr(observing, "explain", slow)
     observer, model = Observer(), MultiKernel(seed=1, columns=("a",))
     model.learn_many([[0.0], [1.0]], [False, True])
     X, schema = np.zeros((1, 1)), Schema(("a",))
@@ -235,10 +242,10 @@ def test_explanations_take_their_share_of_the_time(monkeypatch: pytest.MonkeyPat
 
 
 def test_one_prediction_a_second_becomes_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    from streamk.engine.observing import observer as module
+    from streamk.engine import observing
 
     now = [1000.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(observing.time, "monotonic", lambda: now[0])
     observer = Observer()
     for n in range(100):
         observer.add(Explanation([Reason("a", None, float(n))], True, {}), {"prediction": n})

@@ -20,9 +20,9 @@ from streamk.cli import main
 from streamk.encoding import Schema, decoder
 from streamk.engine import Engine
 from streamk.engine.late import LateLabels
-from streamk.engine.observing.observer import Observer
+from streamk.engine.observing import Observer
 from streamk.engine.training.details import Details
-from streamk.engine.training.event_fields import EventFields
+from streamk.engine.training.fields import EventFields
 from streamk.learners import MultiKernel, create
 from streamk.learners.explaining import Fields
 from streamk.serving.answers import Answers

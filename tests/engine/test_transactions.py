@@ -18,7 +18,7 @@ from connectors.errors import Aborted, ConnectorError, Unavailable
 from connectors.kafka import KafkaSource
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, saving
-from streamk.engine.recovery import again
+from streamk.engine import saving as again
 from streamk.errors import InvalidInput
 from streamk.kernels import Gaussian
 from streamk.learners import DoublyStochastic

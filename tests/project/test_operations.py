@@ -136,7 +136,7 @@ NAME = re.compile(r"\bstreamk_\w+\b")
 def exported() -> set[str]:
     """Names of all that `/metrics` of a job and of a server have, without a histogram's endings."""
     pytest.importorskip("prometheus_client", reason="pip install streamk[serve]")
-    from streamk.engine.observing.observer import Observer
+    from streamk.engine.observing import Observer
     from streamk.serving.monitoring import JobMonitoring, Monitoring
 
     model: Any = SimpleNamespace(epoch=1, n_events=2, age=3.0)

@@ -26,8 +26,7 @@ pytest.importorskip("prometheus_client", reason="pip install streamk[serve]")
 from http_kit import Client
 
 from streamk.engine.evaluation.slices import Slices
-from streamk.engine.observing.explaining import Explanation
-from streamk.engine.observing.observer import MOST_BYTES
+from streamk.engine.observing import MOST_BYTES, Explanation
 from streamk.engine.progress import Snapshot
 from streamk.learners.explaining import Reason
 from streamk.serving.pages import MOST, History, _Page, live_page

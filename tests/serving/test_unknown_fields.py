@@ -16,8 +16,8 @@ from connectors.memory import MemorySource
 from streamk.encoding import Schema
 from streamk.engine import Engine
 from streamk.engine.late import LateLabels
-from streamk.engine.training import known_fields
-from streamk.engine.training.known_fields import KnownFields, Unknown
+from streamk.engine.training import fields as known_fields
+from streamk.engine.training.fields import KnownFields, Unknown
 from streamk.learners import MultiKernel
 
 EVENTS: list[dict[str, Any]] = [

@@ -61,7 +61,7 @@ def simulated_time(world: World) -> Iterator[None]:
         mock.patch("uuid.uuid4", identifier),
         mock.patch("secrets.token_hex", token),
         # Most of the time of a run would go into writing figures, and into indenting them.
-        mock.patch("streamk.engine.evaluation.history.MOST", 8),
+        mock.patch("streamk.engine.evaluation.metrics.MOST", 8),
         mock.patch("json.dumps", plain),
     ):
         try:

@@ -178,7 +178,7 @@ class Run:
             mock.patch("connectors.kafka.source.choose", self.job.client),
             mock.patch("connectors.kafka.sink.choose", self.job.client),
             mock.patch("connectors.kafka.transaction._MARGIN", self.plan.transacted.margin),
-            mock.patch("streamk.engine.health.Troubled", ()),
+            mock.patch("streamk.engine.display.Troubled", ()),
         ):
             yield
 

@@ -22,11 +22,17 @@ import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
-from streamk.engine.checkpoints.files import remove_any, sync_directory, write_file, writing
+from streamk.engine.checkpoints.files import (
+    holder,
+    lies_in,
+    lock,
+    remove_any,
+    sync_directory,
+    write_file,
+    writing,
+)
 from streamk.engine.checkpoints.journal import Journal
-from streamk.engine.checkpoints.keys import Key
-from streamk.engine.checkpoints.locks import holder, lies_in, lock
-from streamk.engine.checkpoints.manifests import MEMBER
+from streamk.engine.checkpoints.manifests import MEMBER, Key
 from streamk.engine.checkpoints.reading import Checkpoint, epochs
 from streamk.engine.checkpoints.segment_files import SEGMENTS, SegmentFiles
 from streamk.engine.checkpoints.store import Fenced, Store

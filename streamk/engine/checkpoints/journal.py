@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from streamk.engine.checkpoints.files import private, reading, sync_directory, writing
-from streamk.engine.checkpoints.keys import Key, Untrusted
+from streamk.engine.checkpoints.manifests import Key, Untrusted
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import StateError
 from streamk.packing import canonical

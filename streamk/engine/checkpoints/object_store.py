@@ -30,8 +30,7 @@ from typing import Any
 from streamk.declared import listed
 from streamk.engine.checkpoints.files import writing
 from streamk.engine.checkpoints.journal import as_pass
-from streamk.engine.checkpoints.keys import Key
-from streamk.engine.checkpoints.manifests import MANIFEST, read_manifest, sealed
+from streamk.engine.checkpoints.manifests import MANIFEST, Key, read_manifest, sealed
 from streamk.engine.checkpoints.object_path import ObjectPath
 from streamk.engine.checkpoints.reading import MODEL, Checkpoint, epochs
 from streamk.engine.checkpoints.segment_files import (

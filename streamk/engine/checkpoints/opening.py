@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from streamk.engine.checkpoints.directory_store import DirectoryStore
-from streamk.engine.checkpoints.keys import Key
+from streamk.engine.checkpoints.manifests import MANIFEST, Key
 from streamk.engine.checkpoints.object_path import Location, ObjectPath
-from streamk.engine.checkpoints.object_store import ObjectStore
+from streamk.engine.checkpoints.object_store import CURRENT, ObjectStore
+from streamk.engine.checkpoints.reading import epochs
 from streamk.engine.checkpoints.store import Store
 from streamk.errors import InvalidInput
-
-__all__ = ["open_store"]
 
 
 def open_store(directory: Location, *, alone: bool, key: Key | None) -> Store:
@@ -38,3 +37,31 @@ def open_store(directory: Location, *, alone: bool, key: Key | None) -> Store:
             " group could not tell who is running. Leave out ?group=, or give a directory"
         )
     return ObjectStore(directory, key=key)
+
+
+def marker(directory: Location) -> object:
+    """Return a value that is another one once there is a newer checkpoint.
+
+    Of an object store one small object is read, of a directory the names in it.
+
+    Parameters
+    ----------
+    directory : Path or ObjectPath
+        The place of a job, or one inside it.
+
+    Raises
+    ------
+    OSError
+        If an object store is away.
+    """
+    if isinstance(directory, ObjectPath):
+        try:
+            return (directory / CURRENT).read(_LONGEST)
+        except FileNotFoundError:  # of one checkpoint, or of a job that has not written any
+            return epochs(directory)
+    depth = (f"*/*/{MANIFEST}", f"*/{MANIFEST}", MANIFEST)
+    return sorted(str(path) for names in depth for path in directory.glob(names))
+
+
+_LONGEST = 4096
+"""Bytes of the small object at most."""

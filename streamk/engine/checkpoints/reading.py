@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamk.engine.checkpoints.files import reading, sizes
-from streamk.engine.checkpoints.keys import Key, Untrusted
-from streamk.engine.checkpoints.manifests import MANIFEST, read_manifest
+from streamk.engine.checkpoints.manifests import MANIFEST, Key, Untrusted, read_manifest
 from streamk.engine.checkpoints.object_path import Location, ObjectPath, location
 from streamk.engine.checkpoints.segment_files import SEGMENTS, SUFFIX, is_name, read_segment
 from streamk.errors import InvalidInput, StateError

@@ -26,9 +26,10 @@ from typing import Any
 
 from streamk import __version__
 from streamk.engine.checkpoints.files import writing
-from streamk.engine.checkpoints.keys import Key, Untrusted
 from streamk.engine.checkpoints.manifests import (
     MANIFEST,
+    Key,
+    Untrusted,
     read_manifest,
     sealed,
 )

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MOST_PAIRS", "Confusion", "Counts", "counted"]
-
 MOST_PAIRS = 1 << 16
 """Pairs of a class and another one it was taken for that are counted apart. A matrix of 1,000
 classes may have a million; those that come up after so many others are counted by class only."""
@@ -162,3 +160,117 @@ class Confusion:
         if any(len(column) > len(self.labels) for column in self.counts):
             raise ValueError("a confusion matrix counts more classes than it has labels")
         self._pairs = {int(a) * _SHIFT + int(b): int(n) for a, b, n in data["mistakes"]}
+
+
+Floats = npt.NDArray[np.float64]
+
+_NO_CLASS = 2**31 - 1
+_BASELINE_SHIFT = 2**31
+"""A class's count times this, less its number: the greatest is the most frequent class's, and of
+several the first one's."""
+
+
+class ClassBaselines:
+    """No change and majority.
+
+    Examples
+    --------
+    >>> ClassBaselines().hits(np.array([0, 0, 1, 1, 1, 1]))
+    array([[0., 0.],
+           [1., 1.],
+           [0., 0.],
+           [1., 0.],
+           [1., 0.],
+           [1., 1.]])
+    """
+
+    NAMES = ("no_change", "majority")
+
+    def __init__(self) -> None:
+        self._last = _NO_CLASS
+        self._counts: Codes = np.zeros(0, np.int64)
+
+    def hits(self, codes: Codes) -> Floats:
+        """Return whether each baseline knew the classes (n,) of further events, float64 (n, 2)."""
+        n = len(codes)
+        before = np.concatenate([[self._last], codes])
+        least = int(codes.max(initial=-1)) + 1
+        if least > len(self._counts):
+            self._counts = np.pad(self._counts, (0, least - len(self._counts)))
+        # How often the class of each event had come up by then, the event included.
+        order = np.argsort(codes, kind="stable")
+        ordered = codes[order]
+        first = np.flatnonzero(np.diff(ordered, prepend=-1))
+        sizes = np.diff(first, append=n)
+        counts = np.empty(n, np.int64)
+        counts[order] = self._counts[ordered] + np.arange(1, n + 1) - np.repeat(first, sizes)
+        leaders = np.maximum.accumulate(
+            np.concatenate([[self._leader], counts * _BASELINE_SHIFT - codes])
+        )
+        self._counts[ordered[first]] += sizes
+        self._last = int(before[-1])
+        hits = np.empty((n, 2))
+        hits[:, 0] = codes == before[:-1]
+        hits[:, 1] = codes == -leaders[:-1] % _BASELINE_SHIFT
+        return hits
+
+    @property
+    def _leader(self) -> int:
+        if not self._counts.any():
+            return -_NO_CLASS
+        code = int(self._counts.argmax())  # of several the first
+        return int(self._counts[code]) * _BASELINE_SHIFT - code
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as JSON data."""
+        return {"last": self._last, "counts": self._counts.tolist()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ClassBaselines:
+        """Go on where `to_json` was called."""
+        baselines = cls()
+        baselines._last = int(data["last"])
+        baselines._counts = np.array(data["counts"], np.int64).reshape(-1)
+        return baselines
+
+
+class NumberBaselines:
+    """Last value and mean.
+
+    Examples
+    --------
+    >>> NumberBaselines().errors(np.array([2.0, 4.0, 3.0]))
+    array([[2., 2.],
+           [2., 2.],
+           [1., 0.]])
+    """
+
+    NAMES = ("last_value", "mean")
+
+    def __init__(self) -> None:
+        self._last = 0.0
+        self._sum = 0.0
+        self._n = 0
+
+    def errors(self, labels: Floats) -> Floats:
+        """Return the absolute error of each baseline on further labels (n,), float64 (n, 2)."""
+        before = np.concatenate([[self._last], labels])
+        # One after the other, so that the sums do not depend on the division into calls.
+        sums = np.cumsum(np.concatenate([[self._sum], labels]))
+        n = np.arange(self._n, self._n + len(labels))
+        means = sums[:-1] / np.maximum(n, 1)
+        self._last, self._sum = float(before[-1]), float(sums[-1])
+        self._n += len(labels)
+        return np.asarray(np.abs(np.column_stack([labels - before[:-1], labels - means])))
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as JSON data."""
+        return {"last": self._last, "sum": self._sum, "n": self._n}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> NumberBaselines:
+        """Go on where `to_json` was called."""
+        baselines = cls()
+        baselines._last, baselines._sum = float(data["last"]), float(data["sum"])
+        baselines._n = int(data["n"])
+        return baselines

@@ -4,9 +4,9 @@ Classification: accuracy, and log loss, the mean of -ln p(true label). A label t
 not know yet has probability 0; so that one such event does not make the mean infinite,
 probabilities count as 1e-15 to 1 - 1e-15 (a loss of 34.5), as in River and scikit-learn.
 Regression: mean absolute error and root mean squared error.
-Beside them stand the baselines of `streamk.engine.evaluation.baselines`, by accuracy and mean
+Beside them stand the baselines of `streamk.engine.evaluation.confusion`, by accuracy and mean
 absolute error, the figures that were asked for, see `streamk.engine.evaluation.river_metrics`, and
-those of intervals or sets of classes, see `streamk.engine.evaluation.coverage`.
+those of intervals or sets of classes, see `streamk.engine.evaluation.slices`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,68 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streamk.engine.evaluation.baselines import ClassBaselines, NumberBaselines
-from streamk.engine.evaluation.confusion import Confusion
-from streamk.engine.evaluation.further import Further
-from streamk.engine.evaluation.history import History
+from streamk.engine.evaluation.confusion import ClassBaselines, Confusion, NumberBaselines
 from streamk.engine.evaluation.river_metrics import AreaUnderCurve, Rows, named
-from streamk.engine.evaluation.slices import Slices
+from streamk.engine.evaluation.slices import Further, Slices
 from streamk.errors import StateError
 from streamk.learners.common.prequential import score_classes, score_numbers
 
-__all__ = ["Metrics"]
+MOST = 1024
+"""Number of points at which every other one goes."""
+EVENTS = "events"
+
+
+class History:
+    """Columns of figures, one row a point.
+
+    Examples
+    --------
+    >>> history = History()
+    >>> history.add(10, {"accuracy": 0.5})
+    True
+    >>> history.add(20, {"accuracy": 0.6, "F1": 0.7})
+    True
+    >>> history.columns
+    {'events': [10, 20], 'accuracy': [0.5, 0.6], 'F1': [None, 0.7]}
+    """
+
+    def __init__(self) -> None:
+        self.columns: dict[str, list[Any]] = {EVENTS: []}
+        """Figures by name, None where there was none yet; ``events`` is where in the stream."""
+
+    def __len__(self) -> int:
+        return len(self.columns[EVENTS])
+
+    def add(self, events: int, figures: Mapping[str, float]) -> bool:
+        """Add a point; return False if that halved their number, so that a step should double."""
+        point = {EVENTS: events, **figures}
+        for name in point.keys() - self.columns.keys():
+            self.columns[name] = [None] * len(self)
+        for name, column in self.columns.items():
+            value = point.get(name)
+            column.append(value if value == value else None)  # NaN is no figure
+        if len(self) < MOST:
+            return True
+        for name, column in self.columns.items():
+            # The newest stays; the first point goes with every other one. Of an even number, so
+            # that what stays lies at multiples of the doubled step.
+            self.columns[name] = column[::-2][::-1]
+        return False
+
+    def to_json(self) -> dict[str, list[Any]]:
+        """Everything, as JSON data."""
+        return {name: list(column) for name, column in self.columns.items()}
+
+    @classmethod
+    def from_json(cls, data: Any) -> History:
+        """Go on where `to_json` was called. Raises `ValueError` if the data is not its own."""
+        history = cls()
+        history.columns = {str(name): list(column) for name, column in data.items()}
+        if len({len(column) for column in history.columns.values()}) != 1:
+            raise ValueError("columns of a history differ in length")
+        len(history)  # the events are there
+        return history
+
 
 _CLASSES, _NUMBERS = ("hit", "loss"), ("absolute", "squared")
 """Names of the two scores of an event."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.late.held import HeldEvents, Records
 from streamk.engine.late.segments import SEGMENT_ROWS, Found, SegmentLog
-from streamk.engine.training.fates import Fates, Revisions
+from streamk.engine.training.bad_events import Fates, Revisions
 from streamk.errors import StateError
 
 __all__ = ["MEMORY", "QUEUES", "Join", "Learn", "Predict", "Step", "WaitingQueue"]

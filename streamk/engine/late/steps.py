@@ -15,11 +15,10 @@ from streamk.encoding import BadEvent, Name
 from streamk.engine.late.held import HeldEvents
 from streamk.engine.late.join import Join, Predict, Step
 from streamk.engine.late.source import Taken
-from streamk.engine.observing.explaining import Explanation
-from streamk.engine.observing.observer import Observer
+from streamk.engine.observing import Explanation, Observer
 from streamk.engine.training import regions
 from streamk.engine.training.details import Details
-from streamk.engine.training.event_fields import EventFields
+from streamk.engine.training.fields import EventFields
 from streamk.engine.training.learning import cut
 from streamk.learners.base import HoldsPredictions, Learner
 from streamk.learners.common.classes import beyond

@@ -15,17 +15,16 @@ from connectors.base import Source
 from connectors.errors import BadRecord
 from streamk.declared import ANY, NON_NEGATIVE, Declared, count, taken
 from streamk.encoding import BadEvent, Schema
-from streamk.engine.alarms.alarms import Scored
+from streamk.engine.alarms import Scored
 from streamk.engine.checkpoints.segment_files import SegmentFiles, is_name
 from streamk.engine.late.held import HeldEvents, Limits, Records, packed, unpacked
 from streamk.engine.late.join import QUEUES, Join
 from streamk.engine.late.source import LateReader, Taken
 from streamk.engine.late.steps import Followed, HoldingModel, follow
 from streamk.engine.order.batch import Batch
-from streamk.engine.training.bad_events import check_sum, complaint
-from streamk.engine.training.fates import Fates
-from streamk.engine.training.fitting import check_task
-from streamk.engine.training.notes import NameCheck
+from streamk.engine.training.bad_events import Fates, check_sum, complaint
+from streamk.engine.training.fields import NameCheck
+from streamk.engine.training.learning import check_task
 from streamk.engine.training.outputs import predictions
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError, InvalidInput, StateError

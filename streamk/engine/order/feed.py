@@ -12,7 +12,7 @@ import numpy as np
 
 from connectors.base import Chunk, Source, group_of
 from connectors.errors import OffsetOutOfRange, Unavailable
-from streamk.engine.order.clocks import UNBOUNDED, Clock
+from streamk.engine.order.partitions import UNBOUNDED, Clock
 from streamk.engine.order.sequence import IdleAdvance, Sequencer
 from streamk.errors import EngineError, StateError
 

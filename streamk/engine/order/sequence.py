@@ -2,7 +2,7 @@
 
 What is learned must not depend on timing, so the order of events is a property of the log alone.
 Each partition has a clock, the largest timestamp it has shown so far but for records that are too
-far ahead (see `streamk.engine.order.clocks`), and an event sorts by
+far ahead (see `streamk.engine.order.partitions`), and an event sorts by
 
     (clock of its partition at that event, name of its partition, offset).
 
@@ -32,8 +32,7 @@ import numpy as np
 
 from connectors.base import Chunk
 from streamk.engine.order.batch import Batch, nbytes
-from streamk.engine.order.clocks import ENOUGH, LATEST, NEVER, UNBOUNDED, Clock
-from streamk.engine.order.partition_buffer import PartitionBuffer
+from streamk.engine.order.partitions import ENOUGH, LATEST, NEVER, UNBOUNDED, Clock, PartitionBuffer
 from streamk.errors import EngineError, StateError
 
 __all__ = ["IdleAdvance", "Sequencer"]

@@ -10,21 +10,18 @@ from typing import Any
 
 from connectors.base import Sink, Source, Transactions
 from connectors.errors import ConnectorError, Revoked
-from streamk.engine.checkpoints.keys import Key
+from streamk.engine.checkpoints.manifests import Key
 from streamk.engine.checkpoints.object_path import Location
 from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.evaluation.marks import Marks
-from streamk.engine.order.clocks import Clock
 from streamk.engine.order.feed import Feed
+from streamk.engine.order.partitions import Clock
 from streamk.engine.order.sequence import IdleAdvance
-from streamk.engine.recovery.group import Group, Owner, places
-from streamk.engine.recovery.job import Job
+from streamk.engine.recovery.group import Group, Owner, Peers, places
+from streamk.engine.recovery.job import Job, identities, renamed, replaced
 from streamk.engine.recovery.opening import Opening, tell_of_challengers
-from streamk.engine.recovery.peers import Peers
-from streamk.engine.recovery.revisions import Revisions
-from streamk.engine.recovery.source_identity import identities, renamed, replaced
-from streamk.engine.recovery.takeover import Takeover
+from streamk.engine.recovery.takeover import Revisions, Takeover
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError
 from streamk.learners.base import Learner

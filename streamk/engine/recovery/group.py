@@ -45,20 +45,113 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from connectors.base import InGroup, Source, group_of
-from streamk.engine.checkpoints.reading import Checkpoint
+from connectors.base import InGroup, Sink, Source, Transactional, Transactions, group_of
+from streamk.engine.checkpoints.files import lock
+from streamk.engine.checkpoints.manifests import Untrusted
+from streamk.engine.checkpoints.object_path import Location
+from streamk.engine.checkpoints.reading import Checkpoint, newest_checkpoint
 from streamk.engine.checkpoints.store import Store
-from streamk.engine.recovery.peers import lineages
+from streamk.errors import InvalidInput, StateError
 from streamk.state import FORMAT
 
-__all__ = ["Contents", "Group", "Owner", "places"]
-
 _log = logging.getLogger("streamk.engine")
+
+
+@dataclass(frozen=True)
+class Peers:
+    """The other members of a checkpoint directory, as their newest good checkpoints tell."""
+
+    directory: Location
+    newest: tuple[Checkpoint, ...]
+    damaged: tuple[StateError, ...]
+    """The errors of those that have none."""
+
+    @classmethod
+    def of(cls, store: Store, accept: Callable[[Checkpoint], bool] | None = None) -> Peers:
+        """Look at all; of each only what is accepted counts."""
+        newest: list[Checkpoint] = []
+        damaged: list[StateError] = []
+        for path in store.peers():
+            try:
+                found = newest_checkpoint(path, accept, key=store.key)
+            except StateError as error:
+                _log.warning("passing over %s: %s", path.name, error)
+                damaged.append(error)
+            else:
+                newest += [] if found is None else [found]
+        return cls(store.directory, tuple(newest), tuple(damaged))
+
+    def absorbed(self, lineage: str) -> bool:
+        """Return whether one of them has absorbed a lineage.
+
+        Raises
+        ------
+        Untrusted
+            If one says nothing that can be believed.
+        """
+        for error in self.damaged:
+            if isinstance(error, Untrusted):
+                raise error
+        return any(lineage in found.body["absorbed"] for found in self.newest)
+
+    def successor_of(self, lineage: str) -> Checkpoint | None:
+        """Return the checkpoint of the one that has absorbed a lineage and is not absorbed."""
+        for found in self.newest:
+            mine = lineage in found.body["absorbed"]
+            if mine and not self.absorbed(str(found.body["lineage"])):
+                return found
+        return None
+
+    def slot_of(self, lineage: str) -> Location:
+        """Return the slot that continues a lineage. Raises `StateError` if there is none."""
+        for found in self.newest:
+            if found.body["lineage"] == lineage:
+                return found.path.parent
+        missing = f"there is no checkpoint of it in {self.directory}"
+        raise StateError("; ".join([missing, *map(str, self.damaged)]))
+
+
+@contextmanager
+def dead_member(
+    store: Store, path: Location, lineage: str, accept: Callable[[Checkpoint], bool]
+) -> Iterator[Checkpoint | None]:
+    """Give the last checkpoint of a member that is not running and cannot start meanwhile.
+
+    None if it is running: what it knows stays with it.
+
+    Raises
+    ------
+    StateError
+        If its checkpoint cannot be used, or is of another lineage, saying why.
+    Untrusted
+        If it is not signed with the key.
+    """
+    assert isinstance(path, Path), "members share directories only"
+    held = lock(path)
+    if held is None:
+        yield None
+        return
+    try:
+        found = newest_checkpoint(path, accept, key=store.key)
+        if found is None or found.body["lineage"] != lineage:
+            raise StateError(f"{path} holds no checkpoint of it")
+        yield found
+    finally:
+        os.close(held)
+
+
+def lineages(body: Mapping[str, Any]) -> list[str]:
+    """Return the lineages that are in the model of a checkpoint: its own and those it absorbed."""
+    return [str(body["lineage"]), *map(str, body["absorbed"])]
+
 
 _MOST = 48
 """Lineages that a commit names, the last ones: brokers take 4,096 bytes with a commit."""
@@ -357,3 +450,47 @@ def _ends(body: Mapping[str, Any]) -> dict[str, int]:
             if stop > start or start < found.get(partition, start):
                 found[partition] = stop
     return found
+
+
+SHORTEST_SECONDS, LONGEST_SECONDS = 0.1, 60.0
+"""Between two commits; readers of the outputs wait so long, and brokers bound it."""
+
+
+def transactions_of(
+    source: Source, sinks: Iterable[Sink], seconds: float | None, *, saved: bool
+) -> Transactions | None:
+    """Return the transactions of all sinks that can write in one; None without `seconds`.
+
+    Parameters
+    ----------
+    source : Source
+    sinks : iterable of Sink
+    seconds : float, optional
+        Time in which each is to be committed.
+    saved : bool
+        Whether there are checkpoints.
+
+    Raises
+    ------
+    InvalidInput
+        If no sink can, or without checkpoints.
+    BadURL
+        If they, or the group of the source, cannot be in one.
+    """
+    if seconds is None:
+        return None
+    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not (number and SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS):
+        raise InvalidInput(
+            f"transactions={seconds!r} must be seconds between {SHORTEST_SECONDS:g} and"
+            f" {LONGEST_SECONDS:g}"
+        )
+    if not saved:
+        raise InvalidInput("transactions= needs checkpoint=: one is committed with each checkpoint")
+    able = [sink for sink in sinks if isinstance(sink, Transactional)]
+    if not able:
+        raise InvalidInput(
+            "transactions need a sink that can write in them: kafka://HOST:PORT/TOPIC"
+        )
+    first, *others = able
+    return first.transact(source, others, seconds)

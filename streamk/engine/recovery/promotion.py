@@ -7,9 +7,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from streamk.engine.checkpoints.keys import Key
-from streamk.engine.checkpoints.locks import holder, lock
-from streamk.engine.checkpoints.manifests import MEMBER
+from streamk.engine.checkpoints.files import holder, lock
+from streamk.engine.checkpoints.manifests import MEMBER, Key
 from streamk.engine.checkpoints.object_path import Location, ObjectPath
 from streamk.engine.checkpoints.opening import open_store
 from streamk.engine.checkpoints.reading import Checkpoint

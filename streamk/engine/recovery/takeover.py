@@ -5,19 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
+from connectors.base import Source
 from connectors.errors import BadRecord
 from streamk.encoding import Schema
 from streamk.engine.checkpoints.object_path import Location
 from streamk.engine.checkpoints.reading import Checkpoint
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.order.feed import Feed
-from streamk.engine.recovery.group import Group, places
-from streamk.engine.recovery.peers import Peers, dead_member
+from streamk.engine.recovery.group import Group, Owner, Peers, dead_member, places
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import InvalidInput, StateError
 from streamk.learners.base import Learner
-
-__all__ = ["Takeover"]
 
 _log = logging.getLogger("streamk.engine")
 
@@ -129,3 +127,55 @@ class Takeover:
             common = self._group.in_common(n_events, body, other.n_events)
             self._trainer.absorb(other, Schema.from_json(schema), common)
         self._group.absorb(body, other.n_events)
+
+
+class Revisions:
+    """Tells the trainer of each partition up to which offset its predictions are revisions.
+
+    Parameters
+    ----------
+    source : Source
+    group : Group
+    trainer : Trainer
+
+    Attributes
+    ----------
+    written : dict of partition to int
+        The offset up to which predictions may be there from before.
+    """
+
+    def __init__(self, source: Source, group: Group, trainer: Trainer) -> None:
+        self._source, self._group, self._trainer = source, group, trainer
+        self.written: dict[str, int] = {}
+
+    def expect(self, partition: str, owner: Owner) -> None:
+        """Take note of the predictions that may be there of events still to come."""
+        written = owner.until
+        if not owner.released:
+            written = max(written, self._source.end(partition) or 0)
+        self.written[partition] = written
+
+    def mark(self, owners: Mapping[str, Owner | None], epoch: int | None, *, same: bool) -> None:
+        """Mark predictions that others may have written before with other values as revisions.
+
+        Parameters
+        ----------
+        owners : mapping of partition to Owner or None
+            Of the last commit of each partition that was assigned.
+        epoch : int or None
+            Of the checkpoint that the run goes on from.
+        same : bool
+            Whether it goes on with the same partitions and models. If each last commit is of that
+            checkpoint too, what was written after it is written again with the same values.
+        """
+        if not self._group.shared:
+            return
+        again = same and all(
+            owner is not None and self._group.is_mine(owner) and owner.epoch == epoch
+            for owner in owners.values()
+        )
+        self._trainer.revised = {
+            partition: owner.until if again else self.written[partition]
+            for partition, owner in owners.items()
+            if owner is not None
+        }

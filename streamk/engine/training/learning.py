@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from streamk.encoding import BadEvent, Decoded, Schema
+from streamk.engine.observing import Explanation
 from streamk.engine.order.batch import Batch
 from streamk.errors import EngineError, InvalidInput
 from streamk.learners.base import Learner
+from streamk.learners.common.classes import Label, beyond
 from streamk.learners.common.predictor import aside
 from streamk.learners.common.prequential import Prequential, joined, nothing
-
-__all__ = ["cut", "predict_then_learn", "refusals"]
 
 
 def predict_then_learn(model: Learner, X: Any, y: list[Any], *, learns: bool) -> Prequential:
@@ -46,3 +49,114 @@ def refusals(batch: Batch) -> Iterator[None]:
         yield
     except InvalidInput as error:
         raise EngineError(f"the model refuses an event {batch.span}: {error}") from error
+
+
+def fitted(schema: Schema, model: Learner) -> Schema:
+    """Return a schema with the columns in the model's order.
+
+    Raises
+    ------
+    InvalidInput
+        If the columns or the labels are not the model's.
+    """
+    known = model.columns
+    if known is not None and known != schema.columns:
+        columns = schema.columns or known
+        if set(known) != set(columns):
+            odd = sorted(map(str, set(known) ^ set(columns)))
+            raise InvalidInput(
+                f"the model has {len(known)} columns and the stream {len(columns)};"
+                f" {', '.join(odd[:5])} in one of them only; give the model no columns or"
+                " the stream a schema with the model's"
+            )
+        schema = replace(schema, columns=known)
+    check_task(schema, model)
+    return schema
+
+
+def check_task(schema: Schema, model: Learner) -> None:
+    """Raise `InvalidInput` if the labels are not what the model learns."""
+    if schema.label_type is not None and schema.is_classification != model.is_classifier:
+        task = "classification" if model.is_classifier else "regression"
+        raise InvalidInput(
+            f"the model does {task} but the label {schema.label!r} is of type"
+            f" {schema.label_type}; choose another model, or another label_type"
+        )
+
+
+def check_absent(schema: Schema, model: Learner) -> None:
+    """Raise `InvalidInput` if missing values come that the model does not take."""
+    if schema.absent == "missing" and not model.takes_missing:
+        raise InvalidInput(
+            "absent='missing' is for models that take missing values; wrap the learner in"
+            " streamk.learners.Scaled, or choose absent='zero'"
+        )
+
+
+class Predicted(NamedTuple):
+    """The predictions of a batch.
+
+    Attributes
+    ----------
+    prequential : Prequential
+    classes : tuple of labels
+        Those that were known after it.
+    details : list of dict
+        Of each event, if any are wanted.
+    drifts : list of int
+        Which of its labelled events, counted from 1, were the last before experts began anew.
+    measured : float64 array of shape (n, 2), optional
+        Whether the region of each event held its label, and its size, where there are regions.
+    explanation : Explanation, optional
+        Of the first prediction.
+    """
+
+    prequential: Prequential
+    classes: tuple[Any, ...]
+    details: list[dict[str, Any]]
+    drifts: list[int]
+    measured: npt.NDArray[np.float64] | None = None
+    explanation: Explanation | None = None
+
+
+def surplus_of(
+    decoded: Decoded, classes: set[Label], most: int, label: str | int | None
+) -> list[BadEvent]:
+    """Return the events whose labels would be more than `most` classes, as bad ones.
+
+    The labels of the others join `classes`.
+    """
+    return [
+        BadEvent(
+            int(decoded.good[place]),
+            label,
+            f"label out of domain: {decoded.y[place]!r} would be one class more than"
+            f" max_classes={most}; raise that option, or learn a number",
+        )
+        for place in beyond(classes, decoded.y, most)
+    ]
+
+
+def without(
+    decoded: Decoded, surplus: list[BadEvent], found: Predicted
+) -> tuple[Decoded, Predicted]:
+    """Return what is left where some of the events turn out to be bad ones."""
+    kept = ~np.isin(decoded.good, [event.row for event in surplus])
+    y = [label for label, keep in zip(decoded.y, kept.tolist(), strict=True) if keep]
+    bad = sorted([*decoded.bad, *surplus])
+    said, P = found.prequential.predictions, found.prequential.probabilities
+    left = Prequential(said[kept], None if P is None else P[kept])
+    measured = None if found.measured is None else found.measured[kept]
+    details = [more for more, keep in zip(found.details, kept.tolist(), strict=False) if keep]
+    growth = [(int(kept[:row].sum()), width) for row, width in decoded.growth]
+    return (
+        Decoded(decoded.X[kept], y, decoded.good[kept], bad, growth),
+        Predicted(left, found.classes, details, found.drifts, measured),
+    )
+
+
+def before(decoded: Decoded, row: int) -> Decoded:
+    """Return the events before one of the batch."""
+    n = int(np.searchsorted(decoded.good, row))
+    growth = [(i, width) for i, width in decoded.growth if i < n]
+    return Decoded(decoded.X[:n], decoded.y[:n], decoded.good[:n], [], growth)

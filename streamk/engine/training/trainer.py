@@ -21,32 +21,37 @@ from connectors.errors import BadRecord
 from connectors.fields import RecordType
 from streamk.conformal import Regions
 from streamk.encoding import BadEvent, Decoded, Decoder, LoneReader, Schema, decoder
-from streamk.engine.alarms.alarms import Alarms, Scored
+from streamk.engine.alarms import Alarms, Scored
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
-from streamk.engine.observing.explaining import Explanation
-from streamk.engine.observing.observer import Observer, observed
+from streamk.engine.observing import Explanation, Observer, observed
 from streamk.engine.order.batch import Batch
 from streamk.engine.training import regions
 from streamk.engine.training.bad_events import (
     BadEvents,
     Counts,
+    Fates,
     OnError,
     check_sum,
     complaint,
     tombstones_apart,
 )
 from streamk.engine.training.details import Details
-from streamk.engine.training.event_fields import EventFields
-from streamk.engine.training.fates import Fates
-from streamk.engine.training.fitting import check_absent, fitted
-from streamk.engine.training.learning import cut, predict_then_learn, refusals
-from streamk.engine.training.notes import LabelCheck, NameCheck
+from streamk.engine.training.fields import EventFields, LabelCheck, NameCheck
+from streamk.engine.training.learning import (
+    Predicted,
+    before,
+    check_absent,
+    cut,
+    fitted,
+    predict_then_learn,
+    refusals,
+    surplus_of,
+    without,
+)
 from streamk.engine.training.outputs import prediction_type, predictions, revise
-from streamk.engine.training.scoring import Scoring
-from streamk.engine.training.slicing import SliceReader
-from streamk.engine.training.surplus import Predicted, before, surplus_of, without
+from streamk.engine.training.scoring import Scoring, SliceReader
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import Learner
 from streamk.learners.common.classes import Label

@@ -1,20 +1,142 @@
-"""Telling of names that no event has, and of labels that are no classes."""
+"""The fields of raw events, for the reasons that name their values."""
 
 from __future__ import annotations
 
+import difflib
 import logging
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from streamk.encoding import Expected, Name, Schema
+from connectors.base import Source
+from connectors.records import FRAMED
+from streamk.encoding import Expected, FieldReader, Name, Rejected, Schema, flatten, vector_of
 from streamk.encoding.values import parse_number
-from streamk.engine.training.known_fields import KnownFields
+from streamk.learners.base import Learner
+from streamk.learners.explaining import Event, Fields
 
-__all__ = ["LabelCheck", "NameCheck"]
+
+class EventFields:
+    """Reads the fields of raw events as they stand there.
+
+    Parameters
+    ----------
+    source : Source
+        Of the events.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._places = Fields()
+        self._source = source
+        self._have_names = source.encoding in ("json", "csv", "dict", *FRAMED)
+        self._known = -1
+
+    def places_of(self, model: Learner, schema: Schema) -> Fields:
+        """Return the fields with the places of their columns in a model."""
+        self._places.follow(schema, model.columns or ())
+        return self._places
+
+    def of(self, values: Sequence[Any], schema: Schema) -> list[Event]:
+        """Return the fields of events; None of each where they have no names of their own."""
+        if not self._have_names:
+            return [None] * len(values)
+        if len(schema.kinds) != self._known:  # in Avro a field may have been called as one of these
+            self._reader = FieldReader.of_source(self._source, tuple(schema.kinds))
+            self._known = len(schema.kinds)
+        return [self._one(value, schema) for value in values]
+
+    def _one(self, value: Any, schema: Schema) -> Event:
+        try:
+            return self._reader.all(value, schema.ignore)
+        except Rejected:
+            return None
+
+
+_MOST, _LONGEST = 200, 40
+"""Names that are compared for hints, and letters of each: they may be anybody's."""
+
+
+class Unknown(NamedTuple):
+    """Fields of an event that a model does not have.
+
+    Attributes
+    ----------
+    names : tuple of str or int
+        Nested ones with dots.
+    is_all : bool
+        It has no other fields.
+    """
+
+    names: tuple[Name, ...] = ()
+    is_all: bool = False
+
+
+class KnownFields:
+    """The fields of which a model has columns, and those that are left out on purpose.
+
+    Parameters
+    ----------
+    schema : Schema
+        That of the model. One without columns knows of nothing that is missing.
+
+    Examples
+    --------
+    >>> known = KnownFields(Schema(("price", "user.age"), label="sold"))
+    >>> known.of({"price": 3, "user": {"age": 30}, "sold": True})
+    Unknown(names=(), is_all=False)
+    >>> known.of({"prise": 3, "user": {"age": 30}}), known.nearest("prise")
+    (Unknown(names=('prise',), is_all=False), ['price'])
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        label = () if schema.label is None else (schema.label,)
+        self._ignored = (*schema.ignore, *label)
+        self._fields = frozenset(schema.kinds)
+        self._all = self._fields | frozenset(self._ignored)
+        self._vectors = frozenset(map(vector_of, self._fields))
+        self._nearest: dict[str, list[str]] = {}
+
+    def of(self, event: Mapping[Any, Any]) -> Unknown:
+        """Return what is unknown of an event; nothing of one whose names cannot be read."""
+        if self._all.issuperset(event) and dict not in map(type, event.values()):
+            return Unknown()  # as mostly
+        try:
+            fields = flatten(event, self._ignored)
+        except Rejected:
+            return Unknown()
+        unknown = tuple(name for name, cell in fields.items() if not self._has(name, cell))
+        if not self._fields or not unknown:
+            return Unknown()
+        return Unknown(unknown, len(unknown) == len(fields))
+
+    def _has(self, name: Name, cell: Any) -> bool:
+        is_vector = cell is None or isinstance(cell, list | tuple)
+        return name in self._fields or (is_vector and name in self._vectors)
+
+    def nearest(self, name: Name) -> list[str]:
+        """Return the fields of the model that may have been meant by another name."""
+        text = str(name)[:_LONGEST]
+        if text not in self._nearest:
+            if len(self._nearest) == _MOST:
+                self._nearest.clear()
+            fields = [field for field in map(str, self._fields) if len(field) <= _LONGEST]
+            fields.sort(key=lambda field: (abs(len(field) - len(text)), field))
+            self._nearest[text] = difflib.get_close_matches(text, fields[:_MOST], 3)
+        return self._nearest[text]
+
+    def sentence(self, name: Name, *, is_all: bool) -> str:
+        """Return what is told of an unknown field: that it is one, and the nearest that are none.
+
+        `is_all` is that of its event.
+        """
+        others = ", nor any other field of the event" if is_all else ""
+        near = ", ".join(map(repr, self.nearest(name)))
+        hint = f"; nearest of those that it has: {near}" if near else ""
+        return f"the model has no field {name!r}{others}{hint}"
+
 
 _EVENTS = 1000
 """Events of a run after which names that have not come are told."""
-_MOST = 10
+_MOST_NAMED = 10
 """Unknown fields that are told."""
 
 _LEAST, _LABELS = 50, 1000
@@ -99,13 +221,15 @@ class _Fields(Expected):
         """Look at the names of an event, or of a header."""
         super().note(event)
         found = self.known.of(event)
-        for name in found.names[: _MOST + 1 - len(self._unknown)]:
+        for name in found.names[: _MOST_NAMED + 1 - len(self._unknown)]:
             self._unknown.setdefault(name, found.is_all)
 
     def sentences(self) -> list[str]:
         """Return a sentence for each field."""
         found = [self.known.sentence(name, is_all=is_all) for name, is_all in self._unknown.items()]
-        return found[:_MOST] + ["and no more of the fields that events have"] * (len(found) > _MOST)
+        return found[:_MOST_NAMED] + ["and no more of the fields that events have"] * (
+            len(found) > _MOST_NAMED
+        )
 
 
 class LabelCheck:

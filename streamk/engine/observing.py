@@ -1,4 +1,4 @@
-"""Samples of a job, for people who watch it: predictions with their reasons, and bad events."""
+"""The explanation of one prediction, at a cost that is bounded whatever the fields are."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -15,11 +16,84 @@ from numpy.typing import NDArray
 
 from connectors.base import Output
 from streamk.encoding import Name, Schema, shortened
-from streamk.engine.observing.explaining import Explanation, explain
+from streamk.learners import Contest, MultiKernel
 from streamk.learners.base import Learner
-from streamk.learners.explaining import Event, Fields
+from streamk.learners.common.predictor import innermost
+from streamk.learners.explaining import TOLD, Event, Fields, Places, Reason, reasons_of
 
-__all__ = ["LONGEST_VALUE", "MOST_BYTES", "MOST_ROWS", "Observer", "RunningMeans", "observed"]
+MOST_FIELDS = 256
+"""Fields whose effects are computed for one event; each takes a prediction."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The effects of fields on a prediction, and the shares of the experts in it.
+
+    Attributes
+    ----------
+    effects : list of Reason
+        The largest first, of `MOST_FIELDS` fields at most; none where the model takes no missing
+        values.
+    is_whole : bool
+        Whether these are the effects of all fields.
+    experts : dict of str to float
+        The shares of the experts, see `MultiKernel.shares`; empty for other models.
+    """
+
+    effects: list[Reason]
+    is_whole: bool
+    experts: dict[str, float]
+
+    @property
+    def reasons(self) -> list[dict[str, Any]] | None:
+        """Field, value and effect of the largest effects; None where not all are known.
+
+        Examples
+        --------
+        >>> Explanation([Reason("b", "x", -0.2)], True, {}).reasons
+        [{'column': 'b', 'value': 'x', 'effect': -0.2}]
+        """
+        return [one._asdict() for one in self.effects[:TOLD]] if self.is_whole else None
+
+
+def turn_of(places: Places, number: int) -> Places:
+    """Return the fields that the explanation of that number is about: of many others each time."""
+    names = list(places)
+    if len(names) <= MOST_FIELDS:
+        return places
+    first = number * MOST_FIELDS % len(names)
+    return {name: places[name] for name in [*names[first:], *names[:first]][:MOST_FIELDS]}
+
+
+def explain(
+    model: Learner, fields: Fields, x: NDArray[np.float64], event: Event, number: int
+) -> Explanation:
+    """Explain what a model predicts for an event; it is as it was afterwards.
+
+    Parameters
+    ----------
+    model : Learner
+        Of a contest its champion is meant.
+    fields : Fields
+    x : float64 array of shape (d,)
+    event : mapping or None
+        The values of its fields.
+    number : int
+        Of explanations so far, see `turn_of`.
+    """
+    model = model.learner if isinstance(model, Contest) else model
+    experts: dict[str, float] = {}
+    expert = innermost(model)
+    if isinstance(expert, MultiKernel):
+        with expert.aside():
+            experts = expert.shares(x)
+    if not model.takes_missing:
+        return Explanation([], False, experts)
+    places = fields.of(event)
+    turn = turn_of(places, number)
+    (effects,) = reasons_of(model, fields, x[None], [event], places=[turn])
+    return Explanation(effects, len(turn) == len(places), experts)
+
 
 MOST_BYTES = 1 << 16
 """Of the rows that are shown at a time, as JSON."""

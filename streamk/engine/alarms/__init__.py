@@ -1,1 +1,0 @@
-"""Alarms: events by which a job tells that something has changed."""
