@@ -20,6 +20,8 @@ from benchmarks import common
 
 DIVIDED = ("learners", "engine", "adapters", "landmarks", "prediction", "cli", "serving")
 """Folders whose folders are rooms."""
+BY_FILES = ("learners", "engine")
+"""Those of them whose files are rooms, too."""
 GROUND = "errors, state"
 GROUND_MODULES = ("errors", "state", "declared", "options", "packing")
 
@@ -41,6 +43,8 @@ def room(name: str, packages: set[str]) -> str:
         return "connectors"
     for depth in (3, 2):
         inside = ".".join(parts[:depth])
+        if len(parts) == depth == 3 and parts[1] in BY_FILES:
+            return inside.removeprefix("streamk.")
         if len(parts) >= depth and inside in packages and (depth == 2 or parts[1] in DIVIDED):
             return inside.removeprefix("streamk.")
     return GROUND if parts[-1] in GROUND_MODULES else parts[-1]

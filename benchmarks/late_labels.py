@@ -25,8 +25,8 @@ from benchmarks import common
 from benchmarks.common import Part
 from connectors.memory import MemorySource
 from streamk.encoding import Schema
-from streamk.engine import LateLabels
 from streamk.engine.checkpoints.directory_store import DirectoryStore
+from streamk.engine.late import LateLabels
 from streamk.engine.late.source import JoinedSource
 from streamk.engine.late.trainer import LateTrainer
 from streamk.engine.order.batch import Batch
