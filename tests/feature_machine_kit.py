@@ -1,6 +1,8 @@
-"""Comparisons for the tests of feature machines."""
+"""Events and comparisons for the tests of feature machines."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -13,3 +15,11 @@ def same(one: State, other: State) -> bool:
         np.array_equal(array, other.arrays[name]) for name, array in one.arrays.items()
     )
     return one.header == other.header and arrays
+
+
+def friedman(n: int, seed: int = 0, noise: float = 0.1) -> tuple[Any, Any]:
+    """Return numbers of columns 0 to 2; columns 3 to 5 do not matter."""
+    random = np.random.default_rng(seed)
+    X = random.uniform(size=(n, 6))
+    y = np.sin(3.0 * X[:, 0] * X[:, 1]) + 2.0 * (X[:, 2] - 0.5) ** 2
+    return X, (y + noise * y.std() * random.normal(size=n))[:, None]

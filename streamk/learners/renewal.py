@@ -1,4 +1,4 @@
-"""Work in a thread of its own, of which the result is asked for at a later event."""
+"""Functions that are made anew in threads of their own, and the events of which they are made."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends.threads import submitted, yield_to_others
-from streamk.declared import Declared, Domain, count, reading, taken
+from streamk.declared import FINITE, Declared, Domain, count, reading, taken
 from streamk.errors import InvalidInput, StateError, StreamkError
-from streamk.factorization.checks import check_choice
-from streamk.features.random_features import check_seed
 from streamk.state import State
 
 T = TypeVar("T")
@@ -120,16 +118,8 @@ class Replacement(Generic[F]):
     def of(cls, data: Any, clock: int, make: Callable[[], F], owner: str) -> Replacement[F]:
         """Return what was there, or had failed, when the state of a learner was taken.
 
-        Parameters
-        ----------
-        data : dict
-            Of the header of the state: the event to take over at, and the failure, if any.
-        clock : int
-            Events by then.
-        make : callable
-            Returns the function out of the state; asked if it had not failed.
-        owner : str
-            What it is, as messages name it.
+        Of the state there are the data of `saved`, the number of events by then, and what makes the
+        function, which is asked if it had not failed.
 
         Raises
         ------
@@ -252,7 +242,6 @@ def _failed(failure: str) -> NoReturn:
 
 Matrix = NDArray[np.float64]
 
-BUFFERS = ("recent", "reservoir")
 _OWNER = "an event buffer"
 _DRAWN = 1024
 """Places that are drawn together."""
@@ -361,12 +350,7 @@ class EventBuffer:
     def events(self, since: int = 0, until: int | None = None) -> tuple[Matrix, Matrix]:
         """Return copies of the events (n, d) and their labels (n,), in the order they came in.
 
-        Parameters
-        ----------
-        since : int, default 0
-            Leave out those numbered below.
-        until : int, optional
-            And those numbered so or above; None leaves out none.
+        Those numbered below `since` are left out, and those numbered `until` or above.
         """
         numbers = self._numbers[: self._count]
         order = np.argsort(numbers)
@@ -382,73 +366,33 @@ class EventBuffer:
 
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
-        header: dict[str, Any] = {
-            "type": self.TYPE,
-            "kind": self.kind,
-            "size": self.size,
-            "seed": self._seed,
-            "seen": self.seen,
-        }
         known = slice(0, self._count)
         names = {"X": self._X, "y": self._y, "numbers": self._numbers}
         arrays = {name: array[known].copy() for name, array in names.items()}
-        return State(header, arrays)
+        return State({"type": self.TYPE, "seen": self.seen}, arrays)
 
-    @classmethod
-    def from_state(cls, state: State) -> Self:
-        """Return the buffer whose state this is.
+    def restored(self, state: State, columns: int, classes: int | None) -> Self:
+        """Return the buffer of a state, with the options of this one and so many columns.
+
+        Its labels are numbers of so many classes, or any numbers if that is None.
 
         Raises
         ------
         StateError
             If it is the state of something else, or its arrays do not fit.
         """
-        header: Any = state.expect(cls.TYPE).header
-        size = count(header, "size", _OWNER, least=1)
-        with reading(_OWNER):
-            check_choice("kind", header["kind"], BUFFERS)
-            buffer = cls(header["kind"], size, check_seed(header["seed"]))
-        buffer.seen = count(header, "seen", _OWNER)
+        buffer = type(self)(self.kind, self.size, self._seed)
+        buffer.seen = count(state.expect(self.TYPE).header, "seen", _OWNER)
+        labels = FINITE if classes is None else Domain(0, classes - 1, whole=True)
         declared = (
             Declared("X", "float64", ("events", "columns")),
-            Declared("y", "float64", ("events",)),
+            Declared("y", "float64", ("events",), labels),
             Declared("numbers", "int64", ("events",), Domain(0, buffer.seen - 1)),
         )
-        sizes = {"events": min(buffer.seen, size)}
+        sizes = {"events": min(buffer.seen, self.size)}
+        if buffer.seen:
+            sizes["columns"] = columns
         found, _ = taken(declared, state.arrays, sizes, _OWNER)
         buffer._X, buffer._y, buffer._numbers = (found[each.name].copy() for each in declared)
         buffer._count = len(buffer._y)
         return buffer
-
-    def restored(self, state: State, columns: int, classes: int | None) -> Self:
-        """Return the buffer of a state, which must be of the options that this one has.
-
-        Parameters
-        ----------
-        state : State
-        columns : int
-            Those that its events must have.
-        classes : int or None
-            Its labels must be numbers of so many classes; None: they are any numbers.
-
-        Raises
-        ------
-        StateError
-            If it is not so, or as of `from_state`.
-        """
-        found = self.from_state(state)
-        mine, others = ((one.kind, one.size, one._seed) for one in (self, found))
-        if mine != others:
-            raise StateError(f"kind, size and seed of {_OWNER} must be {mine}, not {others}")
-        if len(found) and found._X.shape[1] != columns:
-            raise StateError(
-                f"array 'X' of {_OWNER} must have {columns} columns, not {found._X.shape[1]}"
-            )
-        fault = (
-            None
-            if classes is None
-            else Domain(0, classes - 1, whole=True).fault(found._y[: len(found)])
-        )
-        if fault:
-            raise StateError(f"array 'y' of {_OWNER} {fault}, and is of {classes} classes")
-        return found

@@ -21,7 +21,7 @@ from streamk.learners.rfm import metric_ridge, metric_tree, search, solving
 from streamk.learners.rfm.metric import Columns, Metric
 from streamk.learners.rfm.metric_ridge import MetricRidge
 from streamk.learners.rfm.metric_tree import MetricTree
-from streamk.learners.rfm.search import Family, moved
+from streamk.learners.rfm.search import Family
 from streamk.learners.rfm.solved_part import SolvedPart
 from streamk.learners.rfm.solving import Recipe, Snapshot
 from streamk.learners.rfm.splits import EventMap
@@ -41,6 +41,13 @@ def snapshot(n: int) -> Snapshot:
     X = rng.normal(size=(n, 4))
     y = np.sin(2.0 * X[:, 0]) + 0.02 * X[:, 2] + 0.02 * rng.normal(size=n)
     return Snapshot(X, y, y[:, None], (), "regression", seed=2)
+
+
+def small(monkeypatch: pytest.MonkeyPatch, **others: float) -> None:
+    """Compare functions by few events."""
+    sizes = {"_CROSSED": 40, "_FEW_EVENTS": 40, "_MORE_EVENTS": 80, **others}
+    for name, size in sizes.items():
+        monkeypatch.setattr(solving, name, size)
 
 
 # --- the function that is solved for --------------------------------------------------------------
@@ -154,8 +161,7 @@ def test_blocks_are_larger_where_the_first_part_is(
 
 
 def test_more_events_that_do_not_pay_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, size in (("_CROSSED", 40), ("_FEW_EVENTS", 40), ("_MORE_EVENTS", 80), ("_SMALL", 64)):
-        monkeypatch.setattr(solving, name, size)
+    small(monkeypatch, _SMALL=64)
     recipe = Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 256, 2)
     learned = snapshot(150).solved(recipe)
     assert (learned.n_solved, learned.grows) == (128, True)
@@ -167,8 +173,7 @@ def test_more_events_that_do_not_pay_are_not_taken(monkeypatch: pytest.MonkeyPat
 
 def test_older_events_that_do_not_pay_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those before the 80 that families are compared on have labels of another kind."""
-    for name, size in (("_CROSSED", 40), ("_FEW_EVENTS", 40), ("_MORE_EVENTS", 80), ("_SMALL", 64)):
-        monkeypatch.setattr(solving, name, size)
+    small(monkeypatch, _SMALL=64)
     rng = np.random.default_rng(4)
     X = rng.normal(size=(400, 3))
     y = X[:, 0] + np.where(np.arange(400) < 200, 2.0 * X[:, 1] ** 2, 0.0)
@@ -181,14 +186,13 @@ def test_older_events_that_do_not_pay_are_not_taken(monkeypatch: pytest.MonkeyPa
 
 def test_noise_does_not_end_growth(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most events may have a slightly larger error than those before them, by chance."""
-    for name, size in (("_CROSSED", 40), ("_FEW_EVENTS", 40), ("_MORE_EVENTS", 80), ("_PAYS", 9.0)):
-        monkeypatch.setattr(solving, name, size)
+    small(monkeypatch, _PAYS=9.0)
     before = Snapshot._in_leaves
     now, recipe = snapshot(400), Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 1_000, 2)
     for factor, grows in ((1.005, True), (1.5, False)):
 
         def worse(*given: Any, factor: float = factor) -> Any:
-            return replace(before(*given), error=factor * min(one.error for one in given[-1]))
+            return before(*given)._replace(error=factor * min(one.error for one in given[-1]))
 
         monkeypatch.setattr(Snapshot, "_in_leaves", worse)
         assert now.solved(recipe).grows is grows
@@ -198,42 +202,19 @@ def test_noise_does_not_end_growth(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_families_whose_errors_are_no_numbers_come_last(
     monkeypatch: pytest.MonkeyPatch, places: list[int]
 ) -> None:
-    for name, size in (("_CROSSED", 40), ("_FEW_EVENTS", 40), ("_MORE_EVENTS", 80)):
-        monkeypatch.setattr(solving, name, size)
+    small(monkeypatch)
     chosen = Recipe(None, "auto", 1, 400, 2).families(4)
     bad = [chosen[place] for place in places]
-    before = search._HeldBack.trials
+    before = search.turned
 
-    def overflowing(self: Any, family: Family, *more: Any) -> Any:
-        found = before(self, family, *more)
-        if family in bad:
-            found._targets = np.full_like(found._targets, np.nan)
-        return found
+    def overflowing(family: Family, fold: Any, *more: Any) -> Any:
+        labels = np.full_like(fold.labels, np.nan) if family in bad else fold.labels
+        return before(family, replace(fold, labels=labels), *more)
 
-    monkeypatch.setattr(search._HeldBack, "trials", overflowing)
+    monkeypatch.setattr(search, "turned", overflowing)
     made = snapshot(200).solved(Recipe(None, "auto", 1, 400, 2))
     assert made.family is not None
     assert len(bad) == len(chosen) or made.family not in bad
-
-
-def test_regularizations_are_tried_upwards_and_downwards_by_turns(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    steps = []
-
-    def noted(error: Any, place: int, count: int, step: int) -> int:
-        steps.append(step)
-        return moved(error, place, count, step)
-
-    monkeypatch.setattr(search, "moved", noted)
-    rng = np.random.default_rng(0)
-    X, family = rng.normal(size=(200, 3)), Family("standard", Matern(nu=0.5, bandwidth=1.5), True)
-    for single, expected in ((True, [1, -1, 1]), (False, [])):
-        steps.clear()
-        limits = search.Limits(3, 200, "random", 0, "absolute", patience=9, single=single)
-        data = (X[:150], X[:150, :1], X[150:], X[150:, :1])
-        found = search.refine(family, *data, limits, search.RIDGES, search.RIDGES[5])
-        assert (len(found), steps) == (4, expected)
 
 
 def test_families_that_are_far_behind_are_not_compared_again(
@@ -247,8 +228,7 @@ def test_families_that_are_far_behind_are_not_compared_again(
         return rounds(self, family, rows, *more)
 
     monkeypatch.setattr(Snapshot, "_rounds", noted)
-    for name, size in (("_CROSSED", 40), ("_FEW_EVENTS", 80), ("_MORE_EVENTS", 160)):
-        monkeypatch.setattr(solving, name, size)
+    small(monkeypatch, _FEW_EVENTS=80, _MORE_EVENTS=160)
     for near, expected in ((1e9, {True, False}), (1.0, {True})):
         compared.clear()
         monkeypatch.setattr(solving, "_NEAR", near)
@@ -475,7 +455,7 @@ def test_options_and_states_are_checked() -> None:
     with pytest.raises(StateError, match="a state's next function"):
         FeatureMachine.from_state(State({**header, "next": late}, state.arrays))
     smaller = {**header, "buffer_size": 64}
-    with pytest.raises(StateError, match="size"):
+    with pytest.raises(StateError, match="an event buffer must have the shape"):
         FeatureMachine.from_state(State(smaller, state.arrays))
     knots = {**state.arrays, "next.tree.root": np.ones(2)}
     with pytest.raises(StateError, match="root"):

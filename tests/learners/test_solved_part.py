@@ -12,13 +12,7 @@ from streamk.declared import FINITE
 from streamk.errors import StateError
 from streamk.kernels import Matern
 from streamk.learners.rfm import solved_part
-from streamk.learners.rfm.ridge import (
-    Direct,
-    DirectSingle,
-    GrowingCholesky,
-    kernel_rows,
-    nbytes_of,
-)
+from streamk.learners.rfm.ridge import Direct, DirectSingle, RidgeFactor, kernel_rows, nbytes_of
 from streamk.learners.rfm.solved_part import SolvedPart
 
 KERNEL = Matern(nu=0.5, bandwidth=1.5)
@@ -36,8 +30,8 @@ def targets(labels: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack([labels, np.sin(labels)], axis=1)
 
 
-def grown(Z: NDArray[Any], sizes: tuple[int, ...]) -> GrowingCholesky:
-    factor, at = GrowingCholesky(sum(sizes)), 0
+def grown(Z: NDArray[Any], sizes: tuple[int, ...]) -> RidgeFactor:
+    factor, at = RidgeFactor(sum(sizes)), 0
     for size in sizes:
         factor.append(kernel_rows(KERNEL, Z, at, at + size), 1.1)
         at += size
@@ -71,7 +65,7 @@ def test_how_rows_come_changes_no_bit_of_a_factor() -> None:
 def test_what_was_solved_before_changes_no_bit(outputs: int) -> None:
     """Of rows whose right-hand sides are those of the last call a half of the work is known."""
     Y = np.random.default_rng(1).normal(size=(576, outputs)).astype(np.float32)
-    factor = GrowingCholesky(576)
+    factor = RidgeFactor(576)
     for at in range(0, 576, 64):
         factor.append(kernel_rows(KERNEL, points(576), at, at + 64), 1.1)
         some = Y[: at + 64]
@@ -162,7 +156,7 @@ def test_rounding_closes_a_part_with_the_events_that_it_had(
     def fails(*_: Any) -> None:
         raise np.linalg.LinAlgError
 
-    monkeypatch.setattr(GrowingCholesky, "append", fails)
+    monkeypatch.setattr(RidgeFactor, "append", fails)
     one.add(points(64, seed=1), np.zeros(64), targets)
     assert (len(one), one.grows) == (64, False)
     assert np.array_equal(one.outputs(points(5)), said)

@@ -276,7 +276,7 @@ class FeatureMachine(Supervised):
     @property
     def last_beginning(self) -> int:
         """Events after which the last new function was begun, 0 before the first."""
-        return self._when.last
+        return self._when.began
 
     @property
     def nbytes(self) -> int:

@@ -1,4 +1,4 @@
-"""Means, deviations, medians and errors of events that count by weights.
+"""The scale of the columns, and the metric that is learned, of events that count by weights.
 
 An event of weight 2 counts as two events, up to rounding. Without weights (None) all count alike.
 """
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.errors import InvalidInput
+from streamk.factorization.checks import check_choice
 
 Numbers = NDArray[Any]
 
@@ -100,11 +101,6 @@ def deviations(X: Numbers, weights: Weights) -> Numbers:
     return np.sqrt(mean(np.square(X - mean(X, weights)), weights))
 
 
-def covariance(X: Numbers, weights: Weights) -> Numbers:
-    """Return the covariances of the columns of X (n, d), float64 (d, d)."""
-    return np.atleast_2d(np.cov(X.T, bias=True, aweights=weights))
-
-
 def median(v: Numbers, weights: Weights) -> float:
     """Return the median of numbers (n,), at least one.
 
@@ -163,8 +159,7 @@ class Columns:
         InvalidInput
             If there is no such scale.
         """
-        if scale not in SCALES:
-            raise InvalidInput(f"scale={scale!r} must be one of {', '.join(SCALES)}")
+        check_choice("scale", scale, SCALES)
         d = X.shape[1]
         there = [
             (v[known], of_rows(weights, known))
@@ -279,10 +274,7 @@ class Metric:
     def unmapped(self, G: Numbers) -> Numbers:
         """Return ``R G R``, the outer products of gradients with respect to x.
 
-        Parameters
-        ----------
-        G : array of shape (d, d) or (d,)
-            Those with respect to ``R x``, of a diagonal metric perhaps the diagonal alone.
+        Those with respect to ``R x`` are G (d, d), or of a diagonal metric perhaps its diagonal.
         """
         if G.ndim == 1:
             return self.root**2 * G
@@ -291,24 +283,12 @@ class Metric:
 
 
 def rescaled(M: Numbers, X: Numbers, *, power: float = 2.0, weights: Weights = None) -> Numbers:
-    """Return the multiple of M by which points are as far apart as by the identity.
+    """Return the multiple of M (d, d) or (d,) by which points are as far apart as by the identity.
 
-    The mean squared distance of two points stays as it is, or that of another power: sharpening a
-    metric does not change the bandwidth, and a metric cannot grow or vanish from round to round.
-
-    Parameters
-    ----------
-    M : array of shape (d, d) or (d,)
-    X : array of shape (n, d)
-    power : float, default 2
-        Below 2, distances are sums of ``(sqrt(M_jj) |x_j - z_j|)^power``; deviations of columns
-        stand for their differences.
-    weights : float64 array of shape (n,), optional
-
-    Returns
-    -------
-    array of the shape of M
-        The identity where M gives no distance to any points.
+    The mean squared distance of two points X (n, d) stays as it is: sharpening a metric does not
+    change the bandwidth, and a metric cannot grow or vanish from round to round. Of a power below
+    2, for diagonals, distances are sums of ``(sqrt(M_jj) |x_j - z_j|)^power``, and deviations of
+    columns stand for their differences. Where M gives no distance to any points it is the identity.
 
     Examples
     --------
@@ -316,18 +296,13 @@ def rescaled(M: Numbers, X: Numbers, *, power: float = 2.0, weights: Weights = N
     >>> rescaled(np.array([3.0, 1.0]), X)
     array([1.5, 0.5])
     """
-    if power < 2.0:
+    if M.ndim == 1:
         spread = deviations(X, weights) ** power
         now, aim = float(np.maximum(M, 0.0) ** (0.5 * power) @ spread), float(spread.sum())
-        factor = (aim / now) ** (2.0 / power) if now > 0.0 else 0.0
-    elif M.ndim == 1:
-        variances = np.square(deviations(X, weights))
-        now, aim = float(M @ variances), float(variances.sum())
-        factor = aim / now if now > 0.0 else 0.0
     else:
-        C = covariance(X, weights)
+        C = np.atleast_2d(np.cov(X.T, bias=True, aweights=weights))
         now, aim = float(np.sum(M * C)), float(np.trace(C))
-        factor = aim / now if now > 0.0 else 0.0
+    factor = (aim / now) ** (2.0 / power) if now > 0.0 else 0.0
     if factor <= 0.0 or not np.isfinite(factor):
         return np.ones(len(M)) if M.ndim == 1 else np.eye(len(M))
     return M * factor

@@ -21,11 +21,9 @@ from streamk.state import State
 
 Numbers = NDArray[Any]
 
-_BLOCKS = BLOCK, 2 * BLOCK, 4 * BLOCK
-"""Events of a block, and those where it takes long to solve for one more: with the part's factor,
-and without."""
-_DELAYS = dict(zip(_BLOCKS, (BLOCK // 4, BLOCK // 2, BLOCK // 2), strict=True))
-"""Events of the next block while which a block is solved for, by the size of the next."""
+_BLOCKS = {BLOCK: BLOCK // 4, 2 * BLOCK: BLOCK // 2, 4 * BLOCK: BLOCK // 2}
+"""Events of a block: at first, and where it takes long to solve for one more, with the part's
+factor, and without. And those of the next one while which a block is solved for."""
 _QUICK = 512
 """Events of a part up to which a block is solved for at once."""
 _LARGE = 1_024, 768
@@ -42,16 +40,6 @@ class Solution(NamedTuple):
     """Float64 (outputs,)."""
     errors: Sequence[float] | None = None
     """See `MetricRidge.begin`."""
-
-
-class Solved(NamedTuple):
-    """Of which events a function is, and how it is solved for: enough to do so anew."""
-
-    solution: Solution
-    points: Numbers
-    """Float32 (n, d), in the order they came, those among them that no block has yet."""
-    labels: Numbers
-    """Float64 (n,)."""
 
 
 class MetricRidge(OnlineKernelRidge):
@@ -91,18 +79,9 @@ class MetricRidge(OnlineKernelRidge):
     ) -> None:
         """Solve for a first part of some events, before others are learned.
 
-        Parameters
-        ----------
-        part : SolvedPart
-            Without an event.
-        X : float32 array of shape (n, d)
-            The points, whole blocks of 64.
-        y : float64 array of shape (n,)
-            Their labels, as numbers.
-        constant : float64 array of shape (outputs,)
-        errors : sequence of float, optional
-            `errors` of the function before, by which the second part's regularization is chosen
-            until it has errors of its own. By default it is the largest one.
+        It has no event yet, and takes the points X (n, d), whole blocks of 64, with labels y (n,)
+        as numbers. By `errors` of the function before the second part's regularization is chosen
+        until it has errors of its own. By default it is the largest one.
         """
         self._base = part
         if errors is None:
@@ -120,7 +99,7 @@ class MetricRidge(OnlineKernelRidge):
         """Have larger blocks where it takes long to solve for all coefficients."""
         base, block = self._base, BLOCK
         if base is not None:
-            least, large = (_LARGE[0], _BLOCKS[1]) if self._keeps else (_LARGE[1], _BLOCKS[2])
+            least, large = (_LARGE[0], 2 * BLOCK) if self._keeps else (_LARGE[1], 4 * BLOCK)
             if base.n_last >= least and base.room - self._n_solving >= large:
                 block = large
         if block != self._block:
@@ -161,7 +140,7 @@ class MetricRidge(OnlineKernelRidge):
     @property
     def _takeover(self) -> int:
         """Event of the block after which the first part has the one before."""
-        return _DELAYS[self._block]
+        return _BLOCKS[self._block]
 
     @property
     def _stop(self) -> int:
@@ -206,17 +185,18 @@ class MetricRidge(OnlineKernelRidge):
         return None if self._base is None else self._base.kernel
 
     @property
-    def solved(self) -> Solved | None:
-        """Return events of the first part and since the last block, and how they are solved for."""
+    def solved(self) -> tuple[Solution, Numbers, Numbers]:
+        """How the first part is solved for, and its points (n, d) and labels (n,).
+
+        They are in the order they came, with those that no block has yet.
+        """
         self._settle()
         base = self._base
-        if base is None:
-            return None
+        assert base is not None
         known = base.arrays()
-        solution = Solution(base.kernel, base.ridge, self._constant, self.errors)
         points = np.concatenate([known["points"], self._pending])
         labels = np.append(known["labels"], self._pending_labels)
-        return Solved(solution, points, labels)
+        return Solution(base.kernel, base.ridge, self._constant, self.errors), points, labels
 
     @property
     def room(self) -> int:
@@ -369,18 +349,18 @@ class MetricRidge(OnlineKernelRidge):
         learner = super()._from_header(state, **more)
         learner._block = count(state.header, "block", cls._owner())
         if learner._block not in _BLOCKS:
-            raise StateError(f"'block' of {cls._owner()} must be one of {_BLOCKS}")
+            raise StateError(f"'block' of {cls._owner()} must be one of {list(_BLOCKS)}")
         learner._begin_block()
         return learner
 
     def _restore_base(self, state: State) -> None:
-        """Take the part that was solved for."""
+        """Take the part that was solved for; begin once more to solve for a block, if there was."""
+        header: Any = state.header
         named = {
             name.removeprefix("base_"): array
             for name, array in state.arrays.items()
             if name.startswith("base_")
         }
-        header: Any = state.header
         self._base = SolvedPart.of(
             header["base"],
             named,
@@ -390,12 +370,7 @@ class MetricRidge(OnlineKernelRidge):
             owner=f"'base' of {self._owner()}",
         )
         self._settled = 0
-        self._restore_block(state)
-
-    def _restore_block(self, state: State) -> None:
-        """Begin once more to solve for the block that was solved for, if there was one."""
-        assert self._base is not None
-        solving = flag(state.header, "solving", self._owner())
+        solving = flag(header, "solving", self._owner())
         centers, pending = len(self._centers), len(self._pending)
         can_be = centers in _BLOCKS and centers <= self._base.room and pending < self._takeover
         if solving != can_be:

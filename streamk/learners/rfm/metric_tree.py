@@ -107,26 +107,14 @@ class MetricTree:
     # A solution of events
 
     def begin(self, solution: Solution, X: Numbers, y: Numbers) -> None:
-        """Solve for a function of some events, before others are learned.
+        """Solve for a function of 64 events X (n, d) or more, before others are learned.
 
-        Of events that cannot be divided, as where most of them are one point, only the last ones
-        are taken: as many as a leaf has room for.
-
-        Parameters
-        ----------
-        solution : Solution
-        X : float64 array of shape (n, d)
-            The events, in the order they came, at least 64.
-        y : float64 array of shape (n,)
-            Their labels, as numbers.
+        They are in the order they came, with labels y (n,) as numbers. Of events that cannot be
+        divided, as where most of them are one point, only the last ones are taken: as many as a
+        leaf has room for.
         """
         size = SPLITS[len(X) >= _FEW_LEAVES * SPLITS[0] // 2]
         self._plant(0, solution, self.map.points(X), y, (self.capacity, size))
-
-    @property
-    def _leaf_room(self) -> int:
-        """Events that a leaf's solution may have."""
-        return min(self.capacity, SPLITS[0] + _ROOM)
 
     def _plant(
         self, place: int, solution: Solution, points: Numbers, y: Numbers, room: tuple[int, int]
@@ -154,7 +142,7 @@ class MetricTree:
 
         What is left of whole blocks is learned by and by.
         """
-        before, d, size = self._leaves[0], points.shape[1], self._leaf_room
+        before, d, size = self._leaves[0], points.shape[1], min(self.capacity, SPLITS[0] + _ROOM)
         leaf = self._new_leaf(d, before.classes, centers)
         outputs = len(solution.constant)
         part = SolvedPart(solution.kernel, solution.ridge, size, n_columns=d, n_outputs=outputs)
@@ -170,16 +158,13 @@ class MetricTree:
         Each half begins with half of the errors of its regularizations.
         """
         leaf = self._leaves[place]
-        known, errors = leaf.solved, leaf.errors
-        assert known is not None
-        assert errors is not None
-        if halves(known.points) is None:
+        solution, points, labels = leaf.solved
+        assert solution.errors is not None
+        if halves(points) is None:
             leaf.close()
             return
-        solution = known.solution._replace(errors=[one / 2.0 for one in errors])
-        self._plant(
-            place, solution, known.points, known.labels, (leaf.max_centers, len(known.points))
-        )
+        half = solution._replace(errors=[one / 2.0 for one in solution.errors])
+        self._plant(place, half, points, labels, (leaf.max_centers, len(points)))
 
     def _tend(self) -> None:
         """Divide leaves that are large; have none grow where all together are large enough."""
@@ -247,11 +232,6 @@ class MetricTree:
         """
         each = [leaf.errors for leaf in self._leaves]
         return None if each[0] is None else np.mean(np.array(each, np.float64), axis=0).tolist()
-
-    @property
-    def n_leaves(self) -> int:
-        """Parts of space that have functions of their own."""
-        return len(self._leaves)
 
     @property
     def n_solved(self) -> int:
@@ -397,27 +377,13 @@ class MetricTree:
         """
         header: Any = state.expect(cls.TYPE).header
         many = count(header, "leaves", _OWNER, least=1)
+        capacity = count(header, "capacity", _OWNER, least=BLOCK)
         leaves = [MetricRidge.from_state(state.child(f"leaf{place}")) for place in range(many)]
-        tree = cls._of_leaves(leaves, count(header, "capacity", _OWNER, least=BLOCK))
-        tree.missed = number(header, "missed", _OWNER, NON_NEGATIVE)
-        tree.n_events = count(header, "n_events", _OWNER)
-        own, d = state.child("tree"), len(tree.columns or ())
-        tree.map = EventMap.of_arrays(own.arrays, d, _OWNER)
-        tree._splits = Splits.of(own.arrays, many - 1, d, _OWNER)
-        tree._calibration.load(own.arrays, _OWNER)
-        return tree
-
-    @classmethod
-    def _of_leaves(cls, leaves: Sequence[MetricRidge], capacity: int) -> Self:
-        """Return a tree of leaves, which must be alike, and not larger than it allows.
-
-        What is made later takes memory for as many centers and events as a leaf may have.
-        """
         first = leaves[0]
         alike = {(leaf.is_classifier, leaf.columns, leaf.classes, leaf.seed) for leaf in leaves}
-        if len(alike) > 1 or (len(leaves) > 1 and not all(leaf.n_solved for leaf in leaves)):
+        if len(alike) > 1 or (many > 1 and not all(leaf.n_solved for leaf in leaves)):
             raise StateError(f"leaves of {_OWNER} differ in task, columns, classes or seed")
-        for leaf in leaves:
+        for leaf in leaves:  # what is made later takes memory for as many as a leaf may have
             if leaf.max_centers > max(_LEAST_CENTERS, capacity) or leaf.room > capacity:
                 raise StateError(
                     f"a leaf of {_OWNER} has room for {leaf.max_centers} centers and {leaf.room} "
@@ -430,8 +396,14 @@ class MetricTree:
             seed=first.seed,
             max_classes=first.max_classes,
         )
-        tree._leaves = list(leaves)
+        tree._leaves = leaves
         tree._fit_leaves()
+        tree.missed = number(header, "missed", _OWNER, NON_NEGATIVE)
+        tree.n_events = count(header, "n_events", _OWNER)
+        own, d = state.child("tree"), len(tree.columns or ())
+        tree.map = EventMap.of_arrays(own.arrays, d, _OWNER)
+        tree._splits = Splits.of(own.arrays, many - 1, d, _OWNER)
+        tree._calibration.load(own.arrays, _OWNER)
         return tree
 
 

@@ -1,4 +1,4 @@
-"""Probabilities of classes from the margins of squared loss, by an inverse temperature."""
+"""How a new function is made of events: its family, its metric, and where older events mislead."""
 
 from __future__ import annotations
 
@@ -15,13 +15,23 @@ from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.learners.common.calibration import LARGEST, LEAST
 from streamk.learners.common.classes import Label
-from streamk.learners.rfm.cross_validation import cross_validated, rounds_in_leaves
 from streamk.learners.rfm.gradients import PRODUCTS
 from streamk.learners.rfm.machine import families
 from streamk.learners.rfm.metric import Columns, Weights, mean_error
 from streamk.learners.rfm.metric_ridge import Solution
 from streamk.learners.rfm.metric_tree import MetricTree
-from streamk.learners.rfm.search import RIDGES, Family, Limits, Round, Starts, refine
+from streamk.learners.rfm.search import (
+    RIDGES,
+    Family,
+    Fold,
+    Limits,
+    Round,
+    Starts,
+    cross_validated,
+    least,
+    refine,
+    rounds_in_leaves,
+)
 from streamk.learners.rfm.solved_part import whole_blocks
 from streamk.learners.rfm.splits import EventMap
 from streamk.losses import softmax
@@ -34,18 +44,9 @@ _SHARE = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 def probabilities(F: Numbers, factor: float) -> Numbers:
-    """Return ``softmax(factor F)``.
+    """Return ``softmax(factor F)`` of margins F (n, outputs), float64 (n, classes).
 
-    Parameters
-    ----------
-    F : float64 array of shape (n, outputs)
-        Margins, near 1 for the class and -1 for others; one output stands for (-f, f).
-    factor : float
-        The inverse temperature.
-
-    Returns
-    -------
-    float64 array of shape (n, classes)
+    Margins are near 1 for the class and -1 for others; one output stands for (-f, f).
 
     Examples
     --------
@@ -61,19 +62,8 @@ def inverse_temperature(F: Numbers, classes: Numbers, weights: Weights = None) -
     Labels count as if one event beside the n ones had been of another class (Platt 1999, section
     2.2): otherwise, where every class is right, no factor would be large enough.
 
-    Parameters
-    ----------
-    F : float64 array of shape (n, outputs)
-        Margins of events that were not learned.
-    classes : array of shape (n,)
-        Numbers of their classes.
-    weights : float64 array of shape (n,), optional
-        How much each event counts, relative to the mean of all.
-
-    Returns
-    -------
-    float
-        .01 to 100.
+    Margins F (n, outputs) are of events of these classes (n,), as numbers, that were not learned;
+    weights are relative to the mean of all. The factor is from .01 to 100.
 
     Examples
     --------
@@ -148,33 +138,21 @@ _NARROW = 0.1
 
 @dataclass(frozen=True)
 class Recipe:
-    """The options by which a function is made of events.
-
-    Attributes
-    ----------
-    kernel : Kernel or None
-        None for the best one of those that `rfm` compares, products by ranks alone.
-    metric : {"auto", "diagonal", "full"}
-    rounds : int
-    capacity : int
-        Of the tree: events that all leaves together solve for, see `MetricTree`.
-    max_classes : int
-    family : Family or None
-        Of the function before, if no others are to be compared with it.
-    most : int
-        Events that are solved for at once, and more only as they come.
-    errors : sequence of float, optional
-        Of the function before, see `MetricRidge.begin`.
-    """
+    """The options by which a function is made of events."""
 
     kernel: Kernel | None
+    """None for the best one of those that `rfm` compares, products by ranks alone."""
     metric: str
     rounds: int
     capacity: int
+    """Of the tree: events that all leaves together solve for, see `MetricTree`."""
     max_classes: int
     family: Family | None = None
+    """Of the function before, if no others are to be compared with it."""
     most: int = 2**62
+    """Events that are solved for at once, and more only as they come."""
     errors: Sequence[float] | None = None
+    """Of the function before, see `MetricRidge.begin`."""
 
     def families(self, d: int) -> list[Family]:
         """Return the families of functions that are compared, of d columns.
@@ -197,25 +175,15 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The data of a function, as they were when it was begun.
-
-    Attributes
-    ----------
-    X : float64 array of shape (n, d)
-        The events that were kept.
-    y : float64 array of shape (n,)
-        Their labels, as numbers.
-    targets : float64 array of shape (n, outputs)
-    classes : sequence of labels
-        None of numbers.
-    task : {"classification", "regression"}
-    seed : int
-    """
+    """The data of a function, as they were when it was begun: events (n, d) with their labels."""
 
     X: Numbers
     y: Numbers
+    """Labels as numbers, float64 (n,)."""
     targets: Numbers
+    """Labels as they are learned, float64 (n, outputs)."""
     classes: Sequence[Label]
+    """None of numbers."""
     task: str
     seed: int
 
@@ -239,7 +207,7 @@ class Snapshot:
                 if len(rest):
                     family, kept, pays = self._searched(recipe, rest, held, d)
                 else:
-                    (family, kept), pays = self._crossed(recipe, d), True
+                    (family, kept), pays = self._crossed(recipe, recipe.families(d)), True
                 give_back()  # before what is solved for takes as much
                 return self._function(recipe, family, kept, held, pays)
         except (np.linalg.LinAlgError, ValueError) as error:
@@ -248,18 +216,10 @@ class Snapshot:
                 "labels"
             ) from None
 
-    def _crossed(self, recipe: Recipe, d: int) -> tuple[Family, Round]:
+    def _crossed(self, recipe: Recipe, chosen: list[Family]) -> tuple[Family, Round]:
         """Return the family and the round of least error in cross-validation."""
-        chosen = recipe.families(d)
-        return cross_validated(
-            chosen,
-            _handicaps(chosen),
-            self.X,
-            self.targets,
-            rounds=recipe.rounds,
-            ridges=_LADDER,
-            error=self._error,
-        )
+        options = {"rounds": recipe.rounds, "ridges": _LADDER, "error": self._error}
+        return cross_validated(chosen, _handicaps(chosen), self.X, self.targets, **options)
 
     @property
     def _error(self) -> str:
@@ -281,7 +241,7 @@ class Snapshot:
         if many or len(chosen) > 1:
             turns, some = min(recipe.rounds, _EXPLORED), rest[:_FEW_EVENTS]
             starts = Starts()
-            few = [_least(self._rounds(one, some, held, turns, first, starts)) for one in chosen]
+            few = [least(self._rounds(one, some, held, turns, first, starts)) for one in chosen]
         errors = [factor * one.error for factor, one in zip(factors, few, strict=False)] or [1.0]
         order = sorted(range(len(errors)), key=errors.__getitem__)
         finalists = [order[0]]
@@ -292,10 +252,10 @@ class Snapshot:
         for place in finalists:
             begun = few[place].ridge if few else first
             more[place] = self._rounds(chosen[place], some, held, recipe.rounds, begun, starts)
-        place = min(more, key=lambda place: factors[place] * _least(more[place]).error)
+        place = min(more, key=lambda place: factors[place] * least(more[place]).error)
         best, found = chosen[place], more[place]
-        kept = _least(found)
-        as_many = _least(found[: _EXPLORED + 1])
+        kept = least(found)
+        as_many = least(found[: _EXPLORED + 1])
         pays = not many or as_many.error < _PAYS * few[place].error
         if pays and len(rest) >= 2 * _MORE_EVENTS:
             most = self._in_leaves(best, rest[:_MOST_EVENTS], held, recipe.rounds, found)
@@ -303,29 +263,20 @@ class Snapshot:
             kept = min(most, kept, key=lambda one: one.error)
         return best, kept, pays
 
-    def _scaled(self, family: Family, rows: Numbers, held: Numbers) -> tuple[Numbers, Numbers]:
-        """Return events to learn and those held back on a scale of the former."""
-        columns = Columns.of(self.X[rows], family.scale)
-        return columns.scaled(self.X[rows]), columns.scaled(self.X[held])
-
     def _in_leaves(
         self, family: Family, rows: Numbers, held: Numbers, rounds: int, known: Sequence[Round]
     ) -> Round:
         """Return the best round by more events, with the regularizations of the known ones."""
-        S, Q = self._scaled(family, rows, held)
         found = rounds_in_leaves(
             family,
-            S,
-            self.targets[rows],
-            Q,
-            self.targets[held],
+            Fold.of(self.X, self.targets, rows, held, family.scale),
             ridges=[one.ridge for one in known],
             rounds=rounds,
             error=self._error,
             size=_LEAF,
             n_gradients=_gradients(family, _IN_A_LEAF),
         )
-        return _least(found)
+        return least(found)
 
     def _rounds(
         self,
@@ -337,7 +288,6 @@ class Snapshot:
         starts: Starts,
     ) -> list[Round]:
         """Return the rounds of a family that learns some events, see `refine`."""
-        S, Q = self._scaled(family, rows, held)
         limits = Limits(
             rounds,
             len(rows),
@@ -349,15 +299,13 @@ class Snapshot:
             ladder=len(rows) > _FEW_EVENTS,
             n_gradients=_gradients(family, _GRADIENTS),
         )
-        targets = self.targets
-        data = S, targets[rows], Q, targets[held]
-        return refine(family, *data, limits, _LADDER, first, starts=starts)
+        fold = Fold.of(self.X, self.targets, rows, held, family.scale)
+        return refine(family, fold, limits, _LADDER, first, starts)
 
     def _function(
         self, recipe: Recipe, family: Family, kept: Round, held: Numbers, pays: bool
     ) -> MetricTree:
         """Solve for the coefficients of the last events: of as many as pay, in whole blocks."""
-        made = EventMap(Columns.of(self.X, family.scale), kept.metric)
         count = min(len(self.X), max(_SMALL, recipe.most) if pays else _SMALL)
         some = slice(len(self.X) - whole_blocks(count), None)
         constant = self.targets.mean(axis=0)
@@ -371,26 +319,20 @@ class Snapshot:
             classes=self.classes,
             max_classes=recipe.max_classes,
         )
-        function.map = made
+        function.map = EventMap(Columns.of(self.X, family.scale), kept.metric)
         solution = Solution(family.kernel, kept.ridge, constant, recipe.errors)
         function.begin(solution, self.X[some], self.y[some])
         if not pays:
             function.close()
         if len(self.classes) > 1:
             labels = self.y[held]
-            factor_of_margins = inverse_temperature(kept.margins, labels)
-            function.calibrate(kept.margins, labels, factor_of_margins)
+            function.calibrate(kept.margins, labels, inverse_temperature(kept.margins, labels))
         return function
 
 
 def _gradients(family: Family, others: int) -> int:
     """Return at how many events gradients are taken, of other kernels than products so many."""
     return _OF_PRODUCTS if isinstance(family.kernel, PRODUCTS) else others
-
-
-def _least(found: Sequence[Round]) -> Round:
-    """Return the round of least error."""
-    return min(found, key=lambda one: one.error)
 
 
 def _best_of_each_kind(families: Sequence[Family], order: Sequence[int]) -> list[int]:

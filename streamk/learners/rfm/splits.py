@@ -1,4 +1,4 @@
-"""Events to points: columns on a scale, and then in a metric."""
+"""Events to points, by a scale of the columns and a metric, and points to the leaves of a tree."""
 
 from __future__ import annotations
 
@@ -29,13 +29,7 @@ _LARGEST = 1e150
 
 @dataclass(frozen=True)
 class EventMap:
-    """Events to points: columns on a scale, and then in a metric.
-
-    Attributes
-    ----------
-    columns : Columns
-    metric : Metric
-    """
+    """Events to points: columns on a scale, and then in a metric."""
 
     columns: Columns
     metric: Metric
@@ -74,9 +68,7 @@ class EventMap:
             factors=known.factors,
             values=np.concatenate([empty, *(values for values, _ in known.knots)]),
             ranks=np.concatenate([empty, *(ranks for _, ranks in known.knots)]),
-            ends=self._knot_counts.cumsum()
-            if known.knots
-            else np.zeros(len(known.means), np.int64),
+            ends=self._knot_counts.cumsum() if known.knots else np.zeros(len(known.means), int),
         )
 
     @property
@@ -148,16 +140,9 @@ _LEAST, _SHARE = 64, 8
 
 
 def halves(points: Numbers) -> tuple[Numbers, float, Numbers] | None:
-    """Return where points are divided, and which of them are on the right.
+    """Return where points (n, d) are divided, and which of them are on the right, bool (n,).
 
-    Parameters
-    ----------
-    points : float32 array of shape (n, d)
-
-    Returns
-    -------
-    (float32 array of shape (d,), float, bool array of shape (n,)) or None
-        Direction and threshold, see `Splits`. None if no place leaves enough on both sides.
+    That is a direction and a threshold, see `Splits`; None if no place leaves enough on both sides.
 
     Examples
     --------
