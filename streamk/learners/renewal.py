@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
-from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,16 +52,7 @@ def begun(thread: str, work: Callable[[], T]) -> Future[T]:
 class Background(Generic[T]):
     """Work that has begun, in the thread of what is soon asked for.
 
-    Parameters
-    ----------
-    work : callable
-        Returns the result. It depends on nothing that changes meanwhile, and may be called again in
-        a forked process.
-
-    Examples
-    --------
-    >>> Background(lambda: 6 * 7).result()
-    42
+    It depends on nothing that changes meanwhile, and may be called again in a forked process.
     """
 
     def __init__(self, work: Callable[[], T]) -> None:
@@ -84,11 +75,9 @@ class Learns(Protocol):
     @property
     def learn(self) -> Callable[..., Any]:
         """Learns from events, one after the other, in whatever batches they come."""
-        ...
 
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
-        ...
 
 
 F = TypeVar("F", bound=Learns)
@@ -97,13 +86,8 @@ F = TypeVar("F", bound=Learns)
 class Replacement(Generic[F]):
     """A function that is made in the background, and learns there what comes in the meantime.
 
-    Parameters
-    ----------
-    at : int
-        Event after which it takes over.
-    make : callable
-        Returns it. It depends on nothing that changes meanwhile, and is called again in a forked
-        process, which does all of the work itself.
+    It takes over after an event. What makes it depends on nothing that changes meanwhile, and is
+    called again in a forked process, which does all of the work itself.
     """
 
     def __init__(self, at: int, make: Callable[[], F]) -> None:
@@ -116,15 +100,10 @@ class Replacement(Generic[F]):
 
     @classmethod
     def of(cls, data: Any, clock: int, make: Callable[[], F], owner: str) -> Replacement[F]:
-        """Return what was there, or had failed, when the state of a learner was taken.
+        """Return what was there, or had failed, when a state was taken, after so many events.
 
-        Of the state there are the data of `saved`, the number of events by then, and what makes the
-        function, which is asked if it had not failed.
-
-        Raises
-        ------
-        StateError
-            If the data do not fit.
+        The data are those of `saved`. What makes the function out of the state is asked if it had
+        not failed. If the data do not fit, StateError is raised.
         """
         with reading(owner):
             at, failure = count(data, "at", owner), data["failure"]
@@ -133,10 +112,14 @@ class Replacement(Generic[F]):
                 f"{owner} must have an 'at' above {clock}, and a text or nothing as 'failure', "
                 f"not {data!r}"
             )
-        if failure is not None:
-            return cls(at, lambda: _failed(failure))
-        made = [make()]
-        return cls(at, lambda: made.pop() if made else make())
+        made = [] if failure is not None else [make()]
+
+        def again() -> F:
+            if failure is not None:
+                raise InvalidInput(failure)
+            return made.pop() if made else make()
+
+        return cls(at, again)
 
     def saved(self, parts: dict[str, State]) -> dict[str, Any]:
         """Return the data that `of` takes; the function's state goes among the parts as "next".
@@ -215,13 +198,7 @@ class Replacement(Generic[F]):
         return time.perf_counter() - began
 
     def result(self) -> F:
-        """Return the function.
-
-        Raises
-        ------
-        StreamkError
-            If it could not be made, or a prediction overflowed.
-        """
+        """Return the function; raise what its making, or a prediction that overflowed, raised."""
         self._renew()
         return self._future.result()
 
@@ -235,11 +212,6 @@ class Replacement(Generic[F]):
         return found
 
 
-def _failed(failure: str) -> NoReturn:
-    """Raise what a function failed of."""
-    raise InvalidInput(failure)
-
-
 Matrix = NDArray[np.float64]
 
 _OWNER = "an event buffer"
@@ -248,16 +220,10 @@ _DRAWN = 1024
 
 
 class EventBuffer:
-    """The last events, or a uniform sample of all (Vitter 1985, Algorithm R).
+    """The last events ("recent"), or a uniform sample of all ("reservoir"), of some size.
 
-    What is drawn is a function of the seed and an event's number alone.
-
-    Parameters
-    ----------
-    kind : {"recent", "reservoir"}
-    size : int
-        Most events.
-    seed : int, default 0
+    The sample is that of Vitter 1985, Algorithm R. What is drawn is a function of the seed and an
+    event's number alone.
 
     Examples
     --------
@@ -372,14 +338,9 @@ class EventBuffer:
         return State({"type": self.TYPE, "seen": self.seen}, arrays)
 
     def restored(self, state: State, columns: int, classes: int | None) -> Self:
-        """Return the buffer of a state, with the options of this one and so many columns.
+        """Return the buffer of a state, with the options of this one, or raise StateError.
 
-        Its labels are numbers of so many classes, or any numbers if that is None.
-
-        Raises
-        ------
-        StateError
-            If it is the state of something else, or its arrays do not fit.
+        It has so many columns. Labels are numbers of so many classes, or any if that is None.
         """
         buffer = type(self)(self.kind, self.size, self._seed)
         buffer.seen = count(state.expect(self.TYPE).header, "seen", _OWNER)

@@ -15,7 +15,7 @@ from streamk.kernels import NTK, Gaussian, Kernel, Laplacian, Matern, PowerExpon
 from streamk.learners.rfm import machine, search
 from streamk.learners.rfm.machine import rfm
 from streamk.learners.rfm.metric import Columns, Metric, mean, rescaled
-from streamk.learners.rfm.ridge import Direct, OnCenters, by_eigenvalues, predicted
+from streamk.learners.rfm.ridge import ExactRidge, NormalRidge, by_eigenvalues, predicted
 from streamk.learners.rfm.search import Family, Fold, descended, moved
 from streamk.learners.rfm.solving import inverse_temperature, probabilities
 
@@ -48,7 +48,7 @@ def test_rounds_are_the_oracles(
         # Gradients are taken in single precision.
         np.testing.assert_allclose(metric.matrix, M, rtol=1e-4, atol=1e-4)
         P = metric.mapped(S)
-        found = Direct(kernel, P, targets, w).solve(ridges[turn])
+        found = ExactRidge(kernel, P, targets, w).solve(ridges[turn])
         np.testing.assert_allclose(found, A, rtol=1e-3, atol=1e-3)
         several = by_eigenvalues(kernel, P, targets, [1.0, ridges[turn]], w)
         np.testing.assert_allclose(several[1], found, rtol=1e-3, atol=1e-3)
@@ -98,10 +98,10 @@ def test_solvers_agree() -> None:
     X, Y = friedman(120)
     kernel = Matern(nu=0.5, bandwidth=2.0)
     expected = np.linalg.solve(kernel.pairwise(X) + 0.1 * np.eye(120), Y)
-    np.testing.assert_allclose(Direct(kernel, X, Y).solve(0.1), expected, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(ExactRidge(kernel, X, Y).solve(0.1), expected, rtol=1e-3, atol=1e-4)
     found = by_eigenvalues(kernel, X, Y, [1.0, 0.1])
     np.testing.assert_allclose(found[1], expected, rtol=1e-8, atol=1e-10)
-    on_all = OnCenters(kernel, X, Y, X).solve(0.1)
+    on_all = NormalRidge(kernel, X, Y, X).solve(0.1)
     np.testing.assert_allclose(
         kernel.pairwise(X) @ on_all, kernel.pairwise(X) @ expected, atol=1e-5
     )
@@ -114,13 +114,13 @@ def test_solvers_agree() -> None:
 def test_centers_are_events(selection: str) -> None:
     X, Y = friedman(230)
     made, exact = (
-        search.Limits(0, centers, selection, 0, "absolute").solver(Gaussian(), X, Y)
+        search.SearchLimits(0, centers, selection, 0, "absolute").solver(Gaussian(), X, Y)
         for centers in (30, 230)
     )
     rows = {tuple(x) for x in X.tolist()}
     assert len(made.centers) == 30
     assert all(tuple(z) in rows for z in made.centers.tolist())
-    assert isinstance(exact, Direct)
+    assert isinstance(exact, ExactRidge)
 
 
 def test_a_ladder_is_descended_to_where_errors_rise() -> None:
@@ -232,7 +232,7 @@ def test_regularizations_after_the_first_round(
     fold = Fold.of(X, Y, np.arange(200), np.arange(200, 300), "standard")
     family, rounds = Family("standard", Matern(nu=0.5, bandwidth=1.5), diagonal=True), []
     for n_gradients in (200, 100):
-        limits = search.Limits(
+        limits = search.SearchLimits(
             3,
             200,
             "random",

@@ -13,7 +13,7 @@ from streamk.errors import InvalidInput, StateError
 from streamk.learners import FeatureMachine, MultiKernel
 from streamk.learners.rfm import beginnings
 from streamk.learners.rfm.beginnings import WINDOW, ErrorWatch
-from streamk.learners.rfm.solving import Snapshot
+from streamk.learners.rfm.solving import Beginning
 from streamk.state import State
 
 SMALL: dict[str, Any] = {"buffer_size": 256, "reservoir_size": 256, "task": "regression"}
@@ -122,7 +122,7 @@ def test_cuts_and_states_change_no_bit_while_a_change_is_followed() -> None:
     for n in range(1_300):
         one.learn_one(X[n], y[n])
         when = one._when
-        kind = (when._watch.rising > 0, when.changed > 0, when.is_anew, one.is_solving, when.origin)
+        kind = (when.watch.rising > 0, when.changed > 0, when.is_anew, one.is_solving, when.origin)
         if kind not in seen:
             seen.add(kind)
             again = FeatureMachine.from_state(one.state())
@@ -149,7 +149,7 @@ def test_what_is_kept_stays_where_a_new_beginning_is_no_better(
 
     with monkeypatch.context() as patch:
         if fails:
-            patch.setattr(Snapshot, "solved", failing)
+            patch.setattr(Beginning, "solved", failing)
         model.learn_many(X[700:], y[700:])
     other.learn_many(X, y)
     assert (model._when.changed, model._when.origin) == (0, 0)

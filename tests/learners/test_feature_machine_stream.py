@@ -19,11 +19,10 @@ from streamk.learners import FeatureMachine, OnlineKernelRidge, create
 from streamk.learners.common.supervised import Asked
 from streamk.learners.rfm import metric_ridge, metric_tree, search, solving
 from streamk.learners.rfm.metric import Columns, Metric
-from streamk.learners.rfm.metric_ridge import MetricRidge
+from streamk.learners.rfm.metric_ridge import MetricRidge, Solution
 from streamk.learners.rfm.metric_tree import MetricTree
 from streamk.learners.rfm.search import Family
-from streamk.learners.rfm.solved_part import SolvedPart
-from streamk.learners.rfm.solving import Recipe, Snapshot
+from streamk.learners.rfm.solving import Beginning, MetricRecipe
 from streamk.learners.rfm.splits import EventMap
 from streamk.state import State
 
@@ -36,11 +35,11 @@ def stream(n: int, d: int = 6, *, seed: int = 0) -> tuple[NDArray[np.float64], l
     return X, np.where(X[:, 1] * X[:, 4] > 0, "same", "other").tolist()
 
 
-def snapshot(n: int) -> Snapshot:
+def snapshot(n: int) -> Beginning:
     rng = np.random.default_rng(4)
     X = rng.normal(size=(n, 4))
     y = np.sin(2.0 * X[:, 0]) + 0.02 * X[:, 2] + 0.02 * rng.normal(size=n)
-    return Snapshot(X, y, y[:, None], (), "regression", seed=2)
+    return Beginning(X, y, y[:, None], (), "regression", seed=2)
 
 
 def small(monkeypatch: pytest.MonkeyPatch, **others: float) -> None:
@@ -56,7 +55,7 @@ def small(monkeypatch: pytest.MonkeyPatch, **others: float) -> None:
 @pytest.mark.parametrize("metric", ["diagonal", "full"])
 def test_a_new_function_is_ridge_regression_in_its_metric(metric: str) -> None:
     now = snapshot(150)
-    made = now.solved(Recipe(Matern(nu=0.5, bandwidth=1.5), metric, 2, 128, 2, most=128))
+    made = now.solved(MetricRecipe(Matern(nu=0.5, bandwidth=1.5), metric, 2, 128, 2, most=128))
     assert made.n_solved == 128
     P = made.map.metric.mapped(made.map.columns.scaled(now.X[-128:]))
     new = np.random.default_rng(5).normal(size=(7, 4))
@@ -74,7 +73,7 @@ def test_a_new_function_is_ridge_regression_in_its_metric(metric: str) -> None:
 def test_the_metric_is_the_gradients_outer_product() -> None:
     """One round of the paper's algorithm, from the identity, up to a factor."""
     now = snapshot(64)
-    made = now.solved(Recipe(Gaussian(bandwidth=1.5), "full", 1, 128, 2))
+    made = now.solved(MetricRecipe(Gaussian(bandwidth=1.5), "full", 1, 128, 2))
     assert not made.map.metric.is_diagonal
     rows = np.arange(64)
     k, found = naive.Kernel("gaussian", 1.5), []
@@ -99,8 +98,7 @@ def test_the_second_part_learns_what_labels_differ_from_the_first() -> None:
     both = MetricRidge(narrow, task="regression", max_centers=64, columns=range(3))
 
     def begin(errors: list[float] | None) -> None:
-        part = SolvedPart(broad, 1.0, 64, n_columns=3, n_outputs=1)
-        both.begin(part, Z, labels, np.array([0.3]), errors)
+        both.begin(Solution(broad, 1.0, np.array([0.3]), errors), 64, Z, labels)
 
     begin(None)
     assert both.chosen_regularization == 1e9, "until there are errors"
@@ -118,7 +116,7 @@ def test_the_second_part_learns_what_labels_differ_from_the_first() -> None:
 
 def test_the_first_part_takes_blocks_until_it_is_full() -> None:
     now = snapshot(150)
-    made = now.solved(Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 256, 2, most=128))
+    made = now.solved(MetricRecipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 256, 2, most=128))
     assert (made.n_solved, made.n_features) == (128, 128)
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(300, 4)), rng.normal(size=300)
@@ -146,7 +144,7 @@ def test_blocks_are_larger_where_the_first_part_is(
     monkeypatch.setattr(metric_ridge, "_LARGE", (192, 128))
     monkeypatch.setattr(metric_tree, "_FEW_LEAVES", few_leaves)
     now = snapshot(150)
-    made = now.solved(Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 512, 2, most=128))
+    made = now.solved(MetricRecipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 512, 2, most=128))
     rng = np.random.default_rng(1)
     X, y, sizes = rng.normal(size=(600, 4)), rng.normal(size=600), []
     for n in range(600):
@@ -162,12 +160,12 @@ def test_blocks_are_larger_where_the_first_part_is(
 
 def test_more_events_that_do_not_pay_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     small(monkeypatch, _SMALL=64)
-    recipe = Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 256, 2)
+    recipe = MetricRecipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 256, 2)
     learned = snapshot(150).solved(recipe)
     assert (learned.n_solved, learned.grows) == (128, True)
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(150, 4)), rng.normal(size=150)
-    noise = Snapshot(X, y, y[:, None], (), "regression", seed=2).solved(recipe)
+    noise = Beginning(X, y, y[:, None], (), "regression", seed=2).solved(recipe)
     assert (noise.n_solved, noise.grows) == (64, False)
 
 
@@ -177,24 +175,27 @@ def test_older_events_that_do_not_pay_are_not_taken(monkeypatch: pytest.MonkeyPa
     rng = np.random.default_rng(4)
     X = rng.normal(size=(400, 3))
     y = X[:, 0] + np.where(np.arange(400) < 200, 2.0 * X[:, 1] ** 2, 0.0)
-    recipe = Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 1_000, 2)
-    changed = Snapshot(X, y, y[:, None], (), "regression", seed=2).solved(recipe)
+    recipe = MetricRecipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 1_000, 2)
+    changed = Beginning(X, y, y[:, None], (), "regression", seed=2).solved(recipe)
     assert (changed.n_solved, changed.grows) == (64, False)
-    same_kind = Snapshot(X, X[:, 0], X[:, :1], (), "regression", seed=2).solved(recipe)
+    same_kind = Beginning(X, X[:, 0], X[:, :1], (), "regression", seed=2).solved(recipe)
     assert (same_kind.n_solved, same_kind.grows) == (384, True)
 
 
 def test_noise_does_not_end_growth(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most events may have a slightly larger error than those before them, by chance."""
     small(monkeypatch, _PAYS=9.0)
-    before = Snapshot._in_leaves
-    now, recipe = snapshot(400), Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 1_000, 2)
+    before = Beginning._in_leaves
+    now, recipe = (
+        snapshot(400),
+        MetricRecipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 1_000, 2),
+    )
     for factor, grows in ((1.005, True), (1.5, False)):
 
         def worse(*given: Any, factor: float = factor) -> Any:
             return before(*given)._replace(error=factor * min(one.error for one in given[-1]))
 
-        monkeypatch.setattr(Snapshot, "_in_leaves", worse)
+        monkeypatch.setattr(Beginning, "_in_leaves", worse)
         assert now.solved(recipe).grows is grows
 
 
@@ -203,7 +204,7 @@ def test_families_whose_errors_are_no_numbers_come_last(
     monkeypatch: pytest.MonkeyPatch, places: list[int]
 ) -> None:
     small(monkeypatch)
-    chosen = Recipe(None, "auto", 1, 400, 2).families(4)
+    chosen = MetricRecipe(None, "auto", 1, 400, 2).families(4)
     bad = [chosen[place] for place in places]
     before = search.turned
 
@@ -212,7 +213,7 @@ def test_families_whose_errors_are_no_numbers_come_last(
         return before(family, replace(fold, labels=labels), *more)
 
     monkeypatch.setattr(search, "turned", overflowing)
-    made = snapshot(200).solved(Recipe(None, "auto", 1, 400, 2))
+    made = snapshot(200).solved(MetricRecipe(None, "auto", 1, 400, 2))
     assert made.family is not None
     assert len(bad) == len(chosen) or made.family not in bad
 
@@ -221,21 +222,21 @@ def test_families_that_are_far_behind_are_not_compared_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compared = []
-    rounds = Snapshot._rounds
+    rounds = Beginning._rounds
 
-    def noted(self: Snapshot, family: Family, rows: Any, *more: Any) -> Any:
+    def noted(self: Beginning, family: Family, rows: Any, *more: Any) -> Any:
         compared.append((len(rows), family.diagonal))
         return rounds(self, family, rows, *more)
 
-    monkeypatch.setattr(Snapshot, "_rounds", noted)
+    monkeypatch.setattr(Beginning, "_rounds", noted)
     small(monkeypatch, _FEW_EVENTS=80, _MORE_EVENTS=160)
     for near, expected in ((1e9, {True, False}), (1.0, {True})):
         compared.clear()
         monkeypatch.setattr(solving, "_NEAR", near)
         X = np.random.default_rng(0).normal(size=(240, 6))
         y = np.sin(3.0 * X[:, 0])  # of one column: a diagonal metric is the better one
-        Snapshot(X, y, y[:, None], (), "regression", seed=0).solved(
-            Recipe(Matern(nu=0.5, bandwidth=1.5), "auto", 2, 256, 2)
+        Beginning(X, y, y[:, None], (), "regression", seed=0).solved(
+            MetricRecipe(Matern(nu=0.5, bandwidth=1.5), "auto", 2, 256, 2)
         )
         assert {diagonal for size, diagonal in compared if size == 160} == expected
 
@@ -343,7 +344,7 @@ def test_steps_in_single_columns_are_followed() -> None:
 
 
 def test_finalists_are_of_different_kinds() -> None:
-    chosen = Recipe(None, "auto", 4, 1_000, 10).families(4)
+    chosen = MetricRecipe(None, "auto", 4, 1_000, 10).families(4)
     found = [chosen[n] for n in solving._best_of_each_kind(chosen, range(len(chosen)))]
     kinds = [(type(one.kernel), one.diagonal) for one in found]
     diagonal = [(kind, True) for kind in (Laplacian, PowerExponential, Matern)]

@@ -22,7 +22,7 @@ from streamk.learners.rfm.metric_tree import MetricTree
 from streamk.learners.rfm.search import (
     Family,
     Fold,
-    Limits,
+    SearchLimits,
     cross_validated,
     refine,
     rounds_in_leaves,
@@ -98,7 +98,7 @@ def test_of_many_equal_points_a_leaf_takes_the_last_ones(n: int, solved: int) ->
         one.learn(X[n:], y[n:])
         assert (len(one._leaves), one.n_solved, one.grows) == (1, solved, False)
     assert same(again.state(), made.state())
-    last = made._leaves[0].solved[2][: solved - 64 * (n == 256)]
+    last = made._leaves[0].solved[1][: solved - 64 * (n == 256)]
     assert np.array_equal(last, y[max(0, n - 832) :][: len(last)])
     assert np.abs(made.decide(X)).max() < 2.0
 
@@ -279,7 +279,7 @@ def test_rounds_in_one_leaf_are_the_rounds() -> None:
     X, y = events(200)
     family = Family("standard", Matern(nu=0.5, bandwidth=1.5), False)
     fold = Fold.of(X, y[:, None], np.arange(150), np.arange(150, 200), "standard")
-    limits = Limits(2, 150, "random", 0, "absolute", patience=1, single=True)
+    limits = SearchLimits(2, 150, "random", 0, "absolute", patience=1, single=True)
     plain = refine(family, fold, limits, [0.01], 0.01)
     options: Any = {"rounds": 2, "error": "absolute", "n_gradients": 150}
     found = rounds_in_leaves(family, fold, ridges=[0.01], size=151, **options)
@@ -324,7 +324,7 @@ def test_rounds_of_equal_events_take_no_more_than_a_leaf(monkeypatch: pytest.Mon
         solved.append(len(P))
         return real(kernel, P, Y)
 
-    monkeypatch.setattr(search, "DirectSingle", counted)
+    monkeypatch.setattr(search, "SingleRidge", counted)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(650, 3))
     X[:600][rng.random(600) < 0.95] = 1.0

@@ -17,7 +17,7 @@ from streamk.learners.rfm import ridge
 from streamk.learners.rfm.gradients import outer_products
 from streamk.learners.rfm.machine import rfm
 from streamk.learners.rfm.metric import Columns, rescaled
-from streamk.learners.rfm.ridge import Direct, OnCenters
+from streamk.learners.rfm.ridge import ExactRidge, NormalRidge
 from streamk.learners.rfm.solving import inverse_temperature
 
 KERNELS = [
@@ -72,8 +72,8 @@ def test_centers_learn_weighted_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ridge, "_ROWS", 50)  # in several blocks
     X, Y, often, places = weighted(230)
     kernel, r = Gaussian(bandwidth=0.7), 0.3
-    found = OnCenters(kernel, X, Y, X[:40], often.astype(np.float64)).solve(r)
-    other = OnCenters(kernel, X[places], Y[places], X[:40]).solve(r)
+    found = NormalRidge(kernel, X, Y, X[:40], often.astype(np.float64)).solve(r)
+    other = NormalRidge(kernel, X[places], Y[places], X[:40]).solve(r)
     K = kernel.pairwise(X, X[:40])
     np.testing.assert_allclose(K @ found, K @ other, atol=1e-6)
 
@@ -108,7 +108,7 @@ def test_an_event_that_counts_a_million_times_is_solved_for() -> None:
     Y = random.normal(size=(200, 1))
     kernel = Matern(nu=0.5, bandwidth=2.0)
     K, w = kernel.pairwise(X), w / w.mean()
-    found = Direct(kernel, X, Y, w).solve(1e-4)
+    found = ExactRidge(kernel, X, Y, w).solve(1e-4)
     expected = np.linalg.solve(K + 1e-4 * np.diag(1.0 / w), Y)
     np.testing.assert_allclose(K @ found, K @ expected, atol=1e-8)
 

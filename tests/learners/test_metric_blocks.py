@@ -18,7 +18,7 @@ from streamk.kernels import Gaussian, Matern
 from streamk.learners.common.supervised import Asked
 from streamk.learners.renewal import Background
 from streamk.learners.rfm import metric_ridge
-from streamk.learners.rfm.metric_ridge import MetricRidge
+from streamk.learners.rfm.metric_ridge import MetricRidge, Solution
 from streamk.learners.rfm.solved_part import SolvedPart
 from streamk.state import State
 
@@ -44,8 +44,8 @@ def leaf(task: str = "regression", capacity: int = 1_024) -> MetricRidge:
     X, y = events(128)
     classes = ("a", "b") if task == "classification" else ()
     made = MetricRidge(Matern(nu=0.5, bandwidth=0.1), task=task, columns=range(2), classes=classes)
-    part = SolvedPart(Gaussian(), 0.1, capacity, n_columns=2, n_outputs=1)
-    made.begin(part, X, y if not classes else (y > 0.0).astype(np.float64), np.array([0.25]))
+    labels = y if not classes else (y > 0.0).astype(np.float64)
+    made.begin(Solution(Gaussian(), 0.1, np.array([0.25])), capacity, X, labels)
     return made
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from streamk.learners import FeatureMachine
 from streamk.learners.renewal import Replacement
-from streamk.learners.rfm.solving import Snapshot
+from streamk.learners.rfm.solving import Beginning
 from streamk.state import State
 
 Numbers = NDArray[Any]
@@ -104,14 +104,14 @@ def test_a_machine_goes_on_in_a_forked_process(
     restored: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = machine(900).predict_many(_X)
-    solved, opened = Snapshot.solved, threading.Event()
+    solved, opened = Beginning.solved, threading.Event()
 
-    def held(self: Snapshot, *arguments: Any) -> Any:
+    def held(self: Beginning, *arguments: Any) -> Any:
         assert opened.wait(60.0)
         return solved(self, *arguments)
 
     model = machine(500)
-    monkeypatch.setattr(Snapshot, "solved", held)
+    monkeypatch.setattr(Beginning, "solved", held)
     model.learn_many(_X[500:560], _Y[500:560])
     assert model.is_solving
     opened.set()

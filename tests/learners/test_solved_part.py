@@ -12,7 +12,7 @@ from streamk.declared import FINITE
 from streamk.errors import StateError
 from streamk.kernels import Matern
 from streamk.learners.rfm import solved_part
-from streamk.learners.rfm.ridge import Direct, DirectSingle, RidgeFactor, kernel_rows, nbytes_of
+from streamk.learners.rfm.ridge import ExactRidge, RidgeFactor, SingleRidge, kernel_rows, nbytes_of
 from streamk.learners.rfm.solved_part import SolvedPart
 
 KERNEL = Matern(nu=0.5, bandwidth=1.5)
@@ -96,9 +96,9 @@ def test_a_factor_stays_as_it_was_where_a_matrix_is_not_definite() -> None:
 
 def test_coefficients_in_single_precision_are_near_the_exact_ones() -> None:
     P, Y = points(300).astype(np.float64), np.random.default_rng(2).normal(size=(300, 2))
-    single = DirectSingle(KERNEL, P, Y)
+    single = SingleRidge(KERNEL, P, Y)
     for ridge in (0.01, 1.0):  # each from the matrix, not from what the last one left of it
-        exact = Direct(KERNEL, P, Y).solve(ridge)
+        exact = ExactRidge(KERNEL, P, Y).solve(ridge)
         assert single.solve(ridge) == pytest.approx(exact, rel=1e-3, abs=1e-3 / ridge**0.5)
 
 

@@ -356,8 +356,8 @@ def test_a_buffer_does_not_see_how_events_are_cut(kind: str) -> None:
     assert (rows.min() == 4900) == (kind == "recent")
     some = len(rows) // 2
     np.testing.assert_array_equal(whole.events(int(rows[some]))[1], rows[some:])
+    damaged = State(whole.state().header, {**whole.state().arrays, "y": rows[:3]})
     with pytest.raises(StateError, match="must have the shape"):
-        damaged = State(whole.state().header, {**whole.state().arrays, "y": rows[:3]})
         whole.restored(damaged, 1, None)
 
 

@@ -84,13 +84,7 @@ class ErrorWatch:
         return {"watch": self._known.copy()}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], owner: str) -> None:
-        """Take back what `arrays` gave.
-
-        Raises
-        ------
-        StateError
-            If it is missing or does not fit.
-        """
+        """Take back what `arrays` gave; raise StateError if it does not fit."""
         found = taken(_STORED, arrays, {}, owner)[0]["watch"]
         counts = found[[_COUNT, _RUN]]
         within(counts, Domain(0.0, 2.0**53, whole=True), "watch", owner)
@@ -119,7 +113,8 @@ class Beginnings:
 
     def __init__(self, first: int, every: int, swap_delay: int, room: int) -> None:
         self._first, self._every, self._swap_delay, self._room = first, every, swap_delay, room
-        self._watch = ErrorWatch()
+        self.watch = ErrorWatch()
+        """Whose arrays are part of a state."""
         self.began = 0
         """Events after which the last one was begun, 0 before the first."""
         self.start = first
@@ -152,7 +147,7 @@ class Beginnings:
     def begin(self, n_events: int, *, anew: bool) -> None:
         """Note that one is begun, and that the errors of the one in use are summed up from 0 on."""
         self.began, self.looked, self.is_anew = n_events, n_events, anew
-        self._watch.go_on_from(0.0)
+        self.watch.go_on_from(0.0)
 
     @property
     def is_late(self) -> bool:
@@ -187,15 +182,15 @@ class Beginnings:
         if n_events % WINDOW or events < WINDOW:  # of fewer the next ones are part of the window
             return
         self.looked = n_events
-        if self._watch.add(errors, events) and is_known and not self.changed:
-            self.changed = max(self.origin, n_events - self._watch.rising)
+        if self.watch.add(errors, events) and is_known and not self.changed:
+            self.changed = max(self.origin, n_events - self.watch.rising)
 
     def end(self, n_events: int, errors: float) -> None:
         """Note that the last one was compared, and the sum of errors of that which goes on."""
         self.looked = n_events
-        if self.is_anew or not self._watch.rising:  # else a rise would be forgotten
-            self._watch.restart()
-        self._watch.go_on_from(errors)
+        if self.is_anew or not self.watch.rising:  # else a rise would be forgotten
+            self.watch.restart()
+        self.watch.go_on_from(errors)
 
     # State
 
@@ -203,28 +198,14 @@ class Beginnings:
         """Return the numbers to go on from, for JSON, by the names that they have in a state."""
         return {**{name: getattr(self, name) for name in _COUNTS}, "is_anew": self.is_anew}
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays to go on from, by name."""
-        return self._watch.arrays()
-
     def restore(
-        self,
-        header: Mapping[str, Any],
-        arrays: Mapping[str, NDArray[Any]],
-        n_events: int,
-        owner: str,
+        self, header: Mapping[str, Any], arrays: Mapping[str, Any], n_events: int, owner: str
     ) -> None:
-        """Take back what `header` and `arrays` gave.
-
-        Raises
-        ------
-        StateError
-            If it is missing or does not fit so many events.
-        """
+        """Take back what a state had; raise StateError if it does not fit so many events."""
         for name in _COUNTS:
             setattr(self, name, count(header, name, owner))
         self.is_anew = flag(header, "is_anew", owner)
-        self._watch.restore(arrays, owner)
+        self.watch.restore(arrays, owner)
         for name in ("began", "origin", "changed", "looked"):
             if header[name] > n_events:
                 raise StateError(f"{name!r} of {owner} is above its 'n_events'; it is damaged")

@@ -26,7 +26,7 @@ from streamk.learners.rfm.metric import (
     of_rows,
     unit,
 )
-from streamk.learners.rfm.ridge import Direct, predicted
+from streamk.learners.rfm.ridge import ExactRidge, predicted
 from streamk.learners.rfm.search import (
     ERRORS,
     RIDGES,
@@ -34,8 +34,8 @@ from streamk.learners.rfm.search import (
     Explored,
     Family,
     Fold,
-    Limits,
-    Round,
+    MetricRound,
+    SearchLimits,
     explore,
     followed,
     least,
@@ -206,7 +206,7 @@ def rfm(
     if regularization is not None:
         check_positive("regularization", regularization)
         ridges = (float(regularization) / scale,)
-    limits = Limits(rounds, n_centers, selection, seed, error)
+    limits = SearchLimits(rounds, n_centers, selection, seed, error)
     random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed])))
     order = random.permutation(len(events))
     data = _Data(events, targets, None if given is None else given / scale, order)
@@ -235,10 +235,10 @@ class _Data(NamedTuple):
 
         Splits are events to learn from and others held back.
         """
-        found, options = [], {"rounds": rounds, "ridges": ridges, "error": error}
+        found = []
         for family in families:
             folds = [self.fold(family, *split) for split in splits]
-            found.append(explore(family, folds, len(self.X), **options))
+            found.append(explore(family, folds, len(self.X), rounds, ridges, error))
         return sorted(found, key=lambda one: one.error)
 
     def fold(self, family: Family, train: Numbers, held: Numbers) -> Fold:
@@ -247,7 +247,7 @@ class _Data(NamedTuple):
 
 
 def _by_parts(
-    data: _Data, families: Sequence[Family], ridges: Sequence[float], limits: Limits
+    data: _Data, families: Sequence[Family], ridges: Sequence[float], limits: SearchLimits
 ) -> RFM:
     """Choose everything by cross-validation, and do the rounds again with all events."""
     X, Y, weights, order = data
@@ -259,7 +259,7 @@ def _by_parts(
     S, targets = columns.scaled(X), Y - constant
 
     def solve(P: Numbers, ridge: float) -> Numbers:
-        return Direct(family.kernel, P, targets, weights).solve(ridge)
+        return ExactRidge(family.kernel, P, targets, weights).solve(ridge)
 
     metric = followed(family, S, best.ridges[:-1], solve, weights)
     P = metric.mapped(S)
@@ -270,7 +270,7 @@ def _by_parts(
 
 
 def _by_held_back(
-    data: _Data, families: Sequence[Family], ridges: Sequence[float], limits: Limits
+    data: _Data, families: Sequence[Family], ridges: Sequence[float], limits: SearchLimits
 ) -> RFM:
     """Choose the family in a sample and the round by held-back events; solve with all of them."""
     X, Y, weights, order = data
@@ -278,7 +278,7 @@ def _by_held_back(
     held, train = order[:count], order[count:]
     family, first = families[0], ridges[len(ridges) // 2]
 
-    def refined(family: Family, rows: Numbers, first: float) -> tuple[list[Round], Fold]:
+    def refined(family: Family, rows: Numbers, first: float) -> tuple[list[MetricRound], Fold]:
         fold = data.fold(family, rows, held)
         return refine(family, fold, limits, ridges, first), fold
 

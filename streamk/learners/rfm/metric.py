@@ -24,13 +24,7 @@ Weights = NDArray[Any] | None
 
 
 def checked(weights: ArrayLike | None, n: int) -> Weights:
-    """Return the weights of n events.
-
-    Raises
-    ------
-    InvalidInput
-        If they are not n positive numbers.
-    """
+    """Return the weights of n events; raise InvalidInput unless they are n positive numbers."""
     if weights is None:
         return None
     found = np.asarray(weights, np.float64)
@@ -83,13 +77,7 @@ def mean_error(E: Numbers, weights: Weights) -> float:
 
 
 def mean(X: Numbers, weights: Weights) -> Numbers:
-    """Return the mean of the columns of X (n, d).
-
-    Examples
-    --------
-    >>> mean(np.array([[1.0], [4.0]]), np.array([2.0, 1.0]))
-    array([2.])
-    """
+    """Return the mean of the columns of X (n, d)."""
     found = X.mean(axis=0) if weights is None else weights @ X / weights.sum()
     return np.asarray(found)
 
@@ -102,13 +90,7 @@ def deviations(X: Numbers, weights: Weights) -> Numbers:
 
 
 def median(v: Numbers, weights: Weights) -> float:
-    """Return the median of numbers (n,), at least one.
-
-    Examples
-    --------
-    >>> median(np.array([5.0, 1.0, 2.0]), np.array([1.0, 1.0, 2.0]))
-    2.0
-    """
+    """Return the median of numbers (n,), at least one."""
     if weights is None:
         return float(np.median(v))
     order = np.argsort(v, kind="stable")
@@ -132,12 +114,6 @@ class Columns:
     "ranks" puts the share of events below in the place of a number, whatever its tails are.
     Constant columns become 0.
 
-    Attributes
-    ----------
-    medians, means, factors : float64 arrays of shape (d,)
-    knots : list of (values, ranks)
-        Of each column, none if columns are standardized; of a column without any, numbers are left.
-
     Examples
     --------
     >>> X = np.array([[0.0, 1.0], [2.0, 1.0], [1e6, 1.0]])
@@ -148,17 +124,14 @@ class Columns:
     medians: Numbers
     means: Numbers
     factors: Numbers
+    """Float64 (d,), as the others."""
     knots: tuple[tuple[Numbers, Numbers], ...]
+    """Values and ranks of each column, none if columns are standardized; of a column without any,
+    numbers are left."""
 
     @classmethod
     def of(cls, X: Numbers, scale: str, weights: Weights = None) -> Columns:
-        """Return the map for events X (n, d), float64, NaN where missing, of these weights.
-
-        Raises
-        ------
-        InvalidInput
-            If there is no such scale.
-        """
+        """Return the map for events X (n, d), float64, NaN where missing, of these weights."""
         check_choice("scale", scale, SCALES)
         d = X.shape[1]
         there = [
@@ -221,11 +194,6 @@ class Metric:
     ``|t|_M^2 = t' M t`` is the squared Euclidean distance of mapped points: each x becomes ``R x``,
     with ``R R = M``.
 
-    Attributes
-    ----------
-    root : float64 array of shape (d,) or (d, d)
-        R, of a diagonal one its diagonal.
-
     Examples
     --------
     >>> metric = Metric(np.array([2.0, 0.5]))
@@ -236,6 +204,7 @@ class Metric:
     """
 
     root: Numbers
+    """R, float64 (d, d), of a diagonal one its diagonal (d,)."""
 
     @classmethod
     def of(cls, M: Numbers) -> Metric:
@@ -289,12 +258,6 @@ def rescaled(M: Numbers, X: Numbers, *, power: float = 2.0, weights: Weights = N
     change the bandwidth, and a metric cannot grow or vanish from round to round. Of a power below
     2, for diagonals, distances are sums of ``(sqrt(M_jj) |x_j - z_j|)^power``, and deviations of
     columns stand for their differences. Where M gives no distance to any points it is the identity.
-
-    Examples
-    --------
-    >>> X = np.array([[0.0, 0.0], [2.0, 2.0]])
-    >>> rescaled(np.array([3.0, 1.0]), X)
-    array([1.5, 0.5])
     """
     if M.ndim == 1:
         spread = deviations(X, weights) ** power

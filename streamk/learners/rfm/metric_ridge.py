@@ -39,7 +39,8 @@ class Solution(NamedTuple):
     constant: Numbers
     """Float64 (outputs,)."""
     errors: Sequence[float] | None = None
-    """See `MetricRidge.begin`."""
+    """Those of the function before, by which the second part's regularization is
+    chosen until it has errors of its own. By default it is the largest one."""
 
 
 class MetricRidge(OnlineKernelRidge):
@@ -69,25 +70,18 @@ class MetricRidge(OnlineKernelRidge):
     """Columns that came since that was begun."""
     _keeps = True
 
-    def begin(
-        self,
-        part: SolvedPart,
-        X: Numbers,
-        y: Numbers,
-        constant: Numbers,
-        errors: Sequence[float] | None = None,
-    ) -> None:
+    def begin(self, solution: Solution, capacity: int, X: Numbers, y: Numbers) -> None:
         """Solve for a first part of some events, before others are learned.
 
-        It has no event yet, and takes the points X (n, d), whole blocks of 64, with labels y (n,)
-        as numbers. By `errors` of the function before the second part's regularization is chosen
-        until it has errors of its own. By default it is the largest one.
+        It may have so many events, and takes the points X (n, d), whole blocks of 64, with labels
+        y (n,) as numbers.
         """
-        self._base = part
+        kernel, ridge, self._constant, errors = solution
+        sizes = {"n_columns": X.shape[1], "n_outputs": len(solution.constant)}
+        self._base = SolvedPart(kernel, ridge, capacity, **sizes)
         if errors is None:
             errors = [1e-9 * place for place in range(len(self._ridges), 0, -1)]
-        self._errors = np.array(errors, np.float64)
-        self._constant, self._settled = constant, 0
+        self._errors, self._settled = np.array(errors, np.float64), 0
         self._solve_with(X, y)
         self._fit_block()
 
@@ -180,23 +174,24 @@ class MetricRidge(OnlineKernelRidge):
     # What it is
 
     @property
-    def solved_kernel(self) -> Kernel | None:
-        """The kernel of the first part, if there is one."""
-        return None if self._base is None else self._base.kernel
+    def solution(self) -> Solution | None:
+        """How the first part is solved for, if there is one."""
+        base = self._base
+        if base is None:
+            return None
+        return Solution(base.kernel, base.ridge, self._constant, self._errors.tolist())
 
     @property
-    def solved(self) -> tuple[Solution, Numbers, Numbers]:
-        """How the first part is solved for, and its points (n, d) and labels (n,).
+    def solved(self) -> tuple[Numbers, Numbers]:
+        """The points (n, d) and labels (n,) of the first part, and those that no block has yet.
 
-        They are in the order they came, with those that no block has yet.
+        They are in the order they came.
         """
         self._settle()
-        base = self._base
-        assert base is not None
-        known = base.arrays()
+        assert self._base is not None
+        known = self._base.arrays()
         points = np.concatenate([known["points"], self._pending])
-        labels = np.append(known["labels"], self._pending_labels)
-        return Solution(base.kernel, base.ridge, self._constant, self.errors), points, labels
+        return points, np.append(known["labels"], self._pending_labels)
 
     @property
     def room(self) -> int:
@@ -207,11 +202,6 @@ class MetricRidge(OnlineKernelRidge):
     def n_outputs(self) -> int:
         """Numbers that an event is predicted by."""
         return self._n_outputs()
-
-    @property
-    def errors(self) -> list[float] | None:
-        """Those of the second part's regularizations, where there is a first part."""
-        return None if self._base is None else self._errors.tolist()
 
     @property
     def n_solved(self) -> int:
@@ -331,20 +321,6 @@ class MetricRidge(OnlineKernelRidge):
         return State(header, arrays)
 
     @classmethod
-    def from_state(cls, state: State) -> Self:
-        """Return the function whose state this is.
-
-        Raises
-        ------
-        StateError
-            If it is the state of something else, or is damaged.
-        """
-        learner = super().from_state(state)
-        if state.header.get("base") is not None:
-            learner._restore_base(state)
-        return learner
-
-    @classmethod
     def _from_header(cls, state: State, **more: Any) -> Self:
         learner = super()._from_header(state, **more)
         learner._block = count(state.header, "block", cls._owner())
@@ -353,9 +329,11 @@ class MetricRidge(OnlineKernelRidge):
         learner._begin_block()
         return learner
 
-    def _restore_base(self, state: State) -> None:
-        """Take the part that was solved for; begin once more to solve for a block, if there was."""
+    def _load_block(self, state: State) -> None:
+        super()._load_block(state)
         header: Any = state.header
+        if header.get("base") is None:
+            return
         named = {
             name.removeprefix("base_"): array
             for name, array in state.arrays.items()

@@ -18,7 +18,6 @@ from streamk.learners.common.supervised import Asked
 from streamk.learners.kernel_ridge import BLOCK
 from streamk.learners.rfm.metric_ridge import MetricRidge, Solution
 from streamk.learners.rfm.search import Family
-from streamk.learners.rfm.solved_part import SolvedPart, whole_blocks
 from streamk.learners.rfm.splits import FURTHEST, EventMap, Splits, halves
 from streamk.state import State
 
@@ -54,25 +53,9 @@ class MetricTree:
 
     It also tells how well it has predicted the events that it has learned.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        Of what differs from the solution, see `MetricRidge`.
-    task, seed, classes, max_classes
-        As of `streamk.learners.OnlineKernelRidge`.
-    capacity : int
-        Events that are solved for, at most (and a block for each leaf), and centers beside them.
-    columns : int, optional
-        None before they are known.
-
-    Attributes
-    ----------
-    map : EventMap
-    missed : float
-        Sum of the errors of what was predicted before an event was learned, since it was last set
-        to 0: of classes squared ones of margins, of numbers absolute ones.
-    n_events : int
-        Events that it has learned one after the other.
+    The kernel is that of what differs from the solution, see `MetricRidge`. All leaves together
+    solve for `capacity` events, at most (and a block for each leaf), and have as many centers
+    beside. Columns are None before they are known.
     """
 
     TYPE = "metric-tree"
@@ -88,8 +71,12 @@ class MetricTree:
         classes: Sequence[Label] = (),
         max_classes: int = MOST_CLASSES,
     ) -> None:
-        self.map = EventMap.identity(columns or 0)
-        self.missed, self.n_events, self.capacity = 0.0, 0, capacity
+        self.map, self.capacity = EventMap.identity(columns or 0), capacity
+        self.missed = 0.0
+        """Sum of the errors of what was predicted before an event was learned, since it was last
+        set to 0: of classes squared ones of margins, of numbers absolute ones."""
+        self.n_events = 0
+        """Events that it has learned one after the other."""
         self._options: dict[str, Any] = {"task": task, "seed": seed, "max_classes": max_classes}
         self._kernel = kernel
         self._leaves = [self._new_leaf(columns, classes, capacity)]
@@ -142,13 +129,11 @@ class MetricTree:
 
         What is left of whole blocks is learned by and by.
         """
-        before, d, size = self._leaves[0], points.shape[1], min(self.capacity, SPLITS[0] + _ROOM)
-        leaf = self._new_leaf(d, before.classes, centers)
-        outputs = len(solution.constant)
-        part = SolvedPart(solution.kernel, solution.ridge, size, n_columns=d, n_outputs=outputs)
+        size = min(self.capacity, SPLITS[0] + _ROOM)
+        leaf = self._new_leaf(points.shape[1], self._leaves[0].classes, centers)
         points, y = points[-size:], y[-size:]
-        whole = whole_blocks(len(points))
-        leaf.begin(part, points[:whole], y[:whole], solution.constant, solution.errors)
+        whole = len(points) - len(points) % BLOCK
+        leaf.begin(solution, size, points[:whole], y[:whole])
         leaf.learn_points(points[whole:], y[whole:])
         return leaf
 
@@ -158,11 +143,11 @@ class MetricTree:
         Each half begins with half of the errors of its regularizations.
         """
         leaf = self._leaves[place]
-        solution, points, labels = leaf.solved
-        assert solution.errors is not None
+        points, labels = leaf.solved
         if halves(points) is None:
             leaf.close()
             return
+        solution: Any = leaf.solution
         half = solution._replace(errors=[one / 2.0 for one in solution.errors])
         self._plant(place, half, points, labels, (leaf.max_centers, len(points)))
 
@@ -218,11 +203,11 @@ class MetricTree:
     @property
     def family(self) -> Family | None:
         """The family that the solution is of."""
-        known = self._leaves[0].solved_kernel
-        if known is None:
+        solution = self._leaves[0].solution
+        if solution is None:
             return None
         scale = "ranks" if self.map.columns.knots else "standard"
-        return Family(scale, known, self.map.metric.is_diagonal)
+        return Family(scale, solution.kernel, self.map.metric.is_diagonal)
 
     @property
     def errors(self) -> list[float] | None:
@@ -230,8 +215,9 @@ class MetricTree:
 
         They are means over the leaves, since each leaf of a new function begins with them.
         """
-        each = [leaf.errors for leaf in self._leaves]
-        return None if each[0] is None else np.mean(np.array(each, np.float64), axis=0).tolist()
+        solutions = [leaf.solution for leaf in self._leaves]
+        each = [solution.errors for solution in solutions if solution is not None]
+        return np.mean(np.array(each, np.float64), axis=0).tolist() if each else None
 
     @property
     def n_solved(self) -> int:
@@ -368,13 +354,7 @@ class MetricTree:
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the function whose state this is.
-
-        Raises
-        ------
-        StateError
-            If it is the state of something else, or is damaged.
-        """
+        """Return the function whose state this is; raise StateError if it is damaged."""
         header: Any = state.expect(cls.TYPE).header
         many = count(header, "leaves", _OWNER, least=1)
         capacity = count(header, "capacity", _OWNER, least=BLOCK)

@@ -33,16 +33,6 @@ class RidgeFactor:
     capacity : int
         Rows at most. Their memory is asked for at once, used as they come, and all of it goes back
         to the system with the factor.
-
-    Examples
-    --------
-    >>> from streamk.kernels import Gaussian
-    >>> points = np.arange(64.0)[:, None] * 99.0
-    >>> factor = RidgeFactor(64)
-    >>> factor.append(kernel_rows(Gaussian(), points, 0, 32), 4.0)
-    >>> factor.append(kernel_rows(Gaussian(), points, 32, 64), 4.0)
-    >>> len(factor), factor.solved(np.ones((64, 1), np.float32))[0].tolist()
-    (64, [0.25])
     """
 
     def __init__(self, capacity: int) -> None:
@@ -61,12 +51,8 @@ class RidgeFactor:
     def append(self, rows: Numbers, diagonal: float) -> None:
         """Take in the matrix's next rows, as of `kernel_rows`, and a number on its diagonal.
 
-        They must not cross a multiple of 256.
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            If the matrix is not positive definite, but for rounding. The factor stays as it was.
+        They must not cross a multiple of 256. Of a matrix that is not positive definite, but for
+        rounding, the factor stays as it was, and LinAlgError is raised.
         """
         n, many = self._count, len(rows) * GROUP
         at, own = n % PANEL, self._panel(n // PANEL)
@@ -134,11 +120,7 @@ def kernel_rows(kernel: Kernel, Z: Numbers, first: int, stop: int) -> Numbers:
 
 
 def nbytes_of(n: int) -> int:
-    """Return the memory of a factor with n rows, in bytes.
-
-    >>> nbytes_of(257)
-    786432
-    """
+    """Return the memory of a factor with n rows, in bytes."""
     panels = -(-n // PANEL)
     return 2 * PANEL**2 * panels * (panels + 1)
 
@@ -147,7 +129,7 @@ _ROWS = 2_048
 """Events whose kernels with all centers are there at once."""
 
 
-class Direct:
+class ExactRidge:
     """Coefficients ``(K + r I)^-1 Y``, by a Cholesky factor for each regularization r.
 
     With weights w they are ``(K + r W^-1)^-1 Y``, of the least ``sum w_i |f(x_i) - y_i|^2 + r
@@ -156,12 +138,6 @@ class Direct:
     The kernel matrix is kept in single precision, whose rounding is far below the least
     regularization; factors are made in double precision. Together they take 12 n^2 bytes. Beside
     the weight of an event that counts much r is small: with weights all is in double precision.
-
-    Examples
-    --------
-    >>> from streamk.kernels import Gaussian
-    >>> Direct(Gaussian(), np.zeros((1, 1)), np.ones((1, 1))).solve(0.25)
-    array([[0.8]])
     """
 
     def __init__(self, kernel: Kernel, P: Numbers, Y: Numbers, weights: Weights = None) -> None:
@@ -178,8 +154,8 @@ class Direct:
         return times(_solved(factor, self._Y), self._roots)
 
 
-class DirectSingle:
-    """The coefficients of `Direct`, in single precision throughout: several times as fast."""
+class SingleRidge:
+    """The coefficients of `ExactRidge`, in single precision throughout: several times as fast."""
 
     def __init__(self, kernel: Kernel, P: Numbers, Y: Numbers) -> None:
         self.centers, self._Y = P, Y.astype(np.float32)
@@ -195,7 +171,7 @@ class DirectSingle:
         return self._factor.solved(self._Y)
 
 
-class OnCenters:
+class NormalRidge:
     """Coefficients of centers Z by the normal equations of all events.
 
     See `streamk.learners.eigenpro.direct.NormalEquations`: p^2 multiplications an event,
@@ -222,15 +198,9 @@ class OnCenters:
 def by_eigenvalues(
     kernel: Kernel, P: Numbers, Y: Numbers, ridges: Sequence[float], weights: Weights = None
 ) -> Numbers:
-    """Return the coefficients of `Direct` for each regularization, from one eigendecomposition.
+    """Return those of `ExactRidge` for each regularization, from one eigendecomposition.
 
     They are float64 (regularizations, n, outputs).
-
-    Examples
-    --------
-    >>> from streamk.kernels import Gaussian
-    >>> by_eigenvalues(Gaussian(), np.zeros((1, 1)), np.ones((1, 1)), [0.25, 1.0])[:, 0, 0]
-    array([0.8, 0.5])
     """
     roots, K = rooted(weights), kernel.pairwise(P)
     _weigh(K, roots)

@@ -31,7 +31,13 @@ from streamk.learners.rfm.metric import (
     rescaled,
     sum_of,
 )
-from streamk.learners.rfm.ridge import Direct, DirectSingle, OnCenters, by_eigenvalues, predicted
+from streamk.learners.rfm.ridge import (
+    ExactRidge,
+    NormalRidge,
+    SingleRidge,
+    by_eigenvalues,
+    predicted,
+)
 from streamk.learners.rfm.splits import Splits, halves
 
 Numbers = NDArray[Any]
@@ -107,7 +113,7 @@ class Fold:
         return cls(columns, held, S, Q, Y[train], Y[held], own, of_held, mean(Y[train], own))
 
 
-class Round(NamedTuple):
+class MetricRound(NamedTuple):
     """One round: its metric, the regularization of least error, and predictions held back."""
 
     number: int
@@ -120,7 +126,7 @@ class Round(NamedTuple):
     """Float64 (held, outputs)."""
 
 
-def least(found: Sequence[Round]) -> Round:
+def least(found: Sequence[MetricRound]) -> MetricRound:
     """Return the round of least error."""
     return min(found, key=lambda one: one.error)
 
@@ -141,13 +147,7 @@ def ended(errors: Sequence[float], rounds: int, patience: int) -> bool:
 
 
 def moved(error: Callable[[int], float], place: int, count: int, step: int) -> int:
-    """Return where errors stop falling on a ladder, from a place on in steps of 1 or -1.
-
-    Examples
-    --------
-    >>> moved(lambda k: (k - 3) ** 2, 1, 10, 1), moved(lambda k: (k - 3) ** 2, 1, 10, -1)
-    (3, 1)
-    """
+    """Return where errors stop falling on a ladder, from a place on in steps of 1 or -1."""
     lowest = error(place)
     while 0 <= place + step < count and error(place + step) < lowest:
         place += step
@@ -229,7 +229,6 @@ def explore(
     family: Family,
     folds: Sequence[Fold],
     n: int,
-    *,
     rounds: int,
     ridges: Sequence[float],
     error: str,
@@ -278,7 +277,7 @@ def _by_all(
 
 
 @dataclass(frozen=True)
-class Limits:
+class SearchLimits:
     """Bounds of what is solved for."""
 
     rounds: int
@@ -301,17 +300,17 @@ class Limits:
 
     def solver(
         self, kernel: Kernel, P: Numbers, Y: Numbers, weights: Weights = None
-    ) -> Direct | DirectSingle | OnCenters:
+    ) -> ExactRidge | SingleRidge | NormalRidge:
         """Return the solver for mapped events P (n, d), in random order, and targets Y."""
         if self.single:
-            return DirectSingle(kernel, P, Y)
+            return SingleRidge(kernel, P, Y)
         if len(P) <= self.n_centers:
-            return Direct(kernel, P, Y, weights)
+            return ExactRidge(kernel, P, Y, weights)
         if self.selection == "random":
-            return OnCenters(kernel, P, Y, P[: self.n_centers], weights)
+            return NormalRidge(kernel, P, Y, P[: self.n_centers], weights)
         choose = oasis if self.selection == "oasis" else block_rpcholesky
         found = choose(P, kernel, max_landmarks=self.n_centers, seed=self.seed, dtype="float32")
-        return OnCenters(kernel, P, Y, P[found.indices], weights)
+        return NormalRidge(kernel, P, Y, P[found.indices], weights)
 
     def predictor(self, kernel: Kernel, Q: Numbers, Z: Numbers) -> Callable[[Numbers], Numbers]:
         """Return what gives ``k(Q, Z) A`` of coefficients A, of mapped points and centers."""
@@ -345,11 +344,11 @@ Starts: TypeAlias = dict[tuple[str, Kernel, float], Turn]
 def refine(
     family: Family,
     fold: Fold,
-    limits: Limits,
+    limits: SearchLimits,
     ridges: Sequence[float],
     first: float,
     starts: Starts | None = None,
-) -> list[Round]:
+) -> list[MetricRound]:
     """Go through the rounds of one family with many events.
 
     The regularization is searched on the ladder of `ridges`, which ascend, from `first` on and then
@@ -358,14 +357,14 @@ def refine(
     `starts`, or taken from there.
     """
     metric, starts = family.identity(fold.S.shape[1]), {} if starts is None else starts
-    found: list[Round] = []
+    found: list[MetricRound] = []
     place, key = list(ridges).index(first), (family.scale, family.kernel, first)
     if key not in starts:
         starts[key] = turned(family, fold, metric, limits, ridges, place, 0)
     turn = starts[key]
     while True:
         margins = turn.F + fold.middle
-        found.append(Round(len(found), metric, ridges[turn.place], turn.error, margins))
+        found.append(MetricRound(len(found), metric, ridges[turn.place], turn.error, margins))
         if ended([one.error for one in found], limits.rounds, limits.patience):
             return found
         M = agop(family, metric, turn.points, turn.centers, turn.coefficients, fold.weights)
@@ -377,7 +376,7 @@ def turned(
     family: Family,
     fold: Fold,
     metric: Metric,
-    limits: Limits,
+    limits: SearchLimits,
     ridges: Sequence[float],
     place: int,
     number: int,
@@ -416,7 +415,7 @@ def cross_validated(
     rounds: int,
     ridges: Sequence[float],
     error: str,
-) -> tuple[Family, Round]:
+) -> tuple[Family, MetricRound]:
     """Return the family and the round of least error, the round being made of all events.
 
     The events X (n, d) with targets Y (n, outputs) are cut into three parts in their order, so that
@@ -426,7 +425,7 @@ def cross_validated(
 
     Returns
     -------
-    (Family, Round)
+    (Family, MetricRound)
         The round's margins are those of all events (n, outputs), when they were left out.
 
     Raises
@@ -464,7 +463,7 @@ def cross_validated(
     known = [one.ridge for one in paths[best][: kept.number]]
 
     def solve(P: Numbers, ridge: float) -> Numbers:
-        return DirectSingle(family.kernel, P, targets).solve(ridge)
+        return SingleRidge(family.kernel, P, targets).solve(ridge)
 
     return family, kept._replace(metric=followed(family, S, known, solve))
 
@@ -481,9 +480,9 @@ def _path(
     rounds: int,
     ridges: Sequence[float],
     error: str,
-) -> list[Round]:
+) -> list[MetricRound]:
     """Return the rounds of one family, each with the metric of its first part."""
-    key, place, found = (family.scale, family.kernel), len(ridges) // 2, list[Round]()
+    key, place, found = (family.scale, family.kernel), len(ridges) // 2, list[MetricRound]()
     metrics = [family.identity(fold.S.shape[1]) for fold in folds]
     if key not in starts:  # round 0 is the same with a diagonal metric and a full one
         starts[key] = _left_out(family, folds, metrics, Y, ridges, error)
@@ -495,7 +494,7 @@ def _path(
     while True:
         place = descended(missed, place, len(ridges))
         _, F, A = tried(place)
-        found.append(Round(len(found), metrics[0], ridges[place], missed(place), F))
+        found.append(MetricRound(len(found), metrics[0], ridges[place], missed(place), F))
         if ended([one.error for one in found], rounds, 1):
             return found
         metrics = [
@@ -514,10 +513,10 @@ def _left_out(
     error: str,
 ) -> _Tried:
     """Return what tries a regularization for the functions that predict each part by the others."""
-    kernel, solvers, matrices = family.kernel, list[DirectSingle](), list[Numbers]()
+    kernel, solvers, matrices = family.kernel, list[SingleRidge](), list[Numbers]()
     for fold, metric in zip(folds, metrics, strict=True):
         P = metric.mapped(fold.S)
-        solvers.append(DirectSingle(kernel, P, fold.Y - fold.middle))
+        solvers.append(SingleRidge(kernel, P, fold.Y - fold.middle))
         matrices.append(kernel.pairwise(metric.mapped(fold.Q), P, dtype=np.float32))
 
     @cache
@@ -542,7 +541,7 @@ def rounds_in_leaves(
     error: str,
     size: int,
     n_gradients: int,
-) -> list[Round]:
+) -> list[MetricRound]:
     """Go through the rounds of one family, with a function of its own for each part of space.
 
     The metric of a round is the average gradient outer product of all leaves' functions, at so many
@@ -550,17 +549,17 @@ def rounds_in_leaves(
     ``n size^2 / 3`` multiplications at most. Each round has its regularization, and those after
     have the last one.
     """
-    metric, found = family.identity(fold.S.shape[1]), list[Round]()
+    metric, found = family.identity(fold.S.shape[1]), list[MetricRound]()
     while True:
         ridge = ridges[min(len(found), len(ridges) - 1)]
         P, Q = metric.mapped(fold.S), metric.mapped(fold.Q)
         F, solved = np.tile(fold.middle, (len(Q), 1)), list[tuple[Numbers, Numbers]]()
         for rows, asked in _leaves(P, Q, size):
-            A = DirectSingle(family.kernel, P[rows], fold.Y[rows] - fold.middle).solve(ridge)
+            A = SingleRidge(family.kernel, P[rows], fold.Y[rows] - fold.middle).solve(ridge)
             F[asked] += family.kernel.pairwise(Q[asked], P[rows], dtype=np.float32) @ A
             solved.append((rows, A))
         missed = error_of(ERRORS[error](F - fold.labels))
-        found.append(Round(len(found), metric, ridge, missed, F))
+        found.append(MetricRound(len(found), metric, ridge, missed, F))
         if ended([one.error for one in found], rounds, 1):
             return found
         M = np.zeros(metric.root.shape)

@@ -41,15 +41,6 @@ class SolvedPart:
     Events are added while there is room, and then the coefficients of the last part are solved
     for. That takes as many multiplications as to solve once for all of it, but for the last
     substitution, since the Cholesky factor grows with the matrix.
-
-    Examples
-    --------
-    >>> from streamk.kernels import Gaussian
-    >>> part = SolvedPart(Gaussian(), 3.0, 64, n_columns=1, n_outputs=1)
-    >>> points = np.arange(64.0, dtype=np.float32)[:, None] * 99.0
-    >>> part.add(points, np.ones(64), lambda labels: labels[:, None])
-    >>> part.outputs(np.zeros((1, 1), np.float32)), part.grows
-    (array([[0.25]]), False)
     """
 
     def __init__(
@@ -117,12 +108,7 @@ class SolvedPart:
 
         The targets of labels (n,) are what the function is to be there, (n, outputs). If rounding
         leaves no positive definite matrix, the events of a part are not added, and no others can
-        be.
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            If that is so of the first events.
+        be; of the first events that is a LinAlgError.
         """
         assert self.closed or len(points) <= self.room
         at = 0
@@ -252,13 +238,7 @@ class SolvedPart:
         labels: Domain,
         owner: str,
     ) -> Self:
-        """Return the part whose data and arrays these are, of so many columns and outputs.
-
-        Raises
-        ------
-        StateError
-            If they do not fit.
-        """
+        """Return the part whose data and arrays these are; raise StateError if they do not fit."""
         with reading(owner):
             kernel = kernels.from_json(header["kernel"])
         closed = flag(header, "closed", owner)
@@ -284,12 +264,3 @@ class SolvedPart:
         part._share(added)
         part._last.append(*(found[each.name][done:] for each in declared))
         return part
-
-
-def whole_blocks(count: int) -> int:
-    """Return how many of so many events fill blocks of 64.
-
-    >>> whole_blocks(200)
-    192
-    """
-    return count - count % BLOCK

@@ -15,6 +15,7 @@ from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.learners.common.calibration import LARGEST, LEAST
 from streamk.learners.common.classes import Label
+from streamk.learners.kernel_ridge import BLOCK
 from streamk.learners.rfm.gradients import PRODUCTS
 from streamk.learners.rfm.machine import families
 from streamk.learners.rfm.metric import Columns, Weights, mean_error
@@ -24,15 +25,14 @@ from streamk.learners.rfm.search import (
     RIDGES,
     Family,
     Fold,
-    Limits,
-    Round,
+    MetricRound,
+    SearchLimits,
     Starts,
     cross_validated,
     least,
     refine,
     rounds_in_leaves,
 )
-from streamk.learners.rfm.solved_part import whole_blocks
 from streamk.learners.rfm.splits import EventMap
 from streamk.losses import softmax
 
@@ -47,11 +47,6 @@ def probabilities(F: Numbers, factor: float) -> Numbers:
     """Return ``softmax(factor F)`` of margins F (n, outputs), float64 (n, classes).
 
     Margins are near 1 for the class and -1 for others; one output stands for (-f, f).
-
-    Examples
-    --------
-    >>> probabilities(np.array([[0.5]]), 2.0).round(3)
-    array([[0.119, 0.881]])
     """
     return softmax(factor * _of_each_class(F))
 
@@ -64,12 +59,6 @@ def inverse_temperature(F: Numbers, classes: Numbers, weights: Weights = None) -
 
     Margins F (n, outputs) are of events of these classes (n,), as numbers, that were not learned;
     weights are relative to the mean of all. The factor is from .01 to 100.
-
-    Examples
-    --------
-    >>> F, classes = np.array([[1.0]] * 300 + [[-1.0]]), np.array([1] * 200 + [0] * 101)
-    >>> round(inverse_temperature(F, classes), 2)
-    0.35
     """
     every = _of_each_class(F)
     n, count = every.shape
@@ -137,7 +126,7 @@ _NARROW = 0.1
 
 
 @dataclass(frozen=True)
-class Recipe:
+class MetricRecipe:
     """The options by which a function is made of events."""
 
     kernel: Kernel | None
@@ -152,7 +141,7 @@ class Recipe:
     most: int = 2**62
     """Events that are solved for at once, and more only as they come."""
     errors: Sequence[float] | None = None
-    """Of the function before, see `MetricRidge.begin`."""
+    """Of the function before, see `Solution`."""
 
     def families(self, d: int) -> list[Family]:
         """Return the families of functions that are compared, of d columns.
@@ -174,7 +163,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class Beginning:
     """The data of a function, as they were when it was begun: events (n, d) with their labels."""
 
     X: Numbers
@@ -187,7 +176,7 @@ class Snapshot:
     task: str
     seed: int
 
-    def solved(self, recipe: Recipe) -> MetricTree:
+    def solved(self, recipe: MetricRecipe) -> MetricTree:
         """Return the function in the metric of the best family and round.
 
         The last fifth of the events is held back while these and the regularization are chosen by
@@ -216,18 +205,25 @@ class Snapshot:
                 "labels"
             ) from None
 
-    def _crossed(self, recipe: Recipe, chosen: list[Family]) -> tuple[Family, Round]:
+    def _crossed(self, recipe: MetricRecipe, chosen: list[Family]) -> tuple[Family, MetricRound]:
         """Return the family and the round of least error in cross-validation."""
-        options = {"rounds": recipe.rounds, "ridges": _LADDER, "error": self._error}
-        return cross_validated(chosen, _handicaps(chosen), self.X, self.targets, **options)
+        return cross_validated(
+            chosen,
+            _handicaps(chosen),
+            self.X,
+            self.targets,
+            rounds=recipe.rounds,
+            ridges=_LADDER,
+            error=self._error,
+        )
 
     @property
     def _error(self) -> str:
         return "squared" if self.task == "classification" else "absolute"
 
     def _searched(
-        self, recipe: Recipe, rest: Numbers, held: Numbers, d: int
-    ) -> tuple[Family, Round, bool]:
+        self, recipe: MetricRecipe, rest: Numbers, held: Numbers, d: int
+    ) -> tuple[Family, MetricRound, bool]:
         """Return the family of least error, and its best round.
 
         Families are compared on few events, and the best ones of three kinds, if they are about as
@@ -236,7 +232,7 @@ class Snapshot:
         no use.
         """
         chosen, first = recipe.families(d), _LADDER[len(_LADDER) // 2]
-        factors, few = _handicaps(chosen), list[Round]()
+        factors, few = _handicaps(chosen), list[MetricRound]()
         many = len(rest) >= _MORE_EVENTS
         if many or len(chosen) > 1:
             turns, some = min(recipe.rounds, _EXPLORED), rest[:_FEW_EVENTS]
@@ -248,7 +244,7 @@ class Snapshot:
         if many:
             near = [at for at in order if errors[at] <= _NEAR * errors[order[0]]]
             finalists = _best_of_each_kind(chosen, near)[:_FINALISTS]
-        some, more, starts = rest[:_MORE_EVENTS], dict[int, list[Round]](), Starts()
+        some, more, starts = rest[:_MORE_EVENTS], dict[int, list[MetricRound]](), Starts()
         for place in finalists:
             begun = few[place].ridge if few else first
             more[place] = self._rounds(chosen[place], some, held, recipe.rounds, begun, starts)
@@ -264,8 +260,13 @@ class Snapshot:
         return best, kept, pays
 
     def _in_leaves(
-        self, family: Family, rows: Numbers, held: Numbers, rounds: int, known: Sequence[Round]
-    ) -> Round:
+        self,
+        family: Family,
+        rows: Numbers,
+        held: Numbers,
+        rounds: int,
+        known: Sequence[MetricRound],
+    ) -> MetricRound:
         """Return the best round by more events, with the regularizations of the known ones."""
         found = rounds_in_leaves(
             family,
@@ -286,9 +287,9 @@ class Snapshot:
         rounds: int,
         first: float,
         starts: Starts,
-    ) -> list[Round]:
+    ) -> list[MetricRound]:
         """Return the rounds of a family that learns some events, see `refine`."""
-        limits = Limits(
+        limits = SearchLimits(
             rounds,
             len(rows),
             "random",
@@ -303,11 +304,11 @@ class Snapshot:
         return refine(family, fold, limits, _LADDER, first, starts)
 
     def _function(
-        self, recipe: Recipe, family: Family, kept: Round, held: Numbers, pays: bool
+        self, recipe: MetricRecipe, family: Family, kept: MetricRound, held: Numbers, pays: bool
     ) -> MetricTree:
         """Solve for the coefficients of the last events: of as many as pay, in whole blocks."""
         count = min(len(self.X), max(_SMALL, recipe.most) if pays else _SMALL)
-        some = slice(len(self.X) - whole_blocks(count), None)
+        some = slice(len(self.X) - count + count % BLOCK, None)  # whole blocks
         constant = self.targets.mean(axis=0)
         narrow: Any = family.kernel
         function = MetricTree(
