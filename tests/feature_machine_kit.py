@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from streamk.state import State
 
@@ -23,3 +26,17 @@ def friedman(n: int, seed: int = 0, noise: float = 0.1) -> tuple[Any, Any]:
     X = random.uniform(size=(n, 6))
     y = np.sin(3.0 * X[:, 0] * X[:, 1]) + 2.0 * (X[:, 2] - 0.5) ** 2
     return X, (y + noise * y.std() * random.normal(size=n))[:, None]
+
+
+forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+
+
+def in_fork(work: Callable[[], Any]) -> Any:
+    """Return what work gives in a forked process."""
+    context: Any = multiprocessing.get_context("fork")
+    found = context.Queue()
+    child = context.Process(target=lambda: found.put(work()))
+    child.start()
+    result = found.get(timeout=60.0)
+    child.join()
+    return result

@@ -14,7 +14,6 @@ from streamk.learners import FeatureMachine, MultiKernel
 from streamk.learners.rfm import beginnings
 from streamk.learners.rfm.beginnings import WINDOW, ErrorWatch
 from streamk.learners.rfm.solving import Beginning
-from streamk.state import State
 
 SMALL: dict[str, Any] = {"buffer_size": 256, "reservoir_size": 256, "task": "regression"}
 
@@ -154,23 +153,6 @@ def test_what_is_kept_stays_where_a_new_beginning_is_no_better(
     other.learn_many(X, y)
     assert (model._when.changed, model._when.origin) == (0, 0)
     assert np.array_equal(model._kept()[0], other._kept()[0])
-
-
-@pytest.mark.usefixtures("_short")
-def test_states_are_checked() -> None:
-    X, y = changing(400, 400)
-    model = FeatureMachine(**SMALL)
-    model.learn_many(X, y)
-    state = model.state()
-    for name in ("origin", "changed", "looked"):
-        with pytest.raises(StateError, match=f"'{name}'"):
-            FeatureMachine.from_state(State({**state.header, name: 401}, state.arrays))
-    with pytest.raises(StateError, match=r"'origin' .* 'began'"):
-        FeatureMachine.from_state(State({**state.header, "origin": 400}, state.arrays))
-    for name in ("start", "origin", "changed", "looked", "is_anew"):
-        header = {other: entry for other, entry in state.header.items() if other != name}
-        with pytest.raises(StateError, match=f"'{name}'"):
-            FeatureMachine.from_state(State(header, state.arrays))
 
 
 def test_an_external_expert_does_not_begin_anew_by_itself() -> None:

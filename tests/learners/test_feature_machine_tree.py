@@ -240,15 +240,15 @@ def test_damaged_states() -> None:
     root = {**state.arrays, "tree.root": np.ones(2)}
     with pytest.raises(StateError, match="root"):
         MetricTree.from_state(State(header, root))
-    for name, most in (("max_centers", 4_096), ("room", 4_096)):
-        leaf = {**header["parts"]["leaf1"], name: most}
-        parts = {**header["parts"], "leaf1": leaf}
-        MetricTree.from_state(State({**header, "parts": parts}, state.arrays))
-        for large in (most + 1, 10**13):
-            leaf = {**leaf, name: large}
-            parts = {**header["parts"], "leaf1": leaf}
+    for name in ("max_centers", "room"):
+        for size in (4_096, 4_097, 10**13):
+            leaf = {**header["parts"]["leaf1"], name: size}
+            damaged = State({**header, "parts": {**header["parts"], "leaf1": leaf}}, state.arrays)
+            if size == 4_096:
+                MetricTree.from_state(damaged)
+                continue
             with pytest.raises(StateError, match="capacity is 4096"):
-                MetricTree.from_state(State({**header, "parts": parts}, state.arrays))
+                MetricTree.from_state(damaged)
     wide = tree(640)
     wide._leaves[1].extend(1)
     with pytest.raises(StateError, match="differ"):
@@ -318,7 +318,7 @@ def test_a_value_that_overflows_on_its_scale_is_a_point() -> None:
 
 def test_rounds_of_equal_events_take_no_more_than_a_leaf(monkeypatch: pytest.MonkeyPatch) -> None:
     solved: list[int] = []
-    real = search.DirectSingle
+    real = search.SingleRidge
 
     def counted(kernel: Any, P: Any, Y: Any) -> Any:
         solved.append(len(P))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from feature_machine_kit import forks, in_fork
 from numpy.typing import NDArray
 
 from streamk.learners import FeatureMachine
@@ -42,20 +41,6 @@ class Sums:
     def state(self) -> State:
         """What there is of it."""
         return State({"type": "sums", "total": self.total}, {})
-
-
-def in_fork(work: Callable[[], Any]) -> Any:
-    """Return what work gives in a forked process."""
-    context: Any = multiprocessing.get_context("fork")
-    found = context.Queue()
-    child = context.Process(target=lambda: found.put(work()))
-    child.start()
-    result = found.get(timeout=60.0)
-    child.join()
-    return result
-
-
-forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
 
 @forks

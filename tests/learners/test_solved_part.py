@@ -119,11 +119,7 @@ def test_how_events_are_added_changes_no_bit() -> None:
     Z, labels = points(320), np.linspace(-1.0, 1.0, 320)
     one, other = part(), part()
     one.add(Z[:128], labels[:128], targets)
-    arrays = one.arrays()
-    sizes = {"columns": 3, "outputs": 2}
-    again = SolvedPart.of(
-        one.header(), arrays, capacity=512, sizes=sizes, labels=FINITE, owner="this"
-    )
+    again = read(one.header(), one.arrays())
     assert again.nbytes == one.nbytes
     for each in (one, again):
         each.add(Z[128:], labels[128:], targets)
@@ -164,14 +160,15 @@ def test_rounding_closes_a_part_with_the_events_that_it_had(
         part().add(points(64), np.ones(64), targets)
 
 
+def read(header: Any, arrays: Any, capacity: int = 512) -> SolvedPart:
+    sizes = {"columns": 3, "outputs": 2}
+    options: Any = {"capacity": capacity, "sizes": sizes, "labels": FINITE, "owner": "this"}
+    return SolvedPart.of(header, arrays, **options)
+
+
 def test_states_are_checked() -> None:
     one = part()
     one.add(points(64), np.ones(64), targets)
-    options: Any = {"capacity": 512, "sizes": {"columns": 3, "outputs": 2}, "labels": FINITE}
-
-    def read(header: Any, arrays: Any, **more: Any) -> SolvedPart:
-        return SolvedPart.of(header, arrays, **{**options, "owner": "this", **more})
-
     with pytest.raises(StateError, match="ridge"):
         read({**one.header(), "ridge": -1.0}, one.arrays())
     with pytest.raises(StateError, match="64 points"):
@@ -227,10 +224,9 @@ def test_the_factor_is_that_of_the_last_part() -> None:
 @pytest.mark.usefixtures("small")
 def test_a_state_of_parts_goes_on_bit_for_bit(n: int) -> None:
     Z, labels = points(512), np.linspace(-1.0, 1.0, 512)
-    options: Any = {"capacity": 512, "sizes": {"columns": 3, "outputs": 2}, "labels": FINITE}
     one, other = part(), part()
     one.add(Z[:n], labels[:n], targets)
-    again = SolvedPart.of(one.header(), one.arrays(), owner="this", **options)
+    again = read(one.header(), one.arrays())
     assert len(again) == n
     assert np.array_equal(again.outputs(Z), one.outputs(Z))
     for each in (one, again):
@@ -262,10 +258,9 @@ def test_classes_that_come_later_reach_all_parts() -> None:
 def test_shared_events_are_checked(change: Any) -> None:
     one = part()
     one.add(points(320), np.ones(320), targets)
-    options: Any = {"capacity": 512, "sizes": {"columns": 3, "outputs": 2}, "labels": FINITE}
     with pytest.raises(StateError, match="shared"):
-        SolvedPart.of({**one.header(), **change}, one.arrays(), owner="this", **options)
+        read({**one.header(), **change}, one.arrays())
     arrays = one.arrays()
     arrays["added"] = arrays["added"][:5]
     with pytest.raises(StateError, match="added"):
-        SolvedPart.of(one.header(), arrays, owner="this", **options)
+        read(one.header(), arrays)
