@@ -1,4 +1,4 @@
-"""Work in a thread of its own, of which the result is asked for at a later event."""
+"""Functions that are made anew in threads of their own, and the events of which they are made."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
-from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends.threads import submitted, yield_to_others
-from streamk.declared import Declared, Domain, count, reading, taken
+from streamk.declared import FINITE, Declared, Domain, count, reading, taken
 from streamk.errors import InvalidInput, StateError, StreamkError
-from streamk.factorization.checks import check_choice
-from streamk.features.random_features import check_seed
 from streamk.state import State
 
 T = TypeVar("T")
@@ -54,16 +52,7 @@ def begun(thread: str, work: Callable[[], T]) -> Future[T]:
 class Background(Generic[T]):
     """Work that has begun, in the thread of what is soon asked for.
 
-    Parameters
-    ----------
-    work : callable
-        Returns the result. It depends on nothing that changes meanwhile, and may be called again in
-        a forked process.
-
-    Examples
-    --------
-    >>> Background(lambda: 6 * 7).result()
-    42
+    It depends on nothing that changes meanwhile, and may be called again in a forked process.
     """
 
     def __init__(self, work: Callable[[], T]) -> None:
@@ -86,11 +75,9 @@ class Learns(Protocol):
     @property
     def learn(self) -> Callable[..., Any]:
         """Learns from events, one after the other, in whatever batches they come."""
-        ...
 
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
-        ...
 
 
 F = TypeVar("F", bound=Learns)
@@ -99,13 +86,8 @@ F = TypeVar("F", bound=Learns)
 class Replacement(Generic[F]):
     """A function that is made in the background, and learns there what comes in the meantime.
 
-    Parameters
-    ----------
-    at : int
-        Event after which it takes over.
-    make : callable
-        Returns it. It depends on nothing that changes meanwhile, and is called again in a forked
-        process, which does all of the work itself.
+    It takes over after an event. What makes it depends on nothing that changes meanwhile, and is
+    called again in a forked process, which does all of the work itself.
     """
 
     def __init__(self, at: int, make: Callable[[], F]) -> None:
@@ -118,23 +100,10 @@ class Replacement(Generic[F]):
 
     @classmethod
     def of(cls, data: Any, clock: int, make: Callable[[], F], owner: str) -> Replacement[F]:
-        """Return what was there, or had failed, when the state of a learner was taken.
+        """Return what was there, or had failed, when a state was taken, after so many events.
 
-        Parameters
-        ----------
-        data : dict
-            Of the header of the state: the event to take over at, and the failure, if any.
-        clock : int
-            Events by then.
-        make : callable
-            Returns the function out of the state; asked if it had not failed.
-        owner : str
-            What it is, as messages name it.
-
-        Raises
-        ------
-        StateError
-            If the data do not fit.
+        The data are those of `saved`. What makes the function out of the state is asked if it had
+        not failed. If the data do not fit, StateError is raised.
         """
         with reading(owner):
             at, failure = count(data, "at", owner), data["failure"]
@@ -143,10 +112,14 @@ class Replacement(Generic[F]):
                 f"{owner} must have an 'at' above {clock}, and a text or nothing as 'failure', "
                 f"not {data!r}"
             )
-        if failure is not None:
-            return cls(at, lambda: _failed(failure))
-        made = [make()]
-        return cls(at, lambda: made.pop() if made else make())
+        made = [] if failure is not None else [make()]
+
+        def again() -> F:
+            if failure is not None:
+                raise InvalidInput(failure)
+            return made.pop() if made else make()
+
+        return cls(at, again)
 
     def saved(self, parts: dict[str, State]) -> dict[str, Any]:
         """Return the data that `of` takes; the function's state goes among the parts as "next".
@@ -225,13 +198,7 @@ class Replacement(Generic[F]):
         return time.perf_counter() - began
 
     def result(self) -> F:
-        """Return the function.
-
-        Raises
-        ------
-        StreamkError
-            If it could not be made, or a prediction overflowed.
-        """
+        """Return the function; raise what its making, or a prediction that overflowed, raised."""
         self._renew()
         return self._future.result()
 
@@ -245,30 +212,18 @@ class Replacement(Generic[F]):
         return found
 
 
-def _failed(failure: str) -> NoReturn:
-    """Raise what a function failed of."""
-    raise InvalidInput(failure)
-
-
 Matrix = NDArray[np.float64]
 
-BUFFERS = ("recent", "reservoir")
 _OWNER = "an event buffer"
 _DRAWN = 1024
 """Places that are drawn together."""
 
 
 class EventBuffer:
-    """The last events, or a uniform sample of all (Vitter 1985, Algorithm R).
+    """The last events ("recent"), or a uniform sample of all ("reservoir"), of some size.
 
-    What is drawn is a function of the seed and an event's number alone.
-
-    Parameters
-    ----------
-    kind : {"recent", "reservoir"}
-    size : int
-        Most events.
-    seed : int, default 0
+    The sample is that of Vitter 1985, Algorithm R. What is drawn is a function of the seed and an
+    event's number alone.
 
     Examples
     --------
@@ -361,12 +316,7 @@ class EventBuffer:
     def events(self, since: int = 0, until: int | None = None) -> tuple[Matrix, Matrix]:
         """Return copies of the events (n, d) and their labels (n,), in the order they came in.
 
-        Parameters
-        ----------
-        since : int, default 0
-            Leave out those numbered below.
-        until : int, optional
-            And those numbered so or above; None leaves out none.
+        Those numbered below `since` are left out, and those numbered `until` or above.
         """
         numbers = self._numbers[: self._count]
         order = np.argsort(numbers)
@@ -382,73 +332,28 @@ class EventBuffer:
 
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
-        header: dict[str, Any] = {
-            "type": self.TYPE,
-            "kind": self.kind,
-            "size": self.size,
-            "seed": self._seed,
-            "seen": self.seen,
-        }
         known = slice(0, self._count)
         names = {"X": self._X, "y": self._y, "numbers": self._numbers}
         arrays = {name: array[known].copy() for name, array in names.items()}
-        return State(header, arrays)
+        return State({"type": self.TYPE, "seen": self.seen}, arrays)
 
-    @classmethod
-    def from_state(cls, state: State) -> Self:
-        """Return the buffer whose state this is.
+    def restored(self, state: State, columns: int, classes: int | None) -> Self:
+        """Return the buffer of a state, with the options of this one, or raise StateError.
 
-        Raises
-        ------
-        StateError
-            If it is the state of something else, or its arrays do not fit.
+        It has so many columns. Labels are numbers of so many classes, or any if that is None.
         """
-        header: Any = state.expect(cls.TYPE).header
-        size = count(header, "size", _OWNER, least=1)
-        with reading(_OWNER):
-            check_choice("kind", header["kind"], BUFFERS)
-            buffer = cls(header["kind"], size, check_seed(header["seed"]))
-        buffer.seen = count(header, "seen", _OWNER)
+        buffer = type(self)(self.kind, self.size, self._seed)
+        buffer.seen = count(state.expect(self.TYPE).header, "seen", _OWNER)
+        labels = FINITE if classes is None else Domain(0, classes - 1, whole=True)
         declared = (
             Declared("X", "float64", ("events", "columns")),
-            Declared("y", "float64", ("events",)),
+            Declared("y", "float64", ("events",), labels),
             Declared("numbers", "int64", ("events",), Domain(0, buffer.seen - 1)),
         )
-        sizes = {"events": min(buffer.seen, size)}
+        sizes = {"events": min(buffer.seen, self.size)}
+        if buffer.seen:
+            sizes["columns"] = columns
         found, _ = taken(declared, state.arrays, sizes, _OWNER)
         buffer._X, buffer._y, buffer._numbers = (found[each.name].copy() for each in declared)
         buffer._count = len(buffer._y)
         return buffer
-
-    def restored(self, state: State, columns: int, classes: int | None) -> Self:
-        """Return the buffer of a state, which must be of the options that this one has.
-
-        Parameters
-        ----------
-        state : State
-        columns : int
-            Those that its events must have.
-        classes : int or None
-            Its labels must be numbers of so many classes; None: they are any numbers.
-
-        Raises
-        ------
-        StateError
-            If it is not so, or as of `from_state`.
-        """
-        found = self.from_state(state)
-        mine, others = ((one.kind, one.size, one._seed) for one in (self, found))
-        if mine != others:
-            raise StateError(f"kind, size and seed of {_OWNER} must be {mine}, not {others}")
-        if len(found) and found._X.shape[1] != columns:
-            raise StateError(
-                f"array 'X' of {_OWNER} must have {columns} columns, not {found._X.shape[1]}"
-            )
-        fault = (
-            None
-            if classes is None
-            else Domain(0, classes - 1, whole=True).fault(found._y[: len(found)])
-        )
-        if fault:
-            raise StateError(f"array 'y' of {_OWNER} {fault}, and is of {classes} classes")
-        return found

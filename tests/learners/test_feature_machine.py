@@ -6,35 +6,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from feature_machine_kit import friedman
 from reference import feature_machine as plain
 from reference import naive
 
 from streamk.errors import InvalidInput
 from streamk.kernels import NTK, Gaussian, Kernel, Laplacian, Matern, PowerExponential
-from streamk.learners.rfm import machine, ridge, search
-from streamk.learners.rfm.machine import RFM, rfm
-from streamk.learners.rfm.metric import Columns, Metric, rescaled
-from streamk.learners.rfm.ridge import (
-    Direct,
-    OnCenters,
-    by_eigenvalues,
-    predicted,
-)
-from streamk.learners.rfm.search import Family, descended, identity, moved
+from streamk.learners.rfm import machine, search
+from streamk.learners.rfm.machine import rfm
+from streamk.learners.rfm.metric import Columns, Metric, mean, rescaled
+from streamk.learners.rfm.ridge import ExactRidge, NormalRidge, by_eigenvalues, predicted
+from streamk.learners.rfm.search import Family, Fold, descended, moved
 from streamk.learners.rfm.solving import inverse_temperature, probabilities
-
-
-def friedman(n: int, seed: int = 0, noise: float = 0.1) -> tuple[Any, Any]:
-    """Numbers of columns 0 to 2; columns 3 to 5 do not matter."""
-    random = np.random.default_rng(seed)
-    X = random.uniform(size=(n, 6))
-    y = np.sin(3.0 * X[:, 0] * X[:, 1]) + 2.0 * (X[:, 2] - 0.5) ** 2
-    return X, (y + noise * y.std() * random.normal(size=n))[:, None]
-
 
 # --- rounds ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(
     ("kernel", "k", "diagonal"),
     [
@@ -46,22 +34,25 @@ def friedman(n: int, seed: int = 0, noise: float = 0.1) -> tuple[Any, Any]:
     ],
     ids=str,
 )
-def test_rounds_are_the_oracles(kernel: Kernel, k: naive.Kernel, diagonal: bool) -> None:
+def test_rounds_are_the_oracles(
+    kernel: Kernel, k: naive.Kernel, diagonal: bool, weighted: bool
+) -> None:
     random = np.random.default_rng(1)
-    S = Columns.of(random.normal(size=(24, 3)) * [1.0, 5.0, 0.1], "standard").scaled(
-        random.normal(size=(24, 3)) * [1.0, 5.0, 0.1]
-    )
+    X = random.normal(size=(24, 3)) * [1.0, 5.0, 0.1]
+    w = random.integers(1, 5, 24).astype(np.float64) if weighted else None
+    S = Columns.of(X, "standard", w).scaled(X)
     Y = np.column_stack([np.sin(3.0 * S[:, 0]), S[:, 1] ** 2])
-    ridges = (0.1, 0.3, 0.1)
-    family, metric = Family("standard", kernel, diagonal), identity(Family("", kernel, diagonal), 3)
-    for turn, (A, M) in enumerate(plain.rounds(k, S, Y, ridges, diagonal=diagonal)):
+    ridges, family = (0.1, 0.3, 0.1), Family("standard", kernel, diagonal)
+    metric, targets = family.identity(3), Y - mean(Y, w)
+    for turn, (A, M) in enumerate(plain.rounds(k, S, Y, ridges, diagonal=diagonal, weights=w)):
         # Gradients are taken in single precision.
         np.testing.assert_allclose(metric.matrix, M, rtol=1e-4, atol=1e-4)
         P = metric.mapped(S)
-        found = Direct(kernel, P, Y - Y.mean(axis=0)).solve(ridges[turn])
+        found = ExactRidge(kernel, P, targets, w).solve(ridges[turn])
         np.testing.assert_allclose(found, A, rtol=1e-3, atol=1e-3)
-        following = search.next_metric(family, metric, P, P, found)
-        metric = search.normalized(family, following, S)
+        several = by_eigenvalues(kernel, P, targets, [1.0, ridges[turn]], w)
+        np.testing.assert_allclose(several[1], found, rtol=1e-3, atol=1e-3)
+        metric = search.sharpened(family, metric, S, found, w)
 
 
 def test_a_metric_keeps_the_mean_distance() -> None:
@@ -103,41 +94,26 @@ def test_gradients_are_mapped_back_by_the_metric() -> None:
 # --- solvers --------------------------------------------------------------------------------------
 
 
-def test_solvers_agree() -> None:
+def test_all_events_as_centers_are_the_same_function() -> None:
     X, Y = friedman(120)
     kernel = Matern(nu=0.5, bandwidth=2.0)
-    expected = np.linalg.solve(kernel.pairwise(X) + 0.1 * np.eye(120), Y)
-    np.testing.assert_allclose(Direct(kernel, X, Y).solve(0.1), expected, rtol=1e-3, atol=1e-4)
-    found = by_eigenvalues(kernel, X, Y, [1.0, 0.1])
-    np.testing.assert_allclose(found[1], expected, rtol=1e-8, atol=1e-10)
-    on_all = OnCenters(kernel, X, Y, X).solve(0.1)
-    np.testing.assert_allclose(
-        kernel.pairwise(X) @ on_all, kernel.pairwise(X) @ expected, atol=1e-5
-    )
-    np.testing.assert_allclose(
-        predicted(kernel, X[:7], X, expected), kernel.pairwise(X[:7], X) @ expected
-    )
+    K = kernel.pairwise(X)
+    expected = K @ np.linalg.solve(K + 0.1 * np.eye(120), Y)
+    A = NormalRidge(kernel, X, Y, X).solve(0.1)
+    np.testing.assert_allclose(predicted(kernel, X[:7], X, A), expected[:7], atol=1e-5)
 
 
-def test_centers_learn_all_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ridge, "_ROWS", 50)  # in several blocks
-    X, Y = friedman(230)
-    kernel, r = Gaussian(bandwidth=0.7), 0.3
-    K, inner = kernel.pairwise(X, X[:40]), kernel.pairwise(X[:40])
-    expected = np.linalg.solve(K.T @ K + r * inner, K.T @ Y)
-    found = OnCenters(kernel, X, Y, X[:40]).solve(r)
-    np.testing.assert_allclose(K @ found, K @ expected, atol=1e-6)
-
-
-@pytest.mark.parametrize("selection", ridge.SELECTIONS)
+@pytest.mark.parametrize("selection", search.SELECTIONS)
 def test_centers_are_events(selection: str) -> None:
     X, Y = friedman(230)
-    made = ridge.solver(Gaussian(), X, Y, n_centers=30, selection=selection, seed=0)
+    made, exact = (
+        search.SearchLimits(0, centers, selection, 0, "absolute").solver(Gaussian(), X, Y)
+        for centers in (30, 230)
+    )
     rows = {tuple(x) for x in X.tolist()}
     assert len(made.centers) == 30
     assert all(tuple(z) in rows for z in made.centers.tolist())
-    exact = ridge.solver(Gaussian(), X, Y, n_centers=230, selection=selection, seed=0)
-    assert isinstance(exact, Direct)
+    assert isinstance(exact, ExactRidge)
 
 
 def test_a_ladder_is_descended_to_where_errors_rise() -> None:
@@ -166,19 +142,17 @@ def test_two_events_are_as_far_apart_on_every_scale(scale: str) -> None:
     assert not S[:, 3].any()
 
 
-def test_missing_values_are_medians() -> None:
+@pytest.mark.parametrize("scale", ["standard", "ranks"])
+def test_missing_values_are_medians(scale: str) -> None:
     X = np.array([[1.0, np.nan], [np.nan, np.nan], [3.0, np.nan], [8.0, np.nan]])
-    for scale in ("standard", "ranks"):
-        columns = Columns.of(X, scale)
-        assert np.array_equal(columns.scaled(X)[1], columns.scaled(np.array([[3.0, 7.0]]))[0])
+    columns = Columns.of(X, scale)
+    assert np.array_equal(columns.scaled(X)[1], columns.scaled(np.array([[3.0, 7.0]]))[0])
 
 
 def test_ranks_do_not_depend_on_the_unit() -> None:
     X = np.random.default_rng(0).normal(size=(3_000, 2))
     found = [Columns.of(f(X), "ranks").scaled(f(X)) for f in (np.array, np.exp)]
     np.testing.assert_allclose(*found, atol=2e-3)  # between knots they are interpolated
-    with pytest.raises(InvalidInput, match="scale='other'"):
-        Columns.of(X, "other")
 
 
 # --- choices --------------------------------------------------------------------------------------
@@ -229,25 +203,46 @@ def test_the_round_kept_is_that_of_least_error(n: int) -> None:
     assert min(found.errors) == pytest.approx(own)
 
 
-def test_rounds_may_keep_the_regularization_of_the_first_one() -> None:
+@pytest.mark.parametrize(
+    ("single", "ladder", "steps"),
+    [(True, True, [1, -1, 1]), (True, False, []), (False, True, [])],
+)
+def test_regularizations_after_the_first_round(
+    single: bool, ladder: bool, steps: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are tried upwards and downwards by turns, or stay, or are searched both ways."""
+    asked, moves = [], search.moved
+
+    def noted(error: Any, place: int, count: int, step: int) -> int:
+        asked.append(step)
+        return moves(error, place, count, step)
+
+    monkeypatch.setattr(search, "moved", noted)
+    monkeypatch.setattr(search, "descended", lambda *_: 5)
     X, Y = friedman(300, noise=1.0)
-    S = Columns.of(X, "standard").scaled(X)
-    family = Family("standard", Matern(nu=0.5, bandwidth=1.5), diagonal=True)
-    data = S[:200], Y[:200], S[200:], Y[200:]
-
-    def rounds(first: float, n_gradients: int, *, ladder: bool) -> list[search.Round]:
-        limits = search.Limits(
-            3, 200, "random", 0, "absolute", 9, single=True, ladder=ladder, n_gradients=n_gradients
+    fold = Fold.of(X, Y, np.arange(200), np.arange(200, 300), "standard")
+    family, rounds = Family("standard", Matern(nu=0.5, bandwidth=1.5), diagonal=True), []
+    for n_gradients in (200, 100):
+        limits = search.SearchLimits(
+            3,
+            200,
+            "random",
+            0,
+            "absolute",
+            9,
+            single=single,
+            ladder=ladder,
+            n_gradients=n_gradients,
         )
-        return search.refine(family, *data, limits, search.RIDGES, first)
-
-    tried, kept = (rounds(search.RIDGES[-1], 200, ladder=ladder) for ladder in (True, False))
-    assert len(tried) == len(kept) == 4
-    assert tried[0].ridge == kept[0].ridge < search.RIDGES[-1]
-    assert {one.ridge for one in kept} == {kept[0].ridge}
-    fewer = rounds(search.RIDGES[-1], 100, ladder=False)
-    assert fewer[1].metric.shares == pytest.approx(kept[1].metric.shares, abs=0.05)
-    assert not np.array_equal(fewer[1].metric.root, kept[1].metric.root)
+        asked.clear()
+        rounds.append(search.refine(family, fold, limits, search.RIDGES, search.RIDGES[-1]))
+        assert asked == steps
+    found, fewer = rounds
+    assert len(found) == 4
+    assert found[0].ridge == search.RIDGES[5]
+    assert ladder or {one.ridge for one in found} == {found[0].ridge}
+    assert fewer[1].metric.shares == pytest.approx(found[1].metric.shares, abs=0.05)
+    assert not np.array_equal(fewer[1].metric.root, found[1].metric.root)
 
 
 def test_the_same_bits_again_and_another_order_by_another_seed() -> None:
@@ -355,10 +350,3 @@ def test_the_temperature_has_limits() -> None:
     assert inverse_temperature(F, np.array([1, 0])) == pytest.approx(100.0)
     assert inverse_temperature(F, np.array([0, 1])) == pytest.approx(0.01)
     assert np.array_equal(probabilities(F, 3.0).sum(axis=1), [1.0, 1.0])
-
-
-def test_an_rfm_tells_its_family() -> None:
-    found = rfm(*friedman(60), kernel="laplacian", bandwidth=1.0, rounds=1)
-    assert isinstance(found, RFM)
-    assert found.family.kernel == Laplacian(bandwidth=6**0.5)
-    assert found.margins.shape == (60, 1)

@@ -19,11 +19,10 @@ from streamk.learners import FeatureMachine, OnlineKernelRidge, create
 from streamk.learners.common.supervised import Asked
 from streamk.learners.rfm import metric_ridge, metric_tree, search, solving
 from streamk.learners.rfm.metric import Columns, Metric
-from streamk.learners.rfm.metric_ridge import MetricRidge
+from streamk.learners.rfm.metric_ridge import MetricRidge, Solution
 from streamk.learners.rfm.metric_tree import MetricTree
-from streamk.learners.rfm.search import Family, moved
-from streamk.learners.rfm.solved_part import SolvedPart
-from streamk.learners.rfm.solving import Recipe, Snapshot
+from streamk.learners.rfm.search import Family
+from streamk.learners.rfm.solving import Beginning, MetricRecipe
 from streamk.learners.rfm.splits import EventMap
 from streamk.state import State
 
@@ -36,11 +35,25 @@ def stream(n: int, d: int = 6, *, seed: int = 0) -> tuple[NDArray[np.float64], l
     return X, np.where(X[:, 1] * X[:, 4] > 0, "same", "other").tolist()
 
 
-def snapshot(n: int) -> Snapshot:
+def begun(X: NDArray[np.float64], y: NDArray[np.float64]) -> Beginning:
+    return Beginning(X, y, y[:, None], (), "regression", seed=2)
+
+
+def snapshot(n: int) -> Beginning:
     rng = np.random.default_rng(4)
     X = rng.normal(size=(n, 4))
-    y = np.sin(2.0 * X[:, 0]) + 0.02 * X[:, 2] + 0.02 * rng.normal(size=n)
-    return Snapshot(X, y, y[:, None], (), "regression", seed=2)
+    return begun(X, np.sin(2.0 * X[:, 0]) + 0.02 * X[:, 2] + 0.02 * rng.normal(size=n))
+
+
+def recipe(capacity: int, metric: str = "diagonal", most: int = 2**62) -> MetricRecipe:
+    return MetricRecipe(Matern(nu=0.5, bandwidth=1.5), metric, 2, capacity, 2, most=most)
+
+
+def small(monkeypatch: pytest.MonkeyPatch, **others: float) -> None:
+    """Compare functions by few events."""
+    sizes = {"_CROSSED": 40, "_FEW_EVENTS": 40, "_MORE_EVENTS": 80, **others}
+    for name, size in sizes.items():
+        monkeypatch.setattr(solving, name, size)
 
 
 # --- the function that is solved for --------------------------------------------------------------
@@ -49,7 +62,7 @@ def snapshot(n: int) -> Snapshot:
 @pytest.mark.parametrize("metric", ["diagonal", "full"])
 def test_a_new_function_is_ridge_regression_in_its_metric(metric: str) -> None:
     now = snapshot(150)
-    made = now.solved(Recipe(Matern(nu=0.5, bandwidth=1.5), metric, 2, 128, 2, most=128))
+    made = now.solved(recipe(128, metric, most=128))
     assert made.n_solved == 128
     P = made.map.metric.mapped(made.map.columns.scaled(now.X[-128:]))
     new = np.random.default_rng(5).normal(size=(7, 4))
@@ -67,16 +80,11 @@ def test_a_new_function_is_ridge_regression_in_its_metric(metric: str) -> None:
 def test_the_metric_is_the_gradients_outer_product() -> None:
     """One round of the paper's algorithm, from the identity, up to a factor."""
     now = snapshot(64)
-    made = now.solved(Recipe(Gaussian(bandwidth=1.5), "full", 1, 128, 2))
-    assert not made.map.metric.is_diagonal
-    rows = np.arange(64)
-    k, found = naive.Kernel("gaussian", 1.5), []
-    P = Columns.of(now.X[rows], "standard").scaled(now.X[rows])
-    R = Columns.of(now.X[rows], "ranks").scaled(now.X[rows])
-    for points in (P, R):
+    made = now.solved(MetricRecipe(Gaussian(bandwidth=1.5), "full", 1, 128, 2))
+    k, found, y = naive.Kernel("gaussian", 1.5), [], now.y - now.y.mean()
+    for points in (Columns.of(now.X, scale).scaled(now.X) for scale in ("standard", "ranks")):
         K = np.array([[naive.kernel(k, p, q) for q in points] for p in points])
         for power in np.arange(-3.0, 2.0, 0.5):
-            y = now.y[rows] - now.y[rows].mean()
             A = np.linalg.solve(K + 10.0**power * np.eye(len(points)), y)[:, None]
             M = oracle.agop([oracle.gradient(k, np.eye(4), points, A, p) for p in points])
             found.append(M / np.trace(M))
@@ -92,8 +100,7 @@ def test_the_second_part_learns_what_labels_differ_from_the_first() -> None:
     both = MetricRidge(narrow, task="regression", max_centers=64, columns=range(3))
 
     def begin(errors: list[float] | None) -> None:
-        part = SolvedPart(broad, 1.0, 64, n_columns=3, n_outputs=1)
-        both.begin(part, Z, labels, np.array([0.3]), errors)
+        both.begin(Solution(broad, 1.0, np.array([0.3]), errors), 64, Z, labels)
 
     begin(None)
     assert both.chosen_regularization == 1e9, "until there are errors"
@@ -111,7 +118,7 @@ def test_the_second_part_learns_what_labels_differ_from_the_first() -> None:
 
 def test_the_first_part_takes_blocks_until_it_is_full() -> None:
     now = snapshot(150)
-    made = now.solved(Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 256, 2, most=128))
+    made = now.solved(recipe(256, most=128))
     assert (made.n_solved, made.n_features) == (128, 128)
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(300, 4)), rng.normal(size=300)
@@ -139,7 +146,7 @@ def test_blocks_are_larger_where_the_first_part_is(
     monkeypatch.setattr(metric_ridge, "_LARGE", (192, 128))
     monkeypatch.setattr(metric_tree, "_FEW_LEAVES", few_leaves)
     now = snapshot(150)
-    made = now.solved(Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 512, 2, most=128))
+    made = now.solved(recipe(512, most=128))
     rng = np.random.default_rng(1)
     X, y, sizes = rng.normal(size=(600, 4)), rng.normal(size=600), []
     for n in range(600):
@@ -154,134 +161,72 @@ def test_blocks_are_larger_where_the_first_part_is(
 
 
 def test_more_events_that_do_not_pay_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, size in (("_CROSSED", 40), ("_FEW_EVENTS", 40), ("_MORE_EVENTS", 80), ("_SMALL", 64)):
-        monkeypatch.setattr(solving, name, size)
-    recipe = Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 256, 2)
-    learned = snapshot(150).solved(recipe)
-    assert (learned.n_solved, learned.grows) == (128, True)
+    """Of noise, and of older ones, before the 80 that families are compared on, of another kind."""
+    small(monkeypatch, _SMALL=64)
     rng = np.random.default_rng(3)
-    X, y = rng.normal(size=(150, 4)), rng.normal(size=150)
-    noise = Snapshot(X, y, y[:, None], (), "regression", seed=2).solved(recipe)
-    assert (noise.n_solved, noise.grows) == (64, False)
-
-
-def test_older_events_that_do_not_pay_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those before the 80 that families are compared on have labels of another kind."""
-    for name, size in (("_CROSSED", 40), ("_FEW_EVENTS", 40), ("_MORE_EVENTS", 80), ("_SMALL", 64)):
-        monkeypatch.setattr(solving, name, size)
-    rng = np.random.default_rng(4)
-    X = rng.normal(size=(400, 3))
-    y = X[:, 0] + np.where(np.arange(400) < 200, 2.0 * X[:, 1] ** 2, 0.0)
-    recipe = Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 1_000, 2)
-    changed = Snapshot(X, y, y[:, None], (), "regression", seed=2).solved(recipe)
-    assert (changed.n_solved, changed.grows) == (64, False)
-    same_kind = Snapshot(X, X[:, 0], X[:, :1], (), "regression", seed=2).solved(recipe)
-    assert (same_kind.n_solved, same_kind.grows) == (384, True)
+    X, noise = rng.normal(size=(400, 4)), rng.normal(size=150)
+    changed = X[:, 0] + np.where(np.arange(400) < 200, 2.0 * X[:, 1] ** 2, 0.0)
+    for now, n_solved in (
+        (snapshot(150), 128),
+        (begun(X[:150], noise), 64),
+        (begun(X, X[:, 0]), 384),
+        (begun(X, changed), 64),
+    ):
+        made = now.solved(recipe(1_000))
+        assert (made.n_solved, made.grows) == (n_solved, n_solved > 64)
 
 
 def test_noise_does_not_end_growth(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most events may have a slightly larger error than those before them, by chance."""
-    for name, size in (("_CROSSED", 40), ("_FEW_EVENTS", 40), ("_MORE_EVENTS", 80), ("_PAYS", 9.0)):
-        monkeypatch.setattr(solving, name, size)
-    before = Snapshot._in_leaves
-    now, recipe = snapshot(400), Recipe(Matern(nu=0.5, bandwidth=1.5), "diagonal", 2, 1_000, 2)
+    small(monkeypatch, _PAYS=9.0)
+    before = Beginning._in_leaves
     for factor, grows in ((1.005, True), (1.5, False)):
 
         def worse(*given: Any, factor: float = factor) -> Any:
-            return replace(before(*given), error=factor * min(one.error for one in given[-1]))
+            return before(*given)._replace(error=factor * min(one.error for one in given[-1]))
 
-        monkeypatch.setattr(Snapshot, "_in_leaves", worse)
-        assert now.solved(recipe).grows is grows
+        monkeypatch.setattr(Beginning, "_in_leaves", worse)
+        assert snapshot(400).solved(recipe(1_000)).grows is grows
 
 
 @pytest.mark.parametrize("places", [[0], [1, 2], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]])
 def test_families_whose_errors_are_no_numbers_come_last(
     monkeypatch: pytest.MonkeyPatch, places: list[int]
 ) -> None:
-    for name, size in (("_CROSSED", 40), ("_FEW_EVENTS", 40), ("_MORE_EVENTS", 80)):
-        monkeypatch.setattr(solving, name, size)
-    chosen = Recipe(None, "auto", 1, 400, 2).families(4)
+    small(monkeypatch)
+    chosen = MetricRecipe(None, "auto", 1, 400, 2).families(4)
     bad = [chosen[place] for place in places]
-    before = search._HeldBack.trials
+    before = search.turned
 
-    def overflowing(self: Any, family: Family, *more: Any) -> Any:
-        found = before(self, family, *more)
-        if family in bad:
-            found._targets = np.full_like(found._targets, np.nan)
-        return found
+    def overflowing(family: Family, fold: Any, *more: Any) -> Any:
+        labels = np.full_like(fold.labels, np.nan) if family in bad else fold.labels
+        return before(family, replace(fold, labels=labels), *more)
 
-    monkeypatch.setattr(search._HeldBack, "trials", overflowing)
-    made = snapshot(200).solved(Recipe(None, "auto", 1, 400, 2))
+    monkeypatch.setattr(search, "turned", overflowing)
+    made = snapshot(200).solved(MetricRecipe(None, "auto", 1, 400, 2))
     assert made.family is not None
     assert len(bad) == len(chosen) or made.family not in bad
-
-
-def test_regularizations_are_tried_upwards_and_downwards_by_turns(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    steps = []
-
-    def noted(error: Any, place: int, count: int, step: int) -> int:
-        steps.append(step)
-        return moved(error, place, count, step)
-
-    monkeypatch.setattr(search, "moved", noted)
-    rng = np.random.default_rng(0)
-    X, family = rng.normal(size=(200, 3)), Family("standard", Matern(nu=0.5, bandwidth=1.5), True)
-    for single, expected in ((True, [1, -1, 1]), (False, [])):
-        steps.clear()
-        limits = search.Limits(3, 200, "random", 0, "absolute", patience=9, single=single)
-        data = (X[:150], X[:150, :1], X[150:], X[150:, :1])
-        found = search.refine(family, *data, limits, search.RIDGES, search.RIDGES[5])
-        assert (len(found), steps) == (4, expected)
 
 
 def test_families_that_are_far_behind_are_not_compared_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compared = []
-    rounds = Snapshot._rounds
+    rounds = Beginning._rounds
 
-    def noted(self: Snapshot, family: Family, rows: Any, *more: Any) -> Any:
+    def noted(self: Beginning, family: Family, rows: Any, *more: Any) -> Any:
         compared.append((len(rows), family.diagonal))
         return rounds(self, family, rows, *more)
 
-    monkeypatch.setattr(Snapshot, "_rounds", noted)
-    for name, size in (("_CROSSED", 40), ("_FEW_EVENTS", 80), ("_MORE_EVENTS", 160)):
-        monkeypatch.setattr(solving, name, size)
+    monkeypatch.setattr(Beginning, "_rounds", noted)
+    small(monkeypatch, _FEW_EVENTS=80, _MORE_EVENTS=160)
     for near, expected in ((1e9, {True, False}), (1.0, {True})):
         compared.clear()
         monkeypatch.setattr(solving, "_NEAR", near)
         X = np.random.default_rng(0).normal(size=(240, 6))
-        y = np.sin(3.0 * X[:, 0])  # of one column: a diagonal metric is the better one
-        Snapshot(X, y, y[:, None], (), "regression", seed=0).solved(
-            Recipe(Matern(nu=0.5, bandwidth=1.5), "auto", 2, 256, 2)
-        )
+        # Of one column: a diagonal metric is the better one.
+        begun(X, np.sin(3.0 * X[:, 0])).solved(recipe(256, "auto"))
         assert {diagonal for size, diagonal in compared if size == 160} == expected
-
-
-def test_merging_past_the_event_of_a_takeover() -> None:
-    """A new function that is due by then is compared, and none has an event twice."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(900, 3))
-    y = X[:, 0] * X[:, 1]
-    sizes = {"first": 64, "buffer_size": 64, "reservoir_size": 400, "swap_delay": 64, "rounds": 1}
-    one = FeatureMachine(task="regression", **sizes)
-    one.learn_many(X[:60], y[:60])
-    other = FeatureMachine.from_state(one.state())
-    one.learn_many(X[60:70], y[60:70])
-    other.learn_many(X[70:410], y[70:410])
-    assert one.is_solving
-    one.merge(other, common_events=60)
-    assert one.n_events == 410
-    again, before = FeatureMachine.from_state(one.state()), one.n_takeovers
-    for each in (one, again):
-        each.learn_many(X[410:], y[410:])
-        assert each.n_takeovers > before
-    assert np.array_equal(one.decision_many(X), again.decision_many(X))
-    kept = one._sample.events(until=one._recent.seen - len(one._recent))[0]
-    both = np.concatenate([kept, one._recent.events()[0]])
-    assert len(np.unique(both, axis=0)) == len(both)
 
 
 def test_shares_before_there_is_a_column() -> None:
@@ -363,7 +308,7 @@ def test_steps_in_single_columns_are_followed() -> None:
 
 
 def test_finalists_are_of_different_kinds() -> None:
-    chosen = Recipe(None, "auto", 4, 1_000, 10).families(4)
+    chosen = MetricRecipe(None, "auto", 4, 1_000, 10).families(4)
     found = [chosen[n] for n in solving._best_of_each_kind(chosen, range(len(chosen)))]
     kinds = [(type(one.kernel), one.diagonal) for one in found]
     diagonal = [(kind, True) for kind in (Laplacian, PowerExponential, Matern)]
@@ -438,6 +383,30 @@ def test_columns_and_classes_that_come_later_reach_both_functions(at: int) -> No
     assert model.predict_proba_many(wide).shape == (300, 3)
 
 
+def test_merging_past_the_event_of_a_takeover() -> None:
+    """A new function that is due by then is compared, and none has an event twice."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(900, 3))
+    y = X[:, 0] * X[:, 1]
+    sizes = {"first": 64, "buffer_size": 64, "reservoir_size": 400, "swap_delay": 64, "rounds": 1}
+    one = FeatureMachine(task="regression", **sizes)
+    one.learn_many(X[:60], y[:60])
+    other = FeatureMachine.from_state(one.state())
+    one.learn_many(X[60:70], y[60:70])
+    other.learn_many(X[70:410], y[70:410])
+    assert one.is_solving
+    one.merge(other, common_events=60)
+    assert one.n_events == 410
+    again, before = FeatureMachine.from_state(one.state()), one.n_takeovers
+    for each in (one, again):
+        each.learn_many(X[410:], y[410:])
+        assert each.n_takeovers > before
+    assert np.array_equal(one.decision_many(X), again.decision_many(X))
+    kept = one._sample.events(until=one._recent.seen - len(one._recent))[0]
+    both = np.concatenate([kept, one._recent.events()[0]])
+    assert len(np.unique(both, axis=0)) == len(both)
+
+
 def test_merging() -> None:
     X, y = stream(400)
     one, other = FeatureMachine(**SMALL), FeatureMachine(**SMALL)
@@ -466,17 +435,20 @@ def test_options_and_states_are_checked() -> None:
     model.learn_many(X, y)
     state = model.state()
     header: Any = state.header
-    with pytest.raises(StateError, match="'began'"):
-        FeatureMachine.from_state(State({**header, "began": 71}, state.arrays))
-    for start in (0, 3, model.first - 1, 72, 10**15):
-        with pytest.raises(StateError, match="'start'"):
-            FeatureMachine.from_state(State({**header, "start": start}, state.arrays))
-    late = {"at": 3, "failure": None}
-    with pytest.raises(StateError, match="a state's next function"):
-        FeatureMachine.from_state(State({**header, "next": late}, state.arrays))
-    smaller = {**header, "buffer_size": 64}
-    with pytest.raises(StateError, match="size"):
-        FeatureMachine.from_state(State(smaller, state.arrays))
+    wrong: list[tuple[str, Any, str]] = [
+        *((name, 71, f"'{name}'") for name in ("began", "origin", "changed", "looked")),
+        *(
+            (name, None, f"'{name}'")
+            for name in ("start", "origin", "changed", "looked", "is_anew")
+        ),
+        *(("start", start, "'start'") for start in (0, 3, model.first - 1, 72, 10**15)),
+        ("origin", 70, "'origin' .* 'began'"),
+        ("next", {"at": 3, "failure": None}, "a state's next function"),
+        ("buffer_size", 64, "an event buffer must have the shape"),
+    ]
+    for name, value, message in wrong:
+        with pytest.raises(StateError, match=message):
+            FeatureMachine.from_state(State({**header, name: value}, state.arrays))
     knots = {**state.arrays, "next.tree.root": np.ones(2)}
     with pytest.raises(StateError, match="root"):
         FeatureMachine.from_state(State(header, knots))

@@ -15,12 +15,18 @@ from streamk.errors import StateError
 from streamk.kernels import Gaussian, Matern
 from streamk.learners import FeatureMachine
 from streamk.learners.common.supervised import Asked
-from streamk.learners.rfm import cross_validation, metric_ridge, metric_tree, solved_part, solving
-from streamk.learners.rfm.cross_validation import cross_validated, rounds_in_leaves
+from streamk.learners.rfm import metric_ridge, metric_tree, search, solved_part, solving
 from streamk.learners.rfm.metric import Metric
 from streamk.learners.rfm.metric_ridge import Solution
 from streamk.learners.rfm.metric_tree import MetricTree
-from streamk.learners.rfm.search import Family, Limits, refine
+from streamk.learners.rfm.search import (
+    Family,
+    Fold,
+    SearchLimits,
+    cross_validated,
+    refine,
+    rounds_in_leaves,
+)
 from streamk.learners.rfm.splits import EventMap, Splits, halves
 from streamk.state import State
 
@@ -43,11 +49,16 @@ def events(n: int, seed: int = 0) -> tuple[Numbers, Numbers]:
     return X, np.sin(X[:, 0]) + 0.3 * X[:, 1] + 0.01 * rng.normal(size=n)
 
 
-def tree(n: int, *, capacity: int = 4_096) -> MetricTree:
-    X, y = events(n)
-    made = MetricTree(Gaussian(bandwidth=0.2), task="regression", capacity=capacity, seed=1)
+def empty(*, capacity: int = 4_096, **options: Any) -> MetricTree:
+    options = {"task": "regression", **options}
+    made = MetricTree(Gaussian(bandwidth=0.2), capacity=capacity, seed=1, **options)
     made.extend(3)
-    made.begin(Solution(Gaussian(bandwidth=2.0), 0.01, np.array([0.5])), X, y)
+    return made
+
+
+def tree(n: int, *, capacity: int = 4_096) -> MetricTree:
+    made = empty(capacity=capacity)
+    made.begin(Solution(Gaussian(bandwidth=2.0), 0.01, np.array([0.5])), *events(n))
     return made
 
 
@@ -76,29 +87,19 @@ def test_equal_points_stay_together() -> None:
     assert found[2].sum() in (100, 200)
 
 
-def test_of_many_equal_points_a_leaf_takes_the_last_ones() -> None:
-    X, y = np.ones((1_000, 3)), np.arange(1_000.0)
-    made = MetricTree(Gaussian(bandwidth=0.2), task="regression", capacity=4_096, seed=1)
-    made.extend(3)
-    made.begin(Solution(Gaussian(bandwidth=2.0), 0.01, np.zeros(1)), X, y)
-    assert (made.n_leaves, made.n_solved, made.grows) == (1, 832, False), "320 + 512"
-    solved = made._leaves[0].solved
-    assert solved is not None
-    assert np.array_equal(solved.labels, y[-832:])
+@pytest.mark.parametrize(("n", "solved"), [(1_000, 832), (256, 320)])
+def test_of_many_equal_points_a_leaf_takes_the_last_ones(n: int, solved: int) -> None:
+    """Up to 320 + 512 at once, and of those that come later up to 320."""
+    y = np.sin(np.arange(n + 400.0))
+    X, made = np.ones((len(y), 3)), empty()
+    made.begin(Solution(Gaussian(bandwidth=2.0), 0.01, np.zeros(1)), X[:n], y[:n])
     again = MetricTree.from_state(made.state())
     for one in (made, again):
-        one.learn(X[:200], y[:200])
+        one.learn(X[n:], y[n:])
+        assert (len(one._leaves), one.n_solved, one.grows) == (1, solved, False)
     assert same(again.state(), made.state())
-
-
-def test_a_leaf_of_equal_points_takes_no_more() -> None:
-    X, y = np.ones((600, 3)), np.sin(np.arange(600.0))
-    made = MetricTree(Gaussian(bandwidth=0.2), task="regression", capacity=4_096, seed=1)
-    made.extend(3)
-    made.begin(Solution(Gaussian(bandwidth=2.0), 0.01, np.zeros(1)), X[:256], y[:256])
-    assert made.grows
-    made.learn(X[256:], y[256:])
-    assert (made.n_leaves, made.n_solved, made.grows) == (1, 320, False)
+    last = made._leaves[0].solved[1][: solved - 64 * (n == 256)]
+    assert np.array_equal(last, y[max(0, n - 832) :][: len(last)])
     assert np.abs(made.decide(X)).max() < 2.0
 
 
@@ -143,12 +144,12 @@ def shared(made: MetricTree) -> list[int]:
 @pytest.mark.parametrize(("n", "leaves"), [(256, 1), (448, 2), (640, 4)])
 def test_each_leaf_is_ridge_regression_on_its_events(n: int, leaves: int) -> None:
     made, (X, y), (Z, _) = tree(n), events(n), events(50, seed=5)
-    assert made.n_leaves == leaves
+    assert len(made._leaves) == leaves
     assert shared(made) == ([64, 64][:leaves] if leaves < 4 else 4 * [0])
     P, Q = X.astype(np.float32), Z.astype(np.float32)
     mine, asked = made._splits.leaves_of(P), made._splits.leaves_of(Q)
     k = Gaussian(bandwidth=2.0)
-    for leaf in range(made.n_leaves):
+    for leaf in range(len(made._leaves)):
         rows = np.flatnonzero(mine == leaf)
         rows = rows[: len(rows) - len(rows) % 64]  # the others are learned one by one
         A = swept(k.pairwise(P[rows]) + 0.01 * np.eye(len(rows)), y[rows] - 0.5)
@@ -162,7 +163,7 @@ def test_it_grows_by_leaves_up_to_its_capacity() -> None:
     counts = []
     for start in range(0, 3_000, 50):
         made.learn(X[start : start + 50], y[start : start + 50])
-        counts.append((made.n_leaves, made.n_solved))
+        counts.append((len(made._leaves), made.n_solved))
     leaves, solved = zip(*counts, strict=True)
     assert sorted(leaves) == list(leaves)
     assert leaves[0] == 1 < 4 <= leaves[-1]
@@ -192,7 +193,7 @@ def test_any_cut_and_any_restart_is_the_same(asked: bool) -> None:
         return made, np.concatenate(said)
 
     whole, said = run([])
-    assert whole.n_leaves > 4
+    assert len(whole._leaves) > 4
     assert any(shared(whole)), "parts of a leaf, too, go on out of a state"
     cuts = [1, 60, 63, 64, 300, 301, 450, 777, 1_100, 1_101, 1_500]
     for found in (run(cuts, restart=True), run(list(range(7, 1_700, 7)))):
@@ -216,10 +217,7 @@ def test_what_is_asked_is_what_the_tree_knew() -> None:
 
 def test_columns_and_classes_reach_all_leaves() -> None:
     X, y = events(640)
-    made = MetricTree(
-        Gaussian(bandwidth=0.2), task="classification", capacity=4_096, seed=1, classes=["a", "b"]
-    )
-    made.extend(3)
+    made = empty(task="classification", classes=["a", "b"])
     made.begin(Solution(Gaussian(bandwidth=2.0), 0.01, np.zeros(1)), X, (y > 0.0).astype(float))
     before = made.decide(X)[:, 0]
     made.extend(2)
@@ -242,15 +240,15 @@ def test_damaged_states() -> None:
     root = {**state.arrays, "tree.root": np.ones(2)}
     with pytest.raises(StateError, match="root"):
         MetricTree.from_state(State(header, root))
-    for name, most in (("max_centers", 4_096), ("room", 4_096)):
-        leaf = {**header["parts"]["leaf1"], name: most}
-        parts = {**header["parts"], "leaf1": leaf}
-        MetricTree.from_state(State({**header, "parts": parts}, state.arrays))
-        for large in (most + 1, 10**13):
-            leaf = {**leaf, name: large}
-            parts = {**header["parts"], "leaf1": leaf}
+    for name in ("max_centers", "room"):
+        for size in (4_096, 4_097, 10**13):
+            leaf = {**header["parts"]["leaf1"], name: size}
+            damaged = State({**header, "parts": {**header["parts"], "leaf1": leaf}}, state.arrays)
+            if size == 4_096:
+                MetricTree.from_state(damaged)
+                continue
             with pytest.raises(StateError, match="capacity is 4096"):
-                MetricTree.from_state(State({**header, "parts": parts}, state.arrays))
+                MetricTree.from_state(damaged)
     wide = tree(640)
     wide._leaves[1].extend(1)
     with pytest.raises(StateError, match="differ"):
@@ -280,16 +278,16 @@ def test_cross_validation_leaves_parts_out() -> None:
 def test_rounds_in_one_leaf_are_the_rounds() -> None:
     X, y = events(200)
     family = Family("standard", Matern(nu=0.5, bandwidth=1.5), False)
-    given: Any = (family, X[:150], y[:150, None], X[150:], y[150:, None])
-    limits = Limits(2, 150, "random", 0, "absolute", patience=1, single=True)
-    plain = refine(*given, limits, [0.01], 0.01)
+    fold = Fold.of(X, y[:, None], np.arange(150), np.arange(150, 200), "standard")
+    limits = SearchLimits(2, 150, "random", 0, "absolute", patience=1, single=True)
+    plain = refine(family, fold, limits, [0.01], 0.01)
     options: Any = {"rounds": 2, "error": "absolute", "n_gradients": 150}
-    found = rounds_in_leaves(*given, ridges=[0.01], size=151, **options)
+    found = rounds_in_leaves(family, fold, ridges=[0.01], size=151, **options)
     assert len(found) >= 2
     for one, other in zip(found, plain, strict=True):
         assert one.metric.matrix == pytest.approx(other.metric.matrix, rel=1e-3, abs=1e-4)
         assert one.margins == pytest.approx(other.margins, abs=1e-3)
-    parts = rounds_in_leaves(*given, ridges=[0.1, 0.01], size=140, **options)
+    parts = rounds_in_leaves(family, fold, ridges=[0.1, 0.01], size=140, **options)
     assert [one.ridge for one in parts][:2] == [0.1, 0.01]
     assert parts[0].margins != pytest.approx(found[0].margins, abs=1e-3)
 
@@ -302,7 +300,7 @@ def test_a_learner_with_leaves_goes_on_bit_for_bit(monkeypatch: pytest.MonkeyPat
     options: dict[str, Any] = {"buffer_size": 256, "reservoir_size": 1_024, "every": 512}
     whole = FeatureMachine(task="regression", **options)
     whole.learn_many(X, y)
-    assert whole._function.n_leaves > 2
+    assert len(whole._function._leaves) > 2
     part = FeatureMachine(task="regression", **options)
     for first, stop in zip([0, 70, 513, 700, 1_030], [70, 513, 700, 1_030, 1_400], strict=True):
         for i in range(first, stop, 90):
@@ -320,19 +318,19 @@ def test_a_value_that_overflows_on_its_scale_is_a_point() -> None:
 
 def test_rounds_of_equal_events_take_no_more_than_a_leaf(monkeypatch: pytest.MonkeyPatch) -> None:
     solved: list[int] = []
-    real = cross_validation.DirectSingle
+    real = search.SingleRidge
 
     def counted(kernel: Any, P: Any, Y: Any) -> Any:
         solved.append(len(P))
         return real(kernel, P, Y)
 
-    monkeypatch.setattr(cross_validation, "DirectSingle", counted)
+    monkeypatch.setattr(search, "SingleRidge", counted)
     rng = np.random.default_rng(0)
-    S = rng.normal(size=(600, 3))
-    S[rng.random(600) < 0.95] = 1.0
+    X = rng.normal(size=(650, 3))
+    X[:600][rng.random(600) < 0.95] = 1.0
     family = Family("standard", Matern(nu=0.5, bandwidth=1.5), True)
-    held = rng.normal(size=(50, 3))
+    fold = Fold.of(X, X[:, :1], np.arange(600), np.arange(600, 650), "standard")
     limits: Any = {"rounds": 1, "error": "squared", "size": 128, "n_gradients": 128}
-    found = rounds_in_leaves(family, S, S[:, :1], held, held[:, :1], ridges=[0.1], **limits)
+    found = rounds_in_leaves(family, fold, ridges=[0.1], **limits)
     assert max(solved) <= 128
     assert np.isfinite([one.error for one in found]).all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streamk.errors import InvalidInput, StateError
+from streamk.errors import StateError
 from streamk.learners import FeatureMachine, from_state
 
 
@@ -33,17 +33,24 @@ def test_beyond_it_everything_is_given_up() -> None:
     model = learned(8)
     before = model.nbytes
     model.add_columns(["late"])
-    assert model.is_too_wide
-    assert model.rests
-    assert model.nbytes < before / 10
+    again = from_state(model.state())
+    assert isinstance(again, FeatureMachine)
     X = np.random.default_rng(1).normal(size=(100, 7))
-    np.testing.assert_array_equal(model.predict_proba_many(X), np.full((100, 2), 0.5))
-    model.learn_many(X, np.where(X[:, 0] > 0.0, "a", "b"))
-    model.wake()
-    assert model.rests
-    assert model.n_events == 300
-    assert model.nbytes < before / 10
-    assert not model.is_solving
+    for each in (model, again):
+        assert each.is_too_wide
+        assert each.rests
+        np.testing.assert_array_equal(each.predict_proba_many(X), np.full((100, 2), 0.5))
+        each.learn_many(X, np.where(X[:, 0] > 0.0, "a", "b"))
+        each.wake()
+        assert each.rests
+        assert each.n_events == 300
+        assert each.nbytes < before / 10
+        assert not each.is_solving
+    assert model.state().header == again.state().header
+    state = model.state()
+    state.header["rests"] = False
+    with pytest.raises(StateError, match="does not rest"):
+        from_state(state)
 
 
 def test_one_that_is_being_made_is_given_up() -> None:
@@ -73,34 +80,6 @@ def test_numbers_are_predicted_as_nothing() -> None:
     model.learn_many(X, X[:, 0])
     assert model.is_too_wide
     np.testing.assert_array_equal(model.predict_many(X), np.zeros(100))
-
-
-def test_it_is_part_of_the_state() -> None:
-    model = learned(8)
-    model.add_columns(["late"])
-    again = from_state(model.state())
-    assert isinstance(again, FeatureMachine)
-    assert again.max_width == 8
-    assert again.is_too_wide
-    X = np.random.default_rng(1).normal(size=(100, 7))
-    for each in (model, again):
-        each.learn_many(X, np.where(X[:, 0] > 0.0, "a", "b"))
-    np.testing.assert_array_equal(model.decision_many(X), again.decision_many(X))
-    assert model.state().header == again.state().header
-
-
-def test_a_state_that_is_too_wide_has_to_rest() -> None:
-    model = learned(8)
-    model.add_columns(["late"])
-    state = model.state()
-    state.header["rests"] = False
-    with pytest.raises(StateError, match="does not rest"):
-        from_state(state)
-
-
-def test_it_is_a_whole_number() -> None:
-    with pytest.raises(InvalidInput, match="max_width=0 must be a whole number"):
-        made(0)
 
 
 def test_merging_takes_in_the_other_columns() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import subprocess
 import sys
 import threading
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from feature_machine_kit import same
+from feature_machine_kit import forks, in_fork, same
 from numpy.typing import NDArray
 
 from streamk.errors import StateError
@@ -18,7 +17,7 @@ from streamk.kernels import Gaussian, Matern
 from streamk.learners.common.supervised import Asked
 from streamk.learners.renewal import Background
 from streamk.learners.rfm import metric_ridge
-from streamk.learners.rfm.metric_ridge import MetricRidge
+from streamk.learners.rfm.metric_ridge import MetricRidge, Solution
 from streamk.learners.rfm.solved_part import SolvedPart
 from streamk.state import State
 
@@ -44,8 +43,8 @@ def leaf(task: str = "regression", capacity: int = 1_024) -> MetricRidge:
     X, y = events(128)
     classes = ("a", "b") if task == "classification" else ()
     made = MetricRidge(Matern(nu=0.5, bandwidth=0.1), task=task, columns=range(2), classes=classes)
-    part = SolvedPart(Gaussian(), 0.1, capacity, n_columns=2, n_outputs=1)
-    made.begin(part, X, y if not classes else (y > 0.0).astype(np.float64), np.array([0.25]))
+    labels = y if not classes else (y > 0.0).astype(np.float64)
+    made.begin(Solution(Gaussian(), 0.1, np.array([0.25])), capacity, X, labels)
     return made
 
 
@@ -229,12 +228,7 @@ def test_an_interrupt_of_the_wait_is_made_up_for(monkeypatch: pytest.MonkeyPatch
         assert np.array_equal(one.decide_checked(X), free.decide_checked(X))
 
 
-def _forked(made: MetricRidge, X: Numbers, y: Numbers, found: Any) -> None:
-    made.learn_points(X, y)
-    found.put(made.decide_checked(X))
-
-
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@forks
 @pytest.mark.parametrize("began", [False, True])
 def test_a_forked_process_does_the_work_itself(
     began: bool, monkeypatch: pytest.MonkeyPatch
@@ -246,16 +240,15 @@ def test_a_forked_process_does_the_work_itself(
     made.learn_points(X[:70], y[:70])
     if began:
         assert gate.began.wait(60.0)
-    context: Any = multiprocessing.get_context("fork")
-    found = context.Queue()
-    child = context.Process(target=_forked, args=(made, X[70:], y[70:], found))
+
+    def work() -> Numbers:
+        made.learn_points(X[70:], y[70:])
+        return made.decide_checked(X[70:])
+
     gate.open.set()
-    child.start()
-    theirs = found.get(timeout=60.0)
-    child.join()
-    assert np.array_equal(theirs, free.decide_checked(X[70:]))
-    made.learn_points(X[70:], y[70:])
-    assert np.array_equal(made.decide_checked(X[70:]), theirs)
+    expected = free.decide_checked(X[70:])
+    assert np.array_equal(in_fork(work), expected)
+    assert np.array_equal(work(), expected)
 
 
 _LATE = """
@@ -289,12 +282,3 @@ def test_a_thread_that_outlives_the_main_one_learns_the_same() -> None:
     same, takeovers = done.stdout.split()
     assert same == "True"
     assert int(takeovers) > 3
-
-
-def test_background_work_raises_what_it_raised() -> None:
-    def fails() -> None:
-        raise KeyError("one")
-
-    work = Background(fails)
-    with pytest.raises(KeyError, match="one"):
-        work.result()

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from feature_machine_kit import forks, in_fork
 from numpy.typing import NDArray
 
 from streamk.learners import FeatureMachine
 from streamk.learners.renewal import Replacement
-from streamk.learners.rfm.solving import Snapshot
+from streamk.learners.rfm.solving import Beginning
 from streamk.state import State
 
 Numbers = NDArray[Any]
@@ -42,20 +41,6 @@ class Sums:
     def state(self) -> State:
         """What there is of it."""
         return State({"type": "sums", "total": self.total}, {})
-
-
-def in_fork(work: Callable[[], Any]) -> Any:
-    """Return what work gives in a forked process."""
-    context: Any = multiprocessing.get_context("fork")
-    found = context.Queue()
-    child = context.Process(target=lambda: found.put(work()))
-    child.start()
-    result = found.get(timeout=60.0)
-    child.join()
-    return result
-
-
-forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
 
 @forks
@@ -104,14 +89,14 @@ def test_a_machine_goes_on_in_a_forked_process(
     restored: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = machine(900).predict_many(_X)
-    solved, opened = Snapshot.solved, threading.Event()
+    solved, opened = Beginning.solved, threading.Event()
 
-    def held(self: Snapshot, *arguments: Any) -> Any:
+    def held(self: Beginning, *arguments: Any) -> Any:
         assert opened.wait(60.0)
         return solved(self, *arguments)
 
     model = machine(500)
-    monkeypatch.setattr(Snapshot, "solved", held)
+    monkeypatch.setattr(Beginning, "solved", held)
     model.learn_many(_X[500:560], _Y[500:560])
     assert model.is_solving
     opened.set()

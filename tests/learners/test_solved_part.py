@@ -12,13 +12,7 @@ from streamk.declared import FINITE
 from streamk.errors import StateError
 from streamk.kernels import Matern
 from streamk.learners.rfm import solved_part
-from streamk.learners.rfm.ridge import (
-    Direct,
-    DirectSingle,
-    GrowingCholesky,
-    kernel_rows,
-    nbytes_of,
-)
+from streamk.learners.rfm.ridge import ExactRidge, RidgeFactor, SingleRidge, kernel_rows, nbytes_of
 from streamk.learners.rfm.solved_part import SolvedPart
 
 KERNEL = Matern(nu=0.5, bandwidth=1.5)
@@ -36,8 +30,8 @@ def targets(labels: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack([labels, np.sin(labels)], axis=1)
 
 
-def grown(Z: NDArray[Any], sizes: tuple[int, ...]) -> GrowingCholesky:
-    factor, at = GrowingCholesky(sum(sizes)), 0
+def grown(Z: NDArray[Any], sizes: tuple[int, ...]) -> RidgeFactor:
+    factor, at = RidgeFactor(sum(sizes)), 0
     for size in sizes:
         factor.append(kernel_rows(KERNEL, Z, at, at + size), 1.1)
         at += size
@@ -71,7 +65,7 @@ def test_how_rows_come_changes_no_bit_of_a_factor() -> None:
 def test_what_was_solved_before_changes_no_bit(outputs: int) -> None:
     """Of rows whose right-hand sides are those of the last call a half of the work is known."""
     Y = np.random.default_rng(1).normal(size=(576, outputs)).astype(np.float32)
-    factor = GrowingCholesky(576)
+    factor = RidgeFactor(576)
     for at in range(0, 576, 64):
         factor.append(kernel_rows(KERNEL, points(576), at, at + 64), 1.1)
         some = Y[: at + 64]
@@ -102,9 +96,9 @@ def test_a_factor_stays_as_it_was_where_a_matrix_is_not_definite() -> None:
 
 def test_coefficients_in_single_precision_are_near_the_exact_ones() -> None:
     P, Y = points(300).astype(np.float64), np.random.default_rng(2).normal(size=(300, 2))
-    single = DirectSingle(KERNEL, P, Y)
+    single = SingleRidge(KERNEL, P, Y)
     for ridge in (0.01, 1.0):  # each from the matrix, not from what the last one left of it
-        exact = Direct(KERNEL, P, Y).solve(ridge)
+        exact = ExactRidge(KERNEL, P, Y).solve(ridge)
         assert single.solve(ridge) == pytest.approx(exact, rel=1e-3, abs=1e-3 / ridge**0.5)
 
 
@@ -125,11 +119,7 @@ def test_how_events_are_added_changes_no_bit() -> None:
     Z, labels = points(320), np.linspace(-1.0, 1.0, 320)
     one, other = part(), part()
     one.add(Z[:128], labels[:128], targets)
-    arrays = one.arrays()
-    sizes = {"columns": 3, "outputs": 2}
-    again = SolvedPart.of(
-        one.header(), arrays, capacity=512, sizes=sizes, labels=FINITE, owner="this"
-    )
+    again = read(one.header(), one.arrays())
     assert again.nbytes == one.nbytes
     for each in (one, again):
         each.add(Z[128:], labels[128:], targets)
@@ -162,7 +152,7 @@ def test_rounding_closes_a_part_with_the_events_that_it_had(
     def fails(*_: Any) -> None:
         raise np.linalg.LinAlgError
 
-    monkeypatch.setattr(GrowingCholesky, "append", fails)
+    monkeypatch.setattr(RidgeFactor, "append", fails)
     one.add(points(64, seed=1), np.zeros(64), targets)
     assert (len(one), one.grows) == (64, False)
     assert np.array_equal(one.outputs(points(5)), said)
@@ -170,14 +160,15 @@ def test_rounding_closes_a_part_with_the_events_that_it_had(
         part().add(points(64), np.ones(64), targets)
 
 
+def read(header: Any, arrays: Any, capacity: int = 512) -> SolvedPart:
+    sizes = {"columns": 3, "outputs": 2}
+    options: Any = {"capacity": capacity, "sizes": sizes, "labels": FINITE, "owner": "this"}
+    return SolvedPart.of(header, arrays, **options)
+
+
 def test_states_are_checked() -> None:
     one = part()
     one.add(points(64), np.ones(64), targets)
-    options: Any = {"capacity": 512, "sizes": {"columns": 3, "outputs": 2}, "labels": FINITE}
-
-    def read(header: Any, arrays: Any, **more: Any) -> SolvedPart:
-        return SolvedPart.of(header, arrays, **{**options, "owner": "this", **more})
-
     with pytest.raises(StateError, match="ridge"):
         read({**one.header(), "ridge": -1.0}, one.arrays())
     with pytest.raises(StateError, match="64 points"):
@@ -233,10 +224,9 @@ def test_the_factor_is_that_of_the_last_part() -> None:
 @pytest.mark.usefixtures("small")
 def test_a_state_of_parts_goes_on_bit_for_bit(n: int) -> None:
     Z, labels = points(512), np.linspace(-1.0, 1.0, 512)
-    options: Any = {"capacity": 512, "sizes": {"columns": 3, "outputs": 2}, "labels": FINITE}
     one, other = part(), part()
     one.add(Z[:n], labels[:n], targets)
-    again = SolvedPart.of(one.header(), one.arrays(), owner="this", **options)
+    again = read(one.header(), one.arrays())
     assert len(again) == n
     assert np.array_equal(again.outputs(Z), one.outputs(Z))
     for each in (one, again):
@@ -268,10 +258,9 @@ def test_classes_that_come_later_reach_all_parts() -> None:
 def test_shared_events_are_checked(change: Any) -> None:
     one = part()
     one.add(points(320), np.ones(320), targets)
-    options: Any = {"capacity": 512, "sizes": {"columns": 3, "outputs": 2}, "labels": FINITE}
     with pytest.raises(StateError, match="shared"):
-        SolvedPart.of({**one.header(), **change}, one.arrays(), owner="this", **options)
+        read({**one.header(), **change}, one.arrays())
     arrays = one.arrays()
     arrays["added"] = arrays["added"][:5]
     with pytest.raises(StateError, match="added"):
-        SolvedPart.of(one.header(), arrays, owner="this", **options)
+        read(one.header(), arrays)

@@ -347,7 +347,7 @@ def test_a_buffer_does_not_see_how_events_are_cut(kind: str) -> None:
     whole.add(X, X[:, 0])
     for first, stop in ((0, 1), (1, 99), (99, 104), (104, 3000), (3000, 5000)):
         pieces.add(X[first:stop], X[first:stop, 0])
-    again = EventBuffer.from_state(pieces.state())
+    again = EventBuffer(kind, 100, 3).restored(pieces.state(), 1, None)
     for one in (whole, pieces, again):
         assert len(one) == 100
         np.testing.assert_array_equal(one.events()[0], whole.events()[0])
@@ -356,8 +356,9 @@ def test_a_buffer_does_not_see_how_events_are_cut(kind: str) -> None:
     assert (rows.min() == 4900) == (kind == "recent")
     some = len(rows) // 2
     np.testing.assert_array_equal(whole.events(int(rows[some]))[1], rows[some:])
+    damaged = State(whole.state().header, {**whole.state().arrays, "y": rows[:3]})
     with pytest.raises(StateError, match="must have the shape"):
-        EventBuffer.from_state(State(whole.state().header, {**whole.state().arrays, "y": rows[:3]}))
+        whole.restored(damaged, 1, None)
 
 
 def test_a_reservoir_is_uniform() -> None:

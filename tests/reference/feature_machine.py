@@ -122,14 +122,6 @@ def agop(gradients: Sequence[np.ndarray], weights: Sequence[float] | None = None
     return G / sum(w)
 
 
-def wave_gradient(Omega, phases, amplitude: float, A, x) -> np.ndarray:
-    """The gradient of ``sum_m a_m amplitude cos(w_m.x + b_m)`` at x, (c, d)."""
-    found = np.zeros((A.shape[1], len(x)))
-    for w, b, a in zip(Omega, phases, A, strict=True):
-        found -= np.outer(a, amplitude * math.sin(float(w @ x) + b) * w)
-    return found
-
-
 def scaled(k: naive.Kernel, G, C) -> np.ndarray:
     """The multiple of G in which events of covariance C are as far apart as by the identity.
 

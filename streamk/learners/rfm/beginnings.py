@@ -1,4 +1,4 @@
-"""Detection of a rise of errors."""
+"""When new functions are begun: at numbers of events, and anew where errors rise."""
 
 from __future__ import annotations
 
@@ -61,12 +61,7 @@ class ErrorWatch:
     def add(self, total: float, events: int = WINDOW) -> bool:
         """Take in the sum of errors at the end of a window; return whether there is an alarm.
 
-        Parameters
-        ----------
-        total : float
-            Of all errors since the sum that `go_on_from` took, or since the first event.
-        events : int
-            Of the window.
+        It is that of all errors since the sum that `go_on_from` took, or since the first event.
         """
         known = self._known
         error = (total - known[_TOTAL]) / events
@@ -89,13 +84,7 @@ class ErrorWatch:
         return {"watch": self._known.copy()}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], owner: str) -> None:
-        """Take back what `arrays` gave.
-
-        Raises
-        ------
-        StateError
-            If it is missing or does not fit.
-        """
+        """Take back what `arrays` gave; raise StateError if it does not fit."""
         found = taken(_STORED, arrays, {}, owner)[0]["watch"]
         counts = found[[_COUNT, _RUN]]
         within(counts, Domain(0.0, 2.0**53, whole=True), "watch", owner)
@@ -103,6 +92,8 @@ class ErrorWatch:
         self._known[:] = found
 
 
+_COUNTS = ("began", "start", "origin", "changed", "looked")
+"""Numbers of `Beginnings` that are part of a state."""
 _FACTORS = ((512, 2), (4_096, 3), (2**62, 2))
 """Below so many events, the ratio of those of two beginnings, while there is room for the later."""
 _MOST_COMPARED, _LEAST_COMPARED = 4, 8
@@ -115,40 +106,34 @@ _SETTLED = 13_824
 
 
 class Beginnings:
-    """Decides when new functions are begun: at numbers of events, and anew where errors rise.
+    """Decides when new functions are begun, with the options of `streamk.learners.FeatureMachine`.
 
-    Parameters
-    ----------
-    first, every, swap_delay : int
-        As of `streamk.learners.FeatureMachine`.
-    room : int
-        Events that are kept.
-
-    Attributes
-    ----------
-    last : int
-        Events after which one was begun, 0 before the first.
-    start : int
-        Those of the first.
-    origin : int
-        Events before it do not count, since a function was begun anew with those after it.
-    changed : int
-        Event from which on errors rise, where a function is to be begun anew, or 0.
-    is_anew : bool
-        Whether the last one was.
+    There is room for so many events.
     """
 
     def __init__(self, first: int, every: int, swap_delay: int, room: int) -> None:
         self._first, self._every, self._swap_delay, self._room = first, every, swap_delay, room
-        self.last, self.start, self.origin, self.changed, self.is_anew = 0, first, 0, 0, False
-        self._watch, self._looked = ErrorWatch(), 0
+        self.watch = ErrorWatch()
+        """Whose arrays are part of a state."""
+        self.began = 0
+        """Events after which the last one was begun, 0 before the first."""
+        self.start = first
+        """Those of the first."""
+        self.origin = 0
+        """Events before it do not count, since a function was begun anew with those after it."""
+        self.changed = 0
+        """Event from which on errors rise, where a function is to be begun anew, or 0."""
+        self.looked = 0
+        """Event up to which the watch has errors."""
+        self.is_anew = False
+        """Whether the last one was begun anew."""
 
     @property
     def due(self) -> int:
         """Events after which one is begun, if errors do not rise."""
-        if not self.last:
+        if not self.began:
             return self.start
-        last = self.last - self.origin
+        last = self.began - self.origin
         soon = last * next(factor for most, factor in _FACTORS if last < most)
         later = last + max(self._every, last // 2)
         return self.origin + (min(soon, later) if soon < self._room else later)
@@ -161,18 +146,18 @@ class Beginnings:
 
     def begin(self, n_events: int, *, anew: bool) -> None:
         """Note that one is begun, and that the errors of the one in use are summed up from 0 on."""
-        self.last, self._looked, self.is_anew = n_events, n_events, anew
-        self._watch.go_on_from(0.0)
+        self.began, self.looked, self.is_anew = n_events, n_events, anew
+        self.watch.go_on_from(0.0)
 
     @property
     def is_late(self) -> bool:
         """True if the last one is the first, of events that were learned again."""
-        return self._first < self.last == self.start
+        return self._first < self.began == self.start
 
     @property
     def is_settled(self) -> bool:
         """True if the last one is of the family of the function in use."""
-        return not self.is_anew and self.last - self.origin >= _SETTLED
+        return not self.is_anew and self.began - self.origin >= _SETTLED
 
     def delay(self, events: int) -> int:
         """Return how many events after it was begun a function of so many takes over."""
@@ -191,70 +176,40 @@ class Beginnings:
     def look(self, n_events: int, errors: float, *, is_known: bool) -> None:
         """Take in the sum of errors of the function in use; note where they rise.
 
-        Parameters
-        ----------
-        n_events : int
-        errors : float
-            Since the last beginning.
-        is_known : bool
-            Whether a beginning has made that function.
+        It is that since the last beginning. Known is a function that a beginning has made.
         """
-        events = n_events - self._looked
+        events = n_events - self.looked
         if n_events % WINDOW or events < WINDOW:  # of fewer the next ones are part of the window
             return
-        self._looked = n_events
-        if self._watch.add(errors, events) and is_known and not self.changed:
-            self.changed = max(self.origin, n_events - self._watch.rising)
+        self.looked = n_events
+        if self.watch.add(errors, events) and is_known and not self.changed:
+            self.changed = max(self.origin, n_events - self.watch.rising)
 
     def end(self, n_events: int, errors: float) -> None:
         """Note that the last one was compared, and the sum of errors of that which goes on."""
-        self._looked = n_events
-        if self.is_anew or not self._watch.rising:  # else a rise would be forgotten
-            self._watch.restart()
-        self._watch.go_on_from(errors)
+        self.looked = n_events
+        if self.is_anew or not self.watch.rising:  # else a rise would be forgotten
+            self.watch.restart()
+        self.watch.go_on_from(errors)
 
     # State
 
     def header(self) -> dict[str, Any]:
         """Return the numbers to go on from, for JSON, by the names that they have in a state."""
-        return {
-            "began": self.last,
-            "start": self.start,
-            "origin": self.origin,
-            "changed": self.changed,
-            "anew": self.is_anew,
-            "looked": self._looked,
-        }
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays to go on from, by name."""
-        return self._watch.arrays()
+        return {**{name: getattr(self, name) for name in _COUNTS}, "is_anew": self.is_anew}
 
     def restore(
-        self,
-        header: Mapping[str, Any],
-        arrays: Mapping[str, NDArray[Any]],
-        n_events: int,
-        owner: str,
+        self, header: Mapping[str, Any], arrays: Mapping[str, Any], n_events: int, owner: str
     ) -> None:
-        """Take back what `header` and `arrays` gave.
-
-        Raises
-        ------
-        StateError
-            If it is missing or does not fit so many events.
-        """
-        self.last = count(header, "began", owner)
-        self.start = count(header, "start", owner)
-        self.origin = count(header, "origin", owner)
-        self.changed = count(header, "changed", owner)
-        self._looked = count(header, "looked", owner)
-        self.is_anew = flag(header, "anew", owner)
-        self._watch.restore(arrays, owner)
+        """Take back what a state had; raise StateError if it does not fit so many events."""
+        for name in _COUNTS:
+            setattr(self, name, count(header, name, owner))
+        self.is_anew = flag(header, "is_anew", owner)
+        self.watch.restore(arrays, owner)
         for name in ("began", "origin", "changed", "looked"):
             if header[name] > n_events:
                 raise StateError(f"{name!r} of {owner} is above its 'n_events'; it is damaged")
-        if self.origin > self.last:
+        if self.origin > self.began:
             raise StateError(f"'origin' of {owner} is above its 'began'; it is damaged")
         latest = max(self._first, n_events + 1)  # after events were learned again
         if not self._first <= self.start <= latest:

@@ -27,7 +27,7 @@ from streamk.learners.renewal import EventBuffer, Replacement
 from streamk.learners.rfm.beginnings import Beginnings
 from streamk.learners.rfm.machine import METRICS
 from streamk.learners.rfm.metric_tree import MetricTree
-from streamk.learners.rfm.solving import Recipe, Snapshot
+from streamk.learners.rfm.solving import Beginning, MetricRecipe
 from streamk.losses import loss as loss_by_name
 from streamk.options import Choice, Option, Whole
 from streamk.state import State
@@ -214,11 +214,14 @@ class FeatureMachine(Supervised):
         self.max_width = max_width
         options.check(self.OPTIONS, self)
         room = buffer_size + reservoir_size
-        self._recipe = Recipe(kernel, metric, rounds, room, max_classes)
+        self._recipe = MetricRecipe(kernel, metric, rounds, room, max_classes)
         self._recipe.families(2)  # raises where kernel and metric do not fit
         self._columns: tuple[Column, ...] | None = None
         self._when = Beginnings(first, every, swap_delay, room)
-        self._rests = self._is_too_wide = False
+        self.rests = False
+        """It keeps events, and learns nothing of them."""
+        self.is_too_wide = False
+        """It rests for good, since there are more columns and classes than `max_width`."""
         self._begin_empty()
         self.n_events = self.n_takeovers = self.n_waits = 0
         self.seconds_waited = 0.0
@@ -228,17 +231,7 @@ class FeatureMachine(Supervised):
     def _begin_empty(self) -> None:
         """Have no events, and the function of none."""
         self._recent, self._sample = self._new_buffers()
-        self._function = self._new_function()
-        self._next: Replacement[MetricTree] | None = None
-
-    def _new_buffers(self) -> tuple[EventBuffer, EventBuffer]:
-        """Return the last events and the sample, without an event."""
-        sample = EventBuffer("reservoir", self.reservoir_size, self.seed)
-        return EventBuffer("recent", self.buffer_size), sample
-
-    def _new_function(self) -> MetricTree:
-        """Return the function of the events before the first takeover."""
-        return MetricTree(
+        self._function = MetricTree(
             self.kernel or _AT_FIRST,
             task=self._task,
             capacity=self._recipe.capacity,
@@ -246,6 +239,12 @@ class FeatureMachine(Supervised):
             classes=self.classes,
             max_classes=self.max_classes,
         )
+        self._next: Replacement[MetricTree] | None = None
+
+    def _new_buffers(self) -> tuple[EventBuffer, EventBuffer]:
+        """Return the last events and the sample, without an event."""
+        sample = EventBuffer("reservoir", self.reservoir_size, self.seed)
+        return EventBuffer("recent", self.buffer_size), sample
 
     @property
     def _task(self) -> str:
@@ -276,7 +275,7 @@ class FeatureMachine(Supervised):
     @property
     def last_beginning(self) -> int:
         """Events after which the last new function was begun, 0 before the first."""
-        return self._when.last
+        return self._when.began
 
     @property
     def nbytes(self) -> int:
@@ -291,15 +290,15 @@ class FeatureMachine(Supervised):
         at = 0
         while at < len(events):
             stop = min(len(events), at + self._stop() - self.n_events)
-            if not self._rests:
+            if not self.rests:
                 part = asked and asked.part(at, stop)
                 self._function.learn(events[at:stop], numbers[at:stop], part)
             elif asked is not None:
                 asked.add(self.decide_checked(asked.of(events)[at:stop]))
-            if not self._is_too_wide:
+            if not self.is_too_wide:
                 self._keep(events[at:stop], numbers[at:stop])
             self.n_events += stop - at
-            if self.watches and not self._rests:
+            if self.watches and not self.rests:
                 known = self._function.family is not None
                 self._when.look(self.n_events, self._function.missed, is_known=known)
             self._turn()
@@ -317,7 +316,7 @@ class FeatureMachine(Supervised):
     def _stop(self) -> int:
         """Return after which event something is to be done besides learning."""
         then = self._when.due if self._next is None else self._next.at
-        if self._rests:
+        if self.rests:
             return self.n_events + self.buffer_size
         if self.watches:
             then = min(then, self._when.window_end(self.n_events))
@@ -326,7 +325,7 @@ class FeatureMachine(Supervised):
     def _turn(self) -> None:
         """Do what is to be done at this event."""
         self._compare_if_due()
-        ready = self._next is None and self.columns and not self._rests
+        ready = self._next is None and self.columns and not self.rests
         if ready and self._when.is_due(self.n_events):
             changed = self._when.changed
             of = self.last_events(self.n_events - changed) if changed else self._kept()
@@ -346,26 +345,16 @@ class FeatureMachine(Supervised):
 
     # Resting
 
-    @property
-    def rests(self) -> bool:
-        """It keeps events, and learns nothing of them."""
-        return self._rests
-
     def rest(self) -> None:
         """From now on keep events alone: the function stays, and no new one is made."""
-        self._rests, self._next = True, None
-
-    @property
-    def is_too_wide(self) -> bool:
-        """It rests for good, since there are more columns and classes than `max_width`."""
-        return self._is_too_wide
+        self.rests, self._next = True, None
 
     def _end_if_too_wide(self) -> None:
         """Rest for good where there are too many columns and classes."""
         width = len(self._columns or ()) + len(self.classes)
-        if self._is_too_wide or self.max_width is None or width <= self.max_width:
+        if self.is_too_wide or self.max_width is None or width <= self.max_width:
             return
-        self._is_too_wide = self._rests = True
+        self.is_too_wide = self.rests = True
         self._begin_empty()
         if self._columns:
             self._function.extend(len(self._columns))
@@ -375,15 +364,15 @@ class FeatureMachine(Supervised):
 
         It does nothing if `is_too_wide`.
         """
-        if self._is_too_wide:
+        if self.is_too_wide:
             return
-        self._rests = False
+        self.rests = False
         if self.columns and self.n_events >= self.first:
             self._begin(*self._recent.events())
 
     def grow(self) -> None:
         """Begin a new function of all events that are kept."""
-        if not self._is_too_wide and self.columns and self.n_events >= self.first:
+        if not self.is_too_wide and self.columns and self.n_events >= self.first:
             self._begin(*self._kept())
 
     def _kept(self) -> tuple[Numbers, Numbers]:
@@ -398,7 +387,7 @@ class FeatureMachine(Supervised):
         self._function.missed = 0.0
         seed = int(np.random.SeedSequence([self.seed, self.n_events]).generate_state(1)[0])
         targets = self._function.targets(y)
-        now = Snapshot(X, y, targets, self.classes, self._task, seed)
+        now = Beginning(X, y, targets, self.classes, self._task, seed)
         known = self._function
         recipe = replace(self._recipe, errors=known.errors)
         if self._when.is_settled:
@@ -502,7 +491,7 @@ class FeatureMachine(Supervised):
             "n_events": self.n_events,
             "n_takeovers": self.n_takeovers,
             **self._when.header(),
-            "rests": self._rests,
+            "rests": self.rests,
             "next": None,
         }
         parts = {
@@ -514,7 +503,7 @@ class FeatureMachine(Supervised):
             self._wait(self._next)
             header["next"] = self._next.saved(parts)
         nested = State.nest(parts, header)
-        return State(nested.header, {**nested.arrays, **self._when.arrays()})
+        return State(nested.header, {**nested.arrays, **self._when.watch.arrays()})
 
     @classmethod
     def from_state(cls, state: State) -> Self:
@@ -537,8 +526,8 @@ class FeatureMachine(Supervised):
         for name in ("n_events", "n_takeovers"):
             setattr(learner, name, count(header, name, _OWNER))
         learner._when.restore(header, state.arrays, learner.n_events, _OWNER)
-        learner._rests = flag(header, "rests", _OWNER)
-        if learner._is_too_wide and not learner._rests:
+        learner.rests = flag(header, "rests", _OWNER)
+        if learner.is_too_wide and not learner.rests:
             raise StateError(f"{_OWNER} is wider than its 'max_width' and does not rest")
         if learner.n_events and (names is None or (learner.is_classifier and not learner.classes)):
             raise StateError(f"{_OWNER} has learned events without columns or classes")

@@ -60,47 +60,6 @@ _WIDTH = 2_048
 """Columns of a product, outputs times columns of the points: more are done in turns."""
 
 
-def gradients(
-    kernel: Kernel, X: ArrayLike, Z: ArrayLike, A: ArrayLike, *, dtype: DTypeLike = np.float64
-) -> Numbers:
-    """Gradients of ``k(x, Z) A`` at points.
-
-    Parameters
-    ----------
-    kernel : Gaussian, Laplacian, PowerExponential, Matern, RationalQuadratic or Cauchy
-    X : array of shape (n, d)
-        The points.
-    Z : array of shape (p, d)
-        The centers.
-    A : array of shape (p,) or (p, outputs)
-        Their coefficients.
-    dtype : {float64, float32}, default float64
-        Of all that is computed.
-
-    Returns
-    -------
-    array of shape (n, outputs, d), of that dtype
-        Where a kernel has no derivative, Matern 1/2 at its center and Laplacian where a column is
-        equal, its part is 0.
-
-    Raises
-    ------
-    InvalidInput
-        If the kernel is another one, or shapes do not fit.
-
-    Examples
-    --------
-    >>> from streamk.kernels import Gaussian
-    >>> gradients(Gaussian(), [[1.0]], [[0.0]], [2.0]).round(4)
-    array([[[-1.2131]]])
-    """
-    points, centers, coefficients = _checked(X, Z, A, dtype)
-    out = np.empty((len(points), coefficients.shape[1], points.shape[1]), points.dtype)
-    for rows, outputs, G in _in_blocks(kernel, points, centers, coefficients):
-        out[rows, outputs] = G
-    return out
-
-
 def outer_products(
     kernel: Kernel,
     X: ArrayLike,
@@ -152,72 +111,6 @@ def outer_products(
     >>> outer_products(Matern(), X, X, A, diagonal=True).round(2)
     array([0.52, 0.01, 0.01])
     """
-    points, centers, coefficients = _checked(X, Z, A, dtype)
-    n, d = points.shape
-    roots = None if weights is None else np.sqrt(weights).astype(points.dtype)[:, None, None]
-    total = np.zeros(d) if diagonal else np.zeros((d, d))
-    for rows, _, G in _in_blocks(kernel, points, centers, coefficients):
-        each = (G if roots is None else G * roots[rows]).reshape(-1, d)
-        total += np.einsum("ij,ij->j", each, each, dtype=np.float64) if diagonal else each.T @ each
-    return np.asarray(total / sum_of(weights, n))
-
-
-def of_waves(
-    X: ArrayLike, frequencies: ArrayLike, phases: ArrayLike, A: ArrayLike, *, diagonal: bool = False
-) -> Numbers:
-    """Average gradient outer product of ``sum_m sqrt(2) cos(w_m.x + b_m) a_m``.
-
-    This is the function of a model on random features, `streamk.features.RandomFeatures`.
-
-    Parameters
-    ----------
-    X : array of shape (n, d)
-        The points, at least one.
-    frequencies : array of shape (m, d)
-        w, in radians for one unit of x.
-    phases : array of shape (m,)
-        b, in radians.
-    A : array of shape (m,) or (m, outputs)
-        Coefficients of the features.
-    diagonal : bool, default False
-
-    Returns
-    -------
-    float64 array of shape (d, d) or (d,)
-
-    Raises
-    ------
-    InvalidInput
-        If shapes do not fit.
-
-    Examples
-    --------
-    >>> of_waves([[0.0, 0.0]], [[2.0, 0.0]], [-np.pi / 2], [1.0]).round(6)
-    array([[8., 0.],
-           [0., 0.]])
-    """
-    points, Omega, coefficients = _checked(X, frequencies, A, np.float64)
-    b = np.asarray(phases, np.float64)
-    if b.shape != (len(Omega),):
-        raise InvalidInput(f"phases must have shape ({len(Omega)},), not {b.shape}")
-    n, d = points.shape
-    V = np.einsum("mc,md->mcd", coefficients, Omega).reshape(len(Omega), -1)
-    total = np.zeros(d) if diagonal else np.zeros((d, d))
-    for rows in _rows(n, len(Omega)):
-        each = (np.sin(points[rows] @ Omega.T + b) @ V).reshape(-1, d)
-        total += np.einsum("ij,ij->j", each, each) if diagonal else each.T @ each
-    return np.asarray(2.0 * total / n)
-
-
-def check_kernel(kernel: Kernel) -> None:
-    """Raise InvalidInput unless the kernel's gradients are known."""
-    if not isinstance(kernel, PRODUCTS):
-        _weights(kernel)
-
-
-def _checked(
-    X: ArrayLike, Z: ArrayLike, A: ArrayLike, dtype: DTypeLike
-) -> tuple[Numbers, Numbers, Numbers]:
     points, centers = as_points(X, "X", dtype), as_points(Z, "Z", dtype)
     coefficients = np.asarray(A, points.dtype)
     if points.shape[1] != centers.shape[1]:
@@ -229,19 +122,33 @@ def _checked(
         )
     if not len(points):
         raise InvalidInput("there must be a point at least at which to take a gradient")
-    return points, centers, coefficients.reshape(len(centers), -1)
+    coefficients = coefficients.reshape(len(centers), -1)
+    n, d = points.shape
+    roots = None if weights is None else np.sqrt(weights).astype(points.dtype)[:, None, None]
+    total = np.zeros(d) if diagonal else np.zeros((d, d))
+    for rows, G in _in_blocks(kernel, points, centers, coefficients):
+        each = (G if roots is None else G * roots[rows]).reshape(-1, d)
+        total += np.einsum("ij,ij->j", each, each, dtype=np.float64) if diagonal else each.T @ each
+    return np.asarray(total / sum_of(weights, n))
+
+
+def check_kernel(kernel: Kernel) -> None:
+    """Raise InvalidInput unless the kernel's gradients are known."""
+    if not isinstance(kernel, PRODUCTS):
+        _weights(kernel)
 
 
 def _rows(n: int, p: int) -> Iterator[slice]:
     step = max(1, _CELLS // max(1, p))
-    return (slice(start, min(start + step, n)) for start in range(0, n, step))
+    return (slice(start, start + step) for start in range(0, n, step))
 
 
-Block = tuple[slice, slice, Numbers]
-"""Rows of the points, some outputs, and gradients there (rows, outputs, d)."""
+Block = tuple[slice, Numbers]
+"""Rows of the points, and gradients of some outputs there (rows, outputs, d)."""
 
 
 def _in_blocks(kernel: Kernel, X: Numbers, Z: Numbers, A: Numbers) -> Iterator[Block]:
+    """Yield the gradients of all outputs, 0 where a kernel has no derivative."""
     if isinstance(kernel, PRODUCTS):
         return _by_columns(kernel, X, Z, A)
     # Differences of points are those of points about another origin, and their products with
@@ -258,18 +165,18 @@ def _by_distance(kernel: Kernel, X: Numbers, Z: Numbers, A: Numbers) -> Iterator
     for rows in _rows(len(X), len(Z)):
         W = weights(other.pairwise(X[rows], Z, dtype=X.dtype))
         for first in range(0, outputs, together):
-            some = slice(first, min(first + together, outputs))
+            some = slice(first, first + together)
             # A row for each output and column, and one for the output itself.
             of_centers = np.multiply(A.T[some, None], with_ones, order="C").reshape(-1, len(Z))
             sums = Linear().pairwise(W, of_centers, dtype=X.dtype)
             G = sums.reshape(len(W), -1, d + 1)
-            yield rows, some, G[:, :, d:] * X[rows, None] - G[:, :, :d]
+            yield rows, G[:, :, d:] * X[rows, None] - G[:, :, :d]
 
 
 def _by_columns(
     kernel: Laplacian | PowerExponential | Cauchy, X: Numbers, Z: Numbers, A: Numbers
 ) -> Iterator[Block]:
-    s, every = kernel.bandwidth, slice(0, A.shape[1])
+    s = kernel.bandwidth
     is_rough = isinstance(kernel, PowerExponential)
     near = [_NEAR * float(column.std()) for column in Z.T] if is_rough else []
     for rows in _rows(len(X), len(Z)):
@@ -287,7 +194,7 @@ def _by_columns(
                 t /= t * t + s * s
                 np.multiply(K, t, out=t)
                 G[:, :, j] = -2.0 * (t @ A)
-        yield rows, every, G
+        yield rows, G
 
 
 def _slopes_of_root(t: Numbers, near: float) -> Numbers:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import kernels
-from streamk.errors import InvalidInput, shown
+from streamk.errors import InvalidInput
+from streamk.factorization.checks import check_choice, check_positive
 from streamk.kernels import Kernel, Laplacian, Matern, PowerExponential
 from streamk.landmarks.selection import check_count
 from streamk.learners.rfm.gradients import PRODUCTS, check_kernel
@@ -25,17 +26,19 @@ from streamk.learners.rfm.metric import (
     of_rows,
     unit,
 )
-from streamk.learners.rfm.ridge import check_selection, predicted
+from streamk.learners.rfm.ridge import ExactRidge, predicted
 from streamk.learners.rfm.search import (
     ERRORS,
     RIDGES,
+    SELECTIONS,
     Explored,
     Family,
-    Limits,
-    Round,
-    Split,
+    Fold,
+    MetricRound,
+    SearchLimits,
     explore,
     followed,
+    least,
     refine,
 )
 
@@ -188,24 +191,31 @@ def rfm(
     (True, True)
     """
     events, targets = np.asarray(X, np.float64), np.asarray(Y, np.float64)
-    _check(events, targets, rounds, n_centers, selection)
+    if events.ndim != 2 or targets.ndim != 2 or len(events) != len(targets) or len(events) < 2:
+        raise InvalidInput(
+            f"X and Y must be matrices of as many rows, at least 2, not of shapes {events.shape} "
+            f"and {targets.shape}"
+        )
+    check_count("rounds", rounds, least=0)
+    check_count("n_centers", n_centers)
+    check_choice("selection", selection, SELECTIONS)
+    check_choice("error", error, tuple(ERRORS))
     given = checked(weights, len(events))
     scale = unit(given)
-    if error not in ERRORS:
-        raise InvalidInput(f"error={error!r} must be one of {', '.join(ERRORS)}")
-    chosen = families(kernel, bandwidth, metric, events.shape[1])
-    ridges = RIDGES if regularization is None else (_checked_ridge(regularization) / scale,)
-    limits = Limits(rounds, n_centers, selection, seed, error)
+    chosen, ridges = families(kernel, bandwidth, metric, events.shape[1]), RIDGES
+    if regularization is not None:
+        check_positive("regularization", regularization)
+        ridges = (float(regularization) / scale,)
+    limits = SearchLimits(rounds, n_centers, selection, seed, error)
     random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed])))
     order = random.permutation(len(events))
-    work = _by_parts if len(events) <= min(_FEW, n_centers) else _by_held_back
     data = _Data(events, targets, None if given is None else given / scale, order)
+    work = _by_parts if len(events) <= min(_FEW, n_centers) else _by_held_back
     found = work(data, chosen, ridges, limits)
     return replace(found, ridge=found.ridge * scale)
 
 
-@dataclass(frozen=True)
-class _Data:
+class _Data(NamedTuple):
     """Events, their targets and weights, and a random order of them."""
 
     X: Numbers
@@ -213,135 +223,103 @@ class _Data:
     weights: Weights
     order: Numbers
 
-    def split(self, train: Numbers, held: Numbers) -> Split:
-        """Return events to learn from and others held back, with the weights of all."""
-        return Split(train, held, self.weights)
+    def explored(
+        self,
+        families: Sequence[Family],
+        splits: Sequence[tuple[Numbers, Numbers]],
+        ridges: Sequence[float],
+        rounds: int,
+        error: str,
+    ) -> list[Explored]:
+        """Return families in the order of their errors, by all regularizations of few events.
+
+        Splits are events to learn from and others held back.
+        """
+        found = []
+        for family in families:
+            folds = [self.fold(family, *split) for split in splits]
+            found.append(explore(family, folds, len(self.X), rounds, ridges, error))
+        return sorted(found, key=lambda one: one.error)
+
+    def fold(self, family: Family, train: Numbers, held: Numbers) -> Fold:
+        """Return events to learn from and others held back, on the scale of a family."""
+        return Fold.of(self.X, self.Y, train, held, family.scale, self.weights)
 
 
 def _by_parts(
-    data: _Data, families: Sequence[Family], ridges: Sequence[float], limits: Limits
+    data: _Data, families: Sequence[Family], ridges: Sequence[float], limits: SearchLimits
 ) -> RFM:
     """Choose everything by cross-validation, and do the rounds again with all events."""
-    X, Y, weights = data.X, data.Y, data.weights
-    parts = np.array_split(data.order, min(_FOLDS, len(X)))
-    splits = [
-        data.split(np.concatenate([one for one in parts if one is not part]), part)
-        for part in parts
-    ]
-    best = _explored(families, data, splits, ridges, limits.rounds, limits.error)[0]
-    family = best.family
-    columns = Columns.of(X, family.scale, weights)
-    S, constant = columns.scaled(X), mean(Y, weights)
-    turn, ridge = len(best.ridges) - 1, best.ridges[-1]
-    metric = followed(family, S, Y - constant, best.ridges[:turn], limits.solver, weights)
+    X, Y, weights, order = data
+    parts = np.array_split(order, min(_FOLDS, len(X)))
+    splits = [(np.concatenate([one for one in parts if one is not part]), part) for part in parts]
+    best = data.explored(families, splits, ridges, limits.rounds, limits.error)[0]
+    family, ridge = best.family, best.ridges[-1]
+    columns, constant = Columns.of(X, family.scale, weights), mean(Y, weights)
+    S, targets = columns.scaled(X), Y - constant
+
+    def solve(P: Numbers, ridge: float) -> Numbers:
+        return ExactRidge(family.kernel, P, targets, weights).solve(ridge)
+
+    metric = followed(family, S, best.ridges[:-1], solve, weights)
     P = metric.mapped(S)
-    A = limits.solver(family.kernel, P, Y - constant, weights).solve(ridge)
-    held, errors = np.arange(len(X)), (best.error,)
-    return RFM(family, columns, metric, P, A, constant, ridge, errors, turn, held, best.margins)
+    A, held, turn = solve(P, ridge), np.arange(len(X)), len(best.ridges) - 1
+    return RFM(
+        family, columns, metric, P, A, constant, ridge, (best.error,), turn, held, best.margins
+    )
 
 
 def _by_held_back(
-    data: _Data, families: Sequence[Family], ridges: Sequence[float], limits: Limits
+    data: _Data, families: Sequence[Family], ridges: Sequence[float], limits: SearchLimits
 ) -> RFM:
     """Choose the family in a sample and the round by held-back events; solve with all of them."""
-    X, Y, weights = data.X, data.Y, data.weights
+    X, Y, weights, order = data
     count = min(int(_HELD * len(X)), _MOST_HELD)
-    held, train = data.order[:count], data.order[count:]
+    held, train = order[:count], order[count:]
     family, first = families[0], ridges[len(ridges) // 2]
+
+    def refined(family: Family, rows: Numbers, first: float) -> tuple[list[MetricRound], Fold]:
+        fold = data.fold(family, rows, held)
+        return refine(family, fold, limits, ridges, first), fold
+
     if len(families) > 1 or len(ridges) > 1:
-        sample, turns = [data.split(train[:_FEW], held)], min(limits.rounds, _EXPLORED)
-        best = _explored(families, data, sample, ridges, turns, limits.error)
-        if len(train) > _MORE:
-            more = data.split(train[:_MORE], held)
-            best = _compared(best[:_FINALISTS], data, more, ridges, limits)
+        turns = min(limits.rounds, _EXPLORED)
+        best = data.explored(families, [(train[:_FEW], held)], ridges, turns, limits.error)
         family, first = best[0].family, best[0].ridges[0]
-    found, scaled, columns = _refined(family, data, data.split(train, held), limits, ridges, first)
-    kept = min(found, key=lambda one: one.error)
-    constant = mean(Y, weights)
-    P, every = kept.metric.mapped(np.concatenate(scaled)), np.concatenate([train, held])
+        if len(train) > _MORE:
+            more = []
+            for one in best[:_FINALISTS]:
+                made, _ = refined(one.family, train[:_MORE], one.ridges[0])
+                more.append((least(made).error, one.family, made[0].ridge))
+            _, family, first = min(more, key=lambda one: one[0])
+    found, fold = refined(family, train, first)
+    kept, constant = least(found), mean(Y, weights)
+    P, every = kept.metric.mapped(np.concatenate([fold.S, fold.Q])), np.concatenate([train, held])
     equations = limits.solver(family.kernel, P, Y[every] - constant, of_rows(weights, every))
-    A = equations.solve(kept.ridge)
-    errors = tuple(one.error for one in found)
     return RFM(
         family,
-        columns,
+        fold.columns,
         kept.metric,
         equations.centers,
-        A,
+        equations.solve(kept.ridge),
         constant,
         kept.ridge,
-        errors,
+        tuple(one.error for one in found),
         kept.number,
         held,
         kept.margins,
     )
 
 
-def _explored(
-    families: Sequence[Family],
-    data: _Data,
-    splits: Sequence[Split],
-    ridges: Sequence[float],
-    rounds: int,
-    error: str,
-) -> list[Explored]:
-    """Return families in the order of their errors, by all regularizations of few events."""
-    found = [
-        explore(family, data.X, data.Y, splits, rounds=rounds, ridges=ridges, error=error)
-        for family in families
-    ]
-    return sorted(found, key=lambda one: one.error)
-
-
-def _compared(
-    finalists: Sequence[Explored],
-    data: _Data,
-    split: Split,
-    ridges: Sequence[float],
-    limits: Limits,
-) -> list[Explored]:
-    """Return families in the order of their errors on more events, with all rounds."""
-    found = []
-    for one in finalists:
-        made, _, _ = _refined(one.family, data, split, limits, ridges, one.ridges[0])
-        kept = min(made, key=lambda other: other.error)
-        found.append(Explored(one.family, (made[0].ridge,), kept.error, kept.margins))
-    return sorted(found, key=lambda one: one.error)
-
-
-def _refined(
-    family: Family,
-    data: _Data,
-    split: Split,
-    limits: Limits,
-    ridges: Sequence[float],
-    first: float,
-) -> tuple[list[Round], tuple[Numbers, Numbers], Columns]:
-    """Return all rounds of a family, and the events of both parts on the scale of the first."""
-    X, Y, weights = data.X, data.Y, (split.of_train(), split.of_held())
-    columns = Columns.of(X[split.train], family.scale, weights[0])
-    S, Q = columns.scaled(X[split.train]), columns.scaled(X[split.held])
-    Z, labels = Y[split.train], Y[split.held]
-    found = refine(family, S, Z, Q, labels, limits, ridges, first, weights)
-    return found, (S, Q), columns
-
-
 def families(kernel: str | Kernel, bandwidth: float | None, metric: str, d: int) -> list[Family]:
-    """Return the families that options leave to be compared, of d columns.
-
-    Parameters
-    ----------
-    kernel, bandwidth, metric
-        As of `rfm`.
-    d : int
+    """Return the families that options of `rfm` leave to be compared, of d columns.
 
     Raises
     ------
     InvalidInput
         If one is out of its domain, or kernel and metric do not fit each other.
     """
-    if metric not in METRICS:
-        raise InvalidInput(f"metric={metric!r} must be one of {', '.join(METRICS)}")
+    check_choice("metric", metric, METRICS)
     made: list[Kernel]
     if isinstance(kernel, Kernel):
         kernels.check_scales(kernel, bandwidth=bandwidth)
@@ -360,13 +338,13 @@ def families(kernel: str | Kernel, bandwidth: float | None, metric: str, d: int)
     for one in made:
         check_kernel(one)
         products = isinstance(one, PRODUCTS)
-        if products and metric == "full" and kernel != "auto":
+        if products and metric == "full":
+            if kernel == "auto":
+                continue
             raise InvalidInput(
                 f"kernel {one.name!r} is a product over the columns and has diagonal metrics; take "
                 "metric='diagonal', or another kernel, such as 'matern'"
             )
-        if products and metric == "full":
-            continue
         for diagonal in (True,) if products or d == 1 else kinds[metric]:
             found += [Family(scale, one, diagonal) for scale in SCALES]
     return found
@@ -377,21 +355,3 @@ def _unit(kernel: str, d: int) -> float:
     if kernel == PowerExponential.name:
         return 4.0 / 15.0 * math.pow(max(1, d), 1.5)
     return math.sqrt(max(1, d)) if kernel == Laplacian.name else 1.0
-
-
-def _checked_ridge(regularization: float) -> float:
-    ok = isinstance(regularization, int | float | np.number) and 0.0 < regularization < math.inf
-    if not ok:
-        raise InvalidInput(f"regularization={shown(regularization)} must be a positive number")
-    return float(regularization)
-
-
-def _check(X: Numbers, Y: Numbers, rounds: int, n_centers: int, selection: str) -> None:
-    if X.ndim != 2 or Y.ndim != 2 or len(X) != len(Y) or len(X) < 2:
-        raise InvalidInput(
-            f"X and Y must be matrices of as many rows, at least 2, not of shapes {X.shape} and "
-            f"{Y.shape}"
-        )
-    check_count("rounds", rounds, least=0)
-    check_count("n_centers", n_centers)
-    check_selection(selection)

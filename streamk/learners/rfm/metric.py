@@ -1,4 +1,4 @@
-"""Means, deviations, medians and errors of events that count by weights.
+"""The scale of the columns, and the metric that is learned, of events that count by weights.
 
 An event of weight 2 counts as two events, up to rounding. Without weights (None) all count alike.
 """
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.errors import InvalidInput
+from streamk.factorization.checks import check_choice
 
 Numbers = NDArray[Any]
 
@@ -23,13 +24,7 @@ Weights = NDArray[Any] | None
 
 
 def checked(weights: ArrayLike | None, n: int) -> Weights:
-    """Return the weights of n events.
-
-    Raises
-    ------
-    InvalidInput
-        If they are not n positive numbers.
-    """
+    """Return the weights of n events; raise InvalidInput unless they are n positive numbers."""
     if weights is None:
         return None
     found = np.asarray(weights, np.float64)
@@ -82,13 +77,7 @@ def mean_error(E: Numbers, weights: Weights) -> float:
 
 
 def mean(X: Numbers, weights: Weights) -> Numbers:
-    """Return the mean of the columns of X (n, d).
-
-    Examples
-    --------
-    >>> mean(np.array([[1.0], [4.0]]), np.array([2.0, 1.0]))
-    array([2.])
-    """
+    """Return the mean of the columns of X (n, d)."""
     found = X.mean(axis=0) if weights is None else weights @ X / weights.sum()
     return np.asarray(found)
 
@@ -100,19 +89,8 @@ def deviations(X: Numbers, weights: Weights) -> Numbers:
     return np.sqrt(mean(np.square(X - mean(X, weights)), weights))
 
 
-def covariance(X: Numbers, weights: Weights) -> Numbers:
-    """Return the covariances of the columns of X (n, d), float64 (d, d)."""
-    return np.atleast_2d(np.cov(X.T, bias=True, aweights=weights))
-
-
 def median(v: Numbers, weights: Weights) -> float:
-    """Return the median of numbers (n,), at least one.
-
-    Examples
-    --------
-    >>> median(np.array([5.0, 1.0, 2.0]), np.array([1.0, 1.0, 2.0]))
-    2.0
-    """
+    """Return the median of numbers (n,), at least one."""
     if weights is None:
         return float(np.median(v))
     order = np.argsort(v, kind="stable")
@@ -136,12 +114,6 @@ class Columns:
     "ranks" puts the share of events below in the place of a number, whatever its tails are.
     Constant columns become 0.
 
-    Attributes
-    ----------
-    medians, means, factors : float64 arrays of shape (d,)
-    knots : list of (values, ranks)
-        Of each column, none if columns are standardized; of a column without any, numbers are left.
-
     Examples
     --------
     >>> X = np.array([[0.0, 1.0], [2.0, 1.0], [1e6, 1.0]])
@@ -152,19 +124,15 @@ class Columns:
     medians: Numbers
     means: Numbers
     factors: Numbers
+    """Float64 (d,), as the others."""
     knots: tuple[tuple[Numbers, Numbers], ...]
+    """Values and ranks of each column, none if columns are standardized; of a column without any,
+    numbers are left."""
 
     @classmethod
     def of(cls, X: Numbers, scale: str, weights: Weights = None) -> Columns:
-        """Return the map for events X (n, d), float64, NaN where missing, of these weights.
-
-        Raises
-        ------
-        InvalidInput
-            If there is no such scale.
-        """
-        if scale not in SCALES:
-            raise InvalidInput(f"scale={scale!r} must be one of {', '.join(SCALES)}")
+        """Return the map for events X (n, d), float64, NaN where missing, of these weights."""
+        check_choice("scale", scale, SCALES)
         d = X.shape[1]
         there = [
             (v[known], of_rows(weights, known))
@@ -226,11 +194,6 @@ class Metric:
     ``|t|_M^2 = t' M t`` is the squared Euclidean distance of mapped points: each x becomes ``R x``,
     with ``R R = M``.
 
-    Attributes
-    ----------
-    root : float64 array of shape (d,) or (d, d)
-        R, of a diagonal one its diagonal.
-
     Examples
     --------
     >>> metric = Metric(np.array([2.0, 0.5]))
@@ -241,6 +204,7 @@ class Metric:
     """
 
     root: Numbers
+    """R, float64 (d, d), of a diagonal one its diagonal (d,)."""
 
     @classmethod
     def of(cls, M: Numbers) -> Metric:
@@ -279,10 +243,7 @@ class Metric:
     def unmapped(self, G: Numbers) -> Numbers:
         """Return ``R G R``, the outer products of gradients with respect to x.
 
-        Parameters
-        ----------
-        G : array of shape (d, d) or (d,)
-            Those with respect to ``R x``, of a diagonal metric perhaps the diagonal alone.
+        Those with respect to ``R x`` are G (d, d), or of a diagonal metric perhaps its diagonal.
         """
         if G.ndim == 1:
             return self.root**2 * G
@@ -291,43 +252,20 @@ class Metric:
 
 
 def rescaled(M: Numbers, X: Numbers, *, power: float = 2.0, weights: Weights = None) -> Numbers:
-    """Return the multiple of M by which points are as far apart as by the identity.
+    """Return the multiple of M (d, d) or (d,) by which points are as far apart as by the identity.
 
-    The mean squared distance of two points stays as it is, or that of another power: sharpening a
-    metric does not change the bandwidth, and a metric cannot grow or vanish from round to round.
-
-    Parameters
-    ----------
-    M : array of shape (d, d) or (d,)
-    X : array of shape (n, d)
-    power : float, default 2
-        Below 2, distances are sums of ``(sqrt(M_jj) |x_j - z_j|)^power``; deviations of columns
-        stand for their differences.
-    weights : float64 array of shape (n,), optional
-
-    Returns
-    -------
-    array of the shape of M
-        The identity where M gives no distance to any points.
-
-    Examples
-    --------
-    >>> X = np.array([[0.0, 0.0], [2.0, 2.0]])
-    >>> rescaled(np.array([3.0, 1.0]), X)
-    array([1.5, 0.5])
+    The mean squared distance of two points X (n, d) stays as it is: sharpening a metric does not
+    change the bandwidth, and a metric cannot grow or vanish from round to round. Of a power below
+    2, for diagonals, distances are sums of ``(sqrt(M_jj) |x_j - z_j|)^power``, and deviations of
+    columns stand for their differences. Where M gives no distance to any points it is the identity.
     """
-    if power < 2.0:
+    if M.ndim == 1:
         spread = deviations(X, weights) ** power
         now, aim = float(np.maximum(M, 0.0) ** (0.5 * power) @ spread), float(spread.sum())
-        factor = (aim / now) ** (2.0 / power) if now > 0.0 else 0.0
-    elif M.ndim == 1:
-        variances = np.square(deviations(X, weights))
-        now, aim = float(M @ variances), float(variances.sum())
-        factor = aim / now if now > 0.0 else 0.0
     else:
-        C = covariance(X, weights)
+        C = np.atleast_2d(np.cov(X.T, bias=True, aweights=weights))
         now, aim = float(np.sum(M * C)), float(np.trace(C))
-        factor = aim / now if now > 0.0 else 0.0
+    factor = (aim / now) ** (2.0 / power) if now > 0.0 else 0.0
     if factor <= 0.0 or not np.isfinite(factor):
         return np.ones(len(M)) if M.ndim == 1 else np.eye(len(M))
     return M * factor

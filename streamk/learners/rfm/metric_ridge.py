@@ -21,11 +21,9 @@ from streamk.state import State
 
 Numbers = NDArray[Any]
 
-_BLOCKS = BLOCK, 2 * BLOCK, 4 * BLOCK
-"""Events of a block, and those where it takes long to solve for one more: with the part's factor,
-and without."""
-_DELAYS = dict(zip(_BLOCKS, (BLOCK // 4, BLOCK // 2, BLOCK // 2), strict=True))
-"""Events of the next block while which a block is solved for, by the size of the next."""
+_BLOCKS = {BLOCK: BLOCK // 4, 2 * BLOCK: BLOCK // 2, 4 * BLOCK: BLOCK // 2}
+"""Events of a block: at first, and where it takes long to solve for one more, with the part's
+factor, and without. And those of the next one while which a block is solved for."""
 _QUICK = 512
 """Events of a part up to which a block is solved for at once."""
 _LARGE = 1_024, 768
@@ -41,17 +39,8 @@ class Solution(NamedTuple):
     constant: Numbers
     """Float64 (outputs,)."""
     errors: Sequence[float] | None = None
-    """See `MetricRidge.begin`."""
-
-
-class Solved(NamedTuple):
-    """Of which events a function is, and how it is solved for: enough to do so anew."""
-
-    solution: Solution
-    points: Numbers
-    """Float32 (n, d), in the order they came, those among them that no block has yet."""
-    labels: Numbers
-    """Float64 (n,)."""
+    """Those of the function before, by which the second part's regularization is
+    chosen until it has errors of its own. By default it is the largest one."""
 
 
 class MetricRidge(OnlineKernelRidge):
@@ -81,34 +70,18 @@ class MetricRidge(OnlineKernelRidge):
     """Columns that came since that was begun."""
     _keeps = True
 
-    def begin(
-        self,
-        part: SolvedPart,
-        X: Numbers,
-        y: Numbers,
-        constant: Numbers,
-        errors: Sequence[float] | None = None,
-    ) -> None:
+    def begin(self, solution: Solution, capacity: int, X: Numbers, y: Numbers) -> None:
         """Solve for a first part of some events, before others are learned.
 
-        Parameters
-        ----------
-        part : SolvedPart
-            Without an event.
-        X : float32 array of shape (n, d)
-            The points, whole blocks of 64.
-        y : float64 array of shape (n,)
-            Their labels, as numbers.
-        constant : float64 array of shape (outputs,)
-        errors : sequence of float, optional
-            `errors` of the function before, by which the second part's regularization is chosen
-            until it has errors of its own. By default it is the largest one.
+        It may have so many events, and takes the points X (n, d), whole blocks of 64, with labels
+        y (n,) as numbers.
         """
-        self._base = part
+        kernel, ridge, self._constant, errors = solution
+        sizes = {"n_columns": X.shape[1], "n_outputs": len(solution.constant)}
+        self._base = SolvedPart(kernel, ridge, capacity, **sizes)
         if errors is None:
             errors = [1e-9 * place for place in range(len(self._ridges), 0, -1)]
-        self._errors = np.array(errors, np.float64)
-        self._constant, self._settled = constant, 0
+        self._errors, self._settled = np.array(errors, np.float64), 0
         self._solve_with(X, y)
         self._fit_block()
 
@@ -120,7 +93,7 @@ class MetricRidge(OnlineKernelRidge):
         """Have larger blocks where it takes long to solve for all coefficients."""
         base, block = self._base, BLOCK
         if base is not None:
-            least, large = (_LARGE[0], _BLOCKS[1]) if self._keeps else (_LARGE[1], _BLOCKS[2])
+            least, large = (_LARGE[0], 2 * BLOCK) if self._keeps else (_LARGE[1], 4 * BLOCK)
             if base.n_last >= least and base.room - self._n_solving >= large:
                 block = large
         if block != self._block:
@@ -161,7 +134,7 @@ class MetricRidge(OnlineKernelRidge):
     @property
     def _takeover(self) -> int:
         """Event of the block after which the first part has the one before."""
-        return _DELAYS[self._block]
+        return _BLOCKS[self._block]
 
     @property
     def _stop(self) -> int:
@@ -201,22 +174,24 @@ class MetricRidge(OnlineKernelRidge):
     # What it is
 
     @property
-    def solved_kernel(self) -> Kernel | None:
-        """The kernel of the first part, if there is one."""
-        return None if self._base is None else self._base.kernel
-
-    @property
-    def solved(self) -> Solved | None:
-        """Return events of the first part and since the last block, and how they are solved for."""
-        self._settle()
+    def solution(self) -> Solution | None:
+        """How the first part is solved for, if there is one."""
         base = self._base
         if base is None:
             return None
-        known = base.arrays()
-        solution = Solution(base.kernel, base.ridge, self._constant, self.errors)
+        return Solution(base.kernel, base.ridge, self._constant, self._errors.tolist())
+
+    @property
+    def solved(self) -> tuple[Numbers, Numbers]:
+        """The points (n, d) and labels (n,) of the first part, and those that no block has yet.
+
+        They are in the order they came.
+        """
+        self._settle()
+        assert self._base is not None
+        known = self._base.arrays()
         points = np.concatenate([known["points"], self._pending])
-        labels = np.append(known["labels"], self._pending_labels)
-        return Solved(solution, points, labels)
+        return points, np.append(known["labels"], self._pending_labels)
 
     @property
     def room(self) -> int:
@@ -227,11 +202,6 @@ class MetricRidge(OnlineKernelRidge):
     def n_outputs(self) -> int:
         """Numbers that an event is predicted by."""
         return self._n_outputs()
-
-    @property
-    def errors(self) -> list[float] | None:
-        """Those of the second part's regularizations, where there is a first part."""
-        return None if self._base is None else self._errors.tolist()
 
     @property
     def n_solved(self) -> int:
@@ -351,36 +321,24 @@ class MetricRidge(OnlineKernelRidge):
         return State(header, arrays)
 
     @classmethod
-    def from_state(cls, state: State) -> Self:
-        """Return the function whose state this is.
-
-        Raises
-        ------
-        StateError
-            If it is the state of something else, or is damaged.
-        """
-        learner = super().from_state(state)
-        if state.header.get("base") is not None:
-            learner._restore_base(state)
-        return learner
-
-    @classmethod
     def _from_header(cls, state: State, **more: Any) -> Self:
         learner = super()._from_header(state, **more)
         learner._block = count(state.header, "block", cls._owner())
         if learner._block not in _BLOCKS:
-            raise StateError(f"'block' of {cls._owner()} must be one of {_BLOCKS}")
+            raise StateError(f"'block' of {cls._owner()} must be one of {list(_BLOCKS)}")
         learner._begin_block()
         return learner
 
-    def _restore_base(self, state: State) -> None:
-        """Take the part that was solved for."""
+    def _load_block(self, state: State) -> None:
+        super()._load_block(state)
+        header: Any = state.header
+        if header.get("base") is None:
+            return
         named = {
             name.removeprefix("base_"): array
             for name, array in state.arrays.items()
             if name.startswith("base_")
         }
-        header: Any = state.header
         self._base = SolvedPart.of(
             header["base"],
             named,
@@ -390,12 +348,7 @@ class MetricRidge(OnlineKernelRidge):
             owner=f"'base' of {self._owner()}",
         )
         self._settled = 0
-        self._restore_block(state)
-
-    def _restore_block(self, state: State) -> None:
-        """Begin once more to solve for the block that was solved for, if there was one."""
-        assert self._base is not None
-        solving = flag(state.header, "solving", self._owner())
+        solving = flag(header, "solving", self._owner())
         centers, pending = len(self._centers), len(self._pending)
         can_be = centers in _BLOCKS and centers <= self._base.room and pending < self._takeover
         if solving != can_be:

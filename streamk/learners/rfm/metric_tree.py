@@ -18,7 +18,6 @@ from streamk.learners.common.supervised import Asked
 from streamk.learners.kernel_ridge import BLOCK
 from streamk.learners.rfm.metric_ridge import MetricRidge, Solution
 from streamk.learners.rfm.search import Family
-from streamk.learners.rfm.solved_part import SolvedPart, whole_blocks
 from streamk.learners.rfm.splits import FURTHEST, EventMap, Splits, halves
 from streamk.state import State
 
@@ -54,25 +53,9 @@ class MetricTree:
 
     It also tells how well it has predicted the events that it has learned.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        Of what differs from the solution, see `MetricRidge`.
-    task, seed, classes, max_classes
-        As of `streamk.learners.OnlineKernelRidge`.
-    capacity : int
-        Events that are solved for, at most (and a block for each leaf), and centers beside them.
-    columns : int, optional
-        None before they are known.
-
-    Attributes
-    ----------
-    map : EventMap
-    missed : float
-        Sum of the errors of what was predicted before an event was learned, since it was last set
-        to 0: of classes squared ones of margins, of numbers absolute ones.
-    n_events : int
-        Events that it has learned one after the other.
+    The kernel is that of what differs from the solution, see `MetricRidge`. All leaves together
+    solve for `capacity` events, at most (and a block for each leaf), and have as many centers
+    beside. Columns are None before they are known.
     """
 
     TYPE = "metric-tree"
@@ -88,8 +71,12 @@ class MetricTree:
         classes: Sequence[Label] = (),
         max_classes: int = MOST_CLASSES,
     ) -> None:
-        self.map = EventMap.identity(columns or 0)
-        self.missed, self.n_events, self.capacity = 0.0, 0, capacity
+        self.map, self.capacity = EventMap.identity(columns or 0), capacity
+        self.missed = 0.0
+        """Sum of the errors of what was predicted before an event was learned, since it was last
+        set to 0: of classes squared ones of margins, of numbers absolute ones."""
+        self.n_events = 0
+        """Events that it has learned one after the other."""
         self._options: dict[str, Any] = {"task": task, "seed": seed, "max_classes": max_classes}
         self._kernel = kernel
         self._leaves = [self._new_leaf(columns, classes, capacity)]
@@ -107,26 +94,14 @@ class MetricTree:
     # A solution of events
 
     def begin(self, solution: Solution, X: Numbers, y: Numbers) -> None:
-        """Solve for a function of some events, before others are learned.
+        """Solve for a function of 64 events X (n, d) or more, before others are learned.
 
-        Of events that cannot be divided, as where most of them are one point, only the last ones
-        are taken: as many as a leaf has room for.
-
-        Parameters
-        ----------
-        solution : Solution
-        X : float64 array of shape (n, d)
-            The events, in the order they came, at least 64.
-        y : float64 array of shape (n,)
-            Their labels, as numbers.
+        They are in the order they came, with labels y (n,) as numbers. Of events that cannot be
+        divided, as where most of them are one point, only the last ones are taken: as many as a
+        leaf has room for.
         """
         size = SPLITS[len(X) >= _FEW_LEAVES * SPLITS[0] // 2]
         self._plant(0, solution, self.map.points(X), y, (self.capacity, size))
-
-    @property
-    def _leaf_room(self) -> int:
-        """Events that a leaf's solution may have."""
-        return min(self.capacity, SPLITS[0] + _ROOM)
 
     def _plant(
         self, place: int, solution: Solution, points: Numbers, y: Numbers, room: tuple[int, int]
@@ -154,13 +129,11 @@ class MetricTree:
 
         What is left of whole blocks is learned by and by.
         """
-        before, d, size = self._leaves[0], points.shape[1], self._leaf_room
-        leaf = self._new_leaf(d, before.classes, centers)
-        outputs = len(solution.constant)
-        part = SolvedPart(solution.kernel, solution.ridge, size, n_columns=d, n_outputs=outputs)
+        size = min(self.capacity, SPLITS[0] + _ROOM)
+        leaf = self._new_leaf(points.shape[1], self._leaves[0].classes, centers)
         points, y = points[-size:], y[-size:]
-        whole = whole_blocks(len(points))
-        leaf.begin(part, points[:whole], y[:whole], solution.constant, solution.errors)
+        whole = len(points) - len(points) % BLOCK
+        leaf.begin(solution, size, points[:whole], y[:whole])
         leaf.learn_points(points[whole:], y[whole:])
         return leaf
 
@@ -170,16 +143,13 @@ class MetricTree:
         Each half begins with half of the errors of its regularizations.
         """
         leaf = self._leaves[place]
-        known, errors = leaf.solved, leaf.errors
-        assert known is not None
-        assert errors is not None
-        if halves(known.points) is None:
+        points, labels = leaf.solved
+        if halves(points) is None:
             leaf.close()
             return
-        solution = known.solution._replace(errors=[one / 2.0 for one in errors])
-        self._plant(
-            place, solution, known.points, known.labels, (leaf.max_centers, len(known.points))
-        )
+        solution: Any = leaf.solution
+        half = solution._replace(errors=[one / 2.0 for one in solution.errors])
+        self._plant(place, half, points, labels, (leaf.max_centers, len(points)))
 
     def _tend(self) -> None:
         """Divide leaves that are large; have none grow where all together are large enough."""
@@ -233,11 +203,11 @@ class MetricTree:
     @property
     def family(self) -> Family | None:
         """The family that the solution is of."""
-        known = self._leaves[0].solved_kernel
-        if known is None:
+        solution = self._leaves[0].solution
+        if solution is None:
             return None
         scale = "ranks" if self.map.columns.knots else "standard"
-        return Family(scale, known, self.map.metric.is_diagonal)
+        return Family(scale, solution.kernel, self.map.metric.is_diagonal)
 
     @property
     def errors(self) -> list[float] | None:
@@ -245,13 +215,9 @@ class MetricTree:
 
         They are means over the leaves, since each leaf of a new function begins with them.
         """
-        each = [leaf.errors for leaf in self._leaves]
-        return None if each[0] is None else np.mean(np.array(each, np.float64), axis=0).tolist()
-
-    @property
-    def n_leaves(self) -> int:
-        """Parts of space that have functions of their own."""
-        return len(self._leaves)
+        solutions = [leaf.solution for leaf in self._leaves]
+        each = [solution.errors for solution in solutions if solution is not None]
+        return np.mean(np.array(each, np.float64), axis=0).tolist() if each else None
 
     @property
     def n_solved(self) -> int:
@@ -388,36 +354,16 @@ class MetricTree:
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the function whose state this is.
-
-        Raises
-        ------
-        StateError
-            If it is the state of something else, or is damaged.
-        """
+        """Return the function whose state this is; raise StateError if it is damaged."""
         header: Any = state.expect(cls.TYPE).header
         many = count(header, "leaves", _OWNER, least=1)
+        capacity = count(header, "capacity", _OWNER, least=BLOCK)
         leaves = [MetricRidge.from_state(state.child(f"leaf{place}")) for place in range(many)]
-        tree = cls._of_leaves(leaves, count(header, "capacity", _OWNER, least=BLOCK))
-        tree.missed = number(header, "missed", _OWNER, NON_NEGATIVE)
-        tree.n_events = count(header, "n_events", _OWNER)
-        own, d = state.child("tree"), len(tree.columns or ())
-        tree.map = EventMap.of_arrays(own.arrays, d, _OWNER)
-        tree._splits = Splits.of(own.arrays, many - 1, d, _OWNER)
-        tree._calibration.load(own.arrays, _OWNER)
-        return tree
-
-    @classmethod
-    def _of_leaves(cls, leaves: Sequence[MetricRidge], capacity: int) -> Self:
-        """Return a tree of leaves, which must be alike, and not larger than it allows.
-
-        What is made later takes memory for as many centers and events as a leaf may have.
-        """
         first = leaves[0]
         alike = {(leaf.is_classifier, leaf.columns, leaf.classes, leaf.seed) for leaf in leaves}
-        if len(alike) > 1 or (len(leaves) > 1 and not all(leaf.n_solved for leaf in leaves)):
+        if len(alike) > 1 or (many > 1 and not all(leaf.n_solved for leaf in leaves)):
             raise StateError(f"leaves of {_OWNER} differ in task, columns, classes or seed")
-        for leaf in leaves:
+        for leaf in leaves:  # what is made later takes memory for as many as a leaf may have
             if leaf.max_centers > max(_LEAST_CENTERS, capacity) or leaf.room > capacity:
                 raise StateError(
                     f"a leaf of {_OWNER} has room for {leaf.max_centers} centers and {leaf.room} "
@@ -430,8 +376,14 @@ class MetricTree:
             seed=first.seed,
             max_classes=first.max_classes,
         )
-        tree._leaves = list(leaves)
+        tree._leaves = leaves
         tree._fit_leaves()
+        tree.missed = number(header, "missed", _OWNER, NON_NEGATIVE)
+        tree.n_events = count(header, "n_events", _OWNER)
+        own, d = state.child("tree"), len(tree.columns or ())
+        tree.map = EventMap.of_arrays(own.arrays, d, _OWNER)
+        tree._splits = Splits.of(own.arrays, many - 1, d, _OWNER)
+        tree._calibration.load(own.arrays, _OWNER)
         return tree
 
 

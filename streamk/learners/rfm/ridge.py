@@ -1,9 +1,9 @@
-"""Cholesky factors that grow with their matrix, in single precision."""
+"""Kernel ridge regression: its Cholesky factor, which grows with the events, and its solvers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy
@@ -11,10 +11,7 @@ from numpy.typing import NDArray
 
 from streamk.backends import GROUP, PANEL, loops
 from streamk.backends.memory import room
-from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
-from streamk.landmarks.oasis import oasis
-from streamk.landmarks.rpcholesky import block_rpcholesky
 from streamk.learners.eigenpro.direct import NormalEquations
 from streamk.learners.rfm.metric import Weights, of_rows, rooted, times
 
@@ -24,8 +21,8 @@ _NARROW = 4
 """Outputs up to which their products are made one by one, and not in all lanes."""
 
 
-class GrowingCholesky:
-    """The lower Cholesky factor of a positive definite matrix that gets rows from time to time.
+class RidgeFactor:
+    """The lower Cholesky factor of ``K + r I``, which gets rows from time to time, in float32.
 
     Only the lower triangle is kept, 2 n^2 bytes. To append to n rows takes n^2 multiplications for
     each, so that all of them together take as many as a factorization at once. How rows come
@@ -36,16 +33,6 @@ class GrowingCholesky:
     capacity : int
         Rows at most. Their memory is asked for at once, used as they come, and all of it goes back
         to the system with the factor.
-
-    Examples
-    --------
-    >>> from streamk.kernels import Gaussian
-    >>> points = np.arange(64.0)[:, None] * 99.0
-    >>> factor = GrowingCholesky(64)
-    >>> factor.append(kernel_rows(Gaussian(), points, 0, 32), 4.0)
-    >>> factor.append(kernel_rows(Gaussian(), points, 32, 64), 4.0)
-    >>> len(factor), factor.solved(np.ones((64, 1), np.float32))[0].tolist()
-    (64, [0.25])
     """
 
     def __init__(self, capacity: int) -> None:
@@ -62,19 +49,10 @@ class GrowingCholesky:
         """The last right-hand sides Y, and what ``L x = Y`` has for them."""
 
     def append(self, rows: Numbers, diagonal: float) -> None:
-        """Take in the matrix's next rows.
+        """Take in the matrix's next rows, as of `kernel_rows`, and a number on its diagonal.
 
-        Parameters
-        ----------
-        rows : float32 array of shape (groups, n + 32 groups, 32)
-            Of a matrix that had n rows, as of `kernel_rows`. They must not cross a multiple of 256.
-        diagonal : float
-            The number that the matrix has on its diagonal.
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            If the matrix is not positive definite, but for rounding. The factor stays as it was.
+        They must not cross a multiple of 256. Of a matrix that is not positive definite, but for
+        rounding, the factor stays as it was, and LinAlgError is raised.
         """
         n, many = self._count, len(rows) * GROUP
         at, own = n % PANEL, self._panel(n // PANEL)
@@ -127,20 +105,10 @@ class GrowingCholesky:
 
 
 def kernel_rows(kernel: Kernel, Z: Numbers, first: int, stop: int) -> Numbers:
-    """Return rows of a kernel matrix, with their columns up to the diagonal.
+    """Return rows of the kernel matrix of Z (n, d), with their columns up to the diagonal.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    Z : array of shape (n, d)
-    first, stop : int
-        Numbers of the rows. The first one is a multiple of 32.
-
-    Returns
-    -------
-    float32 array of shape (groups, columns, 32)
-        The rows in groups of 32. If they are no multiple of 32, there are rows and columns of zeros
-        beside them.
+    They are in groups of 32, float32 (groups, columns, 32), from a row on whose number is a
+    multiple of 32; if they are no multiple, there are rows and columns of zeros beside them.
     """
     groups = -(-(stop - first) // GROUP)
     rows = np.zeros((groups, first + groups * GROUP, GROUP), np.float32)
@@ -152,31 +120,16 @@ def kernel_rows(kernel: Kernel, Z: Numbers, first: int, stop: int) -> Numbers:
 
 
 def nbytes_of(n: int) -> int:
-    """Return the memory of a factor with n rows, in bytes.
-
-    >>> nbytes_of(257)
-    786432
-    """
+    """Return the memory of a factor with n rows, in bytes."""
     panels = -(-n // PANEL)
     return 2 * PANEL**2 * panels * (panels + 1)
 
 
-SELECTIONS = ("random", "rpcholesky", "oasis")
 _ROWS = 2_048
 """Events whose kernels with all centers are there at once."""
 
 
-class Solver(Protocol):
-    """Ridge regressions of the same events that differ by their regularization."""
-
-    centers: Numbers
-    """Points that carry the function, float64 (p, d)."""
-
-    def solve(self, ridge: float) -> Numbers:
-        """Return their coefficients, float64 (p, outputs)."""
-
-
-class Direct:
+class ExactRidge:
     """Coefficients ``(K + r I)^-1 Y``, by a Cholesky factor for each regularization r.
 
     With weights w they are ``(K + r W^-1)^-1 Y``, of the least ``sum w_i |f(x_i) - y_i|^2 + r
@@ -185,21 +138,6 @@ class Direct:
     The kernel matrix is kept in single precision, whose rounding is far below the least
     regularization; factors are made in double precision. Together they take 12 n^2 bytes. Beside
     the weight of an event that counts much r is small: with weights all is in double precision.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    P : float64 array of shape (n, d)
-        Mapped events.
-    Y : float64 array of shape (n, outputs)
-        Their targets.
-    weights : float64 array of shape (n,), optional
-
-    Examples
-    --------
-    >>> from streamk.kernels import Gaussian
-    >>> Direct(Gaussian(), np.zeros((1, 1)), np.ones((1, 1))).solve(0.25)
-    array([[0.8]])
     """
 
     def __init__(self, kernel: Kernel, P: Numbers, Y: Numbers, weights: Weights = None) -> None:
@@ -216,23 +154,14 @@ class Direct:
         return times(_solved(factor, self._Y), self._roots)
 
 
-class DirectSingle:
-    """The coefficients of `Direct`, in single precision throughout: several times as fast.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    P : float64 array of shape (n, d)
-        Mapped events.
-    Y : float64 array of shape (n, outputs)
-        Their targets.
-    """
+class SingleRidge:
+    """The coefficients of `ExactRidge`, in single precision throughout: several times as fast."""
 
     def __init__(self, kernel: Kernel, P: Numbers, Y: Numbers) -> None:
         self.centers, self._Y = P, Y.astype(np.float32)
         Z, edges = P.astype(np.float32), range(0, len(P), PANEL)
         self._panels = [kernel_rows(kernel, Z, at, min(at + PANEL, len(P))) for at in edges]
-        self._factor = GrowingCholesky(len(P))
+        self._factor = RidgeFactor(len(P))
 
     def solve(self, ridge: float) -> Numbers:
         """Return the coefficients for a regularization, float32 (n, outputs)."""
@@ -242,22 +171,11 @@ class DirectSingle:
         return self._factor.solved(self._Y)
 
 
-class OnCenters:
+class NormalRidge:
     """Coefficients of centers Z by the normal equations of all events.
 
     See `streamk.learners.eigenpro.direct.NormalEquations`: p^2 multiplications an event,
     a factor of ``K(Z, X) K(X, Z) + r K(Z, Z)`` for each regularization r.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    P : float64 array of shape (n, d)
-        Mapped events.
-    Y : float64 array of shape (n, outputs)
-        Their targets.
-    centers : float64 array of shape (p, d)
-        Mapped.
-    weights : float64 array of shape (n,), optional
     """
 
     def __init__(
@@ -277,61 +195,12 @@ class OnCenters:
         return self._equations.solve((ridge,), self._none, keep=0)
 
 
-def solver(
-    kernel: Kernel,
-    P: Numbers,
-    Y: Numbers,
-    *,
-    n_centers: int,
-    selection: str,
-    seed: int,
-    weights: Weights = None,
-) -> Solver:
-    """Return the direct solver of up to `n_centers` events, and one on centers of more.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    P : float64 array of shape (n, d)
-        Mapped events, in random order.
-    Y : float64 array of shape (n, outputs)
-    n_centers : int
-    selection : {"random", "rpcholesky", "oasis"}
-        How centers are chosen among the events.
-    seed : int
-    weights : float64 array of shape (n,), optional
-    """
-    if len(P) <= n_centers:
-        return Direct(kernel, P, Y, weights)
-    if selection == "random":
-        return OnCenters(kernel, P, Y, P[:n_centers], weights)
-    choose = oasis if selection == "oasis" else block_rpcholesky
-    found = choose(P, kernel, max_landmarks=n_centers, seed=seed, dtype="float32")
-    return OnCenters(kernel, P, Y, P[found.indices], weights)
-
-
 def by_eigenvalues(
     kernel: Kernel, P: Numbers, Y: Numbers, ridges: Sequence[float], weights: Weights = None
 ) -> Numbers:
-    """Return the coefficients of `Direct` for each regularization, from one eigendecomposition.
+    """Return those of `ExactRidge` for each regularization, from one eigendecomposition.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    P : float64 array of shape (n, d)
-    Y : float64 array of shape (n, outputs)
-    ridges : sequence of float
-    weights : float64 array of shape (n,), optional
-
-    Returns
-    -------
-    float64 array of shape (len(ridges), n, outputs)
-
-    Examples
-    --------
-    >>> from streamk.kernels import Gaussian
-    >>> by_eigenvalues(Gaussian(), np.zeros((1, 1)), np.ones((1, 1)), [0.25, 1.0])[:, 0, 0]
-    array([0.8, 0.5])
+    They are float64 (regularizations, n, outputs).
     """
     roots, K = rooted(weights), kernel.pairwise(P)
     _weigh(K, roots)
@@ -347,12 +216,6 @@ def predicted(kernel: Kernel, P: Numbers, centers: Numbers, A: Numbers) -> Numbe
         rows = slice(start, start + _ROWS)
         out[rows] = kernel.pairwise(P[rows], centers) @ A
     return out
-
-
-def check_selection(selection: str) -> None:
-    """Raise InvalidInput unless it is one of `SELECTIONS`."""
-    if selection not in SELECTIONS:
-        raise InvalidInput(f"selection={selection!r} must be one of {', '.join(SELECTIONS)}")
 
 
 def _weigh(K: Numbers, roots: Weights) -> None:

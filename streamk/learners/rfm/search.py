@@ -1,16 +1,25 @@
-"""The ends of rounds, and of steps on a ladder of regularizations, where errors stop falling."""
+"""The choice of a metric: rounds of a family of functions, and the regularization of each.
+
+A round solves kernel ridge regression, and the average gradient outer product of its function is
+the metric of the next one. By how well events are predicted that were not learned, all is chosen:
+by those of one part, or by cross-validation where there are few events, of which a fifth is too
+few to choose by, and too many to do without.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamk.kernels import Kernel, Laplacian, PowerExponential
+from streamk.landmarks.oasis import oasis
+from streamk.landmarks.rpcholesky import block_rpcholesky
 from streamk.learners.rfm.gradients import outer_products
 from streamk.learners.rfm.metric import (
     Columns,
@@ -23,86 +32,30 @@ from streamk.learners.rfm.metric import (
     sum_of,
 )
 from streamk.learners.rfm.ridge import (
-    DirectSingle,
-    Solver,
+    ExactRidge,
+    NormalRidge,
+    SingleRidge,
     by_eigenvalues,
     predicted,
-    solver,
 )
-
-
-def ended(errors: Sequence[float], rounds: int, patience: int) -> bool:
-    """Return whether there are no more rounds after those of some errors.
-
-    Parameters
-    ----------
-    errors : sequence of float
-        Of round 0 and those after it.
-    rounds : int
-        After round 0, at most.
-    patience : int
-        Rounds without a smaller error after which there are no more.
-
-    Examples
-    --------
-    >>> ended([3.0, 2.0], 4, 1), ended([3.0, 2.0, 2.0], 4, 1), ended([3.0, 2.0], 1, 1)
-    (False, True, True)
-    """
-    best = int(np.nan_to_num(errors, nan=np.inf, posinf=np.inf).argmin())
-    return len(errors) > rounds or len(errors) - 1 - best >= patience
-
-
-def descended(error: Callable[[int], float], place: int, count: int) -> int:
-    """Return where errors stop falling on a ladder, from a place on.
-
-    Parameters
-    ----------
-    error : callable
-        Takes a place, 0 to count - 1.
-    place, count : int
-
-    Examples
-    --------
-    >>> descended(lambda k: (k - 3) ** 2, 1, 10), descended(lambda k: -k, 2, 4)
-    (3, 3)
-    """
-    lower = moved(error, place, count, -1)
-    return moved(error, place, count, 1) if lower == place else lower
-
-
-def moved(error: Callable[[int], float], place: int, count: int, step: int) -> int:
-    """Return where errors stop falling on a ladder in one direction, from a place on.
-
-    Parameters
-    ----------
-    error : callable
-        Takes a place, 0 to count - 1.
-    place, count : int
-    step : {-1, 1}
-
-    Examples
-    --------
-    >>> moved(lambda k: (k - 3) ** 2, 1, 10, 1), moved(lambda k: (k - 3) ** 2, 1, 10, -1)
-    (3, 1)
-    """
-    least = error(place)
-    while 0 <= place + step < count and error(place + step) < least:
-        place += step
-        least = error(place)
-    return place
-
+from streamk.learners.rfm.splits import Splits, halves
 
 Numbers = NDArray[Any]
-Indices = NDArray[np.intp]
 
 RIDGES = tuple(10.0 ** (-4.0 + 0.5 * i) for i in range(12))
 """Regularizations, the variance of the noise for a function of variance 1: .0001 to 30."""
 ERRORS: dict[str, Callable[[Numbers], Numbers]] = {"absolute": np.abs, "squared": np.square}
 """Errors of events held back, as rounds and families are compared."""
+SELECTIONS = ("random", "rpcholesky", "oasis")
 _PATIENCE = 2
-"""Rounds without a smaller error after which there are no more, if nothing else is said."""
+"""Rounds without a smaller error after which there are no more, in batch; on a stream it is 1."""
 _GRADIENTS = 10_000
 """Events at which gradients are taken, if nothing else is said."""
+_PARTS = 3
+"""Of cross-validation."""
+
+
+# Functions, and events to compare them by
 
 
 @dataclass(frozen=True)
@@ -120,79 +73,92 @@ class Family:
             return 0.5
         return 1.0 if isinstance(self.kernel, Laplacian) else 2.0
 
-
-@dataclass(frozen=True)
-class Split:
-    """Events to learn from, those held back, and the weights of all."""
-
-    train: Indices
-    held: Indices
-    weights: Weights = None
-
-    def of_train(self) -> Weights:
-        """Return the weights of the events to learn from."""
-        return of_rows(self.weights, self.train)
-
-    def of_held(self) -> Weights:
-        """Return the weights of those held back."""
-        return of_rows(self.weights, self.held)
+    def identity(self, d: int) -> Metric:
+        """Return the metric of round 0."""
+        return Metric(np.ones(d) if self.diagonal else np.eye(d))
 
 
 @dataclass(frozen=True)
-class Round:
-    """One round: its metric, the regularization of least error, and predictions held back.
+class Fold:
+    """Events to learn from and others held back, on the scale of the former."""
 
-    Attributes
-    ----------
-    number : int
-        0 is of the identity.
-    metric : Metric
-    ridge : float
-    error : float
-        Mean error of held-back targets, summed over outputs.
-    margins : float64 array of shape (held, outputs)
-    """
+    columns: Columns
+    rows: Numbers
+    """Places of those held back."""
+    S: Numbers
+    Q: Numbers
+    """Scaled events (n, d): of both."""
+    Y: Numbers
+    labels: Numbers
+    """Their targets (n, outputs)."""
+    weights: Weights
+    of_held: Weights
+    middle: Numbers
+    """Mean of the targets to learn from."""
+
+    @classmethod
+    def of(
+        cls,
+        X: Numbers,
+        Y: Numbers,
+        train: Numbers,
+        held: Numbers,
+        scale: str,
+        weights: Weights = None,
+    ) -> Fold:
+        """Return some of the events X (n, d), NaN where missing, to learn, and others held back."""
+        own, of_held = of_rows(weights, train), of_rows(weights, held)
+        columns = Columns.of(X[train], scale, own)
+        S, Q = columns.scaled(X[train]), columns.scaled(X[held])
+        return cls(columns, held, S, Q, Y[train], Y[held], own, of_held, mean(Y[train], own))
+
+
+class MetricRound(NamedTuple):
+    """One round: its metric, the regularization of least error, and predictions held back."""
 
     number: int
+    """0 is of the identity."""
     metric: Metric
     ridge: float
     error: float
+    """Mean error of held-back targets, summed over outputs."""
     margins: Numbers
+    """Float64 (held, outputs)."""
 
 
-def next_metric(
-    family: Family, metric: Metric, P: Numbers, Z: Numbers, A: Numbers, weights: Weights = None
-) -> Metric:
-    """Return the metric of the next round.
+def least(found: Sequence[MetricRound]) -> MetricRound:
+    """Return the round of least error."""
+    return min(found, key=lambda one: one.error)
 
-    Parameters
-    ----------
-    family : Family
-    metric : Metric
-        Of the function.
-    P, Z : float64 arrays of shapes (n, d) and (p, d)
-        Mapped events at which gradients are taken, and centers.
-    A : float64 array of shape (p, outputs)
-        Coefficients.
-    weights : float64 array of shape (n,), optional
-        Of the events.
+
+# From one round to the next
+
+
+def ended(errors: Sequence[float], rounds: int, patience: int) -> bool:
+    """Return whether there are no more rounds after those of some errors, that of round 0 first.
+
+    Examples
+    --------
+    >>> ended([3.0, 2.0], 4, 1), ended([3.0, 2.0, 2.0], 4, 1), ended([3.0, 2.0], 1, 1)
+    (False, True, True)
     """
-    G = outer_products(
-        family.kernel,
-        P,
-        Z,
-        A,
-        diagonal=family.diagonal,
-        dtype=np.float32,
-        weights=of_rows(weights, slice(len(P))),
-    )
-    return Metric.of(metric.unmapped(G))
+    best = int(np.nan_to_num(errors, nan=np.inf, posinf=np.inf).argmin())
+    return len(errors) > rounds or len(errors) - 1 - best >= patience
 
 
-def normalized(family: Family, metric: Metric, X: Numbers, weights: Weights = None) -> Metric:
-    """Return the metric's multiple that keeps the mean distance of events X (n, d)."""
-    M = metric.diagonal if metric.is_diagonal else metric.matrix
-    return Metric.of(rescaled(M, X, power=family.power, weights=weights))
+def moved(error: Callable[[int], float], place: int, count: int, step: int) -> int:
+    """Return where errors stop falling on a ladder, from a place on in steps of 1 or -1."""
+    lowest = error(place)
+    while 0 <= place + step < count and error(place + step) < lowest:
+        place += step
+        lowest = error(place)
+    return place
+
+
+def descended(error: Callable[[int], float], place: int, count: int) -> int:
+    """Return where errors stop falling on a ladder, from a place on in the direction of less."""
+    lower = moved(error, place, count, -1)
+    return moved(error, place, count, 1) if lower == place else lower
 
 
 def error_of(E: Numbers, weights: Weights = None) -> float:
@@ -201,191 +167,150 @@ def error_of(E: Numbers, weights: Weights = None) -> float:
     return math.inf if math.isnan(found) else found
 
 
-def identity(family: Family, d: int) -> Metric:
-    """Return the metric of round 0."""
-    return Metric(np.ones(d) if family.diagonal else np.eye(d))
+def agop(
+    family: Family, metric: Metric, P: Numbers, Z: Numbers, A: Numbers, weights: Weights = None
+) -> Metric:
+    """Return the average gradient outer product of a function, at mapped events P (n, d).
+
+    It is that of centers Z (p, d), mapped by the function's metric, and coefficients A.
+    """
+    own, diagonal = of_rows(weights, slice(len(P))), family.diagonal
+    G = outer_products(family.kernel, P, Z, A, diagonal=diagonal, dtype=np.float32, weights=own)
+    return Metric.of(metric.unmapped(G))
+
+
+def normalized(family: Family, metric: Metric, S: Numbers, weights: Weights = None) -> Metric:
+    """Return the metric's multiple that keeps the mean distance of events S (n, d)."""
+    M = metric.diagonal if metric.is_diagonal else metric.matrix
+    return Metric.of(rescaled(M, S, power=family.power, weights=weights))
+
+
+def sharpened(
+    family: Family, metric: Metric, S: Numbers, A: Numbers, weights: Weights = None
+) -> Metric:
+    """Return the metric of the next round, of a function whose centers are the events S (n, d)."""
+    P = metric.mapped(S)
+    return normalized(family, agop(family, metric, P, P, A, weights), S, weights)
 
 
 def followed(
     family: Family,
     S: Numbers,
-    Y: Numbers,
     ridges: Sequence[float],
-    solver: Callable[[Kernel, Numbers, Numbers, Weights], Solver],
+    solve: Callable[[Numbers, float], Numbers],
     weights: Weights = None,
 ) -> Metric:
-    """Return the metric after rounds with known regularizations, that of round 0 if with none.
+    """Return the metric of events S (n, d) after rounds with known regularizations.
 
-    Parameters
-    ----------
-    family : Family
-    S : float64 array of shape (n, d)
-        Scaled events, all of which are centers.
-    Y : float64 array of shape (n, outputs)
-        Their targets, of mean 0.
-    ridges : sequence of float
-    solver : callable
-        Makes that of a round, as `Limits.solver` does.
-    weights : float64 array of shape (n,), optional
-        Of the events.
+    The function `solve` returns the coefficients of mapped events for a regularization.
     """
-    metric = identity(family, S.shape[1])
+    metric = family.identity(S.shape[1])
     for ridge in ridges:
-        P = metric.mapped(S)
-        A = solver(family.kernel, P, Y, weights).solve(ridge)
-        metric = normalized(family, next_metric(family, metric, P, P, A, weights), S, weights)
+        A = solve(metric.mapped(S), ridge)
+        metric = sharpened(family, metric, S, A, weights)
     return metric
 
 
-@dataclass(frozen=True)
-class Explored:
-    """The best round of a family by cross-validation.
+# All regularizations of few events
 
-    Attributes
-    ----------
-    family : Family
-    ridges : tuple of float
-        Of round 0 to the best one.
-    error : float
-        Of that.
-    margins : float64 array of shape (n, outputs)
-        Predictions of it where events were held back, else NaN.
-    """
+
+class Explored(NamedTuple):
+    """The best round of a family."""
 
     family: Family
     ridges: tuple[float, ...]
+    """Of round 0 to the best one."""
     error: float
     margins: Numbers
+    """Predictions of it where events were held back, else NaN: (n, outputs)."""
 
 
 def explore(
     family: Family,
-    X: Numbers,
-    Y: Numbers,
-    splits: Sequence[Split],
-    *,
+    folds: Sequence[Fold],
+    n: int,
     rounds: int,
     ridges: Sequence[float],
     error: str,
 ) -> Explored:
-    """Find the best round of a family for few events, all regularizations at once.
+    """Find the best round of a family for few of n events, all regularizations at once.
 
-    Parameters
-    ----------
-    family : Family
-    X : float64 array of shape (n, d)
-        Events, NaN where missing.
-    Y : float64 array of shape (n, outputs)
-        Targets.
-    splits : sequence of Split
-        Errors are summed over them; each has metrics of its own.
-    rounds : int
-        After round 0.
-    ridges : sequence of float
-    error : str
-        One of `ERRORS`.
+    Errors are summed over the folds; each has metrics of its own.
     """
-    paths = [_Path(family, X, Y, split) for split in splits]
-    count = sum(sum_of(split.of_held(), len(split.held)) for split in splits)
-    best, least, margins = 0, np.inf, np.full(Y.shape, np.nan)
-    chosen: list[float] = []
-    errors: list[float] = []
+    metrics = [family.identity(fold.S.shape[1]) for fold in folds]
+    count = sum(sum_of(fold.of_held, len(fold.rows)) for fold in folds)
+    best, lowest, margins = 0, np.inf, np.full((n, folds[0].Y.shape[1]), np.nan)
+    chosen, errors = list[float](), list[float]()
     for turn in range(rounds + 1):
-        found = [path.errors(ridges, ERRORS[error]) for path in paths]
-        total = np.sum(found, axis=0) / count
+        tried = [_by_all(family, *one, ridges, error) for one in zip(folds, metrics, strict=True)]
+        total = np.sum([own for own, _, _ in tried], axis=0) / count
         k = int(total.argmin())
         chosen.append(ridges[k])
-        if total[k] < least:
-            best, least = turn, float(total[k])
-            for path, split in zip(paths, splits, strict=True):
-                margins[split.held] = path.margins[k]
+        if total[k] < lowest:
+            best, lowest = turn, float(total[k])
+            for fold, (_, F, _) in zip(folds, tried, strict=True):
+                margins[fold.rows] = F[k]
         errors.append(float(total[k]))
         if ended(errors, rounds, _PATIENCE):
             break
-        for path, own in zip(paths, found, strict=True):
-            path.sharpen(int(own.argmin()))
-    return Explored(family, tuple(chosen[: best + 1]), least, margins)
+        metrics = [
+            sharpened(family, metric, fold.S, A[int(own.argmin())], fold.weights)
+            for fold, metric, (own, _, A) in zip(folds, metrics, tried, strict=True)
+        ]
+    return Explored(family, tuple(chosen[: best + 1]), lowest, margins)
 
 
-class _Path:
-    """Rounds of a family on one split, all regularizations at once."""
+def _by_all(
+    family: Family, fold: Fold, metric: Metric, ridges: Sequence[float], error: str
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return sums of errors of each regularization, predictions held back, and coefficients."""
+    P, Q = metric.mapped(fold.S), metric.mapped(fold.Q)
+    A = by_eigenvalues(family.kernel, P, fold.Y - fold.middle, ridges, fold.weights)
+    many, p, c = A.shape
+    F = predicted(family.kernel, Q, P, A.transpose(1, 0, 2).reshape(p, -1))
+    F = F.reshape(len(Q), many, c).transpose(1, 0, 2) + fold.middle
+    errors = ERRORS[error](F - fold.labels).sum(axis=2)
+    return errors.sum(axis=1) if fold.of_held is None else errors @ fold.of_held, F, A
 
-    def __init__(self, family: Family, X: Numbers, Y: Numbers, split: Split) -> None:
-        self._family = family
-        self._weights, self._of_held = split.of_train(), split.of_held()
-        columns = Columns.of(X[split.train], family.scale, self._weights)
-        self._S, self._held = columns.scaled(X[split.train]), columns.scaled(X[split.held])
-        self._mean = mean(Y[split.train], self._weights)
-        self._Y, self._labels = Y[split.train] - self._mean, Y[split.held]
-        self._metric = identity(family, X.shape[1])
 
-    def errors(self, ridges: Sequence[float], of: Callable[[Numbers], Numbers]) -> Numbers:
-        """Return the sum of errors of held-back events by each regularization."""
-        P, Q = self._metric.mapped(self._S), self._metric.mapped(self._held)
-        A = by_eigenvalues(self._family.kernel, P, self._Y, ridges, self._weights)
-        many, p, c = A.shape
-        F = predicted(self._family.kernel, Q, P, A.transpose(1, 0, 2).reshape(p, -1))
-        self.margins = F.reshape(len(Q), many, c).transpose(1, 0, 2) + self._mean
-        self._coefficients = A
-        errors = of(self.margins - self._labels).sum(axis=2)
-        return np.asarray(errors.sum(axis=1) if self._of_held is None else errors @ self._of_held)
-
-    def sharpen(self, k: int) -> None:
-        """Take the metric of the function with one of these regularizations."""
-        P = self._metric.mapped(self._S)
-        A, weights = self._coefficients[k], self._weights
-        found = next_metric(self._family, self._metric, P, P, A, weights)
-        self._metric = normalized(self._family, found, self._S, weights)
+# Many events, of which some are held back
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Bounds of what is solved for.
-
-    Attributes
-    ----------
-    rounds : int
-        At most, after round 0.
-    n_centers : int
-        Beyond so many events, centers are chosen.
-    selection : str
-    seed : int
-    error : str
-        One of `ERRORS`.
-    patience : int
-        Rounds without a smaller error after which there are no more.
-    single : bool
-        Whether all events are centers, and all is computed in single precision. Rounds after the
-        first then try other regularizations in one direction alone, upwards and downwards by turns.
-    ladder : bool
-        Whether each of these rounds searches its regularization. If not, round 0 does it for all.
-    n_gradients : int
-        Events at which gradients are taken.
-    """
+class SearchLimits:
+    """Bounds of what is solved for."""
 
     rounds: int
+    """At most, after round 0."""
     n_centers: int
+    """Beyond so many events, centers are chosen."""
     selection: str
     seed: int
     error: str
+    """One of `ERRORS`."""
     patience: int = _PATIENCE
+    """Rounds without a smaller error after which there are no more."""
     single: bool = False
+    """Whether all events are centers, and all is computed in single precision. Rounds after the
+    first then try other regularizations in one direction alone, upwards and downwards by turns."""
     ladder: bool = True
+    """Whether each of these rounds searches its regularization. If not, round 0 does it for all."""
     n_gradients: int = _GRADIENTS
+    """Events at which gradients are taken."""
 
-    def solver(self, kernel: Kernel, P: Numbers, Y: Numbers, weights: Weights = None) -> Solver:
-        """Return the solver for mapped events P (n, d) and targets Y (n, outputs)."""
+    def solver(
+        self, kernel: Kernel, P: Numbers, Y: Numbers, weights: Weights = None
+    ) -> ExactRidge | SingleRidge | NormalRidge:
+        """Return the solver for mapped events P (n, d), in random order, and targets Y."""
         if self.single:
-            return DirectSingle(kernel, P, Y)
-        return solver(
-            kernel,
-            P,
-            Y,
-            n_centers=self.n_centers,
-            selection=self.selection,
-            seed=self.seed,
-            weights=weights,
-        )
+            return SingleRidge(kernel, P, Y)
+        if len(P) <= self.n_centers:
+            return ExactRidge(kernel, P, Y, weights)
+        if self.selection == "random":
+            return NormalRidge(kernel, P, Y, P[: self.n_centers], weights)
+        choose = oasis if self.selection == "oasis" else block_rpcholesky
+        found = choose(P, kernel, max_landmarks=self.n_centers, seed=self.seed, dtype="float32")
+        return NormalRidge(kernel, P, Y, P[found.indices], weights)
 
     def predictor(self, kernel: Kernel, Q: Numbers, Z: Numbers) -> Callable[[Numbers], Numbers]:
         """Return what gives ``k(Q, Z) A`` of coefficients A, of mapped points and centers."""
@@ -393,68 +318,6 @@ class Limits:
             K = kernel.pairwise(Q, Z, dtype=np.float32)
             return lambda A: K @ A
         return lambda A: predicted(kernel, Q, Z, A)
-
-
-def refine(
-    family: Family,
-    S: Numbers,
-    Y: Numbers,
-    held: Numbers,
-    labels: Numbers,
-    limits: Limits,
-    ridges: Sequence[float],
-    first: float,
-    weights: tuple[Weights, Weights] = (None, None),
-    starts: Starts | None = None,
-) -> list[Round]:
-    """Go through the rounds of one family with many events.
-
-    The regularization is searched on the ladder of `ridges`, from that of the round before, as long
-    as errors fall; `limits` says in which rounds, and whether in both directions.
-
-    Parameters
-    ----------
-    family : Family
-    S : float64 array of shape (n, d)
-        Scaled events to learn from. Gradients are taken at the first ones.
-    Y : float64 array of shape (n, outputs)
-        Their targets.
-    held : float64 array of shape (m, d)
-        Scaled events held back.
-    labels : float64 array of shape (m, outputs)
-        Their targets.
-    limits : Limits
-    ridges : sequence of float
-        Ascending.
-    first : float
-        One of them.
-    weights : tuple of two float64 arrays, optional
-        Of the events to learn from, and of those held back.
-    starts : dict, optional
-        Round 0 of other families of these events, by scale, kernel and `first`; that of this one is
-        added.
-
-    Returns
-    -------
-    list of Round
-        Those that were made, up to `limits.rounds` after round 0.
-    """
-    data, metric = _HeldBack(S, Y, held, labels, *weights), identity(family, S.shape[1])
-    found: list[Round] = []
-    place, key = list(ridges).index(first), (family.scale, family.kernel, first)
-    starts = {} if starts is None else starts
-    if key not in starts:
-        starts[key] = data.turn(family, metric, limits, ridges, place, 0)
-    turn = starts[key]
-    while True:
-        margins = turn.F + data.middle
-        found.append(Round(len(found), metric, ridges[turn.place], turn.error, margins))
-        if ended([one.error for one in found], limits.rounds, limits.patience):
-            return found
-        A = turn.coefficients
-        sharper = next_metric(family, metric, turn.points, turn.centers, A, data.weights)
-        metric = normalized(family, sharper, S, data.weights)
-        turn = data.turn(family, metric, limits, ridges, turn.place, len(found))
 
 
 class Turn(NamedTuple):
@@ -475,93 +338,253 @@ class Turn(NamedTuple):
 
 
 Starts: TypeAlias = dict[tuple[str, Kernel, float], Turn]
+"""Round 0 of families of the same events, by scale, kernel and first regularization."""
 
 
-@dataclass(frozen=True)
-class _HeldBack:
-    """Scaled events to learn from and others held back, with the targets and weights of both."""
+def refine(
+    family: Family,
+    fold: Fold,
+    limits: SearchLimits,
+    ridges: Sequence[float],
+    first: float,
+    starts: Starts | None = None,
+) -> list[MetricRound]:
+    """Go through the rounds of one family with many events.
 
-    S: Numbers
-    Y: Numbers
-    held: Numbers
-    labels: Numbers
-    weights: Weights
-    of_held: Weights
-
-    @property
-    def middle(self) -> Numbers:
-        """The mean of the targets to learn from."""
-        return mean(self.Y, self.weights)
-
-    def turn(
-        self,
-        family: Family,
-        metric: Metric,
-        limits: Limits,
-        ridges: Sequence[float],
-        place: int,
-        number: int,
-    ) -> Turn:
-        """Return the function in a metric, of round `number`, from a place on the ladder on."""
-        trials = self.trials(family, metric, limits, ridges)
-        if not number or not limits.single:
-            place = descended(trials.error, place, len(ridges))
-        elif limits.ladder:  # upwards and downwards by turns: one trial less
-            place = moved(trials.error, place, len(ridges), 1 if number % 2 else -1)
-        points = trials.points[: limits.n_gradients]
-        return Turn(place, *trials.of(place), points, trials.centers)
-
-    def trials(
-        self, family: Family, metric: Metric, limits: Limits, ridges: Sequence[float]
-    ) -> _Trials:
-        """Return what tries regularizations in a metric."""
-        middle = self.middle
-        P, Q = metric.mapped(self.S), metric.mapped(self.held)
-        equations = limits.solver(family.kernel, P, self.Y - middle, self.weights)
-        predict = limits.predictor(family.kernel, Q, equations.centers)
-        targets = self.labels - middle
-        return _Trials(P, predict, equations, ridges, targets, limits.error, self.of_held)
-
-
-class _Trials:
-    """Regularizations of a ladder that were tried.
-
-    Attributes
-    ----------
-    points : float64 array of shape (n, d)
-        The events to learn from, mapped.
+    The regularization is searched on the ladder of `ridges`, which ascend, from `first` on and then
+    from that of the round before, as long as errors fall; `limits` says in which rounds, and
+    whether in both directions. Gradients are taken at the first events. Round 0 is added to
+    `starts`, or taken from there.
     """
+    metric, starts = family.identity(fold.S.shape[1]), {} if starts is None else starts
+    found: list[MetricRound] = []
+    place, key = list(ridges).index(first), (family.scale, family.kernel, first)
+    if key not in starts:
+        starts[key] = turned(family, fold, metric, limits, ridges, place, 0)
+    turn = starts[key]
+    while True:
+        margins = turn.F + fold.middle
+        found.append(MetricRound(len(found), metric, ridges[turn.place], turn.error, margins))
+        if ended([one.error for one in found], limits.rounds, limits.patience):
+            return found
+        M = agop(family, metric, turn.points, turn.centers, turn.coefficients, fold.weights)
+        metric = normalized(family, M, fold.S, fold.weights)
+        turn = turned(family, fold, metric, limits, ridges, turn.place, len(found))
 
-    def __init__(
-        self,
-        points: Numbers,
-        predict: Callable[[Numbers], Numbers],
-        equations: Solver,
-        ridges: Sequence[float],
-        targets: Numbers,
-        error: str,
-        weights: Weights,
-    ) -> None:
-        self.points = points
-        self._predict, self._equations, self._ridges = predict, equations, ridges
-        self._targets, self._weights = targets, weights
-        self._error_of = ERRORS[error]
-        self._known: dict[int, tuple[float, Numbers, Numbers]] = {}
 
-    @property
-    def centers(self) -> Numbers:
-        """The centers of all their functions, mapped points (p, d)."""
-        return self._equations.centers
+def turned(
+    family: Family,
+    fold: Fold,
+    metric: Metric,
+    limits: SearchLimits,
+    ridges: Sequence[float],
+    place: int,
+    number: int,
+) -> Turn:
+    """Return the function in a metric, of round `number`, from a place on the ladder on."""
+    P, Q = metric.mapped(fold.S), metric.mapped(fold.Q)
+    equations = limits.solver(family.kernel, P, fold.Y - fold.middle, fold.weights)
+    predict = limits.predictor(family.kernel, Q, equations.centers)
+    targets = fold.labels - fold.middle
 
-    def of(self, place: int) -> tuple[float, Numbers, Numbers]:
-        """Return the error of one, its predictions (held, outputs) and coefficients."""
-        if place not in self._known:
-            A = self._equations.solve(self._ridges[place])
-            F = self._predict(A)
-            error = error_of(self._error_of(F - self._targets), self._weights)
-            self._known[place] = (error, F, A)
-        return self._known[place]
+    @cache
+    def tried(k: int) -> tuple[float, Numbers, Numbers]:
+        A = equations.solve(ridges[k])
+        F = predict(A)
+        return error_of(ERRORS[limits.error](F - targets), fold.of_held), F, A
 
-    def error(self, place: int) -> float:
-        """Return the mean error of held-back events."""
-        return self.of(place)[0]
+    def error(k: int) -> float:
+        return tried(k)[0]
+
+    if not number or not limits.single:
+        place = descended(error, place, len(ridges))
+    elif limits.ladder:  # upwards and downwards by turns: one trial less
+        place = moved(error, place, len(ridges), 1 if number % 2 else -1)
+    return Turn(place, *tried(place), P[: limits.n_gradients], equations.centers)
+
+
+# Cross-validation
+
+
+def cross_validated(
+    families: Sequence[Family],
+    handicaps: Sequence[float],
+    X: Numbers,
+    Y: Numbers,
+    *,
+    rounds: int,
+    ridges: Sequence[float],
+    error: str,
+) -> tuple[Family, MetricRound]:
+    """Return the family and the round of least error, the round being made of all events.
+
+    The events X (n, d) with targets Y (n, outputs) are cut into three parts in their order, so that
+    few have their neighbors in the stream on the other side. Each part is predicted by functions,
+    and in metrics, of the others. Regularizations ascend, and are searched from the middle on, as
+    long as errors fall. Errors of families are multiplied by their handicaps.
+
+    Returns
+    -------
+    (Family, MetricRound)
+        The round's margins are those of all events (n, outputs), when they were left out.
+
+    Raises
+    ------
+    ValueError
+        If numbers overflow.
+
+    Examples
+    --------
+    >>> from streamk.kernels import Gaussian
+    >>> X = np.random.default_rng(0).normal(size=(60, 2))
+    >>> both = [Family("standard", Gaussian(bandwidth=s), True) for s in (0.01, 1.5)]
+    >>> family, found = cross_validated(
+    ...     both, [1.0, 1.0], X, X[:, :1], rounds=2, ridges=[0.01, 0.1], error="squared"
+    ... )
+    >>> family.kernel.bandwidth, found.ridge, bool(found.metric.shares[0] > 0.9)
+    (1.5, 0.01, True)
+    """
+    every = np.arange(len(X))
+    parts = np.array_split(every, min(_PARTS, len(X)))
+    folds = {
+        scale: [Fold.of(X, Y, np.setdiff1d(every, part), part, scale) for part in parts]
+        for scale in {family.scale for family in families}
+    }
+    starts: dict[tuple[str, Kernel], _Tried] = {}
+    paths = [
+        _path(family, folds[family.scale], Y, starts, rounds, ridges, error) for family in families
+    ]
+    lowest = [factor * least(path).error for factor, path in zip(handicaps, paths, strict=True)]
+    best = int(np.argmin(lowest))
+    family, kept = families[best], least(paths[best])
+    if not np.isfinite(kept.error):
+        raise ValueError("no family has finite errors")
+    S, targets = Columns.of(X, family.scale).scaled(X), Y - Y.mean(axis=0)
+    known = [one.ridge for one in paths[best][: kept.number]]
+
+    def solve(P: Numbers, ridge: float) -> Numbers:
+        return SingleRidge(family.kernel, P, targets).solve(ridge)
+
+    return family, kept._replace(metric=followed(family, S, known, solve))
+
+
+_Tried: TypeAlias = Callable[[int], tuple[float, Numbers, list[Numbers]]]
+"""Error, predictions and each part's coefficients by the place of a regularization."""
+
+
+def _path(
+    family: Family,
+    folds: Sequence[Fold],
+    Y: Numbers,
+    starts: dict[tuple[str, Kernel], _Tried],
+    rounds: int,
+    ridges: Sequence[float],
+    error: str,
+) -> list[MetricRound]:
+    """Return the rounds of one family, each with the metric of its first part."""
+    key, place, found = (family.scale, family.kernel), len(ridges) // 2, list[MetricRound]()
+    metrics = [family.identity(fold.S.shape[1]) for fold in folds]
+    if key not in starts:  # round 0 is the same with a diagonal metric and a full one
+        starts[key] = _left_out(family, folds, metrics, Y, ridges, error)
+    tried = starts[key]
+
+    def missed(k: int) -> float:
+        return tried(k)[0]
+
+    while True:
+        place = descended(missed, place, len(ridges))
+        _, F, A = tried(place)
+        found.append(MetricRound(len(found), metrics[0], ridges[place], missed(place), F))
+        if ended([one.error for one in found], rounds, 1):
+            return found
+        metrics = [
+            sharpened(family, metric, fold.S, own)
+            for metric, fold, own in zip(metrics, folds, A, strict=True)
+        ]
+        tried = _left_out(family, folds, metrics, Y, ridges, error)
+
+
+def _left_out(
+    family: Family,
+    folds: Sequence[Fold],
+    metrics: Sequence[Metric],
+    Y: Numbers,
+    ridges: Sequence[float],
+    error: str,
+) -> _Tried:
+    """Return what tries a regularization for the functions that predict each part by the others."""
+    kernel, solvers, matrices = family.kernel, list[SingleRidge](), list[Numbers]()
+    for fold, metric in zip(folds, metrics, strict=True):
+        P = metric.mapped(fold.S)
+        solvers.append(SingleRidge(kernel, P, fold.Y - fold.middle))
+        matrices.append(kernel.pairwise(metric.mapped(fold.Q), P, dtype=np.float32))
+
+    @cache
+    def tried(k: int) -> tuple[float, Numbers, list[Numbers]]:
+        F, A = np.empty(Y.shape), [solver.solve(ridges[k]) for solver in solvers]
+        for fold, K, own in zip(folds, matrices, A, strict=True):
+            F[fold.rows] = K @ own + fold.middle
+        return error_of(ERRORS[error](F - Y)), F, A
+
+    return tried
+
+
+# A function for each part of space
+
+
+def rounds_in_leaves(
+    family: Family,
+    fold: Fold,
+    *,
+    ridges: Sequence[float],
+    rounds: int,
+    error: str,
+    size: int,
+    n_gradients: int,
+) -> list[MetricRound]:
+    """Go through the rounds of one family, with a function of its own for each part of space.
+
+    The metric of a round is the average gradient outer product of all leaves' functions, at so many
+    events of each. A leaf is divided from `size` events on: to solve for n events takes
+    ``n size^2 / 3`` multiplications at most. Each round has its regularization, and those after
+    have the last one.
+    """
+    metric, found = family.identity(fold.S.shape[1]), list[MetricRound]()
+    while True:
+        ridge = ridges[min(len(found), len(ridges) - 1)]
+        P, Q = metric.mapped(fold.S), metric.mapped(fold.Q)
+        F, solved = np.tile(fold.middle, (len(Q), 1)), list[tuple[Numbers, Numbers]]()
+        for rows, asked in _leaves(P, Q, size):
+            A = SingleRidge(family.kernel, P[rows], fold.Y[rows] - fold.middle).solve(ridge)
+            F[asked] += family.kernel.pairwise(Q[asked], P[rows], dtype=np.float32) @ A
+            solved.append((rows, A))
+        missed = error_of(ERRORS[error](F - fold.labels))
+        found.append(MetricRound(len(found), metric, ridge, missed, F))
+        if ended([one.error for one in found], rounds, 1):
+            return found
+        M = np.zeros(metric.root.shape)
+        for rows, A in solved:
+            own = agop(family, metric, P[rows[:n_gradients]], P[rows], A)
+            M += len(rows) * (own.diagonal if family.diagonal else own.matrix)
+        metric = normalized(family, Metric.of(M / len(P)), fold.S)
+
+
+def _leaves(P: Numbers, Q: Numbers, size: int) -> Iterator[tuple[Numbers, Numbers]]:
+    """Yield the rows of each leaf among points P (n, d), and those of points Q (m, d)."""
+    points, asked = P.astype(np.float32), Q.astype(np.float32)
+    splits, parts = Splits.none(P.shape[1]), {0: np.arange(len(P))}
+    left = [0]
+    while left:
+        leaf = left.pop()
+        rows = parts[leaf]
+        cut = halves(points[rows]) if len(rows) >= size else None
+        if cut is not None:
+            direction, threshold, right = cut
+            new = splits.divide(leaf, direction, threshold)
+            parts[leaf], parts[new] = rows[~right], rows[right]
+            left += [leaf, new]
+        else:
+            parts[leaf] = rows[:size]  # of many that are equal a few will do
+    leaves = splits.leaves_of(asked)
+    for leaf in sorted(parts):
+        yield parts[leaf], np.flatnonzero(leaves == leaf)

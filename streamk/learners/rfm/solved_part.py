@@ -11,17 +11,12 @@ from numpy.typing import NDArray
 
 from streamk import kernels
 from streamk.backends import PANEL
-from streamk.declared import Declared, Domain, flag, number, reading, taken
-from streamk.declared import count as number_of
+from streamk.declared import Declared, Domain, count, flag, number, reading, taken
 from streamk.errors import StateError
 from streamk.kernels import Kernel
 from streamk.learners.centers import Centers
 from streamk.learners.kernel_ridge import BLOCK
-from streamk.learners.rfm.ridge import (
-    GrowingCholesky,
-    kernel_rows,
-    nbytes_of,
-)
+from streamk.learners.rfm.ridge import RidgeFactor, kernel_rows, nbytes_of
 
 Numbers = NDArray[Any]
 
@@ -46,46 +41,18 @@ class SolvedPart:
     Events are added while there is room, and then the coefficients of the last part are solved
     for. That takes as many multiplications as to solve once for all of it, but for the last
     substitution, since the Cholesky factor grows with the matrix.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    ridge : float
-        r.
-    capacity : int
-        Events at most.
-    n_columns, n_outputs : int
-
-    Attributes
-    ----------
-    closed : bool
-        Whether it stays as it is although there is room.
-
-    Examples
-    --------
-    >>> from streamk.kernels import Gaussian
-    >>> part = SolvedPart(Gaussian(), 3.0, 64, n_columns=1, n_outputs=1)
-    >>> points = np.arange(64.0, dtype=np.float32)[:, None] * 99.0
-    >>> part.add(points, np.ones(64), lambda labels: labels[:, None])
-    >>> part.outputs(np.zeros((1, 1), np.float32)), part.grows
-    (array([[0.25]]), False)
     """
 
     def __init__(
-        self,
-        kernel: Kernel,
-        ridge: float,
-        capacity: int,
-        *,
-        n_columns: int,
-        n_outputs: int,
+        self, kernel: Kernel, ridge: float, capacity: int, *, n_columns: int, n_outputs: int
     ) -> None:
         self.kernel, self.ridge, self.capacity, self.closed = kernel, ridge, capacity, False
+        """Closed, it stays as it is although there is room."""
         self._done = Centers(kernel, capacity, n_columns=n_columns, n_outputs=n_outputs)
         """Events whose coefficients stay."""
         self._last = self._begun(n_columns, n_outputs)
         """Those of the last part, the shared ones first, with what is added to coefficients."""
-        self._factor: GrowingCholesky | None = None
+        self._factor: RidgeFactor | None = None
         """Of the last part; None also where it is not made yet, as in a function out of a state."""
         self._known: Numbers | None = None
         """Outputs of the others for its events, float64 (n, outputs), if they were asked for."""
@@ -139,19 +106,9 @@ class SolvedPart:
     def add(self, points: Numbers, labels: Numbers, targets: Callable[[Numbers], Numbers]) -> None:
         """Add events (n, d), float32, with labels (n,), n being a multiple of 64, and solve.
 
-        If rounding leaves no positive definite matrix, the events of a part are not added, and no
-        others can be.
-
-        Parameters
-        ----------
-        points, labels : arrays
-        targets : callable
-            Of labels (n,): what the function is to be there, (n, outputs).
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            If that is so of the first events.
+        The targets of labels (n,) are what the function is to be there, (n, outputs). If rounding
+        leaves no positive definite matrix, the events of a part are not added, and no others can
+        be; of the first events that is a LinAlgError.
         """
         assert self.closed or len(points) <= self.room
         at = 0
@@ -188,7 +145,7 @@ class SolvedPart:
         last, first = self._last, len(self._last)
         try:
             if self._factor is None:  # by the same steps as before
-                self._factor = GrowingCholesky(last.capacity)
+                self._factor = RidgeFactor(last.capacity)
                 self._extend(self._factor, 0)
             last.append(points, labels, np.zeros((len(points), last.n_outputs)))
             self._extend(self._factor, first)
@@ -200,7 +157,7 @@ class SolvedPart:
             self._last.append(last.points[some], last.labels[some], last.coefficients(some))
             self.close()
 
-    def _extend(self, factor: GrowingCholesky, first: int) -> None:
+    def _extend(self, factor: RidgeFactor, first: int) -> None:
         """Take the last part's events from one on into the factor."""
         Z = self._last.points
         while first < len(Z):
@@ -281,25 +238,7 @@ class SolvedPart:
         labels: Domain,
         owner: str,
     ) -> Self:
-        """Return the part whose data and arrays these are.
-
-        Parameters
-        ----------
-        header : JSON data
-            Of `header`.
-        arrays : dict
-        capacity : int
-        sizes : dict of str to int
-            "columns" and "outputs".
-        labels : Domain
-        owner : str
-            What it is, as messages name it.
-
-        Raises
-        ------
-        StateError
-            If they do not fit.
-        """
+        """Return the part whose data and arrays these are; raise StateError if they do not fit."""
         with reading(owner):
             kernel = kernels.from_json(header["kernel"])
         closed = flag(header, "closed", owner)
@@ -310,40 +249,18 @@ class SolvedPart:
             Declared("coefficients", "float32", ("base", "outputs")),
         )
         found, known = taken(declared, arrays, sizes, owner)
-        count = known["base"]
-        if not count or count > capacity or not (closed or count % BLOCK == 0):
-            raise StateError(f"{owner} has {count} points, where there can be up to {capacity}")
+        n = known["base"]
+        if not n or n > capacity or not (closed or n % BLOCK == 0):
+            raise StateError(f"{owner} has {n} points, where there can be up to {capacity}")
+        done = 0 if n < PART else n - (n - PART) % (PART - SHARED)  # in parts that are full
+        most, shared = SHARED if done else 0, count(header, "shared", owner)
+        if shared != most and (shared or n > done):
+            raise StateError(f"'shared' of {owner} must be {most}, not {shared}")
+        one = Declared("added", "float32", (shared, "outputs"))
+        added = taken((one,), arrays, known, owner)[0]["added"]
         part = cls(kernel, ridge, capacity, n_columns=known["columns"], n_outputs=known["outputs"])
         part.closed = closed
-        done = _done(count)
-        added = _added(header, arrays, known, done, owner)
         part._done.append(*(found[each.name][:done] for each in declared))
         part._share(added)
         part._last.append(*(found[each.name][done:] for each in declared))
         return part
-
-
-def _done(count: int) -> int:
-    """Return how many of so many events are in parts that are full."""
-    return 0 if count < PART else count - (count - PART) % (PART - SHARED)
-
-
-def _added(
-    header: Any, arrays: dict[str, Numbers], sizes: dict[str, int], done: int, owner: str
-) -> Numbers:
-    """Return what the last part of a state adds to coefficients of events that it shares."""
-    most = SHARED if done else 0
-    shared = number_of(header, "shared", owner)
-    if shared != most and (shared or sizes["base"] > done):
-        raise StateError(f"'shared' of {owner} must be {most}, not {shared}")
-    one = Declared("added", "float32", (shared, "outputs"))
-    return taken((one,), arrays, sizes, owner)[0]["added"]
-
-
-def whole_blocks(count: int) -> int:
-    """Return how many of so many events fill blocks of 64.
-
-    >>> whole_blocks(200)
-    192
-    """
-    return count - count % BLOCK

@@ -1,4 +1,4 @@
-"""Probabilities of classes from the margins of squared loss, by an inverse temperature."""
+"""How a new function is made of events: its family, its metric, and where older events mislead."""
 
 from __future__ import annotations
 
@@ -15,14 +15,24 @@ from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.learners.common.calibration import LARGEST, LEAST
 from streamk.learners.common.classes import Label
-from streamk.learners.rfm.cross_validation import cross_validated, rounds_in_leaves
+from streamk.learners.kernel_ridge import BLOCK
 from streamk.learners.rfm.gradients import PRODUCTS
 from streamk.learners.rfm.machine import families
 from streamk.learners.rfm.metric import Columns, Weights, mean_error
 from streamk.learners.rfm.metric_ridge import Solution
 from streamk.learners.rfm.metric_tree import MetricTree
-from streamk.learners.rfm.search import RIDGES, Family, Limits, Round, Starts, refine
-from streamk.learners.rfm.solved_part import whole_blocks
+from streamk.learners.rfm.search import (
+    RIDGES,
+    Family,
+    Fold,
+    MetricRound,
+    SearchLimits,
+    Starts,
+    cross_validated,
+    least,
+    refine,
+    rounds_in_leaves,
+)
 from streamk.learners.rfm.splits import EventMap
 from streamk.losses import softmax
 
@@ -34,23 +44,9 @@ _SHARE = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 def probabilities(F: Numbers, factor: float) -> Numbers:
-    """Return ``softmax(factor F)``.
+    """Return ``softmax(factor F)`` of margins F (n, outputs), float64 (n, classes).
 
-    Parameters
-    ----------
-    F : float64 array of shape (n, outputs)
-        Margins, near 1 for the class and -1 for others; one output stands for (-f, f).
-    factor : float
-        The inverse temperature.
-
-    Returns
-    -------
-    float64 array of shape (n, classes)
-
-    Examples
-    --------
-    >>> probabilities(np.array([[0.5]]), 2.0).round(3)
-    array([[0.119, 0.881]])
+    Margins are near 1 for the class and -1 for others; one output stands for (-f, f).
     """
     return softmax(factor * _of_each_class(F))
 
@@ -61,25 +57,8 @@ def inverse_temperature(F: Numbers, classes: Numbers, weights: Weights = None) -
     Labels count as if one event beside the n ones had been of another class (Platt 1999, section
     2.2): otherwise, where every class is right, no factor would be large enough.
 
-    Parameters
-    ----------
-    F : float64 array of shape (n, outputs)
-        Margins of events that were not learned.
-    classes : array of shape (n,)
-        Numbers of their classes.
-    weights : float64 array of shape (n,), optional
-        How much each event counts, relative to the mean of all.
-
-    Returns
-    -------
-    float
-        .01 to 100.
-
-    Examples
-    --------
-    >>> F, classes = np.array([[1.0]] * 300 + [[-1.0]]), np.array([1] * 200 + [0] * 101)
-    >>> round(inverse_temperature(F, classes), 2)
-    0.35
+    Margins F (n, outputs) are of events of these classes (n,), as numbers, that were not learned;
+    weights are relative to the mean of all. The factor is from .01 to 100.
     """
     every = _of_each_class(F)
     n, count = every.shape
@@ -147,34 +126,22 @@ _NARROW = 0.1
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """The options by which a function is made of events.
-
-    Attributes
-    ----------
-    kernel : Kernel or None
-        None for the best one of those that `rfm` compares, products by ranks alone.
-    metric : {"auto", "diagonal", "full"}
-    rounds : int
-    capacity : int
-        Of the tree: events that all leaves together solve for, see `MetricTree`.
-    max_classes : int
-    family : Family or None
-        Of the function before, if no others are to be compared with it.
-    most : int
-        Events that are solved for at once, and more only as they come.
-    errors : sequence of float, optional
-        Of the function before, see `MetricRidge.begin`.
-    """
+class MetricRecipe:
+    """The options by which a function is made of events."""
 
     kernel: Kernel | None
+    """None for the best one of those that `rfm` compares, products by ranks alone."""
     metric: str
     rounds: int
     capacity: int
+    """Of the tree: events that all leaves together solve for, see `MetricTree`."""
     max_classes: int
     family: Family | None = None
+    """Of the function before, if no others are to be compared with it."""
     most: int = 2**62
+    """Events that are solved for at once, and more only as they come."""
     errors: Sequence[float] | None = None
+    """Of the function before, see `Solution`."""
 
     def families(self, d: int) -> list[Family]:
         """Return the families of functions that are compared, of d columns.
@@ -196,30 +163,20 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """The data of a function, as they were when it was begun.
-
-    Attributes
-    ----------
-    X : float64 array of shape (n, d)
-        The events that were kept.
-    y : float64 array of shape (n,)
-        Their labels, as numbers.
-    targets : float64 array of shape (n, outputs)
-    classes : sequence of labels
-        None of numbers.
-    task : {"classification", "regression"}
-    seed : int
-    """
+class Beginning:
+    """The data of a function, as they were when it was begun: events (n, d) with their labels."""
 
     X: Numbers
     y: Numbers
+    """Labels as numbers, float64 (n,)."""
     targets: Numbers
+    """Labels as they are learned, float64 (n, outputs)."""
     classes: Sequence[Label]
+    """None of numbers."""
     task: str
     seed: int
 
-    def solved(self, recipe: Recipe) -> MetricTree:
+    def solved(self, recipe: MetricRecipe) -> MetricTree:
         """Return the function in the metric of the best family and round.
 
         The last fifth of the events is held back while these and the regularization are chosen by
@@ -239,7 +196,7 @@ class Snapshot:
                 if len(rest):
                     family, kept, pays = self._searched(recipe, rest, held, d)
                 else:
-                    (family, kept), pays = self._crossed(recipe, d), True
+                    (family, kept), pays = self._crossed(recipe, recipe.families(d)), True
                 give_back()  # before what is solved for takes as much
                 return self._function(recipe, family, kept, held, pays)
         except (np.linalg.LinAlgError, ValueError) as error:
@@ -248,9 +205,8 @@ class Snapshot:
                 "labels"
             ) from None
 
-    def _crossed(self, recipe: Recipe, d: int) -> tuple[Family, Round]:
+    def _crossed(self, recipe: MetricRecipe, chosen: list[Family]) -> tuple[Family, MetricRound]:
         """Return the family and the round of least error in cross-validation."""
-        chosen = recipe.families(d)
         return cross_validated(
             chosen,
             _handicaps(chosen),
@@ -266,8 +222,8 @@ class Snapshot:
         return "squared" if self.task == "classification" else "absolute"
 
     def _searched(
-        self, recipe: Recipe, rest: Numbers, held: Numbers, d: int
-    ) -> tuple[Family, Round, bool]:
+        self, recipe: MetricRecipe, rest: Numbers, held: Numbers, d: int
+    ) -> tuple[Family, MetricRound, bool]:
         """Return the family of least error, and its best round.
 
         Families are compared on few events, and the best ones of three kinds, if they are about as
@@ -276,26 +232,26 @@ class Snapshot:
         no use.
         """
         chosen, first = recipe.families(d), _LADDER[len(_LADDER) // 2]
-        factors, few = _handicaps(chosen), list[Round]()
+        factors, few = _handicaps(chosen), list[MetricRound]()
         many = len(rest) >= _MORE_EVENTS
         if many or len(chosen) > 1:
             turns, some = min(recipe.rounds, _EXPLORED), rest[:_FEW_EVENTS]
             starts = Starts()
-            few = [_least(self._rounds(one, some, held, turns, first, starts)) for one in chosen]
+            few = [least(self._rounds(one, some, held, turns, first, starts)) for one in chosen]
         errors = [factor * one.error for factor, one in zip(factors, few, strict=False)] or [1.0]
         order = sorted(range(len(errors)), key=errors.__getitem__)
         finalists = [order[0]]
         if many:
             near = [at for at in order if errors[at] <= _NEAR * errors[order[0]]]
             finalists = _best_of_each_kind(chosen, near)[:_FINALISTS]
-        some, more, starts = rest[:_MORE_EVENTS], dict[int, list[Round]](), Starts()
+        some, more, starts = rest[:_MORE_EVENTS], dict[int, list[MetricRound]](), Starts()
         for place in finalists:
             begun = few[place].ridge if few else first
             more[place] = self._rounds(chosen[place], some, held, recipe.rounds, begun, starts)
-        place = min(more, key=lambda place: factors[place] * _least(more[place]).error)
+        place = min(more, key=lambda place: factors[place] * least(more[place]).error)
         best, found = chosen[place], more[place]
-        kept = _least(found)
-        as_many = _least(found[: _EXPLORED + 1])
+        kept = least(found)
+        as_many = least(found[: _EXPLORED + 1])
         pays = not many or as_many.error < _PAYS * few[place].error
         if pays and len(rest) >= 2 * _MORE_EVENTS:
             most = self._in_leaves(best, rest[:_MOST_EVENTS], held, recipe.rounds, found)
@@ -303,29 +259,25 @@ class Snapshot:
             kept = min(most, kept, key=lambda one: one.error)
         return best, kept, pays
 
-    def _scaled(self, family: Family, rows: Numbers, held: Numbers) -> tuple[Numbers, Numbers]:
-        """Return events to learn and those held back on a scale of the former."""
-        columns = Columns.of(self.X[rows], family.scale)
-        return columns.scaled(self.X[rows]), columns.scaled(self.X[held])
-
     def _in_leaves(
-        self, family: Family, rows: Numbers, held: Numbers, rounds: int, known: Sequence[Round]
-    ) -> Round:
+        self,
+        family: Family,
+        rows: Numbers,
+        held: Numbers,
+        rounds: int,
+        known: Sequence[MetricRound],
+    ) -> MetricRound:
         """Return the best round by more events, with the regularizations of the known ones."""
-        S, Q = self._scaled(family, rows, held)
         found = rounds_in_leaves(
             family,
-            S,
-            self.targets[rows],
-            Q,
-            self.targets[held],
+            Fold.of(self.X, self.targets, rows, held, family.scale),
             ridges=[one.ridge for one in known],
             rounds=rounds,
             error=self._error,
             size=_LEAF,
             n_gradients=_gradients(family, _IN_A_LEAF),
         )
-        return _least(found)
+        return least(found)
 
     def _rounds(
         self,
@@ -335,10 +287,9 @@ class Snapshot:
         rounds: int,
         first: float,
         starts: Starts,
-    ) -> list[Round]:
+    ) -> list[MetricRound]:
         """Return the rounds of a family that learns some events, see `refine`."""
-        S, Q = self._scaled(family, rows, held)
-        limits = Limits(
+        limits = SearchLimits(
             rounds,
             len(rows),
             "random",
@@ -349,17 +300,15 @@ class Snapshot:
             ladder=len(rows) > _FEW_EVENTS,
             n_gradients=_gradients(family, _GRADIENTS),
         )
-        targets = self.targets
-        data = S, targets[rows], Q, targets[held]
-        return refine(family, *data, limits, _LADDER, first, starts=starts)
+        fold = Fold.of(self.X, self.targets, rows, held, family.scale)
+        return refine(family, fold, limits, _LADDER, first, starts)
 
     def _function(
-        self, recipe: Recipe, family: Family, kept: Round, held: Numbers, pays: bool
+        self, recipe: MetricRecipe, family: Family, kept: MetricRound, held: Numbers, pays: bool
     ) -> MetricTree:
         """Solve for the coefficients of the last events: of as many as pay, in whole blocks."""
-        made = EventMap(Columns.of(self.X, family.scale), kept.metric)
         count = min(len(self.X), max(_SMALL, recipe.most) if pays else _SMALL)
-        some = slice(len(self.X) - whole_blocks(count), None)
+        some = slice(len(self.X) - count + count % BLOCK, None)  # whole blocks
         constant = self.targets.mean(axis=0)
         narrow: Any = family.kernel
         function = MetricTree(
@@ -371,26 +320,20 @@ class Snapshot:
             classes=self.classes,
             max_classes=recipe.max_classes,
         )
-        function.map = made
+        function.map = EventMap(Columns.of(self.X, family.scale), kept.metric)
         solution = Solution(family.kernel, kept.ridge, constant, recipe.errors)
         function.begin(solution, self.X[some], self.y[some])
         if not pays:
             function.close()
         if len(self.classes) > 1:
             labels = self.y[held]
-            factor_of_margins = inverse_temperature(kept.margins, labels)
-            function.calibrate(kept.margins, labels, factor_of_margins)
+            function.calibrate(kept.margins, labels, inverse_temperature(kept.margins, labels))
         return function
 
 
 def _gradients(family: Family, others: int) -> int:
     """Return at how many events gradients are taken, of other kernels than products so many."""
     return _OF_PRODUCTS if isinstance(family.kernel, PRODUCTS) else others
-
-
-def _least(found: Sequence[Round]) -> Round:
-    """Return the round of least error."""
-    return min(found, key=lambda one: one.error)
 
 
 def _best_of_each_kind(families: Sequence[Family], order: Sequence[int]) -> list[int]:

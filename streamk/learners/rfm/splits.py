@@ -1,4 +1,4 @@
-"""Events to points: columns on a scale, and then in a metric."""
+"""Events to points, by a scale of the columns and a metric, and points to the leaves of a tree."""
 
 from __future__ import annotations
 
@@ -29,13 +29,7 @@ _LARGEST = 1e150
 
 @dataclass(frozen=True)
 class EventMap:
-    """Events to points: columns on a scale, and then in a metric.
-
-    Attributes
-    ----------
-    columns : Columns
-    metric : Metric
-    """
+    """Events to points: columns on a scale, and then in a metric."""
 
     columns: Columns
     metric: Metric
@@ -46,14 +40,8 @@ class EventMap:
         return cls(Columns.as_they_are(d), Metric(np.ones(d)))
 
     def points(self, X: Numbers) -> Numbers:
-        """Return the points of finite events X (n, d), float32 (n, d), row by row the same bits.
-
-        Raises
-        ------
-        ValueError
-            If X has other columns than the map: loops would read beyond the ends of its arrays.
-        """
-        if X.shape[1] != len(self.columns.means):
+        """Return the points of finite events X (n, d), float32 (n, d), row by row the same bits."""
+        if X.shape[1] != len(self.columns.means):  # loops would read beyond the ends of arrays
             raise ValueError(f"{X.shape[1]} columns for a map of {len(self.columns.means)}")
         root = self.metric.root
         P, points = np.array(X, np.float64, order="C"), np.empty(X.shape, np.float32)
@@ -74,9 +62,7 @@ class EventMap:
             factors=known.factors,
             values=np.concatenate([empty, *(values for values, _ in known.knots)]),
             ranks=np.concatenate([empty, *(ranks for _, ranks in known.knots)]),
-            ends=self._knot_counts.cumsum()
-            if known.knots
-            else np.zeros(len(known.means), np.int64),
+            ends=self._knot_counts.cumsum() if known.knots else np.zeros(len(known.means), int),
         )
 
     @property
@@ -111,13 +97,7 @@ class EventMap:
 
     @classmethod
     def of_arrays(cls, arrays: dict[str, Numbers], d: int, owner: str) -> EventMap:
-        """Return the map of d columns whose arrays these are.
-
-        Raises
-        ------
-        StateError
-            If an array is missing, of another shape or out of its domain.
-        """
+        """Return the map of d columns of these arrays; raise StateError if they do not fit."""
         full = arrays.get("root", np.zeros(0)).ndim == 2
         ranked = len(arrays.get("knots", ())) > 0
         declared = (
@@ -148,24 +128,9 @@ _LEAST, _SHARE = 64, 8
 
 
 def halves(points: Numbers) -> tuple[Numbers, float, Numbers] | None:
-    """Return where points are divided, and which of them are on the right.
+    """Return where points (n, d) are divided, and which of them are on the right, bool (n,).
 
-    Parameters
-    ----------
-    points : float32 array of shape (n, d)
-
-    Returns
-    -------
-    (float32 array of shape (d,), float, bool array of shape (n,)) or None
-        Direction and threshold, see `Splits`. None if no place leaves enough on both sides.
-
-    Examples
-    --------
-    >>> direction, threshold, right = halves(np.arange(256, dtype=np.float32)[:, None])
-    >>> direction, threshold, int(right.sum())
-    (array([1.], dtype=float32), 127.0, 128)
-    >>> halves(np.zeros((256, 1), np.float32)) is None
-    True
+    That is a direction and a threshold, see `Splits`; None if no place leaves enough on both sides.
     """
     direction = direction_of(points)
     values = DOT.pairwise(points, direction[None])[:, 0]
@@ -183,11 +148,6 @@ def direction_of(points: Numbers) -> Numbers:
     """Return the direction in which points (n, d) vary most, float32 (d,).
 
     It is found by power iterations, from the column of the largest variance on.
-
-    Examples
-    --------
-    >>> direction_of(np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]])).round(3)
-    array([0.707, 0.707], dtype=float32)
     """
     P = points - points.mean(axis=0, dtype=np.float64)
     v = np.zeros(P.shape[1])
@@ -205,11 +165,6 @@ def threshold_of(values: Numbers) -> float | None:
     """Return the largest value that is on the left, where numbers (n,) are cut in halves.
 
     Equal ones stay together: None if all are.
-
-    Examples
-    --------
-    >>> threshold_of(np.array([3.0, 1.0, 2.0, 4.0])), threshold_of(np.array([1.0, 2.0, 2.0, 2.0]))
-    (2.0, 1.0)
     """
     ordered = np.sort(values)
     last = ordered[:-1][ordered[:-1] < ordered[1:]]
@@ -290,13 +245,7 @@ class Splits:
 
     @classmethod
     def of(cls, arrays: dict[str, Numbers], count: int, d: int, owner: str) -> Self:
-        """Return the tree of d columns, of so many splits, whose arrays these are.
-
-        Raises
-        ------
-        StateError
-            If an array is missing, of another shape or out of its domain.
-        """
+        """Return the tree of so many splits of arrays; raise StateError if they do not fit."""
         declared = (
             Declared("directions", "float32", ("splits", "columns")),
             Declared("thresholds", "float64", ("splits",)),
