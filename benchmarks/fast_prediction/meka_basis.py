@@ -25,7 +25,7 @@ from benchmarks.intervals import cell, mean
 from benchmarks.meka import problems
 from benchmarks.meka.problems import Problem
 from streamk.factorization import Meka, meka
-from streamk.factorization.blocks import BlockDiagonal, Links
+from streamk.factorization.blocks import BlockDiagonal, LinkMatrix
 from streamk.factorization.clusters import clustered
 from streamk.factorization.meka import link, sample
 from streamk.landmarks import k_means
@@ -136,7 +136,7 @@ def _links(
     rows: list[NDArray[np.int64]],
     bases: list[tuple[Matrix, Matrix]],
     seed: int,
-) -> Links:
+) -> LinkMatrix:
     """Links by least squares, as those of `meka`."""
     random = np.random.default_rng(seed)
     samples = [
@@ -153,7 +153,7 @@ def _links(
             return np.diag(bases[s][1])
         return link(samples[s], samples[t], problem.kernel)
 
-    return Links.of(pairs, made, [U.shape[1] for U, _ in bases], np.dtype(np.float32))
+    return LinkMatrix.of(pairs, made, [U.shape[1] for U, _ in bases], np.dtype(np.float32))
 
 
 def render(found: Mapping[str, Any]) -> str:

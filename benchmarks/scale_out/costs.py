@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks import common
 from benchmarks.data import Dataset, Directory, load
 from benchmarks.scale_out import replicas
-from streamk.distributed import Batch, Rounds
+from streamk.distributed import Rounds, ShardBatch
 from streamk.learners import create
 from streamk.learners.base import Learner
 from streamk.learners.registry import from_state
@@ -86,7 +86,7 @@ def _followed(name: str, stream: Dataset, shards: int, size: int, rule: str) -> 
     for first in range(0, len(y), size):
         rows = np.arange(first, min(first + size, len(y)))
         dealt = _dealt(rows, shards, in_runs=rule == "runs")
-        batches = [Batch(X[own], [y[n] for n in own]) for own in dealt]
+        batches = [ShardBatch(X[own], [y[n] for n in own]) for own in dealt]
         for own, answer in zip(dealt, rounds.round(batches), strict=True):
             for n, label in zip(own, answer.predictions.tolist(), strict=True):
                 said[n] = label

@@ -506,7 +506,7 @@ def oasis_parallel(
         shards, kernel, dtype=real, threads=threads, options=options, max_restarts=max_restarts
     )
     try:
-        run = Run(workers, kernel, max_landmarks, tol, block_size, real)
+        run = OasisRun(workers, kernel, max_landmarks, tol, block_size, real)
         run.start(n_init, seed)
         while not run.stopped:
             run.step()
@@ -516,7 +516,7 @@ def oasis_parallel(
     return run.result()
 
 
-class Run:
+class OasisRun:
     """The choice as it goes on: what the paper's central node knows."""
 
     def __init__(

@@ -28,8 +28,8 @@ from streamk.learners.common.prequential import Followed, Prequential, joined_by
 from streamk.learners.registry import from_state
 from streamk.learners.sharded.replicas import (
     Answer,
-    Batch,
     Outcome,
+    ShardBatch,
     Task,
     for_shards,
     merging,
@@ -52,11 +52,11 @@ def answered(message: Message) -> bytes:
     Examples
     --------
     >>> import numpy as np
-    >>> from streamk.learners.sharded.replicas import Batch
+    >>> from streamk.learners.sharded.replicas import ShardBatch
     >>> from streamk.learners import create
     >>> state = create("kernel-ridge", task="regression").state()
     >>> X = np.arange(6.0).reshape(3, 2)
-    >>> task = Task(state, {}, 2, (1, 2), {1: Batch(X, [1.0, 2.0, np.inf])})
+    >>> task = Task(state, {}, 2, (1, 2), {1: ShardBatch(X, [1.0, 2.0, np.inf])})
     >>> outcome(answered(task_message(task)))
     Traceback (most recent call last):
         ...
@@ -100,7 +100,7 @@ def _task(message: Message) -> Task:
     batches = {}
     for shard, found in header["batches"]:
         y = arrays[f"y.{shard}"] if found["y"] is None else found["y"]
-        batches[shard] = Batch(arrays[f"X.{shard}"], y, found["columns"])
+        batches[shard] = ShardBatch(arrays[f"X.{shard}"], y, found["columns"])
     first, stop = header["within"]
     return Task(
         _get(arrays, "state", header["state"]),
@@ -509,10 +509,10 @@ class _Worker:
 
 
 Events: TypeAlias = (
-    "Batch | tuple[ArrayLike, Sequence[Any] | NDArray[Any]] "
+    "ShardBatch | tuple[ArrayLike, Sequence[Any] | NDArray[Any]] "
     "| tuple[ArrayLike, Sequence[Any] | NDArray[Any], Sequence[Any] | None] | None"
 )
-"""Of one shard: those of a `Batch`, or None for no events."""
+"""Of one shard: those of a `ShardBatch`, or None for no events."""
 
 
 class Rounds(Closing):
@@ -609,7 +609,7 @@ class Rounds(Closing):
 
         Parameters
         ----------
-        batches : sequence of Batch, (X, y) or None
+        batches : sequence of ShardBatch, (X, y) or None
             One for each shard, of as many events as one likes: X of shape (n, d), n labels, None
             where one is not known, and, if they are not those of the model, names of the columns.
 
@@ -644,7 +644,7 @@ class Rounds(Closing):
         if self._workers is not None:
             self._workers.close()
 
-    def _checked(self, batches: Sequence[Events]) -> dict[int, Batch]:
+    def _checked(self, batches: Sequence[Events]) -> dict[int, ShardBatch]:
         """Return the batches of the shards that have events."""
         if len(batches) != self._shards:
             raise InvalidInput(
@@ -656,7 +656,7 @@ class Rounds(Closing):
         for shard, batch in enumerate(batches):
             if batch is None:
                 continue
-            plain = _plain(shard, Batch(*batch))
+            plain = _plain(shard, ShardBatch(*batch))
             if not len(np.asarray(plain.X)):
                 continue
             if plain.columns is None:
@@ -691,7 +691,7 @@ def _nothing(_: int) -> None:
     """Return None, for a shard that learned nothing."""
 
 
-def _plain(shard: int, batch: Batch) -> Batch:
+def _plain(shard: int, batch: ShardBatch) -> ShardBatch:
     """Return a batch as an array of numbers, and an array of numbers or a list of plain labels."""
     X, y = np.asarray(batch.X), batch.y
     if X.ndim != 2 or X.dtype.kind not in "biuf":
@@ -700,7 +700,7 @@ def _plain(shard: int, batch: Batch) -> Batch:
             f"{X.dtype} of shape {X.shape}"
         )
     if isinstance(y, np.ndarray) and y.dtype.kind in "biuf":
-        return Batch(X, y, batch.columns)
+        return ShardBatch(X, y, batch.columns)
     labels = [label.item() if isinstance(label, np.generic) else label for label in y]
     for row, label in enumerate(labels):
         if not isinstance(label, str | int | float | None):
@@ -708,4 +708,4 @@ def _plain(shard: int, batch: Batch) -> Batch:
                 f"shard {shard}: row {row}: label {label!r} is a {type(label).__name__}; labels "
                 "are str, int, bool, numbers or None"
             )
-    return Batch(X, labels, batch.columns)
+    return ShardBatch(X, labels, batch.columns)

@@ -151,7 +151,7 @@ def groups_after(events: int, most: int) -> int:
     return min(groups, most)
 
 
-class Run:
+class MMDRun:
     """The statistics of a run and what computes features for them.
 
     Parameters
@@ -198,7 +198,7 @@ class Run:
         self._basis: Dense | None = None
         self._moment = self._next_moment()
 
-    def anew(self) -> Run:
+    def anew(self) -> MMDRun:
         """Return a run of the same columns at its first event; features are not drawn again."""
         run = copy.copy(self)
         run._begin(self.rows.shape[1])
@@ -371,7 +371,7 @@ _DECLARED = (
 )
 
 
-def run_state(run: Run, header: dict[str, Any]) -> State:
+def run_state(run: MMDRun, header: dict[str, Any]) -> State:
     """Return the state of a test of that header, whose run this is."""
     sample = run.sample
     size = int(sample.counts[0])
@@ -405,7 +405,7 @@ def read_header(
     return chosen, (count(header, "n_events", _OWNER), count(header, "n_drifts", _OWNER))
 
 
-def run_from_state(run: Run, state: State) -> None:
+def run_from_state(run: MMDRun, state: State) -> None:
     """Bring a run that has just begun to where a state is.
 
     Features and scores of the reference sample are computed anew.
@@ -545,7 +545,7 @@ class StreamingMMD:
         self.n_events = self.n_drifts = 0
         self._draws = Draws(seed)
         self._columns: list[Column]
-        self._run: Run
+        self._run: MMDRun
         self.begin(columns)
 
     @property
@@ -642,7 +642,7 @@ class StreamingMMD:
         """
         self._columns = _names(columns)
         column_keys(self._columns)
-        self._run = Run(
+        self._run = MMDRun(
             self._columns,
             reference=self.reference,
             max_features=self.max_features // FEATURES * FEATURES,

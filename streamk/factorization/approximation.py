@@ -14,7 +14,7 @@ from streamk import kernels
 from streamk.declared import Declared, Domain, number, reading, taken
 from streamk.errors import InvalidInput, shown
 from streamk.factorization import solving
-from streamk.factorization.blocks import BlockDiagonal, Links
+from streamk.factorization.blocks import BlockDiagonal, LinkMatrix
 from streamk.factorization.checks import check_choice, check_positive, columns_of, indices_of
 from streamk.factorization.clusters import Clusters, by_cluster, divided
 from streamk.kernels import Kernel
@@ -48,7 +48,7 @@ def parts_of(state: State, threads: int | None) -> dict[str, Any]:
         raise ValueError(f"its arrays do not fit each other: these lengths do, {wanted}")
     if any(s > t for s, t in pairs) or len(set(map(tuple, pairs))) < len(pairs):
         raise ValueError("array 'pairs' has a pair twice, or one that is not ascending")
-    W, L = BlockDiagonal(a["W"], clusters.rows, ranks), Links(a["L"], a["pairs"], ranks)
+    W, L = BlockDiagonal(a["W"], clusters.rows, ranks), LinkMatrix(a["L"], a["pairs"], ranks)
     landmarks = np.split(a["landmarks"], np.cumsum(counts)[:-1])
     maps = np.split(a["maps"], np.cumsum(parts)[:-1])
     shaped = (T.reshape(m, k) for T, m, k in zip(maps, counts, ranks, strict=True))
@@ -94,7 +94,7 @@ _DECLARED = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Predictor:
+class MekaPredictor:
     """A predictor by a `Meka` and coefficients; the links are not kept."""
 
     kernel: Kernel
@@ -145,7 +145,7 @@ class Meka:
     shift: float
     _clusters: Clusters
     _W: BlockDiagonal
-    _L: Links
+    _L: LinkMatrix
     _landmarks: tuple[Numbers, ...]
     _maps: tuple[Numbers, ...]
     """From kernel values at a cluster's landmarks to coordinates, (landmarks, rank)."""
@@ -324,7 +324,7 @@ class Meka:
     def is_definite(self, lam: float, *, weights: ArrayLike | None = None) -> bool:
         """Return whether ``lam I + G~``, or what `solve` has with weights, is positive definite.
 
-        Links by least squares may make negative eigenvalues. Where one is near -lam, `solve`
+        LinkMatrix by least squares may make negative eigenvalues. Where one is near -lam, `solve`
         returns coefficients that have nothing to do with the kernel's; take `psd` before.
 
         Up to a rank of 8,192 a dense Cholesky factorization of it decides. Beyond, conjugate
@@ -462,16 +462,16 @@ class Meka:
         points, labels = self._placed(X)
         return self._predictor(B, np.unique(labels).tolist()).of(points, labels)
 
-    def predictor(self, beta: ArrayLike) -> Predictor:
+    def predictor(self, beta: ArrayLike) -> MekaPredictor:
         """Return what predicts as `predict` with these coefficients and keeps no more than that."""
         B = columns_of(beta, self.rank, "beta", "directions")
         alone = self._clusters_alone()
         return replace(self._predictor(B, range(self.n_clusters)), clusters=alone)
 
-    def _predictor(self, B: Numbers, clusters: Iterable[int]) -> Predictor:
+    def _predictor(self, B: Numbers, clusters: Iterable[int]) -> MekaPredictor:
         wide = self._W.columns
         weights = {s: self._maps[s] @ B[wide[s] : wide[s + 1]] for s in clusters}
-        return Predictor(self.kernel, self._clusters, self._landmarks, weights, B.shape[1:])
+        return MekaPredictor(self.kernel, self._clusters, self._landmarks, weights, B.shape[1:])
 
     def features(self, X: ArrayLike) -> Numbers:
         """Return features (m, rank) whose products are the approximate kernel, clipped as in `psd`.

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from streamk.errors import BackendUnavailable
 from streamk.factorization.approximation import Meka
-from streamk.factorization.blocks import BlockDiagonal, Links
+from streamk.factorization.blocks import BlockDiagonal, LinkMatrix
 from streamk.factorization.checks import check_choice, check_number, checked_kernel
 from streamk.factorization.clusters import Clusters, clustered
 from streamk.kernels import Kernel
@@ -504,7 +504,7 @@ class _Plan:
 
     def links(
         self, points: Numbers, clusters: Clusters, bases: list[Basis], W: BlockDiagonal
-    ) -> Links:
+    ) -> LinkMatrix:
         """Return the links of all clusters whose centres are near enough, the diagonal first."""
         random = np.random.Generator(np.random.Philox(self._seed(len(clusters))))
 
@@ -521,7 +521,7 @@ class _Plan:
             return bases[s].link if s == t else link(samples[s], samples[t], self.kernel)
 
         pairs = np.concatenate([np.repeat(np.arange(len(bases))[:, None], 2, axis=1), apart])
-        return Links.of(pairs, made, W.ranks, W.values.dtype)
+        return LinkMatrix.of(pairs, made, W.ranks, W.values.dtype)
 
     def _seed(self, number: int) -> int:
         """Return the seed of a part of the work."""

@@ -311,7 +311,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scaled(Kernel):
+class BandwidthKernel(Kernel):
     """A kernel with a length scale."""
 
     bandwidth: float = 1.0

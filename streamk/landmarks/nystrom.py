@@ -17,9 +17,9 @@ from streamk.landmarks.matrices import (
     GivenMatrix,
     Indices,
     KernelMatrix,
+    KernelRows,
     Matrix,
     Numbers,
-    Rows,
     as_matrix,
     checked_points,
 )
@@ -406,7 +406,7 @@ def of_points(
 
 def _spanned(
     matrix: Matrix,
-    own: Rows,
+    own: KernelRows,
     every: Numbers,
     dtype: np.dtype[Any],
     threads: int | None,

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from streamk.backends import LINE, select
 from streamk.backends.threads import divide
 from streamk.errors import InvalidInput
-from streamk.landmarks.matrices import Indices, Numbers, Rows
+from streamk.landmarks.matrices import Indices, KernelRows, Numbers
 from streamk.options import Whole
 
 
@@ -103,7 +103,7 @@ class Factor:
 
     Parameters
     ----------
-    rows : Rows
+    rows : KernelRows
     capacity : int
         Most columns.
     dtype : float32 or float64
@@ -118,7 +118,7 @@ class Factor:
     """
 
     def __init__(
-        self, rows: Rows, capacity: int, dtype: np.dtype[Any], threads: int | None = None
+        self, rows: KernelRows, capacity: int, dtype: np.dtype[Any], threads: int | None = None
     ) -> None:
         if threads is not None:
             check_count("threads", threads)
@@ -401,7 +401,7 @@ class Selection:
 
     Parameters
     ----------
-    rows : Rows
+    rows : KernelRows
     max_landmarks : int
     dtype : float32 or float64
         Of the factor.
@@ -415,7 +415,7 @@ class Selection:
     """
 
     def __init__(
-        self, rows: Rows, max_landmarks: int, dtype: np.dtype[Any], threads: int | None = None
+        self, rows: KernelRows, max_landmarks: int, dtype: np.dtype[Any], threads: int | None = None
     ) -> None:
         self.factor = Factor(rows, max_landmarks, dtype, threads)
         self.schur: list[float] = []

@@ -24,7 +24,7 @@ from streamk.prediction.compiled import (
 )
 from streamk.prediction.local_model import EXPONENTIAL, LocalModel, LocalOptions, errors, fit_local
 from streamk.prediction.teachers import Targets, predicted
-from streamk.prediction.tree import Part, Tree, grow
+from streamk.prediction.tree import LeafPoints, Tree, grow
 
 Numbers = NDArray[Any]
 
@@ -117,7 +117,7 @@ def within_budget(
 
 
 def landmarks_within(
-    grown: Sequence[tuple[Tree, list[Part]]], targets: Targets, work: float, products: int
+    grown: Sequence[tuple[Tree, list[LeafPoints]]], targets: Targets, work: float, products: int
 ) -> int:
     """Return how many landmarks of a leaf so many multiply-adds for an event allow for.
 
@@ -178,11 +178,11 @@ class _Trials:
             loss -= _entropy(expected)
         self.losses[Shape(trees, leaves, m)] = loss / len(rows)
 
-    def _grown(self, tree: int, leaves: int) -> tuple[Tree, list[Part]]:
+    def _grown(self, tree: int, leaves: int) -> tuple[Tree, list[LeafPoints]]:
         random = np.random.Generator(np.random.Philox([self.seed, tree]))
         return grow(self.Z, leaves, balance=self.balance, halo=self.halo, random=random)
 
-    def _rows(self, tree: Tree, parts: Sequence[Part]) -> NDArray[np.intp]:
+    def _rows(self, tree: Tree, parts: Sequence[LeafPoints]) -> NDArray[np.intp]:
         """Return the tested events of all leaves, or of some that are enough."""
         random = np.random.Generator(np.random.Philox([self.seed, len(parts)]))
         places, learned, chosen = tree.leaves(self.tested), 0, []
@@ -197,7 +197,7 @@ class _Trials:
     def _add_scores(
         self,
         tree: Tree,
-        parts: Sequence[Part],
+        parts: Sequence[LeafPoints],
         options: LocalOptions,
         rows: NDArray[np.intp],
         scores: Numbers,
