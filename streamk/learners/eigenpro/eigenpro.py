@@ -240,11 +240,6 @@ class EigenPro(OnCenters):
         return asked + tuple((function, np.inf) for function in range(1, many))
 
     @property
-    def _of_ridges(self) -> Numbers:
-        """The errors of the direct solver's regularizations."""
-        return self._errors[len(ROWS) :]
-
-    @property
     def chosen_regularization(self) -> float:
         """The regularization of the direct solver's function, 0 of the other one's."""
         how, centered = self._solving, self._centered
@@ -309,7 +304,7 @@ class EigenPro(OnCenters):
         """
         if self._solving.forgetting < 1.0:
             self._constant = self._centered.recent_mean(self._constant)
-        self._centered.solve(self._constant, self._of_ridges)
+        self._centered.solve(self._constant, self._errors[len(ROWS) :])
 
     def _centers_of(self, place: int) -> tuple[Numbers, Numbers]:
         outputs, (at, _) = self._n_outputs(), self._functions[place]
