@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -42,85 +42,7 @@ from streamk.options import Option, Real, Whole
 from streamk.scaling.quantiles import CENTERS, DISTANCES, INVERSES, RunningQuantiles
 from streamk.state import JSON, State
 
-_SCALE = "a scale of a two-sample test"
-_SCALE_ARRAYS = (
-    Declared("center", "float64", ("columns",), CENTERS),
-    Declared("inverse", "float64", ("columns",), INVERSES),
-)
-
-
-class FirstScale:
-    """Median and spread of each column in the first events, and the events' distance.
-
-    They are those of `streamk.scaling.quantiles.RunningQuantiles`, and stay: a test that is to be
-    exact may not scale an event by later ones.
-
-    Parameters
-    ----------
-    rows : float64 array of shape (n, d)
-        The first events; NaN is missing.
-
-    Attributes
-    ----------
-    distance : float
-        Median distance of two scaled events.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from streamk import backends
-    >>> scale = FirstScale(np.arange(64.0)[:, None])
-    >>> scale.transform(np.array([[31.5], [np.nan], [1e9]]), backends.select()).ravel().tolist()
-    [0.0, 0.0, 8.0]
-    """
-
-    TYPE = "first-scale"
-
-    def __init__(self, rows: NDArray[np.float64]) -> None:
-        quantiles = RunningQuantiles(rows.shape[1])
-        quantiles.observe(rows)
-        self._center, self._inverse = quantiles.center.copy(), quantiles.inverse.copy()
-        self.distance = quantiles.distance
-
-    def __len__(self) -> int:
-        return len(self._center)
-
-    def transform(self, X: NDArray[np.float64], backend: Backend) -> NDArray[np.float32]:
-        """Return events (n, d) scaled, between -8 and 8, and 0 where a value is missing."""
-        Z = np.empty(X.shape, np.float32)
-        backend.rescale(X, self._center, self._inverse, Z)
-        np.minimum(np.maximum(Z, -OUTERMOST, out=Z), OUTERMOST, out=Z)
-        return Z
-
-    def add_columns(self, n: int) -> None:
-        """Append n columns that were zero in all events so far, scaled as zeros and ones."""
-        self._center = np.append(self._center, np.zeros(n))
-        self._inverse = np.append(self._inverse, np.full(n, 1.0 / FAIR_COIN))
-
-    def state(self) -> State:
-        """Everything needed to go on exactly from here."""
-        header: dict[str, JSON] = {
-            "type": self.TYPE,
-            "distance": self.distance,
-        }
-        return State(header, {"center": self._center.copy(), "inverse": self._inverse.copy()})
-
-    @classmethod
-    def from_state(cls, state: State, columns: int) -> FirstScale:
-        """Return the scale of so many columns whose state this is.
-
-        Raises
-        ------
-        StateError
-            If the state is something else's or its parts do not fit.
-        """
-        header = state.expect(cls.TYPE).header
-        arrays, _ = taken(_SCALE_ARRAYS, state.arrays, {"columns": columns}, _SCALE)
-        scale = cls(np.zeros((0, columns)))
-        scale.distance = number(header, "distance", _SCALE, DISTANCES)
-        scale._center, scale._inverse = arrays["center"].copy(), arrays["inverse"].copy()
-        return scale
-
+Events = NDArray[np.float64]
 
 WARM_UP = 64
 """Events at first that are training events and give the scales of the columns."""
@@ -133,225 +55,16 @@ _GROWTH = 1024
 many: their number goes by the root of the events', as the error of the means does."""
 _ROOM = 64
 """Events of the reference sample that there is room for at first."""
+FEATURES = BANDS * CHUNK
+"""Least random features, and by how many their number grows."""
+_TOGETHER = 256
+"""Events whose features are computed at once."""
 
-Events = NDArray[np.float64]
-
-
-def groups_after(events: int, most: int) -> int:
-    """Return how many groups of BANDS chunks of features there are after so many events of a run.
-
-    Examples
-    --------
-    >>> [groups_after(n, 16) for n in (0, 1023, 1024, 4096, 16384)], groups_after(10**9, 5)
-    ([1, 1, 2, 4, 8], 5)
-    """
-    groups, moment = 1, _GROWTH
-    while groups < most and events >= moment:
-        groups, moment = 2 * groups, 4 * moment
-    return min(groups, most)
-
-
-class MMDRun:
-    """The statistics of a run and what computes features for them.
-
-    Parameters
-    ----------
-    columns : sequence of str or int
-    reference : int
-        Most events of the reference sample.
-    max_features : int
-        A multiple of BANDS * CHUNK.
-    seed : int
-
-    Attributes
-    ----------
-    n : int
-        Events of this run.
-    most_groups : int
-        Groups of BANDS chunks of features, at most.
-    rows : float64 array of shape (events, d)
-        The first events, as long as there is no scale.
-    scale : FirstScale or None
-    sample : TwoSample
-    """
-
-    def __init__(
-        self,
-        columns: Sequence[Column],
-        *,
-        reference: int,
-        max_features: int,
-        seed: int,
-    ) -> None:
-        self._reference, self.most_groups = reference, max_features // (BANDS * CHUNK)
-        self._seed = seed
-        self._backend = backends.select()
-        self._keys = column_keys(columns)
-        self._blocks = self._make_blocks()
-        self._begin(len(columns))
-
-    def _begin(self, n_columns: int) -> None:
-        self.n = 0
-        self.rows = np.zeros((0, n_columns))
-        self.scale: FirstScale | None = None
-        self.sample = two_sample.begin(self._reference, n_columns, BANDS * CHUNK)
-        self._basis: Dense | None = None
-        self._moment = self._next_moment()
-
-    def anew(self) -> MMDRun:
-        """Return a run of the same columns at its first event; features are not drawn again."""
-        run = copy.copy(self)
-        run._begin(self.rows.shape[1])
-        return run
-
-    def _make_blocks(self) -> FeatureBlocks:
-        return FeatureBlocks(
-            Gaussian(bandwidth=1.0),
-            self._keys,
-            seed=self._seed,
-            backend=self._backend,
-            dtype=np.dtype(np.float32),
-            cache_bytes=1 << 40,
-            threads=1,
-        )
-
-    @property
-    def n_features(self) -> int:
-        """Random features in use."""
-        return len(self.sample.reference)
-
-    @property
-    def wealth(self) -> float:
-        """The largest wealth of a witness now."""
-        return float(self.sample.total[0])
-
-    @property
-    def peak(self) -> float:
-        """The largest wealth that a witness has ever had."""
-        return float(self.sample.total[1])
-
-    # --- events ---------------------------------------------------------------------------------
-
-    def take(self, X: Events, draws: NDArray[np.float64], threshold: float) -> int:
-        """Take in the first one or more of some events; return how many.
-
-        Parameters
-        ----------
-        X : float64 array of shape (n, d)
-        draws : float64 array of shape (n, 3)
-            Numbers drawn for them, see `streamk.backends.two_sample`.
-        threshold : float
-            Wealth that ends the run.
-        """
-        if self.scale is None:
-            n = min(len(X), WARM_UP - self.n)
-            self.rows = np.concatenate([self.rows, X[:n]])
-            self.n += n
-            if self.n == WARM_UP:
-                self._finish_warm_up()
-            return n
-        n = min(len(X), self._moment - self.n)
-        self._reserve(int(self.sample.counts[0]) + n)
-        taken: int = loops.two_sample.follow(
-            self.sample, self.features(X[:n]), X[:n], draws[:n], threshold
-        )
-        self.n += taken
-        if self.n == self._moment:
-            self._grow()
-        return taken
-
-    def _finish_warm_up(self) -> None:
-        """Take the scale from the first events, and let them be the first training events."""
-        self.scale = FirstScale(self.rows)
-        self._lay_out()
-        training = np.zeros((WARM_UP, 3))
-        loops.two_sample.follow(self.sample, self.features(self.rows), self.rows, training, np.inf)
-        self.rows = self.rows[:0]
-
-    # --- features -------------------------------------------------------------------------------
-
-    def features(self, X: Events) -> NDArray[np.float32]:
-        """Return the features (n, D) of events (n, d)."""
-        assert self.scale is not None
-        assert self._basis is not None
-        out = np.empty((len(X), len(self._basis.b) * CHUNK), np.float32)
-        Z = self.scale.transform(X, self._backend)
-        self._backend.features(Z, self._basis, Curve.COSINE, False, out)
-        return out
-
-    def _lay_out(self) -> None:
-        """Scale the frequencies of all chunks by their bandwidths."""
-        assert self.scale is not None
-        chunks = len(self.sample.seen)
-        basis = self._blocks.kept(chunks)
-        assert isinstance(basis, Dense)
-        distance = max(self.scale.distance, _NEAREST)
-        units = np.array(BANDWIDTHS)[np.arange(chunks) % BANDS] * distance
-        W = basis.W[:chunks] / units[:, None, None]
-        self._basis = Dense(W.astype(np.float32), basis.b[:chunks])
-
-    def _next_moment(self) -> int:
-        """Return after how many events of the run there are more features."""
-        groups, moment = len(self.sample.seen) // BANDS, _GROWTH
-        while moment <= self.n:
-            moment *= 4
-        return moment if groups < self.most_groups else 1 << 62
-
-    def _grow(self) -> None:
-        """Append the features that so many events are worth."""
-        more = groups_after(self.n, self.most_groups) * BANDS - len(self.sample.seen)
-        old, chunks = self.sample, ((0, 0), (0, more * CHUNK))
-        self.sample = old._replace(
-            features=np.pad(old.features, chunks[::-1]),
-            witness=np.pad(old.witness, chunks),
-            recent=np.pad(old.recent, chunks),
-            reference=np.pad(old.reference, chunks[1]),
-            seen=np.pad(old.seen, (0, more)),
-        )
-        self._moment = self._next_moment()
-        self._lay_out()
-        self._evaluate()
-
-    def _evaluate(self) -> None:
-        """Compute the features of the reference sample anew."""
-        size = int(self.sample.counts[0])
-        self.sample.features[:, :size] = self.features(self.sample.events[:size]).T
-
-    def restore(self, n: int, rows: Events, scale: FirstScale | None, sample: TwoSample) -> None:
-        """Go on after n events, with a sample whose features and scores are not computed yet."""
-        self.n, self.rows, self.scale, self.sample = n, rows, scale, sample
-        self._moment = self._next_moment()
-        if scale is not None:
-            self._lay_out()
-            self._evaluate()
-            loops.two_sample.rescore(sample)
-
-    def _reserve(self, size: int) -> None:
-        """Make room for so many events in the reference sample, or as many as it may have."""
-        room, most = len(self.sample.events), int(self.sample.counts[3])
-        if min(size, most) <= room:
-            return
-        more = min(max(size, 2 * room, _ROOM), most) - room
-        self.sample = self.sample._replace(
-            events=np.pad(self.sample.events, ((0, more), (0, 0))),
-            features=np.pad(self.sample.features, ((0, 0), (0, more))),
-            scores=np.pad(self.sample.scores, ((0, 0), (0, more))),
-        )
-
-    def add_columns(self, columns: Sequence[Column]) -> None:
-        """Go on with more columns than before, the first of which are those there were."""
-        more = len(columns) - self.rows.shape[1]
-        self._keys = column_keys(columns)
-        self._blocks = self._make_blocks()
-        self.rows = np.pad(self.rows, ((0, 0), (0, more)))
-        self.sample = self.sample._replace(events=np.pad(self.sample.events, ((0, 0), (0, more))))
-        if self.scale is not None:
-            self.scale.add_columns(more)
-            self._lay_out()
-            self._evaluate()
-            loops.two_sample.rescore(self.sample)
-
-
+_SCALE = "a scale of a two-sample test"
+_SCALE_ARRAYS = (
+    Declared("center", "float64", ("columns",), CENTERS),
+    Declared("inverse", "float64", ("columns",), INVERSES),
+)
 _OWNER = "a two-sample test"
 _EVENTS = Domain(-LARGEST, LARGEST, missing=True)
 _MEANS = Domain(-1.001, 1.001)
@@ -369,76 +82,6 @@ _DECLARED = (
     Declared("total", "float64", (2,), _WEALTH),
     Declared("counts", "int64", (2,), Domain(0, 2**53)),
 )
-
-
-def run_state(run: MMDRun, header: dict[str, Any]) -> State:
-    """Return the state of a test of that header, whose run this is."""
-    sample = run.sample
-    size = int(sample.counts[0])
-    arrays = {
-        "rows": run.rows.copy(),
-        "events": sample.events[:size].copy(),
-        "counts": sample.counts[1:3].copy(),
-    }
-    for name in ("witness", "recent", "reference", "seen", "wealth", "bins", "total"):
-        arrays[name] = getattr(sample, name).copy()
-    header = {**header, "run": run.n}
-    if run.scale is None:
-        return State(header, arrays)
-    nested = State.nest({"scale": run.scale.state()}, header)
-    return State(nested.header, {**nested.arrays, **arrays})
-
-
-def read_header(
-    declared: Mapping[str, Option], header: Mapping[str, Any]
-) -> tuple[dict[str, Any], tuple[int, int]]:
-    """Return the arguments that make a test of its header, and its numbers of events and alarms.
-
-    Raises
-    ------
-    StateError
-        If an entry is missing or does not fit.
-    """
-    columns = listed(header, "columns", _OWNER)
-    with reading(_OWNER):
-        chosen = {**options.from_header(declared, header), "columns": columns}
-    return chosen, (count(header, "n_events", _OWNER), count(header, "n_drifts", _OWNER))
-
-
-def run_from_state(run: MMDRun, state: State) -> None:
-    """Bring a run that has just begun to where a state is.
-
-    Features and scores of the reference sample are computed anew.
-
-    Raises
-    ------
-    StateError
-        If the arrays do not fit, or contradict each other.
-    """
-    n = count(state.header, "run", _OWNER)
-    warm = n >= WARM_UP
-    groups = groups_after(n, run.most_groups)
-    chunks = groups * BANDS
-    sizes = {"columns": run.rows.shape[1], "chunks": chunks, "features": chunks * CHUNK}
-    arrays, sizes = taken(_DECLARED, state.arrays, {**sizes, "first": 0 if warm else n}, _OWNER)
-    size, most = sizes["size"], int(run.sample.counts[3])
-    tests, since = arrays["counts"].tolist()
-    if since > REFRESH or tests > n or size != min(tests, most) or arrays["seen"].max() > most:
-        raise StateError(f"the counts of {_OWNER} contradict each other; it is damaged")
-    own = {name: arrays[name].copy() for name in TwoSample._fields if name in arrays}
-    own["counts"] = np.array([size, tests, since, most])
-    room = {
-        "features": np.zeros((chunks * CHUNK, size), np.float32),
-        "scores": np.zeros((WITNESSES, size), np.float32),
-    }
-    scale = FirstScale.from_state(state.child("scale"), sizes["columns"]) if warm else None
-    run.restore(n, arrays["rows"].copy(), scale, TwoSample(**{**own, **room}))
-
-
-FEATURES = BANDS * CHUNK
-"""Least random features, and by how many their number grows."""
-_TOGETHER = 256
-"""Events whose features are computed at once."""
 
 
 class StreamingMMD:
@@ -675,7 +318,7 @@ class StreamingMMD:
             "n_events": self.n_events,
             "n_drifts": self.n_drifts,
         }
-        return run_state(self._run, header)
+        return self._run.state(header)
 
     @classmethod
     def from_state(cls, state: State) -> StreamingMMD:
@@ -689,10 +332,14 @@ class StreamingMMD:
             If an option in it is out of its domain.
         """
         header = state.expect(cls.TYPE).header
-        chosen, counts = read_header(cls.OPTIONS, header)
-        test = cls(**chosen)
-        test.n_events, test.n_drifts = counts
-        run_from_state(test._run, state)
+        columns = listed(header, "columns", _OWNER)
+        with reading(_OWNER):
+            chosen = options.from_header(cls.OPTIONS, header)
+        test = cls(columns, **chosen)
+        test.n_events, test.n_drifts = (
+            count(header, name, _OWNER) for name in ("n_events", "n_drifts")
+        )
+        test._run.load(state)
         return test
 
 
@@ -702,3 +349,334 @@ def _names(columns: int | Sequence[Column]) -> list[Column]:
     if isinstance(columns, int | np.integer) and not isinstance(columns, bool) and columns >= 0:
         return list(range(columns))
     raise InvalidInput(f"columns={columns!r} must be the number of the columns, or their names")
+
+
+class FirstScale:
+    """Median and spread of each column in the first events, and the events' distance.
+
+    They are those of `streamk.scaling.quantiles.RunningQuantiles`, and stay: a test that is to be
+    exact may not scale an event by later ones.
+
+    Parameters
+    ----------
+    rows : float64 array of shape (n, d)
+        The first events; NaN is missing.
+
+    Attributes
+    ----------
+    distance : float
+        Median distance of two scaled events.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamk import backends
+    >>> scale = FirstScale(np.arange(64.0)[:, None])
+    >>> scale.transform(np.array([[31.5], [np.nan], [1e9]]), backends.select()).ravel().tolist()
+    [0.0, 0.0, 8.0]
+    """
+
+    TYPE = "first-scale"
+
+    def __init__(self, rows: NDArray[np.float64]) -> None:
+        quantiles = RunningQuantiles(rows.shape[1])
+        quantiles.observe(rows)
+        self._center, self._inverse = quantiles.center.copy(), quantiles.inverse.copy()
+        self.distance = quantiles.distance
+
+    def __len__(self) -> int:
+        return len(self._center)
+
+    def transform(self, X: NDArray[np.float64], backend: Backend) -> NDArray[np.float32]:
+        """Return events (n, d) scaled, between -8 and 8, and 0 where a value is missing."""
+        Z = np.empty(X.shape, np.float32)
+        backend.rescale(X, self._center, self._inverse, Z)
+        np.minimum(np.maximum(Z, -OUTERMOST, out=Z), OUTERMOST, out=Z)
+        return Z
+
+    def add_columns(self, n: int) -> None:
+        """Append n columns that were zero in all events so far, scaled as zeros and ones."""
+        self._center = np.append(self._center, np.zeros(n))
+        self._inverse = np.append(self._inverse, np.full(n, 1.0 / FAIR_COIN))
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here."""
+        header: dict[str, JSON] = {
+            "type": self.TYPE,
+            "distance": self.distance,
+        }
+        return State(header, {"center": self._center.copy(), "inverse": self._inverse.copy()})
+
+    @classmethod
+    def from_state(cls, state: State, columns: int) -> FirstScale:
+        """Return the scale of so many columns whose state this is.
+
+        Raises
+        ------
+        StateError
+            If the state is something else's or its parts do not fit.
+        """
+        header = state.expect(cls.TYPE).header
+        arrays, _ = taken(_SCALE_ARRAYS, state.arrays, {"columns": columns}, _SCALE)
+        scale = cls(np.zeros((0, columns)))
+        scale.distance = number(header, "distance", _SCALE, DISTANCES)
+        scale._center, scale._inverse = arrays["center"].copy(), arrays["inverse"].copy()
+        return scale
+
+
+def groups_after(events: int, most: int) -> int:
+    """Return how many groups of BANDS chunks of features there are after so many events of a run.
+
+    Examples
+    --------
+    >>> [groups_after(n, 16) for n in (0, 1023, 1024, 4096, 16384)], groups_after(10**9, 5)
+    ([1, 1, 2, 4, 8], 5)
+    """
+    groups, moment = 1, _GROWTH
+    while groups < most and events >= moment:
+        groups, moment = 2 * groups, 4 * moment
+    return min(groups, most)
+
+
+class MMDRun:
+    """The statistics of a run and what computes features for them.
+
+    Parameters
+    ----------
+    columns : sequence of str or int
+    reference : int
+        Most events of the reference sample.
+    max_features : int
+        A multiple of BANDS * CHUNK.
+    seed : int
+
+    Attributes
+    ----------
+    n : int
+        Events of this run.
+    most_groups : int
+        Groups of BANDS chunks of features, at most.
+    rows : float64 array of shape (events, d)
+        The first events, as long as there is no scale.
+    scale : FirstScale or None
+    sample : TwoSample
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        *,
+        reference: int,
+        max_features: int,
+        seed: int,
+    ) -> None:
+        self._reference, self.most_groups = reference, max_features // (BANDS * CHUNK)
+        self._seed = seed
+        self._backend = backends.select()
+        self._keys = column_keys(columns)
+        self._blocks = self._make_blocks()
+        self._begin(len(columns))
+
+    def _begin(self, n_columns: int) -> None:
+        self.n = 0
+        self.rows = np.zeros((0, n_columns))
+        self.scale: FirstScale | None = None
+        self.sample = two_sample.begin(self._reference, n_columns, BANDS * CHUNK)
+        self._basis: Dense | None = None
+        self._moment = self._next_moment()
+
+    def anew(self) -> MMDRun:
+        """Return a run of the same columns at its first event; features are not drawn again."""
+        run = copy.copy(self)
+        run._begin(self.rows.shape[1])
+        return run
+
+    def _make_blocks(self) -> FeatureBlocks:
+        return FeatureBlocks(
+            Gaussian(bandwidth=1.0),
+            self._keys,
+            seed=self._seed,
+            backend=self._backend,
+            dtype=np.dtype(np.float32),
+            cache_bytes=1 << 40,
+            threads=1,
+        )
+
+    @property
+    def n_features(self) -> int:
+        """Random features in use."""
+        return len(self.sample.reference)
+
+    @property
+    def wealth(self) -> float:
+        """The largest wealth of a witness now."""
+        return float(self.sample.total[0])
+
+    @property
+    def peak(self) -> float:
+        """The largest wealth that a witness has ever had."""
+        return float(self.sample.total[1])
+
+    # --- events ---------------------------------------------------------------------------------
+
+    def take(self, X: Events, draws: NDArray[np.float64], threshold: float) -> int:
+        """Take in the first one or more of some events; return how many.
+
+        Parameters
+        ----------
+        X : float64 array of shape (n, d)
+        draws : float64 array of shape (n, 3)
+            Numbers drawn for them, see `streamk.backends.two_sample`.
+        threshold : float
+            Wealth that ends the run.
+        """
+        if self.scale is None:
+            n = min(len(X), WARM_UP - self.n)
+            self.rows = np.concatenate([self.rows, X[:n]])
+            self.n += n
+            if self.n == WARM_UP:
+                self._finish_warm_up()
+            return n
+        n = min(len(X), self._moment - self.n)
+        self._reserve(int(self.sample.counts[0]) + n)
+        taken: int = loops.two_sample.follow(
+            self.sample, self.features(X[:n]), X[:n], draws[:n], threshold
+        )
+        self.n += taken
+        if self.n == self._moment:
+            self._grow()
+        return taken
+
+    def _finish_warm_up(self) -> None:
+        """Take the scale from the first events, and let them be the first training events."""
+        self.scale = FirstScale(self.rows)
+        self._lay_out()
+        training = np.zeros((WARM_UP, 3))
+        loops.two_sample.follow(self.sample, self.features(self.rows), self.rows, training, np.inf)
+        self.rows = self.rows[:0]
+
+    # --- features -------------------------------------------------------------------------------
+
+    def features(self, X: Events) -> NDArray[np.float32]:
+        """Return the features (n, D) of events (n, d)."""
+        assert self.scale is not None
+        assert self._basis is not None
+        out = np.empty((len(X), len(self._basis.b) * CHUNK), np.float32)
+        Z = self.scale.transform(X, self._backend)
+        self._backend.features(Z, self._basis, Curve.COSINE, False, out)
+        return out
+
+    def _lay_out(self) -> None:
+        """Scale the frequencies of all chunks by their bandwidths."""
+        assert self.scale is not None
+        chunks = len(self.sample.seen)
+        basis = self._blocks.kept(chunks)
+        assert isinstance(basis, Dense)
+        distance = max(self.scale.distance, _NEAREST)
+        units = np.array(BANDWIDTHS)[np.arange(chunks) % BANDS] * distance
+        W = basis.W[:chunks] / units[:, None, None]
+        self._basis = Dense(W.astype(np.float32), basis.b[:chunks])
+
+    def _next_moment(self) -> int:
+        """Return after how many events of the run there are more features."""
+        groups, moment = len(self.sample.seen) // BANDS, _GROWTH
+        while moment <= self.n:
+            moment *= 4
+        return moment if groups < self.most_groups else 1 << 62
+
+    def _grow(self) -> None:
+        """Append the features that so many events are worth."""
+        more = groups_after(self.n, self.most_groups) * BANDS - len(self.sample.seen)
+        old, chunks = self.sample, ((0, 0), (0, more * CHUNK))
+        self.sample = old._replace(
+            features=np.pad(old.features, chunks[::-1]),
+            witness=np.pad(old.witness, chunks),
+            recent=np.pad(old.recent, chunks),
+            reference=np.pad(old.reference, chunks[1]),
+            seen=np.pad(old.seen, (0, more)),
+        )
+        self._moment = self._next_moment()
+        self._lay_out()
+        self._evaluate()
+
+    def _evaluate(self) -> None:
+        """Compute the features of the reference sample anew."""
+        size = int(self.sample.counts[0])
+        self.sample.features[:, :size] = self.features(self.sample.events[:size]).T
+
+    def _reserve(self, size: int) -> None:
+        """Make room for so many events in the reference sample, or as many as it may have."""
+        room, most = len(self.sample.events), int(self.sample.counts[3])
+        if min(size, most) <= room:
+            return
+        more = min(max(size, 2 * room, _ROOM), most) - room
+        self.sample = self.sample._replace(
+            events=np.pad(self.sample.events, ((0, more), (0, 0))),
+            features=np.pad(self.sample.features, ((0, 0), (0, more))),
+            scores=np.pad(self.sample.scores, ((0, 0), (0, more))),
+        )
+
+    def add_columns(self, columns: Sequence[Column]) -> None:
+        """Go on with more columns than before, the first of which are those there were."""
+        more = len(columns) - self.rows.shape[1]
+        self._keys = column_keys(columns)
+        self._blocks = self._make_blocks()
+        self.rows = np.pad(self.rows, ((0, 0), (0, more)))
+        self.sample = self.sample._replace(events=np.pad(self.sample.events, ((0, 0), (0, more))))
+        if self.scale is not None:
+            self.scale.add_columns(more)
+            self._lay_out()
+            self._evaluate()
+            loops.two_sample.rescore(self.sample)
+
+    # --- state ----------------------------------------------------------------------------------
+
+    def state(self, header: dict[str, Any]) -> State:
+        """Return the state of a test of that header, whose run this is."""
+        sample = self.sample
+        size = int(sample.counts[0])
+        arrays = {
+            "rows": self.rows.copy(),
+            "events": sample.events[:size].copy(),
+            "counts": sample.counts[1:3].copy(),
+        }
+        for name in ("witness", "recent", "reference", "seen", "wealth", "bins", "total"):
+            arrays[name] = getattr(sample, name).copy()
+        parts = {} if self.scale is None else {"scale": self.scale.state()}
+        nested = State.nest(parts, {**header, "run": self.n})
+        return State(nested.header, {**nested.arrays, **arrays})
+
+    def load(self, state: State) -> None:
+        """Go on, at the first event, where a state was taken.
+
+        Features and scores of the reference sample are computed anew.
+
+        Raises
+        ------
+        StateError
+            If the arrays do not fit, or contradict each other.
+        """
+        n = count(state.header, "run", _OWNER)
+        warm = n >= WARM_UP
+        chunks = groups_after(n, self.most_groups) * BANDS
+        sizes = {"columns": self.rows.shape[1], "chunks": chunks, "features": chunks * CHUNK}
+        sizes["first"] = 0 if warm else n
+        arrays, sizes = taken(_DECLARED, state.arrays, sizes, _OWNER)
+        size, most = sizes["size"], int(self.sample.counts[3])
+        tests, since = arrays["counts"].tolist()
+        if since > REFRESH or tests > n or size != min(tests, most) or arrays["seen"].max() > most:
+            raise StateError(f"the counts of {_OWNER} contradict each other; it is damaged")
+        own = {name: arrays[name].copy() for name in TwoSample._fields if name in arrays}
+        own["counts"] = np.array([size, tests, since, most])
+        self.sample = TwoSample(
+            **own,
+            features=np.zeros((chunks * CHUNK, size), np.float32),
+            scores=np.zeros((WITNESSES, size), np.float32),
+        )
+        self.n, self.rows = n, arrays["rows"].copy()
+        self._moment = self._next_moment()
+        if warm:
+            self.scale = FirstScale.from_state(state.child("scale"), sizes["columns"])
+            self._lay_out()
+            self._evaluate()
+            loops.two_sample.rescore(self.sample)

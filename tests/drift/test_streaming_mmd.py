@@ -162,7 +162,7 @@ def test_any_cut_gives_the_same_bits() -> None:
 def test_a_test_goes_on_from_its_state(n: int) -> None:
     rng = np.random.default_rng(5)
     X = np.vstack([normal(rng, 1600), normal(rng, 700) + 1.0])
-    test = StreamingMMD(["a", 3], seed=9, reference=128)
+    test = StreamingMMD(["a", 3], seed=9, reference=128, max_features=768)
     test.update(X[:n])
     saved = test.state()
     header: dict[str, Any] = json.loads(json.dumps(saved.header))
