@@ -18,9 +18,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from streamk.kernels import Kernel
 from streamk.landmarks.baselines import full
-from streamk.landmarks.matrices import Diffusion, Numbers, as_matrix
-from streamk.landmarks.nystrom import Landmarks, checked_dtype, of_rows
-from streamk.landmarks.selection import check_count
+from streamk.landmarks.matrices import Diffusion, Numbers
+from streamk.landmarks.nystrom import Landmarks, begun, of_rows
 
 _FADED = 1e-6
 """Share of what they were at which the differences `f` are computed anew."""
@@ -69,12 +68,11 @@ def farahat(
     Examples
     --------
     >>> import numpy as np
-    >>> from streamk.landmarks import farahat
+    >>> from benchmarks.oasis.farahat import farahat
     >>> farahat(np.diag([3.0, 9.0, 1.0]), "precomputed", max_landmarks=2).indices.tolist()
     [1, 0]
     """
-    check_count("max_landmarks", max_landmarks)
-    matrix, real = as_matrix(X, kernel), checked_dtype(dtype)
+    matrix, real, _ = begun(X, kernel, max_landmarks, 0, dtype)
     most = min(max_landmarks, matrix.n)
     greedy = _Greedy(full(matrix, "farahat"), most)
     stopped = "count" if most == max_landmarks else "all"

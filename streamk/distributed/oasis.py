@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from streamk.distributed.actors import Actors, Closing, import_ray
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
+from streamk.kernels.base import check_dtype
 from streamk.landmarks.matrices import Indices, KernelMatrix, Numbers, checked_points
-from streamk.landmarks.nystrom import checked_dtype
 from streamk.landmarks.oasis import check_options, least_of_start
 from streamk.landmarks.selection import Factor, Selection, check_count, check_range
 
@@ -488,7 +488,7 @@ def oasis_parallel(
     as half as many of its own rows as there are landmarks take.
     """
     check_options(max_landmarks, tol, n_init, seed)
-    real = checked_dtype(dtype)
+    real = check_dtype(dtype)
     for name, value, least in (
         ("block_size", block_size, 1),
         ("threads", threads, 1),

@@ -21,9 +21,9 @@ from streamk.factorization.blocks import BlockDiagonal, LinkMatrix
 from streamk.factorization.checks import check_choice, check_number, checked_kernel
 from streamk.factorization.clusters import Clusters, clustered
 from streamk.kernels import Kernel
+from streamk.kernels.base import check_dtype
 from streamk.landmarks import METHODS
 from streamk.landmarks.matrices import checked_points
-from streamk.landmarks.nystrom import checked_dtype
 from streamk.landmarks.selection import check_count
 
 RULES = ("same", "size", "spectrum")
@@ -423,7 +423,7 @@ def meka(
         kernel, rank, basis, oversampling, columns, rank_rule, link_samples, sampling, threshold,
         seed, threads,
     )  # fmt: skip
-    points, real = checked_points(X, "X"), checked_dtype(dtype)
+    points, real = checked_points(X, "X"), check_dtype(dtype)
     clusters = clustered(points, n_clusters, seed=seed, threads=threads)
     bases = plan.bases(points, clusters)
     values = np.empty(

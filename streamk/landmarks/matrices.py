@@ -19,31 +19,9 @@ from streamk.backends import select
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 
-__all__ = [
-    "PRECOMPUTED",
-    "Diffusion",
-    "DiffusionMatrix",
-    "GivenMatrix",
-    "GivenRows",
-    "Indices",
-    "KernelMatrix",
-    "KernelRows",
-    "Matrix",
-    "MatrixRows",
-    "Numbers",
-    "PointRows",
-    "as_matrix",
-]
-
 
 def numbers(X: Any, name: str) -> NDArray[np.float64]:
-    """Return an array of float64.
-
-    Raises
-    ------
-    InvalidInput
-        If it is sparse, complex or holds what is no number.
-    """
+    """Return an array of float64; refuse what is sparse, complex or holds what is no number."""
     if hasattr(X, "tocsr"):
         raise InvalidInput(
             f"{name} is sparse, and points must be dense: pass what its toarray() returns"
@@ -59,13 +37,7 @@ def numbers(X: Any, name: str) -> NDArray[np.float64]:
 
 
 def checked_points(X: ArrayLike, name: str, least: int = 1) -> NDArray[np.float64]:
-    """Return points as a matrix of float64.
-
-    Raises
-    ------
-    InvalidInput
-        If it is no matrix, has fewer rows, or a value is not finite, naming it.
-    """
+    """Return points as a matrix of finite float64, of at least so many rows, or refuse them."""
     points = numbers(X, name)
     if points.ndim != 2:
         raise InvalidInput(

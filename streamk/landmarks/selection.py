@@ -28,13 +28,7 @@ from streamk.options import Whole
 
 
 def check_count(name: str, value: Any, least: int = 1) -> None:
-    """Raise an error unless an option is a whole number of at least so much.
-
-    Raises
-    ------
-    InvalidInput
-        Naming the option.
-    """
+    """Raise InvalidInput unless an option is a whole number of at least so much."""
     Whole(least=least, most=None).check(name, value)
 
 
@@ -76,14 +70,9 @@ def lower(rows: Sequence[Row], columns: int, dtype: np.dtype[Any]) -> NDArray[An
 
 
 def check_range(largest: float, dtype: np.dtype[Any]) -> None:
-    """Check that a factor of that type can hold a matrix of that largest diagonal entry.
+    """Raise InvalidInput unless a factor of that type can hold a matrix of that largest diagonal.
 
     It is asked of the whole matrix: single rows of it may well be next to nothing.
-
-    Raises
-    ------
-    InvalidInput
-        If it is too large or too small.
     """
     limits = np.finfo(dtype)
     least, most = float(limits.tiny) / float(limits.eps), float(limits.max)

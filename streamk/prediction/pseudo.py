@@ -17,9 +17,6 @@ from streamk.kernels import Kernel, Linear
 from streamk.landmarks.matrices import Indices, Numbers, checked_points
 from streamk.landmarks.selection import check_count
 
-__all__ = ["PseudoLandmarks", "PseudoNystrom"]
-
-
 PRODUCTS, LOWER, UPPER = "products", "lower", "upper"
 KINDS = (PRODUCTS, LOWER, UPPER)
 

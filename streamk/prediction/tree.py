@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LeafPoints", "Tree", "grow"]
-
 Numbers = NDArray[Any]
 Places = NDArray[np.intp]
 

@@ -10,8 +10,6 @@ from typing import Protocol
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column, is_shared
 
-__all__ = ["EventSchema", "ExportField", "as_text", "as_utf8", "fields_of"]
-
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
