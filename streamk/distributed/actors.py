@@ -59,13 +59,7 @@ def limited_threads() -> Iterator[None]:
 
 
 def import_ray() -> Any:
-    """Return the module ray.
-
-    Raises
-    ------
-    BackendUnavailable
-        If it is not installed.
-    """
+    """Return the module ray; raise BackendUnavailable if it is not installed."""
     try:
         import ray
         import ray.exceptions

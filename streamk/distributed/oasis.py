@@ -278,13 +278,7 @@ class WorkerPool(Actors):
         return named
 
     def one(self, s: int, method: str) -> Any:
-        """Call a method of one worker.
-
-        Raises
-        ------
-        InvalidInput
-            If the workers are dismissed.
-        """
+        """Call a method of one worker; raise InvalidInput if the workers are dismissed."""
         if not self._workers:
             raise InvalidInput(
                 f"the {method} of shard {s} is gone with its worker; fetch it before close(), or "

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from streamk.backends import loops
 from streamk.backends.threads import divide
-
-Numbers = NDArray[np.float64]
+from streamk.landmarks.matrices import Numbers
 
 _CHUNK = 1 << 18
 """Numbers of a chunk, about: enough for a thread, and few enough for the second cache to pass."""

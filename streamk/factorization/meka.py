@@ -23,7 +23,7 @@ from streamk.factorization.clusters import Clusters, clustered
 from streamk.kernels import Kernel
 from streamk.kernels.base import check_dtype
 from streamk.landmarks import METHODS
-from streamk.landmarks.matrices import checked_points
+from streamk.landmarks.matrices import Numbers, checked_points
 from streamk.landmarks.selection import check_count
 
 RULES = ("same", "size", "spectrum")
@@ -63,8 +63,6 @@ def by_spectrum(rank: int, spectra: Sequence[NDArray[Any]]) -> list[int]:
     counts = 1 + np.bincount(owners[largest], minlength=len(spectra))
     return [int(k) for k in counts]
 
-
-Numbers = NDArray[np.float64]
 
 SAMPLINGS = ("leverage", "uniform")
 

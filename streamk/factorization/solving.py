@@ -6,13 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from streamk.errors import InvalidInput
 from streamk.factorization.blocks import BlockDiagonal, LinkMatrix, WeightedRows
 from streamk.factorization.checks import weights_of
-
-Numbers = NDArray[np.float64]
+from streamk.landmarks.matrices import Numbers
 
 METHODS = ("woodbury", "cg", "minres")
 _SMALL = 8192

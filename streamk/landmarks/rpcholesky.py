@@ -164,7 +164,7 @@ def _draw(
     drawn = np.searchsorted(edges, chances[0] * edges[-1], side="right")
     # A product that rounds up to the last edge belongs to the last row that can be drawn.
     proposals = np.minimum(drawn, np.searchsorted(edges, edges[-1]))
-    selection.consider(proposals)
+    selection.restrict(proposals, few=True)
     kept: list[int] = []
     for i, bar in zip(proposals.tolist(), (chances[1] * weights[proposals]).tolist(), strict=True):
         if selection.delta(i) > max(bar, selection.rounding):

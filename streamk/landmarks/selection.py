@@ -471,15 +471,10 @@ class Selection:
         chosen: list[int] = taken.tolist()
         return chosen
 
-    def restrict(self, indices: Indices) -> None:
-        """Restrict `best` to these rows until `release`."""
+    def restrict(self, indices: Indices, *, few: bool = False) -> None:
+        """Look at these rows only until `release`; a few hundred are kept up to date."""
         self.flush()
-        self._all.restrict(np.unique(indices), few=False)
-
-    def consider(self, indices: Indices) -> None:
-        """Keep these rows, some hundreds, up to date until `release`, and look at no others."""
-        self.flush()
-        self._all.restrict(np.unique(indices), few=True)
+        self._all.restrict(np.unique(indices), few=few)
 
     def release(self) -> None:
         """Look at all rows again."""

@@ -68,13 +68,7 @@ def within_range(X: ArrayLike, name: str, least: int = 1, d: int | None = None) 
 
 
 def pairs_of(pairs: ArrayLike, m: int) -> Indices:
-    """Return pairs of numbers of m landmarks, int64 (p, 2).
-
-    Raises
-    ------
-    InvalidInput
-        If they are none.
-    """
+    """Return pairs of numbers of m landmarks, int64 (p, 2); raise InvalidInput if they are none."""
     found = np.asarray(pairs)
     if found.ndim != 2 or found.shape[1] != 2 or found.dtype.kind not in "iu":
         raise InvalidInput(

@@ -63,13 +63,7 @@ class Jumps:
 
     @classmethod
     def from_header(cls, header: Mapping[str, Any], owner: str) -> Self:
-        """Return the counts that a state has.
-
-        Raises
-        ------
-        StateError
-            If they are none, or a jump would have been there.
-        """
+        """Return the counts that a state has, or raise StateError if it does not fit."""
         found = count(header, "found", owner)
         known = None
         if found:
@@ -267,13 +261,7 @@ class LabelScale:
 
     @classmethod
     def from_state(cls, state: State) -> LabelScale:
-        """Return the scale whose state this is.
-
-        Raises
-        ------
-        StateError
-            If the state is something else's or its parts do not fit.
-        """
+        """Return the scale whose state this is, or raise StateError if it does not fit."""
         header: Any = state.expect(cls.TYPE).header
         jumps = Jumps.from_header(header, _OWNER)
         arrays, _ = taken(_DECLARED, state.arrays, {}, _OWNER)
@@ -411,13 +399,7 @@ class LabelQuantiles(RunningQuantiles):
 
     @classmethod
     def from_state(cls, state: State) -> LabelQuantiles:
-        """Return the quantiles whose state this is.
-
-        Raises
-        ------
-        StateError
-            If the state is something else's or its parts do not fit.
-        """
+        """Return the quantiles whose state this is, or raise StateError if it does not fit."""
         header: Any = state.expect(cls.TYPE).header
         labels = cls()
         vars(labels).update(vars(RunningQuantiles.from_state(state.child("quantiles"))))

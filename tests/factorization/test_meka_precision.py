@@ -10,7 +10,6 @@ from meka_kit import EVERY, clouds, dense
 from streamk import kernels
 from streamk.errors import InvalidInput
 from streamk.factorization import Meka, meka, solving
-from streamk.factorization import meka as bases
 from streamk.factorization.blocks import BlockDiagonal, LinkMatrix
 
 X = clouds((150, 200, 250))
@@ -57,9 +56,9 @@ def poor(dtype="float64", **options):
 @pytest.mark.parametrize("columns", ["cluster", "row"])
 def test_what_is_made_orthonormal_is_the_same_approximation(monkeypatch, kernel, columns):
     """W R^-1 with R L R^T, and a map that new points agree with as far as it can be computed."""
-    monkeypatch.setattr(bases, "_ORTHONORMAL", np.inf)
+    monkeypatch.setitem(meka.__globals__, "_ORTHONORMAL", np.inf)
     before = made(kernel, columns=columns, **EVERY)
-    monkeypatch.setattr(bases, "_ORTHONORMAL", 0.0)
+    monkeypatch.setitem(meka.__globals__, "_ORTHONORMAL", 0.0)
     m = made(kernel, columns=columns, **EVERY)
     assert oblique(m) < 1e-13
     np.testing.assert_allclose(dense(m), dense(before), rtol=0, atol=1e-8)

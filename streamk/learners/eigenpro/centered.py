@@ -222,13 +222,7 @@ class ProjectedGradient:
         }
 
     def load(self, arrays: Mapping[str, Numbers], turn: int, owner: str) -> None:
-        """Take what `arrays` gave.
-
-        Raises
-        ------
-        StateError
-            If an array is missing, of another shape or out of its domain.
-        """
+        """Take what `arrays` gave, or raise StateError if it does not fit."""
         outputs = self._temporary.n_outputs
         sizes = {
             "centers": len(self._Z),
@@ -577,13 +571,7 @@ class CenteredFunctions:
         return found if self.solver is None else {**found, **self.solver.arrays()}
 
     def load(self, Z: Numbers, arrays: Mapping[str, Numbers], turn: int, owner: str) -> None:
-        """Take what `arrays` gave, of centers Z (p, d).
-
-        Raises
-        ------
-        StateError
-            If an array is missing, of another shape or out of its domain.
-        """
+        """Take what `arrays` gave, of centers Z (p, d), or raise StateError if it does not fit."""
         if len(unrepeated(Z)) < len(Z):
             raise StateError(f"array 'centers' of {owner} has repeated rows")
         K = self._kernel.pairwise(Z) if self._solving.has_matrix else None

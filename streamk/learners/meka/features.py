@@ -226,13 +226,7 @@ class GrowingFeatures:
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the features whose state this is.
-
-        Raises
-        ------
-        StateError
-            If it is the state of something else or its arrays do not fit.
-        """
+        """Return the features whose state this is, or raise StateError if it does not fit."""
         header: Any = state.expect(cls.TYPE).header
         made = cls.__new__(cls)
         with reading(_FEATURES):
