@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from eigenpro_kit import assert_same_states
 from reference import eigenpro as naive
+from state_kit import assert_same
 
 from streamk import kernels
 from streamk.errors import BackendUnavailable, InvalidInput, StateError
@@ -407,7 +407,7 @@ def test_a_restored_learner_goes_on_exactly(task: str, solver: str, stop: int) -
     part = EigenPro.from_state(whole.state())
     for model in (whole, part):
         model.learn_many(X[stop:], y[stop:])
-    assert_same_states(part, whole)
+    assert_same(part, whole)
     assert part.n_events == 1600
 
 
@@ -423,7 +423,7 @@ def test_predictions_do_not_depend_on_how_events_come(solver: str, size: int) ->
         some = slice(at, at + size)
         found += [*model.predict_then_learn_many(X[some], y[some]).predictions]
     assert found == [*want]
-    assert_same_states(model, expected)
+    assert_same(model, expected)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -464,7 +464,7 @@ def test_merged_learners_know_both_streams(solver: str, common: int, each: int) 
     test, labels = stream("two", 1000, seed=1)
     shares = [np.mean(np.array(m.predict_many(test)) == labels) for m in (one, alone)]
     assert shares[0] > shares[1] - 0.06
-    assert_same_states(EigenPro.from_state(one.state()), one)
+    assert_same(EigenPro.from_state(one.state()), one)
 
 
 def test_merging_with_the_same_centers_is_learning_both() -> None:
@@ -529,7 +529,7 @@ def test_a_bad_event_leaves_the_learner_as_it_is(solver: str) -> None:
         model.learn_many(X[:40, :2], y[:40])
     with pytest.raises(InvalidInput):
         model.add_centers(bad)
-    assert_same_states(model, before)
+    assert_same(model, before)
 
 
 @pytest.mark.parametrize(
