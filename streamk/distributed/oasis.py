@@ -483,12 +483,9 @@ def oasis_parallel(
     """
     check_options(max_landmarks, tol, n_init, seed)
     real = check_dtype(dtype)
-    for name, value, least in (
-        ("block_size", block_size, 1),
-        ("threads", threads, 1),
-        ("max_restarts", max_restarts, 0),
-    ):
-        check_count(name, value, least)
+    check_count("block_size", block_size)
+    check_count("threads", threads)
+    check_count("max_restarts", max_restarts, least=0)
     if not isinstance(kernel, Kernel):
         raise InvalidInput(
             f"kernel={kernel!r} must be a streamk Kernel; a diffusion kernel or a given matrix "

@@ -22,7 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk import errors
 from streamk.distributed.actors import Actors, Closing, limited_threads, one_thread_each
-from streamk.errors import InvalidInput, StreamkError, WorkerLost, shown
+from streamk.errors import InvalidInput, StreamkError, WorkerLost
+from streamk.landmarks.selection import check_count
 from streamk.learners.base import Learner
 from streamk.learners.common.prequential import Followed, Prequential, joined_by_class
 from streamk.learners.registry import from_state
@@ -37,6 +38,7 @@ from streamk.learners.sharded.replicas import (
     work,
 )
 from streamk.learners.sharded.sharded import MOST_SHARDS
+from streamk.options import Whole
 from streamk.packing import pack, unpack
 from streamk.state import State
 
@@ -322,13 +324,12 @@ class Processes(Closing):
     >>> Processes(0)
     Traceback (most recent call last):
         ...
-    streamk.errors.InvalidInput: count=0 must be an int of at least 1
+    streamk.errors.InvalidInput: count=0 must be a whole number of at least 1
     """
 
     def __init__(self, count: int, *, max_restarts: int = 3) -> None:
-        for name, value, least in (("count", count, 1), ("max_restarts", max_restarts, 0)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise InvalidInput(f"{name}={value!r} must be an int of at least {least}")
+        check_count("count", count)
+        check_count("max_restarts", max_restarts, least=0)
         # A fork would copy locks that other threads hold, and the state of compiled loops.
         self._context = multiprocessing.get_context("spawn")
         self._max_restarts = max_restarts
@@ -475,8 +476,7 @@ class RayWorkers(Actors):
     def __init__(
         self, count: int, *, options: Mapping[str, Any] | None = None, max_restarts: int = 3
     ) -> None:
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise InvalidInput(f"count={count!r} must be an int of at least 1")
+        check_count("count", count)
         chosen: Mapping[str, Any] = {"num_cpus": 1} if options is None else options
         given = chosen.get("runtime_env", {})
         variables = given.get("env_vars", {})
@@ -568,7 +568,8 @@ class Rounds(Closing):
     def __init__(
         self, model: Learner | State, *, shards: int = 16, workers: int | MessageWorkers = 1
     ) -> None:
-        self._shards = _count("shards", shards, MOST_SHARDS)
+        Whole(most=MOST_SHARDS).check("shards", shards)
+        self._shards = shards
         self._placing: dict[str, Any] = {}
         if isinstance(model, State):
             self._state = model
@@ -578,12 +579,12 @@ class Rounds(Closing):
         self._model = from_state(self._state, **self._placing)
         self._rounds = 0
         self._workers: TaskDivision | None = None
-        if isinstance(workers, int):
-            if _count("workers", workers, shards) > 1:
-                self._workers = TaskDivision(Processes(workers))
-        else:
-            _count("workers", len(workers), shards)
+        count = workers if isinstance(workers, int) else len(workers)
+        Whole(most=shards).check("workers", count)
+        if not isinstance(workers, int):
             self._workers = TaskDivision(workers)
+        elif workers > 1:
+            self._workers = TaskDivision(Processes(workers))
 
     @property
     def model(self) -> Learner:
@@ -632,7 +633,7 @@ class Rounds(Closing):
         found = work(task, from_state) if self._workers is None else self._workers.work(task)
         spans = {span: from_state(state, **self._placing) for span, state in found.states.items()}
         merge = merging(self._model.n_events, lambda: self._model)
-        merged = reduced((0, self._shards), spans.get, _nothing, merge)
+        merged = reduced((0, self._shards), spans.get, lambda _: None, merge)
         if merged is not None:
             self._state = merged.state()
             self._model = from_state(self._state, **self._placing)
@@ -678,17 +679,6 @@ class Rounds(Closing):
             return Prequential(nothing, np.empty((0, len(classes))) if classifies else None)
         some = Followed(found.prequential, found.classes)
         return joined_by_class([some], classes if classifies else None)
-
-
-def _count(name: str, value: Any, most: int) -> int:
-    """Return a number from 1 to `most`, or raise InvalidInput."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        raise InvalidInput(f"{name}={shown(value)} must be an int from 1 to {most}")
-    return value
-
-
-def _nothing(_: int) -> None:
-    """Return None, for a shard that learned nothing."""
 
 
 def _plain(shard: int, batch: ShardBatch) -> ShardBatch:

@@ -358,13 +358,10 @@ class LabelQuantiles(RunningQuantiles):
         known, jumps = np.append(self._recent, labels[:rest]), self._jumps
         for end in ends:
             stop = len(self._recent) + end + 1
-            jumps = self._after(jumps, known[stop - BLOCK : stop])
+            jumps = jumps.after(known[stop - BLOCK : stop], *self._place())
             if jumps.is_there:
                 return max(1, end)
         return rest
-
-    def _after(self, jumps: Jumps, block: NDArray[np.float64]) -> Jumps:
-        return jumps.after(block, *self._place())
 
     def _place(self) -> tuple[float, float]:
         """Return center and scale."""
@@ -373,7 +370,7 @@ class LabelQuantiles(RunningQuantiles):
     def _look(self) -> bool:
         """Begin anew with the last labels if their scale is another one; return whether it is."""
         block, self._recent = self._recent, np.zeros(0)
-        self._jumps = self._after(self._jumps, block)
+        self._jumps = self._jumps.after(block, *self._place())
         if not self._jumps.is_there:
             return False
         before, self.jumped, self._events = self._place(), True, 0
