@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from state_kit import assert_same
 
 from streamk.kernels import Kernel, Matern
 from streamk.learners import EigenPro
@@ -68,14 +69,6 @@ def assert_alike(found: list[Any], expected: list[Any]) -> None:
         np.testing.assert_allclose(one, other, rtol=0, atol=TOLERANCE * scale)
 
 
-def assert_same_states(one: EigenPro, other: EigenPro) -> None:
-    first, second = one.state(), other.state()
-    assert first.header == second.header
-    assert first.arrays.keys() == second.arrays.keys()
-    for name, array in first.arrays.items():
-        np.testing.assert_array_equal(array, second.arrays[name], err_msg=name)
-
-
 def assert_it_goes_on_exactly(place: Callable[[], Place]) -> None:
     """A model that is opened from its state at any time learns on as the one that was not."""
     X, y = stream("classification", 1100)
@@ -85,7 +78,7 @@ def assert_it_goes_on_exactly(place: Callable[[], Place]) -> None:
         part = EigenPro.from_state(whole.state(), **place())
         for model in (whole, part):
             model.learn_many(X[stop:], y[stop:])
-        assert_same_states(part, whole)
+        assert_same(part, whole)
 
 
 def assert_an_output_is_the_same_in_whatever_batch(place: Place) -> None:
@@ -107,7 +100,7 @@ def assert_a_state_does_not_say_where_the_centers_were(place: Place, *others: Pl
     assert there.state().header == host.state().header
     for model, other in ((there, {}), *((model, at) for model in (host, there) for at in others)):
         opened = EigenPro.from_state(model.state(), **other)
-        assert_same_states(opened, model)
+        assert_same(opened, model)
         assert_alike([opened.decision_many(X)], [model.decision_many(X)])
         opened.learn_many(X[:200], y[:200])
         assert opened.n_events == 1210

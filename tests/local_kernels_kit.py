@@ -139,3 +139,18 @@ def compiled(model: Made, classes: tuple[Any, ...] | None = None, **options: Any
     visits = np.concatenate([np.full(tree.n_leaves, 1 / tree.n_leaves) for tree in model.trees])
     options = {"columns": None, "visits": visits, **options}
     return CompiledModel(model.kernels, classes=classes, **options)
+
+
+MODELS: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
+    "two classes": ({"n_outputs": 1, "d": 6}, ("no", "yes")),
+    "many classes": ({"n_outputs": 26, "d": 16, "leaves": 20}, tuple(range(26))),
+    "all classes everywhere": ({"n_outputs": 3, "alike": True}, ("a", "b", "c")),
+    "numbers": ({"n_outputs": 1, "d": 20}, ()),
+    "one leaf": ({"n_outputs": 5, "leaves": 1}, tuple("abcde")),
+    "constant leaves": ({"n_outputs": 3, "leaves": 2, "landmarks": 1}, ("a", "b", "c")),
+    "several trees": ({"n_outputs": 17, "trees": 3, "products": 5}, tuple(range(17))),
+    "several trees, numbers": ({"n_outputs": 1, "trees": 4, "d": 16}, ()),
+    "products": ({"n_outputs": 4, "products": 30, "landmarks": 40}, tuple(range(4))),
+    "products, numbers": ({"n_outputs": 1, "products": 9, "d": 1}, ()),
+}
+"""Shapes of models, as `made` has them, and their classes."""

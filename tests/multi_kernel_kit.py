@@ -42,15 +42,6 @@ def learned(kind: str, n: int, d: int = 3, seed: int = 0, **options: Any) -> Mul
     return model
 
 
-def assert_same(one: MultiKernel, other: MultiKernel) -> None:
-    """Assert that two learners are bit for bit the same."""
-    a, b = one.state(), other.state()
-    assert a.header == b.header
-    assert a.arrays.keys() == b.arrays.keys()
-    for name, array in a.arrays.items():
-        np.testing.assert_array_equal(array, b.arrays[name], err_msg=name)
-
-
 def assert_sound(model: MultiKernel) -> None:
     """Assert that nothing in a learner is NaN or infinite, but what stands for a missing value."""
     for name, array in model.state().arrays.items():

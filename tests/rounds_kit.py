@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.distributed import Batch, Rounds
+from streamk.distributed import Rounds, ShardBatch
 from streamk.learners import create
 from streamk.learners.base import Learner
 from streamk.packing import fingerprint
@@ -40,17 +40,19 @@ def events(n: int, task: str, *, seed: int = 0) -> tuple[NDArray[np.float64], li
     return X, y.tolist()
 
 
-def dealt(X: NDArray[Any], y: Sequence[Any], shards: int) -> list[Batch]:
+def dealt(X: NDArray[Any], y: Sequence[Any], shards: int) -> list[ShardBatch]:
     """Events dealt in turns."""
-    return [Batch(X[s::shards], y[s::shards]) for s in range(shards)]
+    return [ShardBatch(X[s::shards], y[s::shards]) for s in range(shards)]
 
 
-def uneven(X: NDArray[Any], y: Sequence[Any], shards: int, seed: int = 0) -> list[Batch | None]:
+def uneven(
+    X: NDArray[Any], y: Sequence[Any], shards: int, seed: int = 0
+) -> list[ShardBatch | None]:
     """Events for shards drawn at random, of which every fifth has none."""
     of = np.random.default_rng(seed).integers(0, shards, len(X))
     of[of % 5 == 3] = 0
     rows = [np.flatnonzero(of == s) for s in range(shards)]
-    return [Batch(X[r], [y[n] for n in r]) if len(r) else None for r in rows]
+    return [ShardBatch(X[r], [y[n] for n in r]) if len(r) else None for r in rows]
 
 
 def digest(rounds: Rounds, answers: Sequence[Any]) -> list[Any]:

@@ -398,6 +398,14 @@ def philox(counter: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
     return np.stack([c0, c1, c2, c3], axis=-1)
 
 
+def numbered_words(first: int, stop: int, tag: int, seed: int) -> NDArray[np.uint64]:
+    """Return four 32-bit words (stop - first, 4) of each of some numbers, held in uint64."""
+    numbers = np.arange(first, stop, dtype=np.uint64)
+    counter = np.zeros((len(numbers), 4), np.uint64)
+    counter[:, 0], counter[:, 1], counter[:, 2] = numbers & _LOW, tag, numbers >> _HALF
+    return philox(counter, seed)
+
+
 BACKENDS = ("auto", "cupy")
 """Names of the backends: the host's, and that for GPUs."""
 

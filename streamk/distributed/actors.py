@@ -59,13 +59,7 @@ def limited_threads() -> Iterator[None]:
 
 
 def import_ray() -> Any:
-    """Return the module ray.
-
-    Raises
-    ------
-    BackendUnavailable
-        If it is not installed.
-    """
+    """Return the module ray; raise BackendUnavailable if it is not installed."""
     try:
         import ray
         import ray.exceptions
@@ -298,12 +292,9 @@ class ActorShards(Actors):
         max_restarts: int = 3,
         options: Mapping[str, Any] | Sequence[Mapping[str, Any]] = {},
     ) -> None:
-        for name, value, least in (
-            ("count", count, 1),
-            ("threads", threads, 1),
-            ("max_restarts", max_restarts, 0),
-        ):
-            check_count(name, value, least)
+        check_count("count", count)
+        check_count("threads", threads)
+        check_count("max_restarts", max_restarts, least=0)
         if backend not in backends.BACKENDS:
             raise InvalidInput(f"backend={backend!r} must be {' or '.join(backends.BACKENDS)}")
         self._numbers = itertools.count()

@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from streamk.distributed.actors import Actors, Closing, import_ray
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
+from streamk.kernels.base import check_dtype
 from streamk.landmarks.matrices import Indices, KernelMatrix, Numbers, checked_points
-from streamk.landmarks.nystrom import checked_dtype
 from streamk.landmarks.oasis import check_options, least_of_start
 from streamk.landmarks.selection import Factor, Selection, check_count, check_range
 
@@ -278,13 +278,7 @@ class WorkerPool(Actors):
         return named
 
     def one(self, s: int, method: str) -> Any:
-        """Call a method of one worker.
-
-        Raises
-        ------
-        InvalidInput
-            If the workers are dismissed.
-        """
+        """Call a method of one worker; raise InvalidInput if the workers are dismissed."""
         if not self._workers:
             raise InvalidInput(
                 f"the {method} of shard {s} is gone with its worker; fetch it before close(), or "
@@ -488,13 +482,10 @@ def oasis_parallel(
     as half as many of its own rows as there are landmarks take.
     """
     check_options(max_landmarks, tol, n_init, seed)
-    real = checked_dtype(dtype)
-    for name, value, least in (
-        ("block_size", block_size, 1),
-        ("threads", threads, 1),
-        ("max_restarts", max_restarts, 0),
-    ):
-        check_count(name, value, least)
+    real = check_dtype(dtype)
+    check_count("block_size", block_size)
+    check_count("threads", threads)
+    check_count("max_restarts", max_restarts, least=0)
     if not isinstance(kernel, Kernel):
         raise InvalidInput(
             f"kernel={kernel!r} must be a streamk Kernel; a diffusion kernel or a given matrix "
@@ -506,7 +497,7 @@ def oasis_parallel(
         shards, kernel, dtype=real, threads=threads, options=options, max_restarts=max_restarts
     )
     try:
-        run = Run(workers, kernel, max_landmarks, tol, block_size, real)
+        run = OasisRun(workers, kernel, max_landmarks, tol, block_size, real)
         run.start(n_init, seed)
         while not run.stopped:
             run.step()
@@ -516,7 +507,7 @@ def oasis_parallel(
     return run.result()
 
 
-class Run:
+class OasisRun:
     """The choice as it goes on: what the paper's central node knows."""
 
     def __init__(

@@ -22,14 +22,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk import errors
 from streamk.distributed.actors import Actors, Closing, limited_threads, one_thread_each
-from streamk.errors import InvalidInput, StreamkError, WorkerLost, shown
+from streamk.errors import InvalidInput, StreamkError, WorkerLost
+from streamk.landmarks.selection import check_count
 from streamk.learners.base import Learner
 from streamk.learners.common.prequential import Followed, Prequential, joined_by_class
 from streamk.learners.registry import from_state
 from streamk.learners.sharded.replicas import (
     Answer,
-    Batch,
     Outcome,
+    ShardBatch,
     Task,
     for_shards,
     merging,
@@ -37,6 +38,7 @@ from streamk.learners.sharded.replicas import (
     work,
 )
 from streamk.learners.sharded.sharded import MOST_SHARDS
+from streamk.options import Whole
 from streamk.packing import pack, unpack
 from streamk.state import State
 
@@ -52,11 +54,11 @@ def answered(message: Message) -> bytes:
     Examples
     --------
     >>> import numpy as np
-    >>> from streamk.learners.sharded.replicas import Batch
+    >>> from streamk.learners.sharded.replicas import ShardBatch
     >>> from streamk.learners import create
     >>> state = create("kernel-ridge", task="regression").state()
     >>> X = np.arange(6.0).reshape(3, 2)
-    >>> task = Task(state, {}, 2, (1, 2), {1: Batch(X, [1.0, 2.0, np.inf])})
+    >>> task = Task(state, {}, 2, (1, 2), {1: ShardBatch(X, [1.0, 2.0, np.inf])})
     >>> outcome(answered(task_message(task)))
     Traceback (most recent call last):
         ...
@@ -100,7 +102,7 @@ def _task(message: Message) -> Task:
     batches = {}
     for shard, found in header["batches"]:
         y = arrays[f"y.{shard}"] if found["y"] is None else found["y"]
-        batches[shard] = Batch(arrays[f"X.{shard}"], y, found["columns"])
+        batches[shard] = ShardBatch(arrays[f"X.{shard}"], y, found["columns"])
     first, stop = header["within"]
     return Task(
         _get(arrays, "state", header["state"]),
@@ -322,13 +324,12 @@ class Processes(Closing):
     >>> Processes(0)
     Traceback (most recent call last):
         ...
-    streamk.errors.InvalidInput: count=0 must be an int of at least 1
+    streamk.errors.InvalidInput: count=0 must be a whole number of at least 1
     """
 
     def __init__(self, count: int, *, max_restarts: int = 3) -> None:
-        for name, value, least in (("count", count, 1), ("max_restarts", max_restarts, 0)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise InvalidInput(f"{name}={value!r} must be an int of at least {least}")
+        check_count("count", count)
+        check_count("max_restarts", max_restarts, least=0)
         # A fork would copy locks that other threads hold, and the state of compiled loops.
         self._context = multiprocessing.get_context("spawn")
         self._max_restarts = max_restarts
@@ -475,8 +476,7 @@ class RayWorkers(Actors):
     def __init__(
         self, count: int, *, options: Mapping[str, Any] | None = None, max_restarts: int = 3
     ) -> None:
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise InvalidInput(f"count={count!r} must be an int of at least 1")
+        check_count("count", count)
         chosen: Mapping[str, Any] = {"num_cpus": 1} if options is None else options
         given = chosen.get("runtime_env", {})
         variables = given.get("env_vars", {})
@@ -509,10 +509,10 @@ class _Worker:
 
 
 Events: TypeAlias = (
-    "Batch | tuple[ArrayLike, Sequence[Any] | NDArray[Any]] "
+    "ShardBatch | tuple[ArrayLike, Sequence[Any] | NDArray[Any]] "
     "| tuple[ArrayLike, Sequence[Any] | NDArray[Any], Sequence[Any] | None] | None"
 )
-"""Of one shard: those of a `Batch`, or None for no events."""
+"""Of one shard: those of a `ShardBatch`, or None for no events."""
 
 
 class Rounds(Closing):
@@ -568,7 +568,8 @@ class Rounds(Closing):
     def __init__(
         self, model: Learner | State, *, shards: int = 16, workers: int | MessageWorkers = 1
     ) -> None:
-        self._shards = _count("shards", shards, MOST_SHARDS)
+        Whole(most=MOST_SHARDS).check("shards", shards)
+        self._shards = shards
         self._placing: dict[str, Any] = {}
         if isinstance(model, State):
             self._state = model
@@ -578,12 +579,12 @@ class Rounds(Closing):
         self._model = from_state(self._state, **self._placing)
         self._rounds = 0
         self._workers: TaskDivision | None = None
-        if isinstance(workers, int):
-            if _count("workers", workers, shards) > 1:
-                self._workers = TaskDivision(Processes(workers))
-        else:
-            _count("workers", len(workers), shards)
+        count = workers if isinstance(workers, int) else len(workers)
+        Whole(most=shards).check("workers", count)
+        if not isinstance(workers, int):
             self._workers = TaskDivision(workers)
+        elif workers > 1:
+            self._workers = TaskDivision(Processes(workers))
 
     @property
     def model(self) -> Learner:
@@ -609,7 +610,7 @@ class Rounds(Closing):
 
         Parameters
         ----------
-        batches : sequence of Batch, (X, y) or None
+        batches : sequence of ShardBatch, (X, y) or None
             One for each shard, of as many events as one likes: X of shape (n, d), n labels, None
             where one is not known, and, if they are not those of the model, names of the columns.
 
@@ -632,7 +633,7 @@ class Rounds(Closing):
         found = work(task, from_state) if self._workers is None else self._workers.work(task)
         spans = {span: from_state(state, **self._placing) for span, state in found.states.items()}
         merge = merging(self._model.n_events, lambda: self._model)
-        merged = reduced((0, self._shards), spans.get, _nothing, merge)
+        merged = reduced((0, self._shards), spans.get, lambda _: None, merge)
         if merged is not None:
             self._state = merged.state()
             self._model = from_state(self._state, **self._placing)
@@ -644,7 +645,7 @@ class Rounds(Closing):
         if self._workers is not None:
             self._workers.close()
 
-    def _checked(self, batches: Sequence[Events]) -> dict[int, Batch]:
+    def _checked(self, batches: Sequence[Events]) -> dict[int, ShardBatch]:
         """Return the batches of the shards that have events."""
         if len(batches) != self._shards:
             raise InvalidInput(
@@ -656,7 +657,7 @@ class Rounds(Closing):
         for shard, batch in enumerate(batches):
             if batch is None:
                 continue
-            plain = _plain(shard, Batch(*batch))
+            plain = _plain(shard, ShardBatch(*batch))
             if not len(np.asarray(plain.X)):
                 continue
             if plain.columns is None:
@@ -680,18 +681,7 @@ class Rounds(Closing):
         return joined_by_class([some], classes if classifies else None)
 
 
-def _count(name: str, value: Any, most: int) -> int:
-    """Return a number from 1 to `most`, or raise InvalidInput."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        raise InvalidInput(f"{name}={shown(value)} must be an int from 1 to {most}")
-    return value
-
-
-def _nothing(_: int) -> None:
-    """Return None, for a shard that learned nothing."""
-
-
-def _plain(shard: int, batch: Batch) -> Batch:
+def _plain(shard: int, batch: ShardBatch) -> ShardBatch:
     """Return a batch as an array of numbers, and an array of numbers or a list of plain labels."""
     X, y = np.asarray(batch.X), batch.y
     if X.ndim != 2 or X.dtype.kind not in "biuf":
@@ -700,7 +690,7 @@ def _plain(shard: int, batch: Batch) -> Batch:
             f"{X.dtype} of shape {X.shape}"
         )
     if isinstance(y, np.ndarray) and y.dtype.kind in "biuf":
-        return Batch(X, y, batch.columns)
+        return ShardBatch(X, y, batch.columns)
     labels = [label.item() if isinstance(label, np.generic) else label for label in y]
     for row, label in enumerate(labels):
         if not isinstance(label, str | int | float | None):
@@ -708,4 +698,4 @@ def _plain(shard: int, batch: Batch) -> Batch:
                 f"shard {shard}: row {row}: label {label!r} is a {type(label).__name__}; labels "
                 "are str, int, bool, numbers or None"
             )
-    return Batch(X, labels, batch.columns)
+    return ShardBatch(X, labels, batch.columns)

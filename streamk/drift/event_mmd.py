@@ -17,8 +17,6 @@ from streamk.errors import StateError
 from streamk.features.columns import Column, column_key, column_keys
 from streamk.state import State
 
-__all__ = ["Cells", "EventMMD"]
-
 Cells = Mapping[Column, float]
 """The columns of an event that are not 0, and their numbers; NaN is missing."""
 

@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import options
-from streamk.backends import TAG_EVENT, philox
+from streamk.backends import TAG_EVENT, numbered_words
 from streamk.errors import InvalidInput, StateError
 from streamk.options import Option, Real, Whole
 
 _AHEAD = 1024
 """Events that are drawn for at once."""
-_HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
 class Draws:
@@ -47,12 +46,8 @@ class Draws:
         start = first % _AHEAD
         if first - start != self._first:
             self._first = first - start
-            counter = np.zeros((_AHEAD, 4), np.uint64)
-            numbers = np.arange(self._first, self._first + _AHEAD, dtype=np.uint64)
-            counter[:, 0], counter[:, 1] = numbers & _LOW, TAG_EVENT
-            counter[:, 2] = numbers >> _HALF
-            words = philox(counter, self._seed)[:, :3].astype(np.float64)
-            self._drawn = (words + 0.5) * 2.0**-32
+            words = numbered_words(self._first, self._first + _AHEAD, TAG_EVENT, self._seed)
+            self._drawn = (words[:, :3].astype(np.float64) + 0.5) * 2.0**-32
         return self._drawn[start : start + n]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -42,11 +42,313 @@ from streamk.options import Option, Real, Whole
 from streamk.scaling.quantiles import CENTERS, DISTANCES, INVERSES, RunningQuantiles
 from streamk.state import JSON, State
 
+Events = NDArray[np.float64]
+
+WARM_UP = 64
+"""Events at first that are training events and give the scales of the columns."""
+BANDWIDTHS = (0.35, 0.7, 1.4)
+"""In units of the median distance of two events."""
+_NEAREST = 1e-6
+"""Least distance that is a unit: single precision holds what is scaled by it."""
+_GROWTH = 1024
+"""Events of a run after which the features double; later they do whenever there are four times as
+many: their number goes by the root of the events', as the error of the means does."""
+_ROOM = 64
+"""Events of the reference sample that there is room for at first."""
+FEATURES = BANDS * CHUNK
+"""Least random features, and by how many their number grows."""
+_TOGETHER = 256
+"""Events whose features are computed at once."""
+
 _SCALE = "a scale of a two-sample test"
 _SCALE_ARRAYS = (
     Declared("center", "float64", ("columns",), CENTERS),
     Declared("inverse", "float64", ("columns",), INVERSES),
 )
+_OWNER = "a two-sample test"
+_EVENTS = Domain(-LARGEST, LARGEST, missing=True)
+_MEANS = Domain(-1.001, 1.001)
+"""Of features that are cosines."""
+_WEALTH = Domain(0.0, 1e100)
+_DECLARED = (
+    Declared("rows", "float64", ("first", "columns"), _EVENTS),
+    Declared("events", "float64", ("size", "columns"), _EVENTS),
+    Declared("witness", "float32", (WINDOWS, "features"), Domain(-2.002, 2.002)),
+    Declared("recent", "float32", (WINDOWS, "features"), _MEANS),
+    Declared("reference", "float32", ("features",), _MEANS),
+    Declared("seen", "int64", ("chunks",), Domain(0, 1 << 16)),
+    Declared("wealth", "float64", (WITNESSES, BETS), _WEALTH),
+    Declared("bins", "float64", (WITNESSES, len(EDGES)), Domain(0.0, 1.001 / FADE)),
+    Declared("total", "float64", (2,), _WEALTH),
+    Declared("counts", "int64", (2,), Domain(0, 2**53)),
+)
+
+
+class StreamingMMD:
+    """Test whether the events of a stream go on to come from one law, after every event.
+
+    Where the events are independent and of one law (or exchangeable), the probability that the test
+    ever rejects, at however many events it is looked at, is at most alpha: this holds at every
+    sample size, for every law, and needs no permutations. After it has rejected, the next event
+    begins a new run, which has forgotten all before, with the same guarantee.
+
+    A third of the events, drawn by the seed, are *training* events: their random features' recent
+    means less the reference's mean are witness functions of the maximum mean discrepancy (Gretton
+    et al. 2012, section 2), of three bandwidths and three windows. The others are *test* events.
+    Each is ranked, by each witness, among a reference sample of earlier test events; where nothing
+    has changed these ranks are independent and uniform (Vovk et al. 2005, section 8.2), whatever
+    the witness. Wealth that is bet on low ranks is a martingale then, and exceeds 1/alpha with
+    probability alpha at most (Ville 1939; betting for tests of two samples: Shekhar and Ramdas
+    2023). A part of it is kept for every start (Shin, Ramdas and Rinaldo 2023), so that a change
+    after a long time is found, too.
+
+    A test event then enters the sample, and one event of all, drawn at random, leaves it. So the
+    sample stays one of a fixed size that is independent of the ranks so far, and fades: a change
+    that is slower than `reference` test events is not found.
+
+    Parameters
+    ----------
+    columns : int or sequence of str or int
+        Number or names of the columns.
+    alpha : float, default 0.01
+        Probability of a false alarm in a run, of whatever length, at most; 1e-12 to 0.5.
+    warning : float, default 0.1
+        The same of a warning; alpha at least.
+    reference : int, default 2048
+        Most events of the reference sample, 64 to 65536.
+    max_features : int, default 384
+        Most random features, 192 to 3072, of which whole multiples of 192 are used. A run begins
+        with 192; after 1024, 4096, 16384 ... of its events there are twice as many.
+    seed : int, default 0
+        0 to 2^64 - 1: of features, roles of events and ties.
+
+    Attributes
+    ----------
+    n_events : int
+        Events taken in.
+    n_drifts : int
+        Alarms so far.
+
+    Raises
+    ------
+    InvalidInput
+        If an option is out of its domain, or a column comes twice.
+
+    Notes
+    -----
+    The first 64 events of a run are training events that also give the scales of the columns and
+    the unit of the bandwidths (the median distance of two events); none of that is tuned.
+    The bandwidths are 0.35, 0.7 and 1.4 such units, the windows 16, 64 and 256 training events.
+
+    References
+    ----------
+    Gretton, Borgwardt, Rasch, Schölkopf and Smola 2012, A kernel two-sample test, JMLR 13.
+    Vovk, Gammerman and Shafer 2005, Algorithmic Learning in a Random World, Springer.
+    Shekhar and Ramdas 2023, Nonparametric two-sample testing by betting, IEEE Trans. Inf. Theory.
+    Shin, Ramdas and Rinaldo 2023, E-detectors, arXiv:2203.03532.
+    Ville 1939, Étude critique de la notion de collectif, Gauthier-Villars.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(3000, 2))
+    >>> X[2000:, 1] = 0.9 * X[2000:, 0] + 0.436 * X[2000:, 1]  # only the correlation changes
+    >>> test = StreamingMMD(2)
+    >>> test.update(X[:2000]), test.p_value > 0.01
+    (array([], dtype=int64), True)
+    >>> (drift,) = test.update(X[2000:])
+    >>> bool(20 < drift < 400)
+    True
+    """
+
+    TYPE = "streaming-mmd"
+    OPTIONS: ClassVar[dict[str, Option]] = {
+        "alpha": Real(least=1e-12, most=0.5),
+        "warning": Real(least=1e-12, most=1.0),
+        "reference": Whole(least=64, most=1 << 16),
+        "max_features": Whole(least=FEATURES, most=16 * FEATURES),
+        "seed": Whole(least=0, most=2**64 - 1),
+    }
+
+    def __init__(
+        self,
+        columns: int | Sequence[Column],
+        *,
+        alpha: float = 0.01,
+        warning: float = 0.1,
+        reference: int = 2048,
+        max_features: int = 384,
+        seed: int = 0,
+    ) -> None:
+        self.alpha, self.warning, self.seed = alpha, warning, seed
+        self.reference, self.max_features = reference, max_features
+        options.check(self.OPTIONS, self)
+        if warning < alpha:
+            raise InvalidInput(f"warning={warning} must be at least alpha={alpha}")
+        self.n_events = self.n_drifts = 0
+        self._draws = Draws(seed)
+        self._columns: list[Column]
+        self._run: MMDRun
+        self.begin(columns)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Names of the columns."""
+        return tuple(self._columns)
+
+    @property
+    def n_features(self) -> int:
+        """Random features that are in use now; they grow with the events of the run."""
+        return self._run.n_features
+
+    @property
+    def drift_detected(self) -> bool:
+        """True if the last event was an alarm."""
+        return self._run.peak >= WITNESSES / self.alpha
+
+    @property
+    def warning_detected(self) -> bool:
+        """True if the wealth is now above what a warning takes, and the event was no alarm."""
+        return not self.drift_detected and self._run.wealth >= WITNESSES / self.warning
+
+    @property
+    def p_value(self) -> float:
+        """Of the hypothesis that nothing has changed in this run, valid after every event.
+
+        With probability a at most it is ever below a, where nothing changes.
+        """
+        return min(1.0, WITNESSES / self._run.peak)
+
+    def update(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Take in events in their order.
+
+        However a stream is divided into calls, what is found is the same, bit for bit.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            NaN is missing, and counts as the column's median.
+
+        Returns
+        -------
+        int64 array
+            Numbers of the rows that were alarms, ascending; the row after one begins a new run.
+
+        Raises
+        ------
+        InvalidInput
+            If the shape is not (n, d), or a value is infinite or beyond 1e150. No row is taken in.
+        """
+        events = check_events(X, np.dtype(np.float64), self._columns, missing=True)
+        found, start = [], 0
+        while start < len(events):
+            start += self._to_alarm(events[start:])
+            if self.drift_detected:
+                found.append(start - 1)
+        return np.array(found, np.int64)
+
+    def advance(self, X: ArrayLike) -> int:
+        """Take in events up to the first that is an alarm; return how many were taken in.
+
+        Where it is one, `drift_detected` says so, and `sample` is that of the run which it ends.
+        Parameters and errors are those of `update`.
+        """
+        return self._to_alarm(check_events(X, np.dtype(np.float64), self._columns, missing=True))
+
+    def _to_alarm(self, events: NDArray[np.float64]) -> int:
+        threshold, start = WITNESSES / self.alpha, 0
+        while start < len(events):
+            if self._run.peak >= threshold:
+                self._run = self._run.anew()
+            draws = self._draws.take(self.n_events, min(_TOGETHER, len(events) - start))
+            n = self._run.take(events[start : start + len(draws)], draws, threshold)
+            start += n
+            self.n_events += n
+            if self._run.peak >= threshold:
+                self.n_drifts += 1
+                break
+        return start
+
+    @property
+    def sample(self) -> NDArray[np.float64]:
+        """The events (m, d) of the reference sample, in no order."""
+        sample = self._run.sample
+        return sample.events[: int(sample.counts[0])].copy()
+
+    def begin(self, columns: int | Sequence[Column]) -> None:
+        """Begin a new run, of these columns, with the next event.
+
+        Raises
+        ------
+        InvalidInput
+            As the class.
+        """
+        self._columns = _names(columns)
+        column_keys(self._columns)
+        self._run = MMDRun(
+            self._columns,
+            reference=self.reference,
+            max_features=self.max_features // FEATURES * FEATURES,
+            seed=self.seed,
+        )
+
+    def add_columns(self, names: Sequence[Column]) -> None:
+        """Append columns that were zero in all events so far; they are scaled as zeros and ones.
+
+        Parameters
+        ----------
+        names : sequence of str or int
+
+        Raises
+        ------
+        InvalidInput
+            If one of them is there already, or is no name.
+        """
+        columns = [*self._columns, *names]
+        column_keys(columns)
+        self._columns = columns
+        self._run.add_columns(columns)
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here."""
+        header: dict[str, Any] = {
+            "type": self.TYPE,
+            **options.to_header(self.OPTIONS, self),
+            "columns": list(self._columns),
+            "n_events": self.n_events,
+            "n_drifts": self.n_drifts,
+        }
+        return self._run.state(header)
+
+    @classmethod
+    def from_state(cls, state: State) -> StreamingMMD:
+        """Return the test whose state this is.
+
+        Raises
+        ------
+        StateError
+            If the state is something else's or its parts do not fit.
+        InvalidInput
+            If an option in it is out of its domain.
+        """
+        header = state.expect(cls.TYPE).header
+        columns = listed(header, "columns", _OWNER)
+        with reading(_OWNER):
+            chosen = options.from_header(cls.OPTIONS, header)
+        test = cls(columns, **chosen)
+        test.n_events, test.n_drifts = (
+            count(header, name, _OWNER) for name in ("n_events", "n_drifts")
+        )
+        test._run.load(state)
+        return test
+
+
+def _names(columns: int | Sequence[Column]) -> list[Column]:
+    if isinstance(columns, Sequence) and not isinstance(columns, str):
+        return list(columns)
+    if isinstance(columns, int | np.integer) and not isinstance(columns, bool) and columns >= 0:
+        return list(range(columns))
+    raise InvalidInput(f"columns={columns!r} must be the number of the columns, or their names")
 
 
 class FirstScale:
@@ -122,21 +424,6 @@ class FirstScale:
         return scale
 
 
-WARM_UP = 64
-"""Events at first that are training events and give the scales of the columns."""
-BANDWIDTHS = (0.35, 0.7, 1.4)
-"""In units of the median distance of two events."""
-_NEAREST = 1e-6
-"""Least distance that is a unit: single precision holds what is scaled by it."""
-_GROWTH = 1024
-"""Events of a run after which the features double; later they do whenever there are four times as
-many: their number goes by the root of the events', as the error of the means does."""
-_ROOM = 64
-"""Events of the reference sample that there is room for at first."""
-
-Events = NDArray[np.float64]
-
-
 def groups_after(events: int, most: int) -> int:
     """Return how many groups of BANDS chunks of features there are after so many events of a run.
 
@@ -151,7 +438,7 @@ def groups_after(events: int, most: int) -> int:
     return min(groups, most)
 
 
-class Run:
+class MMDRun:
     """The statistics of a run and what computes features for them.
 
     Parameters
@@ -198,7 +485,7 @@ class Run:
         self._basis: Dense | None = None
         self._moment = self._next_moment()
 
-    def anew(self) -> Run:
+    def anew(self) -> MMDRun:
         """Return a run of the same columns at its first event; features are not drawn again."""
         run = copy.copy(self)
         run._begin(self.rows.shape[1])
@@ -317,15 +604,6 @@ class Run:
         size = int(self.sample.counts[0])
         self.sample.features[:, :size] = self.features(self.sample.events[:size]).T
 
-    def restore(self, n: int, rows: Events, scale: FirstScale | None, sample: TwoSample) -> None:
-        """Go on after n events, with a sample whose features and scores are not computed yet."""
-        self.n, self.rows, self.scale, self.sample = n, rows, scale, sample
-        self._moment = self._next_moment()
-        if scale is not None:
-            self._lay_out()
-            self._evaluate()
-            loops.two_sample.rescore(sample)
-
     def _reserve(self, size: int) -> None:
         """Make room for so many events in the reference sample, or as many as it may have."""
         room, most = len(self.sample.events), int(self.sample.counts[3])
@@ -351,354 +629,54 @@ class Run:
             self._evaluate()
             loops.two_sample.rescore(self.sample)
 
+    # --- state ----------------------------------------------------------------------------------
 
-_OWNER = "a two-sample test"
-_EVENTS = Domain(-LARGEST, LARGEST, missing=True)
-_MEANS = Domain(-1.001, 1.001)
-"""Of features that are cosines."""
-_WEALTH = Domain(0.0, 1e100)
-_DECLARED = (
-    Declared("rows", "float64", ("first", "columns"), _EVENTS),
-    Declared("events", "float64", ("size", "columns"), _EVENTS),
-    Declared("witness", "float32", (WINDOWS, "features"), Domain(-2.002, 2.002)),
-    Declared("recent", "float32", (WINDOWS, "features"), _MEANS),
-    Declared("reference", "float32", ("features",), _MEANS),
-    Declared("seen", "int64", ("chunks",), Domain(0, 1 << 16)),
-    Declared("wealth", "float64", (WITNESSES, BETS), _WEALTH),
-    Declared("bins", "float64", (WITNESSES, len(EDGES)), Domain(0.0, 1.001 / FADE)),
-    Declared("total", "float64", (2,), _WEALTH),
-    Declared("counts", "int64", (2,), Domain(0, 2**53)),
-)
-
-
-def run_state(run: Run, header: dict[str, Any]) -> State:
-    """Return the state of a test of that header, whose run this is."""
-    sample = run.sample
-    size = int(sample.counts[0])
-    arrays = {
-        "rows": run.rows.copy(),
-        "events": sample.events[:size].copy(),
-        "counts": sample.counts[1:3].copy(),
-    }
-    for name in ("witness", "recent", "reference", "seen", "wealth", "bins", "total"):
-        arrays[name] = getattr(sample, name).copy()
-    header = {**header, "run": run.n}
-    if run.scale is None:
-        return State(header, arrays)
-    nested = State.nest({"scale": run.scale.state()}, header)
-    return State(nested.header, {**nested.arrays, **arrays})
-
-
-def read_header(
-    declared: Mapping[str, Option], header: Mapping[str, Any]
-) -> tuple[dict[str, Any], tuple[int, int]]:
-    """Return the arguments that make a test of its header, and its numbers of events and alarms.
-
-    Raises
-    ------
-    StateError
-        If an entry is missing or does not fit.
-    """
-    columns = listed(header, "columns", _OWNER)
-    with reading(_OWNER):
-        chosen = {**options.from_header(declared, header), "columns": columns}
-    return chosen, (count(header, "n_events", _OWNER), count(header, "n_drifts", _OWNER))
-
-
-def run_from_state(run: Run, state: State) -> None:
-    """Bring a run that has just begun to where a state is.
-
-    Features and scores of the reference sample are computed anew.
-
-    Raises
-    ------
-    StateError
-        If the arrays do not fit, or contradict each other.
-    """
-    n = count(state.header, "run", _OWNER)
-    warm = n >= WARM_UP
-    groups = groups_after(n, run.most_groups)
-    chunks = groups * BANDS
-    sizes = {"columns": run.rows.shape[1], "chunks": chunks, "features": chunks * CHUNK}
-    arrays, sizes = taken(_DECLARED, state.arrays, {**sizes, "first": 0 if warm else n}, _OWNER)
-    size, most = sizes["size"], int(run.sample.counts[3])
-    tests, since = arrays["counts"].tolist()
-    if since > REFRESH or tests > n or size != min(tests, most) or arrays["seen"].max() > most:
-        raise StateError(f"the counts of {_OWNER} contradict each other; it is damaged")
-    own = {name: arrays[name].copy() for name in TwoSample._fields if name in arrays}
-    own["counts"] = np.array([size, tests, since, most])
-    room = {
-        "features": np.zeros((chunks * CHUNK, size), np.float32),
-        "scores": np.zeros((WITNESSES, size), np.float32),
-    }
-    scale = FirstScale.from_state(state.child("scale"), sizes["columns"]) if warm else None
-    run.restore(n, arrays["rows"].copy(), scale, TwoSample(**{**own, **room}))
-
-
-FEATURES = BANDS * CHUNK
-"""Least random features, and by how many their number grows."""
-_TOGETHER = 256
-"""Events whose features are computed at once."""
-
-
-class StreamingMMD:
-    """Test whether the events of a stream go on to come from one law, after every event.
-
-    Where the events are independent and of one law (or exchangeable), the probability that the test
-    ever rejects, at however many events it is looked at, is at most alpha: this holds at every
-    sample size, for every law, and needs no permutations. After it has rejected, the next event
-    begins a new run, which has forgotten all before, with the same guarantee.
-
-    A third of the events, drawn by the seed, are *training* events: their random features' recent
-    means less the reference's mean are witness functions of the maximum mean discrepancy (Gretton
-    et al. 2012, section 2), of three bandwidths and three windows. The others are *test* events.
-    Each is ranked, by each witness, among a reference sample of earlier test events; where nothing
-    has changed these ranks are independent and uniform (Vovk et al. 2005, section 8.2), whatever
-    the witness. Wealth that is bet on low ranks is a martingale then, and exceeds 1/alpha with
-    probability alpha at most (Ville 1939; betting for tests of two samples: Shekhar and Ramdas
-    2023). A part of it is kept for every start (Shin, Ramdas and Rinaldo 2023), so that a change
-    after a long time is found, too.
-
-    A test event then enters the sample, and one event of all, drawn at random, leaves it. So the
-    sample stays one of a fixed size that is independent of the ranks so far, and fades: a change
-    that is slower than `reference` test events is not found.
-
-    Parameters
-    ----------
-    columns : int or sequence of str or int
-        Number or names of the columns.
-    alpha : float, default 0.01
-        Probability of a false alarm in a run, of whatever length, at most; 1e-12 to 0.5.
-    warning : float, default 0.1
-        The same of a warning; alpha at least.
-    reference : int, default 2048
-        Most events of the reference sample, 64 to 65536.
-    max_features : int, default 384
-        Most random features, 192 to 3072, of which whole multiples of 192 are used. A run begins
-        with 192; after 1024, 4096, 16384 ... of its events there are twice as many.
-    seed : int, default 0
-        0 to 2^64 - 1: of features, roles of events and ties.
-
-    Attributes
-    ----------
-    n_events : int
-        Events taken in.
-    n_drifts : int
-        Alarms so far.
-
-    Raises
-    ------
-    InvalidInput
-        If an option is out of its domain, or a column comes twice.
-
-    Notes
-    -----
-    The first 64 events of a run are training events that also give the scales of the columns and
-    the unit of the bandwidths (the median distance of two events); none of that is tuned.
-    The bandwidths are 0.35, 0.7 and 1.4 such units, the windows 16, 64 and 256 training events.
-
-    References
-    ----------
-    Gretton, Borgwardt, Rasch, Schölkopf and Smola 2012, A kernel two-sample test, JMLR 13.
-    Vovk, Gammerman and Shafer 2005, Algorithmic Learning in a Random World, Springer.
-    Shekhar and Ramdas 2023, Nonparametric two-sample testing by betting, IEEE Trans. Inf. Theory.
-    Shin, Ramdas and Rinaldo 2023, E-detectors, arXiv:2203.03532.
-    Ville 1939, Étude critique de la notion de collectif, Gauthier-Villars.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> X = np.random.default_rng(0).normal(size=(3000, 2))
-    >>> X[2000:, 1] = 0.9 * X[2000:, 0] + 0.436 * X[2000:, 1]  # only the correlation changes
-    >>> test = StreamingMMD(2)
-    >>> test.update(X[:2000]), test.p_value > 0.01
-    (array([], dtype=int64), True)
-    >>> (drift,) = test.update(X[2000:])
-    >>> bool(20 < drift < 400)
-    True
-    """
-
-    TYPE = "streaming-mmd"
-    OPTIONS: ClassVar[dict[str, Option]] = {
-        "alpha": Real(least=1e-12, most=0.5),
-        "warning": Real(least=1e-12, most=1.0),
-        "reference": Whole(least=64, most=1 << 16),
-        "max_features": Whole(least=FEATURES, most=16 * FEATURES),
-        "seed": Whole(least=0, most=2**64 - 1),
-    }
-
-    def __init__(
-        self,
-        columns: int | Sequence[Column],
-        *,
-        alpha: float = 0.01,
-        warning: float = 0.1,
-        reference: int = 2048,
-        max_features: int = 384,
-        seed: int = 0,
-    ) -> None:
-        self.alpha, self.warning, self.seed = alpha, warning, seed
-        self.reference, self.max_features = reference, max_features
-        options.check(self.OPTIONS, self)
-        if warning < alpha:
-            raise InvalidInput(f"warning={warning} must be at least alpha={alpha}")
-        self.n_events = self.n_drifts = 0
-        self._draws = Draws(seed)
-        self._columns: list[Column]
-        self._run: Run
-        self.begin(columns)
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """Names of the columns."""
-        return tuple(self._columns)
-
-    @property
-    def n_features(self) -> int:
-        """Random features that are in use now; they grow with the events of the run."""
-        return self._run.n_features
-
-    @property
-    def drift_detected(self) -> bool:
-        """True if the last event was an alarm."""
-        return self._run.peak >= WITNESSES / self.alpha
-
-    @property
-    def warning_detected(self) -> bool:
-        """True if the wealth is now above what a warning takes, and the event was no alarm."""
-        return not self.drift_detected and self._run.wealth >= WITNESSES / self.warning
-
-    @property
-    def p_value(self) -> float:
-        """Of the hypothesis that nothing has changed in this run, valid after every event.
-
-        With probability a at most it is ever below a, where nothing changes.
-        """
-        return min(1.0, WITNESSES / self._run.peak)
-
-    def update(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Take in events in their order.
-
-        However a stream is divided into calls, what is found is the same, bit for bit.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-            NaN is missing, and counts as the column's median.
-
-        Returns
-        -------
-        int64 array
-            Numbers of the rows that were alarms, ascending; the row after one begins a new run.
-
-        Raises
-        ------
-        InvalidInput
-            If the shape is not (n, d), or a value is infinite or beyond 1e150. No row is taken in.
-        """
-        events = check_events(X, np.dtype(np.float64), self._columns, missing=True)
-        found, start = [], 0
-        while start < len(events):
-            start += self._to_alarm(events[start:])
-            if self.drift_detected:
-                found.append(start - 1)
-        return np.array(found, np.int64)
-
-    def advance(self, X: ArrayLike) -> int:
-        """Take in events up to the first that is an alarm; return how many were taken in.
-
-        Where it is one, `drift_detected` says so, and `sample` is that of the run which it ends.
-        Parameters and errors are those of `update`.
-        """
-        return self._to_alarm(check_events(X, np.dtype(np.float64), self._columns, missing=True))
-
-    def _to_alarm(self, events: NDArray[np.float64]) -> int:
-        threshold, start = WITNESSES / self.alpha, 0
-        while start < len(events):
-            if self._run.peak >= threshold:
-                self._run = self._run.anew()
-            draws = self._draws.take(self.n_events, min(_TOGETHER, len(events) - start))
-            n = self._run.take(events[start : start + len(draws)], draws, threshold)
-            start += n
-            self.n_events += n
-            if self._run.peak >= threshold:
-                self.n_drifts += 1
-                break
-        return start
-
-    @property
-    def sample(self) -> NDArray[np.float64]:
-        """The events (m, d) of the reference sample, in no order."""
-        sample = self._run.sample
-        return sample.events[: int(sample.counts[0])].copy()
-
-    def begin(self, columns: int | Sequence[Column]) -> None:
-        """Begin a new run, of these columns, with the next event.
-
-        Raises
-        ------
-        InvalidInput
-            As the class.
-        """
-        self._columns = _names(columns)
-        column_keys(self._columns)
-        self._run = Run(
-            self._columns,
-            reference=self.reference,
-            max_features=self.max_features // FEATURES * FEATURES,
-            seed=self.seed,
-        )
-
-    def add_columns(self, names: Sequence[Column]) -> None:
-        """Append columns that were zero in all events so far; they are scaled as zeros and ones.
-
-        Parameters
-        ----------
-        names : sequence of str or int
-
-        Raises
-        ------
-        InvalidInput
-            If one of them is there already, or is no name.
-        """
-        columns = [*self._columns, *names]
-        column_keys(columns)
-        self._columns = columns
-        self._run.add_columns(columns)
-
-    def state(self) -> State:
-        """Everything needed to go on exactly from here."""
-        header: dict[str, Any] = {
-            "type": self.TYPE,
-            **options.to_header(self.OPTIONS, self),
-            "columns": list(self._columns),
-            "n_events": self.n_events,
-            "n_drifts": self.n_drifts,
+    def state(self, header: dict[str, Any]) -> State:
+        """Return the state of a test of that header, whose run this is."""
+        sample = self.sample
+        size = int(sample.counts[0])
+        arrays = {
+            "rows": self.rows.copy(),
+            "events": sample.events[:size].copy(),
+            "counts": sample.counts[1:3].copy(),
         }
-        return run_state(self._run, header)
+        for name in ("witness", "recent", "reference", "seen", "wealth", "bins", "total"):
+            arrays[name] = getattr(sample, name).copy()
+        parts = {} if self.scale is None else {"scale": self.scale.state()}
+        nested = State.nest(parts, {**header, "run": self.n})
+        return State(nested.header, {**nested.arrays, **arrays})
 
-    @classmethod
-    def from_state(cls, state: State) -> StreamingMMD:
-        """Return the test whose state this is.
+    def load(self, state: State) -> None:
+        """Go on, at the first event, where a state was taken.
+
+        Features and scores of the reference sample are computed anew.
 
         Raises
         ------
         StateError
-            If the state is something else's or its parts do not fit.
-        InvalidInput
-            If an option in it is out of its domain.
+            If the arrays do not fit, or contradict each other.
         """
-        header = state.expect(cls.TYPE).header
-        chosen, counts = read_header(cls.OPTIONS, header)
-        test = cls(**chosen)
-        test.n_events, test.n_drifts = counts
-        run_from_state(test._run, state)
-        return test
-
-
-def _names(columns: int | Sequence[Column]) -> list[Column]:
-    if isinstance(columns, Sequence) and not isinstance(columns, str):
-        return list(columns)
-    if isinstance(columns, int | np.integer) and not isinstance(columns, bool) and columns >= 0:
-        return list(range(columns))
-    raise InvalidInput(f"columns={columns!r} must be the number of the columns, or their names")
+        n = count(state.header, "run", _OWNER)
+        warm = n >= WARM_UP
+        chunks = groups_after(n, self.most_groups) * BANDS
+        sizes = {"columns": self.rows.shape[1], "chunks": chunks, "features": chunks * CHUNK}
+        sizes["first"] = 0 if warm else n
+        arrays, sizes = taken(_DECLARED, state.arrays, sizes, _OWNER)
+        size, most = sizes["size"], int(self.sample.counts[3])
+        tests, since = arrays["counts"].tolist()
+        if since > REFRESH or tests > n or size != min(tests, most) or arrays["seen"].max() > most:
+            raise StateError(f"the counts of {_OWNER} contradict each other; it is damaged")
+        own = {name: arrays[name].copy() for name in TwoSample._fields if name in arrays}
+        own["counts"] = np.array([size, tests, since, most])
+        self.sample = TwoSample(
+            **own,
+            features=np.zeros((chunks * CHUNK, size), np.float32),
+            scores=np.zeros((WITNESSES, size), np.float32),
+        )
+        self.n, self.rows = n, arrays["rows"].copy()
+        self._moment = self._next_moment()
+        if warm:
+            self.scale = FirstScale.from_state(state.child("scale"), sizes["columns"])
+            self._lay_out()
+            self._evaluate()
+            loops.two_sample.rescore(self.sample)

@@ -14,74 +14,18 @@ from streamk import kernels
 from streamk.declared import Declared, Domain, number, reading, taken
 from streamk.errors import InvalidInput, shown
 from streamk.factorization import solving
-from streamk.factorization.blocks import BlockDiagonal, Links
+from streamk.factorization.blocks import BlockDiagonal, LinkMatrix
 from streamk.factorization.checks import check_choice, check_positive, columns_of, indices_of
 from streamk.factorization.clusters import Clusters, by_cluster, divided
 from streamk.kernels import Kernel
-from streamk.landmarks.matrices import checked_points
+from streamk.landmarks.matrices import Numbers, checked_points
 from streamk.landmarks.selection import check_count
 from streamk.state import State
 
-_OWN = ("type", "format", "shift", "clear")
-"""Of a header; the others are the kernel's."""
-
-
-def parts_of(state: State, threads: int | None) -> dict[str, Any]:
-    """Return the fields of a `Meka`, or raise one of many errors if the state is damaged."""
-    header = dict(state.header)
-    kernel = kernels.from_json({k: v for k, v in header.items() if k not in _OWN})
-    a = _checked(state.arrays)
-    ranks, counts = a["ranks"].tolist(), a["counts"].tolist()
-    if not ranks:
-        raise ValueError("it has no clusters")
-    clusters = divided(a["centers"], a["labels"], threads)
-    # Compiled loops go by these sizes and look at no others.
-    pairs = a["pairs"].tolist()
-    parts = [m * k for m, k in zip(counts, ranks, strict=True)]
-    wanted = {
-        "W": sum(len(rows) * k for rows, k in zip(clusters.rows, ranks, strict=True)),
-        "L": sum(ranks[s] * ranks[t] for s, t in pairs),
-        "landmarks": sum(counts),
-        "maps": sum(parts),
-    }
-    if any(len(a[name]) != length for name, length in wanted.items()):
-        raise ValueError(f"its arrays do not fit each other: these lengths do, {wanted}")
-    if any(s > t for s, t in pairs) or len(set(map(tuple, pairs))) < len(pairs):
-        raise ValueError("array 'pairs' has a pair twice, or one that is not ascending")
-    W, L = BlockDiagonal(a["W"], clusters.rows, ranks), Links(a["L"], a["pairs"], ranks)
-    landmarks = np.split(a["landmarks"], np.cumsum(counts)[:-1])
-    maps = np.split(a["maps"], np.cumsum(parts)[:-1])
-    shaped = (T.reshape(m, k) for T, m, k in zip(maps, counts, ranks, strict=True))
-    return {
-        "kernel": kernel,
-        "points": a["points"],
-        "shift": number(header, "shift", _OWNER),
-        "_clusters": clusters,
-        "_W": W,
-        "_L": L,
-        "_landmarks": tuple(landmarks),
-        "_maps": tuple(shaped),
-        "_threads": threads,
-        "_clear": bool(header["clear"]),
-    }
-
-
-def _checked(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a state, each of which fits by itself."""
-    found, sizes = taken(_DECLARED, arrays, {}, _OWNER)
-    clusters = Domain(0, sizes["clusters"] - 1)
-    # W and L are stored in single precision or in double.
-    stored = {name: getattr(arrays.get(name), "dtype", None) for name in ("W", "L")}
-    dtype = {name: "float32" if kind == np.float32 else "float64" for name, kind in stored.items()}
-    more = (
-        Declared("labels", "int32", ("points",), clusters),
-        Declared("pairs", "int64", ("links", 2), clusters),
-        Declared("W", dtype["W"], ("coordinates",)),
-        Declared("L", dtype["L"], ("products",)),
-    )
-    return found | taken(more, arrays, sizes, _OWNER)[0]
-
-
+_ENTRIES = 1 << 22
+"""Entries of the kernel matrix that `error` has at a time, about."""
+_COORDINATES = 1 << 18
+"""Coordinates of points that `approximate` has at a time, about."""
 _OWNER = "a MEKA's damaged state"
 _DECLARED = (
     Declared("centers", "float64", ("clusters", "columns")),
@@ -91,40 +35,8 @@ _DECLARED = (
     Declared("landmarks", "float64", ("landmarks", "columns")),
     Declared("maps", "float64", ("weights",)),
 )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Predictor:
-    """A predictor by a `Meka` and coefficients; the links are not kept."""
-
-    kernel: Kernel
-    clusters: Clusters
-    landmarks: Sequence[Numbers]
-    weights: Mapping[int, Numbers]
-    """By cluster what the kernel with its landmarks is multiplied by, (landmarks,) or with p."""
-    shape: tuple[int, ...]
-    """() or (p,)."""
-
-    def __call__(self, X: ArrayLike) -> Numbers:
-        """Predict points X (m, d), each alike in whatever batch it comes."""
-        points = checked_points(X, "X", least=0)
-        return self.of(points, self.clusters.nearest(points))
-
-    def of(self, points: Numbers, labels: NDArray[np.int32]) -> Numbers:
-        """Predict points of these clusters."""
-        out = np.empty((len(points), *self.shape))
-        for s, some in by_cluster(labels):
-            Z, V = self.landmarks[s], self.weights[s]
-            out[some] = self.kernel.product(points[some], Z, V, threads=self.clusters.threads)
-        return out
-
-
-Numbers = NDArray[np.float64]
-
-_ENTRIES = 1 << 22
-"""Entries of the kernel matrix that `error` has at a time, about."""
-_COORDINATES = 1 << 18
-"""Coordinates of points that `approximate` has at a time, about."""
+_OWN = ("type", "format", "shift", "clear")
+"""Of a header; the others are the kernel's."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -145,7 +57,7 @@ class Meka:
     shift: float
     _clusters: Clusters
     _W: BlockDiagonal
-    _L: Links
+    _L: LinkMatrix
     _landmarks: tuple[Numbers, ...]
     _maps: tuple[Numbers, ...]
     """From kernel values at a cluster's landmarks to coordinates, (landmarks, rank)."""
@@ -324,7 +236,7 @@ class Meka:
     def is_definite(self, lam: float, *, weights: ArrayLike | None = None) -> bool:
         """Return whether ``lam I + G~``, or what `solve` has with weights, is positive definite.
 
-        Links by least squares may make negative eigenvalues. Where one is near -lam, `solve`
+        LinkMatrix by least squares may make negative eigenvalues. Where one is near -lam, `solve`
         returns coefficients that have nothing to do with the kernel's; take `psd` before.
 
         Up to a rank of 8,192 a dense Cholesky factorization of it decides. Beyond, conjugate
@@ -462,16 +374,16 @@ class Meka:
         points, labels = self._placed(X)
         return self._predictor(B, np.unique(labels).tolist()).of(points, labels)
 
-    def predictor(self, beta: ArrayLike) -> Predictor:
+    def predictor(self, beta: ArrayLike) -> MekaPredictor:
         """Return what predicts as `predict` with these coefficients and keeps no more than that."""
         B = columns_of(beta, self.rank, "beta", "directions")
         alone = self._clusters_alone()
         return replace(self._predictor(B, range(self.n_clusters)), clusters=alone)
 
-    def _predictor(self, B: Numbers, clusters: Iterable[int]) -> Predictor:
+    def _predictor(self, B: Numbers, clusters: Iterable[int]) -> MekaPredictor:
         wide = self._W.columns
         weights = {s: self._maps[s] @ B[wide[s] : wide[s + 1]] for s in clusters}
-        return Predictor(self.kernel, self._clusters, self._landmarks, weights, B.shape[1:])
+        return MekaPredictor(self.kernel, self._clusters, self._landmarks, weights, B.shape[1:])
 
     def features(self, X: ArrayLike) -> Numbers:
         """Return features (m, rank) whose products are the approximate kernel, clipped as in `psd`.
@@ -554,8 +466,8 @@ class Meka:
             If it is the state of something else or is damaged.
         """
         state.expect("meka")
-        with reading("a MEKA's state"):
-            return cls(**parts_of(state, threads))
+        with reading("a MEKA's state"):  # damage is one of many errors
+            return cls(**_parts_of(state, threads))
 
     # Inside
 
@@ -578,3 +490,85 @@ class Meka:
     def _placed(self, X: ArrayLike) -> tuple[Numbers, NDArray[np.int32]]:
         points = checked_points(X, "X", least=0)
         return points, self._clusters.nearest(points)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MekaPredictor:
+    """A predictor by a `Meka` and coefficients; the links are not kept."""
+
+    kernel: Kernel
+    clusters: Clusters
+    landmarks: Sequence[Numbers]
+    weights: Mapping[int, Numbers]
+    """By cluster what the kernel with its landmarks is multiplied by, (landmarks,) or with p."""
+    shape: tuple[int, ...]
+    """() or (p,)."""
+
+    def __call__(self, X: ArrayLike) -> Numbers:
+        """Predict points X (m, d), each alike in whatever batch it comes."""
+        points = checked_points(X, "X", least=0)
+        return self.of(points, self.clusters.nearest(points))
+
+    def of(self, points: Numbers, labels: NDArray[np.int32]) -> Numbers:
+        """Predict points of these clusters."""
+        out = np.empty((len(points), *self.shape))
+        for s, some in by_cluster(labels):
+            Z, V = self.landmarks[s], self.weights[s]
+            out[some] = self.kernel.product(points[some], Z, V, threads=self.clusters.threads)
+        return out
+
+
+def _parts_of(state: State, threads: int | None) -> dict[str, Any]:
+    """Return the fields of a `Meka`."""
+    header = dict(state.header)
+    kernel = kernels.from_json({k: v for k, v in header.items() if k not in _OWN})
+    a = _checked(state.arrays)
+    ranks, counts = a["ranks"].tolist(), a["counts"].tolist()
+    if not ranks:
+        raise ValueError("it has no clusters")
+    clusters = divided(a["centers"], a["labels"], threads)
+    # Compiled loops go by these sizes and look at no others.
+    pairs = a["pairs"].tolist()
+    parts = [m * k for m, k in zip(counts, ranks, strict=True)]
+    wanted = {
+        "W": sum(len(rows) * k for rows, k in zip(clusters.rows, ranks, strict=True)),
+        "L": sum(ranks[s] * ranks[t] for s, t in pairs),
+        "landmarks": sum(counts),
+        "maps": sum(parts),
+    }
+    if any(len(a[name]) != length for name, length in wanted.items()):
+        raise ValueError(f"its arrays do not fit each other: these lengths do, {wanted}")
+    if any(s > t for s, t in pairs) or len(set(map(tuple, pairs))) < len(pairs):
+        raise ValueError("array 'pairs' has a pair twice, or one that is not ascending")
+    W, L = BlockDiagonal(a["W"], clusters.rows, ranks), LinkMatrix(a["L"], a["pairs"], ranks)
+    landmarks = np.split(a["landmarks"], np.cumsum(counts)[:-1])
+    maps = np.split(a["maps"], np.cumsum(parts)[:-1])
+    shaped = (T.reshape(m, k) for T, m, k in zip(maps, counts, ranks, strict=True))
+    return {
+        "kernel": kernel,
+        "points": a["points"],
+        "shift": number(header, "shift", _OWNER),
+        "_clusters": clusters,
+        "_W": W,
+        "_L": L,
+        "_landmarks": tuple(landmarks),
+        "_maps": tuple(shaped),
+        "_threads": threads,
+        "_clear": bool(header["clear"]),
+    }
+
+
+def _checked(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a state, each of which fits by itself."""
+    found, sizes = taken(_DECLARED, arrays, {}, _OWNER)
+    clusters = Domain(0, sizes["clusters"] - 1)
+    # W and L are stored in single precision or in double.
+    stored = {name: getattr(arrays.get(name), "dtype", None) for name in ("W", "L")}
+    dtype = {name: "float32" if kind == np.float32 else "float64" for name, kind in stored.items()}
+    more = (
+        Declared("labels", "int32", ("points",), clusters),
+        Declared("pairs", "int64", ("links", 2), clusters),
+        Declared("W", dtype["W"], ("coordinates",)),
+        Declared("L", dtype["L"], ("products",)),
+    )
+    return found | taken(more, arrays, sizes, _OWNER)[0]

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from streamk.backends import loops
 from streamk.backends.threads import divide
-
-Numbers = NDArray[np.float64]
+from streamk.landmarks.matrices import Numbers
 
 _CHUNK = 1 << 18
 """Numbers of a chunk, about: enough for a thread, and few enough for the second cache to pass."""
@@ -149,7 +148,7 @@ class BlockDiagonal:
         return self.block(s).astype(np.float64, copy=False)
 
 
-class Scaled:
+class WeightedRows:
     """``diag(factors) W``, which scales vectors instead: W in single precision would round anew.
 
     Parameters
@@ -177,7 +176,7 @@ class Scaled:
         return V * (self._factors if V.ndim == 2 else self._factors[:, 0])
 
 
-class Links:
+class LinkMatrix:
     """L: symmetric blocks between clusters, each pair stored once and only where there is one.
 
     Parameters
@@ -206,7 +205,7 @@ class Links:
         made: Callable[[int, int], Numbers],
         ranks: Sequence[int],
         dtype: np.dtype[Any],
-    ) -> Links:
+    ) -> LinkMatrix:
         """Return links of pairs of clusters (s, t), s <= t, whose blocks are made one by one."""
         k = np.asarray(ranks, np.int64)
         values = np.empty(int((k[pairs[:, 0]] * k[pairs[:, 1]]).sum()), dtype)
@@ -278,7 +277,7 @@ class Links:
                 out[j, i] = made(t, wide.T, s) if made else wide.T
         return out
 
-    def clipped(self) -> Links:
+    def clipped(self) -> LinkMatrix:
         """Return L with its negative eigenvalues set to 0 (§7.1).
 
         Clusters that no chain of links joins have eigenvectors of their own, and stay apart.
@@ -296,4 +295,4 @@ class Links:
                 for j, t in enumerate(together[i:].tolist(), i):
                     blocks[s, t] = clipped[edges[i] : edges[i + 1], edges[j] : edges[j + 1]]
         pairs = np.array(list(blocks), np.int64)
-        return Links.of(pairs, lambda s, t: blocks[s, t], self.ranks, self.values.dtype)
+        return LinkMatrix.of(pairs, lambda s, t: blocks[s, t], self.ranks, self.values.dtype)

@@ -20,13 +20,7 @@ LARGEST = 1e50
 
 
 def checked_kernel(kernel: Any) -> Kernel:
-    """Return a kernel that depends on differences of points, so that it is small between clusters.
-
-    Raises
-    ------
-    InvalidInput
-        If it is another or none.
-    """
+    """Return a shift-invariant kernel, which is small between clusters; refuse any other."""
     if not isinstance(kernel, Kernel):
         raise InvalidInput(f"kernel={kernel!r} must be a streamk Kernel, such as Gaussian()")
     if not kernel.shift_invariant:
@@ -38,46 +32,22 @@ def checked_kernel(kernel: Any) -> Kernel:
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
-    """Check that an option is one of a few words.
-
-    Raises
-    ------
-    InvalidInput
-        Naming the option.
-    """
+    """Raise InvalidInput unless an option is one of a few words."""
     Choice(choices=tuple(choices)).check(name, value)
 
 
 def check_number(name: str, value: Any, least: float = 0.0) -> None:
-    """Check that an option is a finite number of at least so much.
-
-    Raises
-    ------
-    InvalidInput
-        Naming the option.
-    """
+    """Raise InvalidInput unless an option is a finite number of at least so much."""
     Real(least=least).check(name, value)
 
 
 def check_positive(name: str, value: Any) -> None:
-    """Check that an option is a finite number above 0.
-
-    Raises
-    ------
-    InvalidInput
-        Naming the option.
-    """
+    """Raise InvalidInput unless an option is a finite number above 0."""
     Real(open_below=True).check(name, value)
 
 
 def indices_of(some: ArrayLike) -> Indices:
-    """Return rows or columns of a matrix as int64.
-
-    Raises
-    ------
-    InvalidInput
-        If they are no whole numbers.
-    """
+    """Return rows or columns of a matrix as int64; refuse what is no whole number."""
     found = np.asarray(some)
     if found.size and found.dtype.kind not in "iu":
         raise InvalidInput(f"rows and columns must be whole numbers, not {found.dtype}")
@@ -85,13 +55,7 @@ def indices_of(some: ArrayLike) -> Indices:
 
 
 def check_range(points: Numbers, name: str) -> None:
-    """Check that squared distances of points are far from overflow.
-
-    Raises
-    ------
-    InvalidInput
-        Naming a value that is too large.
-    """
+    """Raise InvalidInput unless squared distances of points are far from overflow."""
     if points.size and not max(points.max(), -points.min()) <= LARGEST:
         i, j = np.argwhere(np.abs(points) > LARGEST)[0]
         raise InvalidInput(
@@ -101,13 +65,7 @@ def check_range(points: Numbers, name: str) -> None:
 
 
 def check_size(count: int) -> None:
-    """Check that the kernel between so many points of one part may be formed.
-
-    Raises
-    ------
-    InvalidInput
-        If it took more than `LIMIT` bytes.
-    """
+    """Raise InvalidInput if the kernel between the points of a part took more than `LIMIT`."""
     size = 8 * count**2
     if size > LIMIT:
         raise InvalidInput(
@@ -117,13 +75,7 @@ def check_size(count: int) -> None:
 
 
 def columns_of(v: Any, n: int, name: str, of: str = "points") -> Numbers:
-    """Return a vector or vectors of n numbers as float64, (n,) or (n, p).
-
-    Raises
-    ------
-    InvalidInput
-        If it has another shape or a value is not finite.
-    """
+    """Return a vector or vectors of n finite numbers as float64, (n,) or (n, p), or refuse them."""
     V = numbers(v, name)
     if V.ndim not in (1, 2) or len(V) != n:
         raise InvalidInput(
@@ -137,13 +89,7 @@ def columns_of(v: Any, n: int, name: str, of: str = "points") -> Numbers:
 
 
 def weights_of(some: Any, n: int, name: str) -> Numbers:
-    """Return weights of n points as float64, (n,).
-
-    Raises
-    ------
-    InvalidInput
-        If they have another shape, one is negative or not finite, or all are 0.
-    """
+    """Return finite weights of n points, at least 0 and not all 0, as float64, or refuse them."""
     found = numbers(some, name)
     if found.shape != (n,):
         raise InvalidInput(

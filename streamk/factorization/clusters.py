@@ -24,7 +24,7 @@ SAMPLE = 20_000
 _ITERATIONS = 300
 _ENTRIES = 1 << 15
 """Distances that are evaluated before they are compared: they stay in the second cache."""
-_INVERSE_DISTANCE = RationalQuadratic(alpha=0.5, bandwidth=1e-75)
+INVERSE_DISTANCE = RationalQuadratic(alpha=0.5, bandwidth=1e-75)
 """Of so small a bandwidth it is 1e-75 over the distance, with all digits, as it comes out of the
 differences of columns: a product of matrices loses the digits of clusters far from the origin, and
 its last bits change with the batch."""
@@ -153,7 +153,7 @@ def nearest(points: Numbers, centers: Numbers, threads: int | None = None) -> La
     """Return the number of the centre that each point is nearest to, the first of equal ones."""
     n, c = len(points), len(centers)
     labels, step = np.empty(n, np.int32), max(1, _ENTRIES // c)
-    kernel, host = _INVERSE_DISTANCE, select()
+    kernel, host = INVERSE_DISTANCE, select()
 
     def work(some: slice) -> None:
         for first in range(some.start * step, min(some.stop * step, n), step):

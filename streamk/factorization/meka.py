@@ -17,13 +17,13 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from streamk.errors import BackendUnavailable
 from streamk.factorization.approximation import Meka
-from streamk.factorization.blocks import BlockDiagonal, Links
+from streamk.factorization.blocks import BlockDiagonal, LinkMatrix
 from streamk.factorization.checks import check_choice, check_number, checked_kernel
 from streamk.factorization.clusters import Clusters, clustered
 from streamk.kernels import Kernel
+from streamk.kernels.base import check_dtype
 from streamk.landmarks import METHODS
-from streamk.landmarks.matrices import checked_points
-from streamk.landmarks.nystrom import checked_dtype
+from streamk.landmarks.matrices import Numbers, checked_points
 from streamk.landmarks.selection import check_count
 
 RULES = ("same", "size", "spectrum")
@@ -63,8 +63,6 @@ def by_spectrum(rank: int, spectra: Sequence[NDArray[Any]]) -> list[int]:
     counts = 1 + np.bincount(owners[largest], minlength=len(spectra))
     return [int(k) for k in counts]
 
-
-Numbers = NDArray[np.float64]
 
 SAMPLINGS = ("leverage", "uniform")
 
@@ -423,7 +421,7 @@ def meka(
         kernel, rank, basis, oversampling, columns, rank_rule, link_samples, sampling, threshold,
         seed, threads,
     )  # fmt: skip
-    points, real = checked_points(X, "X"), checked_dtype(dtype)
+    points, real = checked_points(X, "X"), check_dtype(dtype)
     clusters = clustered(points, n_clusters, seed=seed, threads=threads)
     bases = plan.bases(points, clusters)
     values = np.empty(
@@ -504,7 +502,7 @@ class _Plan:
 
     def links(
         self, points: Numbers, clusters: Clusters, bases: list[Basis], W: BlockDiagonal
-    ) -> Links:
+    ) -> LinkMatrix:
         """Return the links of all clusters whose centres are near enough, the diagonal first."""
         random = np.random.Generator(np.random.Philox(self._seed(len(clusters))))
 
@@ -521,7 +519,7 @@ class _Plan:
             return bases[s].link if s == t else link(samples[s], samples[t], self.kernel)
 
         pairs = np.concatenate([np.repeat(np.arange(len(bases))[:, None], 2, axis=1), apart])
-        return Links.of(pairs, made, W.ranks, W.values.dtype)
+        return LinkMatrix.of(pairs, made, W.ranks, W.values.dtype)
 
     def _seed(self, number: int) -> int:
         """Return the seed of a part of the work."""

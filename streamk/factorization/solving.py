@@ -6,13 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from streamk.errors import InvalidInput
-from streamk.factorization.blocks import BlockDiagonal, Links, Scaled
+from streamk.factorization.blocks import BlockDiagonal, LinkMatrix, WeightedRows
 from streamk.factorization.checks import weights_of
-
-Numbers = NDArray[np.float64]
+from streamk.landmarks.matrices import Numbers
 
 METHODS = ("woodbury", "cg", "minres")
 _SMALL = 8192
@@ -37,7 +36,7 @@ class Unsolvable(InvalidInput):
 
 
 Solver = Callable[[Numbers], Numbers]
-Bases = BlockDiagonal | Scaled
+Bases = BlockDiagonal | WeightedRows
 
 
 def weighted(
@@ -60,10 +59,10 @@ def weighted(
     found = found / (1.0 + shift / lam * found)  # a shift is noise of each point alike
     largest = float(found.max())
     roots = np.sqrt(found / largest)[:, None]
-    return Scaled(W, roots), lam / largest, roots
+    return WeightedRows(W, roots), lam / largest, roots
 
 
-def times(W: Bases, L: Links, shift: float, V: Numbers, threads: int | None) -> Numbers:
+def times(W: Bases, L: LinkMatrix, shift: float, V: Numbers, threads: int | None) -> Numbers:
     """Return ``(shift I + W L W^T) V``, for V (n,) or (n, p)."""
     inner = L.times(W.down(np.ascontiguousarray(V), threads))
     found = W.up(inner, threads)
@@ -73,7 +72,7 @@ def times(W: Bases, L: Links, shift: float, V: Numbers, threads: int | None) -> 
 
 
 def solve(
-    W: Bases, L: Links, shift: float, y: Numbers, method: str | None, threads: int | None
+    W: Bases, L: LinkMatrix, shift: float, y: Numbers, method: str | None, threads: int | None
 ) -> Numbers:
     """Return x with ``(shift I + W L W^T) x = y``, y and x of shape (n, p)."""
 
@@ -133,7 +132,7 @@ def _iterative(method: str, product: Callable[[Numbers], Numbers]) -> Solver:
     return solver
 
 
-def _woodbury(W: Bases, L: Links, shift: float, threads: int | None) -> Solver:
+def _woodbury(W: Bases, L: LinkMatrix, shift: float, threads: int | None) -> Solver:
     """Return what solves by ``(I - W (shift I + L W^T W)^-1 L W^T) / shift``.
 
     Unlike the form in §7.3 it takes no inverse of L.
@@ -158,7 +157,7 @@ def _woodbury(W: Bases, L: Links, shift: float, threads: int | None) -> Solver:
     return solver
 
 
-def definite(W: Bases, L: Links, shift: float) -> bool:
+def definite(W: Bases, L: LinkMatrix, shift: float) -> bool:
     """Return whether ``shift I + W L W^T`` is positive definite, for a positive shift."""
     if sum(L.ranks) > _SMALL:
         return _curves_up(W, L, shift)
@@ -171,7 +170,7 @@ def definite(W: Bases, L: Links, shift: float) -> bool:
     return True
 
 
-def _curves_up(W: Bases, L: Links, shift: float) -> bool:
+def _curves_up(W: Bases, L: LinkMatrix, shift: float) -> bool:
     """Return whether conjugate gradients find ``shift I + W L W^T`` positive definite.
 
     They have come down without negative curvature: then their residual is a polynomial of the
@@ -203,7 +202,7 @@ def _curves_up(W: Bases, L: Links, shift: float) -> bool:
     return False
 
 
-def reduced(W: BlockDiagonal, L: Links) -> tuple[Numbers, Numbers]:
+def reduced(W: BlockDiagonal, L: LinkMatrix) -> tuple[Numbers, Numbers]:
     """Return the eigenvalues of ``W L W^T`` beside the zeros, ascending, and U with vectors W U.
 
     With ``W^T W = R^T R`` they are those of ``R L R^T``.
@@ -213,7 +212,7 @@ def reduced(W: BlockDiagonal, L: Links) -> tuple[Numbers, Numbers]:
     return values, scipy.linalg.block_diag(*(np.linalg.pinv(root) for root in roots)) @ vectors
 
 
-def _inner(W: Bases, L: Links) -> tuple[list[Numbers], Numbers]:
+def _inner(W: Bases, L: LinkMatrix) -> tuple[list[Numbers], Numbers]:
     """Return each R(s) and R L R^T."""
     roots = [_root(S) for S in W.gram()]
     return roots, L.dense(lambda s, block, t: roots[s] @ block @ roots[t].T)

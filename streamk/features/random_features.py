@@ -16,17 +16,7 @@ from streamk.features.blocks import FeatureBlocks
 from streamk.features.columns import Column, column_keys
 from streamk.features.samplers import check_sampler
 from streamk.kernels import Kernel
-
-
-def check_dtype(dtype: Any) -> np.dtype[Any]:
-    """Return the NumPy dtype, which must be float32 or float64, else raise InvalidInput."""
-    try:
-        found: np.dtype[Any] = np.dtype(dtype)
-    except TypeError:
-        found = np.dtype(object)
-    if found not in (np.float32, np.float64):
-        raise InvalidInput(f"dtype={dtype!r} must be 'float32' or 'float64'")
-    return found
+from streamk.kernels.base import check_dtype
 
 
 def check_range(start: int, stop: int) -> None:

@@ -49,9 +49,15 @@ def on_sphere(points: NDArray[Any], bandwidth: float) -> NDArray[Any]:
     return out
 
 
-def _check_dtype(dtype: DTypeLike) -> None:
-    if np.dtype(dtype) not in (np.float32, np.float64):
-        raise InvalidInput(f"dtype={dtype!r} of kernels must be float32 or float64")
+def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
+    """Return the NumPy dtype, which must be float32 or float64, else raise InvalidInput."""
+    try:
+        found: np.dtype[Any] = np.dtype(dtype)
+    except TypeError:
+        found = np.dtype(object)
+    if found not in (np.float32, np.float64):
+        raise InvalidInput(f"dtype={dtype!r} must be float32 or float64")
+    return found
 
 
 def _same_columns(X: NDArray[Any], Y: NDArray[Any]) -> None:
@@ -182,7 +188,7 @@ class Kernel:
         array([[1.    , 0.6065],
                [0.6065, 1.    ]])
         """
-        _check_dtype(dtype)
+        check_dtype(dtype)
         A = as_points(X, "X", dtype)
         B = A if Y is None else as_points(Y, "Y", dtype)
         _same_columns(A, B)
@@ -250,7 +256,7 @@ class Kernel:
         >>> Gaussian(bandwidth=1.0).product([[0.0]], [[0.0], [1.0]], [1.0, 2.0]).round(4)
         array([2.2131])
         """
-        _check_dtype(dtype)
+        check_dtype(dtype)
         A, B = as_points(X, "X", dtype), as_points(Y, "Y", dtype)
         _same_columns(A, B)
         v = np.ascontiguousarray(V, dtype=dtype)
@@ -311,7 +317,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scaled(Kernel):
+class BandwidthKernel(Kernel):
     """A kernel with a length scale."""
 
     bandwidth: float = 1.0

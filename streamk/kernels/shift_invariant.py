@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from streamk.backends import KernelCode, Law
 from streamk.errors import InvalidInput, shown
-from streamk.kernels.base import Scaled, is_positive, positive_gamma
+from streamk.kernels.base import BandwidthKernel, is_positive, positive_gamma
 
 
 @dataclass(frozen=True, kw_only=True, init=False)
-class Gaussian(Scaled):
+class Gaussian(BandwidthKernel):
     """Gaussian kernel ``exp(-|x-y|^2 / (2 bandwidth^2))``.
 
     Parameters
@@ -40,7 +40,7 @@ class Gaussian(Scaled):
 
 
 @dataclass(frozen=True, kw_only=True, init=False)
-class Laplacian(Scaled):
+class Laplacian(BandwidthKernel):
     """L1 Laplacian kernel ``exp(-|x-y|_1 / bandwidth)`` (the one of the MEKA paper).
 
     The Euclidean Laplace kernel of the EigenPro papers is ``Matern(nu=0.5)``.
@@ -67,7 +67,7 @@ class Laplacian(Scaled):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PowerExponential(Scaled):
+class PowerExponential(BandwidthKernel):
     """Power exponential kernel of exponent 1/2, ``exp(-sum_j sqrt(|x_j - y_j| / bandwidth))``.
 
     A product over the columns whose functions are rougher than the Laplacian's: they follow steps
@@ -93,7 +93,7 @@ class PowerExponential(Scaled):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Matern(Scaled):
+class Matern(BandwidthKernel):
     """Matern kernel of smoothness 1/2, 3/2 or 5/2 in ``r = |x-y|_2 / bandwidth``.
 
     ``nu=0.5`` is ``exp(-r)``, the Laplace kernel of the EigenPro papers; ``nu=1.5`` is
@@ -130,7 +130,7 @@ class Matern(Scaled):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RationalQuadratic(Scaled):
+class RationalQuadratic(BandwidthKernel):
     """Rational quadratic kernel ``(1 + |x-y|_2^2 / (2 alpha bandwidth^2))^-alpha``.
 
     A mixture of Gaussian kernels of all bandwidths: a small alpha lets distant points count, and
@@ -179,7 +179,7 @@ class RationalQuadratic(Scaled):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cauchy(Scaled):
+class Cauchy(BandwidthKernel):
     """Product Cauchy kernel ``prod_j 1 / (1 + (x_j - y_j)^2 / bandwidth^2)``.
 
     Parameters

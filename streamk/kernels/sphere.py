@@ -14,7 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 from streamk.backends import DEEPEST, FACTORS, Backend, Curve, KernelCode, Law
 from streamk.backends.threads import divide
 from streamk.errors import InvalidInput, shown
-from streamk.kernels.base import Kernel, Scaled, as_points, is_positive, is_whole, on_sphere
+from streamk.kernels.base import (
+    BandwidthKernel,
+    Kernel,
+    as_points,
+    is_positive,
+    is_whole,
+    on_sphere,
+)
 
 CONSTANT_KEY = 2**64 - 1
 """Key of the constant column that `mapped` puts before the others."""
@@ -24,7 +31,7 @@ _ROWS, _POINTS = 32, 512
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfProducts(Scaled):
+class DotProductKernel(BandwidthKernel):
     """A kernel ``g(u.v)`` of mapped points u and v, which have a constant column before the others.
 
     Inner products come from the compiled loops, and NumPy's functions make the kernel of them. Its
@@ -73,7 +80,7 @@ class OfProducts(Scaled):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Polynomial(OfProducts):
+class Polynomial(DotProductKernel):
     """Polynomial kernel ``(x.y / bandwidth^2 + offset)^degree`` (Dai et al. 2014, section 2).
 
     Its random features are tensor sketches (Pham and Pagh 2013), one independent sketch for each
@@ -156,7 +163,7 @@ class Polynomial(OfProducts):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NTK(Scaled):
+class NTK(BandwidthKernel):
     """Neural tangent kernel of a fully connected ReLU network, with values from -0.07 to 1.
 
     It is the kernel of gradient descent on all weights of a network of infinite width (Jacot et
@@ -246,7 +253,7 @@ _NODES = 128
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnSphere(OfProducts):
+class SphericalKernel(DotProductKernel):
     """A kernel of the angle between ``u = (bandwidth, x) / |(bandwidth, x)|`` and the like of y."""
 
     @property
@@ -264,7 +271,7 @@ class OnSphere(OfProducts):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArcCosine(OnSphere):
+class ArcCosine(SphericalKernel):
     """Arc-cosine kernel of order 0, 1 or 2 between points on the sphere, with values from 0 to 1.
 
     Points are mapped to unit vectors ``u = (bandwidth, x) / |(bandwidth, x)|``: a constant column
@@ -329,7 +336,7 @@ class ArcCosine(OnSphere):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Zonal(OnSphere):
+class Zonal(SphericalKernel):
     """Rotation-invariant kernel on the sphere, a mean of zonal harmonics (Dai et al. 2014, §2).
 
     Points are mapped to unit vectors ``u = (bandwidth, x) / |(bandwidth, x)|`` of q columns, one

@@ -11,44 +11,16 @@ from numpy.typing import DTypeLike
 
 from streamk.errors import BackendUnavailable, InvalidInput
 from streamk.kernels import Kernel
-from streamk.landmarks.matrices import Diffusion, Matrix, Numbers, as_matrix
-from streamk.landmarks.nystrom import Landmarks, checked_dtype, of_points, of_rows
+from streamk.landmarks.matrices import Diffusion, Matrix, Numbers
+from streamk.landmarks.nystrom import Landmarks, begun, of_points, of_rows
 from streamk.landmarks.selection import check_count
 
 LIMIT = 4 << 30
 """Bytes beyond which a matrix is not formed: 23,170 rows."""
 _ENTRIES = 1 << 17
 """Entries that are computed at a time, so that no second matrix is needed."""
-
-
-def full(matrix: Matrix, method: str) -> Numbers:
-    """Return all entries of a matrix, in an array of their own.
-
-    Raises
-    ------
-    InvalidInput
-        If they took more than `LIMIT` bytes, or one is not finite.
-    """
-    size = 8 * matrix.n**2
-    if size > LIMIT:
-        raise InvalidInput(
-            f"{method} needs the whole matrix, which takes {size / 2**30:.3g} GiB for "
-            f"n={matrix.n}, more than the {LIMIT / 2**30:.3g} GiB that are formed: take oasis or "
-            "block_rpcholesky, which need a few of its columns, or fewer rows"
-        )
-    G = np.empty((matrix.n, matrix.n))
-    step = max(1, _ENTRIES // matrix.n)
-    for first in range(0, matrix.n, step):
-        part = G[first : first + step]
-        entries = matrix.block(slice(first, first + step), slice(None))
-        part[:] = entries.toarray() if hasattr(entries, "toarray") else entries
-        if not np.isfinite(part).all():
-            i, j = np.argwhere(~np.isfinite(part))[0]
-            raise InvalidInput(
-                f"entry ({first + i}, {j}) of the matrix is {part[i, j]}; "
-                "all entries must be finite"
-            )
-    return G
+ITERATIONS = 5
+"""Of Lloyd's algorithm, for landmarks."""
 
 
 def uniform(
@@ -91,10 +63,7 @@ def uniform(
     >>> len(uniform([[0.0], [1.0], [2.0]], Gaussian(), max_landmarks=2))
     2
     """
-    check_count("max_landmarks", max_landmarks)
-    check_count("seed", seed, least=0)
-    matrix, real = as_matrix(X, kernel), checked_dtype(dtype)
-    random = np.random.Generator(np.random.Philox(seed))
+    matrix, real, random = begun(X, kernel, max_landmarks, seed, dtype)
     indices = random.choice(matrix.n, min(max_landmarks, matrix.n), replace=False)
     stopped = "count" if max_landmarks <= matrix.n else "all"
     return of_rows(matrix, indices, real, threads, stopped)
@@ -147,12 +116,9 @@ def leverage_scores(
     >>> leverage_scores(np.diag([3.0, 2.0, 0.1]), "precomputed", max_landmarks=2).indices.tolist()
     [0, 1]
     """
-    check_count("max_landmarks", max_landmarks)
-    check_count("seed", seed, least=0)
+    matrix, real, random = begun(X, kernel, max_landmarks, seed, dtype)
     check_count("rank", max_landmarks if rank is None else rank)
-    matrix, real = as_matrix(X, kernel), checked_dtype(dtype)
     scores = _scores(full(matrix, "leverage_scores"), min(rank or max_landmarks, matrix.n))
-    random = np.random.Generator(np.random.Philox(seed))
     # Of exponential clocks that run as fast as the scores are large, the first to ring is a draw in
     # proportion to them, the next one is such a draw among those left, and so on.
     times = np.full(matrix.n, np.inf)
@@ -161,21 +127,6 @@ def leverage_scores(
     indices = order[: min(max_landmarks, max(1, np.count_nonzero(scores)))]
     stopped = "count" if len(indices) == max_landmarks else "all"
     return of_rows(matrix, indices, real, threads, stopped)
-
-
-def _scores(G: Numbers, rank: int) -> Numbers:
-    """Return the leverage scores of the columns; `G` is overwritten."""
-    from scipy.linalg import eigh
-
-    n = len(G)
-    # The transpose, the same matrix by symmetry, lies as LAPACK has it: others are copied.
-    values, U = eigh(G.T, subset_by_index=(n - rank, n - 1), overwrite_a=True, check_finite=False)
-    held = U[:, values > n * np.finfo(np.float64).eps * values[-1]]
-    scores: Numbers = np.einsum("ij,ij->i", held, held)
-    return scores
-
-
-ITERATIONS = 5
 
 
 def k_means(
@@ -223,36 +174,15 @@ def k_means(
     >>> np.sort(landmarks.points, axis=0).tolist()
     [[0.5], [8.5]]
     """
-    check_count("max_landmarks", max_landmarks)
-    check_count("seed", seed, least=0)
-    matrix, real = as_matrix(X, kernel), checked_dtype(dtype)
+    matrix, real, random = begun(X, kernel, max_landmarks, seed, dtype)
     if matrix.points is None:
         raise InvalidInput(
             "k_means needs points, and a precomputed matrix has none: pass X of shape (n, d) and a "
             "Kernel, or take another method"
         )
-    random = np.random.Generator(np.random.Philox(seed))
     centers = centers_of(matrix.points, max_landmarks, random, init="random", iterations=ITERATIONS)
     stopped = "count" if len(centers) == max_landmarks else "all"
     return of_points(matrix, centers, real, threads, stopped)
-
-
-@cache
-def _thread_pools() -> Any:
-    """Return the thread pools there are: to look for them takes longer than to find clusters."""
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
-
-
-def check_available() -> None:
-    """Raise BackendUnavailable if scikit-learn is not installed."""
-    try:
-        import sklearn.cluster  # noqa: F401
-    except ImportError as error:
-        raise BackendUnavailable(
-            f"clusters need scikit-learn ({error}): pip install 'streamk[sklearn]'"
-        ) from None
 
 
 def centers_of(
@@ -301,3 +231,63 @@ def centers_of(
         model.fit(points, sample_weight=weights)
     centers: Numbers = np.unique(model.cluster_centers_, axis=0)
     return centers
+
+
+def check_available() -> None:
+    """Raise BackendUnavailable if scikit-learn is not installed."""
+    try:
+        import sklearn.cluster  # noqa: F401
+    except ImportError as error:
+        raise BackendUnavailable(
+            f"clusters need scikit-learn ({error}): pip install 'streamk[sklearn]'"
+        ) from None
+
+
+@cache
+def _thread_pools() -> Any:
+    """Return the thread pools there are: to look for them takes longer than to find clusters."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def full(matrix: Matrix, method: str) -> Numbers:
+    """Return all entries of a matrix, in an array of their own.
+
+    Raises
+    ------
+    InvalidInput
+        If they took more than `LIMIT` bytes, or one is not finite.
+    """
+    size = 8 * matrix.n**2
+    if size > LIMIT:
+        raise InvalidInput(
+            f"{method} needs the whole matrix, which takes {size / 2**30:.3g} GiB for "
+            f"n={matrix.n}, more than the {LIMIT / 2**30:.3g} GiB that are formed: take oasis or "
+            "block_rpcholesky, which need a few of its columns, or fewer rows"
+        )
+    G = np.empty((matrix.n, matrix.n))
+    step = max(1, _ENTRIES // matrix.n)
+    for first in range(0, matrix.n, step):
+        part = G[first : first + step]
+        entries = matrix.block(slice(first, first + step), slice(None))
+        part[:] = entries.toarray() if hasattr(entries, "toarray") else entries
+        if not np.isfinite(part).all():
+            i, j = np.argwhere(~np.isfinite(part))[0]
+            raise InvalidInput(
+                f"entry ({first + i}, {j}) of the matrix is {part[i, j]}; "
+                "all entries must be finite"
+            )
+    return G
+
+
+def _scores(G: Numbers, rank: int) -> Numbers:
+    """Return the leverage scores of the columns; `G` is overwritten."""
+    from scipy.linalg import eigh
+
+    n = len(G)
+    # The transpose, the same matrix by symmetry, lies as LAPACK has it: others are copied.
+    values, U = eigh(G.T, subset_by_index=(n - rank, n - 1), overwrite_a=True, check_finite=False)
+    held = U[:, values > n * np.finfo(np.float64).eps * values[-1]]
+    scores: Numbers = np.einsum("ij,ij->i", held, held)
+    return scores

@@ -15,12 +15,10 @@ from streamk.backends.threads import divide
 from streamk.declared import NON_NEGATIVE, POSITIVE, Declared, Domain, count, number, reading, taken
 from streamk.errors import InvalidInput, StateError, shown
 from streamk.kernels import Kernel
-from streamk.landmarks.matrices import numbers
+from streamk.landmarks.matrices import Numbers, numbers
 from streamk.landmarks.selection import check_count
 from streamk.options import Real
 from streamk.state import State
-
-Matrix = NDArray[np.float64]
 
 
 class Admission(NamedTuple):
@@ -34,14 +32,14 @@ class Removal(NamedTuple):
     """
 
     position: int
-    cosines: Matrix
-    sines: Matrix
+    cosines: Numbers
+    sines: Numbers
 
 
 Change = Admission | Removal
 
 
-def carried(W: Matrix, change: Change) -> Matrix:
+def carried(W: Numbers, change: Change) -> Numbers:
     """Return what coefficients become when the landmarks change.
 
     The function ``W' phi(x)`` stays the same at an admission, and becomes its projection on the
@@ -71,7 +69,7 @@ def carried(W: Matrix, change: Change) -> Matrix:
     return V[:-1]
 
 
-def _square(size: int) -> Matrix:
+def _square(size: int) -> Numbers:
     side = filled(size)
     return np.zeros((side, side))
 
@@ -114,7 +112,7 @@ class GrowingCholesky:
         return self._size
 
     @classmethod
-    def of(cls, W: Matrix, least: float, left: float, capacity: int = 0) -> Self:
+    def of(cls, W: Numbers, least: float, left: float, capacity: int = 0) -> Self:
         """Return the factor of the first rows and columns of W (l, l).
 
         They end before a row whose Schur complement is `least` or smaller, or that makes that of
@@ -139,33 +137,33 @@ class GrowingCholesky:
         return self._room.nbytes + self._inverse.nbytes
 
     @property
-    def lower(self) -> Matrix:
+    def lower(self) -> Numbers:
         """L, a copy of shape (l, l)."""
         return np.tril(self._room[: self._size, : self._size])
 
     @property
-    def inverse_diagonal(self) -> Matrix:
+    def inverse_diagonal(self) -> Numbers:
         """Diagonal of the inverse of W, shape (l,): 1 / what is lost with each row."""
         return self._inverse[: self._size]
 
     @property
-    def room(self) -> Matrix:
+    def room(self) -> Numbers:
         """L and its transpose in the corner of a symmetric square, which changes as L does."""
         return self._room
 
-    def solve(self, K: Matrix) -> Matrix:
+    def solve(self, K: Numbers) -> Numbers:
         """Return ``L^-1 k`` of each row k of `K` (n, l)."""
         Phi = np.array(K)
         loops.incremental.solve(self._room, Phi)
         return Phi
 
-    def solve_back(self, Phi: Matrix) -> Matrix:
+    def solve_back(self, Phi: Numbers) -> Numbers:
         """Return ``L^-T phi`` of each row phi of `Phi` (n, l)."""
         Q = np.array(Phi)
         loops.incremental.solve_back(self._room, Q)
         return Q
 
-    def append(self, phi: Matrix, schur: float) -> None:
+    def append(self, phi: Numbers, schur: float) -> None:
         """Add a row of W, given as ``phi = L^-1 k`` (l,) and its Schur complement."""
         q = self.solve_back(phi[None])[0]
         n = self._size
@@ -184,7 +182,7 @@ class GrowingCholesky:
             self._room, self._inverse = room, np.zeros(len(room))
             self._inverse[:n] = inverse
 
-    def remove(self, j: int) -> tuple[Matrix, Matrix]:
+    def remove(self, j: int) -> tuple[Numbers, Numbers]:
         """Remove row and column j of W.
 
         Returns
@@ -204,7 +202,7 @@ class GrowingCholesky:
         self._size = n - 1
         return cosines, sines
 
-    def refactor(self, W: Matrix) -> float:
+    def refactor(self, W: Numbers) -> float:
         """Compute the factor anew from W (l, l).
 
         Where W is not positive definite in double precision, the factor stays as it is. The
@@ -230,7 +228,7 @@ class GrowingCholesky:
 
     @classmethod
     def from_state(
-        cls, factor: Matrix, inverse_diagonal: Matrix, capacity: int = 0
+        cls, factor: Numbers, inverse_diagonal: Numbers, capacity: int = 0
     ) -> GrowingCholesky:
         """Return the factor that `state` described, of a matrix with a diagonal of 1.
 
@@ -325,7 +323,7 @@ class IncrementalOasis:
     -----
     With l landmarks of d columns, an event takes ``l d`` for its kernels and ``2 l^2`` operations,
     a change of landmarks ``O(l d + l^2)``; `learn_many` does several events at once, with the same
-    bits as `learn_one`. Rounding is not let grow: see `streamk.landmarks.incremental`.
+    bits as `learn_one`. Rounding is not let grow: see `GrowingCholesky`.
 
     Examples
     --------
@@ -360,7 +358,7 @@ class IncrementalOasis:
         self.half_life = None if half_life is None else float(half_life)
         self.n_events = self.n_admitted = self.n_removed = 0
         self.residual = 0.0
-        self._points: Matrix | None = None
+        self._points: Numbers | None = None
         self._leaned = np.zeros(0)
         self._factor = GrowingCholesky(self.max_landmarks + 1)
         self._since = 0
@@ -370,7 +368,7 @@ class IncrementalOasis:
         self._rounding = self._noise * (self.max_landmarks + 16)
 
     @property
-    def points(self) -> Matrix:
+    def points(self) -> Numbers:
         """The landmarks, shape (l, d), in the order of admission."""
         return np.zeros((0, 0)) if self._points is None else self._points.copy()
 
@@ -407,7 +405,7 @@ class IncrementalOasis:
 
     def follow(
         self, X: ArrayLike, asked: ArrayLike | None = None
-    ) -> Iterator[tuple[slice, list[Change], Matrix, Matrix]]:
+    ) -> Iterator[tuple[slice, list[Change], Numbers, Numbers]]:
         """Look at events X (n, d), and stop wherever the landmarks change.
 
         It is for what is learned in the coordinates: an event that changes the landmarks is looked
@@ -467,7 +465,7 @@ class IncrementalOasis:
         found = [some.start for some, changes, *_ in self.follow(rows[first:]) if changes]
         return np.concatenate([np.arange(first), np.array(found, np.int64) + first])
 
-    def _taken(self, rows: Matrix) -> int:
+    def _taken(self, rows: Numbers) -> int:
         """Take as many of the first events as are landmarks, and return how many."""
         W, tol = self.kernel.pairwise(rows[: self.max_landmarks]), max(self.tol, self._rounding)
         self._factor = GrowingCholesky.of(W, tol, self._rounding, self.max_landmarks + 1)
@@ -477,7 +475,7 @@ class IncrementalOasis:
         self._leaned = np.arange(1.0, count + 1.0)
         return count
 
-    def _rows(self, X: ArrayLike) -> Matrix:
+    def _rows(self, X: ArrayLike) -> Numbers:
         rows = np.ascontiguousarray(numbers(X, "a batch of events"))
         if rows.ndim != 2:
             raise InvalidInput(f"events must have shape (n, columns), not {rows.shape}")
@@ -513,7 +511,7 @@ class IncrementalOasis:
             self.n_landmarks >= self.max_landmarks,
         )
 
-    def _admit(self, x: Matrix, phi: Matrix, schur: float) -> Change:
+    def _admit(self, x: Numbers, phi: Numbers, schur: float) -> Change:
         assert self._points is not None
         self._factor.append(phi, schur)
         self._points = np.vstack([self._points, x])
@@ -535,7 +533,7 @@ class IncrementalOasis:
             self._since = 0
         return Removal(j, cosines, sines)
 
-    def transform(self, X: ArrayLike) -> Matrix:
+    def transform(self, X: ArrayLike) -> Numbers:
         """Return the coordinates of X (n, d) in the span of the landmarks, shape (n, l).
 
         They are ``L^-1 k(landmarks, x)``, in an orthonormal basis of the span: inner products of
@@ -555,12 +553,12 @@ class IncrementalOasis:
         divide(len(rows), flops, fill)
         return Phi
 
-    def transform_one(self, x: ArrayLike) -> Matrix:
+    def transform_one(self, x: ArrayLike) -> Numbers:
         """Return the coordinates of an event x (d,), shape (l,), the same bits as in a batch."""
-        coordinates: Matrix = self.transform(_row(x))[0]
+        coordinates: Numbers = self.transform(_row(x))[0]
         return coordinates
 
-    def coefficients(self, W: Matrix) -> Matrix:
+    def coefficients(self, W: Numbers) -> Numbers:
         """Return coefficients W (l, outputs) of coordinates as those of the landmarks' kernels.
 
         ``W' transform(x)`` is ``coefficients(W)' k(landmarks, x)``.
@@ -636,7 +634,7 @@ class IncrementalOasis:
         return made
 
 
-def _row(x: ArrayLike) -> Matrix:
+def _row(x: ArrayLike) -> Numbers:
     row = numbers(x, "an event")
     if row.ndim != 1:
         raise InvalidInput(f"an event must have shape (columns,), not {row.shape}")

@@ -19,31 +19,9 @@ from streamk.backends import select
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 
-__all__ = [
-    "PRECOMPUTED",
-    "Diffusion",
-    "DiffusionMatrix",
-    "GivenMatrix",
-    "GivenRows",
-    "Indices",
-    "KernelMatrix",
-    "Matrix",
-    "MatrixRows",
-    "Numbers",
-    "PointRows",
-    "Rows",
-    "as_matrix",
-]
-
 
 def numbers(X: Any, name: str) -> NDArray[np.float64]:
-    """Return an array of float64.
-
-    Raises
-    ------
-    InvalidInput
-        If it is sparse, complex or holds what is no number.
-    """
+    """Return an array of float64; refuse what is sparse, complex or holds what is no number."""
     if hasattr(X, "tocsr"):
         raise InvalidInput(
             f"{name} is sparse, and points must be dense: pass what its toarray() returns"
@@ -59,13 +37,7 @@ def numbers(X: Any, name: str) -> NDArray[np.float64]:
 
 
 def checked_points(X: ArrayLike, name: str, least: int = 1) -> NDArray[np.float64]:
-    """Return points as a matrix of float64.
-
-    Raises
-    ------
-    InvalidInput
-        If it is no matrix, has fewer rows, or a value is not finite, naming it.
-    """
+    """Return points as a matrix of finite float64, of at least so many rows, or refuse them."""
     points = numbers(X, name)
     if points.ndim != 2:
         raise InvalidInput(
@@ -90,7 +62,7 @@ Numbers = NDArray[np.float64]
 PRECOMPUTED = "precomputed"
 
 
-class Rows(Protocol):
+class KernelRows(Protocol):
     """Rows of a matrix, to be crossed with landmarks."""
 
     def __len__(self) -> int:
@@ -109,7 +81,7 @@ class Rows(Protocol):
         """Return what stands for all of these rows as landmarks, (n, numbers)."""
         ...
 
-    def take(self, indices: Indices) -> Rows:
+    def take(self, indices: Indices) -> KernelRows:
         """Return some of the rows."""
         ...
 
@@ -122,7 +94,7 @@ class Matrix(ABC):
     """(n, d); None where the matrix is given without points."""
 
     @abstractmethod
-    def rows(self, dtype: np.dtype[Any]) -> Rows:
+    def rows(self, dtype: np.dtype[Any]) -> KernelRows:
         """Return all rows, with entries of that type."""
 
     @abstractmethod
@@ -138,7 +110,7 @@ class Matrix(ABC):
         """Return the diagonal, (n,)."""
 
     @abstractmethod
-    def new_rows(self, Y: ArrayLike, landmarks: Numbers) -> Rows:
+    def new_rows(self, Y: ArrayLike, landmarks: Numbers) -> KernelRows:
         """Return rows for points that the matrix does not have."""
 
 
@@ -237,7 +209,7 @@ class GivenMatrix(Matrix):
                 "a kernel matrix is symmetric"
             )
 
-    def rows(self, dtype: np.dtype[Any]) -> Rows:
+    def rows(self, dtype: np.dtype[Any]) -> KernelRows:
         """Return all rows."""
         return MatrixRows(self._G, None, self._diagonal)
 
@@ -265,7 +237,7 @@ class GivenMatrix(Matrix):
         """Return the diagonal."""
         return self._diagonal
 
-    def new_rows(self, Y: ArrayLike, landmarks: Numbers) -> Rows:
+    def new_rows(self, Y: ArrayLike, landmarks: Numbers) -> KernelRows:
         """Return rows whose entries with the landmarks are given, in the landmarks' order."""
         K = checked_points(Y, "Y", least=0)
         if K.shape[1] != len(landmarks):
@@ -353,7 +325,7 @@ class KernelMatrix(Matrix):
     def __init__(self, kernel: Kernel, X: Numbers) -> None:
         self.kernel, self.points, self.n = kernel, X, len(X)
 
-    def rows(self, dtype: np.dtype[Any]) -> Rows:
+    def rows(self, dtype: np.dtype[Any]) -> KernelRows:
         """Return all points."""
         return PointRows(self.kernel, _narrowed(self.points, dtype), self.diagonal())
 
@@ -377,7 +349,7 @@ class KernelMatrix(Matrix):
         """Return the matrix of the same kernel between other points."""
         return KernelMatrix(self.kernel, points)
 
-    def new_rows(self, Y: ArrayLike, landmarks: Numbers) -> Rows:
+    def new_rows(self, Y: ArrayLike, landmarks: Numbers) -> KernelRows:
         """Return points that need not be the matrix's own."""
         points = checked_points(Y, "Y", least=0)
         if points.shape[1] != self.points.shape[1]:
@@ -387,7 +359,7 @@ class KernelMatrix(Matrix):
             )
         return self._new(points)
 
-    def _new(self, points: Numbers) -> Rows:
+    def _new(self, points: Numbers) -> KernelRows:
         return PointRows(self.kernel, points, self.kernel.diagonal(points))
 
 
@@ -408,7 +380,7 @@ class DiffusionMatrix(KernelMatrix):
             )
         return np.asarray(1.0 / np.sqrt(sums))
 
-    def rows(self, dtype: np.dtype[Any]) -> Rows:
+    def rows(self, dtype: np.dtype[Any]) -> KernelRows:
         """Return all points with their weights."""
         points, weights = _narrowed(self.points, dtype), self.weights.astype(dtype, copy=False)
         return PointRows(self.kernel, points, self.diagonal(), weights)
@@ -434,7 +406,7 @@ class DiffusionMatrix(KernelMatrix):
         """Return the matrix between other points, with row sums over this one's points."""
         return DiffusionMatrix(self.kernel, points, self._weights(points))
 
-    def _new(self, points: Numbers) -> Rows:
+    def _new(self, points: Numbers) -> KernelRows:
         weights, own = self._weights(points), self.kernel.diagonal(points)
         return PointRows(self.kernel, points, own * weights**2, weights)
 

@@ -12,14 +12,15 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from streamk.errors import InvalidInput, shown
 from streamk.kernels import Kernel
+from streamk.kernels.base import check_dtype
 from streamk.landmarks.matrices import (
     Diffusion,
     GivenMatrix,
     Indices,
     KernelMatrix,
+    KernelRows,
     Matrix,
     Numbers,
-    Rows,
     as_matrix,
     checked_points,
 )
@@ -296,21 +297,14 @@ def landmarks_of(matrix: Matrix, selection: Selection, indices: Indices, stopped
     )
 
 
-def checked_dtype(dtype: DTypeLike) -> np.dtype[Any]:
-    """Return float32 or float64.
-
-    Raises
-    ------
-    InvalidInput
-        If it is another type.
-    """
-    try:
-        found = np.dtype(dtype)
-    except TypeError:
-        found = None
-    if found not in (np.float32, np.float64):
-        raise InvalidInput(f"dtype={dtype!r} must be float32 or float64")
-    return found
+def begun(
+    X: Any, kernel: Kernel | Diffusion | str, max_landmarks: int, seed: int, dtype: DTypeLike
+) -> tuple[Matrix, np.dtype[Any], np.random.Generator]:
+    """Check what all methods are given; return the matrix, the factor's type and the draws."""
+    check_count("max_landmarks", max_landmarks)
+    check_count("seed", seed, least=0)
+    random = np.random.Generator(np.random.Philox(seed))
+    return as_matrix(X, kernel), check_dtype(dtype), random
 
 
 def nystrom(
@@ -354,7 +348,7 @@ def nystrom(
     >>> len(found), found.rank, bool(found.residual.max() < 1e-2)
     (6, 5, True)
     """
-    matrix, real = as_matrix(X, kernel), checked_dtype(dtype)
+    matrix, real = as_matrix(X, kernel), check_dtype(dtype)
     if (indices is None) == (points is None):
         raise InvalidInput("nystrom needs indices= or points=, one of them")
     if points is not None:
@@ -406,7 +400,7 @@ def of_points(
 
 def _spanned(
     matrix: Matrix,
-    own: Rows,
+    own: KernelRows,
     every: Numbers,
     dtype: np.dtype[Any],
     threads: int | None,

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from streamk.kernels import Kernel
-from streamk.landmarks.matrices import Diffusion, Numbers, as_matrix
-from streamk.landmarks.nystrom import Landmarks, checked_dtype, landmarks_of
+from streamk.landmarks.matrices import Diffusion, Numbers
+from streamk.landmarks.nystrom import Landmarks, begun, landmarks_of
 from streamk.landmarks.selection import Selection, check_count, check_range
 from streamk.options import Real
 
@@ -82,13 +82,12 @@ def oasis(
     ('tolerance', True, True)
     """
     check_options(max_landmarks, tol, n_init, seed)
-    matrix, real = as_matrix(X, kernel), checked_dtype(dtype)
+    matrix, real, random = begun(X, kernel, max_landmarks, seed, dtype)
     most = min(max_landmarks, matrix.n)
     diagonal = matrix.diagonal()
     check_range(float(diagonal.max()), real)
     selection = Selection(matrix.rows(real), most, real, threads)
     indices: list[int] = []
-    random = np.random.Generator(np.random.Philox(seed))
     start = random.choice(matrix.n, size=min(n_init, most), replace=False)
     selection.restrict(start)
     least = least_of_start(diagonal[start], real)
@@ -121,13 +120,7 @@ def least_of_start(diagonal: Numbers, dtype: np.dtype[Any]) -> float:
 
 
 def check_options(max_landmarks: int, tol: float, n_init: int, seed: int) -> None:
-    """Check the options of a selection.
-
-    Raises
-    ------
-    InvalidInput
-        If one cannot be used, naming it.
-    """
+    """Raise InvalidInput if an option of a selection is out of its domain."""
     check_count("max_landmarks", max_landmarks)
     check_count("n_init", n_init, least=0)
     check_count("seed", seed, least=0)

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from streamk.kernels import Kernel
-from streamk.landmarks.matrices import Diffusion, Matrix, Numbers, as_matrix
-from streamk.landmarks.nystrom import Landmarks, checked_dtype, landmarks_of
+from streamk.landmarks.matrices import Diffusion, Matrix, Numbers
+from streamk.landmarks.nystrom import Landmarks, begun, landmarks_of
 from streamk.landmarks.selection import Selection, check_count, check_range
 
 TOGETHER = 64
@@ -131,15 +131,12 @@ def block_rpcholesky(
     >>> len(found), bool(found.residual.max() < 1e-6)
     (60, True)
     """
-    check_count("max_landmarks", max_landmarks)
-    check_count("seed", seed, least=0)
     if block_size is not None:
         check_count("block_size", block_size)
-    matrix, real = as_matrix(X, kernel), checked_dtype(dtype)
+    matrix, real, random = begun(X, kernel, max_landmarks, seed, dtype)
     most = min(max_landmarks, matrix.n)
     check_range(float(matrix.diagonal().max()), real)
     selection = Selection(matrix.rows(real), most, real, threads)
-    random = np.random.Generator(np.random.Philox(seed))
     count = block_size or min(TOGETHER, most)
     indices: list[int] = []
     while len(indices) < most:
@@ -167,7 +164,7 @@ def _draw(
     drawn = np.searchsorted(edges, chances[0] * edges[-1], side="right")
     # A product that rounds up to the last edge belongs to the last row that can be drawn.
     proposals = np.minimum(drawn, np.searchsorted(edges, edges[-1]))
-    selection.consider(proposals)
+    selection.restrict(proposals, few=True)
     kept: list[int] = []
     for i, bar in zip(proposals.tolist(), (chances[1] * weights[proposals]).tolist(), strict=True):
         if selection.delta(i) > max(bar, selection.rounding):

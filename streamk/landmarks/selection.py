@@ -23,18 +23,12 @@ from numpy.typing import NDArray
 from streamk.backends import LINE, select
 from streamk.backends.threads import divide
 from streamk.errors import InvalidInput
-from streamk.landmarks.matrices import Indices, Numbers, Rows
+from streamk.landmarks.matrices import Indices, KernelRows, Numbers
 from streamk.options import Whole
 
 
 def check_count(name: str, value: Any, least: int = 1) -> None:
-    """Raise an error unless an option is a whole number of at least so much.
-
-    Raises
-    ------
-    InvalidInput
-        Naming the option.
-    """
+    """Raise InvalidInput unless an option is a whole number of at least so much."""
     Whole(least=least, most=None).check(name, value)
 
 
@@ -76,14 +70,9 @@ def lower(rows: Sequence[Row], columns: int, dtype: np.dtype[Any]) -> NDArray[An
 
 
 def check_range(largest: float, dtype: np.dtype[Any]) -> None:
-    """Check that a factor of that type can hold a matrix of that largest diagonal entry.
+    """Raise InvalidInput unless a factor of that type can hold a matrix of that largest diagonal.
 
     It is asked of the whole matrix: single rows of it may well be next to nothing.
-
-    Raises
-    ------
-    InvalidInput
-        If it is too large or too small.
     """
     limits = np.finfo(dtype)
     least, most = float(limits.tiny) / float(limits.eps), float(limits.max)
@@ -103,7 +92,7 @@ class Factor:
 
     Parameters
     ----------
-    rows : Rows
+    rows : KernelRows
     capacity : int
         Most columns.
     dtype : float32 or float64
@@ -118,7 +107,7 @@ class Factor:
     """
 
     def __init__(
-        self, rows: Rows, capacity: int, dtype: np.dtype[Any], threads: int | None = None
+        self, rows: KernelRows, capacity: int, dtype: np.dtype[Any], threads: int | None = None
     ) -> None:
         if threads is not None:
             check_count("threads", threads)
@@ -401,7 +390,7 @@ class Selection:
 
     Parameters
     ----------
-    rows : Rows
+    rows : KernelRows
     max_landmarks : int
     dtype : float32 or float64
         Of the factor.
@@ -415,7 +404,7 @@ class Selection:
     """
 
     def __init__(
-        self, rows: Rows, max_landmarks: int, dtype: np.dtype[Any], threads: int | None = None
+        self, rows: KernelRows, max_landmarks: int, dtype: np.dtype[Any], threads: int | None = None
     ) -> None:
         self.factor = Factor(rows, max_landmarks, dtype, threads)
         self.schur: list[float] = []
@@ -482,15 +471,10 @@ class Selection:
         chosen: list[int] = taken.tolist()
         return chosen
 
-    def restrict(self, indices: Indices) -> None:
-        """Restrict `best` to these rows until `release`."""
+    def restrict(self, indices: Indices, *, few: bool = False) -> None:
+        """Look at these rows only until `release`; a few hundred are kept up to date."""
         self.flush()
-        self._all.restrict(np.unique(indices), few=False)
-
-    def consider(self, indices: Indices) -> None:
-        """Keep these rows, some hundreds, up to date until `release`, and look at no others."""
-        self.flush()
-        self._all.restrict(np.unique(indices), few=True)
+        self._all.restrict(np.unique(indices), few=few)
 
     def release(self) -> None:
         """Look at all rows again."""

@@ -30,16 +30,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk.errors import BackendUnavailable, InvalidInput, shown
 from streamk.kernels import Linear
-from streamk.landmarks.matrices import checked_points
+from streamk.landmarks.matrices import Numbers, checked_points
 from streamk.landmarks.oasis import oasis
 from streamk.landmarks.selection import check_count
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-__all__ = ["SelfExpressive", "self_expressive"]
-
-Matrix = NDArray[np.float64]
 
 _ROWS = 1024
 """Points that are coded together; the pursuit's results are dense."""
@@ -66,8 +62,8 @@ class SelfExpressive:
     """
 
     indices: NDArray[np.int64]
-    schur: Matrix
-    dictionary: Matrix
+    schur: Numbers
+    dictionary: Numbers
     codes: csr_array
     sparsity: int
     error: float
@@ -87,7 +83,7 @@ class SelfExpressive:
         """
         return _encode(self.dictionary, _points(Y, self.dictionary), self.sparsity, self.error)
 
-    def reconstruct(self, Y: ArrayLike | None = None) -> Matrix:
+    def reconstruct(self, Y: ArrayLike | None = None) -> Numbers:
         """Return what the codes say of the points: the points without their noise.
 
         Parameters
@@ -102,7 +98,7 @@ class SelfExpressive:
         codes = self.codes if Y is None else self.encode(Y)
         return np.asarray(codes @ self.dictionary)
 
-    def project(self, Y: ArrayLike) -> Matrix:
+    def project(self, Y: ArrayLike) -> Numbers:
         """Return the orthogonal projection of points on the span of the landmarks.
 
         With as many landmarks as the points' rank it is the points themselves.
@@ -286,7 +282,7 @@ def self_expressive(
     return SelfExpressive(chosen.indices, chosen.schur, dictionary, codes, sparsity, error)
 
 
-def _points(Y: ArrayLike, dictionary: Matrix) -> Matrix:
+def _points(Y: ArrayLike, dictionary: Numbers) -> Numbers:
     points = checked_points(Y, "Y")
     if points.shape[1] != dictionary.shape[1]:
         raise InvalidInput(
@@ -307,7 +303,7 @@ def _scikit_learn() -> tuple[Any, Any]:
     return KMeans, orthogonal_mp_gram
 
 
-def _divided(A: Any, lengths: Matrix) -> Any:
+def _divided(A: Any, lengths: Numbers) -> Any:
     """Rows divided by lengths; rows of length 0 stay what they are."""
     factors = 1.0 / np.where(lengths > 0, lengths, 1.0)
     if isinstance(A, np.ndarray):
@@ -321,15 +317,15 @@ def _shares(codes: csr_array) -> csr_array:
     return _divided(sizes, np.sqrt(np.asarray(sizes.multiply(sizes).sum(axis=1)).ravel()))
 
 
-def _residuals(dictionary: Matrix, codes: Matrix, products: Matrix) -> Matrix:
+def _residuals(dictionary: Numbers, codes: Numbers, products: Numbers) -> Numbers:
     """Squared residuals ``|u - D' c|^2`` of unit vectors u with products ``D u``."""
     written = Linear().pairwise(codes, np.ascontiguousarray(dictionary.T))
     return np.asarray(1.0 - 2.0 * (codes * products).sum(axis=1) + (written**2).sum(axis=1))
 
 
 def _coded(
-    dictionary: Matrix, points: Matrix, sparsity: int, error: float
-) -> Iterator[tuple[slice, Matrix, Matrix]]:
+    dictionary: Numbers, points: Numbers, sparsity: int, error: float
+) -> Iterator[tuple[slice, Numbers, Numbers]]:
     """Yield (rows, codes, products with the dictionary) of points scaled to length 1."""
     gram = Linear().pairwise(dictionary)
     units = _divided(points, np.linalg.norm(points, axis=1))
@@ -339,7 +335,7 @@ def _coded(
         yield rows, _pursued(gram, products, min(sparsity, len(gram)), error), products
 
 
-def _pursued(gram: Matrix, products: Matrix, sparsity: int, error: float) -> Matrix:
+def _pursued(gram: Numbers, products: Numbers, sparsity: int, error: float) -> Numbers:
     """Orthogonal matching pursuit of unit vectors: at most `sparsity` atoms, fewer if they do."""
     _, pursue = _scikit_learn()
     with warnings.catch_warnings():
@@ -357,7 +353,7 @@ def _pursued(gram: Matrix, products: Matrix, sparsity: int, error: float) -> Mat
     return np.asarray(codes)
 
 
-def _encode(dictionary: Matrix, points: Matrix, sparsity: int, error: float) -> csr_array:
+def _encode(dictionary: Numbers, points: Numbers, sparsity: int, error: float) -> csr_array:
     from scipy.sparse import csr_array, vstack
 
     lengths = np.linalg.norm(points, axis=1)

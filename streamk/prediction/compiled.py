@@ -1,4 +1,4 @@
-"""A model that predicts in microseconds."""
+"""A model that predicts in microseconds: its arrays, their layout, and its file."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from streamk.prediction.tree import Tree
 from streamk.state import JSON, State
 
 Numbers = NDArray[Any]
+Label = str | int | bool
 
 _OWNER = "a compiled model"
 _PLACES = Domain(least=0)
@@ -57,232 +58,12 @@ DECLARED = (
 )
 """The arrays of `LocalKernels`, the share of training events in each leaf of its tree, and the
 weights of the classes in decisions."""
-
-
-def laid_out(
-    scale: Scale,
-    trees: Sequence[Tree],
-    models: Sequence[LocalModel],
-    absent: Numbers,
-) -> LocalKernels:
-    """Return the arrays of trees with a model for each leaf, on scaled columns.
-
-    `models` are those of the first tree's leaves, then of the second one's and so on, and `absent`
-    how far the scores of outputs that they do not have are below the greatest.
-    """
-    children, roots = _joined(trees)
-    numbers = [_numbers(model) for model in models]
-    leaves = np.zeros((len(models), LEAF), np.int64)
-    leaves[:, 0] = [len(model.landmarks) for model in models]
-    leaves[:, 1] = [len(model.pairs) for model in models]
-    leaves[:, 2] = [len(model.outputs) for model in models]
-    leaves[:, 3] = _starts([len(some) for some in numbers])
-    leaves[:, 4] = _starts(leaves[:, 1])
-    leaves[:, 5] = _starts(leaves[:, 2])
-    return LocalKernels(
-        np.ascontiguousarray(scale.shift, np.float64),
-        np.ascontiguousarray(scale.factor, np.float64),
-        np.ascontiguousarray(scale.fill, np.float64),
-        np.concatenate([tree.normals for tree in trees]).astype(np.float32),
-        np.concatenate([tree.offsets for tree in trees]).astype(np.float32),
-        children,
-        roots,
-        np.ascontiguousarray(absent, np.float32),
-        leaves,
-        np.concatenate(numbers).astype(np.float32),
-        np.concatenate([model.pairs for model in models]).astype(np.int64).reshape(-1, 2),
-        np.concatenate([model.outputs for model in models]).astype(np.int64),
-    )
-
-
-def _starts(counts: Any) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)
-
-
-def _numbers(model: LocalModel) -> Numbers:
-    """Return the numbers of a leaf."""
-    m, d = model.landmarks.shape
-    q = len(model.outputs)
-    wide, outputs = filled(m), filled(q)
-    exponents = np.full(wide, NOWHERE)
-    exponents[:m] = -np.einsum("ij,ij->i", model.landmarks, model.landmarks)
-    landmarks = np.zeros((d, wide))
-    landmarks[:, :m] = 2.0 * (model.landmarks * model.scale).T
-    weights = np.zeros((wide + len(model.pairs), q))
-    weights[:m] = model.weights[:m]
-    weights[wide:] = model.weights[m:]
-    if q == 1:
-        laid = np.zeros(filled(len(weights)))
-        laid[: len(weights)] = weights[:, 0]
-    else:
-        laid = np.zeros((len(weights), outputs))
-        laid[:, :q] = weights
-    bias = np.full(outputs, NOWHERE)
-    bias[:q] = model.bias
-    squares = np.zeros(filled(d))
-    squares[:d] = -np.square(model.scale)
-    return np.concatenate([squares, exponents, landmarks.ravel(), bias, laid.ravel()])
-
-
-def linear_cost(columns: int, outputs: int) -> int:
-    """Return the multiply-adds of a linear model for one event.
-
-    Fewer columns than LANES count as so many: that is what one instruction takes.
-    """
-    return max(columns, LANES) * outputs
-
-
-def _joined(trees: Sequence[Tree]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the children and the roots of trees whose nodes and leaves are numbered on."""
-    children, roots, nodes, leaves = [], [], 0, 0
-    for tree in trees:
-        below = tree.children
-        children.append(np.where(below >= 0, below + nodes, below - leaves))
-        roots.append(nodes if len(below) else -1 - leaves)
-        nodes, leaves = nodes + len(below), leaves + tree.n_leaves
-    return np.concatenate(children).astype(np.int64), np.array(roots, np.int64)
-
-
-def depths(children: NDArray[np.int64], leaves: int) -> NDArray[np.int64]:
-    """Return the number of hyperplanes above each of the leaves."""
-    above = np.zeros(len(children), np.int64)
-    found = np.zeros(leaves, np.int64)
-    for node, below in enumerate(children.tolist()):
-        for child in below:
-            if child >= 0:
-                above[child] = above[node] + 1
-            else:
-                found[-1 - child] = above[node] + 1
-    return found
-
-
-def checked(arrays: Mapping[str, Numbers], classes: int) -> tuple[LocalKernels, dict[str, Numbers]]:
-    """Return a model's arrays from those of a state, and by name those that the loops do not read.
-
-    Raises
-    ------
-    StateError
-        If an array is missing, or does not fit with the others and with so many classes.
-    """
-    found, _ = taken(DECLARED, arrays, {"classes": classes}, _OWNER)
-    others = {name: found.pop(name) for name in ("visits", "weights")}
-    outputs = classes if classes > 2 else 1
-    model = LocalKernels(**{name: np.ascontiguousarray(each) for name, each in found.items()})
-    _check_trees(model.children, model.roots, len(model.leaves))
-    d = len(model.shift)
-    m, p, q = (model.leaves[:, i] for i in range(3))
-    within(q, Domain(1, outputs), "leaves", _OWNER)
-    most = 2**40
-    within(m, Domain(0, most // (d + outputs + 2 * LANES)), "leaves", _OWNER)
-    within(p, Domain(0, most // outputs), "leaves", _OWNER)
-    for name, i, lengths, end in (
-        ("numbers", 3, _lengths(m, p, q, d), len(model.numbers)),
-        ("pairs", 4, p, len(model.pairs)),
-        ("outputs", 5, q, len(model.outputs)),
-    ):
-        if (model.leaves[:, i] != _starts(lengths)).any() or int(np.sum(lengths)) != end:
-            raise StateError(f"array {name!r} of {_OWNER} does not fit with its leaves")
-    if (model.pairs >= np.repeat(m, p)[:, None]).any():
-        raise StateError(f"array 'pairs' of {_OWNER} names landmarks that there are not")
-    within(model.outputs, Domain(0, outputs - 1), "outputs", _OWNER)
-    return model, others
-
-
-def _check_trees(children: NDArray[np.int64], roots: NDArray[np.int64], leaves: int) -> None:
-    """Raise StateError unless each node and leaf is a root or the child of one node before it."""
-    nodes = len(children)
-    every = np.sort(np.concatenate([children.ravel(), roots]))
-    if (
-        not len(roots)
-        or len(every) != nodes + leaves
-        or (every != np.arange(-leaves, nodes)).any()
-        or ((children >= 0) & (children <= np.arange(nodes)[:, None])).any()
-    ):
-        raise StateError(f"arrays 'children' and 'roots' of {_OWNER} are no trees")
-
-
-def _lengths(m: Any, p: Any, q: Any, d: int) -> Any:
-    """Return how many numbers leaves have, see `_numbers`."""
-    wide, outputs = filled(m), filled(q)
-    weights = np.where(q == 1, filled(wide + p), (wide + p) * outputs)
-    return filled(d) + wide * (1 + d) + outputs + weights
-
-
+_HEADER = "header"
+"""The array that holds the state's header, JSON as bytes."""
 _LEAST_POWER = -963
 """Exponent of 2 of the greatest number of a column that is not constant: 1e-290."""
 _TAIL = 1e-3
 """Share of a column's values on each side that its scale does not follow."""
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Of a raw event x, ``(x - shift) * factor`` with `fill` where x is NaN; all are (d,)."""
-
-    shift: Numbers
-    factor: Numbers
-    fill: Numbers
-
-    @classmethod
-    def of(cls, X: Numbers) -> Scale:
-        """Return the scale of events (n, d): a constant column counts for nothing.
-
-        The least and the greatest values of a column, a thousandth each and one at least, count as
-        the next ones: a single number far out does not decide on the unit.
-        """
-        X = _without_tails(X)
-        known = ~np.isnan(X)
-        n = np.maximum(known.sum(axis=0), 1)
-        zeroed = np.where(known, X, 0.0)
-        # In units of a power of 2 near the greatest number, so that no sum or square overflows, or
-        # vanishes; what is below 1e-290 counts as 0, so that no factor overflows.
-        _, power = np.frexp(np.abs(zeroed).max(axis=0))
-        zeroed = np.ldexp(zeroed, -power)
-        mean = zeroed.sum(axis=0) / n
-        deviation = np.sqrt(np.where(known, np.square(zeroed - mean), 0.0).sum(axis=0) / n)
-        constant = (deviation <= ROUNDING * np.abs(mean)) | (power < _LEAST_POWER)
-        factor = np.ldexp(1.0 / np.where(constant, 1.0, deviation), -np.where(constant, 0, power))
-        shift = np.where(constant, 0.0, np.ldexp(mean, power))  # a factor of 0 needs none
-        return cls(shift, np.where(constant, 0.0, factor), shift)
-
-    def __call__(self, X: Numbers) -> Numbers:
-        """Return scaled events (n, d)."""
-        with np.errstate(over="ignore"):  # what is far away is bounded
-            Z = (np.where(np.isnan(X), self.fill, X) - self.shift) * self.factor
-        bounded: Numbers = np.clip(Z, -FARTHEST_LOCAL, FARTHEST_LOCAL)
-        return bounded
-
-
-def _without_tails(X: Numbers) -> Numbers:
-    """Return events whose values are within quantiles of their columns, unless these are equal."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a column may have no value
-        least = np.nanquantile(X, _TAIL, axis=0, method="higher")
-        most = np.nanquantile(X, 1.0 - _TAIL, axis=0, method="lower")
-    differ = most > least
-    bounded: Numbers = np.clip(X, np.where(differ, least, -np.inf), np.where(differ, most, np.inf))
-    return bounded
-
-
-def as_events(X: ArrayLike, least: int = 1) -> Numbers:
-    """Return events (n, d) as float64; raise InvalidInput unless they are, and enough."""
-    try:
-        rows = np.ascontiguousarray(X, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"events must be numbers: {error}") from error
-    if rows.ndim != 2 or rows.shape[1] == 0:
-        raise InvalidInput(f"events of shape {rows.shape} must have shape (n, d) with columns")
-    if len(rows) < least:
-        raise InvalidInput(f"there are {len(rows)} events, and at least {least} are needed")
-    if np.isinf(rows).any():
-        row, column = np.argwhere(np.isinf(rows))[0]
-        raise InvalidInput(
-            f"column {column} of row {row} is {rows[row, column]}, which must be finite; NaN is "
-            "missing"
-        )
-    return rows
-
-
-Label = str | int | bool
 
 
 class CompiledModel:
@@ -436,7 +217,8 @@ class CompiledModel:
 
     def predict_proba_many(self, X: ArrayLike) -> Numbers:
         """Return probabilities (n, classes), float64, of events X (n, d)."""
-        self._check_classifier()
+        if not self.classes:
+            raise InvalidInput("this model predicts numbers, which have no probabilities")
         scores = self.decision_many(X)
         if self.n_outputs == 1:
             second = 0.5 * (1.0 + np.tanh(0.5 * scores[:, 0]))
@@ -518,12 +300,26 @@ class CompiledModel:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to one file of safetensors, in place of any that is there."""
-        write_file(self.state(), Path(path))
+        """Write the model to one file of safetensors, in place of any that is there.
 
-    def _check_classifier(self) -> None:
-        if not self.classes:
-            raise InvalidInput("this model predicts numbers, which have no probabilities")
+        Raises
+        ------
+        InvalidInput
+            If the file cannot be written.
+        """
+        state, path = self.state(), Path(path)
+        header = np.frombuffer(canonical(state.header, indent=None), np.uint8)
+        data = pack({**state.arrays, _HEADER: header})
+        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            with beside.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            raise InvalidInput(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _writable(array: Numbers) -> Numbers:
@@ -536,49 +332,235 @@ def load(path: str | os.PathLike[str]) -> CompiledModel:
     Raises
     ------
     InvalidInput
-        If there is no such file.
+        If the file cannot be read.
     StateError
-        If it is no compiled model.
+        If it is damaged, or no compiled model.
     """
-    return CompiledModel.from_state(read_file(Path(path)))
-
-
-_HEADER = "header"
-"""The array that holds the state's header, JSON as bytes."""
-
-
-def write_file(state: State, path: Path) -> None:
-    """Write a state beside the path, and then put it in the place of any file there."""
-    header = np.frombuffer(canonical(state.header, indent=None), np.uint8)
-    data = pack({**state.arrays, _HEADER: header})
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with beside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise InvalidInput(f"{path} cannot be written: {error.strerror}") from error
-
-
-def read_file(path: Path) -> State:
-    """Return the state that a file holds.
-
-    Raises
-    ------
-    InvalidInput
-        If the file cannot be read_file.
-    StateError
-        If it is damaged, or no such file.
-    """
+    path = Path(path)
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise InvalidInput(f"{path} cannot be read_file: {error.strerror}") from error
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}") from error
     arrays = unpack(data, path)
     try:
-        return State(json.loads(arrays.pop(_HEADER).tobytes()), arrays)
+        state = State(json.loads(arrays.pop(_HEADER).tobytes()), arrays)
     except (KeyError, ValueError, AttributeError, InvalidInput) as error:
-        raise StateError(f"{path}: is no model that can be read_file: {error}") from error
+        raise StateError(f"{path}: is no model that can be read: {error}") from error
+    return CompiledModel.from_state(state)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Of a raw event x, ``(x - shift) * factor`` with `fill` where x is NaN; all are (d,)."""
+
+    shift: Numbers
+    factor: Numbers
+    fill: Numbers
+
+    @classmethod
+    def of(cls, X: Numbers) -> Scale:
+        """Return the scale of events (n, d): a constant column counts for nothing.
+
+        The least and the greatest values of a column, a thousandth each and one at least, count as
+        the next ones: a single number far out does not decide on the unit.
+        """
+        X = _without_tails(X)
+        known = ~np.isnan(X)
+        n = np.maximum(known.sum(axis=0), 1)
+        zeroed = np.where(known, X, 0.0)
+        # In units of a power of 2 near the greatest number, so that no sum or square overflows, or
+        # vanishes; what is below 1e-290 counts as 0, so that no factor overflows.
+        _, power = np.frexp(np.abs(zeroed).max(axis=0))
+        zeroed = np.ldexp(zeroed, -power)
+        mean = zeroed.sum(axis=0) / n
+        deviation = np.sqrt(np.where(known, np.square(zeroed - mean), 0.0).sum(axis=0) / n)
+        constant = (deviation <= ROUNDING * np.abs(mean)) | (power < _LEAST_POWER)
+        factor = np.ldexp(1.0 / np.where(constant, 1.0, deviation), -np.where(constant, 0, power))
+        shift = np.where(constant, 0.0, np.ldexp(mean, power))  # a factor of 0 needs none
+        return cls(shift, np.where(constant, 0.0, factor), shift)
+
+    def __call__(self, X: Numbers) -> Numbers:
+        """Return scaled events (n, d)."""
+        with np.errstate(over="ignore"):  # what is far away is bounded
+            Z = (np.where(np.isnan(X), self.fill, X) - self.shift) * self.factor
+        bounded: Numbers = np.clip(Z, -FARTHEST_LOCAL, FARTHEST_LOCAL)
+        return bounded
+
+
+def _without_tails(X: Numbers) -> Numbers:
+    """Return events whose values are within quantiles of their columns, unless these are equal."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a column may have no value
+        least = np.nanquantile(X, _TAIL, axis=0, method="higher")
+        most = np.nanquantile(X, 1.0 - _TAIL, axis=0, method="lower")
+    differ = most > least
+    bounded: Numbers = np.clip(X, np.where(differ, least, -np.inf), np.where(differ, most, np.inf))
+    return bounded
+
+
+def as_events(X: ArrayLike, least: int = 1) -> Numbers:
+    """Return events (n, d) as float64; raise InvalidInput unless they are, and enough."""
+    try:
+        rows = np.ascontiguousarray(X, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"events must be numbers: {error}") from error
+    if rows.ndim != 2 or rows.shape[1] == 0:
+        raise InvalidInput(f"events of shape {rows.shape} must have shape (n, d) with columns")
+    if len(rows) < least:
+        raise InvalidInput(f"there are {len(rows)} events, and at least {least} are needed")
+    if np.isinf(rows).any():
+        row, column = np.argwhere(np.isinf(rows))[0]
+        raise InvalidInput(
+            f"column {column} of row {row} is {rows[row, column]}, which must be finite; NaN is "
+            "missing"
+        )
+    return rows
+
+
+def laid_out(
+    scale: Scale,
+    trees: Sequence[Tree],
+    models: Sequence[LocalModel],
+    absent: Numbers,
+) -> LocalKernels:
+    """Return the arrays of trees with a model for each leaf, on scaled columns.
+
+    `models` are those of the first tree's leaves, then of the second one's and so on, and `absent`
+    how far the scores of outputs that they do not have are below the greatest.
+    """
+    children, roots = _joined(trees)
+    numbers = [_numbers(model) for model in models]
+    leaves = np.zeros((len(models), LEAF), np.int64)
+    leaves[:, 0] = [len(model.landmarks) for model in models]
+    leaves[:, 1] = [len(model.pairs) for model in models]
+    leaves[:, 2] = [len(model.outputs) for model in models]
+    leaves[:, 3] = _starts([len(some) for some in numbers])
+    leaves[:, 4] = _starts(leaves[:, 1])
+    leaves[:, 5] = _starts(leaves[:, 2])
+    return LocalKernels(
+        np.ascontiguousarray(scale.shift, np.float64),
+        np.ascontiguousarray(scale.factor, np.float64),
+        np.ascontiguousarray(scale.fill, np.float64),
+        np.concatenate([tree.normals for tree in trees]).astype(np.float32),
+        np.concatenate([tree.offsets for tree in trees]).astype(np.float32),
+        children,
+        roots,
+        np.ascontiguousarray(absent, np.float32),
+        leaves,
+        np.concatenate(numbers).astype(np.float32),
+        np.concatenate([model.pairs for model in models]).astype(np.int64).reshape(-1, 2),
+        np.concatenate([model.outputs for model in models]).astype(np.int64),
+    )
+
+
+def _starts(counts: Any) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)
+
+
+def _numbers(model: LocalModel) -> Numbers:
+    """Return the numbers of a leaf."""
+    m, d = model.landmarks.shape
+    q = len(model.outputs)
+    wide, outputs = filled(m), filled(q)
+    exponents = np.full(wide, NOWHERE)
+    exponents[:m] = -np.einsum("ij,ij->i", model.landmarks, model.landmarks)
+    landmarks = np.zeros((d, wide))
+    landmarks[:, :m] = 2.0 * (model.landmarks * model.scale).T
+    weights = np.zeros((wide + len(model.pairs), q))
+    weights[:m] = model.weights[:m]
+    weights[wide:] = model.weights[m:]
+    if q == 1:
+        laid = np.zeros(filled(len(weights)))
+        laid[: len(weights)] = weights[:, 0]
+    else:
+        laid = np.zeros((len(weights), outputs))
+        laid[:, :q] = weights
+    bias = np.full(outputs, NOWHERE)
+    bias[:q] = model.bias
+    squares = np.zeros(filled(d))
+    squares[:d] = -np.square(model.scale)
+    return np.concatenate([squares, exponents, landmarks.ravel(), bias, laid.ravel()])
+
+
+def linear_cost(columns: int, outputs: int) -> int:
+    """Return the multiply-adds of a linear model for one event.
+
+    Fewer columns than LANES count as so many: that is what one instruction takes.
+    """
+    return max(columns, LANES) * outputs
+
+
+def _joined(trees: Sequence[Tree]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the children and the roots of trees whose nodes and leaves are numbered on."""
+    children, roots, nodes, leaves = [], [], 0, 0
+    for tree in trees:
+        below = tree.children
+        children.append(np.where(below >= 0, below + nodes, below - leaves))
+        roots.append(nodes if len(below) else -1 - leaves)
+        nodes, leaves = nodes + len(below), leaves + tree.n_leaves
+    return np.concatenate(children).astype(np.int64), np.array(roots, np.int64)
+
+
+def depths(children: NDArray[np.int64], leaves: int) -> NDArray[np.int64]:
+    """Return the number of hyperplanes above each of the leaves."""
+    above = np.zeros(len(children), np.int64)
+    found = np.zeros(leaves, np.int64)
+    for node, below in enumerate(children.tolist()):
+        for child in below:
+            if child >= 0:
+                above[child] = above[node] + 1
+            else:
+                found[-1 - child] = above[node] + 1
+    return found
+
+
+def checked(arrays: Mapping[str, Numbers], classes: int) -> tuple[LocalKernels, dict[str, Numbers]]:
+    """Return a model's arrays from those of a state, and by name those that the loops do not read.
+
+    Raises
+    ------
+    StateError
+        If an array is missing, or does not fit with the others and with so many classes.
+    """
+    found, _ = taken(DECLARED, arrays, {"classes": classes}, _OWNER)
+    others = {name: found.pop(name) for name in ("visits", "weights")}
+    outputs = classes if classes > 2 else 1
+    model = LocalKernels(**{name: np.ascontiguousarray(each) for name, each in found.items()})
+    _check_trees(model.children, model.roots, len(model.leaves))
+    d = len(model.shift)
+    m, p, q = (model.leaves[:, i] for i in range(3))
+    within(q, Domain(1, outputs), "leaves", _OWNER)
+    most = 2**40
+    within(m, Domain(0, most // (d + outputs + 2 * LANES)), "leaves", _OWNER)
+    within(p, Domain(0, most // outputs), "leaves", _OWNER)
+    for name, i, lengths, end in (
+        ("numbers", 3, _lengths(m, p, q, d), len(model.numbers)),
+        ("pairs", 4, p, len(model.pairs)),
+        ("outputs", 5, q, len(model.outputs)),
+    ):
+        if (model.leaves[:, i] != _starts(lengths)).any() or int(np.sum(lengths)) != end:
+            raise StateError(f"array {name!r} of {_OWNER} does not fit with its leaves")
+    if (model.pairs >= np.repeat(m, p)[:, None]).any():
+        raise StateError(f"array 'pairs' of {_OWNER} names landmarks that there are not")
+    within(model.outputs, Domain(0, outputs - 1), "outputs", _OWNER)
+    return model, others
+
+
+def _check_trees(children: NDArray[np.int64], roots: NDArray[np.int64], leaves: int) -> None:
+    """Raise StateError unless each node and leaf is a root or the child of one node before it."""
+    nodes = len(children)
+    every = np.sort(np.concatenate([children.ravel(), roots]))
+    if (
+        not len(roots)
+        or len(every) != nodes + leaves
+        or (every != np.arange(-leaves, nodes)).any()
+        or ((children >= 0) & (children <= np.arange(nodes)[:, None])).any()
+    ):
+        raise StateError(f"arrays 'children' and 'roots' of {_OWNER} are no trees")
+
+
+def _lengths(m: Any, p: Any, q: Any, d: int) -> Any:
+    """Return how many numbers leaves have, see `_numbers`."""
+    wide, outputs = filled(m), filled(q)
+    weights = np.where(q == 1, filled(wide + p), (wide + p) * outputs)
+    return filled(d) + wide * (1 + d) + outputs + weights

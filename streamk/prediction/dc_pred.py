@@ -24,7 +24,7 @@ from streamk.prediction.compiled import (
 )
 from streamk.prediction.local_model import EXPONENTIAL, LocalModel, LocalOptions, errors, fit_local
 from streamk.prediction.teachers import Targets, predicted
-from streamk.prediction.tree import Part, Tree, grow
+from streamk.prediction.tree import LeafPoints, Tree, grow
 
 Numbers = NDArray[Any]
 
@@ -39,193 +39,8 @@ _LEARNED = 4_000
 _HELD_BACK = 0.25
 _ABSENT = 9.0
 """By how much the logarithmic probability of a class that a leaf does not have is less than 0."""
-
-
 _SEVERAL = (2, 3)
 """Trees that are averaged, beside one."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Trees, leaves of each, and landmarks of each leaf."""
-
-    trees: int
-    leaves: int
-    landmarks: int
-
-
-def within_budget(
-    Z: Numbers,
-    targets: Targets,
-    budget: float,
-    options: LocalOptions,
-    *,
-    balance: float,
-    halo: float,
-    random: np.random.Generator,
-) -> Shape:
-    """Return the shape that predicts best within a budget.
-
-    One tree of 1, 4, 16 ... leaves has as many landmarks as the budget allows. It learns three
-    quarters of the events by few iterations, and the number of leaves with the least loss on the
-    last quarter is taken; then half and twice as many, and several trees, are tried.
-
-    Parameters
-    ----------
-    Z : float64 array of shape (n, d)
-        Scaled events.
-    targets : Targets
-    budget : float
-        Multiply-adds for an event over those of a linear model, see `CompiledModel.cost`.
-    options : LocalOptions
-        Of the leaves; its number of landmarks is not used.
-    balance, halo : float
-        Of the trees.
-    random : Generator
-
-    Raises
-    ------
-    InvalidInput
-        If no tree is within the budget.
-    """
-    order = random.permutation(len(Z))
-    held_back = max(1, round(_HELD_BACK * len(order)))
-    learned, tested = np.sort(order[held_back:]), np.sort(order[:held_back])
-    trials = _Trials(
-        Z[learned],
-        targets.take(learned),
-        Z[tested],
-        targets.take(tested).values,
-        budget * linear_cost(Z.shape[1], targets.values.shape[1]),
-        options,
-        balance,
-        halo,
-        int(random.integers(2**31)),
-    )
-    most = max(1, len(learned) // _LEAST_EVENTS)
-    best = trials.take((1, 4**k) for k in range(32) if 4**k <= most)
-    if best is None:
-        raise InvalidInput(
-            f"budget={shown(budget)} allows for fewer than {_FEWEST} landmarks; give more"
-        )
-    sizes = best.leaves // 2, 2 * best.leaves
-    best = trials.take((1, leaves) for leaves in sizes if leaves <= most) or best
-    for trees in _SEVERAL:
-        sizes = best.leaves, 2 * best.leaves
-        best = trials.take((trees, leaves) for leaves in sizes if leaves <= most) or best
-    return best
-
-
-def landmarks_within(
-    grown: Sequence[tuple[Tree, list[Part]]], targets: Targets, work: float, products: int
-) -> int:
-    """Return how many landmarks of a leaf so many multiply-adds for an event allow for.
-
-    They fill vectors of the processor if there are more than one vector has.
-    """
-    left, each = work, 0.0
-    for tree, parts in grown:
-        d = tree.normals.shape[1]
-        share = np.array([len(part.own) for part in parts], np.float64)
-        share /= share.sum()
-        q = float(share @ [len(targets.of_leaf(part.learned)[1]) for part in parts])
-        above = float(share @ depths(tree.children, len(parts)))
-        left -= d * (1.0 + above) + products * (1.0 + q)
-        each += d + EXPONENTIAL + q
-    m = min(_MOST, int(left / each))
-    return m if m < LANES else m // LANES * LANES
-
-
-@dataclass
-class _Trials:
-    """Shapes that were tried, and the loss of each on events that were not learned."""
-
-    Z: Numbers
-    targets: Targets
-    tested: Numbers
-    expected: Numbers
-    work: float
-    """Multiply-adds for an event, at most."""
-    options: LocalOptions
-    balance: float
-    halo: float
-    seed: int
-    losses: dict[Shape, float] = field(default_factory=dict)
-
-    def take(self, sizes: Iterable[tuple[int, int]]) -> Shape | None:
-        """Try so many trees with so many leaves each; return the best of all shapes."""
-        tried = {(shape.trees, shape.leaves) for shape in self.losses}
-        for trees, leaves in sizes:
-            if leaves >= 1 and (trees, leaves) not in tried:
-                self._try(trees, leaves)
-        return min(self.losses, key=lambda shape: self.losses[shape], default=None)
-
-    def _try(self, trees: int, leaves: int) -> None:
-        grown = [self._grown(tree, leaves) for tree in range(trees)]
-        if grown[0][0].n_leaves < leaves:
-            return
-        m = landmarks_within(grown, self.targets, self.work, self.options.products)
-        if m < _FEWEST:
-            return
-        few = replace(self.options, landmarks=m, iterations=_ITERATIONS, weighted=False)
-        rows = self._rows(*grown[0])
-        scores = np.zeros((len(rows), self.expected.shape[1]))
-        for tree, parts in grown:
-            self._add_scores(tree, parts, few, rows, scores)
-        expected = self.expected[rows]
-        loss, _ = errors(scores / trees, expected, self.options.is_classifier)
-        if self.options.is_classifier:  # of other leaves there are other events to be tested
-            loss -= _entropy(expected)
-        self.losses[Shape(trees, leaves, m)] = loss / len(rows)
-
-    def _grown(self, tree: int, leaves: int) -> tuple[Tree, list[Part]]:
-        random = np.random.Generator(np.random.Philox([self.seed, tree]))
-        return grow(self.Z, leaves, balance=self.balance, halo=self.halo, random=random)
-
-    def _rows(self, tree: Tree, parts: Sequence[Part]) -> NDArray[np.intp]:
-        """Return the tested events of all leaves, or of some that are enough."""
-        random = np.random.Generator(np.random.Philox([self.seed, len(parts)]))
-        places, learned, chosen = tree.leaves(self.tested), 0, []
-        for leaf in random.permutation(len(parts)).tolist():
-            chosen.append(leaf)
-            learned += len(parts[leaf].own)
-            if learned >= _LEARNED:
-                break
-        rows: NDArray[np.intp] = np.flatnonzero(np.isin(places, chosen))
-        return rows if len(rows) else np.arange(len(places))
-
-    def _add_scores(
-        self,
-        tree: Tree,
-        parts: Sequence[Part],
-        options: LocalOptions,
-        rows: NDArray[np.intp],
-        scores: Numbers,
-    ) -> None:
-        """Add a tree's scores of the events to those of the others."""
-        places = tree.leaves(self.tested[rows])
-        for leaf in np.unique(places).tolist():
-            learned = parts[leaf].learned
-            random = np.random.Generator(np.random.Philox([self.seed, leaf]))
-            T, outputs, _ = self.targets.of_leaf(learned)
-            here = np.flatnonzero(places == leaf)
-            found = fit_local(self.Z[learned], T, outputs, options, random).scores(
-                self.tested[rows[here]]
-            )
-            if scores.shape[1] == 1:
-                scores[here] += found
-            else:
-                found -= found.max(axis=1, keepdims=True)
-                found -= np.log(np.exp(found).sum(axis=1, keepdims=True)) - _ABSENT
-                scores[np.ix_(here, outputs)] += found
-
-
-def _entropy(T: Numbers) -> float:
-    """Return the least loss that there can be of probabilities (n, q)."""
-    every = np.hstack([T, 1.0 - T]) if T.shape[1] == 1 else T
-    return -float(np.sum(every * np.log(np.where(every > 0.0, every, 1.0))))
-
-
 _LEAST_ABSENT, _MOST_ABSENT = 1e-4, 0.5
 """Bounds of the probability of classes that leaves do not have."""
 _FAR = 20.0
@@ -382,109 +197,6 @@ def dc_pred(
     return fit(rows, targets, options, importance=given, columns=columns)
 
 
-def fit(
-    X: Numbers,
-    targets: Targets,
-    options: TreeOptions,
-    *,
-    importance: Numbers | None = None,
-    columns: Sequence[Column] | None = None,
-) -> CompiledModel:
-    """Return the model of events (n, d) and their targets."""
-    if columns is not None and len(columns) != X.shape[1]:
-        raise InvalidInput(f"{len(columns)} names of columns do not fit {X.shape[1]} columns")
-    scale = Scale.of(X)
-    near = np.clip(scale(X), -_FAR, _FAR)
-    Z = near.astype(np.float32).astype(np.float64)  # as the compiled loops see them
-    random = np.random.Generator(np.random.Philox(options.seed))
-    shape, local = _shape(Z, targets, options, random)
-    draws = random.spawn(shape.trees)
-    grown = [
-        grow(Z, shape.leaves, balance=options.balance, halo=options.halo, random=each)
-        for each in draws
-    ]
-    if options.landmarks is None:
-        work = options.budget * linear_cost(X.shape[1], targets.values.shape[1])
-        allowed = landmarks_within(grown, targets, work, options.products)
-        local = replace(local, landmarks=max(1, min(local.landmarks, allowed)))
-    models, visits, absent = [], [], 0.0
-    for (_, parts), each in zip(grown, draws, strict=True):
-        for part in parts:
-            rows = part.learned
-            T, outputs, rest = targets.of_leaf(rows)
-            given = None if importance is None else importance[rows]
-            models.append(fit_local(Z[rows], T, outputs, local, each, given))
-            visits.append(len(part.own) / len(X))
-            absent += rest * visits[-1] / shape.trees
-    trees = [tree for tree, _ in grown]
-    return CompiledModel(
-        laid_out(scale, trees, models, _log_absent(models, absent, targets)),
-        classes=targets.classes,
-        columns=columns,
-        visits=np.array(visits),
-        mean=targets.mean,
-        deviation=targets.deviation,
-        weights=targets.weights,
-    )
-
-
-def _shape(
-    Z: Numbers, targets: Targets, options: TreeOptions, random: np.random.Generator
-) -> tuple[Shape, LocalOptions]:
-    """Return trees, leaves and landmarks, as given or found, and the options of the leaves."""
-    local = LocalOptions(
-        landmarks=options.landmarks or 0,
-        products=options.products,
-        weighted=options.weighted,
-        ridge=options.ridge,
-        iterations=options.iterations,
-        is_classifier=targets.is_classifier,
-    )
-    if options.leaves is None or options.landmarks is None:
-        found = within_budget(
-            Z,
-            targets,
-            options.budget,
-            local,
-            balance=options.balance,
-            halo=options.halo,
-            random=random,
-        )
-    else:
-        found = Shape(1, options.leaves, options.landmarks)
-    shape = Shape(
-        options.trees or found.trees,
-        options.leaves or found.leaves,
-        options.landmarks or found.landmarks,
-    )
-    return shape, replace(local, landmarks=shape.landmarks)
-
-
-def _log_absent(models: Sequence[LocalModel], absent: float, targets: Targets) -> Numbers:
-    """Return the logarithm of the probability of each class that a leaf does not have.
-
-    It is too small for the class to be decided on: of no event that the leaf learned it was.
-    """
-    share = float(np.clip(absent, _LEAST_ABSENT, _MOST_ABSENT))
-    missing = targets.values.shape[1] - np.array([len(model.outputs) for model in models])
-    found: Numbers = np.log(share / np.maximum(missing, 1))
-    if targets.weights is not None and targets.values.shape[1] > 1:
-        for leaf, model in enumerate(models):
-            least = targets.weights[model.outputs].min()
-            others = np.delete(targets.weights, model.outputs).max(initial=least)
-            found[leaf] = min(found[leaf], np.log(_MOST_ABSENT * least / others))
-    return np.maximum(found, LEAST_ABSENT)
-
-
-def _checked_importance(importance: ArrayLike, n: int) -> Numbers:
-    found = np.asarray(importance, np.float64)
-    if found.shape != (n,) or not (np.isfinite(found) & (found >= 0.0)).all():
-        raise InvalidInput(
-            f"importance must be {n} finite numbers of at least 0, one for each event"
-        )
-    return found
-
-
 def compile(  # noqa: A001 (the name that users look for)
     model: Any,
     X_sample: ArrayLike,
@@ -542,3 +254,247 @@ def compile(  # noqa: A001 (the name that users look for)
             columns = [name if isinstance(name, int) else str(name) for name in names]
     options = TreeOptions(budget=budget, seed=seed)
     return fit(rows, predicted(model, rows, frame), options, columns=columns)
+
+
+def fit(
+    X: Numbers,
+    targets: Targets,
+    options: TreeOptions,
+    *,
+    importance: Numbers | None = None,
+    columns: Sequence[Column] | None = None,
+) -> CompiledModel:
+    """Return the model of events (n, d) and their targets."""
+    if columns is not None and len(columns) != X.shape[1]:
+        raise InvalidInput(f"{len(columns)} names of columns do not fit {X.shape[1]} columns")
+    scale = Scale.of(X)
+    near = np.clip(scale(X), -_FAR, _FAR)
+    Z = near.astype(np.float32).astype(np.float64)  # as the compiled loops see them
+    random = np.random.Generator(np.random.Philox(options.seed))
+    local = LocalOptions(
+        landmarks=options.landmarks or 0,
+        products=options.products,
+        weighted=options.weighted,
+        ridge=options.ridge,
+        iterations=options.iterations,
+        is_classifier=targets.is_classifier,
+    )
+    if options.leaves is None or options.landmarks is None:
+        shape = within_budget(Z, targets, options, local, random)
+    else:
+        shape = Shape(1, options.leaves, options.landmarks)
+    trees, m = options.trees or shape.trees, options.landmarks or shape.landmarks
+    draws = random.spawn(trees)
+    grown = _grown(Z, options.leaves or shape.leaves, options, draws)
+    if options.landmarks is None:
+        m = max(1, min(m, landmarks_within(grown, targets, options)))
+    local = replace(local, landmarks=m)
+    models, visits, absent = [], [], 0.0
+    for (_, parts), each in zip(grown, draws, strict=True):
+        for part in parts:
+            rows = part.learned
+            T, outputs, rest = targets.of_leaf(rows)
+            given = None if importance is None else importance[rows]
+            models.append(fit_local(Z[rows], T, outputs, local, each, given))
+            visits.append(len(part.own) / len(X))
+            absent += rest * visits[-1] / trees
+    return CompiledModel(
+        laid_out(scale, [tree for tree, _ in grown], models, _log_absent(models, absent, targets)),
+        classes=targets.classes,
+        columns=columns,
+        visits=np.array(visits),
+        mean=targets.mean,
+        deviation=targets.deviation,
+        weights=targets.weights,
+    )
+
+
+def _log_absent(models: Sequence[LocalModel], absent: float, targets: Targets) -> Numbers:
+    """Return the logarithm of the probability of each class that a leaf does not have.
+
+    It is too small for the class to be decided on: of no event that the leaf learned it was.
+    """
+    share = float(np.clip(absent, _LEAST_ABSENT, _MOST_ABSENT))
+    missing = targets.values.shape[1] - np.array([len(model.outputs) for model in models])
+    found: Numbers = np.log(share / np.maximum(missing, 1))
+    if targets.weights is not None and targets.values.shape[1] > 1:
+        for leaf, model in enumerate(models):
+            least = targets.weights[model.outputs].min()
+            others = np.delete(targets.weights, model.outputs).max(initial=least)
+            found[leaf] = min(found[leaf], np.log(_MOST_ABSENT * least / others))
+    return np.maximum(found, LEAST_ABSENT)
+
+
+def _checked_importance(importance: ArrayLike, n: int) -> Numbers:
+    found = np.asarray(importance, np.float64)
+    if found.shape != (n,) or not (np.isfinite(found) & (found >= 0.0)).all():
+        raise InvalidInput(
+            f"importance must be {n} finite numbers of at least 0, one for each event"
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Trees, leaves of each, and landmarks of each leaf."""
+
+    trees: int
+    leaves: int
+    landmarks: int
+
+
+def within_budget(
+    Z: Numbers,
+    targets: Targets,
+    options: TreeOptions,
+    local: LocalOptions,
+    random: np.random.Generator,
+) -> Shape:
+    """Return the shape that predicts scaled events (n, d) best within a budget.
+
+    One tree of 1, 4, 16 ... leaves has as many landmarks as the budget allows. It learns three
+    quarters of the events by few iterations, and the number of leaves with the least loss on the
+    last quarter is taken; then half and twice as many, and several trees, are tried.
+
+    Raises
+    ------
+    InvalidInput
+        If no tree is within the budget.
+    """
+    order = random.permutation(len(Z))
+    held_back = max(1, round(_HELD_BACK * len(order)))
+    learned, tested = np.sort(order[held_back:]), np.sort(order[:held_back])
+    trials = _Trials(
+        Z[learned],
+        targets.take(learned),
+        Z[tested],
+        targets.take(tested).values,
+        options,
+        local,
+        int(random.integers(2**31)),
+    )
+    most = max(1, len(learned) // _LEAST_EVENTS)
+    best = trials.take((1, 4**k) for k in range(32) if 4**k <= most)
+    if best is None:
+        raise InvalidInput(
+            f"budget={shown(options.budget)} allows for fewer than {_FEWEST} landmarks; give more"
+        )
+    sizes = best.leaves // 2, 2 * best.leaves
+    best = trials.take((1, leaves) for leaves in sizes if leaves <= most) or best
+    for trees in _SEVERAL:
+        sizes = best.leaves, 2 * best.leaves
+        best = trials.take((trees, leaves) for leaves in sizes if leaves <= most) or best
+    return best
+
+
+def landmarks_within(
+    grown: Sequence[tuple[Tree, list[LeafPoints]]], targets: Targets, options: TreeOptions
+) -> int:
+    """Return how many landmarks of a leaf the budget allows for.
+
+    They fill vectors of the processor if there are more than one vector has.
+    """
+    d, products = grown[0][0].normals.shape[1], options.products
+    left, each = options.budget * linear_cost(d, targets.values.shape[1]), 0.0
+    for tree, parts in grown:
+        share = np.array([len(part.own) for part in parts], np.float64)
+        share /= share.sum()
+        q = float(share @ [len(targets.of_leaf(part.learned)[1]) for part in parts])
+        above = float(share @ depths(tree.children, len(parts)))
+        left -= d * (1.0 + above) + products * (1.0 + q)
+        each += d + EXPONENTIAL + q
+    m = min(_MOST, int(left / each))
+    return m if m < LANES else m // LANES * LANES
+
+
+def _grown(
+    Z: Numbers, leaves: int, options: TreeOptions, draws: Iterable[np.random.Generator]
+) -> list[tuple[Tree, list[LeafPoints]]]:
+    """Return a tree for each of the generators."""
+    return [
+        grow(Z, leaves, balance=options.balance, halo=options.halo, random=each) for each in draws
+    ]
+
+
+@dataclass
+class _Trials:
+    """Shapes that were tried, and the loss of each on events that were not learned."""
+
+    Z: Numbers
+    targets: Targets
+    tested: Numbers
+    expected: Numbers
+    options: TreeOptions
+    local: LocalOptions
+    seed: int
+    losses: dict[Shape, float] = field(default_factory=dict)
+
+    def take(self, sizes: Iterable[tuple[int, int]]) -> Shape | None:
+        """Try so many trees with so many leaves each; return the best of all shapes."""
+        tried = {(shape.trees, shape.leaves) for shape in self.losses}
+        for trees, leaves in sizes:
+            if leaves >= 1 and (trees, leaves) not in tried:
+                self._try(trees, leaves)
+        return min(self.losses, key=lambda shape: self.losses[shape], default=None)
+
+    def _try(self, trees: int, leaves: int) -> None:
+        draws = [np.random.Generator(np.random.Philox([self.seed, tree])) for tree in range(trees)]
+        grown = _grown(self.Z, leaves, self.options, draws)
+        if grown[0][0].n_leaves < leaves:
+            return
+        m = landmarks_within(grown, self.targets, self.options)
+        if m < _FEWEST:
+            return
+        few = replace(self.local, landmarks=m, iterations=_ITERATIONS, weighted=False)
+        rows = self._rows(*grown[0])
+        scores = np.zeros((len(rows), self.expected.shape[1]))
+        for tree, parts in grown:
+            self._add_scores(tree, parts, few, rows, scores)
+        expected = self.expected[rows]
+        loss, _ = errors(scores / trees, expected, self.local.is_classifier)
+        if self.local.is_classifier:  # of other leaves there are other events to be tested
+            loss -= _entropy(expected)
+        self.losses[Shape(trees, leaves, m)] = loss / len(rows)
+
+    def _rows(self, tree: Tree, parts: Sequence[LeafPoints]) -> NDArray[np.intp]:
+        """Return the tested events of all leaves, or of some that are enough."""
+        random = np.random.Generator(np.random.Philox([self.seed, len(parts)]))
+        places, learned, chosen = tree.leaves(self.tested), 0, []
+        for leaf in random.permutation(len(parts)).tolist():
+            chosen.append(leaf)
+            learned += len(parts[leaf].own)
+            if learned >= _LEARNED:
+                break
+        rows: NDArray[np.intp] = np.flatnonzero(np.isin(places, chosen))
+        return rows if len(rows) else np.arange(len(places))
+
+    def _add_scores(
+        self,
+        tree: Tree,
+        parts: Sequence[LeafPoints],
+        options: LocalOptions,
+        rows: NDArray[np.intp],
+        scores: Numbers,
+    ) -> None:
+        """Add a tree's scores of the events to those of the others."""
+        places = tree.leaves(self.tested[rows])
+        for leaf in np.unique(places).tolist():
+            learned = parts[leaf].learned
+            random = np.random.Generator(np.random.Philox([self.seed, leaf]))
+            T, outputs, _ = self.targets.of_leaf(learned)
+            here = np.flatnonzero(places == leaf)
+            found = fit_local(self.Z[learned], T, outputs, options, random).scores(
+                self.tested[rows[here]]
+            )
+            if scores.shape[1] == 1:
+                scores[here] += found
+            else:
+                found -= found.max(axis=1, keepdims=True)
+                found -= np.log(np.exp(found).sum(axis=1, keepdims=True)) - _ABSENT
+                scores[np.ix_(here, outputs)] += found
+
+
+def _entropy(T: Numbers) -> float:
+    """Return the least loss that there can be of probabilities (n, q)."""
+    every = np.hstack([T, 1.0 - T]) if T.shape[1] == 1 else T
+    return -float(np.sum(every * np.log(np.where(every > 0.0, every, 1.0))))

@@ -215,12 +215,12 @@ def fit_local(
         Squares of the points' coefficients in a kernel machine. By default they are those of kernel
         ridge regression on the leaf's points, if `options.weighted`.
     """
-    centered = _centered(T, options.is_classifier)
+    centered = 2.0 * T - 1.0 if options.is_classifier else T  # +1 and -1 of sure labels
     bias = centered.mean(axis=0)
-    gamma = _first_gamma(Z)
-    constant = np.ptp(T, axis=0).max() == 0.0
-    if constant or gamma is None:
+    apart = 2.0 * float(Z.var(axis=0).sum())  # the mean squared distance of two points
+    if np.ptp(T, axis=0).max() == 0.0 or not apart > 1e-12:
         return _constant(Z, T, outputs, options.is_classifier)
+    gamma = 1.0 / apart
     if importance is None and options.weighted:
         importance = _importance(Z, centered - bias, gamma, random)
     landmarks = _landmarks(Z, importance, options.landmarks, random)
@@ -242,17 +242,6 @@ def fit_local(
         ridge=options.ridge,
         iterations=options.iterations,
     )
-
-
-def _centered(T: Numbers, is_classifier: bool) -> Numbers:
-    """Return +1 and -1 of probabilities 1 and 0, or the numbers."""
-    return 2.0 * T - 1.0 if is_classifier else T
-
-
-def _first_gamma(Z: Numbers) -> float | None:
-    """Return 1 over the mean squared distance of two points; None if all are the same."""
-    mean = 2.0 * float(Z.var(axis=0).sum())
-    return 1.0 / mean if mean > 1e-12 else None
 
 
 def _constant(

@@ -12,39 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk.errors import InvalidInput, shown
 from streamk.factorization.checks import check_choice, check_range, columns_of
-from streamk.kernels import Kernel, Linear, RationalQuadratic
+from streamk.factorization.clusters import INVERSE_DISTANCE
+from streamk.kernels import Kernel, Linear
 from streamk.landmarks.matrices import Indices, Numbers, checked_points
 from streamk.landmarks.selection import check_count
-
-__all__ = ["PseudoLandmarks", "PseudoNystrom"]
-
-
-_BANDWIDTH = 1e-75
-_INVERSE_DISTANCE = RationalQuadratic(alpha=0.5, bandwidth=_BANDWIDTH)
-"""Of so small a bandwidth it is 1e-75 over the distance, with all digits, as it comes out of the
-differences of columns; a row has the same bits in whatever batch it comes."""
-
-
-def is_radial(kernel: Kernel) -> bool:
-    """Return whether a kernel is a function of the Euclidean distance alone."""
-    return kernel.isotropic and kernel.shift_invariant
-
-
-def distances(X: Numbers, Y: Numbers) -> Numbers:
-    """Return the Euclidean distances between the rows of X (n, d) and Y (m, d), (n, m).
-
-    Those of equal points are 1e-75. They are sound for values of points up to 1e50.
-    """
-    found: Numbers = _BANDWIDTH / _INVERSE_DISTANCE.pairwise(X, Y)
-    return found
-
-
-def at_distances(kernel: Kernel, D: Numbers) -> Numbers:
-    """Return the values of a radial kernel at distances, in an array of their shape."""
-    # Points of one column, at these distances from 0. As second points they lie in vectors.
-    values: Numbers = kernel.pairwise(np.zeros((1, 1)), D.reshape(-1, 1))
-    return values.reshape(D.shape)
-
 
 PRODUCTS, LOWER, UPPER = "products", "lower", "upper"
 KINDS = (PRODUCTS, LOWER, UPPER)
@@ -61,49 +32,43 @@ def check_kind(kernel: Any, kind: Any) -> None:
     if not isinstance(kernel, Kernel):
         raise InvalidInput(f"kernel={kernel!r} must be a streamk Kernel, such as Gaussian()")
     check_choice("kind", kind, KINDS)
-    if kind != PRODUCTS and not is_radial(kernel):
+    if kind != PRODUCTS and not (kernel.isotropic and kernel.shift_invariant):
         raise InvalidInput(
             f"kind={kind!r} bounds Euclidean distances, of which {kernel!r} is no function: take "
             f"kind={PRODUCTS!r}, or another kernel, such as Gaussian, Matern or RationalQuadratic"
         )
 
 
-def within_range(X: ArrayLike, name: str, least: int = 1) -> Numbers:
-    """Return points (n, d) as float64, whose distances can be computed.
+def distances(X: Numbers, Y: Numbers) -> Numbers:
+    """Return the Euclidean distances between the rows of X (n, d) and Y (m, d), (n, m).
+
+    Those of equal points are 1e-75. They are sound for values of points up to 1e50.
+    """
+    found: Numbers = INVERSE_DISTANCE.bandwidth / INVERSE_DISTANCE.pairwise(X, Y)
+    return found
+
+
+def within_range(X: ArrayLike, name: str, least: int = 1, d: int | None = None) -> Numbers:
+    """Return points as float64, whose distances, also from landmarks (m, d), can be computed.
 
     Raises
     ------
     InvalidInput
-        If they are no matrix of at least so many rows, or a value is not finite or too large.
+        If they are no matrix of at least so many rows and of so many columns, or a value is not
+        finite or too large.
     """
     points = checked_points(X, name, least)
     check_range(points, name)
-    return points
-
-
-def check_columns(points: Numbers, name: str, d: int) -> None:
-    """Check that points have as many columns as the landmarks.
-
-    Raises
-    ------
-    InvalidInput
-        Naming both numbers.
-    """
-    if points.shape[1] != d:
+    if d is not None and points.shape[1] != d:
         raise InvalidInput(
             f"{name} has {points.shape[1]} columns and the landmarks {d}; they must be the same "
             "columns"
         )
+    return points
 
 
 def pairs_of(pairs: ArrayLike, m: int) -> Indices:
-    """Return pairs of numbers of m landmarks, int64 (p, 2).
-
-    Raises
-    ------
-    InvalidInput
-        If they are none.
-    """
+    """Return pairs of numbers of m landmarks, int64 (p, 2); raise InvalidInput if they are none."""
     found = np.asarray(pairs)
     if found.ndim != 2 or found.shape[1] != 2 or found.dtype.kind not in "iu":
         raise InvalidInput(
@@ -184,8 +149,7 @@ class PseudoLandmarks:
         if self.kind == PRODUCTS:
             pseudo: NDArray[Any] = pairs_of(self.pseudo, len(landmarks))
         else:
-            pseudo = within_range(self.pseudo, "pseudo", least=0)
-            check_columns(pseudo, "pseudo", landmarks.shape[1])
+            pseudo = within_range(self.pseudo, "pseudo", least=0, d=landmarks.shape[1])
         object.__setattr__(self, "landmarks", landmarks.copy())
         object.__setattr__(self, "pseudo", pseudo.copy())
 
@@ -239,8 +203,7 @@ class PseudoLandmarks:
         check_count("n_pseudo", n_pseudo, least=0)
         check_count("seed", seed, least=0)
         own = within_range(landmarks, "landmarks")
-        points = within_range(X, "X")
-        check_columns(points, "X", own.shape[1])
+        points = within_range(X, "X", d=own.shape[1])
         m = len(own)
         there = m * (m + 1) // 2 if kind == PRODUCTS else len(points)
         if n_pseudo > there:
@@ -296,7 +259,7 @@ class PseudoLandmarks:
         InvalidInput
             If `X` does not fit or a value is not finite.
         """
-        points = self._checked(X)
+        points = within_range(X, "X", least=0, d=self.d)
         out = np.empty((len(points), len(self)))
         for rows, C in self._parts(points):
             out[rows] = C
@@ -329,7 +292,7 @@ class PseudoLandmarks:
         >>> pseudo.predict([[0.0], [1.0]], [2.0, -1.0]).round(4)
         array([1.    , 0.8452])
         """
-        points = self._checked(X)
+        points = within_range(X, "X", least=0, d=self.d)
         B = columns_of(beta, len(self), "beta", "columns of the expansion")
         return self._times(points, B.reshape(len(self), -1)).reshape(len(points), *B.shape[1:])
 
@@ -353,7 +316,9 @@ class PseudoLandmarks:
             C = self.kernel.pairwise(points, self.landmarks)
             return np.hstack([C, C[:, self.pseudo[:, 0]] * C[:, self.pseudo[:, 1]]])
         D = distances(points, self.landmarks)
-        return at_distances(self.kernel, np.hstack([D, self._bounds(D)]))
+        D = np.hstack([D, self._bounds(D)])
+        # Points of one column, at these distances from 0. As second points they lie in vectors.
+        return self.kernel.pairwise(np.zeros((1, 1)), D.reshape(-1, 1)).reshape(D.shape)
 
     def _bounds(self, D: Numbers) -> Numbers:
         """Return bounds of distances from pseudo landmarks (n, p) by those from landmarks (n, m).
@@ -373,11 +338,6 @@ class PseudoLandmarks:
     def _between(self) -> Numbers:
         """Distances of the pseudo landmarks from the landmarks, (p, m)."""
         return distances(self.pseudo, self.landmarks)
-
-    def _checked(self, X: ArrayLike) -> Numbers:
-        points = within_range(X, "X", least=0)
-        check_columns(points, "X", self.d)
-        return points
 
 
 _CUT = 1e-8

@@ -1,4 +1,4 @@
-"""Models that are compiled: their predictions as targets."""
+"""What trees learn: labels, or the predictions of a model, and its coefficients as weights."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput, shown
+from streamk.prediction.compiled import Label
 
 Numbers = NDArray[Any]
 Places = NDArray[np.intp]
@@ -18,6 +19,10 @@ _ROUNDS = 20
 """In which each class has its weight moved, at most."""
 _MOST = 1e150
 """Weight over another one, at most."""
+_LEAST_MASS = 0.5
+"""Sum of a class's probabilities over the events of a leaf from which on the leaf has the class."""
+_EXPLAINED = 0.97
+"""Share of a model's decisions that weights of its classes explain, at least."""
 
 
 def agreement(P: Numbers, weights: Numbers, decided: Places) -> float:
@@ -83,19 +88,10 @@ def _weight(P: Numbers, weights: Numbers, decided: Places, k: int) -> float:
     first = np.concatenate([[True], low[1:] != high[:-1]])
     low, high = low[first], high[np.concatenate([first[1:], [True]])]
     widest = int(np.argmax(np.minimum(high, _MOST) / np.maximum(low, 1.0 / _MOST)))
-    return _middle(float(low[widest]), float(high[widest]))
-
-
-def _middle(low: float, high: float) -> float:
-    if np.isinf(high):
-        return 2.0 * low
-    return 0.5 * high if low == 0.0 else float(np.sqrt(low * high))
-
-
-Label = str | int | bool
-
-_LEAST_MASS = 0.5
-"""Sum of a class's probabilities over the events of a leaf from which on the leaf has the class."""
+    from_, to = float(low[widest]), float(high[widest])
+    if np.isinf(to):
+        return 2.0 * from_
+    return 0.5 * to if from_ == 0.0 else float(np.sqrt(from_ * to))
 
 
 @dataclass(frozen=True)
@@ -250,10 +246,6 @@ def plain(label: Any) -> Label | None:
 def _check_length(shape: tuple[int, ...], n: int) -> None:
     if shape != (n,):
         raise InvalidInput(f"labels of shape {shape} must have shape ({n},), one for each event")
-
-
-_EXPLAINED = 0.97
-"""Share of a model's decisions that weights of its classes explain, at least."""
 
 
 def predicted(model: Any, X: Numbers, frame: Any = None) -> Targets:

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Part", "Tree", "grow"]
-
 Numbers = NDArray[Any]
 Places = NDArray[np.intp]
 
@@ -50,7 +48,7 @@ class Tree:
             nodes[inner] = self.children[at, right.astype(np.intp)]
 
 
-class Part(NamedTuple):
+class LeafPoints(NamedTuple):
     """The points by which the model of a leaf is fitted, as places among all."""
 
     own: Places
@@ -66,7 +64,7 @@ class Part(NamedTuple):
 
 def grow(
     Z: Numbers, leaves: int, *, balance: float, halo: float, random: np.random.Generator
-) -> tuple[Tree, list[Part]]:
+) -> tuple[Tree, list[LeafPoints]]:
     """Divide points by a tree of so many leaves, as far as there are points that differ.
 
     The leaf with the most points is divided next. Its hyperplane is orthogonal to the line between
@@ -88,7 +86,7 @@ def grow(
     Returns
     -------
     Tree
-    list of Part
+    list of LeafPoints
         For each leaf.
     """
     parts = [_Node(np.arange(len(Z)), np.empty(0, np.intp), np.empty(0))]
@@ -122,7 +120,7 @@ def grow(
         np.array(offsets, np.float64),
         np.array(children, np.int64).reshape(-1, 2),
     )
-    return tree, [Part(part.own, part.near[: round(halo * len(part.own))]) for part in parts]
+    return tree, [LeafPoints(part.own, part.near[: round(halo * len(part.own))]) for part in parts]
 
 
 class _Node(NamedTuple):

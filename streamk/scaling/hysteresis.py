@@ -122,13 +122,7 @@ class HysteresisScaler:
         return {name: getattr(self, name).copy() for name in _ARRAYS}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take back what `arrays` gave.
-
-        Raises
-        ------
-        StateError
-            If an array is missing or does not fit.
-        """
+        """Take back what `arrays` gave; raise StateError if an array is missing or does not fit."""
         for name, array in taken(_DECLARED, arrays, {}, "a steady scale")[0].items():
             setattr(self, name, array.copy())
 

@@ -63,13 +63,7 @@ class Jumps:
 
     @classmethod
     def from_header(cls, header: Mapping[str, Any], owner: str) -> Self:
-        """Return the counts that a state has.
-
-        Raises
-        ------
-        StateError
-            If they are none, or a jump would have been there.
-        """
+        """Return the counts that a state has, or raise StateError if it does not fit."""
         found = count(header, "found", owner)
         known = None
         if found:
@@ -267,13 +261,7 @@ class LabelScale:
 
     @classmethod
     def from_state(cls, state: State) -> LabelScale:
-        """Return the scale whose state this is.
-
-        Raises
-        ------
-        StateError
-            If the state is something else's or its parts do not fit.
-        """
+        """Return the scale whose state this is, or raise StateError if it does not fit."""
         header: Any = state.expect(cls.TYPE).header
         jumps = Jumps.from_header(header, _OWNER)
         arrays, _ = taken(_DECLARED, state.arrays, {}, _OWNER)
@@ -370,13 +358,10 @@ class LabelQuantiles(RunningQuantiles):
         known, jumps = np.append(self._recent, labels[:rest]), self._jumps
         for end in ends:
             stop = len(self._recent) + end + 1
-            jumps = self._after(jumps, known[stop - BLOCK : stop])
+            jumps = jumps.after(known[stop - BLOCK : stop], *self._place())
             if jumps.is_there:
                 return max(1, end)
         return rest
-
-    def _after(self, jumps: Jumps, block: NDArray[np.float64]) -> Jumps:
-        return jumps.after(block, *self._place())
 
     def _place(self) -> tuple[float, float]:
         """Return center and scale."""
@@ -385,7 +370,7 @@ class LabelQuantiles(RunningQuantiles):
     def _look(self) -> bool:
         """Begin anew with the last labels if their scale is another one; return whether it is."""
         block, self._recent = self._recent, np.zeros(0)
-        self._jumps = self._after(self._jumps, block)
+        self._jumps = self._jumps.after(block, *self._place())
         if not self._jumps.is_there:
             return False
         before, self.jumped, self._events = self._place(), True, 0
@@ -411,13 +396,7 @@ class LabelQuantiles(RunningQuantiles):
 
     @classmethod
     def from_state(cls, state: State) -> LabelQuantiles:
-        """Return the quantiles whose state this is.
-
-        Raises
-        ------
-        StateError
-            If the state is something else's or its parts do not fit.
-        """
+        """Return the quantiles whose state this is, or raise StateError if it does not fit."""
         header: Any = state.expect(cls.TYPE).header
         labels = cls()
         vars(labels).update(vars(RunningQuantiles.from_state(state.child("quantiles"))))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import FAIR_COIN, HIGHEST_RANK, OUTERMOST, SAMPLED, TAG_SAMPLE, philox
+from streamk.backends import FAIR_COIN, HIGHEST_RANK, OUTERMOST, SAMPLED, TAG_SAMPLE, numbered_words
 from streamk.declared import FLAGS, Declared, Domain, count, number, reading, taken
 from streamk.errors import StateError
 from streamk.features.random_features import check_seed
@@ -90,7 +90,6 @@ _JOIN = 0x6A6F696E
 """Makes another seed of a sample's, for the draws of joining."""
 WINDOW = 16
 """Capacities of events that the sample is uniform over; older ones fade exponentially."""
-_HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
 class Reservoir:
@@ -148,7 +147,7 @@ class Reservoir:
         """Draw the places of the events numbered first...stop."""
         numbers = np.arange(first, stop)
         bound = np.minimum(numbers + 1, WINDOW * self.capacity).astype(np.uint64)
-        places = _words(self.seed, first, stop) * bound >> _HALF
+        places = _words(self.seed, first, stop) * bound >> np.uint64(32)
         taken = places < self.capacity
         self._numbers, self._places = numbers[taken].tolist(), places[taken].tolist()
         self._at = 0
@@ -239,10 +238,8 @@ class Reservoir:
 
 def _words(seed: int, first: int, stop: int) -> NDArray[Any]:
     """Return 32 random bits of each event number, in uint64."""
-    groups = np.arange(first // 4, -(-stop // 4), dtype=np.uint64)
-    counter = np.zeros((len(groups), 4), np.uint64)
-    counter[:, 0], counter[:, 1], counter[:, 2] = groups & _LOW, TAG_SAMPLE, groups >> _HALF
-    return philox(counter, seed).reshape(-1)[first % 4 :][: stop - first]
+    words = numbered_words(first // 4, -(-stop // 4), TAG_SAMPLE, seed)
+    return words.reshape(-1)[first % 4 :][: stop - first]
 
 
 _LONGEST = 8192

@@ -124,13 +124,10 @@ class RunningScale:
 
     def _factors(self) -> NDArray[np.float64]:
         if self._factor is None:
-            self._factor = self._new_factors()
+            self._factor = np.empty(len(self))
+            statistics = (self._count, self._mean, self._squares, self._numeric)
+            self._backend.spread(*statistics, self._factor)
         return self._factor
-
-    def _new_factors(self) -> NDArray[np.float64]:
-        factor = np.empty(len(self))
-        self._backend.spread(self._count, self._mean, self._squares, self._numeric, factor)
-        return factor
 
     def copy(self) -> RunningScale:
         """Return an independent copy."""
@@ -146,13 +143,7 @@ class RunningScale:
 
     @classmethod
     def from_state(cls, state: State) -> RunningScale:
-        """Return the scale whose state this is.
-
-        Raises
-        ------
-        StateError
-            If the state is something else's or its arrays do not fit.
-        """
+        """Return the scale whose state this is, or raise StateError if it does not fit."""
         state.expect(cls.TYPE)
         found, _ = taken(_DECLARED, state.arrays, {}, "a running scale")
         scale = cls(0)
@@ -273,23 +264,7 @@ class RobustScale:
     ) -> tuple[NDArray[Any], NDArray[Any] | None, None]:
         """Take in events one by one, and return each as it is scaled then.
 
-        Parameters
-        ----------
-        X : float64 array of shape (n, d)
-            NaN is missing.
-        known : bool array of shape (n,)
-            Which events are taken in; the others change nothing.
-        dtype : numpy dtype
-            Of scaled events.
-        before : bool, default False
-            Whether they are wanted as they are scaled before they are taken in, too.
-
-        Returns
-        -------
-        after, before : arrays of shape (n, d)
-            The latter is None where it is not wanted.
-        None
-            Where `RunningScale.transform_each` has units.
+        As `RunningScale.transform_each`, of which it has not the units.
         """
         after = np.empty(X.shape, dtype)
         ahead = np.empty(X.shape, dtype) if before else None
@@ -356,13 +331,7 @@ class RobustScale:
 
     @classmethod
     def from_state(cls, state: State) -> RobustScale:
-        """Return the scale whose state this is.
-
-        Raises
-        ------
-        StateError
-            If the state is something else's or its arrays do not fit.
-        """
+        """Return the scale whose state this is, or raise StateError if it does not fit."""
         scale = cls()
         header = state.expect(cls.TYPE).header
         unit = number(header, "unit", "a robust scale", _UNIT)

@@ -19,7 +19,7 @@ from streamk.errors import InvalidInput, StateError, WorkerLost
 from streamk.learners import MultiKernel, Sharded, create
 from streamk.learners.multi_kernel import cells
 from streamk.learners.registry import from_state
-from streamk.learners.sharded.replicas import Batch, Outcome, Task, work
+from streamk.learners.sharded.replicas import Outcome, ShardBatch, Task, work
 from streamk.packing import fingerprint
 from streamk.state import State
 from tests.rounds_kit import MODELS, TASKS, events, model
@@ -381,7 +381,7 @@ def test_workers_that_are_closed_leave_nobody_waiting() -> None:
     division = TaskDivision(Stuck())
     X, y = events(8, "regression")
     state = model("kernel-ridge", "regression").state()
-    batches = {0: Batch(X, y, range(4))}
+    batches = {0: ShardBatch(X, y, range(4))}
     first, second = (division.begin(Task(state, {}, 1, (0, 1), batches)) for _ in range(2))
     found = list[Exception]()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import math
 import pickle
 from collections.abc import Callable
@@ -15,6 +14,7 @@ import state_fuzz
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import two_sample_loops
+from state_kit import assert_same, reopened
 
 from streamk.backends import loops
 from streamk.drift import EventMMD
@@ -203,13 +203,6 @@ def test_the_next_run_has_other_columns() -> None:
     assert again < 300
 
 
-def same(one: EventMMD, other: EventMMD) -> None:
-    a, b = one.state(), other.state()
-    assert a.header == b.header
-    for name, array in a.arrays.items():
-        np.testing.assert_array_equal(array, b.arrays[name], err_msg=name)
-
-
 def some(n: int) -> list[Cells]:
     events = drawn(LAWS["200 ids"], n, 9)
     for i, event in enumerate(events):
@@ -222,15 +215,12 @@ def test_it_goes_on_from_its_state(n: int) -> None:
     events = some(1800)
     test = EventMMD(most=8, seed=3, reference=128, alpha=0.05)
     alarms(test, events[:n])
-    saved = test.state()
-    header: dict[str, Any] = json.loads(json.dumps(saved.header, allow_nan=False))
-    others = [EventMMD.from_state(State(header, saved.arrays))]
-    others += [copy.deepcopy(test), pickle.loads(pickle.dumps(test))]
+    others = [reopened(test), copy.deepcopy(test), pickle.loads(pickle.dumps(test))]
     found = alarms(test, events[n:])
     assert len(found) == (n < 1600)
     for other in others:
         assert alarms(other, events[n:]) == found
-        same(test, other)
+        assert_same(test, other)
 
 
 def test_any_cut_gives_the_same_bits() -> None:
@@ -240,7 +230,7 @@ def test_any_cut_gives_the_same_bits() -> None:
     for at_once in (1, 7, 100):
         test = EventMMD(most=8, seed=3, reference=128)
         assert alarms(test, events, at_once) == found
-        same(test, whole)
+        assert_same(test, whole)
 
 
 def test_damaged_states_are_refused_or_do_no_harm() -> None:

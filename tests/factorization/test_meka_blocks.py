@@ -5,7 +5,7 @@ import pytest
 
 from streamk.backends import loops, threads
 from streamk.factorization import blocks
-from streamk.factorization.blocks import BlockDiagonal, Links
+from streamk.factorization.blocks import BlockDiagonal, LinkMatrix
 
 SHAPES = {
     "no row": [(0, 3)],
@@ -89,6 +89,6 @@ def test_links_multiply_as_their_dense_form():
     pairs = np.array([(0, 1), (1, 2), (2, 2)])
     drawn = {(s, t): random.standard_normal((ranks[s], ranks[t])) for s, t in pairs.tolist()}
     drawn[2, 2] = np.eye(17)
-    L = Links.of(pairs, lambda s, t: drawn[s, t], ranks, np.dtype(np.float32))
+    L = LinkMatrix.of(pairs, lambda s, t: drawn[s, t], ranks, np.dtype(np.float32))
     u = random.standard_normal(sum(ranks))
     np.testing.assert_allclose(L.times(u), L.dense() @ u, rtol=0, atol=1e-12)

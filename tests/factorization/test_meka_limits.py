@@ -44,25 +44,13 @@ def test_other_kernels(kernel):
         made(kernel=kernel)
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_a_number_that_is_none_is_named(bad):
-    points = X.copy()
-    points[7, 1] = bad
-    with pytest.raises(InvalidInput, match=r"row 7, column 1"):
-        made(points)
-
-
 @pytest.mark.parametrize(
     ("points", "says"),
     [
+        (np.where(np.arange(3 * N).reshape(N, 3) == 22, math.nan, X), "row 7, column 1"),
         ([["a", "b"]], "numbers"),
-        ([[1.0, 2.0], [3.0]], "numbers"),
-        (np.array([[1.0 + 2.0j]]), "complex"),
-        (scipy.sparse.csr_array(np.eye(3)), r"toarray\(\)"),
-        (np.zeros((4, 0)), "no columns"),
         (np.zeros((0, 4)), "no points"),
         (np.zeros(4), "matrix|shape"),
-        (np.zeros((4, 2, 2)), "matrix|shape"),
     ],
 )
 def test_points_that_cannot_be(points, says):
@@ -70,16 +58,11 @@ def test_points_that_cannot_be(points, says):
         made(points, rank=1, n_clusters=1)
 
 
-@pytest.mark.parametrize("option", ["rank", "n_clusters"])
-@pytest.mark.parametrize("value", [0, -1, 2.5, "3", None, True])
-def test_counts_that_are_none(option, value):
-    with pytest.raises(InvalidInput, match=f"{option}="):
-        made(**{option: value})
-
-
 @pytest.mark.parametrize(
     ("option", "values"),
     [
+        ("rank", [0, -1, 2.5, "3", None, True]),
+        ("n_clusters", [0, -1, 2.5, "3", None, True]),
         ("basis", ["nystrom", None, 1]),
         ("columns", ["all", None]),
         ("rank_rule", ["equal", None]),
@@ -117,19 +100,18 @@ def test_vectors_of_another_length(model, shape):
             call(np.ones(shape))
 
 
-def test_vectors_with_what_is_no_number(model):
-    y = np.ones(N)
-    y[11] = math.nan
-    with pytest.raises(InvalidInput, match="11"):
-        model.solve(1.0, y)
-
-
 @pytest.mark.parametrize(
-    "bad", [["a"] * N, np.ones(N, complex), scipy.sparse.csr_array(np.ones((N, 1)))]
+    "bad",
+    [
+        np.where(np.arange(N) == 11, math.nan, 1.0),
+        ["a"] * N,
+        np.ones(N, complex),
+        scipy.sparse.csr_array(np.ones((N, 1))),
+    ],
 )
 def test_vectors_that_are_no_numbers(model, bad):
     for call in (model.matvec, model.weights, lambda y: model.solve(1.0, y)):
-        with pytest.raises(InvalidInput, match=r"number|complex|sparse"):
+        with pytest.raises(InvalidInput, match=r"number|complex|sparse|row 11"):
             call(bad)
 
 
@@ -214,16 +196,10 @@ def test_no_new_points(model):
     assert model.predict(none, model.weights(np.ones((N, 2)))).shape == (0, 2)
 
 
-def test_weights_of_another_length(model):
-    with pytest.raises(InvalidInput, match=str(model.rank)):
-        model.predict(X, np.ones((model.rank + 1, 1)))
-
-
-def test_weights_with_what_is_no_number(model):
-    beta = np.ones(model.rank)
-    beta[3] = math.nan
-    with pytest.raises(InvalidInput, match=r"finite|nan"):
-        model.predict(X, beta)
+def test_weights_that_cannot_be(model):
+    for beta, says in ((np.ones((model.rank + 1, 1)), str(model.rank)), ([math.nan] * 15, "nan")):
+        with pytest.raises(InvalidInput, match=says):
+            model.predict(X, beta)
 
 
 def test_many_entries_come_a_part_at_a_time():
@@ -244,22 +220,13 @@ def test_entries_that_there_are_not(model):
             model.approximate(rows, columns)
 
 
-@pytest.mark.parametrize("k", [0, -1, 1.5, "1", 16])
-def test_eigenvectors_that_there_are_not(model, k):
+@pytest.mark.parametrize("value", [0, -1, 1.5, "1", 16])
+def test_counts_that_there_are_not(model, value):
     with pytest.raises(InvalidInput, match="k="):
-        model.eigh(k)
-
-
-@pytest.mark.parametrize("n_rows", [0, -1, 1.5, "1"])
-def test_rows_of_the_error(model, n_rows):
-    with pytest.raises(InvalidInput, match="n_rows="):
-        model.error(n_rows=n_rows)
-
-
-def test_another_state(model):
-    state = model.state()
-    with pytest.raises(StateError):
-        Meka.from_state(State({**state.header, "type": "other"}, state.arrays))
+        model.eigh(value)
+    if value != 16:
+        with pytest.raises(InvalidInput, match="n_rows="):
+            model.error(n_rows=value)
 
 
 def test_a_damaged_state(model):
@@ -273,8 +240,8 @@ def test_a_damaged_state(model):
     for wrong in (0 * ranks, -ranks):
         with pytest.raises(StateError, match="damaged"):
             Meka.from_state(State(state.header, {**state.arrays, "ranks": wrong}))
-    for header in ({"shift": "much"}, {"kernel": "none"}):
-        with pytest.raises(StateError, match="damaged"):
+    for header in ({"shift": "much"}, {"kernel": "none"}, {"type": "other"}):
+        with pytest.raises(StateError, match=r"damaged|'other'"):
             Meka.from_state(State({**state.header, **header}, state.arrays))
 
 
@@ -336,9 +303,9 @@ def test_duplicates(basis, columns):
 
 
 @pytest.mark.parametrize("basis", BASES)
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_all_points_equal(basis, dtype):
-    points = np.ones((30, 2))
+@pytest.mark.parametrize(("n", "dtype"), [(30, "float64"), (30, "float32"), (1, "float64")])
+def test_all_points_equal(basis, n, dtype):
+    points = np.ones((n, 2))
     m = made(points, basis=basis, dtype=dtype)
     assert (m.n_clusters, m.ranks.tolist()) == (1, [1])
     assert sound(m, points) < 1e-5
@@ -368,11 +335,6 @@ def test_as_many_clusters_as_points(basis, more):
     m = made(points, n_clusters=12 + more, basis=basis)
     assert m.n_clusters == m.rank == 12
     assert sound(m, points) < 1e-6
-
-
-def test_a_single_point():
-    m = made([[1.0, 2.0]], rank=1, n_clusters=1)
-    assert sound(m, np.array([[1.0, 2.0]])) < 1e-9
 
 
 @pytest.mark.parametrize("columns", ["cluster", "row"])

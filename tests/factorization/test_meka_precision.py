@@ -10,8 +10,7 @@ from meka_kit import EVERY, clouds, dense
 from streamk import kernels
 from streamk.errors import InvalidInput
 from streamk.factorization import Meka, meka, solving
-from streamk.factorization import meka as bases
-from streamk.factorization.blocks import BlockDiagonal, Links
+from streamk.factorization.blocks import BlockDiagonal, LinkMatrix
 
 X = clouds((150, 200, 250))
 N = len(X)
@@ -57,9 +56,9 @@ def poor(dtype="float64", **options):
 @pytest.mark.parametrize("columns", ["cluster", "row"])
 def test_what_is_made_orthonormal_is_the_same_approximation(monkeypatch, kernel, columns):
     """W R^-1 with R L R^T, and a map that new points agree with as far as it can be computed."""
-    monkeypatch.setattr(bases, "_ORTHONORMAL", np.inf)
+    monkeypatch.setitem(meka.__globals__, "_ORTHONORMAL", np.inf)
     before = made(kernel, columns=columns, **EVERY)
-    monkeypatch.setattr(bases, "_ORTHONORMAL", 0.0)
+    monkeypatch.setitem(meka.__globals__, "_ORTHONORMAL", 0.0)
     m = made(kernel, columns=columns, **EVERY)
     assert oblique(m) < 1e-13
     np.testing.assert_allclose(dense(m), dense(before), rtol=0, atol=1e-8)
@@ -164,7 +163,7 @@ def large(monkeypatch):
     def dense_links(*_):
         raise AssertionError("a dense matrix of the rank")
 
-    monkeypatch.setattr(Links, "dense", dense_links)
+    monkeypatch.setattr(LinkMatrix, "dense", dense_links)
 
 
 @pytest.mark.usefixtures("large")
@@ -196,7 +195,7 @@ def test_a_direction_that_the_random_vector_hardly_has_is_seen(part):
     v = part * b / np.linalg.norm(b) + np.sqrt(1.0 - part**2) * across / np.linalg.norm(across)
     W = BlockDiagonal(np.eye(50).reshape(-1), [np.arange(50)], [50])
     for smallest in (-1.01, -0.99):
-        L = Links((np.eye(50) + (smallest - 1.0) * np.outer(v, v)).reshape(-1), [[0, 0]], [50])
+        L = LinkMatrix((np.eye(50) + (smallest - 1.0) * np.outer(v, v)).reshape(-1), [[0, 0]], [50])
         assert solving.definite(W, L, 1.0) == (smallest > -1.0)
 
 

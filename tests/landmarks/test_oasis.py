@@ -113,9 +113,10 @@ def test_starting_columns_are_random_by_the_seed():
 
 
 def test_all_columns_may_be_starting_columns():
-    lm = oasis(np.eye(4), "precomputed", max_landmarks=4, n_init=4)
-    assert sorted(lm.indices.tolist()) == [0, 1, 2, 3]
-    assert lm.schur.tolist() == [1.0] * 4
+    for n_init in (4, 9):
+        lm = oasis(np.eye(4), "precomputed", max_landmarks=4, n_init=n_init)
+        assert sorted(lm.indices.tolist()) == [0, 1, 2, 3]
+        assert lm.schur.tolist() == [1.0] * 4
 
 
 # --- what is kept of the matrix -------------------------------------------------------------

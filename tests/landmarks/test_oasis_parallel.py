@@ -21,7 +21,7 @@ from ray_kit import Fake, faking, two_raylets
 
 from streamk.distributed import ShardedLandmarks, actors, oasis_parallel
 from streamk.distributed import oasis as worker_pool
-from streamk.distributed.oasis import Run, Worker, WorkerPool
+from streamk.distributed.oasis import OasisRun, Worker, WorkerPool
 from streamk.errors import BackendUnavailable, InvalidInput, WorkerLost
 from streamk.kernels import Gaussian, Kernel, Laplacian, Linear
 from streamk.landmarks import Diffusion, oasis
@@ -338,7 +338,7 @@ def test_real_workers_and_a_real_node_are_killed(cluster: Any, tmp_path: Path) -
         found: tuple[int, str] = ray.get(team._workers[s].__ray_call__.remote(ask))
         return found
 
-    run = Run(team, KERNEL, 60, 0.0, 1, dtype)
+    run = OasisRun(team, KERNEL, 60, 0.0, 1, dtype)
     run.start(1, 0)
     for _ in range(20):
         run.step()

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from multi_kernel_kit import assert_same, learned, make, pool_alone, stream
+from multi_kernel_kit import learned, make, pool_alone, stream
 from numpy.typing import NDArray
 from reference import naive
+from state_kit import assert_same
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.adapters.river import KernelClassifier

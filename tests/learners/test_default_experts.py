@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from multi_kernel_kit import KINDS, assert_same, stream
+from multi_kernel_kit import KINDS, stream
+from state_kit import assert_same
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine

@@ -18,12 +18,12 @@ from eigenpro_kit import (
     TASKS,
     assert_alike,
     assert_it_goes_on_exactly,
-    assert_same_states,
     learner,
     life_of_a_model,
     stream,
 )
 from ray_kit import Fake, faking, real_ray
+from state_kit import assert_same
 
 from streamk.backends import select
 from streamk.distributed import ActorShards, actors
@@ -116,7 +116,7 @@ def test_a_model_of_closed_actors_has_a_state_and_says_how_to_go_on(fake: Fake) 
     with ActorShards(3) as shards:
         again = EigenPro.from_state(model.state(), shards=shards)
         np.testing.assert_array_equal(again.decision_many(X), expected)
-        assert_same_states(again, model)
+        assert_same(again, model)
 
 
 def test_actors_forget_what_is_gone(fake: Fake) -> None:

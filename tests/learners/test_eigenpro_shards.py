@@ -25,12 +25,10 @@ from streamk.backends import select
 from streamk.errors import BackendUnavailable, InvalidInput
 from streamk.kernels import NTK, Cauchy, Gaussian, Kernel, Laplacian, PowerExponential
 from streamk.learners import EigenPro
-from streamk.learners.eigenpro import centered
 from streamk.learners.eigenpro import centered as solving
-from streamk.learners.eigenpro import projection as preconditioner
+from streamk.learners.eigenpro import projection as projecting
 from streamk.learners.eigenpro import shards as sharded
-from streamk.learners.eigenpro.placement import HostCenters
-from streamk.learners.eigenpro.shards import BLOCK, DeviceShards, ShardedCenters
+from streamk.learners.eigenpro.shards import BLOCK, DeviceShards, HostCenters, ShardedCenters
 
 
 def shards(count: int) -> DeviceShards:
@@ -131,8 +129,7 @@ def test_two_models_may_have_the_same_shards() -> None:
 def test_no_matrix_of_events_by_centers_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 6,000 centers a projection takes less than a fifth of a batch's rows of the matrix."""
     monkeypatch.setattr(solving, "BYTES", 1)
-    for where in (preconditioner, centered):
-        monkeypatch.setattr(where, "LARGEST", 100)
+    monkeypatch.setattr(projecting, "LARGEST", 100)
     p, m = 6_000, 256
     Z, y = stream("regression", p + m)
     model = EigenPro(Gaussian(), task="regression", centers=Z[:p], batch_size=m, shards=shards(3))
@@ -159,7 +156,7 @@ def centers_of(maker: Any, pieces: tuple[int, ...]) -> Any:
     Z, A = rng.normal(size=(n, 4)).astype(np.float32), rng.normal(size=(n, 3))
     centers, at = maker(Laplacian(), n, n_columns=4, n_outputs=3), 0
     for size in pieces:
-        centers.append(Z[at : at + size], A[at : at + size])
+        centers.add(Z[at : at + size], A[at : at + size])
         at += size
     return centers
 
@@ -233,11 +230,11 @@ def test_nothing_of_nothing_is_zero() -> None:
     assert centers.values(X, np.ones((4, 2))).shape == (0, 2)
     centers.set_outputs(np.zeros((0, 2)))
     np.testing.assert_array_equal(centers.outputs(X), np.zeros((4, 2)))
-    centers.append(X[:2], np.ones((2, 2)))
+    centers.add(X[:2], np.ones((2, 2)))
     assert centers.outputs(X[:0]).shape == (0, 2)
     np.testing.assert_array_equal(centers.values(X[:0], np.ones((0, 2))), np.zeros((2, 2)))
     none = ShardedCenters(shards(2), Laplacian(), 5, n_columns=0, n_outputs=1)
-    none.append(np.zeros((2, 0), np.float32), np.ones((2, 1)))
+    none.add(np.zeros((2, 0), np.float32), np.ones((2, 1)))
     np.testing.assert_array_equal(none.outputs(np.zeros((3, 0), np.float32)), np.full((3, 1), 2.0))
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from multi_kernel_kit import KINDS, assert_same, assert_sound, learned, make, pool_alone, stream
+from multi_kernel_kit import KINDS, assert_sound, learned, make, pool_alone, stream
 from numpy.typing import NDArray
+from state_kit import assert_same
 
 from streamk.adapters.river import KernelClassifier
 from streamk.errors import InvalidInput, StateError

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from multi_kernel_kit import assert_same, pool_alone
+from multi_kernel_kit import pool_alone
 from numpy.typing import NDArray
+from state_kit import assert_same
 
 from streamk.backends.numba_backend.experts.mixing import evidence
 from streamk.errors import StateError

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from reference import features as naive_features
 from reference import naive
+from state_kit import assert_same
 
 from streamk import kernels
 from streamk.errors import InvalidInput, StateError
@@ -97,13 +98,6 @@ def model(case, **options):
     return DoublyStochastic(kernel, **options)
 
 
-def same_model(one, other):
-    a, b = one.state(), other.state()
-    assert a.header == b.header
-    for name, array in a.arrays.items():
-        np.testing.assert_array_equal(array, b.arrays[name])
-
-
 def through_json(state):
     return State(json.loads(json.dumps(state.header)), dict(state.arrays))
 
@@ -138,7 +132,7 @@ def test_any_cut_cache_and_number_of_threads_gives_the_same_bits(case, batch_siz
     for x, label in zip(X[:75], LABELS[y[:75]], strict=True):
         singly.learn_one(x, label)
     again = DoublyStochastic.from_state(through_json(singly.state()))
-    same_model(singly, again)
+    assert_same(singly, again)
     for first in range(75, 150, 20):
         some = slice(first, first + 20)
         predicted = again.predict_then_learn_many(X[some], LABELS[y[some]])

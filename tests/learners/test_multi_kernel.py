@@ -9,18 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from multi_kernel_kit import (
-    KINDS,
-    assert_same,
-    learned,
-    losses_of,
-    make,
-    opinions_of,
-    pool_alone,
-    stream,
-)
+from multi_kernel_kit import KINDS, learned, losses_of, make, opinions_of, pool_alone, stream
 from numpy.typing import NDArray
 from reference import naive
+from state_kit import assert_same
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.backends.pool_arrays import LEARNED

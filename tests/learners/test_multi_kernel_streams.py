@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from multi_kernel_kit import assert_same, assert_sound, learned, make, pool_alone, stream
+from multi_kernel_kit import assert_sound, learned, make, pool_alone, stream
 from numpy.typing import NDArray
+from state_kit import assert_same
 
 from streamk.errors import InvalidInput
 from streamk.learners import MultiKernel

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from multi_kernel_kit import KINDS, assert_same, learned, make, stream
+from multi_kernel_kit import KINDS, learned, make, stream
+from state_kit import assert_same
 
 from streamk.adapters.river import (
     DoublyStochasticClassifier,

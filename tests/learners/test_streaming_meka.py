@@ -15,12 +15,12 @@ from engine_kit import BATCH, events, same_model
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine
 from streamk.errors import InvalidInput, StateError
+from streamk.factorization import meka
 from streamk.kernels import Gaussian, Laplacian, Linear
 from streamk.learners import Constant, InverseTime, Scaled, StreamingMeka, create, from_state
 from streamk.learners.common.optimizers import curvature, projected, resolved
-from streamk.learners.meka import streaming as module
 from streamk.learners.meka.features import GrowingFeatures
-from streamk.learners.meka.streaming import Recipe, Snapshot
+from streamk.learners.meka.streaming import Refactorization
 from streamk.learners.renewal import EventBuffer
 from streamk.losses import LOSSES, loss
 from streamk.state import State
@@ -64,14 +64,14 @@ class Gate:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.opened, self.began = threading.Event(), threading.Event()
-        made = Recipe.features
+        made = GrowingFeatures.of
 
-        def features(recipe: Recipe, *arguments: Any) -> Any:
+        def features(*arguments: Any, **options: Any) -> Any:
             self.began.set()
             assert self.opened.wait(60.0)
-            return made(recipe, *arguments)
+            return made(*arguments, **options)
 
-        monkeypatch.setattr(Recipe, "features", features)
+        monkeypatch.setattr(GrowingFeatures, "of", features)
 
 
 @pytest.fixture
@@ -167,18 +167,17 @@ def test_it_begins_early_where_a_bound_is_crossed(options: dict[str, Any]) -> No
 
 
 def test_a_function_that_overflows_is_told_and_not_carried_over() -> None:
-    model = learner("squared")
     X, y = stream("squared", 60)
-    wild = Snapshot(X, y, X[:9], lambda X: np.full((len(X), 1), np.inf), None, 0, 1)  # type: ignore[arg-type]
+    wild = Refactorization({}, X, y, X[:9], lambda X: np.full((len(X), 1), np.inf), None, 0)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="overflowed; scale the labels"):
-        wild.refactorized(model._recipe)
+        wild.made()
 
 
 def test_a_failure_is_told_at_the_takeover(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise InvalidInput("no factorization today")
 
-    monkeypatch.setattr(Recipe, "features", fail)
+    monkeypatch.setattr(GrowingFeatures, "of", fail)
     X, y = stream("softmax", 100)
     model = learner()
     model.learn_many(X[:50], y[:50])
@@ -238,9 +237,8 @@ def test_growth_is_bounded_and_spared_what_is_held_back() -> None:
 def test_features_are_the_approximate_kernel_and_what_was_gained() -> None:
     rng = np.random.default_rng(0)
     X, more = rng.normal(size=(300, 2)), 3.0 * rng.normal(size=(100, 2))
-    found = module.Recipe(KERNEL, 8, 4, 20, 0.05).features(X, 1)[0]
-    from streamk.factorization import meka
-
+    found, sizes = GrowingFeatures.of(X, KERNEL, rank=8, n_clusters=4, seed=1, room=20, tol=0.05)
+    assert sizes.sum() == 300
     plain = meka(X, KERNEL, rank=8, n_clusters=4, seed=1, dtype=np.float64)
     np.testing.assert_allclose(found.pairwise(more), plain.psd().pairwise(more), atol=1e-9)
     rows = found.grow(more, found.nearest(more), np.ones(100, bool))

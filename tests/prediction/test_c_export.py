@@ -7,30 +7,16 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from c_kit import FLAGS, Header, compile_it, compiler
-from local_kernels_kit import compiled, events, made
+from local_kernels_kit import MODELS, compiled, events, made
 
 from streamk.encoding.schema import Schema
 from streamk.errors import InvalidInput
 from streamk.prediction import dc_pred
 from streamk.prediction.export import to_c
-
-MODELS: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
-    "two classes": ({"n_outputs": 1, "d": 6}, ("no", "yes")),
-    "many classes": ({"n_outputs": 26, "d": 16, "leaves": 20}, tuple(range(26))),
-    "all classes everywhere": ({"n_outputs": 3, "alike": True}, ("a", "b", "c")),
-    "numbers": ({"n_outputs": 1, "d": 20}, ()),
-    "one leaf": ({"n_outputs": 5, "leaves": 1}, tuple("abcde")),
-    "constant leaves": ({"n_outputs": 3, "leaves": 2, "landmarks": 1}, ("a", "b", "c")),
-    "several trees": ({"n_outputs": 17, "trees": 3, "products": 5}, tuple(range(17))),
-    "several trees, numbers": ({"n_outputs": 1, "trees": 4, "d": 16}, ()),
-    "products": ({"n_outputs": 4, "products": 30, "landmarks": 40}, tuple(range(4))),
-    "products, numbers": ({"n_outputs": 1, "products": 9, "d": 1}, ()),
-}
 
 
 @pytest.mark.one_in(3)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from streamk.errors import InvalidInput
 from streamk.learners import create
 from streamk.prediction import compile as compiled
-from streamk.prediction.dc_pred import _Trials
+from streamk.prediction.compiled import linear_cost
+from streamk.prediction.dc_pred import TreeOptions, _Trials
 from streamk.prediction.local_model import LocalOptions
 from streamk.prediction.teachers import Targets, agreement, weights_of
 
@@ -284,10 +285,8 @@ def test_shapes_are_compared_by_what_the_targets_leave_open() -> None:
             targets.take(learned),
             X[tested],
             targets.values[tested],
-            400.0,
+            TreeOptions(budget=400.0 / linear_cost(2, targets.values.shape[1])),
             LocalOptions(0, 0, weighted=True, ridge=1e-6, iterations=10, is_classifier=True),
-            0.5,
-            3.0,
             0,
         )
         trials.take((1, leaves) for leaves in (1, 4, 16, 64))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from local_kernels_kit import compiled, events, made
+from local_kernels_kit import MODELS, compiled, events, made
 
 from streamk.encoding.columns import ColumnTable
 from streamk.encoding.schema import Absent, Schema
@@ -22,19 +22,10 @@ from streamk.prediction.export.onnx import leaves_of, paths
 pytest.importorskip("onnx", reason="models are written by onnx: pip install onnx")
 runtime = pytest.importorskip("onnxruntime", reason="they are run by onnxruntime")
 
-MODELS: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
-    "two classes": ({"n_outputs": 1, "d": 6}, ("no", "yes")),
-    "many classes": ({"n_outputs": 26, "d": 16, "leaves": 20}, tuple(range(26))),
+ALL = MODELS | {
     "all classes everywhere": ({"n_outputs": 3, "alike": True}, ("a", "b", "ü")),
     "booleans": ({"n_outputs": 1}, (False, True)),
-    "numbers": ({"n_outputs": 1, "d": 20}, ()),
-    "one leaf": ({"n_outputs": 5, "leaves": 1}, tuple("abcde")),
-    "no landmarks": ({"n_outputs": 3, "leaves": 2, "landmarks": 1}, ("a", "b", "c")),
-    "several trees": ({"n_outputs": 17, "trees": 3, "products": 5}, tuple(range(17))),
     "several leaves": ({"n_outputs": 3, "trees": 2, "leaves": 1}, ("a", "b", "c")),
-    "several trees, numbers": ({"n_outputs": 1, "trees": 4, "d": 16}, ()),
-    "products": ({"n_outputs": 4, "products": 30, "landmarks": 40}, tuple(range(4))),
-    "products, numbers": ({"n_outputs": 1, "products": 9, "d": 1}, ()),
 }
 
 
@@ -52,9 +43,9 @@ def run(path: Path, inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("n", [1, 3000])
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", ALL)
 def test_predictions_are_those_of_the_model(kind: str, n: int, tmp_path: Path) -> None:
-    shape, classes = MODELS[kind]
+    shape, classes = ALL[kind]
     whole = made(**shape, seed=len(kind))
     model = compiled(whole, classes)
     X = events(n, model.width, seed=1).astype(np.float32)

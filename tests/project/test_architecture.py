@@ -359,3 +359,43 @@ def test_what_benchmarks_demos_and_tests_import_is_there() -> None:
                         f"{path.relative_to(ROOT)}:{node.lineno} {node.module}.{alias.name}"
                     )
     assert not faults, "\n".join(faults)
+
+
+# Rooms that have a class of the same name for the same thing: estimators, and kernels on a device.
+TWINS = {
+    "streamk.adapters.river": "streamk.adapters.sklearn",
+    "streamk.backends.cupy_backend": "streamk.backends.numba_backend",
+}
+# Names of two meanings, which are to go.
+TAKEN_TWICE = {
+    "Batch",
+    "Connection",
+    "Counts",
+    "Followed",
+    "Group",
+    "GrowingCholesky",
+    "History",
+    "Limits",
+    "OnCenters",
+    "Part",
+    "Records",
+    "Scaled",
+    "Single",
+    "Sink",
+    "Snapshot",
+    "Steps",
+    "Watch",
+    "Zonal",
+}
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    homes: dict[str, set[str]] = {}
+    for module, path in MODULES.items():
+        room = next((TWINS[twin] for twin in TWINS if below(module, twin)), None)
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                # Of a twin the name counts in its own room alone.
+                homes.setdefault(f"{room or ''}/{node.name}", set()).add(module)
+    twice = {name.partition("/")[2]: at for name, at in homes.items() if len(at) > 1}
+    assert twice.keys() <= TAKEN_TWICE, twice

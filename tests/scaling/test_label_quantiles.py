@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from multi_kernel_kit import pool_alone
+from state_kit import assert_same
 
 from streamk.errors import StateError
 from streamk.kernels import Laplacian
@@ -50,14 +51,6 @@ def through_json(state: State) -> State:
     return State(json.loads(json.dumps(state.header)), state.arrays)
 
 
-def same(one: Any, other: Any) -> None:
-    first, second = one.state(), other.state()
-    assert first.header == second.header
-    assert first.arrays.keys() == second.arrays.keys()
-    for name, array in first.arrays.items():
-        np.testing.assert_array_equal(array, second.arrays[name], name)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_cut_gives_the_same_bits(kind: str) -> None:
     y = labels(kind)[:, None]
@@ -66,7 +59,7 @@ def test_any_cut_gives_the_same_bits(kind: str) -> None:
     for start, stop in itertools.pairwise([0, 1, 2, 63, 64, 65, 127, 700, 701, 767, 900, N]):
         other.observe(y[start:stop])
         other = LabelQuantiles.from_state(through_json(other.state()))
-    same(whole, other)
+    assert_same(whole, other)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -84,7 +77,7 @@ def test_none_but_the_first_of_a_run_changes_it(kind: str) -> None:
         runs.observe(y[first:stop, None])
         jumps += runs.jumped
         first = stop
-    same(runs, ones)
+    assert_same(runs, ones)
     assert (jumps > 0) == (kind in JUMPING)
 
 
@@ -145,10 +138,10 @@ def test_undo() -> None:
     back = mine.undo(300)
     mine.observe(y[750:1000])
     back()
-    same(mine, before)
+    assert_same(mine, before)
     mine.observe(y[750:])
     before.observe(y[750:])
-    same(mine, before)
+    assert_same(mine, before)
 
 
 def test_classes_have_none() -> None:
@@ -219,10 +212,10 @@ def test_any_cut_of_a_stream_with_a_jump(external: bool) -> None:
         found += other.predict_then_learn_many(X[start:stop], y[start:stop]).predictions.tolist()
         other = from_state(through_json(other.state()))
     assert found == expected.tolist()
-    same(whole, other)
+    assert_same(whole, other)
     if not external:
         for x, label in zip(X, y.tolist(), strict=True):
             ones.learn_one(x, label)
         learned = made()
         learned.learn_many(X, y)
-        same(learned, ones)
+        assert_same(learned, ones)

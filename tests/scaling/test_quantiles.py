@@ -1,12 +1,12 @@
 """Running quantiles against the plain oracle, and what they promise of a stream."""
 
-import json
 import math
 
 import numpy as np
 import pytest
 from numba import njit
 from reference import naive
+from state_kit import assert_same, reopened
 
 from streamk.backends.numba_backend.experts.banks.all_banks import rank_row
 from streamk.errors import InvalidInput, StateError
@@ -51,22 +51,6 @@ def by_the_oracle(X, *, seed, capacity):
     for moment in moments(len(X)):
         oracle.estimate(X[:moment].tolist())
     return oracle
-
-
-def assert_same(one, other):
-    a, b = one.state(), other.state()
-    assert a.header == b.header
-    assert a.arrays.keys() == b.arrays.keys()
-    for name, array in a.arrays.items():
-        np.testing.assert_array_equal(array, b.arrays[name], err_msg=name)
-
-
-def copy(quantiles):
-    state = quantiles.state()
-    header = json.loads(json.dumps(state.header, allow_nan=False))
-    return RunningQuantiles.from_state(
-        State(header, {name: array.copy() for name, array in state.arrays.items()})
-    )
 
 
 def observed(X, **options):
@@ -310,7 +294,7 @@ def test_no_column_at_all():
     assert quantiles.distance == 1.0
     quantiles.add_columns(2)
     assert quantiles.indicator.all()
-    assert_same(copy(quantiles), quantiles)
+    assert_same(reopened(quantiles), quantiles)
 
 
 def test_the_sample_keeps_to_its_budget():
@@ -358,7 +342,7 @@ def test_more_columns_leave_room_for_fewer_rows():
     sample = late.state().arrays["sample"]
     assert sample.shape == (100, 40)
     np.testing.assert_array_equal(sample, always.state().arrays["sample"])
-    assert_same(copy(late), late)
+    assert_same(reopened(late), late)
 
 
 def test_columns_added_before_any_event():
@@ -374,7 +358,7 @@ def test_columns_added_before_any_event():
 def test_selecting_columns():
     X = events(700)
     quantiles = observed(X, seed=1, budget=16_000)
-    before = copy(quantiles)
+    before = reopened(quantiles)
     some = quantiles.select([6, None, 0])
     assert_same(quantiles, before)
     for name in NAMES:
@@ -382,7 +366,7 @@ def test_selecting_columns():
     assert some.indicator[1]
     assert some.inverse[1] == 2.0
     assert len(some) == 3
-    assert_same(copy(some), some)
+    assert_same(reopened(some), some)
     # It cannot hold more rows than before; the same rows are sampled from now on.
     more = events(3000, seed=8)
     quantiles.observe(more)
@@ -398,7 +382,7 @@ def test_selecting_columns():
 def test_a_state_goes_on_bit_for_bit(n, budget):
     X = events(n + 9000)
     straight = observed(X[:n], seed=2**64 - 1, budget=budget)
-    resumed = copy(straight)
+    resumed = reopened(straight)
     assert_same(resumed, straight)
     assert resumed.until_change() == straight.until_change()
     assert straight.observe(X[n:]) == resumed.observe(X[n : n + 1]) | resumed.observe(X[n + 1 :])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from reference import naive
+from state_kit import assert_same
 
 from streamk.errors import StateError
 from streamk.learners import create
@@ -22,13 +23,6 @@ MODELS = ("doubly-stochastic", "online-nystrom")
 
 def events(n: int, d: int = 3) -> NDArray[np.float64]:
     return np.random.default_rng(n).standard_t(2, (n, d))
-
-
-def assert_same(one: Any, other: Any) -> None:
-    a, b = one.state(), other.state()
-    assert a.header == b.header
-    for name, array in a.arrays.items():
-        np.testing.assert_array_equal(array, b.arrays[name], err_msg=name)
 
 
 def test_columns_are_scaled_as_the_oracle_says() -> None:

@@ -1,17 +1,16 @@
 """Online scaling against plain two-pass statistics, and a learner behind it."""
 
-import json
 import math
 
 import numpy as np
 import pytest
 from reference import naive
+from state_kit import assert_same, reopened
 
 from streamk import kernels
 from streamk.errors import InvalidInput, NotLearned, StateError
 from streamk.learners import AdaGrad, DoublyStochastic, Scaled
 from streamk.scaling.running import RunningScale
-from streamk.state import State
 
 FLOAT64 = np.dtype("float64")
 
@@ -153,20 +152,6 @@ def model(**options):
     return Scaled(learner(**options))
 
 
-def same_model(one, other):
-    a, b = one.state(), other.state()
-    assert a.header == b.header
-    assert a.arrays.keys() == b.arrays.keys()
-    for name, array in a.arrays.items():
-        np.testing.assert_array_equal(array, b.arrays[name])
-
-
-def copy(scaled):
-    state = scaled.state()
-    header = json.loads(json.dumps(state.header, allow_nan=False))
-    return Scaled.from_state(State(header, {k: v.copy() for k, v in state.arrays.items()}))
-
-
 def test_it_is_the_learner_on_scaled_events():
     """Each event is taken into the statistics first, and then learned."""
     X = events(160)
@@ -204,8 +189,8 @@ def test_numbers_are_learned_in_deviations_and_given_back_in_their_unit():
     np.testing.assert_array_equal(scaled.predict_many(X), scaled.decision_many(X)[:, 0])
     parts = [scaled.predict_many(X[i : i + 7]) for i in range(0, 160, 7)]
     np.testing.assert_array_equal(np.concatenate(parts), scaled.predict_many(X))
-    same_model(copy(scaled), scaled)
-    other = copy(scaled)
+    assert_same(reopened(scaled), scaled)
+    other = reopened(scaled)
     other.learn_many(X, y + 100.0)
     scaled.merge(other, common_events=160)
     np.testing.assert_allclose(scaled.decision_many(X), other.decision_many(X), rtol=1e-12)
@@ -250,20 +235,20 @@ def test_predicting_changes_nothing():
             one.predict_proba_many(1e6 * batch)
         one.learn_many(batch, labels(batch))
         other.learn_many(batch, labels(batch))
-    same_model(one, other)
+    assert_same(one, other)
 
 
 def test_a_restart_goes_on_as_if_nothing_had_happened():
     X = events(500)
     straight = model(step=AdaGrad(0.5))
     straight.learn_many(X[:100], labels(X[:100]))
-    resumed = copy(straight)
-    same_model(resumed, straight)
+    resumed = reopened(straight)
+    assert_same(resumed, straight)
     for first in range(100, 500, 8):
         batch = X[first : first + 8]
         straight.learn_many(batch, labels(batch))
         resumed.learn_many(batch, labels(batch))
-    same_model(resumed, straight)
+    assert_same(resumed, straight)
     np.testing.assert_array_equal(resumed.predict_proba_many(X), straight.predict_proba_many(X))
 
 
@@ -303,7 +288,7 @@ def test_merging():
     X = events(400)
     base = model(dtype="float64")
     base.learn_many(X[:100], labels(X[:100]))
-    mine, others = copy(base), copy(base)
+    mine, others = reopened(base), reopened(base)
     mine.learn_many(X[100:150], labels(X[100:150]))
     others.learn_many(X[150:], labels(X[150:]))
     expected = mine.learner.coefficients[:, 0] * 50 / 300
@@ -351,12 +336,12 @@ def test_before_learning():
 def test_a_bad_event_is_named_and_nothing_is_learned(X, y, words):
     scaled = model()
     scaled.learn_many([[0.0, 1.0], [2.0, 3.0]], ["a", "b"])
-    before = copy(scaled)
+    before = reopened(scaled)
     with pytest.raises(InvalidInput) as error:
         scaled.learn_many(X, y)
     for word in words:
         assert word in str(error.value)
-    same_model(scaled, before)
+    assert_same(scaled, before)
 
 
 def test_a_learner_that_has_learned_cannot_be_scaled_afterwards():

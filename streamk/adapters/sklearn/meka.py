@@ -27,7 +27,7 @@ from streamk.adapters.sklearn.ridge import BaseRidge
 from streamk.adapters.weights import merged
 from streamk.errors import InvalidInput, shown
 from streamk.factorization import meka
-from streamk.factorization.approximation import Predictor
+from streamk.factorization.approximation import MekaPredictor
 from streamk.factorization.checks import check_positive, weights_of
 from streamk.factorization.solving import Unsolvable
 from streamk.kernels import Kernel
@@ -94,7 +94,7 @@ class _OnMeka(Shared, BaseEstimator):  # type: ignore[misc]
             ) from error
         self.coef_: Numbers = found.weights(solution)
         self.cluster_centers_ = found.centers
-        self._predictor: Predictor = found.predictor(self.coef_)
+        self._predictor: MekaPredictor = found.predictor(self.coef_)
 
     def _predict(self, points: Numbers) -> Numbers:
         return self._predictor(points)

@@ -24,7 +24,7 @@ from streamk.factorization.checks import check_number
 from streamk.kernels import Kernel, Linear
 from streamk.landmarks.matrices import Numbers
 from streamk.landmarks.selection import check_count
-from streamk.learners.eigenpro.projection import Interpolation
+from streamk.learners.eigenpro.projection import interpolated, preconditioned
 
 __all__ = ["BaseRidge", "BlockRidge", "KernelRegression"]
 
@@ -208,11 +208,13 @@ class KernelRegression(BaseRidge):
             raise InvalidInput("kernel='linear' has too few functions to interpolate; take another")
         X, targets = points.astype(np.float32), y.reshape(len(y), -1)
         seed = drawn_seed(self.random_state)
-        steps = Interpolation.of(self.kernel_, X, batch_size=self.batch_size, seed=seed)
+        m = self.batch_size
+        some = preconditioned(self.kernel_, X, batch_size=m, seed=seed)
         random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed])))
         orders = (random.permutation(len(X)) for _ in range(self.n_epochs))
         mean = targets.mean(axis=0)
-        theta = steps.improved(np.zeros_like(targets), targets - mean, orders)
+        start = np.zeros_like(targets)
+        theta = interpolated(self.kernel_, X, *some, start, targets - mean, orders, batch_size=m)
         self.X_fit_, self.dual_coef_ = X, theta.reshape(y.shape)
         self.intercept_ = mean.reshape(y.shape[1:])
 

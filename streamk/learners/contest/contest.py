@@ -22,8 +22,8 @@ from streamk.learners.contest.entries import (
     Cause,
     Entry,
     Promotion,
+    PromotionRule,
     Promotions,
-    Rule,
     check_beside,
     check_name,
     new_entry,
@@ -102,7 +102,7 @@ class Contest(OwnClasses):
         Whole(least=1).check("window", window)
         if len(models) < 2:
             raise InvalidInput(f"a contest is of two models at least, not of {len(models)}")
-        self._rule, self.window = Rule(promote_after), window
+        self._rule, self.window = PromotionRule(promote_after), window
         self.promotions = Promotions()
         self._entries: dict[str, Entry] = {}
         self._events = 0
@@ -383,7 +383,7 @@ class Contest(OwnClasses):
         header: Any = state.expect(cls.TYPE).header
         contest = cls.__new__(cls)
         before = count(header, "promote_after", _OWNER)
-        contest._rule = Rule(before if promote_after is None else promote_after)
+        contest._rule = PromotionRule(before if promote_after is None else promote_after)
         contest._rule.tests = count(header, "tests", _OWNER)
         contest.window = count(header, "window", _OWNER, least=1) if window is None else window
         contest.champion = str(header.get("champion"))

@@ -138,7 +138,7 @@ def check_beside(
 
 
 @dataclass(frozen=True)
-class Scored:
+class EventScores:
     """Scores of predictions of events, two of each, in which less or more is better.
 
     Attributes
@@ -155,7 +155,7 @@ class Scored:
 
 def scored(
     found: Prequential, classes: tuple[Label, ...], y: list[Any], known: NDArray[np.bool_]
-) -> Scored:
+) -> EventScores:
     """Return the scores of predictions of n events.
 
     Parameters
@@ -177,7 +177,7 @@ def scored(
             scores[rows] = score_numbers(answers[rows], truth)
         else:
             scores[rows] = score_classes(P[rows], answers[rows].tolist(), classes, truth)
-    return Scored(there, scores)
+    return EventScores(there, scores)
 
 
 @dataclass
@@ -214,7 +214,7 @@ class Entry:
     losses: int = 0
     gain: float = 0.0
 
-    def compare(self, mine: Scored, champions: Scored) -> None:
+    def compare(self, mine: EventScores, champions: EventScores) -> None:
         """Count in which events this model was better or worse than the champion."""
         both = mine.there & champions.there
         better = mine.scores[both, 0] - champions.scores[both, 0]
@@ -304,7 +304,7 @@ def needed(test: int) -> float:
     return math.log(test * (test + 1) / ERROR_RATE)
 
 
-class Rule:
+class PromotionRule:
     """Tests challengers against the champion, each after every so many events compared.
 
     Parameters

@@ -15,9 +15,10 @@ from streamk.backends import BACKENDS
 from streamk.declared import FINITE, Declared, Domain, count, listed, number, reading, taken
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
-from streamk.features.random_features import check_dtype, check_range, check_seed
+from streamk.features.random_features import check_range, check_seed
 from streamk.features.samplers import SAMPLERS, check_sampler
 from streamk.kernels import Kernel
+from streamk.kernels.base import check_dtype
 from streamk.learners.common.classes import MOST_CLASSES, Classes, Label, classifies
 from streamk.learners.common.merging import check_mergeable, events_apart
 from streamk.learners.common.optimizers import curvature

@@ -15,17 +15,15 @@ from streamk.kernels import Kernel
 from streamk.learners.centers import RIDGES, own_kernels
 from streamk.learners.common.classes import bounded
 from streamk.learners.eigenpro.direct import DirectSolver, functions_of, product
-from streamk.learners.eigenpro.placement import HostCenters, PlacedCenters, Placement
 from streamk.learners.eigenpro.projection import (
-    LARGEST,
     ExactProjection,
     InexactProjection,
-    Preconditioner,
-    Projection,
     apart,
+    preconditioned,
     unrepeated,
 )
 from streamk.learners.eigenpro.selection import SHARE, WITH_FACTOR
+from streamk.learners.eigenpro.shards import HostCenters, PlacedCenters, Placement
 
 Numbers = NDArray[Any]
 
@@ -83,12 +81,12 @@ class ProjectedGradient:
         self._kernel, self._Z, self._m, self._placement = kernel, Z, batch_size, placement
         if centers is None:
             centers = HostCenters(kernel, len(Z), n_columns=Z.shape[1], n_outputs=A.shape[1])
-            centers.append(Z, A)
+            centers.add(Z, A)
         self._centers = centers
-        random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, len(Z)])))
-        self._sample = np.sort(random.permutation(len(Z))[:LARGEST])
-        self.preconditioner = Preconditioner(kernel, Z[self._sample], batch_size=batch_size)
-        self._projection: Projection
+        self._sample, self.preconditioner = preconditioned(
+            kernel, Z, batch_size=batch_size, seed=seed
+        )
+        self._projection: ExactProjection | InexactProjection
         outputs = A.shape[1] // 2
         if K is not None:
             self._projection = ExactProjection(K)
@@ -159,7 +157,7 @@ class ProjectedGradient:
         K_sample = self._kernel.pairwise(X, self._Z[self._sample], dtype=np.float32)
         K_sample = K_sample.astype(np.float64)
         step = self.preconditioner.step_size(K, K_sample)
-        self._temporary.append(X, -step * G)
+        self._temporary.add(X, -step * G)
         correction = step * self.preconditioner.corrected(K_sample, G)
         self.coefficients[self._sample, :outputs] += correction
         self._corrections += correction
@@ -187,10 +185,6 @@ class ProjectedGradient:
         part = _TAIL / (self.turn + _TAIL - 1)
         A[:, outputs:] += part * (A[:, :outputs] - A[:, outputs:])
         self._begin(outputs)
-
-    def begin_at(self, h: Numbers) -> None:
-        """Have functions of the values h (p, 2 n_outputs) at the centers, by projection."""
-        self.average(h, 1.0)
 
     def average(self, h: Numbers, part: float) -> None:
         """Go over to functions of the values h (p, 2 n_outputs) at the centers, by a part."""
@@ -228,13 +222,7 @@ class ProjectedGradient:
         }
 
     def load(self, arrays: Mapping[str, Numbers], turn: int, owner: str) -> None:
-        """Take what `arrays` gave.
-
-        Raises
-        ------
-        StateError
-            If an array is missing, of another shape or out of its domain.
-        """
+        """Take what `arrays` gave, or raise StateError if it does not fit."""
         outputs = self._temporary.n_outputs
         sizes = {
             "centers": len(self._Z),
@@ -249,7 +237,7 @@ class ProjectedGradient:
             raise StateError(f"array 'temporary' of {owner} has {many} events")
         self.coefficients = found["coefficients"].copy()
         W = found["temporary_coefficients"]
-        self._temporary.append(found["temporary"], W)
+        self._temporary.add(found["temporary"], W)
         self._corrections = found["corrections"].copy()
         self.turn = turn
 
@@ -497,7 +485,7 @@ class CenteredFunctions:
         self.set_centers(Z, K)
         if isinstance(solver, ProjectedGradient) and isinstance(self.solver, ProjectedGradient):
             values = self._centers.values(before, solver.coefficients, dtype=np.float64)
-            self.solver.begin_at(values)
+            self.solver.average(values, 1.0)
             self._store()
 
     def set_centers(self, Z: Numbers, K: Numbers | None, A: Numbers | None = None) -> None:
@@ -510,7 +498,7 @@ class CenteredFunctions:
             self._kernel, len(Z), n_columns=Z.shape[1], n_outputs=self._stored
         )
         A = np.zeros((len(Z), self._stored)) if A is None else A
-        self._centers.append(Z, A)
+        self._centers.add(Z, A)
         if K is not None and how.direct:
             self.solver = DirectSolver(
                 K, ridges=how.ridges, n_outputs=self.n_outputs, forgetting=how.forgetting
@@ -583,13 +571,7 @@ class CenteredFunctions:
         return found if self.solver is None else {**found, **self.solver.arrays()}
 
     def load(self, Z: Numbers, arrays: Mapping[str, Numbers], turn: int, owner: str) -> None:
-        """Take what `arrays` gave, of centers Z (p, d).
-
-        Raises
-        ------
-        StateError
-            If an array is missing, of another shape or out of its domain.
-        """
+        """Take what `arrays` gave, of centers Z (p, d), or raise StateError if it does not fit."""
         if len(unrepeated(Z)) < len(Z):
             raise StateError(f"array 'centers' of {owner} has repeated rows")
         K = self._kernel.pairwise(Z) if self._solving.has_matrix else None

@@ -298,13 +298,7 @@ class NormalEquations:
         return {**found, "system": np.ascontiguousarray(both)}
 
     def load(self, arrays: Mapping[str, Numbers], owner: str) -> None:
-        """Take what `arrays` gave.
-
-        Raises
-        ------
-        StateError
-            If an array is missing, of another shape or out of its domain.
-        """
+        """Take what `arrays` gave, or raise StateError if it does not fit."""
         sizes = {"centers": len(self._K), "outputs": len(self.targets)}
         found, _ = taken(_DECLARED, arrays, sizes, owner)
         both = found["system"]
@@ -445,13 +439,7 @@ class DirectSolver:
         return {"coefficients": self.coefficients.copy(), **self.equations.arrays()}
 
     def load(self, arrays: Mapping[str, Numbers], turn: int, owner: str) -> None:
-        """Take what `arrays` gave.
-
-        Raises
-        ------
-        StateError
-            If an array is missing, of another shape or out of its domain.
-        """
+        """Take what `arrays` gave, or raise StateError if it does not fit."""
         if turn >= len(self.ridges):
             raise StateError(f"'turn' of {owner} is {turn}, of {len(self.ridges)} regularizations")
         self.chosen = turn

@@ -23,7 +23,7 @@ from streamk.learners.common.merging import merge_by_events
 from streamk.learners.common.options import MAX_CLASSES, OF_KERNEL_LEARNERS, SEED
 from streamk.learners.eigenpro.centered import CenteredFunctions, Solving, check_selection
 from streamk.learners.eigenpro.projection import check_apart, unrepeated
-from streamk.learners.eigenpro.selection import METHODS, Selection
+from streamk.learners.eigenpro.selection import METHODS, CenterSelection
 from streamk.learners.eigenpro.shards import Shards, placement
 from streamk.options import Choice, Option, Real, Whole
 from streamk.state import State
@@ -197,7 +197,7 @@ class EigenPro(OnCenters):
             max_classes=max_classes,
         )
         self._n_learned = 0
-        self._first: Selection | None = self._new_selection() if given is None else None
+        self._first: CenterSelection | None = self._new_selection() if given is None else None
         """Events among which centers are chosen; None once they are."""
         self._centered = CenteredFunctions(
             kernel,
@@ -212,8 +212,10 @@ class EigenPro(OnCenters):
         if given is not None:
             self._take_given(given)
 
-    def _new_selection(self) -> Selection:
-        return Selection(self.n_centers, method=self.selection, kernel=self.kernel, seed=self.seed)
+    def _new_selection(self) -> CenterSelection:
+        return CenterSelection(
+            self.n_centers, method=self.selection, kernel=self.kernel, seed=self.seed
+        )
 
     def _take_given(self, Z: Numbers) -> None:
         """Take the centers that the caller has."""
@@ -236,11 +238,6 @@ class EigenPro(OnCenters):
             return tuple((function, row) for function in range(many) for row in ROWS)
         asked = tuple((0, row) for row in ROWS)
         return asked + tuple((function, np.inf) for function in range(1, many))
-
-    @property
-    def _of_ridges(self) -> Numbers:
-        """The errors of the direct solver's regularizations."""
-        return self._errors[len(ROWS) :]
 
     @property
     def chosen_regularization(self) -> float:
@@ -307,7 +304,7 @@ class EigenPro(OnCenters):
         """
         if self._solving.forgetting < 1.0:
             self._constant = self._centered.recent_mean(self._constant)
-        self._centered.solve(self._constant, self._of_ridges)
+        self._centered.solve(self._constant, self._errors[len(ROWS) :])
 
     def _centers_of(self, place: int) -> tuple[Numbers, Numbers]:
         outputs, (at, _) = self._n_outputs(), self._functions[place]
@@ -347,7 +344,7 @@ class EigenPro(OnCenters):
         self._recent.clear()
         return len(self._centered) - before
 
-    def _choose(self, first: Selection) -> None:
+    def _choose(self, first: CenterSelection) -> None:
         """Choose centers among all events so far."""
         if first.is_last:
             self._first = None
@@ -357,7 +354,7 @@ class EigenPro(OnCenters):
             self._centered.admit(first.more(len(self._centered)))
         self._learn_anew(first)
 
-    def _learn_anew(self, first: Selection) -> None:
+    def _learn_anew(self, first: CenterSelection) -> None:
         """Learn the first events once more, with other centers; by steps if they are not many."""
         again = self._n_learned <= REVISITED
         for X, y in first.blocks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.learners.eigenpro.direct import largest_eigenvalue, product
-from streamk.learners.eigenpro.placement import Expansion, HostExpansion
+from streamk.learners.eigenpro.shards import Expansion, HostExpansion
 
 Numbers = NDArray[Any]
 
@@ -125,8 +125,28 @@ def _top(K: Numbers, count: int) -> tuple[Numbers, Numbers]:
     return values[::-1], vectors[:, ::-1]
 
 
-class Interpolation:
-    """Steps toward the function of K(., X) that has given values at X.
+def preconditioned(
+    kernel: Kernel, X: Numbers, *, batch_size: int, seed: int
+) -> tuple[Numbers, Preconditioner]:
+    """Return the places of a random sample of points, and the preconditioner that it makes."""
+    random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, len(X)])))
+    sample = np.sort(random.permutation(len(X))[:LARGEST])
+    return sample, Preconditioner(kernel, X[sample], batch_size=batch_size)
+
+
+def interpolated(
+    kernel: Kernel,
+    X: Numbers,
+    sample: Numbers,
+    preconditioner: Preconditioner,
+    theta: Numbers,
+    y: Numbers,
+    orders: Iterable[Numbers],
+    *,
+    batch_size: int,
+    expand: Callable[[Numbers], Expansion] | None = None,
+) -> Numbers:
+    """Return coefficients after steps toward the function of K(., X) that has given values at X.
 
     This is Algorithm 3 of Abedsoltan, Belkin and Pandit (2023). No matrix of points by points is
     stored; an epoch takes the time of n^2 (d + outputs) multiplications.
@@ -139,6 +159,12 @@ class Interpolation:
     sample : int64 array of shape (s,)
         Those that the preconditioner is made of.
     preconditioner : Preconditioner
+    theta : float64 array of shape (n, outputs)
+        Coefficients to begin with.
+    y : float64 array of shape (n, outputs)
+        Values at the points.
+    orders : iterable of int64 array of shape (n,)
+        In each of which there is an epoch.
     batch_size : int
     expand : callable, optional
         Returns the function on the points with coefficients (n, outputs); one on the host by
@@ -147,91 +173,33 @@ class Interpolation:
     Examples
     --------
     >>> from streamk.kernels import Matern
-    >>> X = np.linspace(0, 1, 300, dtype=np.float32)[:, None]
-    >>> some = Interpolation.of(Matern(nu=0.5), X, batch_size=50, seed=0)
-    >>> y = np.sin(6 * X.astype(float))
-    >>> theta = some.improved(np.zeros((300, 1)), y, [np.random.permutation(300) for _ in range(5)])
-    >>> bool(np.abs(Matern(nu=0.5).product(X, X, theta) - y).max() < 0.1)
+    >>> X, kernel = np.linspace(0, 1, 300, dtype=np.float32)[:, None], Matern(nu=0.5)
+    >>> y, orders = np.sin(6 * X.astype(float)), [np.random.permutation(300) for _ in range(5)]
+    >>> some = preconditioned(kernel, X, batch_size=50, seed=0)
+    >>> theta = interpolated(kernel, X, *some, np.zeros((300, 1)), y, orders, batch_size=50)
+    >>> bool(np.abs(kernel.product(X, X, theta) - y).max() < 0.1)
     True
     """
-
-    def __init__(
-        self,
-        kernel: Kernel,
-        X: Numbers,
-        sample: Numbers,
-        preconditioner: Preconditioner,
-        *,
-        batch_size: int,
-        expand: Callable[[Numbers], Expansion] | None = None,
-    ) -> None:
-        self._kernel, self._X, self._m = kernel, X, batch_size
-        self._expand = expand
-        self._sample, self._preconditioner = sample, preconditioner
-
-    @classmethod
-    def of(cls, kernel: Kernel, X: Numbers, *, batch_size: int, seed: int) -> Interpolation:
-        """Return the steps with a preconditioner of a random sample of the points."""
-        random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, len(X)])))
-        sample = np.sort(random.permutation(len(X))[:LARGEST])
-        preconditioner = Preconditioner(kernel, X[sample], batch_size=batch_size)
-        return cls(kernel, X, sample, preconditioner, batch_size=batch_size)
-
-    def improved(self, theta: Numbers, y: Numbers, orders: Iterable[Numbers]) -> Numbers:
-        """Return coefficients after an epoch in each of some orders.
-
-        Parameters
-        ----------
-        theta : float64 array of shape (n, outputs)
-            Those to begin with.
-        y : float64 array of shape (n, outputs)
-            Values at the points.
-        orders : iterable of int64 array of shape (n,)
-        """
-        kernel, X, S, theta = self._kernel, self._X, self._sample, theta.copy()
-        f = self._expand(theta) if self._expand else HostExpansion(kernel, X, theta)
-        for order in orders:
-            for at in range(0, len(X), self._m):
-                rows = order[at : at + self._m]
-                some = X[rows]
-                G = f.outputs(some) - y[rows]
-                K = kernel.pairwise(some, X[S], dtype=np.float32).astype(np.float64)
-                step = self._preconditioner.step_size(kernel.pairwise(some), K)
-                theta[rows] -= step * G
-                theta[S] += step * self._preconditioner.corrected(K, G)
-                for moved in (rows, S):
-                    f.set_coefficients(moved, theta[moved])
-        return theta
+    theta = theta.copy()
+    f = expand(theta) if expand else HostExpansion(kernel, X, theta)
+    for order in orders:
+        for at in range(0, len(X), batch_size):
+            rows = order[at : at + batch_size]
+            some = X[rows]
+            G = f.outputs(some) - y[rows]
+            K = kernel.pairwise(some, X[sample], dtype=np.float32).astype(np.float64)
+            step = preconditioner.step_size(kernel.pairwise(some), K)
+            theta[rows] -= step * G
+            theta[sample] += step * preconditioner.corrected(K, G)
+            for moved in (rows, sample):
+                f.set_coefficients(moved, theta[moved])
+    return theta
 
 
 APART = 1e-6
 """Least squared distance, relative to its norm, of a center's kernel from the span of others."""
 EPOCHS = 2
 """Passes of EigenPro 2.0 over the centers for one inexact projection."""
-
-
-class Projection(Protocol):
-    """The system ``K(Z, Z) theta = h``."""
-
-    @property
-    def nbytes(self) -> int:
-        """Memory, in bytes."""
-        ...
-
-    def solve(self, Z: Numbers, h: Numbers, start: Numbers, turn: int) -> Numbers:
-        """Return theta (p, outputs) for the values h (p, outputs) of a function at the centers.
-
-        Parameters
-        ----------
-        Z : float32 array of shape (p, d)
-            The centers.
-        h : float64 array of shape (p, outputs)
-        start : float64 array of shape (p, outputs)
-            A guess at theta.
-        turn : int
-            Count of projections before this one.
-        """
-        ...
 
 
 class ExactProjection:
@@ -252,7 +220,19 @@ class ExactProjection:
         return int(self._factor.nbytes)
 
     def solve(self, Z: Numbers, h: Numbers, start: Numbers, turn: int) -> Numbers:
-        """Return the solution, as of `Projection`."""
+        """Return theta (p, outputs) of ``K(Z, Z) theta = h``.
+
+        Parameters
+        ----------
+        Z : float32 array of shape (p, d)
+            The centers.
+        h : float64 array of shape (p, outputs)
+            Values of a function at these.
+        start : float64 array of shape (p, outputs)
+            A guess at theta.
+        turn : int
+            Count of projections before this one.
+        """
         return np.asarray(scipy.linalg.cho_solve((self._factor, True), h, check_finite=False))
 
 
@@ -270,7 +250,7 @@ class InexactProjection:
     seed : int
         Of the order in which the centers are taken.
     expand : callable, optional
-        As of `Interpolation`, on the centers.
+        As of `interpolated`, on the centers.
     """
 
     def __init__(
@@ -292,18 +272,20 @@ class InexactProjection:
         return 0
 
     def solve(self, Z: Numbers, h: Numbers, start: Numbers, turn: int) -> Numbers:
-        """Return an approximate solution, as of `Projection`."""
+        """Return an approximate solution, as of `ExactProjection`."""
         sequence = np.random.SeedSequence([self._seed, turn])
         random = np.random.Generator(np.random.Philox(sequence))
-        steps = Interpolation(
+        return interpolated(
             self._kernel,
             Z,
             self._sample,
             self._preconditioner,
+            start,
+            h,
+            (random.permutation(len(Z)) for _ in range(EPOCHS)),
             batch_size=self._m,
             expand=self._expand,
         )
-        return steps.improved(start, h, (random.permutation(len(Z)) for _ in range(EPOCHS)))
 
 
 def apart(K: Numbers, scale: float | None = None) -> Numbers:

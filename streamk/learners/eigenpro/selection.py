@@ -24,7 +24,7 @@ SHARE = 4
 """Events for each center from which the centers are chosen."""
 
 
-class Selection:
+class CenterSelection:
     """Events among which centers are chosen after each doubling of their number.
 
     Parameters
@@ -39,7 +39,7 @@ class Selection:
     Examples
     --------
     >>> from streamk.kernels import Laplacian
-    >>> selection = Selection(2, method="random", kernel=Laplacian(), seed=0)
+    >>> selection = CenterSelection(2, method="random", kernel=Laplacian(), seed=0)
     >>> for number in range(4):
     ...     selection.add(np.full((2, 1), number, np.float32), np.zeros(2))
     ...     print(selection.is_due, selection.is_last)

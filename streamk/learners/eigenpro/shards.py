@@ -1,4 +1,4 @@
-"""Parts of the centers of functions, each on a device or in a process of its own."""
+"""The centers of a function: on the host, or in parts, each on a device or in another process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -15,11 +15,90 @@ from streamk import backends
 from streamk.backends import Backend
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
-from streamk.learners.eigenpro.placement import Expansion, HostCenters, Placement
+from streamk.learners.centers import Centers
 
 Numbers = NDArray[Any]
 Call = tuple[Any, ...]
 """Arguments of a method of `Shard`."""
+
+
+class HostCenters(Centers):
+    """Centers on the host, by their slots: the places in the order in which they were added.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    capacity : int
+        The most centers.
+    n_columns, n_outputs : int
+
+    Examples
+    --------
+    >>> from streamk.kernels import Gaussian
+    >>> centers = HostCenters(Gaussian(), 2, n_columns=1, n_outputs=1)
+    >>> centers.add(np.array([[0.0], [9.0]], np.float32), np.array([[1.0], [2.0]]))
+    >>> centers.outputs(np.array([[9.0]], np.float32)).round(4)
+    array([[2.]])
+    >>> centers.values(np.array([[0.0]], np.float32), np.array([[5.0]])).round(4)
+    array([[5.],
+           [0.]])
+    """
+
+    def __init__(self, kernel: Kernel, capacity: int, *, n_columns: int, n_outputs: int) -> None:
+        super().__init__(kernel, capacity, n_columns=n_columns, n_outputs=n_outputs)
+        self._of = kernel
+
+    def add(self, X: Numbers, A: Numbers) -> None:
+        """Add centers X (n, d) with coefficients A (n, outputs), up to the capacity."""
+        self.append(X, np.zeros(len(X)), A)
+
+    def with_coefficients(self, A: Numbers) -> HostExpansion:
+        """Return another function on the same centers, with coefficients A (p, any outputs)."""
+        return HostExpansion(self._of, self.points, A)
+
+    def values(self, Y: Numbers, W: Numbers, *, dtype: DTypeLike = np.float32) -> Numbers:
+        """Return the values at the centers of another function, ``K(Z, Y) W``.
+
+        Parameters
+        ----------
+        Y : float32 array of shape (n, d)
+            The other's centers.
+        W : array of shape (n, outputs)
+            Their coefficients.
+        dtype : {float32, float64}, default float32
+            As of `streamk.kernels.Kernel.product`.
+
+        Returns
+        -------
+        float64 array of shape (p, outputs)
+        """
+        return self._of.product(self.points, Y, W, dtype=dtype)
+
+
+class HostExpansion:
+    """A function on points of the host, which are left where they are.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    X : float32 array of shape (n, d)
+    A : array of shape (n, outputs)
+    """
+
+    def __init__(self, kernel: Kernel, X: Numbers, A: Numbers) -> None:
+        self._kernel, self._X = kernel, X
+        self._A = np.array(A, np.float32, order="C")
+
+    def set_coefficients(self, slots: Numbers, A: Numbers) -> None:
+        """Replace the coefficients of some slots (n,) by A (n, outputs)."""
+        self._A[slots] = A
+
+    def outputs(self, X: Numbers) -> Numbers:
+        """Return the function of the rows of X (n, d), float64 (n, outputs).
+
+        Each row's are the same, bit for bit, in whatever batch the row comes.
+        """
+        return self._kernel.product(X, self._X, self._A, dtype=np.float32)
 
 
 class Divided(Protocol):
@@ -217,32 +296,10 @@ BYTES = 2**28
 """Memory for events that are sent, and for what comes back, at a time."""
 
 
-def placement(backend: str, devices: int | None, shards: Shards | None) -> Placement:
-    """Return the maker of centers on the host, on devices, or on the shards that are given.
-
-    Raises
-    ------
-    InvalidInput
-        If the options do not fit each other.
-    BackendUnavailable
-        If there are no devices, or fewer than that.
-    """
-    if backend == "auto" and devices is not None:
-        raise InvalidInput(f"devices={devices} is for backend='cupy'; leave it out, or choose that")
-    if backend != "auto" and shards is not None:
-        raise InvalidInput(
-            f"backend={backend!r} is of centers in this process, and shards= has them elsewhere; "
-            "leave one of the two out"
-        )
-    if backend == "cupy":
-        shards = DeviceShards(backends.select_devices(devices))
-    return HostCenters if shards is None else partial(ShardedCenters, shards)
-
-
 class ShardedCenters:
     """Centers that are divided among shards, each of which evaluates the kernels of its own.
 
-    Blocks of 64 slots go to the shards in turn, however they were appended. Outputs are the sum of
+    Blocks of 64 slots go to the shards in turn, however they were added. Outputs are the sum of
     those of the shards in their order, in float64: for a number of shards they are always the same,
     bit for bit. Points and coefficients are kept on the host, too, so a shard that is lost can be
     made anew; coefficients that change go to the shards when outputs are asked for.
@@ -260,7 +317,7 @@ class ShardedCenters:
     >>> from streamk.kernels import Gaussian
     >>> shards = DeviceShards([select()] * 2)
     >>> centers = ShardedCenters(shards, Gaussian(), 100, n_columns=1, n_outputs=1)
-    >>> centers.append(np.arange(0, 500, 5, dtype=np.float32)[:, None], np.ones((100, 1)))
+    >>> centers.add(np.arange(0, 500, 5, dtype=np.float32)[:, None], np.ones((100, 1)))
     >>> centers.set_coefficients(np.array([2, 70]), np.array([[3.0], [4.0]]))
     >>> centers.outputs(np.array([[10.0], [350.0]], np.float32)).round(4)
     array([[3.], [4.]])
@@ -304,7 +361,7 @@ class ShardedCenters:
         """Return a copy of the coefficients of some slots, float32 (n, outputs)."""
         return self._A[slots]
 
-    def append(self, X: Numbers, A: Numbers) -> None:
+    def add(self, X: Numbers, A: Numbers) -> None:
         """Add centers X (n, d) with coefficients A (n, outputs), up to the capacity."""
         first, n = self._n, self._n + len(X)
         if n > len(self._X):
@@ -319,7 +376,7 @@ class ShardedCenters:
         self._A[slots] = A
         self._changed.append(slots)
 
-    def with_coefficients(self, A: Numbers) -> Expansion:
+    def with_coefficients(self, A: Numbers) -> ShardedCenters:
         """Return another function on the same centers, with coefficients A (p, any outputs)."""
         other = ShardedCenters(
             self._shards, self._kernel, self._n, n_columns=0, n_outputs=A.shape[1]
@@ -329,7 +386,7 @@ class ShardedCenters:
         return other
 
     def outputs(self, X: Numbers) -> Numbers:
-        """Return the function of the rows of X (n, d), as of `Expansion`."""
+        """Return the function of the rows of X (n, d), as of `HostExpansion`."""
         F = np.zeros((len(X), self.n_outputs))
         if self._n and self.n_outputs:
             many = BYTES // (4 * X.shape[1] + 8 * len(self._shards) * self.n_outputs)
@@ -353,7 +410,7 @@ class ShardedCenters:
         return found
 
     def values(self, Y: Numbers, W: Numbers, *, dtype: DTypeLike = np.float32) -> Numbers:
-        """Return the values at the centers of another function, as of `PlacedCenters`."""
+        """Return the values at the centers of another function, as of `HostCenters`."""
         out = np.zeros((self._n, W.shape[1]))
         if out.size and len(Y):
             parts = self._ask("values", lambda _: (self._number, Y, W, dtype))
@@ -405,3 +462,40 @@ class ShardedCenters:
 
     def _ask(self, method: str, call: Callable[[int], Call]) -> list[Any]:
         return self._shards.ask(method, [call(s) for s in range(len(self._shards))])
+
+
+PlacedCenters: TypeAlias = HostCenters | ShardedCenters
+Expansion: TypeAlias = HostExpansion | ShardedCenters
+"""A function ``f(x) = sum of a_j k(x, z_j)`` whose coefficients change."""
+
+
+class Placement(Protocol):
+    """A maker of centers, which decides on their place."""
+
+    def __call__(
+        self, kernel: Kernel, capacity: int, *, n_columns: int, n_outputs: int
+    ) -> PlacedCenters:
+        """Return no centers yet, with room for so many."""
+        ...
+
+
+def placement(backend: str, devices: int | None, shards: Shards | None) -> Placement:
+    """Return the maker of centers on the host, on devices, or on the shards that are given.
+
+    Raises
+    ------
+    InvalidInput
+        If the options do not fit each other.
+    BackendUnavailable
+        If there are no devices, or fewer than that.
+    """
+    if backend == "auto" and devices is not None:
+        raise InvalidInput(f"devices={devices} is for backend='cupy'; leave it out, or choose that")
+    if backend != "auto" and shards is not None:
+        raise InvalidInput(
+            f"backend={backend!r} is of centers in this process, and shards= has them elsewhere; "
+            "leave one of the two out"
+        )
+    if backend == "cupy":
+        shards = DeviceShards(backends.select_devices(devices))
+    return HostCenters if shards is None else partial(ShardedCenters, shards)

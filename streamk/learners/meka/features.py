@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from streamk import kernels
 from streamk.declared import NON_NEGATIVE, Declared, Domain, count, number, reading, taken
 from streamk.errors import StateError
-from streamk.factorization import Meka
+from streamk.factorization import meka
 from streamk.factorization.checks import checked_kernel
 from streamk.factorization.clusters import Labels, by_cluster, nearest
 from streamk.kernels import Kernel, Linear
@@ -89,11 +89,25 @@ class GrowingFeatures:
             self._clusters.append(_Cluster(Z, V, grown, found))
 
     @classmethod
-    def of(cls, found: Meka, *, room: int, tol: float) -> Self:
-        """Return the features of a factorization."""
+    def of(
+        cls,
+        X: Matrix,
+        kernel: Kernel,
+        *,
+        rank: int,
+        n_clusters: int,
+        seed: int,
+        room: int,
+        tol: float,
+    ) -> tuple[Self, NDArray[np.int64]]:
+        """Return the features of a factorization of events, and how many each cluster has."""
+        found = meka(
+            X, kernel, rank=rank, n_clusters=n_clusters, seed=seed, dtype=np.float64, threads=1
+        )
         parts = [found.feature_map(s) for s in range(found.n_clusters)]
         landmarks, maps = zip(*parts, strict=True)
-        return cls(found.kernel, found.centers, landmarks, maps, room=room, tol=tol)
+        sizes = np.bincount(found.labels, minlength=found.n_clusters)
+        return cls(kernel, found.centers, landmarks, maps, room=room, tol=tol), sizes
 
     @classmethod
     def empty(cls, kernel: Kernel, d: int, *, room: int, tol: float) -> Self:
@@ -212,13 +226,7 @@ class GrowingFeatures:
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the features whose state this is.
-
-        Raises
-        ------
-        StateError
-            If it is the state of something else or its arrays do not fit.
-        """
+        """Return the features whose state this is, or raise StateError if it does not fit."""
         header: Any = state.expect(cls.TYPE).header
         made = cls.__new__(cls)
         with reading(_FEATURES):

@@ -1,9 +1,9 @@
-"""A new factorization of events that are kept, and a function that goes on in its features."""
+"""Kernel learning on MEKA's features, with a factorization that is renewed on the stream."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from streamk import options
 from streamk.declared import NON_NEGATIVE, count, number, reading
 from streamk.errors import InvalidInput, StateError
-from streamk.factorization import meka
 from streamk.factorization.checks import checked_kernel
 from streamk.features.columns import Column, column_keys
 from streamk.kernels import Kernel
@@ -39,34 +38,11 @@ Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """The options by which features are made of events."""
+class Refactorization:
+    """A new factorization of a buffer, by the data as they were when it was begun."""
 
-    kernel: Kernel
-    rank: int
-    n_clusters: int
-    room: int
-    tol: float
-
-    def features(self, X: Matrix, seed: int) -> tuple[GrowingFeatures, NDArray[np.int64]]:
-        """Return features of events, and how many of these each cluster has."""
-        found = meka(
-            X,
-            self.kernel,
-            rank=self.rank,
-            n_clusters=self.n_clusters,
-            seed=seed,
-            dtype=np.float64,
-            threads=1,
-        )
-        sizes = np.bincount(found.labels, minlength=found.n_clusters)
-        return GrowingFeatures.of(found, room=self.room, tol=self.tol), sizes
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """The data of a factorization, as they were when it was begun."""
-
+    recipe: Mapping[str, Any]
+    """The options of `GrowingFeatures.of`."""
     X: Matrix
     """The buffer's events (n, d)."""
     y: Matrix
@@ -77,9 +53,8 @@ class Snapshot:
     """One that has learned nothing."""
     n_steps: int
     """Steps so far."""
-    seed: int
 
-    def refactorized(self, recipe: Recipe) -> ClusteredFunction:
+    def made(self) -> ClusteredFunction:
         """Factorize, carry the function over, and solve for the buffer anew.
 
         Raises
@@ -93,10 +68,9 @@ class Snapshot:
                 "predictions of the events to factorize overflowed; scale the labels, or take a "
                 "smaller step"
             )
-        features, sizes = recipe.features(self.X, self.seed)
+        features, sizes = GrowingFeatures.of(self.X, **self.recipe)
         Phi = features.transform(self.X, features.nearest(self.X))
-        W = projected(Phi, F, RIDGE)
-        self.optimizer.begin(W, Phi, self.y, self.n_steps)
+        self.optimizer.begin(projected(Phi, F, RIDGE), Phi, self.y, self.n_steps)
         error = kernel_error(features, self.held_back)
         return ClusteredFunction(features, self.optimizer, sizes, error)
 
@@ -279,7 +253,6 @@ class StreamingMeka(OnEmbeddedFeatures):
         self.max_error, self.max_shift, self.seed = max_error, max_shift, seed
         checked_kernel(kernel)
         options.check(self.OPTIONS, self)
-        self._recipe = Recipe(kernel, rank, n_clusters, growth, tol)
         self._buffer = EventBuffer("reservoir", buffer_size, seed)
         self._held_back = EventBuffer("recent", _JUDGES)
         self._function: ClusteredFunction | None = None
@@ -401,14 +374,23 @@ class StreamingMeka(OnEmbeddedFeatures):
         """Begin a factorization of what the buffer has."""
         assert self._function is not None
         self._began = self._clock
-        X, y = self._buffer.events()
-        seed = int(np.random.SeedSequence([self.seed, self._clock]).generate_state(1)[0])
-        steps = self._function.optimizer.n_steps
-        held_back, decide = self._held_back.events()[0], self._function.frozen()
-        now = Snapshot(X, y, held_back, decide, self._make_optimizer(), steps, seed)
-        recipe = self._recipe
-        swap = self._clock + self.swap_delay
-        self._next = Replacement(swap, lambda: now.refactorized(recipe))
+        recipe = {
+            "kernel": self.kernel,
+            "rank": self.rank,
+            "n_clusters": self.n_clusters,
+            "seed": int(np.random.SeedSequence([self.seed, self._clock]).generate_state(1)[0]),
+            "room": self.growth,
+            "tol": self.tol,
+        }
+        new = Refactorization(
+            recipe,
+            *self._buffer.events(),
+            self._held_back.events()[0],
+            self._function.frozen(),
+            self._make_optimizer(),
+            self._function.optimizer.n_steps,
+        )
+        self._next = Replacement(self._clock + self.swap_delay, new.made)
 
     def _take_over(self, new: Replacement[ClusteredFunction]) -> None:
         """Go on with the new factorization."""

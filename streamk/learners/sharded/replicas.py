@@ -108,7 +108,7 @@ Opener: TypeAlias = Callable[..., Any]
 """`streamk.learners.registry.from_state`."""
 
 
-class Batch(NamedTuple):
+class ShardBatch(NamedTuple):
     """The events of one shard in a round.
 
     Attributes
@@ -157,7 +157,7 @@ class Task:
         In all.
     within : (int, int)
         The worker's: the first shard, and the one after the last.
-    batches : mapping of int to Batch
+    batches : mapping of int to ShardBatch
         By the number of the shard; a shard without events is left out.
     begun : mapping of int to State
         Replicas of shards that learned in this round before, by the number of the shard.
@@ -170,7 +170,7 @@ class Task:
     placing: Mapping[str, Any]
     shards: int
     within: Span
-    batches: Mapping[int, Batch]
+    batches: Mapping[int, ShardBatch]
     begun: Mapping[int, State] = field(default_factory=dict)
     merges: bool = True
 
@@ -258,7 +258,7 @@ def merging(n_events: int, common: Callable[[], Any]) -> Callable[[Any, Any], An
     return merged
 
 
-def _follow(learner: Any, batch: Batch) -> Answer:
+def _follow(learner: Any, batch: ShardBatch) -> Answer:
     """Predict the events of a batch in turn, then learn each."""
     X = np.asarray(batch.X)
     if batch.columns is not None:
@@ -339,7 +339,7 @@ def plan(n_events: int, shards: int, round_events: int) -> tuple[int, int]:
 
 
 @dataclass
-class Round:
+class ShardRound:
     """A round, as far as it has come.
 
     Attributes
@@ -386,7 +386,7 @@ class Round:
 
         Examples
         --------
-        >>> Round(None, 0, 4, 3, position=1).ends(9), Round(None, 0, 4, 3).ends(100)
+        >>> ShardRound(None, 0, 4, 3, position=1).ends(9), ShardRound(None, 0, 4, 3).ends(100)
         ([3, 7, 9], [4, 8, 12])
         """
         ends = [min(n, self.length - self.position)]

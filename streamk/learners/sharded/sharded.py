@@ -21,10 +21,10 @@ from streamk.learners.common.prequential import (
     joined_by_class,
 )
 from streamk.learners.sharded.replicas import (
-    Batch,
     Common,
     Outcome,
-    Round,
+    ShardBatch,
+    ShardRound,
     Span,
     Task,
     give_columns,
@@ -57,7 +57,7 @@ class Workers(Protocol):
 class _Begun(NamedTuple):
     """A whole round that the workers do."""
 
-    round: Round
+    round: ShardRound
     outcome: Callable[[], Outcome]
 
 
@@ -151,16 +151,16 @@ class Sharded(OwnClasses):
         self._results: deque[Common] = deque(maxlen=space)
         """Those of the last rounds, the newest last; none where there are no rounds yet."""
         if count == 1:
-            self._round = Round(None, before, length, count)
+            self._round = ShardRound(None, before, length, count)
         else:
             self._results.extend([Common(self.learner.state(), before)] * space)
             self._round = self._planned(0)
 
-    def _planned(self, begun: int) -> Round:
+    def _planned(self, begun: int) -> ShardRound:
         """Return the next round, where some are begun already."""
         base = self._results[begun]
         length, count = plan(base.n_events, self.shards, self.round_events)
-        return Round(base, base.n_events, length, count)
+        return ShardRound(base, base.n_events, length, count)
 
     # What it is
 
@@ -304,7 +304,7 @@ class Sharded(OwnClasses):
 
     def _task(
         self,
-        now: Round,
+        now: ShardRound,
         X: NDArray[Any],
         y: list[Any],
         ends: list[int],
@@ -315,7 +315,7 @@ class Sharded(OwnClasses):
         first = len(now.done)
         within = first, first + len(ends)
         batches = {
-            first + n: Batch(X[start:end], y[start:end], self.columns)
+            first + n: ShardBatch(X[start:end], y[start:end], self.columns)
             for n, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True))
         }
         is_last = now.left == ends[-1]
@@ -478,7 +478,7 @@ class Sharded(OwnClasses):
             model._round = model._planned(0)
         else:
             length, _ = plan(before, model.shards, model.round_events)
-            model._round = Round(None, before, length, 1)
+            model._round = ShardRound(None, before, length, 1)
         model._round.position = count(header, "position", _OWNER)
         model._round.learned = _counts(header, "learned")
         model._round.done = [state.child(f"shard{n}") for n in range(len(model._round.learned))]

@@ -16,7 +16,7 @@ from streamk.backends import LANES, filled
 from streamk.errors import InvalidInput
 from streamk.features.columns import BOOLEANS, MISSING, OWN, SHARED
 from streamk.prediction.compiled import CompiledModel, Label
-from streamk.prediction.export.fields import EventSchema, Field, as_text, as_utf8, fields_of
+from streamk.prediction.export.fields import EventSchema, ExportField, as_text, as_utf8, fields_of
 
 _BACKEND = "streamk.backends.cupy_backend"
 
@@ -139,12 +139,12 @@ def _defined(what: str, written: list[str]) -> str:
     return f"{what}[{len(written)}] = {{\n    {body}}};\n"
 
 
-def events(fields: Sequence[Field], *, absent: str, name: str) -> str:
+def events(fields: Sequence[ExportField], *, absent: str, name: str) -> str:
     """Return the part of a header by which fields of events become columns.
 
     Parameters
     ----------
-    fields : sequence of Field
+    fields : sequence of ExportField
     absent : "zero" or "missing"
         What a field that is not there is.
     name : str
@@ -170,7 +170,7 @@ def events(fields: Sequence[Field], *, absent: str, name: str) -> str:
     )
 
 
-def _texts(fields: Sequence[Field], name: str) -> str:
+def _texts(fields: Sequence[ExportField], name: str) -> str:
     """Return the columns of texts: of each field those of a text, and then those that are shared.
 
     Texts are searched by their bytes, so they lie in that order.
@@ -194,7 +194,7 @@ def _texts(fields: Sequence[Field], name: str) -> str:
     )
 
 
-def _shared(fields: Sequence[Field], name: str) -> str:
+def _shared(fields: Sequence[ExportField], name: str) -> str:
     """Return the columns that texts share, if there are any: a row for each field that has some."""
     rows = np.full((len(fields), SHARED), -1)
     for row, field in zip(rows, fields, strict=True):
@@ -216,7 +216,7 @@ def _bytes(item: tuple[str, int]) -> bytes:
     return as_utf8(item[0])
 
 
-def _numbered(fields: Sequence[Field], name: str) -> str:
+def _numbered(fields: Sequence[ExportField], name: str) -> str:
     """Return the numbers of fields as constants that are called as they are."""
     found: dict[str, int] = {}
     for number, field in enumerate(fields):

@@ -10,8 +10,6 @@ from typing import Protocol
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column, is_shared
 
-__all__ = ["EventSchema", "Field", "as_text", "as_utf8", "fields_of"]
-
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
@@ -39,7 +37,7 @@ class EventSchema(Protocol):
 
 
 @dataclass
-class Field:
+class ExportField:
     """A field and its columns."""
 
     name: str
@@ -53,7 +51,9 @@ class Field:
     """Place of each of the columns that other texts share, by number."""
 
 
-def fields_of(schema: EventSchema, columns: Sequence[Column] | None, width: int) -> list[Field]:
+def fields_of(
+    schema: EventSchema, columns: Sequence[Column] | None, width: int
+) -> list[ExportField]:
     """Return the fields of a schema, in the order of their first columns.
 
     Parameters
@@ -71,11 +71,11 @@ def fields_of(schema: EventSchema, columns: Sequence[Column] | None, width: int)
     """
     own = list(schema.columns)
     _check_same(own, range(width) if columns is None else columns, named=columns is not None)
-    found: dict[Column, Field] = {}
+    found: dict[Column, ExportField] = {}
     of_texts = schema.fields_of_texts
     for place, column in enumerate(own):
         owner = schema.owner(column)
-        mine = found.setdefault(owner, Field(str(owner), owner in of_texts))
+        mine = found.setdefault(owner, ExportField(str(owner), owner in of_texts))
         if column == owner:
             mine.number = place
             continue

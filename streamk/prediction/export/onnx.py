@@ -16,7 +16,7 @@ from streamk.backends import FARTHEST_LOCAL, NOWHERE, LocalKernels, filled
 from streamk.errors import BackendUnavailable, InvalidInput
 from streamk.features.columns import BOOLEANS, MISSING
 from streamk.prediction.compiled import CompiledModel
-from streamk.prediction.export.fields import EventSchema, Field, as_utf8, fields_of
+from streamk.prediction.export.fields import EventSchema, ExportField, as_utf8, fields_of
 
 _OPSETS = {"": 17, "ai.onnx.ml": 3}
 _FORMAT = 8
@@ -201,7 +201,7 @@ OUTPUTS = ("label", "number", "probabilities")
 """Names that no input may have."""
 
 
-def columns_of(graph: Graph, fields: Sequence[Field], doubles: NDArray[np.bool_]) -> str:
+def columns_of(graph: Graph, fields: Sequence[ExportField], doubles: NDArray[np.bool_]) -> str:
     """Return the columns, double (n, d), of fields that are an input (n, 1) each.
 
     Of numbers it is double where `doubles` (d,) says so, else float32.
@@ -225,7 +225,7 @@ def columns_of(graph: Graph, fields: Sequence[Field], doubles: NDArray[np.bool_]
     return graph.node("Gather", together, graph.constant(np.argsort(places)), axis=1)
 
 
-def _of_texts(graph: Graph, field: Field) -> str:
+def _of_texts(graph: Graph, field: ExportField) -> str:
     """Return 1 in the column of the text and 0 in the others; NaN if it is missing."""
     missing = -2
     texts = {text: place for place, text in enumerate(field.texts)}
@@ -245,7 +245,7 @@ def _of_texts(graph: Graph, field: Field) -> str:
     return graph.node("Where", lacking, nothing, graph.cast(held, "DOUBLE"))
 
 
-def _check(fields: Sequence[Field]) -> None:
+def _check(fields: Sequence[ExportField]) -> None:
     names = [field.name for field in fields]
     for text in (text for field in fields for text in (field.name, *field.texts)):
         as_utf8(text)
