@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from connectors.base import delimiter_of
 from connectors.records import record_format_of
 from connectors.registry import open_source
-from streamk.cli.parsing.arguments import Parser, UsageError, checkpoint_place, whole
+from streamk.cli.arguments import Parser, UsageError, checkpoint_place, whole
 from streamk.errors import InvalidInput
 
 __all__ = ["main"]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 from connectors.errors import BadRecord, BadURL, ConnectorError
 from streamk import __version__
-from streamk.cli.output.standard_streams import ForPeople
-from streamk.cli.parsing.arguments import UsageError, nearest
+from streamk.cli import ForPeople
+from streamk.cli.arguments import UsageError, nearest
 from streamk.errors import InvalidInput, StreamkError
 
 __all__ = ["COMMANDS", "dispatch"]

@@ -8,16 +8,19 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from streamk.cli.model_options import learner_header
-from streamk.cli.output.figures import (
+from streamk.cli.arguments import Parser, UsageError, checkpoint_place, state_key
+from streamk.cli.figures import (
     contest_rows,
+    features,
     figure_rows,
     promotion_lines,
+    share,
     since_lines,
+    size,
     sparkline,
+    wrapped,
 )
-from streamk.cli.output.tables import features, share, size, wrapped
-from streamk.cli.parsing.arguments import Parser, UsageError, checkpoint_place, state_key
+from streamk.cli.model_options import learner_header
 from streamk.engine import Checkpoint, Key, read_checkpoint
 from streamk.engine.checkpoints.files import sizes
 from streamk.engine.checkpoints.keys import key_of

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from streamk.cli.arguments import Parser, UsageError, checkpoint_place, state_key
+from streamk.cli.figures import words
 from streamk.cli.inspect import members
-from streamk.cli.output.figures import words
-from streamk.cli.parsing.arguments import Parser, UsageError, checkpoint_place, state_key
-from streamk.cli.pictures import new_figure
 from streamk.engine import Checkpoint, Key, Untrusted, read_checkpoint
 from streamk.engine.checkpoints.keys import key_of
 from streamk.engine.checkpoints.object_path import Location, ObjectPath
@@ -19,7 +19,35 @@ from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.errors import StateError
 
-__all__ = ["main"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+LACKING = "pictures need matplotlib: pip install 'streamk[plot]'"
+
+
+def can_draw() -> bool:
+    """Return whether matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure, in inches, that is drawn without a display.
+
+    Raises
+    ------
+    UsageError
+        If matplotlib is not installed.
+    """
+    if not can_draw():
+        raise UsageError(LACKING)
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
 
 DESCRIPTION = """\
 Draw the figures of a run along its stream: windowed, beside what needs no

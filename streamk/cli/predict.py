@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from connectors.registry import schemes
-from streamk.cli.job.running import add_running, check, connected, display
-from streamk.cli.job.signals import add_details
-from streamk.cli.output.report import show
-from streamk.cli.parsing.arguments import Parser, UsageError, checkpoint_place
+from streamk.cli.arguments import Parser, UsageError, checkpoint_place
+from streamk.cli.job import add_details, add_running, check, connected, display
+from streamk.cli.report import show
 
 __all__ = ["main"]
 

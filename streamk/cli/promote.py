@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from streamk.cli.parsing.arguments import Parser, checkpoint_place, state_key
+from streamk.cli.arguments import Parser, checkpoint_place, state_key
 
 __all__ = ["changed", "checkpoint_parser", "main"]
 

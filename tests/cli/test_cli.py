@@ -19,8 +19,8 @@ from cli_kit import click_events, ndjson, streamk
 
 from streamk import backends, cli
 from streamk.cli import dispatch, models, predict, run
+from streamk.cli.arguments import UsageError
 from streamk.cli.model_options import build, options_of, task_of
-from streamk.cli.parsing.arguments import UsageError
 from streamk.cli.run import MODEL, _parser
 from streamk.engine import Engine, LateLabels
 from streamk.errors import BackendUnavailable, InvalidInput, StreamkError

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from streamk.cli.job.mismatch import told_by_options
 from streamk.cli.model_options import build, options_of
+from streamk.cli.run import told_by_options
 from streamk.engine.recovery.job import AnotherJob
 from streamk.errors import StateError
 

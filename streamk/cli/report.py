@@ -7,21 +7,22 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from streamk.cli.job.running import writes_to_stdout
-from streamk.cli.output.figures import (
+from streamk.cli.figures import (
+    columns,
     confusion_table,
     contest_rows,
     fate_lines,
+    features,
     figure_rows,
     promotion_lines,
     since_lines,
+    size,
     slice_rows,
+    wrapped,
 )
-from streamk.cli.output.tables import columns, features, size, wrapped
+from streamk.cli.job import writes_to_stdout
 from streamk.engine import Report
 from streamk.learners.common.predictor import innermost
-
-__all__ = ["as_json", "as_text", "show"]
 
 _STOPPED = {
     "end": "the stream has ended",

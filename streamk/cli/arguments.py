@@ -16,21 +16,6 @@ from streamk.errors import StreamkError
 if TYPE_CHECKING:
     from streamk.engine.checkpoints.object_path import Location
 
-__all__ = [
-    "Parser",
-    "UsageError",
-    "checkpoint_place",
-    "existing_path",
-    "named_value",
-    "nearest",
-    "number",
-    "one_of",
-    "seconds",
-    "seconds_or_inf",
-    "state_key",
-    "whole",
-]
-
 
 class UsageError(StreamkError):
     """The command line or the configuration cannot be followed; the exit status is 2."""
