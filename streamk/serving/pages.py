@@ -240,7 +240,7 @@ class History:
 
 _LOOK, _ALIVE = 0.2, 15.0
 """Seconds between looks for a new point, and between signs of life where there is none."""
-_FILES = Path(__file__).parent.parent / "page"
+_FILES = Path(__file__).parent / "page"
 _KINDS = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript"}
 _HEADERS = {
     b"content-security-policy": b"default-src 'self'; frame-ancestors 'none'",
