@@ -7,7 +7,7 @@ import difflib
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -47,10 +47,13 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that raises `UsageError` and knows what was nearly right.
 
     Options that are not given are left out of what it returns: their defaults are those of the
-    functions that they are passed to.
+    functions that they are passed to. With `first`, ``--help`` shows these options alone, and
+    ``--help-all`` shows all.
     """
 
-    def __init__(self, prog: str, description: str, epilog: str = "") -> None:
+    def __init__(
+        self, prog: str, description: str, epilog: str = "", first: Collection[str] = ()
+    ) -> None:
         super().__init__(
             prog=prog,
             description=description,
@@ -60,14 +63,22 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             add_help=False,
         )
+        self._first = {*first, "help", "help_all"} if first else None
 
     def add_common(self) -> None:
         """Add the options that every subcommand has."""
         group = self.add_argument_group("help")
         group.add_argument("-h", "--help", action="help", help="show this and exit")
+        if self._first:
+            group.add_argument("--help-all", action="help", help="show all options and exit")
         group.add_argument(
             "--debug", action="store_true", help="show where in the code an error comes from"
         )
+
+    def add_checkpoint(self, add: Callable[..., Any] | None = None, **options: Any) -> None:
+        """Add the place of checkpoints that a command reads."""
+        about = "directory or address of checkpoints, or one of them"
+        (add or self.add_argument)("model", metavar="CHECKPOINT", help=about, **options)
 
     def add_key(self, add: Callable[..., Any] | None = None) -> None:
         """Add the option of all that read checkpoints."""
@@ -83,6 +94,10 @@ class Parser(argparse.ArgumentParser):
 
     def parse(self, arguments: Sequence[str]) -> dict[str, Any]:
         """The options given, by name. Raises `UsageError`."""
+        if self._first and "--help-all" not in arguments:
+            for action in self._actions:
+                if action.dest not in self._first:
+                    action.help = argparse.SUPPRESS
         found, unknown = self.parse_known_args(arguments)
         if unknown:
             self._refuse(unknown)
@@ -117,7 +132,7 @@ class Parser(argparse.ArgumentParser):
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UsageError(f"{path} is not valid TOML: {error}") from None
         actions = {_key(action): action for action in self._actions}
-        for never in ("help", "debug", "config"):
+        for never in ("help", "help-all", "debug", "config"):
             actions.pop(never, None)
         options = {}
         for key, value in entries.items():
@@ -210,6 +225,11 @@ def whole(least: int) -> Callable[[str], int]:
         return found
 
     return read
+
+
+def flag_of(name: str) -> str:
+    """Return the flag of an option by its name."""
+    return f"--{name.replace('_', '-')}"
 
 
 def number(text: str) -> float:

@@ -69,12 +69,7 @@ def _parser() -> Parser:
     parser = Parser("streamk compile", DESCRIPTION, EPILOG)
     parser.usage = "streamk compile CHECKPOINT SOURCE --to FILE ..."
     add = parser.add_argument_group("what is read and written").add_argument
-    add(
-        "model",
-        metavar="CHECKPOINT",
-        nargs="?",
-        help="directory or address of checkpoints, or one of them",
-    )
+    parser.add_checkpoint(add, nargs="?")
     add("source", metavar="SOURCE", nargs="?", help="address of the events")
     add("--to", metavar="FILE", help="file of the compiled model (safetensors)")
     add("--c", metavar="FILE", help="write it as a header of C, too")

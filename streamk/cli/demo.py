@@ -17,8 +17,8 @@ from connectors.memory import MemorySource
 from connectors.registry import open_sink, open_source
 from streamk.backends.first_use import FIRST_USE
 from streamk.cli.arguments import Parser, UsageError
-from streamk.cli.figures import columns
 from streamk.cli.plot import LACKING, can_draw, new_figure
+from streamk.cli.report import columns
 from streamk.engine import Engine, Report, shown_on
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.learners import Learner, create

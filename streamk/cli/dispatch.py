@@ -57,13 +57,7 @@ examples:
 def dispatch(given: Sequence[str], interrupts: Sequence[int], out: ForPeople) -> int:
     """Run the subcommand that the arguments name, and return the exit status.
 
-    Parameters
-    ----------
-    given : sequence of str
-    interrupts : sequence of int
-        The interrupts that came so far. An error after one of them is raised.
-    out : ForPeople
-        Standard output.
+    What is for people goes to `out`. An error after one of the interrupts that came is raised.
     """
     name = given[0] if given and given[0] in COMMANDS else ""
     program = f"streamk {name}".rstrip()
@@ -83,8 +77,9 @@ def dispatch(given: Sequence[str], interrupts: Sequence[int], out: ForPeople) ->
 
 
 def _command(name: str) -> Callable[[Sequence[str]], int]:
+    module, function = ("promote", "roll_back") if name == "rollback" else (name, "main")
     found: Callable[[Sequence[str]], int]
-    found = importlib.import_module(f"streamk.cli.{name}").main
+    found = getattr(importlib.import_module(f"streamk.cli.{module}"), function)
     return found
 
 

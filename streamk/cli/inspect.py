@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamk.cli.arguments import Parser, UsageError, checkpoint_place, state_key
-from streamk.cli.figures import (
+from streamk.cli.model_options import learner_header
+from streamk.cli.report import (
     contest_rows,
     features,
     figure_rows,
@@ -20,7 +21,6 @@ from streamk.cli.figures import (
     sparkline,
     wrapped,
 )
-from streamk.cli.model_options import learner_header
 from streamk.engine import Checkpoint, Key, read_checkpoint
 from streamk.engine.checkpoints.files import sizes
 from streamk.engine.checkpoints.keys import key_of
@@ -52,9 +52,7 @@ _MEMBER = re.compile(r"member-\d+")
 def main(arguments: Sequence[str]) -> int:
     """Show and check checkpoints."""
     parser = Parser("streamk inspect", "Show what a checkpoint holds, and check it.", EPILOG)
-    parser.add_argument(
-        "checkpoint", metavar="CHECKPOINT", help="a directory or an address of checkpoints"
-    )
+    parser.add_checkpoint()
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--schema", action="store_true", help="print the columns as `streamk run --schema` reads it"
@@ -65,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     key = key_of(state_key(options))
     good: list[dict[str, Any]] = []
     damaged: list[str] = []
-    for paths in members(checkpoint_place(options["checkpoint"], "checkpoint")):
+    for paths in members(checkpoint_place(options["model"], "checkpoint")):
         newest: Checkpoint | None = None
         for path in paths:
             try:
@@ -82,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
         if newest is not None:
             good.append(_summary(newest, key))
     if not good and not damaged:
-        raise UsageError(f"{options['checkpoint']} holds no checkpoint yet")
+        raise UsageError(f"{options['model']} holds no checkpoint yet")
     if options.get("schema"):
         _print_schema(good)
     elif options.get("json"):

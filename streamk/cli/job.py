@@ -1,15 +1,16 @@
-"""Options for what a job tells beside its predictions."""
+"""Options of `streamk run` and `streamk predict`: their checks, and what is opened for them."""
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from connectors.base import URL, Sink, Source
+from connectors.base import URL, Source
 from connectors.errors import BadURL, Unavailable
 from connectors.registry import open_sink, open_source, parse_url
 from streamk.backends.first_use import FIRST_USE
@@ -17,6 +18,7 @@ from streamk.cli.arguments import (
     Parser,
     UsageError,
     checkpoint_place,
+    flag_of,
     number,
     one_of,
     seconds,
@@ -25,6 +27,19 @@ from streamk.cli.arguments import (
     state_key,
     whole,
 )
+from streamk.engine import Engine, LateLabels, shown_on
+from streamk.engine.checkpoints.object_path import location
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_OF_LABELS = {
+    "key": "key",
+    "time": "time",
+    "label_timeout": "timeout",
+    "label_default": "default",
+    "held_events": "held_events",
+    "label_revisions": "revisions",
+}
+"""Options of late labels, and the names that the engine has for them."""
 
 
 def add_details(add: Callable[..., Any]) -> None:
@@ -47,32 +62,6 @@ def add_details(add: Callable[..., Any]) -> None:
         help="predictions come with their reasons: the fields of the largest effect, and their"
         " values",
     )
-
-
-def add_signals(add: Callable[..., Any]) -> None:
-    """Add the options of alarms and of figures for parts of the events."""
-    add(
-        "--alarms",
-        metavar="SINK",
-        help="address for events that tell when errors rise, labels come later, or calibration or"
-        " coverage leave their bounds",
-    )
-    add(
-        "--slice",
-        metavar="NAME",
-        help="a field of the events: its first 20 values have figures of their own",
-    )
-
-
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_FLAGS = {
-    "key": "--key",
-    "time": "--time",
-    "label_timeout": "--label-timeout",
-    "label_default": "--label-default",
-    "held_events": "--held-events",
-    "label_revisions": "--label-revisions",
-}
 
 
 def duration(text: str) -> float:
@@ -136,9 +125,11 @@ def add_late(parser: Parser) -> None:
 def check_late(options: Mapping[str, Any]) -> None:
     """Raise `UsageError` for options of late labels that make no sense together."""
     if "labels" not in options:
-        for name, flag in _FLAGS.items():
+        for name in _OF_LABELS:
             if name in options:
-                raise UsageError(f"{flag} is for labels of their own; it needs --labels SOURCE")
+                raise UsageError(
+                    f"{flag_of(name)} is for labels of their own; it needs --labels SOURCE"
+                )
         return
     if "key" not in options:
         raise UsageError(
@@ -152,19 +143,9 @@ def check_late(options: Mapping[str, Any]) -> None:
         raise UsageError("--label-default is the label after a time; it needs --label-timeout SPAN")
 
 
-def late_labels(options: Mapping[str, Any], source: Source) -> Any:
+def late_labels(options: Mapping[str, Any], source: Source) -> LateLabels:
     """Return the options of the engine for late labels."""
-    from streamk.engine import LateLabels
-
-    names = {
-        "key": "key",
-        "time": "time",
-        "label_timeout": "timeout",
-        "label_default": "default",
-        "held_events": "held_events",
-        "label_revisions": "revisions",
-    }
-    given = {to: options[name] for name, to in names.items() if name in options}
+    given = {to: options[name] for name, to in _OF_LABELS.items() if name in options}
     return LateLabels(source, **given)
 
 
@@ -177,7 +158,17 @@ def add_running(parser: Parser, add: Callable[..., Any]) -> None:
         help="further figures by River's names, as F1,ROCAUC,CohenKappa or R2,MAPE; of one class as"
         " F1=spam",
     )
-    add_signals(add)
+    add(
+        "--alarms",
+        metavar="SINK",
+        help="address for events that tell when errors rise, labels come later, or calibration or"
+        " coverage leave their bounds",
+    )
+    add(
+        "--slice",
+        metavar="NAME",
+        help="a field of the events: its first 20 values have figures of their own",
+    )
     add(
         "--checkpoint-every",
         metavar="N",
@@ -266,8 +257,6 @@ def check(options: dict[str, Any]) -> None:
         raise UsageError(f"--dead-letters gets nothing with --on-error {options['on_error']}")
     _check_places(options)
     if "checkpoint" in options:
-        from streamk.engine.checkpoints.object_path import location
-
         checkpoint = location(options["checkpoint"])
         if isinstance(checkpoint, Path):
             checkpoint = checkpoint.expanduser()
@@ -282,16 +271,10 @@ def check(options: dict[str, Any]) -> None:
 
 def _check_places(options: dict[str, Any]) -> None:
     """Raise `UsageError` where two addresses are one, or outputs would be read as events."""
-    flags = {
-        "source": "SOURCE",
-        "labels": "--labels",
-        "to": "--to",
-        "dead_letters": "--dead-letters",
-        "alarms": "--alarms",
-    }
     used: dict[str | Path, str] = {}
-    for name, flag in flags.items():
+    for name in ("source", "labels", "to", "dead_letters", "alarms"):
         if name in options:
+            flag = "SOURCE" if name == "source" else flag_of(name)
             url = parse_url(options[name])
             place = _place(url)
             for other, its in used.items():
@@ -318,13 +301,17 @@ def _is_of(url: URL, others: str | Path) -> bool:
     return "*" in str(others) and place.match(str(others))
 
 
+def for_the_engine(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the options that the engine has under the same name."""
+    names = inspect.signature(Engine).parameters.keys() - {"source", "model"}
+    return {name: value for name, value in options.items() if name in names}
+
+
 def display(options: dict[str, Any], engine_options: dict[str, Any], stack: ExitStack) -> None:
     """Put the display of progress, which tells of a first use too, among the engine's options.
 
     Where a terminal gets outputs, no progress is shown among them.
     """
-    from streamk.engine import shown_on
-
     if options.get("quiet"):
         stack.enter_context(FIRST_USE.hidden())
         return
@@ -348,7 +335,7 @@ def connected(options: dict[str, Any], engine_options: dict[str, Any], stack: Ex
     stack.callback(source.close)
     for name, argument in (("to", "sink"), ("dead_letters", "dead_letters"), ("alarms", "alarms")):
         if name in options:
-            sink: Sink = opened(open_sink, options[name])
+            sink = opened(open_sink, options[name])
             stack.callback(sink.close)
             engine_options[argument] = sink
     names = [name.strip() for text in options.get("metrics", ()) for name in text.split(",")]

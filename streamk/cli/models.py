@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from streamk.cli.arguments import Parser, UsageError, nearest
-from streamk.cli.figures import columns
 from streamk.cli.model_options import options_of
+from streamk.cli.report import columns
 
 __all__ = ["main"]
 

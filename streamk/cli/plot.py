@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamk.cli.arguments import Parser, UsageError, checkpoint_place, state_key
-from streamk.cli.figures import words
 from streamk.cli.inspect import members
+from streamk.cli.report import words
 from streamk.engine import Checkpoint, Key, Untrusted, read_checkpoint
 from streamk.engine.checkpoints.keys import key_of
 from streamk.engine.checkpoints.object_path import Location, ObjectPath
@@ -87,14 +87,14 @@ class StreamHistory:
 def main(arguments: Sequence[str]) -> int:
     """Draw a checkpoint's figures."""
     parser = Parser("streamk plot", DESCRIPTION, EPILOG)
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a directory or an address")
+    parser.add_checkpoint()
     parser.add_argument(
         "--to", metavar="FILE", help="picture to write, .png or .svg (default: CHECKPOINT.png here)"
     )
     parser.add_key()
     parser.add_common()
     options = parser.parse(arguments)
-    path = checkpoint_place(options["checkpoint"], "checkpoint")
+    path = checkpoint_place(options["model"], "checkpoint")
     name = path.resolve().name if isinstance(path, Path) else path.name
     target = Path(options.get("to", f"{name}.png")).expanduser()
     if target.suffix not in (".png", ".svg"):

@@ -9,8 +9,12 @@ from typing import Any
 
 from connectors.registry import schemes
 from streamk.cli.arguments import Parser, UsageError, checkpoint_place
-from streamk.cli.job import add_details, add_running, check, connected, display
+from streamk.cli.job import add_details, add_running, check, connected, display, for_the_engine
 from streamk.cli.report import show
+from streamk.engine import Engine
+from streamk.learners.warming import preparing
+from streamk.serving import load
+from streamk.serving.trained import Following
 
 __all__ = ["main"]
 
@@ -31,8 +35,6 @@ examples:
 Sources, sinks and what becomes of events that cannot be used are those of
 `streamk run`, see its help.
 """
-
-_NOT_FOR_THE_ENGINE = ("model", "source", "to", "json", "quiet", "follow", "debug")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -58,12 +60,7 @@ def _parser() -> Parser:
     parser = Parser("streamk predict", DESCRIPTION, EPILOG)
     parser.usage = "streamk predict CHECKPOINT SOURCE [--to SINK] ..."
     add = parser.add_argument_group("what is read and written").add_argument
-    add(
-        "model",
-        metavar="CHECKPOINT",
-        nargs="?",
-        help="directory or address of checkpoints, or one of them",
-    )
+    parser.add_checkpoint(add, nargs="?")
     add("source", metavar="SOURCE", nargs="?", help="address of the events")
     add("--to", metavar="SINK", help="address that the predictions go to (default stdout:)")
     add_details(add)
@@ -87,27 +84,18 @@ def _parser() -> Parser:
 
 def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     """Everything put together, cheapest mistakes first."""
-    from streamk.engine import Engine
-    from streamk.learners.warming import preparing
-    from streamk.serving import load
-    from streamk.serving.trained import Following
-
     directory = checkpoint_place(options["model"])
     if "checkpoint" in options and _same(options["checkpoint"], directory):
         raise UsageError(
             f"--checkpoint {directory} is where the model comes from; the position needs another"
         )
     model = load(directory, key=options.get("state_key"))
-    engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}
+    engine_options = for_the_engine(options)
     if "checkpoint" not in options:
         engine_options.pop("state_key", None)  # it was for the model
     if options.get("follow"):
         following = Following(model.refresh)
-
-        def newer() -> Any:
-            return model.current if following.look() else None
-
-        engine_options["newer"] = newer
+        engine_options["newer"] = lambda: model.current if following.look() else None
     engine_options |= {
         "schema": model.schema,
         "learn": False,

@@ -1,4 +1,4 @@
-"""`streamk promote`: make a challenger the champion of a job."""
+"""`streamk promote` and `streamk rollback`: another champion of a job."""
 
 from __future__ import annotations
 
@@ -6,50 +6,54 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from streamk.cli.arguments import Parser, checkpoint_place, state_key
+from streamk.engine.checkpoints.keys import key_of
+from streamk.engine.recovery.promotion import change_champion
 
-__all__ = ["changed", "checkpoint_parser", "main"]
-
-DESCRIPTION = """\
+PROMOTE = """\
 Make a challenger the champion of a job that is stopped: it predicts from the
 next event on. The champion until then becomes a challenger of the same name.
 """
-EPILOG = """\
+AFTER_PROMOTE = """\
 Start the job again with the command that it had. streamk rollback CHECKPOINT
 undoes the promotion, streamk inspect CHECKPOINT shows all of them.
 
 examples:
   streamk promote state lean
 """
+ROLL_BACK = """\
+Undo the last promotion of a job that is stopped, by command or by rule: the
+champion before it predicts from the next event on. Each further call goes
+back one promotion more.
+"""
+AFTER_ROLL_BACK = """\
+examples:
+  streamk rollback state
+"""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Promote a challenger."""
-    parser = checkpoint_parser("streamk promote", DESCRIPTION, EPILOG)
+    parser = Parser("streamk promote", PROMOTE, AFTER_PROMOTE)
+    parser.add_checkpoint()
     parser.add_argument("name", metavar="NAME", help="that of the challenger")
+    return _changed(parser, arguments, lambda contest, name: contest.promote(name))
+
+
+def roll_back(arguments: Sequence[str]) -> int:
+    """Undo a promotion."""
+    parser = Parser("streamk rollback", ROLL_BACK, AFTER_ROLL_BACK)
+    parser.add_checkpoint()
+    return _changed(parser, arguments, lambda contest, _: contest.roll_back())
+
+
+def _changed(parser: Parser, arguments: Sequence[str], change: Callable[[Any, Any], None]) -> int:
+    """Change the champion in a checkpoint and say so; return the exit status."""
+    parser.add_key()
     parser.add_common()
     options = parser.parse(arguments)
-    return changed(options, lambda contest: contest.promote(options["name"]))
-
-
-def checkpoint_parser(program: str, description: str, epilog: str) -> Parser:
-    """Return a parser of the place of checkpoints, and of their key."""
-    parser = Parser(program, description, epilog)
-    parser.add_argument(
-        "checkpoint",
-        metavar="CHECKPOINT",
-        help="the directory or address given to streamk run --checkpoint",
-    )
-    parser.add_key()
-    return parser
-
-
-def changed(options: dict[str, Any], change: Callable[[Any], None]) -> int:
-    """Change the champion in a checkpoint and say so; return the exit status."""
-    from streamk.engine.checkpoints.keys import key_of
-    from streamk.engine.recovery.promotion import change_champion
-
-    place = checkpoint_place(options["checkpoint"])
-    for path, contest in change_champion(place, change, key_of(state_key(options))):
+    place, key = checkpoint_place(options["model"]), key_of(state_key(options))
+    changed = change_champion(place, lambda contest: change(contest, options.get("name")), key)
+    for path, contest in changed:
         former = list(contest.promotions)[-1].former
         print(f"{path}: {contest.champion} is the champion, {former} a challenger")
     return 0

@@ -128,12 +128,7 @@ def _parser() -> Parser:
     parser = Parser("streamk serve", DESCRIPTION, EPILOG)
     parser.usage = "streamk serve CHECKPOINT [--http HOST:PORT] ..."
     add = parser.add_argument_group("the model").add_argument
-    add(
-        "model",
-        metavar="CHECKPOINT",
-        nargs="?",
-        help="directory or address of checkpoints, or one of them",
-    )
+    parser.add_checkpoint(add, nargs="?")
     parser.add_key(add)
     add(
         "--learn",

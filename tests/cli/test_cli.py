@@ -104,11 +104,23 @@ def test_defaults_in_the_help_are_those_of_the_engine() -> None:
     assert shown == {name: defaults[name].default for name in shown}
 
 
-@pytest.mark.parametrize("module", [run, predict])
-def test_options_are_those_of_the_engine_or_taken_out_before(module: Any) -> None:
+def test_the_help_of_run_shows_twenty_flags_and_on_request_all(tmp_path: Path) -> None:
+    out, _ = streamk("run", "--help", cwd=tmp_path)
+    every, _ = streamk("run", "--help-all", cwd=tmp_path)
+    assert max(map(len, every.splitlines())) <= 80
+    first = set(re.findall(r"^  (--\S+)", out, re.MULTILINE))
+    flags = set(re.findall(r"^  (--\S+)", every, re.MULTILINE))
+    known = {action.option_strings[-1] for action in _parser()._actions if action.option_strings}
+    assert len(first - {"--help-all", "--debug"}) == 20
+    assert first < flags | {"--help"} == known
+
+
+def test_options_that_the_engine_lacks_are_used_by_the_command() -> None:
     engine = inspect.signature(Engine).parameters.keys()
-    options = {action.dest for action in module._parser()._actions}
-    assert options - {"help", "config", "debug"} <= engine | set(module._NOT_FOR_THE_ENGINE)
+    options = {action.dest for action in (*_parser()._actions, *predict._parser()._actions)}
+    used = "".join(path.read_text() for path in Path(run.__file__).parent.glob("*.py"))
+    for name in options - engine - {"help", "help_all"}:
+        assert f'"{name}"' in used, name
 
 
 def test_version_and_no_command(tmp_path: Path) -> None:

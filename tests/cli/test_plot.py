@@ -16,7 +16,7 @@ from engine_kit import WhimsicalSource
 
 from connectors.memory import MemorySource
 from streamk.cli import main, plot
-from streamk.cli.figures import confusion_table, figure_rows, since_lines, sparkline
+from streamk.cli.report import confusion_table, figure_rows, since_lines, sparkline
 from streamk.engine import Engine, Report, newest_checkpoint
 from streamk.engine.evaluation.confusion import Confusion
 from streamk.learners import MultiKernel
