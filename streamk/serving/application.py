@@ -84,7 +84,7 @@ class Intake:
     def _use(self, schema: Schema) -> None:
         self._schema, self._decoder = schema, decoder("json", schema)
 
-    def append(self, events: Sequence[bytes]) -> None:
+    def append(self, events: Sequence[bytes | msgspec.Raw]) -> None:
         """Add the events of a request, each an object of JSON; durable when it returns.
 
         Raises
@@ -97,6 +97,7 @@ class Intake:
         with self._lock:
             if self._model.schema is not self._schema:
                 self._use(self._model.schema)
+            events = list(map(bytes, events))
             decoded = self._decoder.decode(events)
             label = self._schema.label
             bad = [
@@ -327,7 +328,7 @@ class _Server:
         assert self._intake is not None
         if request.query_params:
             raise InvalidInput("/learn has no parameters")
-        events, _ = self._events(await self._body(request))
+        events, _ = self._events(await self._body(request), msgspec.Raw)
         try:
             # Not cancelled with the request: what was begun is added or refused as a whole.
             with self._watch.refusals():
@@ -340,9 +341,9 @@ class _Server:
         self._monitoring.taken(len(events))
         return as_json({"taken": len(events)}, 202)
 
-    def _events(self, body: bytes) -> tuple[list[bytes], bool]:
+    def _events(self, body: bytes, each: Any = Any) -> tuple[list[Any], bool]:
         """Return the events of a body, and whether they are a list."""
-        events, several = split(body)
+        events, several = split(body, each)
         if len(events) > self._limits.events:
             raise HTTPException(
                 413, f"{len(events)} events in a request, at most {self._limits.events} are taken"

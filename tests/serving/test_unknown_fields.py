@@ -225,22 +225,6 @@ def test_one_event_without_any_known_field_refuses_the_request(client: Any) -> N
     assert NEAR in answer.json()["events"][0]["reason"]
 
 
-@pytest.mark.parametrize(
-    "value", ['"\xff"', "9" * 5000, "1e400", '{"\xff": 1}', "[" * 500 + "]" * 500]
-)
-def test_what_is_not_read_makes_nothing_fail(tmp_path: Path, value: str) -> None:
-    """As of a field that is ignored, once an event has had it."""
-    from streamk.serving.answers import Answers
-
-    stream = [{"a": n % 7, "b": n, "y": n % 7 > 3} for n in range(100)]
-    options: dict[str, Any] = {"label": "y", "ignore": ("b",), "checkpoint": tmp_path}
-    Engine(MemorySource(stream), MultiKernel(), **options).run()
-    answers = Answers(streamk.load(tmp_path))
-    answers.of([b'{"a": 1, "b": 1}'])
-    (found,) = answers.of([f'{{"a": 1, "b": {value}}}'.encode("latin-1")])
-    assert found["prediction"] is False
-
-
 def test_many_unknown_fields_are_cut(client: Any) -> None:
     answer = client.post("/predict", json=but(**{f"new {n}": 1 for n in range(500)}))
     assert len(answer.json()["unknown"]) == 20
