@@ -16,8 +16,6 @@ from connectors.registry import open_source
 from streamk.cli.arguments import Parser, UsageError, checkpoint_place, whole
 from streamk.errors import InvalidInput
 
-__all__ = ["main"]
-
 DESCRIPTION = """\
 Compile the newest model of a checkpoint into one that predicts in microseconds.
 It learns what the model predicts of the events of a stream, which need no

@@ -15,8 +15,6 @@ from streamk.cli import ForPeople
 from streamk.cli.arguments import UsageError, nearest
 from streamk.errors import InvalidInput, StreamkError
 
-__all__ = ["COMMANDS", "dispatch"]
-
 COMMANDS = {
     "run": "learn and predict on a stream, until it ends or is stopped",
     "predict": "predict a stream with a model that has been learned",

@@ -32,8 +32,6 @@ from streamk.errors import StateError
 from streamk.learners import Sharded, from_state
 from streamk.learners.common.predictor import innermost
 
-__all__ = ["main", "members"]
-
 EPILOG = """\
 CHECKPOINT is the directory or address given to `streamk run --checkpoint`, or
 that of one member or one epoch inside it. The exit status is 1 if anything is

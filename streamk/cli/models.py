@@ -8,8 +8,6 @@ from streamk.cli.arguments import Parser, UsageError, nearest
 from streamk.cli.model_options import options_of
 from streamk.cli.report import columns
 
-__all__ = ["main"]
-
 MODELS = {
     "multi-kernel": "many kernels and a feature-machine, mixed (default)",
     "doubly-stochastic": "one kernel, random features, columns scaled",

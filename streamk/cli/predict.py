@@ -16,8 +16,6 @@ from streamk.learners.warming import preparing
 from streamk.serving import load
 from streamk.serving.trained import Following
 
-__all__ = ["main"]
-
 DESCRIPTION = """\
 Predict every event of a stream with the newest model of a checkpoint, which
 `streamk run` has learned or is still learning. Nothing is learned. Events that

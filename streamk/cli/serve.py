@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import logging
 import ssl
 import sys
@@ -77,7 +76,6 @@ def main(arguments: Sequence[str]) -> int:
     tls = _tls(options)
     directory = checkpoint_place(options["model"])
     model = load(directory, key=state_key(options))
-    limits = {"body": options.get("max_body"), "events": options.get("max_events")}
     with contextlib.ExitStack() as stack:
         log = None
         if "learn" in options:
@@ -85,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
         app = application(
             model,
             token=token,
-            limits=Limits(**{name: value for name, value in limits.items() if value is not None}),
+            limits=Limits(options.get("max_body", 1 << 20), options.get("max_events", 1000)),
             refresh=options.get("refresh", 1.0),
             max_age=options.get("max_age"),
             log=log,
@@ -106,8 +104,7 @@ def main(arguments: Sequence[str]) -> int:
 def needed() -> None:
     """Raise `UsageError` where a package is missing."""
     try:
-        for name in ("server", "monitoring"):
-            importlib.import_module(f"streamk.serving.{name}")
+        from streamk.serving import monitoring, server  # noqa: F401
     except ModuleNotFoundError as error:
         raise UsageError(
             f"serving needs the package {error.name}: pip install 'streamk[serve]'"
@@ -212,24 +209,8 @@ def watched(
 ) -> Callable[[Snapshot], None]:
     """Serve the page of a job until it ends; return a function that is to get all snapshots.
 
-    Parameters
-    ----------
-    options : dict
-    model : str
-        Its name.
-    show : function of a Snapshot, optional
-        Gets them, too.
-    observer : Observer
-        Of the job.
-    stack : ExitStack
-        Closes the socket.
-
-    Raises
-    ------
-    UsageError, InvalidInput
-        If a package is missing, or the address or the token is of no use.
-    OSError
-        If it cannot listen there.
+    It hands them to `show`, too. Raises `UsageError` and `InvalidInput` if a package is missing, or
+    the address or the token is of no use, and `OSError` if it cannot listen there.
     """
     needed()
     from streamk.serving.pages import History, live_page

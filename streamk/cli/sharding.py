@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from streamk.cli.arguments import Parser, UsageError, whole
+from streamk.cli.arguments import Parser, UsageError, flag_of, whole
 
 _REACH_SECONDS = 10.0
 """Time that a cluster may take to accept a connection."""
@@ -71,7 +71,7 @@ def sharded(
     if not (was or "shards" in options or "workers" in options):
         for name in ("round_events", "staleness", "ray"):
             if name in options:
-                raise UsageError(f"--{name.replace('_', '-')} needs --workers or --shards")
+                raise UsageError(f"{flag_of(name)} needs --workers or --shards")
         return model
     if own is not None and not was:
         raise UsageError(
@@ -89,10 +89,9 @@ def sharded(
     for name, default in defaults.items():
         chosen[name] = options.get(name, default) if own is None else own[name]
         if options.get(name, chosen[name]) != chosen[name]:
-            flag = name.replace("_", "-")
             raise UsageError(
-                f"--{flag} {options[name]}: this job's model has {chosen[name]}; leave the option"
-                " out, or begin another job with that model: --start-from"
+                f"{flag_of(name)} {options[name]}: this job's model has {chosen[name]}; leave the"
+                " option out, or begin another job with that model: --start-from"
                 f" {options['checkpoint']} --checkpoint ANOTHER"
             )
     if workers > chosen["shards"]:
@@ -136,11 +135,7 @@ def _connect(address: str, stack: ExitStack) -> None:
     try:
         _reach(address)
         ray = import_ray()
-        ray.init(
-            address=address,
-            log_to_driver=False,
-            logging_level="ERROR",
-        )
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, ValueError, OSError) as error:
         raise UsageError(
             f"--ray {address}: no Ray cluster answers there ({str(error).splitlines()[0]}); start"
@@ -190,22 +185,10 @@ def _named_model(text: str) -> tuple[str, str]:
 def contested(
     model: Any, name: str, options: Mapping[str, Any], described: Callable[[str, str, str], Any]
 ) -> Any:
-    """Return the model with its challengers, if there are any.
+    """Return the model with its challengers, if there are any. Raises `UsageError`.
 
-    Parameters
-    ----------
-    model : Learner
-    name : str
-        By which it was chosen; its own name among the challengers.
-    options : mapping
-    described : callable
-        Makes the challenger of a name out of a text and the option that it was given by, for
-        messages.
-
-    Raises
-    ------
-    UsageError
-        If a challenger cannot be made, or there is something that excludes challengers.
+    `name` is its own among them, and `described` makes the challenger of a name out of a text and
+    the option that it was given by, for messages.
     """
     from streamk.learners import Contest
     from streamk.learners.contest.contest import WINDOW
