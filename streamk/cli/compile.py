@@ -14,6 +14,7 @@ from connectors.base import delimiter_of
 from connectors.records import record_format_of
 from connectors.registry import open_source
 from streamk.cli.arguments import Parser, UsageError, checkpoint_place, whole
+from streamk.cli.job import opened
 from streamk.errors import InvalidInput
 
 DESCRIPTION = """\
@@ -116,7 +117,7 @@ def _sample(address: str, model: Any, most: int) -> tuple[NDArray[np.float64], i
     from streamk.encoding import decoder
     from streamk.engine.training.bad_events import tombstones_apart
 
-    source = open_source(address)
+    source = opened(open_source, address)
     try:
         reading = decoder(
             source.encoding,

@@ -788,7 +788,7 @@ def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path
     [
         ("rnu", "no command 'rnu'; did you mean 'run'?"),
         ("--vresion", "no option '--vresion'"),
-        ("run", "no SOURCE is given"),
+        ("run", "no SOURCE is given, for example file:events.ndjson"),
         ("run file:events.ndjson", "--label NAME is needed"),
         ("run events.ndjson --label y", "a scheme: write file:events.ndjson"),
         ("run csv:events.ndjson --label y", "for a file of JSON objects write file:events.ndjson"),
@@ -798,6 +798,17 @@ def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path
         ),
         ("models eigenpros", "did you mean 'eigenpro'?"),
         ("run fil:events.ndjson --label y", "did you mean 'file'?"),
+        ("run kafak://h/t --label y", "no connector 'kafak'; did you mean 'kafka'?"),
+        ("run kafka:// --label y", "kafka://HOST:PORT/TOPIC"),
+        ("run {} --sink z", "no option '--sink'; there is --to SINK"),
+        ("run {} --to nope:x", "no connector 'nope'"),
+        ("run {} --to file:empty", "Is a directory"),
+        ("run csv:table.csv --label z", "label 'z' is not in the header"),
+        ("run {} --task regression", "not a number"),
+        ("run {} --start-from empty", "empty holds no checkpoint"),
+        ("run {} --schema no.json", "no.json is neither open nor strict nor a file"),
+        ("predict empty file:events.ndjson", "holds no checkpoint"),
+        ("models --bogus", "no option '--bogus'"),
         ("run file:event.ndjson --label clicked", "did you mean 'events.ndjson'?"),
         ("run csv:missing/a.csv --label y", "no file missing/a.csv"),
         ("run file:events.ndjson?folow=true --label y", "did you mean 'follow'?"),
@@ -864,8 +875,9 @@ def test_a_wrong_command_is_explained(
     words = command.replace("{}", "file:events.ndjson --label clicked").split()
     monkeypatch.chdir(home)
     monkeypatch.setenv("COLUMNS", "80")
-    if not (home / "link.ndjson").exists():
-        (home / "link.ndjson").symlink_to("events.ndjson")
+    (home / "link.ndjson").symlink_to("events.ndjson")
+    (home / "table.csv").write_text("a,y\n1,2\n")
+    (home / "empty").mkdir()
     assert cli.main(words) == 2
     out, err = capfd.readouterr()
     assert says in err
@@ -949,31 +961,23 @@ def test_the_step_whose_function_predicts(home: Path) -> None:
     assert model["leading_step"] in model["options"]["step"]["gammas"]
 
 
-def test_a_model_on_landmarks_counts_landmarks(home: Path) -> None:
-    options = ("--model", "online-nystrom", "--set", "max_landmarks=7", "--checkpoint", "state")
-    told = streamk(*RUN, *options, cwd=home)[0]
-    assert "5 columns, 7 landmarks, 2 classes" in told
-    out = streamk("inspect", "state", cwd=home)[0]
-    assert "online-nystrom, 7 landmarks" in out
-    assert "half_life" not in out
-    assert "None" not in out
-
-
-def test_a_model_on_events_counts_centers(home: Path) -> None:
-    options = ("--model", "kernel-ridge", "--set", "max_centers=64", "--checkpoint", "state")
-    assert "5 columns, 80 centers, 2 classes" in streamk(*RUN, *options, cwd=home)[0]
-    out = streamk("inspect", "state", cwd=home)[0]
-    assert "kernel-ridge, 80 centers" in out
-    assert "n_seen" not in out
-
-
-def test_a_model_on_chosen_centers_counts_them(home: Path) -> None:
-    options = ("--model", "eigenpro", "--set", "n_centers=10", "--checkpoint", "state")
-    streamk(*RUN, *options, "--set", "batch_size=4", cwd=home)
-    out = streamk("inspect", "state", cwd=home)[0]
-    assert "eigenpro, 10 centers" in out
-    assert "n_learned" not in out
-    assert "choosing" not in out
+@pytest.mark.parametrize(
+    ("model", "settings", "counted", "hidden"),
+    [
+        ("online-nystrom", ("max_landmarks=7",), "7 landmarks", ("half_life", "None")),
+        ("kernel-ridge", ("max_centers=64",), "80 centers", ("n_seen",)),
+        ("eigenpro", ("n_centers=10", "batch_size=4"), "10 centers", ("n_learned", "choosing")),
+    ],
+)
+def test_landmarks_and_centers_are_counted(
+    model: str, settings: tuple[str, ...], counted: str, hidden: tuple[str, ...], home: Path
+) -> None:
+    options = [f"--set={setting}" for setting in settings]
+    told, _ = streamk(*RUN, "--model", model, *options, "--checkpoint", "state", cwd=home)
+    assert f"5 columns, {counted}, 2 classes" in told
+    out, _ = streamk("inspect", "state", cwd=home)
+    assert f"{model}, {counted}" in out
+    assert not [word for word in hidden if word in out]
 
 
 def test_inspect_finds_damage(home: Path) -> None:

@@ -78,16 +78,6 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("event", KNOWN, ids=str)
-def test_what_is_known_is_not_told(state: Path, event: dict[str, Any]) -> None:
-    assert KnownFields(streamk.load(state).schema).of(event) == Unknown()
-
-
-@pytest.mark.parametrize(("event", "names", "is_all"), UNKNOWN, ids=str)
-def test_what_is_unknown(state: Path, event: Any, names: list[str], is_all: bool) -> None:
-    assert KnownFields(streamk.load(state).schema).of(event) == (tuple(names), is_all)
-
-
 def test_names_of_any_kind_are_looked_at() -> None:
     known = KnownFields(Schema((0, 1, "a"), kinds={0: "number", 1: "number", "a": "number"}))
     assert known.of({0: 1, 1: 2, "a": 3}) == Unknown()
@@ -184,14 +174,16 @@ def client(state: Path) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("event", KNOWN, ids=str)
-def test_an_answer_is_as_ever_where_all_is_known(client: Any, event: dict[str, Any]) -> None:
+def test_what_is_known_is_not_told(client: Any, state: Path, event: dict[str, Any]) -> None:
+    assert KnownFields(streamk.load(state).schema).of(event) == Unknown()
     assert client.post("/predict", json=event).json().keys() == {"prediction", "probabilities"}
 
 
 @pytest.mark.parametrize(("event", "names", "is_all"), UNKNOWN, ids=str)
-def test_an_answer_names_what_is_unknown(
-    client: Any, event: Any, names: list[str], is_all: bool
+def test_what_is_unknown_is_named(
+    client: Any, state: Path, event: Any, names: list[str], is_all: bool
 ) -> None:
+    assert KnownFields(streamk.load(state).schema).of(event) == (tuple(names), is_all)
     answer = client.post("/predict", json=event)
     if is_all:
         assert answer.status_code == 422
