@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from streamk.engine.checkpoints.object_path import Location
 
 
+Add = Callable[..., None]
+"""Adds an option to a group, see `Parser.group`."""
+
+
 class UsageError(StreamkError):
     """The command line or the configuration cannot be followed; the exit status is 2."""
 
@@ -75,18 +79,43 @@ class Parser(argparse.ArgumentParser):
             "--debug", action="store_true", help="show where in the code an error comes from"
         )
 
-    def add_checkpoint(self, add: Callable[..., Any] | None = None, **options: Any) -> None:
-        """Add the place of checkpoints that a command reads."""
-        about = "directory or address of checkpoints, or one of them"
-        (add or self.add_argument)("model", metavar="CHECKPOINT", help=about, **options)
+    def group(self, title: str) -> Add:
+        """Return a function that adds options under a title: flag and metavar, help, and a reader.
 
-    def add_key(self, add: Callable[..., Any] | None = None) -> None:
+        An option without a metavar is a switch, one whose metavar ends with dots may be repeated,
+        and a name without dashes is an argument that may be left out.
+        """
+        group = self.add_argument_group(title)
+
+        def add(
+            flag: str, about: str, read: Callable[[str], Any] | None = None, **more: Any
+        ) -> None:
+            name, _, metavar = flag.partition(" ")
+            if not name.startswith("-"):
+                group.add_argument(name.lower(), metavar=metavar or name, nargs="?", help=about)
+                return
+            if not metavar:
+                more["action"] = "store_true"
+            else:
+                more |= {"metavar": metavar.removesuffix("..."), "type": read}
+                if metavar.endswith("..."):
+                    more["action"] = "append"
+            group.add_argument(name, help=about, **more)
+
+        return add
+
+    def add_checkpoint(self, add: Add | None = None) -> None:
+        """Add the place of checkpoints that a command reads; in a group it may be left out."""
+        about = "directory or address of checkpoints, or one of them"
+        if add is None:
+            self.add_argument("model", metavar="CHECKPOINT", help=about)
+        else:
+            add("model CHECKPOINT", about)
+
+    def add_key(self, add: Add | None = None) -> None:
         """Add the option of all that read checkpoints."""
-        (add or self.add_argument)(
-            "--state-key",
-            metavar="FILE",
-            help="key of 32 bytes or more: checkpoints are signed with it, others are refused",
-        )
+        about = "key of 32 bytes or more: checkpoints are signed with it, others are refused"
+        (add or self.group("options"))("--state-key FILE", about)
 
     def error(self, message: str) -> NoReturn:
         """Raise `UsageError`."""

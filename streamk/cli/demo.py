@@ -57,9 +57,8 @@ class Line:
 def main(arguments: Sequence[str]) -> int:
     """Run the demo."""
     parser = Parser("streamk demo", DESCRIPTION)
-    parser.add_argument(
-        "--out", metavar="DIR", help="where its files go (default: streamk-demo, made anew)"
-    )
+    about = "where its files go (default: streamk-demo, made anew)"
+    parser.group("options")("--out DIR", about)
     parser.add_common()
     out = _fresh(Path(parser.parse(arguments).get("out", "streamk-demo")).expanduser())
 

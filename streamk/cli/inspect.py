@@ -51,11 +51,10 @@ def main(arguments: Sequence[str]) -> int:
     """Show and check checkpoints."""
     parser = Parser("streamk inspect", "Show what a checkpoint holds, and check it.", EPILOG)
     parser.add_checkpoint()
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "--schema", action="store_true", help="print the columns as `streamk run --schema` reads it"
-    )
-    parser.add_key()
+    add = parser.group("options")
+    add("--json", "print JSON")
+    add("--schema", "print the columns as `streamk run --schema` reads it")
+    parser.add_key(add)
     parser.add_common()
     options = parser.parse(arguments)
     key = key_of(state_key(options))

@@ -15,6 +15,7 @@ from connectors.errors import BadURL, Unavailable
 from connectors.registry import open_sink, open_source, parse_url
 from streamk.backends.first_use import FIRST_USE
 from streamk.cli.arguments import (
+    Add,
     Parser,
     UsageError,
     checkpoint_place,
@@ -42,25 +43,21 @@ _OF_LABELS = {
 """Options of late labels, and the names that the engine has for them."""
 
 
-def add_details(add: Callable[..., Any]) -> None:
+def add_details(add: Add) -> None:
     """Add the options of what goes with a prediction."""
     add(
-        "--interval",
-        metavar="SHARE",
-        type=share,
-        help="predicted numbers come with an interval that holds so large a share of them",
+        "--interval SHARE",
+        "predicted numbers come with an interval that holds so large a share of them",
+        share,
     )
     add(
-        "--prediction-set",
-        metavar="SHARE",
-        type=share,
-        help="predicted classes come with a set of them that holds so large a share of the labels",
+        "--prediction-set SHARE",
+        "predicted classes come with a set of them that holds so large a share of the labels",
+        share,
     )
     add(
         "--explain",
-        action="store_true",
-        help="predictions come with their reasons: the fields of the largest effect, and their"
-        " values",
+        "predictions come with their reasons: the fields of the largest effect, and their values",
     )
 
 
@@ -81,44 +78,38 @@ def duration(text: str) -> float:
 
 def add_late(parser: Parser) -> None:
     """Add the options of late labels."""
-    add = parser.add_argument_group("labels that come later than their events").add_argument
+    add = parser.group("labels that come later than their events")
     add(
-        "--labels",
-        metavar="SOURCE",
-        help="address of the labels: records with a key and the field that --label names; an event"
+        "--labels SOURCE",
+        "address of the labels: records with a key and the field that --label names; an event"
         " is predicted at once and learned when its label comes",
     )
-    add("--key", metavar="NAME", help="the field that is equal in an event and its label")
+    add("--key NAME", "the field that is equal in an event and its label")
     add(
-        "--time",
-        metavar="NAME",
-        help="the field of both that tells when they were, in milliseconds since 1970 or as text"
+        "--time NAME",
+        "the field of both that tells when they were, in milliseconds since 1970 or as text"
         " (default: the sources' timestamps; lines of files are numbered)",
     )
     add(
-        "--label-timeout",
-        metavar="SPAN",
-        type=duration,
-        help="how long an event waits for its label, as 7d or 30m, in the time of the stream"
+        "--label-timeout SPAN",
+        "how long an event waits for its label, as 7d or 30m, in the time of the stream"
         " (default: as long as there is room)",
+        duration,
     )
     add(
-        "--label-default",
-        metavar="VALUE",
-        help="the label of events whose own has not come in time (default: they are not learned)",
+        "--label-default VALUE",
+        "the label of events whose own has not come in time (default: they are not learned)",
     )
     add(
-        "--held-events",
-        metavar="N",
-        type=whole(1),
-        help="events that wait at once, the oldest go first (default 1000000)",
+        "--held-events N",
+        "events that wait at once, the oldest go first (default 1000000)",
+        whole(1),
     )
     add(
-        "--label-revisions",
-        metavar="POLICY",
-        type=one_of("ignore", "learn"),
-        help="of a label that says otherwise than the one before: ignore (default), or learn: the"
+        "--label-revisions POLICY",
+        "of a label that says otherwise than the one before: ignore (default), or learn: the"
         " event is learned again with it, as long as its key is remembered",
+        one_of("ignore", "learn"),
     )
 
 
@@ -149,99 +140,71 @@ def late_labels(options: Mapping[str, Any], source: Source) -> LateLabels:
     return LateLabels(source, **given)
 
 
-def add_running(parser: Parser, add: Callable[..., Any]) -> None:
+def add_running(parser: Parser, add: Add) -> None:
     """Add the options of any job on a stream: when it ends, what it shows, what may go wrong."""
     add(
-        "--metrics",
-        metavar="NAMES",
-        action="append",
-        help="further figures by River's names, as F1,ROCAUC,CohenKappa or R2,MAPE; of one class as"
+        "--metrics NAMES...",
+        "further figures by River's names, as F1,ROCAUC,CohenKappa or R2,MAPE; of one class as"
         " F1=spam",
     )
     add(
-        "--alarms",
-        metavar="SINK",
-        help="address for events that tell when errors rise, labels come later, or calibration or"
+        "--alarms SINK",
+        "address for events that tell when errors rise, labels come later, or calibration or"
         " coverage leave their bounds",
     )
+    add("--slice NAME", "a field of the events: its first 20 values have figures of their own")
+    add("--checkpoint-every N", "events between checkpoints (default 100000)", whole(1))
     add(
-        "--slice",
-        metavar="NAME",
-        help="a field of the events: its first 20 values have figures of their own",
+        "--checkpoint-grace N",
+        "events for which a run goes on where no checkpoint can be written (default 1000000)",
+        whole(0),
     )
     add(
-        "--checkpoint-every",
-        metavar="N",
-        type=whole(1),
-        help="events between checkpoints (default 100000)",
-    )
-    add(
-        "--checkpoint-grace",
-        metavar="N",
-        type=whole(0),
-        help="events for which a run goes on where no checkpoint can be written (default 1000000)",
-    )
-    add(
-        "--transactions",
-        metavar="SECONDS",
-        type=seconds,
-        nargs="?",
-        const=10.0,
-        help="write predictions, dead letters, alarms and the offsets of a group in transactions of"
+        "--transactions SECONDS",
+        "write predictions, dead letters, alarms and the offsets of a group in transactions of"
         " Kafka, one for each checkpoint, which is then at most SECONDS old (0.1 to 60, default"
         " 10)",
+        seconds,
+        nargs="?",
+        const=10.0,
     )
-    add("--max-events", metavar="N", type=whole(0), help="stop after N events, restarts included")
+    add("--max-events N", "stop after N events, restarts included", whole(0))
+    add("--until-end", "stop where a live source ends when the job begins")
     add(
-        "--until-end",
-        action="store_true",
-        help="stop where a live source ends when the job begins",
-    )
-    add(
-        "--idle-timeout",
-        metavar="SECONDS",
-        type=seconds,
-        help="how long other partitions wait for a silent one (default 1)",
+        "--idle-timeout SECONDS",
+        "how long other partitions wait for a silent one (default 1)",
+        seconds,
     )
     add(
-        "--max-skew",
-        metavar="SECONDS",
-        type=seconds_or_inf,
-        help="how far the timestamp of one event may be ahead of its partition's (default 60; inf:"
-        " any)",
+        "--max-skew SECONDS",
+        "how far the timestamp of one event may be ahead of its partition's (default 60; inf: any)",
+        seconds_or_inf,
     )
-    add("--json", action="store_true", help="end with one line of JSON instead of a table")
-    add("--quiet", action="store_true", help="show warnings and errors only")
+    add("--json", "end with one line of JSON instead of a table")
+    add("--quiet", "show warnings and errors only")
     _add_trouble(parser)
 
 
 def _add_trouble(parser: Parser) -> None:
-    add = parser.add_argument_group("when something is wrong").add_argument
+    add = parser.group("when something is wrong")
+    add("--dead-letters SINK", "address for events that cannot be used, with position and reason")
     add(
-        "--dead-letters",
-        metavar="SINK",
-        help="address for events that cannot be used, with position and reason",
-    )
-    add(
-        "--on-error",
-        metavar="WHAT",
-        type=one_of("raise", "skip", "dead-letter"),
-        help="what to do with such events: raise, skip (default) or dead-letter (default with"
+        "--on-error WHAT",
+        "what to do with such events: raise, skip (default) or dead-letter (default with"
         " --dead-letters)",
+        one_of("raise", "skip", "dead-letter"),
     )
     add(
-        "--max-bad-share",
-        metavar="SHARE",
-        type=share,
-        help="end with an error where a larger part of the events, of 1,000 at least, cannot be"
+        "--max-bad-share SHARE",
+        "end with an error where a larger part of the events, of 1,000 at least, cannot be"
         " used (default 1)",
+        share,
     )
     add(
-        "--data-loss",
-        metavar="WHAT",
-        type=one_of("fail", "earliest", "latest"),
-        help="what to do when the next events are gone from the source: fail (default), or go on"
+        "--data-loss WHAT",
+        "what to do when the next events are gone from the source: fail (default), or go on"
         " at the earliest or latest",
+        one_of("fail", "earliest", "latest"),
     )
 
 

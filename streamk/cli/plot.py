@@ -88,10 +88,9 @@ def main(arguments: Sequence[str]) -> int:
     """Draw a checkpoint's figures."""
     parser = Parser("streamk plot", DESCRIPTION, EPILOG)
     parser.add_checkpoint()
-    parser.add_argument(
-        "--to", metavar="FILE", help="picture to write, .png or .svg (default: CHECKPOINT.png here)"
-    )
-    parser.add_key()
+    add = parser.group("options")
+    add("--to FILE", "picture to write, .png or .svg (default: CHECKPOINT.png here)")
+    parser.add_key(add)
     parser.add_common()
     options = parser.parse(arguments)
     path = checkpoint_place(options["model"], "checkpoint")

@@ -57,21 +57,16 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> Parser:
     parser = Parser("streamk predict", DESCRIPTION, EPILOG)
     parser.usage = "streamk predict CHECKPOINT SOURCE [--to SINK] ..."
-    add = parser.add_argument_group("what is read and written").add_argument
-    parser.add_checkpoint(add, nargs="?")
-    add("source", metavar="SOURCE", nargs="?", help="address of the events")
-    add("--to", metavar="SINK", help="address that the predictions go to (default stdout:)")
+    add = parser.group("what is read and written")
+    parser.add_checkpoint(add)
+    add("SOURCE", "address of the events")
+    add("--to SINK", "address that the predictions go to (default stdout:)")
     add_details(add)
+    add("--follow", "go on with each newer model that the job saves, looked for every second")
+    add = parser.group("running")
     add(
-        "--follow",
-        action="store_true",
-        help="go on with each newer model that the job saves, looked for every second",
-    )
-    add = parser.add_argument_group("running").add_argument
-    add(
-        "--checkpoint",
-        metavar="DIR",
-        help="save the position there, a directory or an address as s3://BUCKET/NAME, and go on"
+        "--checkpoint DIR",
+        "save the position there, a directory or an address as s3://BUCKET/NAME, and go on"
         " from there if there is one",
     )
     parser.add_key(add)

@@ -135,26 +135,24 @@ def _options(arguments: Sequence[str]) -> dict[str, Any]:
 def _parser() -> Parser:
     parser = Parser("streamk run", DESCRIPTION, EPILOG, FIRST)
     parser.usage = "streamk run SOURCE --label NAME [--to SINK] [--checkpoint DIR] ..."
-    add = parser.add_argument_group("what is read and written").add_argument
-    add("source", metavar="SOURCE", nargs="?", help="address of the events")
-    add("--label", metavar="NAME", help="the field to be predicted (river: it is called label)")
-    add("--to", metavar="SINK", help="address that the predictions go to")
+    add = parser.group("what is read and written")
+    add("SOURCE", "address of the events")
+    add("--label NAME", "the field to be predicted (river: it is called label)")
+    add("--to SINK", "address that the predictions go to")
     add_details(add)
-    add("--ignore", metavar="NAME", action="append", help="a field to leave out; may be repeated")
+    add("--ignore NAME...", "a field to leave out; may be repeated")
     add(
-        "--schema",
-        metavar="WHICH",
-        help="open (fields that come later become columns, the default), strict (an event with"
+        "--schema WHICH",
+        "open (fields that come later become columns, the default), strict (an event with"
         " others than the first is a bad one), or a JSON file with the columns",
     )
     add(
-        "--absent",
-        metavar="WHICH",
-        type=one_of("zero", "missing"),
-        help="what a field that an event lacks counts as: zero (default) or missing, as a null"
+        "--absent WHICH",
+        "what a field that an event lacks counts as: zero (default) or missing, as a null"
         " always does",
+        one_of("zero", "missing"),
     )
-    add("--config", metavar="FILE", help="TOML file with any of these options")
+    add("--config FILE", "TOML file with any of these options")
     _add_model(parser)
     add_challengers(parser)
     add_late(parser)
@@ -165,55 +163,39 @@ def _parser() -> Parser:
 
 
 def _add_model(parser: Parser) -> None:
-    add = parser.add_argument_group("the model (see: streamk models)").add_argument
-    add("--model", metavar="NAME", help=f"default: {MODEL}, or the checkpoint's")
+    add = parser.group("the model (see: streamk models)")
+    add("--model NAME", f"default: {MODEL}, or the checkpoint's")
     add(
-        "--task",
-        metavar="TASK",
-        type=one_of("classification", "regression"),
-        help="classification (default, unless the loss is for numbers) or regression",
+        "--task TASK",
+        "classification (default, unless the loss is for numbers) or regression",
+        one_of("classification", "regression"),
     )
-    add("--seed", metavar="N", type=whole(0), help="of all random numbers (default 0)")
+    add("--seed N", "of all random numbers (default 0)", whole(0))
+    add("--set NAME=VALUE...", "an option of the model; may be repeated", named_value)
     add(
-        "--set",
-        metavar="NAME=VALUE",
-        action="append",
-        type=named_value,
-        help="an option of the model; may be repeated",
-    )
-    add(
-        "--expert",
-        metavar="MODEL",
-        action="append",
-        help="a model of one kernel among the experts of multi-kernel, with options after a colon"
+        "--expert MODEL...",
+        "a model of one kernel among the experts of multi-kernel, with options after a colon"
         " (eigenpro:kernel=matern,nu=0.5), in the place of the feature-machine that is there by"
         " default but with --workers or --shards; may be repeated; none for none",
     )
 
 
 def _add_running(parser: Parser) -> None:
-    add = parser.add_argument_group("running").add_argument
+    add = parser.group("running")
     add(
-        "--checkpoint",
-        metavar="DIR",
-        help="save model and position there, a directory or an address as s3://BUCKET/NAME, and go"
+        "--checkpoint DIR",
+        "save model and position there, a directory or an address as s3://BUCKET/NAME, and go"
         " on from there if there is one",
     )
     add(
-        "--start-from",
-        metavar="DIR",
-        help="begin with the model of another job's checkpoint, where there is none of this job",
+        "--start-from DIR",
+        "begin with the model of another job's checkpoint, where there is none of this job",
     )
     parser.add_key(add)
-    add(
-        "--window",
-        metavar="N",
-        type=whole(1),
-        help="events that the windowed figures are about (default 1000)",
-    )
+    add("--window N", "events that the windowed figures are about (default 1000)", whole(1))
     add_running(parser, add)
     add_address(
-        parser.add_argument_group("watching").add_argument,
+        parser.group("watching"),
         "show the job on a live page there, with figures for Prometheus",
     )
 

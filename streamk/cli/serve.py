@@ -14,6 +14,7 @@ from typing import Any
 
 from connectors.registry import open_log, parse_url
 from streamk.cli.arguments import (
+    Add,
     Parser,
     UsageError,
     checkpoint_place,
@@ -111,52 +112,43 @@ def needed() -> None:
         ) from None
 
 
-def add_address(add: Any, about: str) -> None:
+def add_address(add: Add, about: str) -> None:
     """Add the options of all that listen."""
-    add("--http", metavar="HOST:PORT", help=f"{about}; port 0 for any that is free")
+    add("--http HOST:PORT", f"{about}; port 0 for any that is free")
     add(
-        "--token-file",
-        metavar="FILE",
-        help="requests need the token in it; STREAMK_TOKEN of the environment by default",
+        "--token-file FILE",
+        "requests need the token in it; STREAMK_TOKEN of the environment by default",
     )
 
 
 def _parser() -> Parser:
     parser = Parser("streamk serve", DESCRIPTION, EPILOG)
     parser.usage = "streamk serve CHECKPOINT [--http HOST:PORT] ..."
-    add = parser.add_argument_group("the model").add_argument
-    parser.add_checkpoint(add, nargs="?")
+    add = parser.group("the model")
+    parser.add_checkpoint(add)
     parser.add_key(add)
     add(
-        "--learn",
-        metavar="ADDRESS",
-        help="file:PATH or kafka://HOST:PORT/TOPIC, which the job reads; events that are posted to"
+        "--learn ADDRESS",
+        "file:PATH or kafka://HOST:PORT/TOPIC, which the job reads; events that are posted to"
         " /learn are added to it",
     )
+    add("--refresh SECONDS", "time between two looks for a newer model (1)", _period)
     add(
-        "--refresh",
-        metavar="SECONDS",
-        type=_period,
-        help="time between two looks for a newer model (1)",
+        "--max-age SECONDS",
+        "/readyz is 503 where the model was saved longer ago (default: any age will do)",
+        seconds,
     )
-    add(
-        "--max-age",
-        metavar="SECONDS",
-        type=seconds,
-        help="/readyz is 503 where the model was saved longer ago (default: any age will do)",
-    )
-    add = parser.add_argument_group("the address").add_argument
+    add = parser.group("the address")
     add_address(add, "where to listen (127.0.0.1:8000)")
-    add("--tls-cert", metavar="FILE", help="certificate, and those that it rests on, in PEM")
-    add("--tls-key", metavar="FILE", help="its private key in PEM")
-    add = parser.add_argument_group("limits").add_argument
-    add("--max-body", metavar="BYTES", type=whole(1), help="of a request (1048576)")
-    add("--max-events", metavar="N", type=whole(1), help="of a request (1000)")
+    add("--tls-cert FILE", "certificate, and those that it rests on, in PEM")
+    add("--tls-key FILE", "its private key in PEM")
+    add = parser.group("limits")
+    add("--max-body BYTES", "of a request (1048576)", whole(1))
+    add("--max-events N", "of a request (1000)", whole(1))
     add(
-        "--max-connections",
-        metavar="N",
-        type=whole(1),
-        help="at a time; where all are at work new ones have status 503 (1000)",
+        "--max-connections N",
+        "at a time; where all are at work new ones have status 503 (1000)",
+        whole(1),
     )
     parser.add_common()
     return parser

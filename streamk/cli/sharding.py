@@ -16,38 +16,33 @@ _REACH_SECONDS = 10.0
 
 def add_sharding(parser: Parser) -> None:
     """Add the options of shards and workers."""
-    add = parser.add_argument_group("many workers").add_argument
+    add = parser.group("many workers")
     add(
-        "--workers",
-        metavar="N",
-        type=whole(1),
-        help="processes that learn shards of the stream at once; the result is the same for any"
+        "--workers N",
+        "processes that learn shards of the stream at once; the result is the same for any"
         " number, and so it may change from start to start",
+        whole(1),
     )
     add(
-        "--shards",
-        metavar="N",
-        type=whole(1),
-        help="shards of a round, at whose end they are merged (default 4, or as many as there are"
+        "--shards N",
+        "shards of a round, at whose end they are merged (default 4, or as many as there are"
         " workers at first); given at the first start",
+        whole(1),
     )
     add(
-        "--round-events",
-        metavar="N",
-        type=whole(1),
-        help="events of a shard in a round, at most (default 4096); given at the first start",
+        "--round-events N",
+        "events of a shard in a round, at most (default 4096); given at the first start",
+        whole(1),
     )
     add(
-        "--staleness",
-        metavar="N",
-        type=whole(0),
-        help="rounds before it that the replicas of a round do not know, so that no worker waits"
+        "--staleness N",
+        "rounds before it that the replicas of a round do not know, so that no worker waits"
         " for a merge or for a slower one (default 0); given at the first start",
+        whole(0),
     )
     add(
-        "--ray",
-        metavar="ADDRESS",
-        help="run the workers on the Ray cluster there: auto for one that runs on this machine,"
+        "--ray ADDRESS",
+        "run the workers on the Ray cluster there: auto for one that runs on this machine,"
         " local to start one here, HOST:PORT, or ray://HOST:PORT",
     )
 
@@ -154,21 +149,18 @@ def _reach(address: str) -> None:
 
 def add_challengers(parser: Parser) -> None:
     """Add the options of challengers."""
-    add = parser.add_argument_group("challengers").add_argument
+    add = parser.group("challengers")
     add(
-        "--challenger",
-        metavar="NAME=MODEL",
-        action="append",
-        type=_named_model,
-        help="a model that learns beside the champion, which predicts; options follow a colon"
+        "--challenger NAME=MODEL...",
+        "a model that learns beside the champion, which predicts; options follow a colon"
         " (lean=doubly-stochastic:kernel=laplacian,step=0.5); may be repeated",
+        _named_model,
     )
     add(
-        "--promote-after",
-        metavar="N",
-        type=whole(1),
-        help="test each challenger after every N labelled events, and make it the champion where it"
+        "--promote-after N",
+        "test each challenger after every N labelled events, and make it the champion where it"
         " is better (default: streamk promote alone does); give it at each start",
+        whole(1),
     )
 
 

@@ -798,7 +798,7 @@ def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path
         ),
         ("models eigenpros", "did you mean 'eigenpro'?"),
         ("run fil:events.ndjson --label y", "did you mean 'file'?"),
-        ("run kafak://h/t --label y", "no connector 'kafak'; did you mean 'kafka'?"),
+        ("run kafak://h/t --label y", "no connector 'kafak' (did you mean 'kafka'?)"),
         ("run kafka:// --label y", "kafka://HOST:PORT/TOPIC"),
         ("run {} --sink z", "no option '--sink'; there is --to SINK"),
         ("run {} --to nope:x", "no connector 'nope'"),
