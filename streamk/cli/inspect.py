@@ -14,6 +14,7 @@ from streamk.cli.report import (
     contest_rows,
     features,
     figure_rows,
+    gap_rows,
     promotion_lines,
     share,
     since_lines,
@@ -25,7 +26,13 @@ from streamk.engine import Checkpoint, Key, read_checkpoint
 from streamk.engine.checkpoints.files import sizes
 from streamk.engine.checkpoints.keys import key_of
 from streamk.engine.checkpoints.object_path import Location, ObjectPath
-from streamk.engine.checkpoints.reading import NotACheckpoint, check_segments, segment_bytes
+from streamk.engine.checkpoints.reading import (
+    NotACheckpoint,
+    check_segments,
+    epochs,
+    members_of,
+    segment_bytes,
+)
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.errors import StateError
@@ -44,7 +51,6 @@ examples:
 """
 
 _EPOCH = re.compile(r"\d{8}")
-_MEMBER = re.compile(r"member-\d+")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -99,12 +105,9 @@ def members(path: Location) -> list[list[Location]]:
     name = path.name if isinstance(path, ObjectPath) else path.resolve().name
     if (path / "manifest.json").exists() or _EPOCH.fullmatch(name):
         return [[path]]
-    members = [one for one in path.iterdir() if _MEMBER.fullmatch(one.name)] or [path]
-    found = []
-    for member in sorted(members, key=lambda one: (len(one.name), one.name)):
-        epochs = [one for one in member.iterdir() if _EPOCH.fullmatch(one.name)]
-        if epochs:
-            found.append(sorted(epochs, key=lambda one: one.name, reverse=True))
+    slots = [*members_of(path)] or [path]
+    found = [[slot / f"{epoch:08d}" for epoch in reversed(epochs(slot))] for slot in slots]
+    found = [some for some in found if some]
     if not found:
         raise UsageError(
             f"{path} holds no checkpoint; give the directory of `streamk run --checkpoint`"
@@ -260,14 +263,7 @@ def _text(summary: dict[str, Any]) -> str:
     if counts["tombstones"]:
         rows.append(("tombstones", f"{counts['tombstones']:,} records"))
     rows += [("next offset", f"{n:,} of {name}") for name, n in summary["offsets"].items()]
-    rows += [
-        ("ahead", f"{n:,} of {name}: timestamps too far ahead of those before")
-        for name, n in summary["skewed"].items()
-    ]
-    rows += [
-        ("lost", f"{one['partition']} from {one['start']} to {one['stop']}: {one['reason']}")
-        for one in summary["lost"]
-    ]
+    rows += gap_rows(summary["lost"], summary["skewed"])
     ended = ", the stream has ended" if summary["finished"] else ""
     title = f"{summary['path']}: epoch {summary['epoch']}, {summary['events']:,} events{ended}"
     return f"{title}\n{wrapped(rows)}"

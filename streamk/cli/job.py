@@ -220,12 +220,9 @@ def check(options: dict[str, Any]) -> None:
         raise UsageError(f"--dead-letters gets nothing with --on-error {options['on_error']}")
     _check_places(options)
     if "checkpoint" in options:
-        checkpoint = location(options["checkpoint"])
-        if isinstance(checkpoint, Path):
-            checkpoint = checkpoint.expanduser()
-            if checkpoint.exists() and not checkpoint.is_dir():
-                raise UsageError(f"--checkpoint {checkpoint} is a file; it must be a directory")
-        options["checkpoint"] = checkpoint
+        place = options["checkpoint"] = location(options["checkpoint"])
+        if isinstance(place, Path) and place.exists() and not place.is_dir():
+            raise UsageError(f"--checkpoint {place} is a file; it must be a directory")
     if "start_from" in options:
         options["start_from"] = checkpoint_place(options["start_from"])
     if "state_key" in options:

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 from streamk.cli.arguments import Parser, UsageError, checkpoint_place, state_key
 from streamk.cli.inspect import members
 from streamk.cli.report import words
-from streamk.engine import Checkpoint, Key, Untrusted, read_checkpoint
+from streamk.engine import Checkpoint, Key
 from streamk.engine.checkpoints.keys import key_of
 from streamk.engine.checkpoints.object_path import Location, ObjectPath
-from streamk.engine.checkpoints.reading import NotACheckpoint
+from streamk.engine.checkpoints.reading import newest_of_all
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
-from streamk.errors import StateError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -114,17 +113,7 @@ def _newest(path: Location, key: Key | None) -> Checkpoint:
     if len(found) > 1:
         names = ", ".join(str(paths[0].parent) for paths in found)
         raise UsageError(f"{path} has checkpoints of several members; choose one of {names}")
-    error: StateError | None = None
-    for one in found[0]:
-        try:
-            return read_checkpoint(one, key)
-        except Untrusted:
-            raise
-        except NotACheckpoint:
-            continue
-        except StateError as reason:
-            error = error or reason
-    raise error or UsageError(f"{path} holds no checkpoint")
+    return newest_of_all(path if isinstance(path, ObjectPath) else path.resolve(), key)
 
 
 def _history(found: Checkpoint) -> StreamHistory:

@@ -1,4 +1,4 @@
-"""The report at the end of a run, for people and for programs."""
+"""What is told of runs: their report, for people and for programs, and figures as text."""
 
 from __future__ import annotations
 
@@ -422,14 +422,7 @@ def as_text(report: Report) -> str:
         ),
     ]
     facts += [("champion", line) for line in promotion_lines(contest)]
-    facts += [
-        ("lost", f"{one['partition']} from {one['start']} to {one['stop']}: {one['reason']}")
-        for one in report.lost
-    ]
-    facts += [
-        ("ahead", f"{n:,} of {name}: timestamps too far ahead of those before (--max-skew)")
-        for name, n in report.skewed.items()
-    ]
+    facts += gap_rows(report.lost, report.skewed)
     facts += [("late", line) for line in fate_lines(report.fates)]
     if report.alarms:
         alarms = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, n in report.alarms.items())
@@ -439,3 +432,13 @@ def as_text(report: Report) -> str:
     if report.epoch is not None:
         facts.append(("checkpoint", f"number {report.epoch}"))
     return "\n".join([*lines, wrapped(facts)])
+
+
+def gap_rows(lost: Sequence[Mapping[str, Any]], skewed: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return rows about the events that are gone, and about those whose time is too far ahead."""
+    rows = [
+        ("lost", f"{one['partition']} from {one['start']} to {one['stop']}: {one['reason']}")
+        for one in lost
+    ]
+    about = "timestamps too far ahead of those before (--max-skew)"
+    return rows + [("ahead", f"{n:,} of {name}: {about}") for name, n in skewed.items()]

@@ -1,4 +1,4 @@
-"""Options of `streamk run` for learning shards of the stream by several workers."""
+"""Options of `streamk run` for many workers, which learn shards, and for challengers."""
 
 from __future__ import annotations
 

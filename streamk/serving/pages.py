@@ -1,4 +1,4 @@
-"""The guard of every path of our applications: who may ask, counting, and errors in JSON."""
+"""Pages of servers: the guard of their paths, the history that they show, and the live page."""
 
 from __future__ import annotations
 
