@@ -75,9 +75,10 @@ def dispatch(given: Sequence[str], interrupts: Sequence[int], out: ForPeople) ->
 
 
 def _command(name: str) -> Callable[[Sequence[str]], int]:
-    module, function = ("promote", "roll_back") if name == "rollback" else (name, "main")
+    functions = {"promote": "promote", "rollback": "roll_back"}
+    module = "challengers" if name in functions else name
     found: Callable[[Sequence[str]], int]
-    found = getattr(importlib.import_module(f"streamk.cli.{module}"), function)
+    found = getattr(importlib.import_module(f"streamk.cli.{module}"), functions.get(name, "main"))
     return found
 
 

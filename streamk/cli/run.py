@@ -19,10 +19,12 @@ from streamk.cli.arguments import (
     one_of,
     whole,
 )
+from streamk.cli.challengers import add_challengers, contested
 from streamk.cli.job import (
     add_details,
     add_late,
     add_running,
+    add_sharding,
     check,
     check_late,
     connected,
@@ -30,6 +32,7 @@ from streamk.cli.job import (
     for_the_engine,
     late_labels,
     opened,
+    sharded,
 )
 from streamk.cli.model_options import (
     NO_EXPERT,
@@ -44,7 +47,6 @@ from streamk.cli.model_options import (
 )
 from streamk.cli.report import show
 from streamk.cli.serve import add_address, watched
-from streamk.cli.sharding import add_challengers, add_sharding, contested, sharded
 from streamk.encoding import Schema
 from streamk.engine import Engine, Key, kept_model
 from streamk.engine.observing.observer import Observer
