@@ -17,7 +17,7 @@ from typing import Any
 from streamk import __version__
 from streamk.engine.checkpoints.files import sizes
 from streamk.engine.checkpoints.manifests import key_of
-from streamk.engine.checkpoints.object_path import Location, ObjectPath, location
+from streamk.engine.checkpoints.object_path import ObjectPath, location
 from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
 from streamk.errors import InvalidInput
 from streamk.serving import TrainedModel, load
@@ -63,7 +63,7 @@ def save_model(
         If it is damaged, or not signed with the key.
     """
     mlflow = _imported()
-    found = newest_of_all(_expanded(checkpoint), key_of(key))
+    found = newest_of_all(location(checkpoint), key_of(key))
     model = mlflow.models.Model() if mlflow_model is None else mlflow_model
     with tempfile.TemporaryDirectory() as folder:
         data = _copy(found, Path(folder))
@@ -162,11 +162,6 @@ def _imported() -> Any:
             f"models are kept by MLflow ({error}): pip install 'streamk[mlflow]'"
         ) from None
     return mlflow
-
-
-def _expanded(checkpoint: Place) -> Location:
-    place = location(checkpoint)
-    return place if isinstance(place, ObjectPath) else place.expanduser()
 
 
 def _copy(found: Checkpoint, folder: Path) -> Path:

@@ -5,11 +5,19 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
+import subprocess
 import sys
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import forked_kit
+import numpy as np
+
+from streamk.engine import newest_checkpoint
+from streamk.packing import fingerprint
 
 N_EVENTS = 600
 
@@ -48,3 +56,37 @@ def click_events(n: int = N_EVENTS) -> list[dict[str, Any]]:
 
 def ndjson(events: list[Any]) -> bytes:
     return b"".join(json.dumps(event).encode() + b"\n" for event in events)
+
+
+def crossed_events(n: int) -> list[dict[str, Any]]:
+    """Events that no line tells apart, most with a label, one of no use, and a late column."""
+    rng = np.random.default_rng(0)
+    X, known = rng.normal(size=(n, 2)).round(3), rng.random(n) < 0.9
+    events: list[dict[str, Any]] = [
+        {"a": a, "b": b} | ({"y": "same" if a * b > 0 else "other"} if there else {})
+        for (a, b), there in zip(X.tolist(), known.tolist(), strict=True)
+    ]
+    events[1500]["a"] = "none"
+    events[3000]["c"] = 1.0
+    return events
+
+
+def results(folder: Path, name: str) -> tuple[bytes, str]:
+    """The predictions of a job, and a digest of its model."""
+    found = newest_checkpoint(folder / name)
+    assert found is not None
+    return (folder / f"{name}.out").read_bytes(), fingerprint(found.model)
+
+
+def kill(folder: Path, name: str, job: Sequence[str], epochs: Iterable[int]) -> None:
+    """Start a job again and again, and kill it when it has written so many checkpoints."""
+    command = [sys.executable, "-m", "streamk", *job]
+    for epoch in epochs:
+        with forked_kit.popen(command, cwd=folder, stderr=subprocess.DEVNULL) as process:
+            until = time.monotonic() + 120.0
+            while process.poll() is None and time.monotonic() < until:
+                found = newest_checkpoint(folder / name) if (folder / name).exists() else None
+                if found is not None and found.epoch >= epoch:
+                    break
+                time.sleep(0.005)
+            process.send_signal(signal.SIGKILL)

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from connectors.registry import open_source
-from streamk.cli.parsing.arguments import Parser, UsageError, checkpoint_place, whole
+from streamk.cli.arguments import Parser, UsageError, checkpoint_place, whole
+from streamk.cli.job import opened
 from streamk.errors import InvalidInput
-
-__all__ = ["main"]
 
 DESCRIPTION = """\
 Compile the newest model of a checkpoint into one that predicts in microseconds.
@@ -66,32 +65,17 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> Parser:
     parser = Parser("streamk compile", DESCRIPTION, EPILOG)
     parser.usage = "streamk compile CHECKPOINT SOURCE --to FILE ..."
-    add = parser.add_argument_group("what is read and written").add_argument
-    add(
-        "model",
-        metavar="CHECKPOINT",
-        nargs="?",
-        help="directory or address of checkpoints, or one of them",
-    )
-    add("source", metavar="SOURCE", nargs="?", help="address of the events")
-    add("--to", metavar="FILE", help="file of the compiled model (safetensors)")
-    add("--c", metavar="FILE", help="write it as a header of C, too")
-    add("--onnx", metavar="FILE", help="write it as ONNX, too")
+    add = parser.group("what is read and written")
+    parser.add_checkpoint(add)
+    add("SOURCE", "address of the events")
+    add("--to FILE", "file of the compiled model (safetensors)")
+    add("--c FILE", "write it as a header of C, too")
+    add("--onnx FILE", "write it as ONNX, too")
     parser.add_key(add)
-    add = parser.add_argument_group("compiling").add_argument
-    add(
-        "--budget",
-        metavar="TIMES",
-        type=float,
-        help="multiply-adds for an event, over those of a linear model (10)",
-    )
-    add(
-        "--max-events",
-        metavar="N",
-        type=whole(2),
-        help=f"read the first N events ({MOST_EVENTS})",
-    )
-    add("--seed", metavar="N", type=whole(0), help="of the random choices (0)")
+    add = parser.group("compiling")
+    add("--budget TIMES", "multiply-adds for an event, over those of a linear model (10)", float)
+    add("--max-events N", f"read the first N events ({MOST_EVENTS})", whole(2))
+    add("--seed N", "of the random choices (0)", whole(0))
     parser.add_common()
     return parser
 
@@ -121,7 +105,7 @@ def _sample(address: str, model: Any, most: int) -> tuple[NDArray[np.float64], i
     from streamk.encoding import decoder
     from streamk.engine.training.bad_events import tombstones_apart
 
-    source = open_source(address)
+    source = opened(open_source, address)
     try:
         reading = decoder(
             source.encoding,

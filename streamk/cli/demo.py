@@ -5,26 +5,23 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from connectors.memory import MemorySource
 from connectors.registry import open_sink, open_source
 from streamk.backends.first_use import FIRST_USE
-from streamk.cli.output.tables import columns
-from streamk.cli.parsing.arguments import Parser, UsageError
-from streamk.cli.pictures import LACKING, can_draw, new_figure
+from streamk.cli.arguments import Parser, UsageError
+from streamk.cli.plot import LACKING, can_draw, new_figure
+from streamk.cli.report import columns
 from streamk.engine import Engine, Report, shown_on
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.learners import Learner, create
 from streamk.learners.warming import preparing
-
-__all__ = ["main"]
 
 SOURCE = "river:ImageSegments"
 LABEL = "label"
@@ -47,16 +44,6 @@ Point = tuple[int, float]
 Event = Mapping[str, Any]
 
 
-class OneByOne(Protocol):
-    """The methods of River's classifiers that are needed here."""
-
-    def predict_proba_one(self, x: Any) -> Mapping[Any, float]:
-        """Probabilities of the classes known so far."""
-
-    def learn_one(self, x: Any, y: Any) -> Any:
-        """Learn an event."""
-
-
 @dataclass(frozen=True)
 class Line:
     """One model's row in the table and line in the picture."""
@@ -67,32 +54,15 @@ class Line:
     rate: float
 
 
-class MajorityClass:
-    """The classes in the shares they have had so far, whatever the event."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[Any] = Counter()
-
-    def predict_proba_one(self, x: Event) -> Mapping[Any, float]:
-        """Return the shares."""
-        total = self._counts.total()
-        return {label: n / total for label, n in self._counts.items()}
-
-    def learn_one(self, x: Event, y: Any) -> None:
-        """Count the label."""
-        self._counts[y] += 1
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run the demo."""
     parser = Parser("streamk demo", DESCRIPTION)
-    parser.add_argument(
-        "--out", metavar="DIR", help="where its files go (default: streamk-demo, made anew)"
-    )
+    about = "where its files go (default: streamk-demo, made anew)"
+    parser.group("options")("--out DIR", about)
     parser.add_common()
     out = _fresh(Path(parser.parse(arguments).get("out", "streamk-demo")).expanduser())
 
-    from river import linear_model, preprocessing
+    from river import dummy, linear_model, preprocessing
 
     source = open_source(SOURCE)
     events = [dict(event) for chunk in source.poll(1 << 20, 0.0) for event in chunk.values]
@@ -100,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     lines = [
         _kernel_line(events[:WARM_UP], out),
         _one_by_one("River logistic regression", rival, events),
-        _one_by_one("majority class", MajorityClass(), events),
+        _one_by_one("majority class", dummy.PriorClassifier(), events),
     ]
     rows = [("", "accuracy", "log loss", "events/s")]
     rows += [
@@ -176,8 +146,8 @@ def _run(out: Path, max_events: int | None) -> Report:
         ).run()
 
 
-def _one_by_one(name: str, model: OneByOne, events: Sequence[Event]) -> Line:
-    """Predict, then learn, as the engine does, for a model that is not the engine's."""
+def _one_by_one(name: str, model: Any, events: Sequence[Event]) -> Line:
+    """Predict, then learn, as the engine does, by a classifier of River's."""
     metrics = Metrics(classification=True, window=WINDOW)
     began = time.perf_counter()
     for event in events:

@@ -11,11 +11,9 @@ from collections.abc import Callable, Sequence
 
 from connectors.errors import BadRecord, BadURL, ConnectorError
 from streamk import __version__
-from streamk.cli.output.standard_streams import ForPeople
-from streamk.cli.parsing.arguments import UsageError, nearest
+from streamk.cli import ForPeople
+from streamk.cli.arguments import UsageError, nearest
 from streamk.errors import InvalidInput, StreamkError
-
-__all__ = ["COMMANDS", "dispatch"]
 
 COMMANDS = {
     "run": "learn and predict on a stream, until it ends or is stopped",
@@ -57,13 +55,7 @@ examples:
 def dispatch(given: Sequence[str], interrupts: Sequence[int], out: ForPeople) -> int:
     """Run the subcommand that the arguments name, and return the exit status.
 
-    Parameters
-    ----------
-    given : sequence of str
-    interrupts : sequence of int
-        The interrupts that came so far. An error after one of them is raised.
-    out : ForPeople
-        Standard output.
+    What is for people goes to `out`. An error after one of the interrupts that came is raised.
     """
     name = given[0] if given and given[0] in COMMANDS else ""
     program = f"streamk {name}".rstrip()
@@ -83,8 +75,10 @@ def dispatch(given: Sequence[str], interrupts: Sequence[int], out: ForPeople) ->
 
 
 def _command(name: str) -> Callable[[Sequence[str]], int]:
+    functions = {"promote": "promote", "rollback": "roll_back"}
+    module = "challengers" if name in functions else name
     found: Callable[[Sequence[str]], int]
-    found = importlib.import_module(f"streamk.cli.{name}").main
+    found = getattr(importlib.import_module(f"streamk.cli.{module}"), functions.get(name, "main"))
     return found
 
 

@@ -8,28 +8,36 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from streamk.cli.arguments import Parser, UsageError, checkpoint_place, state_key
 from streamk.cli.model_options import learner_header
-from streamk.cli.output.figures import (
+from streamk.cli.report import (
     contest_rows,
+    features,
     figure_rows,
+    gap_rows,
     promotion_lines,
+    share,
     since_lines,
+    size,
     sparkline,
+    wrapped,
 )
-from streamk.cli.output.tables import features, share, size, wrapped
-from streamk.cli.parsing.arguments import Parser, UsageError, checkpoint_place, state_key
 from streamk.engine import Checkpoint, Key, read_checkpoint
 from streamk.engine.checkpoints.files import sizes
 from streamk.engine.checkpoints.manifests import key_of
 from streamk.engine.checkpoints.object_path import Location, ObjectPath
-from streamk.engine.checkpoints.reading import NotACheckpoint, check_segments, segment_bytes
+from streamk.engine.checkpoints.reading import (
+    NotACheckpoint,
+    check_segments,
+    epochs,
+    members_of,
+    segment_bytes,
+)
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.errors import StateError
 from streamk.learners import Sharded, from_state
 from streamk.learners.common.predictor import innermost
-
-__all__ = ["main", "members"]
 
 EPILOG = """\
 CHECKPOINT is the directory or address given to `streamk run --checkpoint`, or
@@ -43,26 +51,22 @@ examples:
 """
 
 _EPOCH = re.compile(r"\d{8}")
-_MEMBER = re.compile(r"member-\d+")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Show and check checkpoints."""
     parser = Parser("streamk inspect", "Show what a checkpoint holds, and check it.", EPILOG)
-    parser.add_argument(
-        "checkpoint", metavar="CHECKPOINT", help="a directory or an address of checkpoints"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "--schema", action="store_true", help="print the columns as `streamk run --schema` reads it"
-    )
-    parser.add_key()
+    parser.add_checkpoint()
+    add = parser.group("options")
+    add("--json", "print JSON")
+    add("--schema", "print the columns as `streamk run --schema` reads it")
+    parser.add_key(add)
     parser.add_common()
     options = parser.parse(arguments)
     key = key_of(state_key(options))
     good: list[dict[str, Any]] = []
     damaged: list[str] = []
-    for paths in members(checkpoint_place(options["checkpoint"], "checkpoint")):
+    for paths in members(checkpoint_place(options["model"], "checkpoint")):
         newest: Checkpoint | None = None
         for path in paths:
             try:
@@ -79,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
         if newest is not None:
             good.append(_summary(newest, key))
     if not good and not damaged:
-        raise UsageError(f"{options['checkpoint']} holds no checkpoint yet")
+        raise UsageError(f"{options['model']} holds no checkpoint yet")
     if options.get("schema"):
         _print_schema(good)
     elif options.get("json"):
@@ -101,12 +105,9 @@ def members(path: Location) -> list[list[Location]]:
     name = path.name if isinstance(path, ObjectPath) else path.resolve().name
     if (path / "manifest.json").exists() or _EPOCH.fullmatch(name):
         return [[path]]
-    members = [one for one in path.iterdir() if _MEMBER.fullmatch(one.name)] or [path]
-    found = []
-    for member in sorted(members, key=lambda one: (len(one.name), one.name)):
-        epochs = [one for one in member.iterdir() if _EPOCH.fullmatch(one.name)]
-        if epochs:
-            found.append(sorted(epochs, key=lambda one: one.name, reverse=True))
+    slots = [*members_of(path)] or [path]
+    found = [[slot / f"{epoch:08d}" for epoch in reversed(epochs(slot))] for slot in slots]
+    found = [some for some in found if some]
     if not found:
         raise UsageError(
             f"{path} holds no checkpoint; give the directory of `streamk run --checkpoint`"
@@ -262,14 +263,7 @@ def _text(summary: dict[str, Any]) -> str:
     if counts["tombstones"]:
         rows.append(("tombstones", f"{counts['tombstones']:,} records"))
     rows += [("next offset", f"{n:,} of {name}") for name, n in summary["offsets"].items()]
-    rows += [
-        ("ahead", f"{n:,} of {name}: timestamps too far ahead of those before")
-        for name, n in summary["skewed"].items()
-    ]
-    rows += [
-        ("lost", f"{one['partition']} from {one['start']} to {one['stop']}: {one['reason']}")
-        for one in summary["lost"]
-    ]
+    rows += gap_rows(summary["lost"], summary["skewed"])
     ended = ", the stream has ended" if summary["finished"] else ""
     title = f"{summary['path']}: epoch {summary['epoch']}, {summary['events']:,} events{ended}"
     return f"{title}\n{wrapped(rows)}"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamk.cli.parsing.arguments import (
+from streamk.cli.arguments import (
     UsageError,
     named_value,
     nearest,

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from streamk.cli.arguments import Parser, UsageError, nearest
 from streamk.cli.model_options import options_of
-from streamk.cli.output.tables import columns
-from streamk.cli.parsing.arguments import Parser, UsageError, nearest
-
-__all__ = ["main"]
+from streamk.cli.report import columns
 
 MODELS = {
     "multi-kernel": "many kernels and a feature-machine, mixed (default)",

@@ -2,24 +2,51 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from streamk.cli.arguments import Parser, UsageError, checkpoint_place, state_key
 from streamk.cli.inspect import members
-from streamk.cli.output.figures import words
-from streamk.cli.parsing.arguments import Parser, UsageError, checkpoint_place, state_key
-from streamk.cli.pictures import new_figure
-from streamk.engine import Checkpoint, Key, Untrusted, read_checkpoint
+from streamk.cli.report import words
+from streamk.engine import Checkpoint, Key
 from streamk.engine.checkpoints.manifests import key_of
 from streamk.engine.checkpoints.object_path import Location, ObjectPath
-from streamk.engine.checkpoints.reading import NotACheckpoint
+from streamk.engine.checkpoints.reading import newest_of_all
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
-from streamk.errors import StateError
 
-__all__ = ["main"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+LACKING = "pictures need matplotlib: pip install 'streamk[plot]'"
+
+
+def can_draw() -> bool:
+    """Return whether matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure, in inches, that is drawn without a display.
+
+    Raises
+    ------
+    UsageError
+        If matplotlib is not installed.
+    """
+    if not can_draw():
+        raise UsageError(LACKING)
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
 
 DESCRIPTION = """\
 Draw the figures of a run along its stream: windowed, beside what needs no
@@ -59,14 +86,13 @@ class StreamHistory:
 def main(arguments: Sequence[str]) -> int:
     """Draw a checkpoint's figures."""
     parser = Parser("streamk plot", DESCRIPTION, EPILOG)
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a directory or an address")
-    parser.add_argument(
-        "--to", metavar="FILE", help="picture to write, .png or .svg (default: CHECKPOINT.png here)"
-    )
-    parser.add_key()
+    parser.add_checkpoint()
+    add = parser.group("options")
+    add("--to FILE", "picture to write, .png or .svg (default: CHECKPOINT.png here)")
+    parser.add_key(add)
     parser.add_common()
     options = parser.parse(arguments)
-    path = checkpoint_place(options["checkpoint"], "checkpoint")
+    path = checkpoint_place(options["model"], "checkpoint")
     name = path.resolve().name if isinstance(path, Path) else path.name
     target = Path(options.get("to", f"{name}.png")).expanduser()
     if target.suffix not in (".png", ".svg"):
@@ -87,17 +113,7 @@ def _newest(path: Location, key: Key | None) -> Checkpoint:
     if len(found) > 1:
         names = ", ".join(str(paths[0].parent) for paths in found)
         raise UsageError(f"{path} has checkpoints of several members; choose one of {names}")
-    error: StateError | None = None
-    for one in found[0]:
-        try:
-            return read_checkpoint(one, key)
-        except Untrusted:
-            raise
-        except NotACheckpoint:
-            continue
-        except StateError as reason:
-            error = error or reason
-    raise error or UsageError(f"{path} holds no checkpoint")
+    return newest_of_all(path if isinstance(path, ObjectPath) else path.resolve(), key)
 
 
 def _history(found: Checkpoint) -> StreamHistory:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from connectors.registry import schemes
-from streamk.cli.job.running import add_running, check, connected, display
-from streamk.cli.job.signals import add_details
-from streamk.cli.output.report import show
-from streamk.cli.parsing.arguments import Parser, UsageError, checkpoint_place
-
-__all__ = ["main"]
+from streamk.cli.arguments import Parser, UsageError, checkpoint_place
+from streamk.cli.job import add_details, add_running, check, connected, display, for_the_engine
+from streamk.cli.report import show
+from streamk.engine import Engine
+from streamk.learners.warming import preparing
+from streamk.serving import load
+from streamk.serving.trained import Following
 
 DESCRIPTION = """\
 Predict every event of a stream with the newest model of a checkpoint, which
@@ -32,8 +33,6 @@ examples:
 Sources, sinks and what becomes of events that cannot be used are those of
 `streamk run`, see its help.
 """
-
-_NOT_FOR_THE_ENGINE = ("model", "source", "to", "json", "quiet", "follow", "debug")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -58,26 +57,16 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> Parser:
     parser = Parser("streamk predict", DESCRIPTION, EPILOG)
     parser.usage = "streamk predict CHECKPOINT SOURCE [--to SINK] ..."
-    add = parser.add_argument_group("what is read and written").add_argument
-    add(
-        "model",
-        metavar="CHECKPOINT",
-        nargs="?",
-        help="directory or address of checkpoints, or one of them",
-    )
-    add("source", metavar="SOURCE", nargs="?", help="address of the events")
-    add("--to", metavar="SINK", help="address that the predictions go to (default stdout:)")
+    add = parser.group("what is read and written")
+    parser.add_checkpoint(add)
+    add("SOURCE", "address of the events")
+    add("--to SINK", "address that the predictions go to (default stdout:)")
     add_details(add)
+    add("--follow", "go on with each newer model that the job saves, looked for every second")
+    add = parser.group("running")
     add(
-        "--follow",
-        action="store_true",
-        help="go on with each newer model that the job saves, looked for every second",
-    )
-    add = parser.add_argument_group("running").add_argument
-    add(
-        "--checkpoint",
-        metavar="DIR",
-        help="save the position there, a directory or an address as s3://BUCKET/NAME, and go on"
+        "--checkpoint DIR",
+        "save the position there, a directory or an address as s3://BUCKET/NAME, and go on"
         " from there if there is one",
     )
     parser.add_key(add)
@@ -88,27 +77,18 @@ def _parser() -> Parser:
 
 def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     """Everything put together, cheapest mistakes first."""
-    from streamk.engine import Engine
-    from streamk.learners.warming import preparing
-    from streamk.serving import load
-    from streamk.serving.trained import Following
-
     directory = checkpoint_place(options["model"])
     if "checkpoint" in options and _same(options["checkpoint"], directory):
         raise UsageError(
             f"--checkpoint {directory} is where the model comes from; the position needs another"
         )
     model = load(directory, key=options.get("state_key"))
-    engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}
+    engine_options = for_the_engine(options)
     if "checkpoint" not in options:
         engine_options.pop("state_key", None)  # it was for the model
     if options.get("follow"):
         following = Following(model.refresh)
-
-        def newer() -> Any:
-            return model.current if following.look() else None
-
-        engine_options["newer"] = newer
+        engine_options["newer"] = lambda: model.current if following.look() else None
     engine_options |= {
         "schema": model.schema,
         "learn": False,

@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from connectors.base import Source
 from connectors.registry import open_source, schemes
-from streamk.cli.job.challengers import add_challengers, contested
-from streamk.cli.job.late import add_late, check_late, late_labels
-from streamk.cli.job.running import add_running, check, connected, display, opened
-from streamk.cli.job.shards import add_sharding, sharded
-from streamk.cli.job.signals import add_details
-from streamk.cli.model_options import (
-    build,
-    challenger_header,
-    described,
-    experts_of,
-    options_of,
-    own_header,
-    task_of,
-)
-from streamk.cli.output.report import show
-from streamk.cli.parsing.arguments import (
+from streamk.cli.arguments import (
     Parser,
     UsageError,
     named_value,
@@ -34,10 +19,41 @@ from streamk.cli.parsing.arguments import (
     one_of,
     whole,
 )
-from streamk.cli.serve import add_address
+from streamk.cli.challengers import add_challengers, contested
+from streamk.cli.job import (
+    add_details,
+    add_late,
+    add_running,
+    add_sharding,
+    check,
+    check_late,
+    connected,
+    display,
+    for_the_engine,
+    late_labels,
+    opened,
+    sharded,
+)
+from streamk.cli.model_options import (
+    NO_EXPERT,
+    build,
+    challenger_header,
+    described,
+    experts_of,
+    learner_header,
+    options_of,
+    own_header,
+    task_of,
+)
+from streamk.cli.report import show
+from streamk.cli.serve import add_address, watched
 from streamk.encoding import Schema
-
-__all__ = ["main"]
+from streamk.engine import Engine, Key, kept_model
+from streamk.engine.observing import Observer
+from streamk.engine.recovery.job import AnotherJob
+from streamk.errors import StateError
+from streamk.learners import MODELS
+from streamk.learners.warming import preparing
 
 DESCRIPTION = """\
 Learn and predict on a stream. Every event is predicted by the model that has
@@ -87,24 +103,19 @@ everything closed; a second one ends it at once.
 MODEL = "multi-kernel"
 """The model where none is named and no checkpoint has one."""
 
-_NOT_FOR_THE_ENGINE = (
-    *("source", "to", "json", "quiet", "http", "token_file"),
-    *("labels", "key", "time", "label_timeout", "label_default", "label_revisions"),
-    "held_events",
-    *("model", "task", "seed", "set", "expert"),
-    *("workers", "shards", "round_events", "staleness", "ray", "challenger", "promote_after"),
+FIRST = (
+    *("source", "label", "to", "interval", "explain", "ignore", "config"),
+    *("model", "task", "set", "expert", "checkpoint", "start_from", "labels", "key"),
+    *("metrics", "max_events", "json", "quiet", "http", "dead_letters"),
 )
+"""Options that a first user needs, those of ``--help``."""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run a stream, and report how it went."""
-    from streamk.cli.job.mismatch import told_by_options
-
     options = _options(arguments)
-    with ExitStack() as stack:
-        job = _engine(options, stack)
-        with told_by_options(options_of):
-            report = job.run()
+    with ExitStack() as stack, told_by_options():
+        report = _engine(options, stack).run()
     show(report, options)
     return 0
 
@@ -112,42 +123,38 @@ def main(arguments: Sequence[str]) -> int:
 def _options(arguments: Sequence[str]) -> dict[str, Any]:
     """Return the options of the configuration file and the flags. Raises `UsageError`."""
     parser = _parser()
-    given = parser.parse(arguments)
-    options = given
-    if "config" in given:
-        options = {**parser.read_config(given["config"]), **given}
-        if "set" in given:
-            # Single options of the model may be overridden too.
-            options["set"] = [*parser.read_config(given["config"]).get("set", []), *given["set"]]
-    options.pop("config", None)
-    options.pop("debug", None)
+    options = parser.parse(arguments)
+    if "config" in options:
+        known, given = parser.read_config(options["config"]), options.get("set", [])
+        # Single options of the model may be overridden too.
+        options = known | options | {"set": [*known.get("set", []), *given]}
+    for name in ("config", "debug"):
+        options.pop(name, None)
     _check(options)
     return options
 
 
 def _parser() -> Parser:
-    parser = Parser("streamk run", DESCRIPTION, EPILOG)
+    parser = Parser("streamk run", DESCRIPTION, EPILOG, FIRST)
     parser.usage = "streamk run SOURCE --label NAME [--to SINK] [--checkpoint DIR] ..."
-    add = parser.add_argument_group("what is read and written").add_argument
-    add("source", metavar="SOURCE", nargs="?", help="address of the events")
-    add("--label", metavar="NAME", help="the field to be predicted (river: it is called label)")
-    add("--to", metavar="SINK", help="address that the predictions go to")
+    add = parser.group("what is read and written")
+    add("SOURCE", "address of the events")
+    add("--label NAME", "the field to be predicted (river: it is called label)")
+    add("--to SINK", "address that the predictions go to")
     add_details(add)
-    add("--ignore", metavar="NAME", action="append", help="a field to leave out; may be repeated")
+    add("--ignore NAME...", "a field to leave out; may be repeated")
     add(
-        "--schema",
-        metavar="WHICH",
-        help="open (fields that come later become columns, the default), strict (an event with"
+        "--schema WHICH",
+        "open (fields that come later become columns, the default), strict (an event with"
         " others than the first is a bad one), or a JSON file with the columns",
     )
     add(
-        "--absent",
-        metavar="WHICH",
-        type=one_of("zero", "missing"),
-        help="what a field that an event lacks counts as: zero (default) or missing, as a null"
+        "--absent WHICH",
+        "what a field that an event lacks counts as: zero (default) or missing, as a null"
         " always does",
+        one_of("zero", "missing"),
     )
-    add("--config", metavar="FILE", help="TOML file with any of these options")
+    add("--config FILE", "TOML file with any of these options")
     _add_model(parser)
     add_challengers(parser)
     add_late(parser)
@@ -158,55 +165,39 @@ def _parser() -> Parser:
 
 
 def _add_model(parser: Parser) -> None:
-    add = parser.add_argument_group("the model (see: streamk models)").add_argument
-    add("--model", metavar="NAME", help=f"default: {MODEL}, or the checkpoint's")
+    add = parser.group("the model (see: streamk models)")
+    add("--model NAME", f"default: {MODEL}, or the checkpoint's")
     add(
-        "--task",
-        metavar="TASK",
-        type=one_of("classification", "regression"),
-        help="classification (default, unless the loss is for numbers) or regression",
+        "--task TASK",
+        "classification (default, unless the loss is for numbers) or regression",
+        one_of("classification", "regression"),
     )
-    add("--seed", metavar="N", type=whole(0), help="of all random numbers (default 0)")
+    add("--seed N", "of all random numbers (default 0)", whole(0))
+    add("--set NAME=VALUE...", "an option of the model; may be repeated", named_value)
     add(
-        "--set",
-        metavar="NAME=VALUE",
-        action="append",
-        type=named_value,
-        help="an option of the model; may be repeated",
-    )
-    add(
-        "--expert",
-        metavar="MODEL",
-        action="append",
-        help="a model of one kernel among the experts of multi-kernel, with options after a colon"
+        "--expert MODEL...",
+        "a model of one kernel among the experts of multi-kernel, with options after a colon"
         " (eigenpro:kernel=matern,nu=0.5), in the place of the feature-machine that is there by"
         " default but with --workers or --shards; may be repeated; none for none",
     )
 
 
 def _add_running(parser: Parser) -> None:
-    add = parser.add_argument_group("running").add_argument
+    add = parser.group("running")
     add(
-        "--checkpoint",
-        metavar="DIR",
-        help="save model and position there, a directory or an address as s3://BUCKET/NAME, and go"
+        "--checkpoint DIR",
+        "save model and position there, a directory or an address as s3://BUCKET/NAME, and go"
         " on from there if there is one",
     )
     add(
-        "--start-from",
-        metavar="DIR",
-        help="begin with the model of another job's checkpoint, where there is none of this job",
+        "--start-from DIR",
+        "begin with the model of another job's checkpoint, where there is none of this job",
     )
     parser.add_key(add)
-    add(
-        "--window",
-        metavar="N",
-        type=whole(1),
-        help="events that the windowed figures are about (default 1000)",
-    )
+    add("--window N", "events that the windowed figures are about (default 1000)", whole(1))
     add_running(parser, add)
     add_address(
-        parser.add_argument_group("watching").add_argument,
+        parser.group("watching"),
         "show the job on a live page there, with figures for Prometheus",
     )
 
@@ -228,29 +219,30 @@ def _check(options: dict[str, Any]) -> None:
 
 def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     """Everything put together, cheapest mistakes first."""
-    from streamk.engine import Engine
-    from streamk.learners.warming import preparing
-
     schema = _schema(options.get("schema", "open"))
     settings = options.get("set", [])
     task = options.get("task") or _task(schema) or task_of(settings)
-    own = _kept("checkpoint", options)
-    first = _kept("start_from", options) if own is None else None
+    key = Key.read(options["state_key"]) if "state_key" in options else None
+    own = kept_model(options["checkpoint"], key) if "checkpoint" in options else None
+    first = None
+    if own is None and "start_from" in options:
+        first = kept_model(options["start_from"], key)
     kept = own or first
-    name, seed = _model(options, kept), options.get("seed", 0)
-    experts = _experts(options, kept, name)
-    made = partial(build, task=task, seed=seed)
+    named = {name for name, _ in options.get("challenger", ())}
+    before = None if kept is None else own_header(kept, named)
+    name = options.get("model") or (MODEL if before is None else str(before["type"]))
+    experts = options.get("expert")
+    if before is not None and name == MODEL:  # as the model has them that the job goes on with
+        experts = experts_of(before, experts)
+    made = partial(build, task=task, seed=options.get("seed", 0))
     model = made(name, settings=settings, experts=experts)
     model = sharded(model, options, own, first, stack)
     model = contested(model, name, options, partial(_challenger, made=made, kept=kept))
-    engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}
+    engine_options = for_the_engine(options)
     engine_options["schema"] = schema
     engine_options["ignore"] = tuple(options.get("ignore", ()))
     display(options, engine_options, stack)
     if "http" in options:
-        from streamk.cli.live import watched
-        from streamk.engine.observing import Observer
-
         show, observer = engine_options.get("on_progress"), Observer()
         engine_options["on_progress"] = watched(options, name, show, observer, stack)
         engine_options["observer"] = observer
@@ -263,35 +255,6 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
         engine_options["labels"] = late_labels(options, labels)
     with preparing(model):
         return Engine(source, model, **engine_options)
-
-
-def _kept(place: str, options: dict[str, Any]) -> Mapping[str, Any] | None:
-    """The header of the model in the place that an option names; None if there is none."""
-    from streamk.engine import Key, kept_model
-
-    if place not in options:
-        return None
-    key = Key.read(options["state_key"]) if "state_key" in options else None
-    return kept_model(options[place], key)
-
-
-def _model(options: dict[str, Any], kept: Mapping[str, Any] | None) -> str:
-    """The model's name: a job whose checkpoint has one goes on with it, or starts from one."""
-    if "model" in options:
-        return str(options["model"])
-    named = {name for name, _ in options.get("challenger", ())}
-    return MODEL if kept is None else str(own_header(kept, named)["type"])
-
-
-def _experts(
-    options: dict[str, Any], kept: Mapping[str, Any] | None, name: str
-) -> Sequence[str] | None:
-    """External experts as they are named, or as the model has them that the job goes on with."""
-    experts: Sequence[str] | None = options.get("expert")
-    if kept is None or name != MODEL:
-        return experts
-    named = {name for name, _ in options.get("challenger", ())}
-    return experts_of(own_header(kept, named), experts)
 
 
 def _challenger(
@@ -323,3 +286,95 @@ def _task(schema: Any) -> str | None:
     if not isinstance(schema, Schema) or schema.label is None:
         return None
     return "classification" if schema.is_classification else "regression"
+
+
+_FLAGS = {
+    "model type": "--model",
+    "model task": "--task",
+    "model seed": "--seed",
+    **{name: f"--{name}" for name in ("label", "absent", "schema")},
+}
+"""Options of the command by the names that the engine has for them."""
+_WORDS = {"\t": "tab", " ": "space"}
+"""Delimiters that cannot be read in a message."""
+_EXPERTS = "model external_experts"
+_OF_PARTS = {"kernel.kernel": "kernel", "loss.name": "loss"}
+"""Options that are the names of a kernel and of a loss in a saved model."""
+
+
+@contextmanager
+def told_by_options() -> Iterator[None]:
+    """Name the options of the command where a checkpoint is found to be of another job.
+
+    Raises `StateError` in the place of an `AnotherJob` that is raised inside.
+    """
+    try:
+        yield
+    except AnotherJob as error:
+        kinds = [kind for kind in experts_of(learner_header(error.model)) or () if kind in MODELS]
+        theirs, mine = (_written(error.name, one, kinds) for one in (error.theirs, error.mine))
+        if theirs is None or mine is None:
+            raise
+        if theirs == mine:  # two files
+            mine = "another"
+        raise StateError(
+            f"the checkpoint {error.path} was made with {theirs}, this run with {mine};"
+            f" {_fix(error.name)}, or begin in another checkpoint directory"
+        ) from error
+
+
+def _fix(name: str) -> str:
+    kind = name.rpartition(".")[2]
+    if name.startswith(_EXPERTS) and kind in (_EXPERTS, "learners", "type"):
+        return "leave out --expert to go on with the experts that are there"
+    if name.startswith(_EXPERTS):  # left out it would be one without options
+        return "give --expert with the options it had (`streamk inspect` shows them)"
+    if name == "model type":
+        return "leave out --model to go on with the model that is there"
+    if name == "delimiter":
+        return "give it in the address of the events (csv:PATH?delimiter=...)"
+    return "use the same, and the same options of the model"
+
+
+def _written(name: str, value: Any, kinds: Sequence[str]) -> str | None:
+    """Return how a value is given on the command line; None if it is not known here."""
+    if name == "model type" and value not in MODELS:  # of something around a learner
+        return None
+    if name == "max_skew":
+        return f"--max-skew {'inf' if value is None else f'{value:g}'}"
+    if name == "ignore":
+        return " ".join(f"--ignore {field}" for field in value) or "no --ignore"
+    if name == "delimiter":
+        return f"delimiter={_WORDS.get(value, value)}"
+    if name in _FLAGS:
+        return f"{_FLAGS[name]} {'FILE' if isinstance(value, Mapping) else value}"
+    if name.startswith(_EXPERTS):
+        return _written_experts(name.removeprefix(_EXPERTS).lstrip("."), value, kinds)
+    if name == "model weights":
+        return f"{'no' if value is None else 'a'} --set class_weight"
+    part, _, option = name.partition(" ")
+    option = _plain(option)
+    if part == "model" and any(option in options_of(model) for model in MODELS):
+        return f"--set {option}={value}"
+    return None
+
+
+def _written_experts(path: str, value: Any, kinds: Sequence[str]) -> str | None:
+    """Return how external experts are given, of which the headers differ in that path."""
+    place, _, option = path.partition(".")
+    if not path:
+        found = [NO_EXPERT] if value is None else str(value).split(", ")
+        return " ".join(f"--expert {kind}" for kind in found)
+    if path == "learners":
+        return f"{value} external {'expert' if value == 1 else 'experts'} (--expert)"
+    if option == "type":
+        return f"--expert {value}"
+    if not place.isdigit() or int(place) >= len(kinds):
+        return None
+    kind, option = kinds[int(place)], _plain(option)
+    return f"--expert {kind}:{option}={value}" if option in options_of(kind) else None
+
+
+def _plain(path: str) -> str:
+    """Return the name of an option of a model by its path in a header."""
+    return _OF_PARTS.get(path, path.removeprefix("kernel.").removeprefix("loss."))

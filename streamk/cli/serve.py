@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import logging
 import ssl
 import sys
 from argparse import ArgumentTypeError
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from connectors.registry import open_log
-from streamk.cli.parsing.arguments import (
+from connectors.registry import open_log, parse_url
+from streamk.cli.arguments import (
+    Add,
     Parser,
     UsageError,
     checkpoint_place,
@@ -22,8 +23,8 @@ from streamk.cli.parsing.arguments import (
     state_key,
     whole,
 )
-
-__all__ = ["add_address", "main", "needed", "token_file"]
+from streamk.engine.observing import Observer
+from streamk.engine.progress import Snapshot
 
 DESCRIPTION = """\
 Answer requests over HTTP by the newest model of a checkpoint, which `streamk
@@ -76,7 +77,6 @@ def main(arguments: Sequence[str]) -> int:
     tls = _tls(options)
     directory = checkpoint_place(options["model"])
     model = load(directory, key=state_key(options))
-    limits = {"body": options.get("max_body"), "events": options.get("max_events")}
     with contextlib.ExitStack() as stack:
         log = None
         if "learn" in options:
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
         app = application(
             model,
             token=token,
-            limits=Limits(**{name: value for name, value in limits.items() if value is not None}),
+            limits=Limits(options.get("max_body", 1 << 20), options.get("max_events", 1000)),
             refresh=options.get("refresh", 1.0),
             max_age=options.get("max_age"),
             log=log,
@@ -105,65 +105,50 @@ def main(arguments: Sequence[str]) -> int:
 def needed() -> None:
     """Raise `UsageError` where a package is missing."""
     try:
-        for name in ("web.server", "monitoring"):
-            importlib.import_module(f"streamk.serving.{name}")
+        from streamk.serving import monitoring, server  # noqa: F401
     except ModuleNotFoundError as error:
         raise UsageError(
             f"serving needs the package {error.name}: pip install 'streamk[serve]'"
         ) from None
 
 
-def add_address(add: Any, about: str) -> None:
+def add_address(add: Add, about: str) -> None:
     """Add the options of all that listen."""
-    add("--http", metavar="HOST:PORT", help=f"{about}; port 0 for any that is free")
+    add("--http HOST:PORT", f"{about}; port 0 for any that is free")
     add(
-        "--token-file",
-        metavar="FILE",
-        help="requests need the token in it; STREAMK_TOKEN of the environment by default",
+        "--token-file FILE",
+        "requests need the token in it; STREAMK_TOKEN of the environment by default",
     )
 
 
 def _parser() -> Parser:
     parser = Parser("streamk serve", DESCRIPTION, EPILOG)
     parser.usage = "streamk serve CHECKPOINT [--http HOST:PORT] ..."
-    add = parser.add_argument_group("the model").add_argument
-    add(
-        "model",
-        metavar="CHECKPOINT",
-        nargs="?",
-        help="directory or address of checkpoints, or one of them",
-    )
+    add = parser.group("the model")
+    parser.add_checkpoint(add)
     parser.add_key(add)
     add(
-        "--learn",
-        metavar="ADDRESS",
-        help="file:PATH or kafka://HOST:PORT/TOPIC, which the job reads; events that are posted to"
+        "--learn ADDRESS",
+        "file:PATH or kafka://HOST:PORT/TOPIC, which the job reads; events that are posted to"
         " /learn are added to it",
     )
+    add("--refresh SECONDS", "time between two looks for a newer model (1)", _period)
     add(
-        "--refresh",
-        metavar="SECONDS",
-        type=_period,
-        help="time between two looks for a newer model (1)",
+        "--max-age SECONDS",
+        "/readyz is 503 where the model was saved longer ago (default: any age will do)",
+        seconds,
     )
-    add(
-        "--max-age",
-        metavar="SECONDS",
-        type=seconds,
-        help="/readyz is 503 where the model was saved longer ago (default: any age will do)",
-    )
-    add = parser.add_argument_group("the address").add_argument
+    add = parser.group("the address")
     add_address(add, "where to listen (127.0.0.1:8000)")
-    add("--tls-cert", metavar="FILE", help="certificate, and those that it rests on, in PEM")
-    add("--tls-key", metavar="FILE", help="its private key in PEM")
-    add = parser.add_argument_group("limits").add_argument
-    add("--max-body", metavar="BYTES", type=whole(1), help="of a request (1048576)")
-    add("--max-events", metavar="N", type=whole(1), help="of a request (1000)")
+    add("--tls-cert FILE", "certificate, and those that it rests on, in PEM")
+    add("--tls-key FILE", "its private key in PEM")
+    add = parser.group("limits")
+    add("--max-body BYTES", "of a request (1048576)", whole(1))
+    add("--max-events N", "of a request (1000)", whole(1))
     add(
-        "--max-connections",
-        metavar="N",
-        type=whole(1),
-        help="at a time; where all are at work new ones have status 503 (1000)",
+        "--max-connections N",
+        "at a time; where all are at work new ones have status 503 (1000)",
+        whole(1),
     )
     parser.add_common()
     return parser
@@ -201,3 +186,51 @@ def _log_to_stderr() -> None:
         logger.addHandler(handler)
         logger.setLevel(level)
         logger.propagate = False
+
+
+_CONNECTIONS = 100
+"""At a time; a browser has one for each page that is open."""
+
+
+def watched(
+    options: dict[str, Any],
+    model: str,
+    show: Callable[[Snapshot], None] | None,
+    observer: Observer,
+    stack: ExitStack,
+) -> Callable[[Snapshot], None]:
+    """Serve the page of a job until it ends; return a function that is to get all snapshots.
+
+    It hands them to `show`, too. Raises `UsageError` and `InvalidInput` if a package is missing, or
+    the address or the token is of no use, and `OSError` if it cannot listen there.
+    """
+    needed()
+    from streamk.serving.pages import History, live_page
+    from streamk.serving.server import Server, address, listening, token_for
+
+    host, port = address(options["http"])
+    token = token_for(host, token_file(options))
+    # An address may hold what others are not to see.
+    source = parse_url(options["source"])
+    about = {"label": options.get("label"), "model": model}
+    about["from"] = f"{source.scheme}: {Path(source.path).name}".removesuffix(": ")
+    history = History({name: str(text) for name, text in about.items() if text}, observer)
+    listener = stack.enter_context(listening(host, port))
+    server = Server(live_page(history, token=token), connections=_CONNECTIONS)
+    server.start(listener)
+    _tell(server.url(listener), quiet=options.get("quiet", False))
+
+    def both(snapshot: Snapshot) -> None:
+        history(snapshot)
+        if show is not None:
+            show(snapshot)
+
+    return both
+
+
+def _tell(url: str, *, quiet: bool) -> None:
+    """Say where the page is, in JSON where the other lines are."""
+    if quiet or sys.stderr.isatty():
+        print(f"streamk run: the live page is at {url}", file=sys.stderr, flush=True)
+    else:
+        logging.getLogger("streamk.engine").info("live page", extra={"streamk": {"url": url}})

@@ -29,11 +29,225 @@ Floats = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
 
 
-class _ArrayDecoder:
-    """The common part of both.
+class Decoder(Protocol):
+    """Decodes events of one encoding, one call after another in the order of the stream."""
 
-    `names` are the numbers of one event in their order, without the label.
+    @property
+    def schema(self) -> Schema:
+        """The schema with every column met so far."""
+
+    def decode(self, values: Sequence[Any]) -> Decoded:
+        """Decode the events that can be decoded and report the others."""
+
+
+def decoder(
+    encoding: str,
+    schema: Schema,
+    *,
+    fields: tuple[str, ...] | None = None,
+    max_event_bytes: int = MAX_EVENT_BYTES,
+    delimiter: str = ",",
+    expected: Expected | None = None,
+    record_format: RecordFormat | None = None,
+) -> Decoder:
+    """The decoder of an encoding.
+
+    Parameters
+    ----------
+    encoding : str
+        One of `connectors.base.ENCODINGS`.
+    schema : Schema
+        The columns known so far; none are needed.
+    fields : tuple of str, optional
+        The source's `fields`; needed for "csv".
+    max_event_bytes : int
+        A longer event is not decoded (encodings of bytes).
+    delimiter : str
+        The character between the cells of "csv".
+    expected : Expected, optional
+        Takes note of the names that come.
+    record_format : RecordFormat, optional
+        That of the source; needed for "avro" and "protobuf".
+
+    Raises
+    ------
+    BadRecord
+        If fields and schema do not fit together.
+
+    Examples
+    --------
+    >>> decoding = decoder("json", Schema(label="y"))
+    >>> out = decoding.decode([b'{"a": 1, "b": 2.5, "y": 0}', b'{"a": 3}', b'{"a": '])
+    >>> decoding.schema.columns, out.X, out.y
+    (('a', 'b'), array([[1. , 2.5],
+           [3. , 0. ]]), [0, None])
+    >>> out.bad[0].row, out.bad[0].kind
+    (2, 'undecodable')
     """
+    if expected is None:
+        expected = Expected(() if schema.label is None else (schema.label,))
+    if encoding in ("rows", "float32"):
+        expected.note(dict.fromkeys((*(fields or schema.columns), schema.label)))
+        return _Sized(encoding, schema, fields, max_event_bytes)
+    if encoding in ENCODINGS:
+        if record_format is not None:
+            return RecordDecoder(encoding, schema, max_event_bytes, expected, record_format)
+        return NamedDecoder(encoding, schema, fields, max_event_bytes, delimiter, expected)
+    raise BadRecord(f"no encoding {encoding!r}; there are {', '.join(ENCODINGS)}")
+
+
+class RecordDecoder(NamedDecoder):
+    """Decodes framed records; see `streamk.encoding.decoders.decoder`.
+
+    A field may have had another name before, in Avro; it keeps its column where its own name has
+    none. So names depend on the columns that there are, and a record is read by those before it.
+    """
+
+    def __init__(
+        self,
+        encoding: str,
+        schema: Schema,
+        max_event_bytes: int,
+        expected: Expected,
+        record_format: RecordFormat,
+    ) -> None:
+        self._read_any = record_format.reading(self._names)
+        self._read_settled = record_format.reading(self._names, settled=True)
+        super().__init__(encoding, schema, None, max_event_bytes, ",", expected, self._read_any)
+        self._known = -1, frozenset[str]()
+        """The number of fields with columns, and all names that a field may have had before."""
+        self._asked = self._in_order = False
+        """True if a record asked for those, and True if such records are read in their order."""
+
+    def _names(self) -> frozenset[str]:
+        self._asked = True
+        kinds = self.table.kinds
+        if self._known[0] != len(kinds):
+            names = (*kinds, *self._ignore, self._label)
+            self._known = len(kinds), frozenset(name for name in names if isinstance(name, str))
+        return self._known[1]
+
+    def _reading(self, names: list[Name]) -> tuple[Read, ReadAll]:
+        def read_record(value: Any) -> dict[str, Any]:
+            return self._read_settled(value) if self._in_order else self._read_any(value)
+
+        kinds, absent = self._kinds_read()
+        return record_reading(
+            names, kinds, self._ignore, self._nulls, read_record, absent=absent, most=self._max
+        )
+
+    def _quick(self, values: Sequence[Any], start: int) -> tuple[Rowset, list[int]]:
+        self._asked = self._in_order = False
+        self._nulls.clear()
+        rows, refused = super()._quick(values, start)
+        if refused and self._asked:
+            # Each of these may bring columns, and so change the names of records after it.
+            self._in_order = True
+            self._nulls.clear()
+            rows, refused = super()._quick(values, start)
+        return rows, refused
+
+
+def record_reading(
+    names: Sequence[Name],
+    kinds: Mapping[Name, Kind],
+    ignore: tuple[Name, ...],
+    nulls: set[Name],
+    read_record: Callable[[Any], Mapping[Any, Any]],
+    *,
+    absent: float,
+    most: int,
+) -> tuple[Read, ReadAll]:
+    """Return the functions that read a framed record of these fields, and many at once.
+
+    Parameters
+    ----------
+    names : sequence of fields
+        The order of the values, nested ones with dots.
+    kinds : mapping of field to kind
+    ignore : tuple of fields
+        Those that are left out.
+    nulls : set of fields
+        Takes those of no kind that were null: they may be there, as long as they have no column.
+    read_record : function
+        From a record to its fields.
+    absent : float
+        The number in the place of one that is not there.
+    most : int
+        Bytes of an event that is read.
+    """
+    known, used = frozenset(names), {*kinds, *ignore}
+    lacking = [absent if kinds.get(name) == "number" else msgspec.UNSET for name in names]
+
+    def read(value: bytes) -> Sequence[Any]:
+        if len(value) > most:
+            raise ValueError
+        event = read_record(value)
+        if dict in map(type, event.values()):
+            event = flatten(event, ignore)
+        if not event.keys() <= known:
+            others = event.keys() - known
+            if any(event[name] is not None or name in used for name in others):
+                raise ValueError  # a field has no place here
+            nulls.update(others)
+        return list(map(event.get, names, lacking))
+
+    return read, read_none
+
+
+class _Sized:
+    """Events that are numbers; without names these are numbered, the label last."""
+
+    def __init__(
+        self, encoding: str, schema: Schema, fields: tuple[str, ...] | None, max_event_bytes: int
+    ) -> None:
+        self._encoding, self._schema, self._max = encoding, schema, max_event_bytes
+        self._inner: RowsDecoder | Float32Decoder | None = None
+        if fields is not None:
+            self._inner = self._made(fields)
+        elif any(isinstance(name, str) for name in schema.columns):
+            self._inner = self._made(self._with_label(schema.columns))
+
+    @property
+    def schema(self) -> Schema:
+        return self._schema if self._inner is None else self._inner.schema
+
+    def decode(self, values: Sequence[Any]) -> Decoded:
+        if self._inner is None:
+            width = _width(values)
+            if width is None:
+                bad = [BadEvent(i, None, _UNSIZED) for i in range(len(values))]
+                nothing = np.zeros((0, len(self._schema.columns)))
+                return Decoded(nothing, [], np.zeros(0, dtype=np.int64), bad, [])
+            if self._encoding == "float32" and self._schema.label is not None:
+                width -= 1
+            width = max([width, *(int(name) + 1 for name in self._schema.columns)])
+            self._inner = self._made(self._with_label(tuple(range(width))))
+        return self._inner.decode(values)
+
+    def _with_label(self, names: tuple[Name, ...]) -> tuple[Name, ...]:
+        label = self._schema.label if self._encoding == "float32" else None
+        return names if label is None else (*names, label)
+
+    def _made(self, names: Sequence[Name]) -> RowsDecoder | Float32Decoder:
+        if self._encoding == "rows":
+            return RowsDecoder(self._schema, names)
+        return Float32Decoder(self._schema, names, self._max)
+
+
+_UNSIZED = "undecodable: not a whole number of float32 numbers"
+
+
+def _width(values: Sequence[Any]) -> int | None:
+    """The numbers in an event: the columns of rows, the size of the first whole record if any."""
+    if isinstance(values, Rows):
+        return int(values.X.shape[1])
+    sizes = (len(v) // 4 for v in values if isinstance(v, bytes) and v and len(v) % 4 == 0)
+    return next(sizes, None)
+
+
+class _ArrayDecoder:
+    """Decodes arrays of numbers; `names` are those of an event in their order, but the label's."""
 
     def __init__(self, schema: Schema, names: Sequence[Name]) -> None:
         self.table = ColumnTable(schema)
@@ -163,9 +377,6 @@ class _ArrayDecoder:
 class RowsDecoder(_ArrayDecoder):
     """Decodes `Rows`; see `streamk.encoding.decoders.decoder`."""
 
-    def __init__(self, schema: Schema, names: Sequence[Name]) -> None:
-        super().__init__(schema, names)
-
     def decode(self, values: Sequence[Any]) -> Decoded:
         """Decode a slice of rows."""
         if not isinstance(values, Rows):
@@ -224,227 +435,3 @@ class Float32Decoder(_ArrayDecoder):
         else:
             reason = f"undecodable: bytes expected, not {show(value)}"
         return BadEvent(i, None, reason)
-
-
-class RecordDecoder(NamedDecoder):
-    """Decodes framed records; see `streamk.encoding.decoders.decoder`.
-
-    A field may have had another name before, in Avro; it keeps its column where its own name has
-    none. So names depend on the columns that there are, and a record is read by those before it.
-    """
-
-    def __init__(
-        self,
-        encoding: str,
-        schema: Schema,
-        max_event_bytes: int,
-        expected: Expected,
-        record_format: RecordFormat,
-    ) -> None:
-        self._read_any = record_format.reading(self._names)
-        self._read_settled = record_format.reading(self._names, settled=True)
-        super().__init__(encoding, schema, None, max_event_bytes, ",", expected, self._read_any)
-        self._known = -1, frozenset[str]()
-        """The number of fields with columns, and all names that a field may have had before."""
-        self._asked = self._in_order = False
-        """True if a record asked for those, and True if such records are read in their order."""
-        self._nulls: set[Name] = set()
-        """Fields without a column that were null in records of the fast way."""
-
-    def _names(self) -> frozenset[str]:
-        self._asked = True
-        kinds = self.table.kinds
-        if self._known[0] != len(kinds):
-            names = (*kinds, *self._ignore, self._label)
-            self._known = len(kinds), frozenset(name for name in names if isinstance(name, str))
-        return self._known[1]
-
-    def _reading(self, names: list[Name]) -> tuple[Read, ReadAll]:
-        def read_record(value: Any) -> dict[str, Any]:
-            return self._read_settled(value) if self._in_order else self._read_any(value)
-
-        kinds = {name: kind for name, kind in self.table.kinds.items() if name not in self._ignore}
-        absent = float("nan") if self._missing else 0.0
-        return record_reading(
-            names, kinds, self._ignore, self._nulls, read_record, absent=absent, most=self._max
-        )
-
-    def _quick(self, values: Sequence[Any], start: int) -> tuple[Rowset, list[int]]:
-        self._asked = self._in_order = False
-        self._nulls.clear()
-        rows, refused = super()._quick(values, start)
-        if refused and self._asked:
-            # Each of these may bring columns, and so change the names of records after it.
-            self._in_order = True
-            self._nulls.clear()
-            rows, refused = super()._quick(values, start)
-        return rows, refused
-
-    def _is_outdated(self, known: int) -> bool:
-        # A field that was null may be one of the new ones.
-        return bool(self._nulls and len(self.table.kinds) > known) or super()._is_outdated(known)
-
-
-def record_reading(
-    names: Sequence[Name],
-    kinds: Mapping[Name, Kind],
-    ignore: tuple[Name, ...],
-    nulls: set[Name],
-    read_record: Callable[[Any], Mapping[Any, Any]],
-    *,
-    absent: float,
-    most: int,
-) -> tuple[Read, ReadAll]:
-    """Return the functions that read a framed record of these fields, and many at once.
-
-    Parameters
-    ----------
-    names : sequence of fields
-        The order of the values, nested ones with dots.
-    kinds : mapping of field to kind
-    ignore : tuple of fields
-        Those that are left out.
-    nulls : set of fields
-        Takes those of no kind that were null: they may be there, as long as they have no column.
-    read_record : function
-        From a record to its fields.
-    absent : float
-        The number in the place of one that is not there.
-    most : int
-        Bytes of an event that is read.
-    """
-    known, used = frozenset(names), {*kinds, *ignore}
-    lacking = [absent if kinds.get(name) == "number" else msgspec.UNSET for name in names]
-
-    def read(value: bytes) -> Sequence[Any]:
-        if len(value) > most:
-            raise ValueError
-        event = read_record(value)
-        if dict in map(type, event.values()):
-            event = flatten(event, ignore)
-        if not event.keys() <= known:
-            others = event.keys() - known
-            if any(event[name] is not None or name in used for name in others):
-                raise ValueError  # a field has no place here
-            nulls.update(others)
-        return list(map(event.get, names, lacking))
-
-    return read, read_none
-
-
-class Decoder(Protocol):
-    """Decodes events of one encoding, one call after another in the order of the stream."""
-
-    @property
-    def schema(self) -> Schema:
-        """The schema with every column met so far."""
-
-    def decode(self, values: Sequence[Any]) -> Decoded:
-        """Decode the events that can be decoded and report the others."""
-
-
-def decoder(
-    encoding: str,
-    schema: Schema,
-    *,
-    fields: tuple[str, ...] | None = None,
-    max_event_bytes: int = MAX_EVENT_BYTES,
-    delimiter: str = ",",
-    expected: Expected | None = None,
-    record_format: RecordFormat | None = None,
-) -> Decoder:
-    """The decoder of an encoding.
-
-    Parameters
-    ----------
-    encoding : str
-        One of `connectors.base.ENCODINGS`.
-    schema : Schema
-        The columns known so far; none are needed.
-    fields : tuple of str, optional
-        The source's `fields`; needed for "csv".
-    max_event_bytes : int
-        A longer event is not decoded (encodings of bytes).
-    delimiter : str
-        The character between the cells of "csv".
-    expected : Expected, optional
-        Takes note of the names that come.
-    record_format : RecordFormat, optional
-        That of the source; needed for "avro" and "protobuf".
-
-    Raises
-    ------
-    BadRecord
-        If fields and schema do not fit together.
-
-    Examples
-    --------
-    >>> decoding = decoder("json", Schema(label="y"))
-    >>> out = decoding.decode([b'{"a": 1, "b": 2.5, "y": 0}', b'{"a": 3}', b'{"a": '])
-    >>> decoding.schema.columns, out.X, out.y
-    (('a', 'b'), array([[1. , 2.5],
-           [3. , 0. ]]), [0, None])
-    >>> out.bad[0].row, out.bad[0].kind
-    (2, 'undecodable')
-    """
-    if expected is None:
-        expected = Expected(() if schema.label is None else (schema.label,))
-    if encoding in ("rows", "float32"):
-        expected.note(dict.fromkeys((*(fields or schema.columns), schema.label)))
-        return _Sized(encoding, schema, fields, max_event_bytes)
-    if encoding in ENCODINGS:
-        if record_format is not None:
-            return RecordDecoder(encoding, schema, max_event_bytes, expected, record_format)
-        return NamedDecoder(encoding, schema, fields, max_event_bytes, delimiter, expected)
-    raise BadRecord(f"no encoding {encoding!r}; there are {', '.join(ENCODINGS)}")
-
-
-class _Sized:
-    """Events that are numbers; without names these are numbered, the label last."""
-
-    def __init__(
-        self, encoding: str, schema: Schema, fields: tuple[str, ...] | None, max_event_bytes: int
-    ) -> None:
-        self._encoding, self._schema, self._max = encoding, schema, max_event_bytes
-        self._inner: RowsDecoder | Float32Decoder | None = None
-        if fields is not None:
-            self._inner = self._made(fields)
-        elif any(isinstance(name, str) for name in schema.columns):
-            self._inner = self._made(self._with_label(schema.columns))
-
-    @property
-    def schema(self) -> Schema:
-        return self._schema if self._inner is None else self._inner.schema
-
-    def decode(self, values: Sequence[Any]) -> Decoded:
-        if self._inner is None:
-            width = _width(values)
-            if width is None:
-                bad = [BadEvent(i, None, _UNSIZED) for i in range(len(values))]
-                nothing = np.zeros((0, len(self._schema.columns)))
-                return Decoded(nothing, [], np.zeros(0, dtype=np.int64), bad, [])
-            if self._encoding == "float32" and self._schema.label is not None:
-                width -= 1
-            width = max([width, *(int(name) + 1 for name in self._schema.columns)])
-            self._inner = self._made(self._with_label(tuple(range(width))))
-        return self._inner.decode(values)
-
-    def _with_label(self, names: tuple[Name, ...]) -> tuple[Name, ...]:
-        label = self._schema.label if self._encoding == "float32" else None
-        return names if label is None else (*names, label)
-
-    def _made(self, names: Sequence[Name]) -> RowsDecoder | Float32Decoder:
-        if self._encoding == "rows":
-            return RowsDecoder(self._schema, names)
-        return Float32Decoder(self._schema, names, self._max)
-
-
-_UNSIZED = "undecodable: not a whole number of float32 numbers"
-
-
-def _width(values: Sequence[Any]) -> int | None:
-    """The numbers in an event: the columns of rows, the size of the first whole record if any."""
-    if isinstance(values, Rows):
-        return int(values.X.shape[1])
-    sizes = (len(v) // 4 for v in values if isinstance(v, bytes) and v and len(v) % 4 == 0)
-    return next(sizes, None)

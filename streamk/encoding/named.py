@@ -95,6 +95,8 @@ class NamedDecoder:
         self._fast: Fast | None = None
         self._made_of = (-1, -1, -1)
         self._unknown: list[int] = []
+        self._nulls: set[Name] = set()
+        """Fields without a column that were null in records of the fast way."""
         expected.note(dict.fromkeys(fields or ()))
         if encoding == "csv" and schema.label is not None and schema.label not in (fields or ()):
             if schema.mode != "fixed":
@@ -156,8 +158,9 @@ class NamedDecoder:
 
         There were `known` fields with columns before.
         """
-        del known
         fast, times = self._fast, self.table.times
+        if self._nulls and len(self.table.kinds) > known:  # one of these may be a new one
+            return True
         # Times have come to a field of numbers, see `_made_for`.
         return fast is not None and any(name in times for name in fast.number_fields)
 
@@ -225,10 +228,14 @@ class NamedDecoder:
             return self._csv_reading, read_none
         if self._encoding == "dict":
             return dict_reading(names)
-        kinds = {name: kind for name, kind in self.table.kinds.items() if name not in self._ignore}
-        absent = float("nan") if self._missing else 0.0
+        kinds, absent = self._kinds_read()
         reading = json_reading(names, kinds, self._label, absent=absent, most=self._max)
         return framed_json_reading(*reading) if self._encoding == "json-schema" else reading
+
+    def _kinds_read(self) -> tuple[dict[Name, Kind], float]:
+        """Return the kinds of the fields that are read, and the number of one that is not there."""
+        kinds = {name: kind for name, kind in self.table.kinds.items() if name not in self._ignore}
+        return kinds, float("nan") if self._missing else 0.0
 
     def _csv_reading(self, value: bytes) -> Sequence[Any]:
         if len(value) > self._max:

@@ -21,127 +21,21 @@ from streamk.encoding.values import Moment, Name, is_odd, prevail
 from streamk.features.columns import is_shared
 from streamk.state import FORMAT
 
-_MOST_NAMES = 1000
-"""Names of other fields that are kept for hints."""
-_DEPTH = 4
-"""Of nested objects, down to where names are kept."""
-
-
-class Expected:
-    """The fields that were named and have not come yet.
-
-    Parameters
-    ----------
-    names : iterable of str or int
-        Nested fields with dots.
-
-    Attributes
-    ----------
-    absent : list of str or int
-        Those of the names that no event has had.
-
-    Examples
-    --------
-    >>> expected = Expected(["color", "user.id"])
-    >>> expected.note({"colour": "red", "user": {"id": 7}})
-    >>> expected.absent, expected.hint("color")
-    (['color'], "; nearest of those that came: 'colour'")
-    """
-
-    def __init__(self, names: Iterable[Name]) -> None:
-        self.absent = list(dict.fromkeys(names))
-        self._others: dict[str, None] = {}
-
-    def note(self, event: Mapping[Any, Any]) -> None:
-        """Look at the names of an event, or of a header."""
-        self.absent = [name for name in self.absent if not _holds(event, name)]
-        if self.absent:
-            for name in _names(event, "", _DEPTH):
-                if len(self._others) == _MOST_NAMES:
-                    break
-                self._others[name] = None
-
-    def note_seen(self, name: Name | None) -> None:
-        """Take note that a field has come."""
-        if name in self.absent:
-            self.absent.remove(name)
-
-    def hint(self, name: Name) -> str:
-        """Return which fields have come that may have been meant."""
-        near = difflib.get_close_matches(str(name), self._others, 3)
-        words = "nearest of those that came" if near else "there are"
-        shown = near or list(self._others)[:5]
-        return f"; {words}: {', '.join(map(repr, shown))}" if shown else ""
-
-
-def _holds(event: Mapping[Any, Any], name: Name) -> bool:
-    if name in event:
-        return True
-    parts = str(name).split(".")
-    for at in range(1, len(parts)):
-        inner = event.get(".".join(parts[:at]))
-        if isinstance(inner, Mapping) and _holds(inner, ".".join(parts[at:])):
-            return True
-    return False
-
-
-def _names(event: Mapping[Any, Any], prefix: str, depth: int) -> Iterator[str]:
-    for key, value in event.items():
-        if isinstance(value, Mapping) and depth:
-            yield from _names(value, f"{prefix}{key}.", depth - 1)
-        yield f"{prefix}{key}"
-
-
-class BadEvent(NamedTuple):
-    """An event that was not decoded: which of the values, the column, "kind: explanation"."""
-
-    row: int
-    column: Name | None
-    reason: str
-
-    @property
-    def kind(self) -> str:
-        """One of `streamk.encoding.values.BAD_KINDS`."""
-        return self.reason.partition(":")[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """Events in arrays, and those that could not be decoded.
-
-    Attributes
-    ----------
-    X : float64 array (n_good, d)
-        d counts the new columns too; may be a view of the source's own array: do not write to it.
-    y : list (n_good,)
-        Labels: str, int or bool for classes, float for quantities, None for "only predict".
-    good : int64 array (n_good,)
-        Index of each row in the values given.
-    bad : list of BadEvent, by row
-    growth : list of (row of X, columns with it)
-        The events that brought columns, which none before them has.
-    """
-
-    X: npt.NDArray[np.float64]
-    y: list[Any]
-    good: npt.NDArray[np.int64]
-    bad: list[BadEvent]
-    growth: list[tuple[int, int]]
-
-
 Kind = Literal["number", "text", "time"]
 LabelType = Literal["bool", "int", "str", "float"]
 Mode = Literal["open", "strict", "fixed"]
 Absent = Literal["zero", "missing"]
-
 MAX_COLUMNS = 16_384
 """Default cap on columns: 1,024 events are then at most 128 MiB."""
-
 _CHOICES: dict[str, tuple[object, ...]] = {
     "label_type": (None, *get_args(LabelType)),
     "mode": get_args(Mode),
     "absent": get_args(Absent),
 }
+_MOST_NAMES = 1000
+"""Names of other fields that are kept for hints."""
+_DEPTH = 4
+"""Of nested objects, down to where names are kept."""
 
 
 @dataclass(frozen=True)
@@ -299,16 +193,6 @@ def owner_of(column: Name, fields: Container[Name]) -> Name:
     raise BadRecord(f"column {column!r} belongs to no field of the schema's kinds")
 
 
-def vector_of(name: Name) -> str | None:
-    """Return the field whose vectors a field with such a name is a number of; None where none is.
-
-    >>> vector_of("c.7"), vector_of("c.d"), vector_of(7)
-    ('c', None, None)
-    """
-    vector, _, place = str(name).rpartition(".")
-    return vector if vector and place.isdecimal() else None
-
-
 def _owners(column: str) -> Iterator[str]:
     """The fields that a column may be made from, the longest name first.
 
@@ -326,8 +210,120 @@ def _owners(column: str) -> Iterator[str]:
         at = column.rfind("=", 0, at)
 
 
+def vector_of(name: Name) -> str | None:
+    """Return the field whose vectors a field with such a name is a number of; None where none is.
+
+    >>> vector_of("c.7"), vector_of("c.d"), vector_of(7)
+    ('c', None, None)
+    """
+    vector, _, place = str(name).rpartition(".")
+    return vector if vector and place.isdecimal() else None
+
+
 def _too_many(columns: Sequence[Name], most: int) -> str:
     owners = Counter(str(column).partition("=")[0] for column in columns)
     name, n = owners.most_common(1)[0]
     advice = f"field {name!r} alone has {n} values; ignore it or " if n > 1 else ""
     return f"{len(columns)} columns, {most} allowed: {advice}raise max_columns"
+
+
+class BadEvent(NamedTuple):
+    """An event that was not decoded: which of the values, the column, "kind: explanation"."""
+
+    row: int
+    column: Name | None
+    reason: str
+
+    @property
+    def kind(self) -> str:
+        """One of `streamk.encoding.values.BAD_KINDS`."""
+        return self.reason.partition(":")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Events in arrays, and those that could not be decoded.
+
+    Attributes
+    ----------
+    X : float64 array (n_good, d)
+        d counts the new columns too; may be a view of the source's own array: do not write to it.
+    y : list (n_good,)
+        Labels: str, int or bool for classes, float for quantities, None for "only predict".
+    good : int64 array (n_good,)
+        Index of each row in the values given.
+    bad : list of BadEvent, by row
+    growth : list of (row of X, columns with it)
+        The events that brought columns, which none before them has.
+    """
+
+    X: npt.NDArray[np.float64]
+    y: list[Any]
+    good: npt.NDArray[np.int64]
+    bad: list[BadEvent]
+    growth: list[tuple[int, int]]
+
+
+class Expected:
+    """The fields that were named and have not come yet.
+
+    Parameters
+    ----------
+    names : iterable of str or int
+        Nested fields with dots.
+
+    Attributes
+    ----------
+    absent : list of str or int
+        Those of the names that no event has had.
+
+    Examples
+    --------
+    >>> expected = Expected(["color", "user.id"])
+    >>> expected.note({"colour": "red", "user": {"id": 7}})
+    >>> expected.absent, expected.hint("color")
+    (['color'], "; nearest of those that came: 'colour'")
+    """
+
+    def __init__(self, names: Iterable[Name]) -> None:
+        self.absent = list(dict.fromkeys(names))
+        self._others: dict[str, None] = {}
+
+    def note(self, event: Mapping[Any, Any]) -> None:
+        """Look at the names of an event, or of a header."""
+        self.absent = [name for name in self.absent if not _holds(event, name)]
+        if self.absent:
+            for name in _names(event, "", _DEPTH):
+                if len(self._others) == _MOST_NAMES:
+                    break
+                self._others[name] = None
+
+    def note_seen(self, name: Name | None) -> None:
+        """Take note that a field has come."""
+        if name in self.absent:
+            self.absent.remove(name)
+
+    def hint(self, name: Name) -> str:
+        """Return which fields have come that may have been meant."""
+        near = difflib.get_close_matches(str(name), self._others, 3)
+        words = "nearest of those that came" if near else "there are"
+        shown = near or list(self._others)[:5]
+        return f"; {words}: {', '.join(map(repr, shown))}" if shown else ""
+
+
+def _holds(event: Mapping[Any, Any], name: Name) -> bool:
+    if name in event:
+        return True
+    parts = str(name).split(".")
+    for at in range(1, len(parts)):
+        inner = event.get(".".join(parts[:at]))
+        if isinstance(inner, Mapping) and _holds(inner, ".".join(parts[at:])):
+            return True
+    return False
+
+
+def _names(event: Mapping[Any, Any], prefix: str, depth: int) -> Iterator[str]:
+    for key, value in event.items():
+        if isinstance(value, Mapping) and depth:
+            yield from _names(value, f"{prefix}{key}.", depth - 1)
+        yield f"{prefix}{key}"

@@ -1,6 +1,8 @@
-"""One raw event at a time into named values, with the reason where it cannot be read.
+"""The meaning of the values of raw events, the same for every way in.
 
-`streamk.encoding.named` takes this careful way for the events that its fast way refuses.
+Which numbers, texts and times they are, by which names, and the reason where an event cannot be
+read. `streamk.encoding.named` reads events with the functions at the end where its fast way refuses
+them.
 """
 
 from __future__ import annotations
@@ -27,143 +29,67 @@ from streamk.errors import shown
 from streamk.features import columns as texts
 from streamk.features.columns import BOOLEANS
 
-_ISO = re.compile(
-    r"\d{4}-\d\d-\d\d"
-    r"(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?: ?(?:Z|UTC|[+-]\d\d(?::?\d\d)?))?)?",
-    re.ASCII,
+Name = str | int
+_T = TypeVar("_T")
+BAD_KINDS = (
+    "undecodable",
+    "header again",
+    "not an object",
+    "wrong type",
+    "inf",
+    "label out of domain",
+    "oversized",
+    "unknown column",
+    "duplicate column",
+    "too many columns",
+    "key missing",
+    "label missing",
+    "time missing",
 )
-_EPOCH = date(1970, 1, 1).toordinal()
+"""Everything that can be wrong with an event; a reason starts with one of these and a colon."""
+TOMBSTONE = "tombstone"
+"""The kind of what is reported and is no event: a record that tells of a deletion."""
 
 
-class Moment(NamedTuple):
-    """A time in numbers.
+class Rejected(Exception):
+    """An event cannot be used: `reason` is "kind: explanation", `column` where it lies."""
 
-    Attributes
-    ----------
-    elapsed : float
-        Seconds since 1970-01-01 00:00 UTC; a time without an offset counts as UTC.
-    day_sin, day_cos : float
-        The time of day as an angle: 0 at midnight, a full turn a day. Like those of week and year
-        it is that of the clock where the time was written, whatever its offset.
-    week_sin, week_cos : float
-        Time since Monday 00:00, a full turn a week.
-    year_sin, year_cos : float
-        Time since January 1 00:00, a full turn a year of 365 or 366 days.
-    """
-
-    elapsed: float
-    day_sin: float
-    day_cos: float
-    week_sin: float
-    week_cos: float
-    year_sin: float
-    year_cos: float
-
-
-def parse_time(value: Any) -> Moment | None:
-    """Return a date, a time, or a text that reads as one, in numbers; None for anything else.
-
-    Texts are of ISO 8601: a date, and with it a time of day to the minute at least, behind a T or
-    a space, and with that an offset or Z. Of objects it takes `datetime`, `date`, their subclasses
-    (those of pandas) and NumPy's `datetime64`. What is finer than a microsecond is cut off.
-
-    >>> parse_time("1970-01-05T06:00").elapsed / 3600.0
-    102.0
-    >>> [round(number, 3) for number in parse_time("1970-01-05T06:00+02:00")[:4]]
-    [360000.0, 1.0, 0.0, 0.223]
-    >>> parse_time("yesterday"), parse_time("2024-02-30"), parse_time("2024-03")
-    (None, None, None)
-    """
-    time = as_datetime(value)
-    try:
-        return None if time is None else _moment(time)
-    except Exception:  # of a time zone that is not ours
-        return None
-
-
-def as_datetime(value: Any) -> datetime | None:
-    """Return the time that a value is, or a text reads as, as `parse_time` has it; else None.
-
-    >>> as_datetime("2024-02-29"), as_datetime(np.datetime64("2024-02-29T18:30"))
-    (datetime.datetime(2024, 2, 29, 0, 0), datetime.datetime(2024, 2, 29, 18, 30))
-    """
-    try:
-        if isinstance(value, str):
-            if len(value) < 10 or value[4] != "-" or not _ISO.fullmatch(value):
-                return None
-            return datetime.fromisoformat(_plain(value))
-        if not isinstance(value, date | np.datetime64) or is_no_time(value):
-            return None
-        found: Any = value
-        if isinstance(value, np.datetime64):
-            if not 0 < int(value.astype("datetime64[Y]").astype(int)) + 1970 < 10_000:
-                return None
-            found = value.astype("datetime64[us]").item()
-        if isinstance(found, datetime):
-            return found
-        return datetime(found.year, found.month, found.day)
-    except Exception:  # February 30, a subclass that is not ours
-        return None
-
-
-def is_no_time(value: Any) -> bool:
-    """Return whether a value is the missing time of NumPy or pandas (NaT).
-
-    >>> is_no_time(np.datetime64("NaT")), is_no_time(np.datetime64("2024-01-01"))
-    (True, False)
-    """
-    return isinstance(value, date | np.datetime64) and bool(value != value)
-
-
-def _plain(text: str) -> str:
-    """Return a time as `datetime.fromisoformat` of all versions reads it."""
-    head, fraction, rest = text.replace("UTC", "Z").replace(" Z", "Z").partition(",")
-    text = f"{head}.{rest}" if fraction else head
-    if " " in text[11:]:
-        text = text[:11] + text[11:].replace(" ", "")
-    return text
-
-
-def _moment(time: datetime) -> Moment:
-    seconds = 3600.0 * time.hour + 60.0 * time.minute + time.second + 1e-6 * time.microsecond
-    day, first = time.toordinal(), date(time.year, 1, 1).toordinal()
-    year = date(time.year, 12, 31).toordinal() + 1 - first
-    days = seconds / 86400.0
-    turns = (days, (time.weekday() + days) / 7.0, (day - first + days) / year)
-    angles = [2.0 * math.pi * turn for turn in turns]
-    offset = time.utcoffset()
-    elapsed = 86400.0 * (day - _EPOCH) + seconds
-    if offset:
-        elapsed -= offset.total_seconds()
-    return Moment(elapsed, *(of(angle) for angle in angles for of in (math.sin, math.cos)))
+    def __init__(self, kind: str, detail: str, column: Name | None = None) -> None:
+        super().__init__(kind, detail, column)
+        self.column = column
+        self.reason = f"{kind}: {detail}"
 
 
 MISSING = frozenset(texts.MISSING)
-
 AS_NUMBERS = dict.fromkeys(MISSING, "nan") | {text: str(int(x)) for text, x in BOOLEANS.items()}
 """Texts that `float` reads in the place of those that are missing or a boolean."""
-
 SAFE = 2.0**53
 """From here on a float64 has no room for every whole number: these are texts."""
-
-_MARKS = 8
-"""Odd texts, in all and for each other one, of a field that is one of numbers; see `prevail`."""
-
 LONGEST_NAME = 256
 """Bytes of UTF-8, at most, of a name that comes out of an event; see `bounded`."""
-
+_LONGEST_TEXT = 1 << 12
+"""Characters of a text in an output: events may have names that no topic takes."""
+_MAX_DEPTH = 32
+_MARKS = 8
+"""Odd texts, in all and for each other one, of a field that is one of numbers; see `prevail`."""
+_MOST_DIGITS = 400
+"""Of a decimal that becomes a whole number."""
+_MOST_BITS = 1400
+"""Of a whole number that has a text: Python writes no very long ones."""
+_PLAIN = (int, bool, type(None))
+_FLAT = (float, str, *_PLAIN)
 _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?\s*", re.ASCII)
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 """Digits and spaces of any script, as `float` reads them."""
 _WHOLE_LABEL = re.compile(r"\s*([+-]?(?:0|[1-9]\d{0,399}))(?:\.0*)?\s*", re.ASCII)
 _NO_WHOLE = re.compile(r"\s*[+-]?(?:\d*\.\d+|\d(?:\.\d+)?[eE][+-]\d\d+)\s*", re.ASCII)
 _CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(\.\d{1,9})?", re.ASCII)
-_MOST_DIGITS = 400
-"""Of a decimal that becomes a whole number."""
-_MOST_BITS = 1400
-"""Of a whole number that has a text: Python writes no very long ones."""
-
-_PLAIN = (int, bool, type(None))
+_ISO = re.compile(
+    r"\d{4}-\d\d-\d\d"
+    r"(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?: ?(?:Z|UTC|[+-]\d\d(?::?\d\d)?))?)?",
+    re.ASCII,
+)
+_EPOCH = date(1970, 1, 1).toordinal()
 
 
 def plain(value: Any) -> Any:
@@ -347,6 +273,129 @@ def text_of(value: Any) -> str | None:
     return value.isoformat() if isinstance(value, date) else None
 
 
+class Moment(NamedTuple):
+    """A time in numbers.
+
+    Attributes
+    ----------
+    elapsed : float
+        Seconds since 1970-01-01 00:00 UTC; a time without an offset counts as UTC.
+    day_sin, day_cos : float
+        The time of day as an angle: 0 at midnight, a full turn a day. Like those of week and year
+        it is that of the clock where the time was written, whatever its offset.
+    week_sin, week_cos : float
+        Time since Monday 00:00, a full turn a week.
+    year_sin, year_cos : float
+        Time since January 1 00:00, a full turn a year of 365 or 366 days.
+    """
+
+    elapsed: float
+    day_sin: float
+    day_cos: float
+    week_sin: float
+    week_cos: float
+    year_sin: float
+    year_cos: float
+
+
+def parse_time(value: Any) -> Moment | None:
+    """Return a date, a time, or a text that reads as one, in numbers; None for anything else.
+
+    Texts are of ISO 8601: a date, and with it a time of day to the minute at least, behind a T or
+    a space, and with that an offset or Z. Of objects it takes `datetime`, `date`, their subclasses
+    (those of pandas) and NumPy's `datetime64`. What is finer than a microsecond is cut off.
+
+    >>> parse_time("1970-01-05T06:00").elapsed / 3600.0
+    102.0
+    >>> [round(number, 3) for number in parse_time("1970-01-05T06:00+02:00")[:4]]
+    [360000.0, 1.0, 0.0, 0.223]
+    >>> parse_time("yesterday"), parse_time("2024-02-30"), parse_time("2024-03")
+    (None, None, None)
+    """
+    time = as_datetime(value)
+    try:
+        return None if time is None else _moment(time)
+    except Exception:  # of a time zone that is not ours
+        return None
+
+
+def as_datetime(value: Any) -> datetime | None:
+    """Return the time that a value is, or a text reads as, as `parse_time` has it; else None.
+
+    >>> as_datetime("2024-02-29"), as_datetime(np.datetime64("2024-02-29T18:30"))
+    (datetime.datetime(2024, 2, 29, 0, 0), datetime.datetime(2024, 2, 29, 18, 30))
+    """
+    try:
+        if isinstance(value, str):
+            if len(value) < 10 or value[4] != "-" or not _ISO.fullmatch(value):
+                return None
+            return datetime.fromisoformat(_as_iso(value))
+        if not isinstance(value, date | np.datetime64) or is_no_time(value):
+            return None
+        found: Any = value
+        if isinstance(value, np.datetime64):
+            if not 0 < int(value.astype("datetime64[Y]").astype(int)) + 1970 < 10_000:
+                return None
+            found = value.astype("datetime64[us]").item()
+        if isinstance(found, datetime):
+            return found
+        return datetime(found.year, found.month, found.day)
+    except Exception:  # February 30, a subclass that is not ours
+        return None
+
+
+def is_no_time(value: Any) -> bool:
+    """Return whether a value is the missing time of NumPy or pandas (NaT).
+
+    >>> is_no_time(np.datetime64("NaT")), is_no_time(np.datetime64("2024-01-01"))
+    (True, False)
+    """
+    return isinstance(value, date | np.datetime64) and bool(value != value)
+
+
+def _as_iso(text: str) -> str:
+    """Return a time as `datetime.fromisoformat` reads it."""
+    text = text.replace("UTC", "Z")
+    return text[:11] + text[11:].replace(" ", "")
+
+
+def _moment(time: datetime) -> Moment:
+    seconds = 3600.0 * time.hour + 60.0 * time.minute + time.second + 1e-6 * time.microsecond
+    day, first = time.toordinal(), date(time.year, 1, 1).toordinal()
+    year = date(time.year, 12, 31).toordinal() + 1 - first
+    days = seconds / 86400.0
+    turns = (days, (time.weekday() + days) / 7.0, (day - first + days) / year)
+    angles = [2.0 * math.pi * turn for turn in turns]
+    offset = time.utcoffset()
+    elapsed = 86400.0 * (day - _EPOCH) + seconds
+    if offset:
+        elapsed -= offset.total_seconds()
+    return Moment(elapsed, *(of(angle) for angle in angles for of in (math.sin, math.cos)))
+
+
+def sort_key(name: Name) -> tuple[bool, Any]:
+    """Numbered columns first, then names; each among themselves in order."""
+    return isinstance(name, str), name
+
+
+def show(value: object) -> str:
+    """A value for a message, cut to a readable length."""
+    try:
+        text = shown(value)
+    except Exception:
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def shortened(text: str, most: int = _LONGEST_TEXT) -> str:
+    """Return the first characters of a text out of an event, as UTF-8 can have them.
+
+    >>> shortened("a long one", 6), len(shortened(chr(0xD800), 6))  # half of a pair
+    ('a long', 6)
+    """
+    return text[:most].encode("utf-8", "backslashreplace").decode()
+
+
 def is_long(text: str) -> bool:
     """Return whether a text has more than `LONGEST_NAME` bytes of UTF-8."""
     if 4 * len(text) <= LONGEST_NAME:
@@ -367,69 +416,6 @@ def bounded(text: str) -> str:
     raw = text.encode("utf-8", "surrogatepass")
     digest = blake2b(raw, digest_size=16).hexdigest()
     return f"{raw[:200].decode('utf-8', 'ignore')}…{digest}"
-
-
-Name = str | int
-_T = TypeVar("_T")
-
-BAD_KINDS = (
-    "undecodable",
-    "header again",
-    "not an object",
-    "wrong type",
-    "inf",
-    "label out of domain",
-    "oversized",
-    "unknown column",
-    "duplicate column",
-    "too many columns",
-    "key missing",
-    "label missing",
-    "time missing",
-)
-"""Everything that can be wrong with an event; a reason starts with one of these and a colon."""
-
-TOMBSTONE = "tombstone"
-"""The kind of what is reported and is no event: a record that tells of a deletion."""
-
-_MAX_DEPTH = 32
-_PLAIN_TEXT = (float, str, int, bool, type(None))
-
-
-class Rejected(Exception):
-    """An event cannot be used: `reason` is "kind: explanation", `column` where it lies."""
-
-    def __init__(self, kind: str, detail: str, column: Name | None = None) -> None:
-        super().__init__(kind, detail, column)
-        self.column = column
-        self.reason = f"{kind}: {detail}"
-
-
-def sort_key(name: Name) -> tuple[bool, Any]:
-    """Numbered columns first, then names; each among themselves in order."""
-    return isinstance(name, str), name
-
-
-def show(value: object) -> str:
-    """A value for a message, cut to a readable length."""
-    try:
-        text = shown(value)
-    except Exception:
-        text = f"a {type(value).__name__}"
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-_LONGEST_TEXT = 1 << 12
-"""Characters of a text in an output: events may have names that no topic takes."""
-
-
-def shortened(text: str, most: int = _LONGEST_TEXT) -> str:
-    """Return the first characters of a text out of an event, as UTF-8 can have them.
-
-    >>> shortened("a long one", 6), len(shortened(chr(0xD800), 6))  # half of a pair
-    ('a long', 6)
-    """
-    return text[:most].encode("utf-8", "backslashreplace").decode()
 
 
 def flatten(event: Mapping[Any, Any], ignore: tuple[Name, ...] = ()) -> dict[Name, Any]:
@@ -458,9 +444,7 @@ def _flatten_into(
             name = f"{prefix}{name}"
         if name in ignore:
             continue
-        if isinstance(value, dict) or (
-            type(value) not in _PLAIN_TEXT and isinstance(value, Mapping)
-        ):
+        if isinstance(value, dict) or (type(value) not in _FLAT and isinstance(value, Mapping)):
             _flatten_into(flat, value, f"{name}.", ignore, depth + 1)
             continue
         if type(name) is str:

@@ -73,13 +73,9 @@ class Fields:
         if columns is self.columns:
             return
         # Made apart and then put in place, as other threads may explain meanwhile.
-        known, places = len(self.columns), dict[Name, list[int]]()
-        nothing = np.full(len(columns), np.nan)
-        if columns[:known] == self.columns:
-            places = {name: [*some] for name, some in self._places.items()}
-            nothing[:known] = self.nothing
-        else:  # of another model
-            known = 0
+        known = len(self.columns) if columns[: len(self.columns)] == self.columns else 0
+        places = {name: [*some] for name, some in self._places.items()} if known else {}
+        nothing = np.append(self.nothing[:known], np.full(len(columns) - known, np.nan))
         for place in range(known, len(columns)):
             owner = _owner(schema, columns[place])
             places.setdefault(owner, []).append(place)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.conformal import Regions
-from streamk.encoding import BadEvent, FieldReader, Schema, decoder
+from streamk.encoding import BadEvent, Rejected, Schema, decoder, flatten
+from streamk.encoding.values import read_json
 from streamk.engine.training.details import Details
 from streamk.engine.training.fields import KnownFields, Unknown
 from streamk.errors import InvalidInput
@@ -20,12 +21,8 @@ from streamk.learners import Learner
 from streamk.learners.explaining import Event, Fields
 from streamk.serving.trained import TrainedModel, answers
 
-__all__ = ["Answers", "RefusedEvents", "split"]
-
 _SHOWN, _HINTS = 20, 3
 """Unknown fields that are named of an event, and that the nearest are named of in an answer."""
-
-_READER = FieldReader("json", ())
 
 Asked = tuple[Learner, Schema, NDArray[np.float64], Callable[[], Event]]
 """The arguments of `Observer.explain`."""
@@ -49,36 +46,65 @@ class RefusedEvents(InvalidInput):
         super().__init__(f"event {first['index']}: {first['reason']}")
 
 
-def split(body: bytes) -> tuple[list[bytes], bool]:
-    """Return the events of a request's body as they stand in it, and whether they are a list.
+def split(body: bytes, each: Any = Any) -> tuple[list[Any], bool]:
+    """Return the events of a request's body, and whether they are a list.
 
     Parameters
     ----------
     body : bytes
         JSON: an object, which is one event, or an array of objects.
+    each : type, default Any
+        Of the events: ``msgspec.Raw`` for their bytes as they stand there.
 
     Raises
     ------
     InvalidInput
         If the body is neither.
+    RefusedEvents
+        If some events of an array are no JSON.
 
     Examples
     --------
     >>> split(b'[{"a": 1}, {"a": 2}]'), split(b'{"a": 1}')
-    (([b'{"a": 1}', b'{"a": 2}'], True), ([b'{"a": 1}'], False))
+    (([{'a': 1}, {'a': 2}], True), ([{'a': 1}], False))
     """
+    first = body.lstrip()[:1]
+    if first not in (b"[", b"{") or not first:
+        raise InvalidInput("the body must be an event, an object of JSON, or an array of them")
     try:
-        kind = body.lstrip()[:1]
-        if kind != b"[":
-            if kind != b"{":
-                raise InvalidInput(
-                    "the body must be an event, an object of JSON, or an array of them"
-                )
-            msgspec.json.decode(body)
-            return [body], False
-        return [bytes(raw) for raw in msgspec.json.decode(body, type=list[msgspec.Raw])], True
+        if first == b"{":
+            return [msgspec.json.decode(body, type=each)], False
+        try:
+            return msgspec.json.decode(body, type=list[each]), True
+        except msgspec.DecodeError:  # where it is of single events, these are named
+            return _one_by_one(msgspec.json.decode(body, type=list[msgspec.Raw])), True
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(f"the body is no JSON: {error}") from None
+
+
+def _one_by_one(events: Sequence[msgspec.Raw]) -> list[Any]:
+    """Return events, read with care. Raises `RefusedEvents`."""
+    found, bad = [], []
+    for row, event in enumerate(events):
+        try:
+            found.append(read_json(bytes(event)))
+        except Rejected as rejected:
+            bad.append(BadEvent(row, rejected.column, rejected.reason))
+    if bad:
+        raise RefusedEvents(bad)
+    return found
+
+
+class _Reading:
+    """How events are read for one model."""
+
+    def __init__(self, learner: Learner, schema: Schema, kept: Regions | None) -> None:
+        self.learner, self.schema, self.kept = learner, schema, kept
+        self.known, self.fields = KnownFields(schema), Fields()
+        self.fields.follow(schema, learner.columns or ())
+        ignore = schema.ignore if schema.label is None else (*schema.ignore, schema.label)
+        unlabelled = replace(schema, label=None, label_type=None, ignore=ignore)
+        self.decoder = decoder("dict", unlabelled)
 
 
 class Answers:
@@ -96,17 +122,11 @@ class Answers:
         self._asked: Asked | None = None
         self._lock = threading.Lock()
         """Of the decoder, which writes to arrays of its own."""
-        learner, schema, _ = model.current
-        self._use(learner, schema)
+        self._reading = _Reading(*model.current)
 
-    def _use(self, learner: Learner, schema: Schema) -> None:
-        self._learner, self._known = learner, KnownFields(schema)
-        self._places = Fields()
-        self._places.follow(schema, learner.columns or ())
-        ignore = schema.ignore if schema.label is None else (*schema.ignore, schema.label)
-        self._decoder = decoder("json", replace(schema, label=None, label_type=None, ignore=ignore))
-
-    def of(self, events: Sequence[bytes], details: Details | None = None) -> list[dict[str, Any]]:
+    def of(
+        self, events: Sequence[Mapping[str, Any]], details: Details | None = None
+    ) -> list[dict[str, Any]]:
         """Return of each event what `streamk predict` writes: its prediction, and more.
 
         Fields that the model does not have are named, too, and with the first event that has one
@@ -114,7 +134,7 @@ class Answers:
 
         Parameters
         ----------
-        events : sequence of bytes
+        events : sequence of dict
             Objects of JSON.
         details : Details, optional
             The intervals and reasons that are wanted.
@@ -127,19 +147,22 @@ class Answers:
         InvalidInput
             If the model has no such details.
         """
-        (learner, schema, kept), places, known, X = self._decoded(events)
-        unknown = [_unknown(event, known) for event in events]
+        reading, X = self._decoded(events)
+        learner, schema, known = reading.learner, reading.schema, reading.known
+        unknown = [known.of(event) for event in events]
         _refuse(unknown, known)
         if len(X):
             last = events[-1]
-            self._asked = learner, schema, X[-1:], lambda: _fields_of(last, schema)
+            self._asked = learner, schema, X[-1:], lambda: flatten(last, schema.ignore)
         regions: Regions | None = None
         if details is not None:
-            details, regions = details.served(learner, kept)
+            details, regions = details.served(learner, reading.kept)
         found = answers(learner, X, regions)
         if details is not None:
-            raw = [_fields_of(event, schema) if details.reasons else None for event in events]
-            for answer, more in zip(found, details.of(learner, places, X, raw), strict=True):
+            raw = [flatten(event, schema.ignore) if details.reasons else None for event in events]
+            for answer, more in zip(
+                found, details.of(learner, reading.fields, X, raw), strict=True
+            ):
                 answer |= more
         _name(unknown, known, found)
         return found
@@ -149,35 +172,18 @@ class Answers:
         found, self._asked = self._asked, None
         return found
 
-    def _decoded(
-        self, events: Sequence[bytes]
-    ) -> tuple[tuple[Learner, Schema, Regions | None], Fields, KnownFields, NDArray[np.float64]]:
-        """Return `TrainedModel.current`, the places of its fields, those, and the events as rows.
-
-        Raises `RefusedEvents`.
-        """
+    def _decoded(self, events: Sequence[Mapping[str, Any]]) -> tuple[_Reading, NDArray[np.float64]]:
+        """Return how events are read by now, and these as rows. Raises `RefusedEvents`."""
         with self._lock:
-            current = learner, schema, _ = self._model.current
-            if learner is not self._learner:
-                self._use(learner, schema)
-            decoded = self._decoder.decode(events)
-            X, places, known = decoded.X.copy(), self._places, self._known
+            current = self._model.current
+            if current[0] is not self._reading.learner:
+                self._reading = _Reading(*current)
+            reading = self._reading
+            decoded = reading.decoder.decode(events)
+            X = decoded.X.copy()
         if decoded.bad:
             raise RefusedEvents(decoded.bad)
-        return current, places, known, X if learner.takes_missing else np.nan_to_num(X)
-
-
-def _fields_of(event: bytes, schema: Schema) -> Event:
-    """Return the fields of an event that was decoded, as they stand there."""
-    return _READER.all(event, schema.ignore)
-
-
-def _unknown(event: bytes, known: KnownFields) -> Unknown:
-    """Return what is unknown of an event that was read."""
-    try:
-        return known.of(msgspec.json.decode(event))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # in what is not read
-        return Unknown()
+        return reading, X if reading.learner.takes_missing else np.nan_to_num(X)
 
 
 def _refuse(unknown: Sequence[Unknown], known: KnownFields) -> None:

@@ -84,7 +84,7 @@ class Intake:
     def _use(self, schema: Schema) -> None:
         self._schema, self._decoder = schema, decoder("json", schema)
 
-    def append(self, events: Sequence[bytes]) -> None:
+    def append(self, events: Sequence[bytes | msgspec.Raw]) -> None:
         """Add the events of a request, each an object of JSON; durable when it returns.
 
         Raises
@@ -97,6 +97,7 @@ class Intake:
         with self._lock:
             if self._model.schema is not self._schema:
                 self._use(self._model.schema)
+            events = list(map(bytes, events))
             decoded = self._decoder.decode(events)
             label = self._schema.label
             bad = [
@@ -248,23 +249,11 @@ def application(
     log : EventLog, optional
         Takes the events that are posted to ``/learn``; without it there is no such path.
     """
-    answers = Answers(model)
-    watch = Watch(model, answers)
-    monitoring = Monitoring(model, watch.observer)
-    server = _Server(
-        model,
-        answers,
-        watch,
-        monitoring,
-        Limits() if limits is None else limits,
-        refresh=refresh,
-        max_age=max_age,
-        with_token=token is not None,
-        intake=None if log is None else Intake(model, log),
-    )
-    guard = Guard(token, monitoring.answered)
+    limits = Limits() if limits is None else limits
+    server = _Server(model, limits, refresh, max_age, log, with_token=token is not None)
+    guard = Guard(token, server.monitoring.answered)
     routes = [
-        *page_routes(watch.history, guard),
+        *page_routes(server.watch.history, guard),
         Route("/predict", guard.of(server.predict), methods=["POST"]),
         Route("/model", guard.of(server.model), methods=["GET"]),
         Route("/metrics", guard.of(server.metrics), methods=["GET"]),
@@ -288,20 +277,19 @@ class _Server:
     def __init__(
         self,
         model: TrainedModel,
-        answers: Answers,
-        watch: Watch,
-        monitoring: Monitoring,
         limits: Limits,
-        *,
         refresh: float,
         max_age: float | None,
+        log: EventLog | None,
+        *,
         with_token: bool,
-        intake: Intake | None,
     ) -> None:
-        self._model, self._monitoring = model, monitoring
-        self._limits, self._refresh, self._max_age = limits, refresh, max_age
-        self._with_token, self._intake = with_token, intake
-        self._answers, self._watch = answers, watch
+        self._model, self._limits, self._with_token = model, limits, with_token
+        self._refresh, self._max_age = refresh, max_age
+        self._answers = Answers(model)
+        self.watch = Watch(model, self._answers)
+        self.monitoring = Monitoring(model, self.watch.observer)
+        self._intake = None if log is None else Intake(model, log)
 
     # --- the paths --------------------------------------------------------------------------------
 
@@ -311,15 +299,15 @@ class _Server:
         body = await self._body(request)
         began = time.perf_counter()
         events, several = self._events(body)
-        with self._watch.refusals():
+        with self.watch.refusals():
             if len(events) <= _FEW and details is None:
                 found = self._answers.of(events)
             else:
                 found = await asyncio.to_thread(self._answers.of, events, details)
         response = as_json(found if several else found[0])
         seconds = time.perf_counter() - began
-        self._monitoring.predicted(len(events), seconds)
-        self._watch.predicted(len(events), seconds)
+        self.monitoring.predicted(len(events), seconds)
+        self.watch.predicted(len(events), seconds)
         return response
 
     async def learn(self, request: Request) -> Response:
@@ -327,22 +315,22 @@ class _Server:
         assert self._intake is not None
         if request.query_params:
             raise InvalidInput("/learn has no parameters")
-        events, _ = self._events(await self._body(request))
+        events, _ = self._events(await self._body(request), msgspec.Raw)
         try:
             # Not cancelled with the request: what was begun is added or refused as a whole.
-            with self._watch.refusals():
+            with self.watch.refusals():
                 await asyncio.shield(asyncio.to_thread(self._intake.append, events))
         except BadRecord as error:
             raise HTTPException(413, str(error)) from None
         except ConnectorError as error:
             _log.error("events were not taken: %s", error)
             raise HTTPException(503, f"the events were not taken: {error}") from None
-        self._monitoring.taken(len(events))
+        self.monitoring.taken(len(events))
         return as_json({"taken": len(events)}, 202)
 
-    def _events(self, body: bytes) -> tuple[list[bytes], bool]:
+    def _events(self, body: bytes, each: Any = Any) -> tuple[list[Any], bool]:
         """Return the events of a body, and whether they are a list."""
-        events, several = split(body)
+        events, several = split(body, each)
         if len(events) > self._limits.events:
             raise HTTPException(
                 413, f"{len(events)} events in a request, at most {self._limits.events} are taken"
@@ -378,7 +366,7 @@ class _Server:
 
     async def metrics(self, _: Request) -> Response:
         """Return figures for Prometheus."""
-        return Response(self._monitoring.text(), headers={"Content-Type": CONTENT_TYPE})
+        return Response(self.monitoring.text(), headers={"Content-Type": CONTENT_TYPE})
 
     async def openapi(self, _: Request) -> Response:
         """Describe the paths."""
@@ -402,7 +390,7 @@ class _Server:
     @contextlib.asynccontextmanager
     async def following(self, _: Starlette) -> AsyncIterator[None]:
         """Look for newer checkpoints, and add to the page's points, while the server runs."""
-        tasks = [asyncio.create_task(work) for work in (self._follow(), self._watch.go_on())]
+        tasks = [asyncio.create_task(work) for work in (self._follow(), self.watch.go_on())]
         try:
             yield
         finally:
@@ -412,7 +400,7 @@ class _Server:
                     await task
 
     async def _follow(self) -> None:
-        following = Following(self._model.refresh, self._monitoring.failed)
+        following = Following(self._model.refresh, self.monitoring.failed)
         while True:
             await asyncio.sleep(self._refresh)
             if await asyncio.to_thread(following.look):

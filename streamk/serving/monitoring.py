@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -24,24 +24,22 @@ _BOUNDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0
 """Seconds. A prediction takes some 50 µs."""
 
 
+Figure = TypeVar("Figure", Counter, Gauge)
+
+
 class _Requests:
     """Counts of requests, among other figures."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._requests = Counter(
-            "streamk_requests",
-            "Requests that were answered.",
-            ("path", "status"),
-            registry=self._registry,
-        )
+        about = "Requests that were answered."
+        self._requests = self._of(Counter, "requests", about, "path", "status")
+        about = "Share of what the experts of one kind say, of the last predictions explained."
+        self._experts = self._of(Gauge, "expert_weight", about, "expert")
 
-        self._experts = Gauge(
-            "streamk_expert_weight",
-            "Share of what the experts of one kind say, of the last predictions explained.",
-            ("expert",),
-            registry=self._registry,
-        )
+    def _of(self, kind: type[Figure], name: str, about: str, *labels: str) -> Figure:
+        """Return a new figure."""
+        return kind(f"streamk_{name}", about, labels, registry=self._registry)
 
     def weigh(self, experts: Mapping[str, float]) -> None:
         """Take the shares of the experts."""
@@ -72,29 +70,21 @@ class Monitoring(_Requests):
     def __init__(self, model: TrainedModel, observer: Observer) -> None:
         super().__init__()
         self._observer = observer
-        registry = self._registry
-        self._events = Counter("streamk_events_predicted", "Events predicted.", registry=registry)
-        self._taken = Counter(
-            "streamk_events_taken", "Events posted to be learned, and taken.", registry=registry
-        )
+        self._events = self._of(Counter, "events_predicted", "Events predicted.")
+        self._taken = self._of(Counter, "events_taken", "Events posted to be learned, and taken.")
         self._seconds = Histogram(
             "streamk_predict_seconds",
             "Time from the body of a request to its answer.",
             buckets=_BOUNDS,
-            registry=registry,
+            registry=self._registry,
         )
-        self._failures = Counter(
-            "streamk_refresh_failures",
-            "Times that a newer checkpoint could not be read.",
-            registry=registry,
-        )
-        epoch = Gauge("streamk_model_epoch", "Number of the checkpoint.", registry=registry)
+        about = "Times that a newer checkpoint could not be read."
+        self._failures = self._of(Counter, "refresh_failures", about)
+        epoch = self._of(Gauge, "model_epoch", "Number of the checkpoint.")
         epoch.set_function(lambda: model.epoch)
-        events = Gauge("streamk_model_events", "Events the model has learned.", registry=registry)
+        events = self._of(Gauge, "model_events", "Events the model has learned.")
         events.set_function(lambda: model.n_events)
-        age = Gauge(
-            "streamk_model_age_seconds", "Time since the checkpoint was written.", registry=registry
-        )
+        age = self._of(Gauge, "model_age_seconds", "Time since the checkpoint was written.")
         age.set_function(lambda: model.age)
 
     def text(self) -> bytes:
@@ -142,47 +132,22 @@ class JobMonitoring(_Requests):
 
     def __init__(self, last: Callable[[], Mapping[str, Any] | None]) -> None:
         super().__init__()
-        self._last, registry = last, self._registry
+        self._last = last
         self._gauges = {
-            name: Gauge(f"streamk_job_{name}", about, registry=registry)
-            for name, about in _GAUGES.items()
+            name: self._of(Gauge, f"job_{name}", about) for name, about in _GAUGES.items()
         }
-        self._figures = Gauge(
-            "streamk_job_figure",
-            "Figures of progressive validation, of the last events or of all.",
-            ("name", "of"),
-            registry=registry,
-        )
-        self._models = Gauge(
-            "streamk_job_model_figure",
-            "Figures of the champion and of its challengers, by the name of the model.",
-            ("model", "name", "of"),
-            registry=registry,
-        )
-        self._champion = Gauge(
-            "streamk_job_champion",
-            "Whether a model is the champion.",
-            ("model",),
-            registry=registry,
-        )
-        self._slices = Gauge(
-            "streamk_job_slice",
-            "Figures of the events with a value of the column that --slice names.",
-            ("slice", "name", "of"),
-            registry=registry,
-        )
-        self._alarms = Gauge(
-            "streamk_job_alarms", "Alarms since the job began.", ("kind",), registry=registry
-        )
-        self._bad_kinds = Gauge(
-            "streamk_job_bad_kind",
-            "Events that could not be used, by kind.",
-            ("kind",),
-            registry=registry,
-        )
-        self._waits = Gauge(
-            "streamk_job_waits", "Whether the job waits for a source or sink.", registry=registry
-        )
+        about = "Figures of progressive validation, of the last events or of all."
+        self._figures = self._of(Gauge, "job_figure", about, "name", "of")
+        about = "Figures of the champion and of its challengers, by the name of the model."
+        self._models = self._of(Gauge, "job_model_figure", about, "model", "name", "of")
+        about = "Whether a model is the champion."
+        self._champion = self._of(Gauge, "job_champion", about, "model")
+        about = "Figures of the events with a value of the column that --slice names."
+        self._slices = self._of(Gauge, "job_slice", about, "slice", "name", "of")
+        self._alarms = self._of(Gauge, "job_alarms", "Alarms since the job began.", "kind")
+        about = "Events that could not be used, by kind."
+        self._bad_kinds = self._of(Gauge, "job_bad_kind", about, "kind")
+        self._waits = self._of(Gauge, "job_waits", "Whether the job waits for a source or sink.")
 
     def text(self) -> bytes:
         """Return all figures as Prometheus reads them."""

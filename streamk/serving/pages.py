@@ -1,4 +1,4 @@
-"""The guard of every path of our applications: who may ask, counting, and errors in JSON."""
+"""Pages of servers: the guard of their paths, the history that they show, and the live page."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ class History:
 
 _LOOK, _ALIVE = 0.2, 15.0
 """Seconds between looks for a new point, and between signs of life where there is none."""
-_FILES = Path(__file__).parent.parent / "page"
+_FILES = Path(__file__).parent / "page"
 _KINDS = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript"}
 _HEADERS = {
     b"content-security-policy": b"default-src 'self'; frame-ancestors 'none'",

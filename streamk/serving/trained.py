@@ -106,8 +106,7 @@ def _text(label: Label) -> str:
 
 
 def _predicted(learner: Learner, X: NDArray[np.float64]) -> Prequential:
-    known = bool(learner.classes) if learner.is_classifier else learner.n_events > 0
-    if not known:
+    if not _can_predict(learner):
         return nothing(learner, len(X))
     if isinstance(learner, Decider):  # whose outputs are computed once for both
         F = learner.decision_many(X)
@@ -223,8 +222,7 @@ class TrainedModel:
     ) -> None:
         if follow is not None and not follow >= 0:
             raise InvalidInput(f"follow={follow!r} must be a number of seconds, at least 0")
-        place = location(directory)
-        self._directory = place if isinstance(place, ObjectPath) else place.expanduser()
+        self._directory = location(directory)
         self._follow = follow
         self._key = key_of(key)
         self._figures: tuple[Mapping[str, Any], dict[str, dict[str, float]]] | None = None
@@ -256,9 +254,8 @@ class TrainedModel:
         ignore = ignore if saved.label is None else (*ignore, saved.label)
         # The first prediction in a process loads compiled code: a request is not to wait for that.
         answers(learner, np.zeros((1, len(learner.columns or ()))))
-        # One assignment each, for the sake of other threads.
-        self._served = learner, self.schema, _kept(found)
-        self._opened = Model(learner, replace(self.schema, ignore=ignore)), self._served[2]
+        model = Model(learner, replace(self.schema, ignore=ignore))
+        self._opened = model, self.schema, _kept(found)  # at once, as other threads predict
         self.path, self.epoch, self.written = found.path, found.epoch, found.written
 
     def refresh(self) -> bool:
@@ -294,12 +291,13 @@ class TrainedModel:
     @property
     def current(self) -> tuple[Learner, Schema, Regions | None]:
         """The model, its schema and what its job keeps for regions, of one checkpoint."""
-        return self._served
+        model, schema, kept = self._opened
+        return model.learner, schema, kept
 
     @property
     def kept(self) -> Regions | None:
         """Regions as the job has learned them, intervals or sets; None where it gives none."""
-        return self._served[2]
+        return self._opened[2]
 
     @property
     def figures(self) -> dict[str, dict[str, float]]:
@@ -328,7 +326,7 @@ class TrainedModel:
         """Events the model has learned."""
         return self.learner.n_events
 
-    def _current(self) -> tuple[Model, Regions | None]:
+    def _current(self) -> tuple[Model, Schema, Regions | None]:
         if self._follow is not None and time.monotonic() - self._looked >= self._follow:
             self._following.look()
         return self._opened
@@ -368,7 +366,7 @@ class TrainedModel:
         InvalidInput
             If a value is of no use, naming it.
         """
-        model, _ = self._current()
+        model, _, _ = self._current()
         if not _can_predict(model.learner):
             return _nothing(model.learner)
         found = model.learner.predict_one(self._row(model, x))
@@ -386,7 +384,7 @@ class TrainedModel:
         InvalidInput
             If a value is of no use, naming it.
         """
-        model, _ = self._current()
+        model, _, _ = self._current()
         if not _can_predict(model.learner):
             return [_nothing(model.learner)] * len(events)
         found: list[Any] = model.learner.predict_many(self._rows(model, events)).tolist()
@@ -404,7 +402,7 @@ class TrainedModel:
         InvalidInput
             If a value is of no use, naming it, or the model predicts numbers.
         """
-        model, _ = self._current()
+        model, _, _ = self._current()
         if model.learner.is_classifier and not model.learner.classes:
             return {}
         return model.learner.predict_proba_one(self._row(model, x))
@@ -447,7 +445,7 @@ class TrainedModel:
         return self._region_of(x, Details(prediction_set=level))
 
     def _region_of(self, x: Event, wanted: Details) -> list[Any]:
-        model, kept = self._current()
+        model, _, kept = self._current()
         details, regions = wanted.served(model.learner, kept)
         rows = self._rows(model, [x])
         if regions is None:
@@ -471,7 +469,7 @@ class TrainedModel:
         InvalidInput
             If a value is of no use, naming it.
         """
-        model, _ = self._current()
+        model, _, _ = self._current()
         return model.report(x, self._row(model, x))
 
     def __repr__(self) -> str:

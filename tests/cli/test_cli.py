@@ -19,8 +19,8 @@ from cli_kit import click_events, ndjson, streamk
 
 from streamk import backends, cli
 from streamk.cli import dispatch, models, predict, run
+from streamk.cli.arguments import UsageError
 from streamk.cli.model_options import build, options_of, task_of
-from streamk.cli.parsing.arguments import UsageError
 from streamk.cli.run import MODEL, _parser
 from streamk.engine import Engine
 from streamk.engine.late import LateLabels
@@ -105,11 +105,23 @@ def test_defaults_in_the_help_are_those_of_the_engine() -> None:
     assert shown == {name: defaults[name].default for name in shown}
 
 
-@pytest.mark.parametrize("module", [run, predict])
-def test_options_are_those_of_the_engine_or_taken_out_before(module: Any) -> None:
+def test_the_help_of_run_shows_twenty_flags_and_on_request_all(tmp_path: Path) -> None:
+    out, _ = streamk("run", "--help", cwd=tmp_path)
+    every, _ = streamk("run", "--help-all", cwd=tmp_path)
+    assert max(map(len, every.splitlines())) <= 80
+    first = set(re.findall(r"^  (--\S+)", out, re.MULTILINE))
+    flags = set(re.findall(r"^  (--\S+)", every, re.MULTILINE))
+    known = {action.option_strings[-1] for action in _parser()._actions if action.option_strings}
+    assert len(first - {"--help-all", "--debug"}) == 20
+    assert first < flags | {"--help"} == known
+
+
+def test_options_that_the_engine_lacks_are_used_by_the_command() -> None:
     engine = inspect.signature(Engine).parameters.keys()
-    options = {action.dest for action in module._parser()._actions}
-    assert options - {"help", "config", "debug"} <= engine | set(module._NOT_FOR_THE_ENGINE)
+    options = {action.dest for action in (*_parser()._actions, *predict._parser()._actions)}
+    used = "".join(path.read_text() for path in Path(run.__file__).parent.glob("*.py"))
+    for name in options - engine - {"help", "help_all"}:
+        assert f'"{name}"' in used, name
 
 
 def test_version_and_no_command(tmp_path: Path) -> None:
@@ -777,7 +789,7 @@ def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path
     [
         ("rnu", "no command 'rnu'; did you mean 'run'?"),
         ("--vresion", "no option '--vresion'"),
-        ("run", "no SOURCE is given"),
+        ("run", "no SOURCE is given, for example file:events.ndjson"),
         ("run file:events.ndjson", "--label NAME is needed"),
         ("run events.ndjson --label y", "a scheme: write file:events.ndjson"),
         ("run csv:events.ndjson --label y", "for a file of JSON objects write file:events.ndjson"),
@@ -787,6 +799,17 @@ def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path
         ),
         ("models eigenpros", "did you mean 'eigenpro'?"),
         ("run fil:events.ndjson --label y", "did you mean 'file'?"),
+        ("run kafak://h/t --label y", "no connector 'kafak' (did you mean 'kafka'?)"),
+        ("run kafka:// --label y", "kafka://HOST:PORT/TOPIC"),
+        ("run {} --sink z", "no option '--sink'; there is --to SINK"),
+        ("run {} --to nope:x", "no connector 'nope'"),
+        ("run {} --to file:empty", "Is a directory"),
+        ("run csv:table.csv --label z", "label 'z' is not in the header"),
+        ("run {} --task regression", "not a number"),
+        ("run {} --start-from empty", "empty holds no checkpoint"),
+        ("run {} --schema no.json", "no.json is neither open nor strict nor a file"),
+        ("predict empty file:events.ndjson", "holds no checkpoint"),
+        ("models --bogus", "no option '--bogus'"),
         ("run file:event.ndjson --label clicked", "did you mean 'events.ndjson'?"),
         ("run csv:missing/a.csv --label y", "no file missing/a.csv"),
         ("run file:events.ndjson?folow=true --label y", "did you mean 'follow'?"),
@@ -853,8 +876,9 @@ def test_a_wrong_command_is_explained(
     words = command.replace("{}", "file:events.ndjson --label clicked").split()
     monkeypatch.chdir(home)
     monkeypatch.setenv("COLUMNS", "80")
-    if not (home / "link.ndjson").exists():
-        (home / "link.ndjson").symlink_to("events.ndjson")
+    (home / "link.ndjson").symlink_to("events.ndjson")
+    (home / "table.csv").write_text("a,y\n1,2\n")
+    (home / "empty").mkdir()
     assert cli.main(words) == 2
     out, err = capfd.readouterr()
     assert says in err
@@ -938,31 +962,23 @@ def test_the_step_whose_function_predicts(home: Path) -> None:
     assert model["leading_step"] in model["options"]["step"]["gammas"]
 
 
-def test_a_model_on_landmarks_counts_landmarks(home: Path) -> None:
-    options = ("--model", "online-nystrom", "--set", "max_landmarks=7", "--checkpoint", "state")
-    told = streamk(*RUN, *options, cwd=home)[0]
-    assert "5 columns, 7 landmarks, 2 classes" in told
-    out = streamk("inspect", "state", cwd=home)[0]
-    assert "online-nystrom, 7 landmarks" in out
-    assert "half_life" not in out
-    assert "None" not in out
-
-
-def test_a_model_on_events_counts_centers(home: Path) -> None:
-    options = ("--model", "kernel-ridge", "--set", "max_centers=64", "--checkpoint", "state")
-    assert "5 columns, 80 centers, 2 classes" in streamk(*RUN, *options, cwd=home)[0]
-    out = streamk("inspect", "state", cwd=home)[0]
-    assert "kernel-ridge, 80 centers" in out
-    assert "n_seen" not in out
-
-
-def test_a_model_on_chosen_centers_counts_them(home: Path) -> None:
-    options = ("--model", "eigenpro", "--set", "n_centers=10", "--checkpoint", "state")
-    streamk(*RUN, *options, "--set", "batch_size=4", cwd=home)
-    out = streamk("inspect", "state", cwd=home)[0]
-    assert "eigenpro, 10 centers" in out
-    assert "n_learned" not in out
-    assert "choosing" not in out
+@pytest.mark.parametrize(
+    ("model", "settings", "counted", "hidden"),
+    [
+        ("online-nystrom", ("max_landmarks=7",), "7 landmarks", ("half_life", "None")),
+        ("kernel-ridge", ("max_centers=64",), "80 centers", ("n_seen",)),
+        ("eigenpro", ("n_centers=10", "batch_size=4"), "10 centers", ("n_learned", "choosing")),
+    ],
+)
+def test_landmarks_and_centers_are_counted(
+    model: str, settings: tuple[str, ...], counted: str, hidden: tuple[str, ...], home: Path
+) -> None:
+    options = [f"--set={setting}" for setting in settings]
+    told, _ = streamk(*RUN, "--model", model, *options, "--checkpoint", "state", cwd=home)
+    assert f"5 columns, {counted}, 2 classes" in told
+    out, _ = streamk("inspect", "state", cwd=home)
+    assert f"{model}, {counted}" in out
+    assert not [word for word in hidden if word in out]
 
 
 def test_inspect_finds_damage(home: Path) -> None:

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
-import forked_kit
 import numpy as np
 import pytest
+from cli_kit import streamk
 
-import streamk
+from streamk import load as load_model
 from streamk.prediction import load
 
 pytest.importorskip("sklearn", reason="landmarks need scikit-learn: pip install scikit-learn")
-
-
-def command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return forked_kit.run(
-        [sys.executable, "-m", "streamk", *arguments],
-        cwd=home,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -39,21 +27,17 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if n % 50 == 7:
                 event["x"] = None
             file.write(json.dumps(event) + "\n")
-    done = command(
-        home, "run", "file:events.ndjson", "--label", "y", "--checkpoint", "state", "--quiet"
-    )
-    assert done.returncode == 0, done.stderr
+    run = ("run", "file:events.ndjson", "--label", "y", "--checkpoint", "state", "--quiet")
+    streamk(*run, cwd=home)
     return home
 
 
 def test_a_job_is_compiled(home: Path) -> None:
-    done = command(
-        home, "compile", "state", "file:events.ndjson", "--to", "fast.safetensors", "--c", "fast.h"
-    )
-    assert done.returncode == 0, done.stderr
-    assert "1,500 of 3 columns" in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 80
-    fast, model = load(home / "fast.safetensors"), streamk.load(home / "state")
+    to = ("--to", "fast.safetensors", "--c", "fast.h")
+    out, _ = streamk("compile", "state", "file:events.ndjson", *to, cwd=home)
+    assert "1,500 of 3 columns" in out
+    assert max(map(len, out.splitlines())) <= 80
+    fast, model = load(home / "fast.safetensors"), load_model(home / "state")
     assert fast.columns == model.learner.columns
     assert set(fast.classes) == {False, True}
     points = [
@@ -68,17 +52,16 @@ def test_a_job_is_compiled(home: Path) -> None:
 
 def test_only_the_first_events_are_read(home: Path) -> None:
     options = ("--max-events", "400", "--budget", "5", "--seed", "1")
-    done = command(home, "compile", "state", "file:events.ndjson", "--to", "few", *options)
-    assert done.returncode == 0, done.stderr
-    assert "400 of 3 columns" in done.stdout
+    out, _ = streamk("compile", "state", "file:events.ndjson", "--to", "few", *options, cwd=home)
+    assert "400 of 3 columns" in out
 
 
 def test_events_that_cannot_be_used_are_counted(home: Path) -> None:
     lines = (home / "events.ndjson").read_text().splitlines()[:200]
     (home / "some.ndjson").write_text("\n".join([*lines, "{", "[1, 2]"]) + "\n")
-    done = command(home, "compile", "state", "file:some.ndjson", "--to", "some", "--budget", "5")
-    assert done.returncode == 0, done.stderr
-    assert "200 of 3 columns, 2 that cannot be used left out" in done.stdout
+    to = ("--to", "some", "--budget", "5")
+    out, _ = streamk("compile", "state", "file:some.ndjson", *to, cwd=home)
+    assert "200 of 3 columns, 2 that cannot be used left out" in out
 
 
 @pytest.mark.parametrize(
@@ -99,7 +82,6 @@ def test_events_that_cannot_be_used_are_counted(home: Path) -> None:
 def test_mistakes_are_named(home: Path, arguments: tuple[str, ...], message: str) -> None:
     (home / "empty.ndjson").touch()
     (home / "other.csv").write_text("a,b\n1,2\n3,4\n")
-    done = command(home, "compile", *arguments)
-    assert done.returncode in (1, 2)  # 1 where a file cannot be read
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+    _, err = streamk("compile", *arguments, cwd=home, status=2)
+    assert message in err
+    assert "Traceback" not in err

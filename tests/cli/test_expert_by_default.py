@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from cli_kit import click_events, ndjson, streamk
 
+from streamk.cli.arguments import UsageError
 from streamk.cli.inspect import _experts
 from streamk.cli.model_options import build, challenger_header, experts_of
-from streamk.cli.parsing.arguments import UsageError
 from streamk.learners import Contest, FeatureMachine, Sharded, create
 
 RUN = ("run", "file:events.ndjson", "--label", "clicked", "--checkpoint", "state")

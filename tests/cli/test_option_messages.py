@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from streamk.cli.arguments import UsageError
 from streamk.cli.model_options import build
-from streamk.cli.parsing.arguments import UsageError
 from streamk.errors import InvalidInput
 from streamk.learners import FeatureMachine, MultiKernel, create
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from streamk.cli.job.mismatch import told_by_options
-from streamk.cli.model_options import build, options_of
+from streamk.cli.model_options import build
+from streamk.cli.run import told_by_options
 from streamk.engine.recovery.job import AnotherJob
 from streamk.errors import StateError
 
@@ -19,7 +19,7 @@ def told(name: str, theirs: Any, mine: Any) -> str:
     eigenpro = ["eigenpro:n_centers=20"]
     model = build("multi-kernel", task="regression", seed=0, settings=[], experts=eigenpro)
     error = AnotherJob("state/0", name, theirs, mine, model.state().header)
-    with pytest.raises(StateError) as raised, told_by_options(options_of):
+    with pytest.raises(StateError) as raised, told_by_options():
         raise error
     return str(raised.value)
 

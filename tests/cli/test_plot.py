@@ -15,8 +15,8 @@ import pytest
 from engine_kit import WhimsicalSource
 
 from connectors.memory import MemorySource
-from streamk.cli import main, pictures
-from streamk.cli.output.figures import confusion_table, figure_rows, since_lines, sparkline
+from streamk.cli import main, plot
+from streamk.cli.report import confusion_table, figure_rows, since_lines, sparkline
 from streamk.engine import Engine, Report, newest_checkpoint
 from streamk.engine.evaluation.confusion import Confusion
 from streamk.learners import MultiKernel
@@ -229,6 +229,6 @@ def test_a_confusion_matrix_of_many_classes_fits_a_terminal() -> None:
 def test_without_matplotlib_the_error_names_the_extra(
     made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(pictures, "can_draw", lambda: False)
+    monkeypatch.setattr(plot, "can_draw", lambda: False)
     assert main(["plot", str(made)]) == 2
     assert "pictures need matplotlib: pip install 'streamk[plot]'" in capsys.readouterr().err

@@ -6,21 +6,14 @@ import contextlib
 import io
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
-import forked_kit
 import numpy as np
 import pytest
-from cli_kit import ndjson
+from cli_kit import crossed_events, kill, ndjson, results
 
 from streamk.cli import main
-from streamk.engine import newest_checkpoint
-from streamk.packing import fingerprint
 from streamk.serving import load
 
 SIZE = "block_size=64,max_features=64"
@@ -45,16 +38,7 @@ def streamk(*arguments: str, cwd: Path, status: int = 0) -> tuple[str, str]:
 
 
 def stream() -> list[dict[str, Any]]:
-    """Return events that no line tells apart, most of which have a label."""
-    rng = np.random.default_rng(0)
-    X, known = rng.normal(size=(N, 2)).round(3), rng.random(N) < 0.9
-    events: list[dict[str, Any]] = [
-        {"a": a, "b": b} | ({"y": "same" if a * b > 0 else "other"} if there else {})
-        for (a, b), there in zip(X.tolist(), known.tolist(), strict=True)
-    ]
-    events[1500]["a"] = "none"
-    events[3000]["c"] = 1.0  # a column that comes later
-    return events
+    return crossed_events(N)
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +53,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def arguments(name: str, *more: str) -> tuple[str, ...]:
     ends = ("--to", f"file:{name}.out", "--checkpoint", name, "--checkpoint-every", "1000")
     return ("run", "file:events.ndjson", "--label", "y", *ends, "--quiet", *more)
-
-
-def results(home: Path, name: str) -> tuple[bytes, str]:
-    found = newest_checkpoint(home / name)
-    assert found is not None
-    return (home / f"{name}.out").read_bytes(), fingerprint(found.model)
 
 
 def contest(home: Path, name: str) -> Any:
@@ -102,17 +80,7 @@ def test_a_better_challenger_is_promoted_by_rule(home: Path) -> None:
 
 @pytest.mark.slow
 def test_a_killed_job_goes_on_as_if_nothing_had_happened(home: Path) -> None:
-    command = [sys.executable, "-m", "streamk", *arguments("killed"), *FIRST, *LEAN, *NEAR, *RULE]
-    for epoch in (1, 2, 5):
-        job = forked_kit.popen(command, cwd=home, stderr=subprocess.DEVNULL)
-        until = time.monotonic() + 120.0
-        while job.poll() is None and time.monotonic() < until:
-            found = newest_checkpoint(home / "killed") if (home / "killed").exists() else None
-            if found is not None and found.epoch >= epoch:
-                break
-            time.sleep(0.005)
-        job.send_signal(signal.SIGKILL)
-        job.wait()
+    kill(home, "killed", (*arguments("killed"), *FIRST, *LEAN, *NEAR, *RULE), epochs=(1, 2, 5))
     streamk(*arguments("killed"), *FIRST, *LEAN, *NEAR, *RULE, cwd=home)
     assert results(home, "killed") == results(home, "ruled")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from late_kit import small_segments
 
+from streamk.cli.arguments import UsageError
 from streamk.cli.inspect import main as inspect
-from streamk.cli.job.late import duration
-from streamk.cli.parsing.arguments import UsageError
+from streamk.cli.job import duration
 from streamk.cli.run import _options, main
 from streamk.errors import StateError
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -14,7 +12,7 @@ from typing import Any
 import forked_kit
 import numpy as np
 import pytest
-from cli_kit import ndjson, streamk
+from cli_kit import crossed_events, kill, ndjson, results, streamk
 from kafka_kit import producer
 from ray_kit import real_ray
 
@@ -29,16 +27,7 @@ N, HALF = 6000, 3350
 
 
 def stream() -> list[dict[str, Any]]:
-    """Return events, most of which have a label, and some of which cannot be used."""
-    rng = np.random.default_rng(0)
-    X, known = rng.normal(size=(N, 2)).round(3), rng.random(N) < 0.9
-    events: list[dict[str, Any]] = [
-        {"a": a, "b": b} | ({"y": "same" if a * b > 0 else "other"} if there else {})
-        for (a, b), there in zip(X.tolist(), known.tolist(), strict=True)
-    ]
-    events[1500]["a"] = "none"
-    events[3000]["c"] = 1.0  # a column that comes in the midst of a round
-    return events
+    return crossed_events(N)
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +49,6 @@ def arguments(name: str, source: str = "events.ndjson") -> tuple[str, ...]:
     address = source if ":" in source else f"file:{source}"
     ends = ("--to", f"file:{name}.out", "--checkpoint", name, "--checkpoint-every", "1000")
     return ("run", address, "--label", "y", *SET, *SHARDS, *ends, "--quiet")
-
-
-def results(folder: Path, name: str) -> tuple[bytes, str]:
-    found = newest_checkpoint(folder / name)
-    assert found is not None
-    return (folder / f"{name}.out").read_bytes(), fingerprint(found.model)
 
 
 def test_any_number_of_workers_gives_the_same(alone: tuple[Path, bytes, str]) -> None:
@@ -94,22 +77,8 @@ def test_rounds_may_begin_before_those_before_them_are_merged(
 @pytest.mark.slow
 def test_a_killed_job_goes_on_with_other_workers(alone: tuple[Path, bytes, str]) -> None:
     folder, said, model = alone
-    kill(folder, "killed", (*arguments("killed"), "--workers", "2"))
+    kill(folder, "killed", (*arguments("killed"), "--workers", "2"), epochs=(2, 4))
     assert run(folder, "killed", "--workers", "1") == (said, model)
-
-
-def kill(folder: Path, name: str, job: tuple[str, ...]) -> None:
-    """Start a job twice, and kill it when it has written some checkpoints."""
-    command = [sys.executable, "-m", "streamk", *job]
-    for epoch in (2, 4):
-        with forked_kit.popen(command, cwd=folder, stderr=subprocess.DEVNULL) as process:
-            until = time.monotonic() + 120.0
-            while process.poll() is None and time.monotonic() < until:
-                found = newest_checkpoint(folder / name) if (folder / name).exists() else None
-                if found is not None and found.epoch >= epoch:
-                    break
-                time.sleep(0.005)
-            process.send_signal(signal.SIGKILL)
 
 
 @pytest.mark.slow
@@ -130,7 +99,7 @@ def test_late_labels_are_learned_by_workers(alone: tuple[Path, bytes, str]) -> N
         return (*arguments(name, "unlabelled.ndjson"), *late, "--max-skew", "inf")
 
     streamk(*job("late"), cwd=folder)
-    kill(folder, "late-killed", (*job("late-killed"), "--workers", "2"))
+    kill(folder, "late-killed", (*job("late-killed"), "--workers", "2"), epochs=(2, 4))
     out, _ = streamk(*job("late-killed"), "--workers", "1", "--json", cwd=folder)
     assert json.loads(out)["fates"]["joined"] == len(labels)
     assert results(folder, "late-killed") == results(folder, "late")

@@ -151,7 +151,7 @@ def test_quiet_shows_nothing_of_what_went_well(out: str, home: Path) -> None:
 
 IN_PLACE = """
 import os, sys
-from streamk.cli.output.standard_streams import standing
+from streamk.cli import standing
 with standing():
     files = [open("new.txt", "w") for _ in range(2)]
     assert all(file.fileno() > 2 for file in files)

@@ -569,28 +569,6 @@ def test_ever_new_texts_share_columns() -> None:
         np.testing.assert_array_equal(again.X[OWN:], out.X[OWN:])
 
 
-def test_the_same_events_give_the_same_columns_however_they_come() -> None:
-    events = [
-        {"t": 1.7e9 + i / 3, "c": "xyz"[i % 3] if i % 5 else None, "n": i if i % 7 else None}
-        for i in range(40)
-    ]
-    arrays = {}
-    for encoding in ("json", "dict", "csv"):
-        decoding = decoder(encoding, Schema(), fields=("t", "c", "n"))
-        values: list[Any] = [
-            ",".join(
-                "" if v is None else repr(v) if v != event["c"] else v for v in event.values()
-            ).encode()
-            if encoding == "csv"
-            else encoded(encoding, event)
-            for event in events
-        ]
-        arrays[encoding] = decoding.decode(values).X
-        assert decoding.schema.columns == ("t", "c=y", "n", "c=z", "c=x")
-    np.testing.assert_array_equal(arrays["json"], arrays["dict"])
-    np.testing.assert_array_equal(arrays["json"], arrays["csv"])
-
-
 def test_arrays_have_columns_as_their_first_values_come() -> None:
     X = np.array([[1.0, math.nan, 2.0], [3.0, math.nan, 4.0], [5.0, 6.0, math.nan]])
     rows = decoder("rows", Schema(label="y"), fields=("c", "a", "b"))

@@ -14,7 +14,6 @@ import pytest
 from streamk.adapters.river import KernelRegressor
 from streamk.cli import main
 from streamk.encoding.values import Moment
-from streamk.features.columns import OWN, SHARED
 
 ONE_KERNEL = ("--model", "doubly-stochastic", "--set", "max_features=256")
 NEW_YEAR = datetime(2024, 1, 1, tzinfo=UTC)
@@ -130,22 +129,6 @@ def test_what_hangs_on_the_time_of_day_is_learned(
     assert other.answers() == job.answers()
 
 
-@FORMS
-def test_a_time_and_a_text_that_are_new_in_every_event_cost_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
-) -> None:
-    n = 17_000  # more than the columns that there may be
-    events = [
-        {"when": NEW_YEAR + timedelta(minutes=i), "user": f"user {i}", "y": i % 2} for i in range(n)
-    ]
-    job = Job(written(tmp_path, form, events), tmp_path / "job", capsys)
-    report, warnings = job.run()
-    assert (report["learned"], report["bad"], warnings) == (n, {}, [])
-    columns = job.columns()
-    assert parts("when") < columns
-    assert len(columns) == len(parts("when")) + OWN + SHARED
-
-
 def test_times_of_a_data_set_of_river(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job = Job("river:AirlinePassengers?label=y", tmp_path / "job", capsys)
     report, _ = job.run("--task", "regression")
@@ -195,25 +178,6 @@ def test_lists_are_bags_and_objects_have_dotted_names(
         *("user.age", "user.home.town=Rome", "user.home.town=Oslo"),
     }
     assert report["window"]["accuracy"] > 0.9
-
-
-ODD_NUMBERS: list[Any] = [
-    *(3, "3", 3.5, "1,234.56", "-2e3", True, "NA", "N/A", "NaN", "nan", "null", "NULL"),
-    *("None", "", "<NA>", "#N/A", None, float("nan")),
-]
-
-
-@pytest.mark.parametrize("form", ["json", "csv"])
-def test_numbers_as_texts_and_words_for_what_is_missing_are_one_column(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
-) -> None:
-    events = [{"price": ODD_NUMBERS[i % len(ODD_NUMBERS)], "y": i % 2} for i in range(360)]
-    if form == "csv":
-        events = [event for event in events if event["price"] is not True]
-    job = Job(written(tmp_path, form, events), tmp_path / "job", capsys)
-    report, warnings = job.run()
-    assert (report["learned"], report["bad"], warnings) == (len(events), {}, [])
-    assert job.columns() == {"price"}
 
 
 def test_a_number_that_becomes_a_text_of_it_is_the_same(

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from connectors.registry import open_source
 from streamk.cli import main
 from streamk.encoding import Schema, decoder
 
@@ -25,16 +23,6 @@ KINDS: list[Any] = [
     ["x"],
     {"age": 5},
 ]
-
-
-def mixed(count: int) -> list[dict[str, Any]]:
-    events: list[dict[str, Any]] = []
-    for i in range(count):
-        event = {"size": i % 9, "user": KINDS[i % len(KINDS)], "y": "ab"[i % 2]}
-        if i % 11 == 3:
-            del event["user"]
-        events.append(event)
-    return events
 
 
 @pytest.mark.parametrize("absent", ["zero", "missing"])
@@ -53,20 +41,6 @@ def test_an_object_in_other_events_may_be_null_a_text_or_a_number(absent: Any) -
     # The field itself is missing where it is null, and absent where it is an object.
     np.testing.assert_array_equal(X["user=7"], [lacks, np.nan, 0, 1, lacks, lacks, 0, lacks])
     np.testing.assert_array_equal(X["user=bob"], [lacks, np.nan, 1, 0, lacks, lacks, 0, lacks])
-
-
-def test_all_ways_in_agree_and_no_event_is_lost(tmp_path: Path) -> None:
-    events = mixed(3000)
-    path = tmp_path / "events.json"
-    path.write_text(json.dumps(events))
-    with closing(open_source(f"file:{path}")) as source:
-        [chunk] = source.poll(5000, 0.0)
-    as_json, as_dict = decoder("json", Schema(label="y")), decoder("dict", Schema(label="y"))
-    one, other = as_json.decode(chunk.values), as_dict.decode(events)
-    assert one.bad == other.bad == []
-    assert as_json.schema == as_dict.schema
-    np.testing.assert_array_equal(one.X, other.X)
-    assert len(one.X) == 3000
 
 
 LATE = ["a, b", 'the "second"', "drei"]

@@ -20,7 +20,7 @@ from reference.clocks import NaiveClock
 from connectors.base import Chunk
 from connectors.memory import MemorySource
 from streamk.cli import main
-from streamk.cli.output.report import as_json, as_text
+from streamk.cli.report import as_json, as_text
 from streamk.engine import Engine, Report
 from streamk.engine.order.partitions import NEVER, Clock
 from streamk.engine.order.sequence import IdleAdvance, Sequencer

@@ -193,7 +193,7 @@ def test_an_effect_is_that_of_an_event_that_says_nothing_of_the_field(state: Pat
     model = streamk.load(state)
     answers = Answers(model)
     for event in EVENTS[-20:]:
-        (answer,) = answers.of([json.dumps(event).encode()], Details(reasons=True))
+        (answer,) = answers.of([event], Details(reasons=True))
         predicted = answer["prediction"]
         assert predicted == model.predict_one(event)
         whole = model.predict_proba_one(event)[predicted]
@@ -214,7 +214,7 @@ def test_ids_that_tell_nothing_have_little_effect(tmp_path: Path) -> None:
     events = [{"calls": calls, "id": name, "churned": calls > 4} for calls, name in cells]
     model = MultiKernel(seed=1, external_experts=())
     Engine(MemorySource(events[:-50]), model, label="churned", checkpoint=tmp_path).run()
-    asked = [json.dumps(event).encode() for event in events[-50:]]
+    asked = events[-50:]
     sizes: dict[str, float] = dict.fromkeys(("calls", "id"), 0.0)
     for answer in Answers(streamk.load(tmp_path)).of(asked, Details(reasons=True)):
         for reason in answer["reasons"]:
@@ -233,7 +233,7 @@ def test_all_ways_say_the_same(state: Path, tmp_path: Path) -> None:
     told = [json.loads(line)["reasons"] for line in to.read_text().splitlines()]
     model = streamk.load(state)
     answers = Answers(model)
-    served = answers.of([json.dumps(event).encode() for event in asked], Details(reasons=True))
+    served = answers.of(asked, Details(reasons=True))
     assert told == [answer["reasons"] for answer in served]
     shown = answers.asked()
     assert shown is not None
@@ -268,10 +268,9 @@ def test_a_field_takes_one_prediction_however_many_columns_it_has(
 
     monkeypatch.setattr(model.learner, "predict_proba_many", counted)
     asked = [*EVENTS[-10:], *(without(EVENTS[-1], field) for field in ("plan", "words", "since"))]
-    raw = [json.dumps(event).encode() for event in asked]
-    answers.of(raw, Details(reasons=True))
+    answers.of(asked, Details(reasons=True))
     explained = rows
-    answers.of(raw)
+    answers.of(asked)
     missing = 3 + sum(event["calls"] is None for event in asked)
     assert explained - (rows - explained) == 13 * (1 + len(FIELDS)) - missing
 

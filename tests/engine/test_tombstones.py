@@ -11,7 +11,7 @@ from engine_kit import events, learner
 
 from connectors.memory import MemorySink, MemorySource
 from connectors.records import framed
-from streamk.cli.output.report import as_json, as_text
+from streamk.cli.report import as_json, as_text
 from streamk.engine import Engine, Report
 from streamk.engine.late import LateLabels
 from streamk.errors import EngineError

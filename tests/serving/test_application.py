@@ -201,10 +201,6 @@ def test_requests_of_no_use_are_refused(
     assert says in answer.json()["error"]
 
 
-def test_other_kinds_of_bodies_are_refused(client: TestClient) -> None:
-    assert client.post("/predict", data={"a": "1"}).status_code == 415
-
-
 def test_requests_that_are_too_large_are_refused(state: Path) -> None:
     app = application(streamk.load(state), limits=Limits(body=100, events=3))
     with Client(app) as client:

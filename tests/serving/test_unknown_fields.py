@@ -79,16 +79,6 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("event", KNOWN, ids=str)
-def test_what_is_known_is_not_told(state: Path, event: dict[str, Any]) -> None:
-    assert KnownFields(streamk.load(state).schema).of(event) == Unknown()
-
-
-@pytest.mark.parametrize(("event", "names", "is_all"), UNKNOWN, ids=str)
-def test_what_is_unknown(state: Path, event: Any, names: list[str], is_all: bool) -> None:
-    assert KnownFields(streamk.load(state).schema).of(event) == (tuple(names), is_all)
-
-
 def test_names_of_any_kind_are_looked_at() -> None:
     known = KnownFields(Schema((0, 1, "a"), kinds={0: "number", 1: "number", "a": "number"}))
     assert known.of({0: 1, 1: 2, "a": 3}) == Unknown()
@@ -185,14 +175,16 @@ def client(state: Path) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("event", KNOWN, ids=str)
-def test_an_answer_is_as_ever_where_all_is_known(client: Any, event: dict[str, Any]) -> None:
+def test_what_is_known_is_not_told(client: Any, state: Path, event: dict[str, Any]) -> None:
+    assert KnownFields(streamk.load(state).schema).of(event) == Unknown()
     assert client.post("/predict", json=event).json().keys() == {"prediction", "probabilities"}
 
 
 @pytest.mark.parametrize(("event", "names", "is_all"), UNKNOWN, ids=str)
-def test_an_answer_names_what_is_unknown(
-    client: Any, event: Any, names: list[str], is_all: bool
+def test_what_is_unknown_is_named(
+    client: Any, state: Path, event: Any, names: list[str], is_all: bool
 ) -> None:
+    assert KnownFields(streamk.load(state).schema).of(event) == (tuple(names), is_all)
     answer = client.post("/predict", json=event)
     if is_all:
         assert answer.status_code == 422
@@ -224,22 +216,6 @@ def test_one_event_without_any_known_field_refuses_the_request(client: Any) -> N
     assert answer.status_code == 422
     assert [event["index"] for event in answer.json()["events"]] == [1, 3]
     assert NEAR in answer.json()["events"][0]["reason"]
-
-
-@pytest.mark.parametrize(
-    "value", ['"\xff"', "9" * 5000, "1e400", '{"\xff": 1}', "[" * 500 + "]" * 500]
-)
-def test_what_is_not_read_makes_nothing_fail(tmp_path: Path, value: str) -> None:
-    """As of a field that is ignored, once an event has had it."""
-    from streamk.serving.answers import Answers
-
-    stream = [{"a": n % 7, "b": n, "y": n % 7 > 3} for n in range(100)]
-    options: dict[str, Any] = {"label": "y", "ignore": ("b",), "checkpoint": tmp_path}
-    Engine(MemorySource(stream), MultiKernel(), **options).run()
-    answers = Answers(streamk.load(tmp_path))
-    answers.of([b'{"a": 1, "b": 1}'])
-    (found,) = answers.of([f'{{"a": 1, "b": {value}}}'.encode("latin-1")])
-    assert found["prediction"] is False
 
 
 def test_many_unknown_fields_are_cut(client: Any) -> None:

@@ -164,7 +164,8 @@ def location(address: str | os.PathLike[str] | ObjectPath) -> Location:
     Parameters
     ----------
     address : path, or str
-        A text with ``://`` is an address for fsspec, ``file://`` that of a directory.
+        A text with ``://`` is an address for fsspec, ``file://`` that of a directory; ``~`` is the
+        user's home.
 
     Raises
     ------
@@ -179,7 +180,7 @@ def location(address: str | os.PathLike[str] | ObjectPath) -> Location:
     if isinstance(address, ObjectPath):
         return address
     if not isinstance(address, str) or "://" not in address:
-        return Path(address)
+        return Path(address).expanduser()
     parts = urlsplit(address)
     if parts.scheme == "file":
         return Path(unquote(parts.path))

@@ -210,7 +210,7 @@ def newest_checkpoint(
     OSError
         If an object store is away.
     """
-    members = _members(directory)
+    members = members_of(directory)
     if members:
         newest = [newest_checkpoint(member, accept, key=key) for member in members]
         return max(filter(None, newest), key=_learned, default=None)
@@ -280,11 +280,12 @@ def _learned(found: Checkpoint) -> int:
         raise StateError(f"{found.path / MANIFEST}: is not a whole manifest: {error!r}") from error
 
 
-def _members(directory: Location) -> list[Location]:
-    """Return the directories of members; of an object store, where there is one job, none."""
+def members_of(directory: Location) -> list[Location]:
+    """Return the directories of members in order; none of an object store, which has one job."""
     if isinstance(directory, ObjectPath):
         return []
-    return [path for path in sorted(directory.glob("member-*")) if path.is_dir()]
+    found = [path for path in directory.glob("member-*") if path.is_dir()]
+    return sorted(found, key=lambda path: (len(path.name), path.name))
 
 
 def kept_model(directory: Location, key: Key | None = None) -> Mapping[str, Any] | None:
@@ -294,7 +295,7 @@ def kept_model(directory: Location, key: Key | None = None) -> Mapping[str, Any]
     checkpoints are passed over: the engine checks what it goes on from. Raises `Untrusted` for one
     that is not signed with the key, if there is a key.
     """
-    members = [directory] if isinstance(directory, ObjectPath) else _members(directory)
+    members = [directory] if isinstance(directory, ObjectPath) else members_of(directory)
     for member in members:
         for epoch in reversed(epochs(member)):
             try:

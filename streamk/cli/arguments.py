@@ -7,7 +7,7 @@ import difflib
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,20 +16,9 @@ from streamk.errors import StreamkError
 if TYPE_CHECKING:
     from streamk.engine.checkpoints.object_path import Location
 
-__all__ = [
-    "Parser",
-    "UsageError",
-    "checkpoint_place",
-    "existing_path",
-    "named_value",
-    "nearest",
-    "number",
-    "one_of",
-    "seconds",
-    "seconds_or_inf",
-    "state_key",
-    "whole",
-]
+
+Add = Callable[..., None]
+"""Adds an option to a group, see `Parser.group`."""
 
 
 class UsageError(StreamkError):
@@ -62,10 +51,13 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that raises `UsageError` and knows what was nearly right.
 
     Options that are not given are left out of what it returns: their defaults are those of the
-    functions that they are passed to.
+    functions that they are passed to. With `first`, ``--help`` shows these options alone, and
+    ``--help-all`` shows all.
     """
 
-    def __init__(self, prog: str, description: str, epilog: str = "") -> None:
+    def __init__(
+        self, prog: str, description: str, epilog: str = "", first: Collection[str] = ()
+    ) -> None:
         super().__init__(
             prog=prog,
             description=description,
@@ -75,22 +67,55 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             add_help=False,
         )
+        self._first = {*first, "help", "help_all"} if first else None
 
     def add_common(self) -> None:
         """Add the options that every subcommand has."""
         group = self.add_argument_group("help")
         group.add_argument("-h", "--help", action="help", help="show this and exit")
+        if self._first:
+            group.add_argument("--help-all", action="help", help="show all options and exit")
         group.add_argument(
             "--debug", action="store_true", help="show where in the code an error comes from"
         )
 
-    def add_key(self, add: Callable[..., Any] | None = None) -> None:
+    def group(self, title: str) -> Add:
+        """Return a function that adds options under a title: flag and metavar, help, and a reader.
+
+        An option without a metavar is a switch, one whose metavar ends with dots may be repeated,
+        and a name without dashes is an argument that may be left out.
+        """
+        group = self.add_argument_group(title)
+
+        def add(
+            flag: str, about: str, read: Callable[[str], Any] | None = None, **more: Any
+        ) -> None:
+            name, _, metavar = flag.partition(" ")
+            if not name.startswith("-"):
+                group.add_argument(name.lower(), metavar=metavar or name, nargs="?", help=about)
+                return
+            if not metavar:
+                more["action"] = "store_true"
+            else:
+                more |= {"metavar": metavar.removesuffix("..."), "type": read}
+                if metavar.endswith("..."):
+                    more["action"] = "append"
+            group.add_argument(name, help=about, **more)
+
+        return add
+
+    def add_checkpoint(self, add: Add | None = None) -> None:
+        """Add the place of checkpoints that a command reads; in a group it may be left out."""
+        about = "directory or address of checkpoints, or one of them"
+        if add is None:
+            self.add_argument("model", metavar="CHECKPOINT", help=about)
+        else:
+            add("model CHECKPOINT", about)
+
+    def add_key(self, add: Add | None = None) -> None:
         """Add the option of all that read checkpoints."""
-        (add or self.add_argument)(
-            "--state-key",
-            metavar="FILE",
-            help="key of 32 bytes or more: checkpoints are signed with it, others are refused",
-        )
+        about = "key of 32 bytes or more: checkpoints are signed with it, others are refused"
+        (add or self.group("options"))("--state-key FILE", about)
 
     def error(self, message: str) -> NoReturn:
         """Raise `UsageError`."""
@@ -98,6 +123,10 @@ class Parser(argparse.ArgumentParser):
 
     def parse(self, arguments: Sequence[str]) -> dict[str, Any]:
         """The options given, by name. Raises `UsageError`."""
+        if self._first and "--help-all" not in arguments:
+            for action in self._actions:
+                if action.dest not in self._first:
+                    action.help = argparse.SUPPRESS
         found, unknown = self.parse_known_args(arguments)
         if unknown:
             self._refuse(unknown)
@@ -132,7 +161,7 @@ class Parser(argparse.ArgumentParser):
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UsageError(f"{path} is not valid TOML: {error}") from None
         actions = {_key(action): action for action in self._actions}
-        for never in ("help", "debug", "config"):
+        for never in ("help", "help-all", "debug", "config"):
             actions.pop(never, None)
         options = {}
         for key, value in entries.items():
@@ -225,6 +254,11 @@ def whole(least: int) -> Callable[[str], int]:
         return found
 
     return read
+
+
+def flag_of(name: str) -> str:
+    """Return the flag of an option by its name."""
+    return f"--{name.replace('_', '-')}"
 
 
 def number(text: str) -> float:

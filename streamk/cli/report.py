@@ -1,26 +1,97 @@
-"""Figures of a run as text: beside their baselines, by class, and along the stream."""
+"""What is told of runs: their report, for people and for programs, and figures as text."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
-from streamk.cli.output.tables import WIDTH, columns
+from streamk.cli.job import writes_to_stdout
+from streamk.engine import Report
 from streamk.engine.evaluation.confusion import Confusion
+from streamk.learners.common.predictor import innermost
 
-__all__ = [
-    "confusion_table",
-    "contest_rows",
-    "fate_lines",
-    "figure_rows",
-    "promotion_lines",
-    "since_lines",
-    "slice_rows",
-    "sparkline",
-    "words",
-]
+WIDTH = 79
+"""Of what is shown."""
+
+
+def columns(rows: Sequence[Sequence[str]], *, indent: str = "", numbers: bool = False) -> str:
+    """Rows of cells as aligned columns; with `numbers` all but the first are set to the right.
+
+    >>> print(columns([("accuracy", "0.9"), ("log loss", "12.25")], numbers=True))
+    accuracy    0.9
+    log loss  12.25
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if numbers and place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append((indent + "  ".join(cells)).rstrip())
+    return "\n".join(lines)
+
+
+def wrapped(rows: Sequence[tuple[str, str]]) -> str:
+    """Rows of a name and a text that may go over several lines, 79 columns wide.
+
+    >>> print(wrapped([("note", "a text " * 12)]))
+      note  a text a text a text a text a text a text a text a text a text a text a
+            text a text
+    """
+    import textwrap
+
+    left = max(len(name) for name, _ in rows) + 4
+    cells = []
+    for name, text in rows:
+        lines = textwrap.wrap(text, WIDTH - left, break_on_hyphens=False) or [""]
+        cells += [(name, lines[0]), *(("", line) for line in lines[1:])]
+    return columns(cells, indent="  ")
+
+
+def features(kind: str, n: int) -> str:
+    """A row for the weights of a model of some type.
+
+    >>> features("online-nystrom", 512), features("doubly-stochastic", 2048)
+    ('512 landmarks', '2,048 random features')
+    >>> features("kernel-ridge", 64), features("multi-kernel", 2880)
+    ('64 centers', '2,880 features')
+    """
+    names = {
+        "multi-kernel": "features",  # random ones, tables, and the centers of other experts
+        "online-nystrom": "landmarks",
+        "streaming-meka": "features",
+        "kernel-ridge": "centers",
+        "eigenpro": "centers",
+        "feature-machine": "centers",
+    }
+    return f"{n:,} {names.get(kind, 'random features')}"
+
+
+def share(names: Sequence[object], most: int = 12) -> str:
+    """The first names of many.
+
+    >>> share(range(100), 3)
+    '0, 1, 2, … (100)'
+    """
+    shown = ", ".join(map(str, names[:most]))
+    return f"{shown}, … ({len(names)})" if len(names) > most else shown
+
+
+def size(n: int) -> str:
+    """A size in memory or on disk.
+
+    >>> size(999), size(41_300), size(268_435_456)
+    ('999 bytes', '41.3 kB', '268.4 MB')
+    """
+    if n < 1_000_000:
+        return f"{n} bytes" if n < 10_000 else f"{n / 1e3:.1f} kB"
+    return f"{n / 1e6:,.1f} MB"
+
 
 _MOST_CLASSES = 10
 _LONGEST_NAME = 16
@@ -257,3 +328,117 @@ def fate_lines(fates: Any) -> list[str]:
         if shown:
             lines.append(f"{kind}: {', '.join(shown)}")
     return lines
+
+
+_STOPPED = {
+    "end": "the stream has ended",
+    "max_events": "the limit of events is reached",
+    "request": "stopped as asked",
+}
+
+
+def show(report: Any, options: dict[str, Any]) -> None:
+    """Print how a job ended, where it is not in the way."""
+    stream = sys.stderr if writes_to_stdout(options) else sys.stdout
+    if options.get("quiet") and not options.get("json"):
+        return
+    structured = options.get("json") or (stream is sys.stderr and not stream.isatty())
+    print(json.dumps(as_json(report)) if structured else as_text(report), file=stream)
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """A report as JSON data."""
+    model, counts = report.model, report.counts
+    return {
+        "stopped": report.stopped,
+        "events": report.events,
+        "events_now": report.events_now,
+        "seconds": round(report.seconds, 3),
+        "learned": counts.learned,
+        "predicted": counts.predicted,
+        "unlabelled": counts.unlabelled,
+        "bad": counts.bad,
+        "tombstones": counts.tombstones,
+        "whole": report.whole,
+        "window": report.window,
+        "baselines": report.baselines,
+        "since": report.since,
+        "per_class": report.confusion.recall(),
+        "confusion": report.confusion.cells(),
+        "lost": report.lost,
+        "skewed": report.skewed,
+        "fates": None if report.fates is None else asdict(report.fates),
+        "alarms": report.alarms,
+        "slices": report.slices,
+        "features": model.n_features,
+        "classes": list(model.classes),
+        "columns": len(model.columns or ()),
+        "model_bytes": model.nbytes,
+        "epoch": report.epoch,
+        "notes": list(report.notes),
+        "unfinished": list(report.unfinished),
+        "contest": getattr(model, "standings", None),
+    }
+
+
+def as_text(report: Report) -> str:
+    """A report as a few lines."""
+    model, counts = report.model, report.counts
+    contest = getattr(model, "standings", None)
+    kind = getattr(innermost(model), "TYPE", "")
+    rate = report.events_now / report.seconds if report.seconds else 0.0
+    lines = [
+        f"{_STOPPED[report.stopped]}: {report.events_now:,} events in {report.seconds:.1f} s"
+        f" ({rate:,.0f}/s)" + (f", {report.events:,} in all" * (report.events != report.events_now))
+    ]
+    if report.whole:
+        rows = [("", "all events", "last ones")]
+        rows += figure_rows(report.whole, report.window, report.baselines)
+        lines += ["", columns(rows, indent="  ", numbers=True), ""]
+        if report.slices:
+            lines += [columns(slice_rows(report.slices), indent="  ", numbers=True), ""]
+        table = confusion_table(report.confusion)
+        if table:
+            lines += [table, ""]
+        models = contest_rows(contest)
+        lines += [columns(models, indent="  ", numbers=True), ""] if models else []
+        late = [f"  {line}" for line in since_lines(report.since)]
+        lines += [*late, ""] if late else []
+    events = f"{counts.learned:,} learned" if report.learns else f"{counts.predicted:,} predicted"
+    if counts.unlabelled and report.learns:
+        events += f", {counts.unlabelled:,} without a label"
+    if counts.bad:
+        kinds = ", ".join(f"{name} {n:,}" for name, n in counts.bad.items())
+        events += f", {sum(counts.bad.values()):,} not usable ({kinds})"
+    if counts.tombstones:
+        events += f", {counts.tombstones:,} tombstones"
+    facts = [
+        ("events", events),
+        (
+            "model",
+            f"{len(model.columns or ()):,} columns, {features(kind, model.n_features)}, "
+            + (f"{len(model.classes)} classes, " if model.is_classifier else "")
+            + size(model.nbytes),
+        ),
+    ]
+    facts += [("champion", line) for line in promotion_lines(contest)]
+    facts += gap_rows(report.lost, report.skewed)
+    facts += [("late", line) for line in fate_lines(report.fates)]
+    if report.alarms:
+        alarms = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, n in report.alarms.items())
+        facts.append(("alarms", alarms))
+    facts += [("note", sentence) for sentence in report.notes]
+    facts += [("unfinished", sentence) for sentence in report.unfinished]
+    if report.epoch is not None:
+        facts.append(("checkpoint", f"number {report.epoch}"))
+    return "\n".join([*lines, wrapped(facts)])
+
+
+def gap_rows(lost: Sequence[Mapping[str, Any]], skewed: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return rows about the events that are gone, and about those whose time is too far ahead."""
+    rows = [
+        ("lost", f"{one['partition']} from {one['start']} to {one['stop']}: {one['reason']}")
+        for one in lost
+    ]
+    about = "timestamps too far ahead of those before (--max-skew)"
+    return rows + [("ahead", f"{n:,} of {name}: {about}") for name, n in skewed.items()]

@@ -1,0 +1,126 @@
+"""Challengers: their options of `streamk run`, `streamk promote` and `streamk rollback`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from streamk.cli.arguments import Parser, UsageError, checkpoint_place, state_key, whole
+from streamk.engine.checkpoints.manifests import key_of
+from streamk.engine.recovery.promotion import change_champion
+
+PROMOTE = """\
+Make a challenger the champion of a job that is stopped: it predicts from the
+next event on. The champion until then becomes a challenger of the same name.
+"""
+AFTER_PROMOTE = """\
+Start the job again with the command that it had. streamk rollback CHECKPOINT
+undoes the promotion, streamk inspect CHECKPOINT shows all of them.
+
+examples:
+  streamk promote state lean
+"""
+ROLL_BACK = """\
+Undo the last promotion of a job that is stopped, by command or by rule: the
+champion before it predicts from the next event on. Each further call goes
+back one promotion more.
+"""
+AFTER_ROLL_BACK = """\
+examples:
+  streamk rollback state
+"""
+
+
+def add_challengers(parser: Parser) -> None:
+    """Add the options of challengers."""
+    add = parser.group("challengers")
+    add(
+        "--challenger NAME=MODEL...",
+        "a model that learns beside the champion, which predicts; options follow a colon"
+        " (lean=doubly-stochastic:kernel=laplacian,step=0.5); may be repeated",
+        _named_model,
+    )
+    add(
+        "--promote-after N",
+        "test each challenger after every N labelled events, and make it the champion where it"
+        " is better (default: streamk promote alone does); give it at each start",
+        whole(1),
+    )
+
+
+def _named_model(text: str) -> tuple[str, str]:
+    """Read NAME=MODEL, or NAME=MODEL:option=value,..."""
+    name, equals, model = text.partition("=")
+    if not (equals and name.strip() and model.strip()) or ":" in name:
+        raise argparse.ArgumentTypeError(
+            "it is written NAME=MODEL, for example lean=doubly-stochastic:kernel=laplacian"
+        )
+    return name.strip(), model.strip()
+
+
+def contested(
+    model: Any, name: str, options: Mapping[str, Any], described: Callable[[str, str, str], Any]
+) -> Any:
+    """Return the model with its challengers, if there are any. Raises `UsageError`.
+
+    `name` is its own among them, and `described` makes the challenger of a name out of a text and
+    the option that it was given by, for messages.
+    """
+    from streamk.learners import Contest
+    from streamk.learners.contest.contest import WINDOW
+
+    given: Sequence[tuple[str, str]] = options.get("challenger", ())
+    if not given:
+        if "promote_after" in options:
+            raise UsageError("--promote-after is for a job with --challenger")
+        return model
+    if "labels" in options:
+        raise UsageError("--labels and --challenger exclude each other; leave one")
+    if type(model).TYPE not in Contest.INNER:
+        raise UsageError(
+            "--challenger excludes --workers and --shards, and a job that began"
+            " with one of them; leave one, or begin in another directory"
+        )
+    models = {name: model}
+    for challenger, text in given:
+        if challenger in models:
+            what = "this job's own model" if challenger == name else "another challenger"
+            raise UsageError(
+                f"--challenger {challenger}={text}: {what} is called {challenger}; choose another"
+                " name"
+            )
+        models[challenger] = described(challenger, text, f"--challenger {challenger}={text}")
+    return Contest(
+        models,
+        promote_after=options.get("promote_after", 0),
+        window=options.get("window", WINDOW),
+    )
+
+
+def promote(arguments: Sequence[str]) -> int:
+    """Promote a challenger."""
+    parser = Parser("streamk promote", PROMOTE, AFTER_PROMOTE)
+    parser.add_checkpoint()
+    parser.add_argument("name", metavar="NAME", help="that of the challenger")
+    return _changed(parser, arguments, lambda contest, name: contest.promote(name))
+
+
+def roll_back(arguments: Sequence[str]) -> int:
+    """Undo a promotion."""
+    parser = Parser("streamk rollback", ROLL_BACK, AFTER_ROLL_BACK)
+    parser.add_checkpoint()
+    return _changed(parser, arguments, lambda contest, _: contest.roll_back())
+
+
+def _changed(parser: Parser, arguments: Sequence[str], change: Callable[[Any, Any], None]) -> int:
+    """Change the champion in a checkpoint and say so; return the exit status."""
+    parser.add_key()
+    parser.add_common()
+    options = parser.parse(arguments)
+    place, key = checkpoint_place(options["model"]), key_of(state_key(options))
+    changed = change_champion(place, lambda contest: change(contest, options.get("name")), key)
+    for path, contest in changed:
+        former = list(contest.promotions)[-1].former
+        print(f"{path}: {contest.champion} is the champion, {former} a challenger")
+    return 0

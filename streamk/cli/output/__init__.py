@@ -1,1 +1,0 @@
-"""Output of the commands: tables, the figures of a run, its report."""

@@ -1,1 +1,0 @@
-"""Options of every command: their texts, types, groups and mistakes."""

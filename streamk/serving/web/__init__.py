@@ -1,1 +1,0 @@
-"""HTTP for applications of any kind: the server, the guard of its paths, and a page of points."""
