@@ -82,7 +82,7 @@ def test_a_bank_without_a_say_sleeps(bank: int) -> None:
     from streamk.learners.multi_kernel.tables import BANKS
 
     model = learned(f"no {BANKS[bank]}", stream("Waveform"))
-    asleep = ~model._pool.arrays["ACTIVE"]
+    asleep = ~model._mixture.pool.arrays["ACTIVE"]
     assert asleep.tolist() == [n == bank for n in range(5)]
     said = model.decision_one(np.zeros(len(model.columns)))
     assert model.shares(np.zeros(len(model.columns)))[BANKS[bank]] == 0
@@ -92,7 +92,7 @@ def test_a_bank_without_a_say_sleeps(bank: int) -> None:
 @pytest.mark.parametrize("name", ["elec2", "Waveform", "ChickWeights"])
 def test_the_constant_kernel_without_a_say_prefers_nothing(name: str) -> None:
     model = learned("no constant", stream(name))
-    level = model._pool.arrays["LEVEL"]
+    level = model._mixture.pool.arrays["LEVEL"]
     assert len(np.unique(level)) == 1
     assert level.sum(axis=1) == pytest.approx(0 if name == "ChickWeights" else 1)
     assert len(np.unique(learned("all", stream(name))._pool.arrays["LEVEL"])) > 1
@@ -127,8 +127,8 @@ def test_judged_at_the_label() -> None:
     found = stream("elec2")
     for name, kept in (("all, late", 48), ("judged at the label", 1)):
         model = learned(name, found)
-        model._settle()  # what is said of the last event
-        assert len(model._pending._kept) == kept
+        model._mixture.settle()  # what is said of the last event
+        assert len(model._mixture.pending._kept) == kept
 
 
 # --- calibration ----------------------------------------------------------------------------------

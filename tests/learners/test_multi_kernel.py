@@ -196,7 +196,7 @@ def test_memory_of_what_was_said_is_bounded() -> None:
     model.decision_many(X[:2500])
     for x in X[2500:]:
         model.decision_one(x)
-    assert 40_000 < model._pending.nbytes <= 50_000
+    assert 40_000 < model._mixture.pending.nbytes <= 50_000
     assert model.nbytes <= before + 50_000
 
 
@@ -206,7 +206,7 @@ def test_what_is_kept_is_not_a_view_of_more() -> None:
     X, _ = stream("two", 5000, seed=3)
     model.decision_many(X)
     held = {id(a if a.base is None else a.base): (a if a.base is None else a.base).nbytes
-            for a in model._pending._kept.values()}  # fmt: skip
+            for a in model._mixture.pending._kept.values()}  # fmt: skip
     assert sum(held.values()) <= 10_000
 
 

@@ -263,7 +263,7 @@ def test_offsets_rest_while_a_bank_sleeps() -> None:
     X, y = stream("numbers", 360)
     model = learned("numbers", 300, loss="quantile")
     model.decision_many(X[300:])
-    arrays = model._pool.arrays
+    arrays = model._mixture.pool.arrays
     arrays["ACTIVE"][tables.BANKS.index(tables.GRIDS)] = False
     asleep = arrays["BANKS"] == tables.BANKS.index(tables.GRIDS)
     before = arrays["TRACKED"][:, :-1][:, asleep].copy()

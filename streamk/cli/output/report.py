@@ -19,7 +19,6 @@ from streamk.cli.output.figures import (
 )
 from streamk.cli.output.tables import columns, features, size, wrapped
 from streamk.engine import Report
-from streamk.learners.common.predictor import innermost
 
 __all__ = ["as_json", "as_text", "show"]
 
@@ -70,15 +69,15 @@ def as_json(report: Report) -> dict[str, Any]:
         "epoch": report.epoch,
         "notes": list(report.notes),
         "unfinished": list(report.unfinished),
-        "contest": getattr(model, "standings", None),
+        "contest": model.standings,
     }
 
 
 def as_text(report: Report) -> str:
     """A report as a few lines."""
     model, counts = report.model, report.counts
-    contest = getattr(model, "standings", None)
-    kind = getattr(innermost(model), "TYPE", "")
+    contest = model.standings
+    kind = model.innermost.TYPE
     rate = report.events_now / report.seconds if report.seconds else 0.0
     lines = [
         f"{_STOPPED[report.stopped]}: {report.events_now:,} events in {report.seconds:.1f} s"

@@ -14,7 +14,6 @@ from streamk.engine.evaluation.slices import Slices
 from streamk.engine.late.work import LateWork
 from streamk.engine.waiting.held import Limits, Records
 from streamk.errors import StateError
-from streamk.learners.base import HoldsPredictions
 from streamk.state import State
 
 __all__ = ["TYPE", "restore_work", "unreadable", "work_state"]
@@ -25,7 +24,7 @@ _SAID = (
     Declared("said_of", "int64", ("kept",), NON_NEGATIVE),
     Declared("said_by_parts", "float32", ("kept", "parts", "outputs"), ANY),
 )
-"""Predictions of held events by the parts of a learner; see `HoldsPredictions`."""
+"""Predictions of held events by the parts of a learner; see `Learner.holds_predictions`."""
 _QUEUES = "held", "early", "over"
 
 
@@ -33,7 +32,7 @@ def work_state(work: LateWork, header: Mapping[str, Any]) -> State:
     """Return what waits, with further entries of the header."""
     holding, join = work.holding, work.join
     arrays: dict[str, Any] = {**join.arrays(), **holding.held.arrays(join.slots)}
-    if isinstance(holding.model, HoldsPredictions):
+    if holding.model.holds_predictions:
         arrays["said_of"], arrays["said_by_parts"] = holding.model.held_predictions()
     whole = {
         "type": TYPE,
@@ -90,7 +89,7 @@ def restore_work(
     n = work.join.restore(fates, files, arrays, changed)
     holding.held.restore(n, arrays, limits)
     forget({"slice": holding.held.slice, "threshold": holding.held.threshold})
-    if isinstance(model, HoldsPredictions):
+    if model.holds_predictions:
         sizes: dict[str, int] = {}
         found, _ = taken(_SAID, held.arrays, sizes, "held events")
         model.restore_held_predictions(found["said_of"], found["said_by_parts"])

@@ -20,7 +20,6 @@ from streamk.engine.late.options import LateLabels
 from streamk.engine.order.clocks import NEVER
 from streamk.engine.order.feed import Holding, Positioned
 from streamk.errors import InvalidInput
-from streamk.learners import Contest
 from streamk.learners.base import Learner
 
 __all__ = ["EVENTS", "LABELS", "JoinedSource", "joined"]
@@ -206,7 +205,7 @@ def joined(
     late.check(events, label)
     if not learn:
         raise InvalidInput("labels= is for a job that learns")
-    if isinstance(model, Contest):
+    if model.models:
         raise InvalidInput(
             "challengers do not take late labels; leave out labels=, or give the champion alone"
         )

@@ -8,7 +8,6 @@ from streamk.engine.late.steps.holding import HoldingModel
 from streamk.engine.late.steps.in_turn import InTurn
 from streamk.engine.late.steps.steps import Followed, Steps
 from streamk.engine.late.steps.taken import Taken
-from streamk.learners.base import HoldsPredictions
 from streamk.learners.common.classes import Label, beyond
 
 __all__ = ["LateWork"]
@@ -40,7 +39,7 @@ class LateWork:
             If they cannot be read again.
         """
         model, join = self.holding.model, self.join
-        kind = ByNumber if isinstance(model, HoldsPredictions) else InTurn
+        kind = ByNumber if model.holds_predictions else InTurn
         batch, learned = kind(self.holding, taken), model.n_events
         clocks = taken.batch.clocks.tolist()
         join.begin([key for key in taken.keys if key is not None], max(clocks, default=0))
@@ -58,7 +57,7 @@ class LateWork:
                 self._add(batch, row, join.event(key, clock))
         batch.flush()
         join.end()
-        return batch.result([n - learned for n in getattr(model, "drifts", ()) if n > learned])
+        return batch.result([n - learned for n in model.drifts if n > learned])
 
     def _add(self, batch: Steps, row: int, steps: list[Step]) -> None:
         model = self.holding.model

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.learners import Contest, Learner, MultiKernel
-from streamk.learners.common.predictor import innermost
+from streamk.learners import Learner
 from streamk.learners.explaining import TOLD, Event, Fields, Places, Reason, reasons_of
 
 __all__ = ["MOST_FIELDS", "Explanation", "explain", "turn_of"]
@@ -74,12 +73,9 @@ def explain(
     number : int
         Of explanations so far, see `turn_of`.
     """
-    model = model.learner if isinstance(model, Contest) else model
-    experts: dict[str, float] = {}
-    expert = innermost(model)
-    if isinstance(expert, MultiKernel):
-        with expert.aside():
-            experts = expert.shares(x)
+    model = model.predicting
+    with model.innermost.aside():
+        experts = model.innermost.shares(x)
     if not model.takes_missing:
         return Explanation([], False, experts)
     places = fields.of(event)

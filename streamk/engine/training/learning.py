@@ -11,7 +11,6 @@ import numpy as np
 from streamk.engine.order.batch import Batch
 from streamk.errors import EngineError, InvalidInput
 from streamk.learners.base import Learner
-from streamk.learners.common.predictor import aside
 from streamk.learners.common.prequential import Prequential, joined, nothing
 
 __all__ = ["cut", "predict_then_learn", "refusals"]
@@ -23,7 +22,7 @@ def predict_then_learn(model: Learner, X: Any, y: list[Any], *, learns: bool) ->
     Where nothing is learned, the model is as it was afterwards.
     """
     if model.columns is not None:
-        with nullcontext() if learns else aside(model):
+        with nullcontext() if learns else model.aside():
             return model.predict_then_learn_many(X, y)
     # Events without a value; columns come, though none, with the first one learned.
     first = next((i for i, label in enumerate(y) if label is not None), len(y))

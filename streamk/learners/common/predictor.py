@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.errors import InvalidInput, NotLearned, StateError
+from streamk.errors import InvalidInput, NotLearned
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
+from streamk.learners.base import Capabilities
 from streamk.learners.common.classes import Classes, ClassWeights, Label, check_most
 from streamk.learners.common.prequential import Prequential, labels_or_none, with_gaps
 from streamk.state import State
@@ -71,12 +72,13 @@ def _waiting(method: Callable[..., Any]) -> Callable[..., Any]:
     return waiting
 
 
-class Predictor:
+class Predictor(Capabilities):
     """Labels, numbers and probabilities out of outputs, of many events or of one.
 
     Copies and pickles go through the learner's state.
     """
 
+    TYPE: ClassVar[str]
     takes_missing: bool = False
     """True if a value may be missing (NaN)."""
 
@@ -93,6 +95,14 @@ class Predictor:
     def placing(self) -> dict[str, Any]:
         """Arguments of `from_state` for the device and the threads, which no state has."""
         return {}
+
+    def merge(self, other: Self, *, common_events: int = 0) -> None:
+        """Take in what another learner learned since the two were one, `common_events` long."""
+        raise NotImplementedError
+
+    def merge_replica(self, other: Self, common_events: int, common: Callable[[], Self]) -> None:
+        """Do `merge`; `common` returns the learner that both were, if more than that is needed."""
+        self.merge(other, common_events=common_events)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_state, (self.state(),)
@@ -244,9 +254,12 @@ class Decider(Predictor):
 class Wrapper(OneAtATime, Predictor):
     """A learner that is what the one inside, `learner`, is."""
 
-    INNER: ClassVar[dict[str, Any]] = {}
-    """Learners by the types of their states; `streamk.learners.registry` knows them."""
     learner: Any
+
+    @property
+    def innermost(self) -> Any:
+        """The learner that is inside of all others."""
+        return self.learner.innermost
 
     @property
     def is_classifier(self) -> bool:
@@ -283,14 +296,6 @@ class Wrapper(OneAtATime, Predictor):
         """Random features or landmarks in use."""
         found: int = self.learner.n_features
         return found
-
-    @classmethod
-    def _inside(cls, state: State, placing: dict[str, Any] | None, owner: str) -> Any:
-        """Return the learner inside of one whose state this is; raise StateError for an odd one."""
-        child = state.child("learner")
-        if child.type not in cls.INNER:
-            raise StateError(f"{owner} cannot be around a learner of the type {child.type!r}")
-        return cls.INNER[child.type].from_state(child, **(placing or {}))
 
     def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
         """Return the labels of n events as the learner inside does, or raise InvalidInput."""
@@ -350,8 +355,9 @@ class OwnClasses(Wrapper):
         self.learn_many(one_row(x), [y])
 
     def aside(self) -> AbstractContextManager[None]:
-        """Predict without a trace, see `MultiKernel.aside`."""
-        return aside(self.learner)
+        """Predict without a trace in the learner inside."""
+        found: AbstractContextManager[None] = self.learner.aside()
+        return found
 
     def predict_many(self, X: ArrayLike) -> NDArray[Any]:
         """Return labels (object) or numbers (float64), shape (n,)."""
@@ -392,19 +398,6 @@ class OwnClasses(Wrapper):
     def decision_one(self, x: ArrayLike) -> NDArray[Any]:
         """Return the outputs of one event x (d,) before any decision, float64 (outputs,)."""
         return np.asarray(self.learner.decision_one(x))
-
-
-def innermost(learner: Any) -> Any:
-    """Return the learner that is inside of all others, or the learner itself."""
-    while hasattr(learner, "learner"):
-        learner = learner.learner
-    return learner
-
-
-def aside(learner: Any) -> AbstractContextManager[None]:
-    """Predict without a trace in a learner, see `MultiKernel.aside`."""
-    found: AbstractContextManager[None] = getattr(learner, "aside", nullcontext)()
-    return found
 
 
 def one_row(x: ArrayLike) -> NDArray[Any]:

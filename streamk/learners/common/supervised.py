@@ -67,8 +67,14 @@ class Supervised(OneAtATime, Decider):
 
     loss: Loss
     dtype: np.dtype[Any]
+    seed: int = 0
     can_diverge: ClassVar[bool] = True
     """True if learning may raise InvalidInput because predictions overflow."""
+    can_rest: ClassVar[bool] = False
+    """True if it costs so much that it may `rest` where other experts do as well."""
+    watches: bool = False
+    """True if it begins anew where errors rise. An external expert does not: the mixture tells it
+    when."""
 
     @property
     def columns(self) -> tuple[Column, ...] | None:
@@ -152,6 +158,19 @@ class Supervised(OneAtATime, Decider):
         asked : Asked, optional
         """
         self._follow(events, numbers, asked)
+
+    def learn_again(self, events: NDArray[Any], labels: NDArray[np.float64]) -> None:
+        """Learn events that others predicted, as of `learn_encoded`, as the first ones."""
+        self.learn_encoded(events, labels)
+
+    @property
+    def is_too_wide(self) -> bool:
+        """It rests for good, since there are more columns and classes than it takes."""
+        return False
+
+    def coefficients_of(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the coefficients that events X (n, d) have as centers; raise InvalidInput."""
+        raise InvalidInput(f"{self!r} has no coefficients of events")
 
     def _learn_labelled(
         self, events: NDArray[Any], numbers: NDArray[np.float64], asked: Asked | None

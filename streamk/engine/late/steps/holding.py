@@ -17,8 +17,7 @@ from streamk.engine.training.details import Details
 from streamk.engine.training.event_fields import EventFields
 from streamk.engine.training.learning import cut
 from streamk.engine.waiting.held import HeldEvents
-from streamk.learners.base import HoldsPredictions, Learner
-from streamk.learners.common.predictor import aside
+from streamk.learners.base import Learner
 from streamk.learners.common.prequential import Prequential, nothing
 from streamk.learners.explaining import Event
 
@@ -58,7 +57,6 @@ class HoldingModel:
         self.model, self.held, self.number, self.label = model, held, number, label
         self._details, self._regions, self.observer = details, regions, observer
         self._event_fields = event_fields
-        self._holds: Any = model if isinstance(model, HoldsPredictions) else None
 
     def predict(
         self, taken: Taken, rows: list[int], slots: list[int]
@@ -72,9 +70,9 @@ class HoldingModel:
         if model.columns is None:
             found = nothing(model, len(X))
         elif holds:
-            found = self._holds.predict_held_many(seen, numbers)
+            found = self.model.predict_held_many(seen, numbers)
         else:
-            with aside(model):
+            with model.aside():
                 found = model.predict_then_learn_many(seen, [None] * len(X))
         details, thresholds = self.with_regions(found, details)
         if holds:
@@ -145,7 +143,7 @@ class HoldingModel:
     def learn(self, slots: list[int], labels: list[Any]) -> None:
         """Have a model that holds predictions learn events out of their slots."""
         X = self.held.rows(slots, len(self.model.columns or ()))
-        self._holds.learn_held_many(X, labels, self.held.number[slots].tolist())
+        self.model.learn_held_many(X, labels, self.held.number[slots].tolist())
 
     def lacks(self, width: int) -> bool:
         """Return whether an event has columns that the model does not know."""
