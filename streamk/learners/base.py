@@ -19,11 +19,87 @@ from streamk.state import JSON, State
 _HOLDS_NONE = "this learner keeps no predictions of held events; ask for holds_predictions first"
 
 
-class Capabilities(Protocol):
-    """What not all learners can; those that cannot say so by these, or do nothing."""
+class Methods(Protocol):
+    """What learners do, and what not all can: those that cannot say so, or do nothing."""
 
     champion: str = ""
     """The name of the one among `models` that predicts."""
+
+    def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
+        """Return the labels of n events as they are learned, or raise InvalidInput."""
+        ...
+
+    def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
+        """Learn from events X (n, d) with labels y (n,)."""
+        ...
+
+    def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
+        """Predict each event of X (n, d) in turn, then learn it if its label in y is not None.
+
+        Predictions and state are the same bits as those of single events, however a sequence is
+        divided into calls.
+        """
+        ...
+
+    def predict_many(self, X: ArrayLike) -> NDArray[Any]:
+        """Return labels (object) or numbers (float64), shape (n,)."""
+        ...
+
+    def predict_proba_many(self, X: ArrayLike) -> NDArray[Any]:
+        """Return probabilities (n, classes), float64, rows summing to 1."""
+        ...
+
+    def choices(self, P: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the numbers of the predicted classes where `predict_proba_many` gave P."""
+        ...
+
+    def decision_many(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the outputs before any decision, float64 (n, outputs)."""
+        ...
+
+    def learn_one(self, x: ArrayLike, y: Any) -> None:
+        """Learn from one event x (d,) with label y."""
+        ...
+
+    def predict_one(self, x: ArrayLike) -> Any:
+        """Return the label or number of one event x (d,), as `predict_many` would."""
+        ...
+
+    def predict_proba_one(self, x: ArrayLike) -> dict[Label, float]:
+        """Return the probability of each class for one event x (d,)."""
+        ...
+
+    def decision_one(self, x: ArrayLike) -> NDArray[Any]:
+        """Return the outputs of one event x (d,) before any decision, float64 (outputs,)."""
+        ...
+
+    def add_columns(self, names: Sequence[Column]) -> None:
+        """Append columns, in which all events so far were zero."""
+        ...
+
+    def state(self) -> State:
+        """Return everything needed to go on exactly from here."""
+        ...
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the learner whose state this is."""
+        ...
+
+    @property
+    def placing(self) -> dict[str, Any]:
+        """Arguments of `from_state` for the device and the threads, which no state has."""
+        return {}
+
+    def merge(self, other: Self, *, common_events: int = 0) -> None:
+        """Take in what another learner learned since the two were one, `common_events` long."""
+        ...
+
+    def merge_replica(self, other: Self, common_events: int, common: Callable[[], Self]) -> None:
+        """Do `merge`; `common` returns the learner that both were, if more than that is needed."""
+        self.merge(other, common_events=common_events)
+
+    # What not all learners can
 
     @property
     def innermost(self) -> Any:
@@ -129,7 +205,7 @@ class Capabilities(Protocol):
         raise InvalidInput(_HOLDS_NONE)
 
 
-class Learner(Capabilities, Protocol):
+class Learner(Methods, Protocol):
     """A model that learns from batches of events and predicts them.
 
     What it predicts for an event is the same, bit for bit, in whatever batch the event comes and
@@ -184,78 +260,4 @@ class Learner(Capabilities, Protocol):
     @property
     def nbytes(self) -> int:
         """Memory of the model, in bytes."""
-        ...
-
-    def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
-        """Return the labels of n events as they are learned, or raise InvalidInput."""
-        ...
-
-    def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
-        """Learn from events X (n, d) with labels y (n,)."""
-        ...
-
-    def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
-        """Predict each event of X (n, d) in turn, then learn it if its label in y is not None.
-
-        Predictions and state are the same bits as those of single events, however a sequence is
-        divided into calls.
-        """
-        ...
-
-    def predict_many(self, X: ArrayLike) -> NDArray[Any]:
-        """Return labels (object) or numbers (float64), shape (n,)."""
-        ...
-
-    def predict_proba_many(self, X: ArrayLike) -> NDArray[Any]:
-        """Return probabilities (n, classes), float64, rows summing to 1."""
-        ...
-
-    def choices(self, P: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the numbers of the predicted classes where `predict_proba_many` gave P."""
-        ...
-
-    def decision_many(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the outputs before any decision, float64 (n, outputs)."""
-        ...
-
-    def learn_one(self, x: ArrayLike, y: Any) -> None:
-        """Learn from one event x (d,) with label y."""
-        ...
-
-    def predict_one(self, x: ArrayLike) -> Any:
-        """Return the label or number of one event x (d,), as `predict_many` would."""
-        ...
-
-    def predict_proba_one(self, x: ArrayLike) -> dict[Label, float]:
-        """Return the probability of each class for one event x (d,)."""
-        ...
-
-    def decision_one(self, x: ArrayLike) -> NDArray[Any]:
-        """Return the outputs of one event x (d,) before any decision, float64 (outputs,)."""
-        ...
-
-    def add_columns(self, names: Sequence[Column]) -> None:
-        """Append columns, in which all events so far were zero."""
-        ...
-
-    def state(self) -> State:
-        """Return everything needed to go on exactly from here."""
-        ...
-
-    @classmethod
-    def from_state(cls, state: State) -> Self:
-        """Return the learner whose state this is."""
-        ...
-
-    @property
-    def placing(self) -> dict[str, Any]:
-        """Arguments of `from_state` for the device and the threads, which no state has."""
-        ...
-
-    def merge(self, other: Self, *, common_events: int = 0) -> None:
-        """Take in what another learner learned since the two were one, `common_events` long."""
-        ...
-
-    def merge_replica(self, other: Self, common_events: int, common: Callable[[], Self]) -> None:
-        """Do `merge`; `common` returns the learner that both were, if more than that is needed."""
         ...

@@ -175,19 +175,6 @@ def test_one_call_is_consecutive_mini_batches(batch, block):
     np.testing.assert_allclose(parts.coefficients, oracle.alpha, rtol=1e-7, atol=1e-9)
 
 
-def test_one_event_at_a_time():
-    X, y = stream("two", 60)
-    many, one = model(batch_size=1), model(batch_size=1)
-    many.learn_many(X, LABELS[y])
-    for x, label in zip(X, LABELS[y], strict=True):
-        one.learn_one(x, label)
-    np.testing.assert_array_equal(one.coefficients, many.coefficients)
-    assert [one.predict_one(x) for x in X] == many.predict_many(X).tolist()
-    p = one.predict_proba_one(X[0])
-    assert list(p) == ["no", "yes"]
-    np.testing.assert_array_equal(list(p.values()), many.predict_proba_many(X[:1])[0])
-
-
 def test_the_plain_equations_by_hand():
     """Two steps written out: step 5 with l' at the old f, step 6 on what was there before."""
     x, z = [0.3, -0.2], [-1.0, 0.4]
@@ -748,18 +735,6 @@ def test_one_class_is_certain():
         learner.learn_many([[0.0], [1.0]], ["only", "only"])
         assert learner.predict_many([[0.5]]).tolist() == ["only"]
         np.testing.assert_array_equal(learner.predict_proba_many([[0.5]]), [[1.0]])
-
-
-def test_an_empty_batch_changes_nothing():
-    learner = model()
-    X, y = stream("two", 20)
-    learner.learn_many(X, LABELS[y])
-    before = DoublyStochastic.from_state(learner.state())
-    learner.learn_many(X[:0], [])
-    same_model(learner, before)
-    assert learner.predict_many(X[:0]).shape == (0,)
-    assert learner.predict_proba_many(X[:0]).shape == (0, 2)
-    assert learner.decision_many(X[:0]).shape == (0, 1)
 
 
 @pytest.mark.parametrize(

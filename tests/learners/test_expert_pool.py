@@ -65,7 +65,7 @@ def test_a_third_class_leaves_what_was_known() -> None:
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])
 def test_bets_stand_when_a_third_class_comes(order: list[int]) -> None:
-    old = learned("two", 500)._pool
+    old = learned("two", 500)._mixture.pool
     new = successor(old, old.keys, CLASSES, 3, order=order[:2])
     first, second, third = order
     A, was = new.arrays["LINEAR_A"], old.arrays["LINEAR_A"][:, 0]
@@ -296,7 +296,7 @@ def test_merged_learners_know_what_either_knew(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_joining_takes_a_share_of_all_that_was_learned(kind: str) -> None:
-    mine, theirs = (learned(kind, 400, seed=seed)._pool for seed in (0, 1))
+    mine, theirs = (learned(kind, 400, seed=seed)._mixture.pool for seed in (0, 1))
     names = [name for name in mine.learned_names if name not in ("WINDOW_Z", "WINDOW_Y", "ACTIVE")]
     before = {name: mine.arrays[name].copy() for name in names}
     mine.join(theirs, 0.25)

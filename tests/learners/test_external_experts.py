@@ -53,24 +53,6 @@ def said_by_guests(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("sizes", [(1,), (7, 1, 64), (500,)])
-@pytest.mark.parametrize("kind", KINDS)
-def test_how_events_are_divided_changes_nothing(kind: str, sizes: tuple[int, ...]) -> None:
-    X, y = stream(kind, 500)
-    X[::9, 1] = np.nan
-    one, some = (make(kind, external_experts=external_experts(kind)) for _ in range(2))
-    for x, label in zip(X, y, strict=True):
-        one.learn_one(x, label)
-    at = 0
-    while at < len(X):
-        for size in sizes:
-            some.learn_many(X[at : at + size], y[at : at + size])
-            at += size
-    assert_same(one, some)
-    assert_sound(one)
-
-
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_learners_in_batches_are_the_same_as_event_by_event(kind: str) -> None:
     """Those that cannot diverge learn many events at once, beside one that can."""
@@ -107,21 +89,6 @@ def test_a_row_is_predicted_alike_in_every_company(kind: str) -> None:
     np.testing.assert_array_equal(together[50:113], model.decision_many(X[50:113]))
     model.threads = 1
     np.testing.assert_array_equal(together, model.decision_many(X))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_prediction_just_before_learning_changes_nothing(kind: str) -> None:
-    X, y = stream(kind, 500)
-    asked, silent = (learned(kind, 300, external_experts=external_experts(kind)) for _ in range(2))
-    # Up to event 512 the scale stays; at a change those who were not asked know the new one.
-    for n, (x, label) in enumerate(zip(X[300:], y[300:], strict=True)):
-        if n % 2:
-            asked.decision_one(x)
-        else:
-            asked.decision_many(x[None])
-        asked.learn_one(x, label)
-        silent.learn_one(x, label)
-    assert_same(asked, silent)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -23,6 +23,18 @@ from streamk.scaling.hysteresis import HysteresisScaler
 from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import JSON, State
 
+WIDEST = 256
+"""Columns and classes, together, up to which it learns: what it keeps grows with them."""
+_LEAST = 1e-30
+"""Least probability whose logarithm is taken; scores have bounds of their own."""
+_OTHER = 8.0
+"""Change of the labels' unit after which external experts begin anew: what a loss's parameter, or
+the first steps, were to a label is then another thing."""
+_NOISE = 0.3
+"""Factor by which two estimates of a unit from one stream may differ."""
+_OWNER = "external_experts"
+_LEAST_UNIT = 1e-9
+
 
 def check_can_join(learner: OfOneKernel, name: str, is_classifier: bool) -> None:
     """Raise InvalidInput if a learner cannot join."""
@@ -48,10 +60,6 @@ def check_can_join(learner: OfOneKernel, name: str, is_classifier: bool) -> None
         )
 
 
-WIDEST = 256
-"""Columns and classes, together, up to which it learns: what it keeps grows with them."""
-
-
 def default_experts(*, task: str, seed: int) -> list[FeatureMachine]:
     """Return the learners that join the experts by default: a feature machine.
 
@@ -67,15 +75,6 @@ def default_experts(*, task: str, seed: int) -> list[FeatureMachine]:
     [256]
     """
     return [FeatureMachine(task=task, seed=seed, max_width=WIDEST)]
-
-
-_LEAST = 1e-30
-"""Least probability whose logarithm is taken; scores have bounds of their own."""
-_OTHER = 8.0
-"""Change of the labels' unit after which external experts begin anew: what a loss's parameter, or
-the first steps, were to a label is then another thing."""
-_NOISE = 0.3
-"""Factor by which two estimates of a unit from one stream may differ."""
 
 
 class ExternalExperts:
@@ -547,7 +546,3 @@ def _as_expert(learner: OfOneKernel) -> OfOneKernel:
     """Return a learner that does not begin anew by itself: the pool's alarms say when."""
     learner.watches = False
     return learner
-
-
-_OWNER = "external_experts"
-_LEAST_UNIT = 1e-9

@@ -222,13 +222,6 @@ class Mixture:
             pool.set_external_outputs(self.external.outputs(event[None], pool.outputs)[0])
         self._loops.forecast_one(pool.table, self._padded(event))
 
-    def quantiles(
-        self, scores: NDArray[np.float32], levels: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Return quantiles (n, levels) of the errors of predictions from scores, of numbers."""
-        assert self.errors is not None
-        return self.errors.quantiles(scores, self.pool.disagreement_weights, levels)
-
     def settle(self) -> None:
         """Keep what the pool's room says of an event, before it is overwritten or means less."""
         if self._fresh is not None:
@@ -364,7 +357,7 @@ class Mixture:
             self.external.learn(event[None], number)
         self.n_events += 1
         if self.n_events % PERIOD == 0:
-            self._review()
+            self.review()
         self._grow()
 
     def _grow(self) -> None:
@@ -376,12 +369,7 @@ class Mixture:
             self.external.review(self.pool.external_gains(), self.upkeep.alarms)
             self.follow_woken()
 
-    def _review(self) -> None:
+    def review(self) -> None:
         """Look at the events since the last review."""
         self.settle()
         self.upkeep.review(self.pool, self.n_events)
-
-    def compile_rare_steps(self) -> None:
-        """Do what happens seldom, a review and a new beginning after drift, to have it compiled."""
-        self._review()
-        self.pool.restart()

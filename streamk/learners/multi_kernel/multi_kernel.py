@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk import options
 from streamk.backends import BINARY, CLASSES, LARGEST, NUMBERS
-from streamk.declared import count, listed
+from streamk.declared import count
 from streamk.errors import InvalidInput, StateError, shown
 from streamk.features.columns import Column, column_keys
 from streamk.features.random_features import check_events, check_seed
@@ -22,8 +22,6 @@ from streamk.learners.common.classes import (
     Classes,
     ClassWeights,
     Label,
-    check_labels,
-    check_numbers,
     is_classification,
     is_number,
 )
@@ -227,23 +225,12 @@ class MultiKernel(OneAtATime, Decider):
             if classes:
                 self._weights.check(self.classes)
         self._labels = LabelQuantiles(0 if self.is_classifier else 1, seed=self.seed)
-        self._columns: tuple[Column, ...] | None = None
         self._scale = RunningQuantiles(0, seed=self.seed)
         self._shape: tuple[int, ...] = ()
         if columns is not None:
             self.add_columns(columns)
 
     # What it is
-
-    @property
-    def columns(self) -> tuple[Column, ...] | None:
-        """The columns of a batch, None before the first."""
-        return self._columns
-
-    @property
-    def classes(self) -> tuple[Label, ...]:
-        """The labels seen so far, in the order of the probabilities; () for regression."""
-        return self._classes.labels
 
     @property
     def class_weight(self) -> Choice | None:
@@ -379,8 +366,6 @@ class MultiKernel(OneAtATime, Decider):
         """
         events = self._check(X)
         labels, known = labels_or_none(self, y, len(events))
-        if self.is_classifier:
-            self._check_first(labels[known])
         recorder = Recorder(self, len(events))
         for some in runs(known):
             if known[some.start]:
@@ -388,30 +373,6 @@ class MultiKernel(OneAtATime, Decider):
             else:
                 recorder.add(self._predict_in_turn(events[some]))
         return recorder.result()
-
-    def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
-        """Return the labels of n events, plain labels (object) or numbers (float64).
-
-        Raises
-        ------
-        InvalidInput
-            If there are not n, or one is of no use, naming its row.
-        """
-        if len(y) != n:
-            raise InvalidInput(f"{n} events came with {len(y)} labels")
-        if not self.is_classifier:
-            return check_numbers(y, n)
-        labels = check_labels(y)
-        self._classes.check(labels)
-        self._check_first(labels)
-        return labels
-
-    def _check_first(self, labels: NDArray[Any]) -> None:
-        """Raise InvalidInput if the first label ever leaves a class that has a weight no room."""
-        if self._weights is not None and not len(self._classes):
-            known = self._classes.first(labels)
-            if known:
-                self._weights.check(known)
 
     def learn_one(self, x: ArrayLike, y: Any) -> None:
         """Learn from one event x of shape (d,) with label y."""
@@ -639,14 +600,15 @@ class MultiKernel(OneAtATime, Decider):
             If this is a classifier, a level is out of range or the columns do not fit.
         """
         wanted = np.atleast_1d(np.asarray(levels, dtype=np.float64))
-        if self.is_classifier:
+        quantiles = self._mixture.errors
+        if quantiles is None:
             raise InvalidInput("a classifier has no quantiles; use predict_proba_many")
         if wanted.ndim != 1 or not ((wanted > 0) & (wanted < 1)).all():
             raise InvalidInput(f"levels={shown(levels)} must lie between 0 and 1")
         predicted, scores = self._forecast(self._check(X))
         if not self.n_events:
             return np.full((len(predicted), len(wanted)), np.nan)
-        errors = self._mixture.quantiles(scores, wanted)
+        errors = quantiles.quantiles(scores, self._mixture.pool.disagreement_weights, wanted)
         return np.asarray(predicted + errors / self._labels.inverse[0])
 
     def predict_interval_many(self, X: ArrayLike, level: float = 0.9) -> NDArray[np.float64]:
@@ -700,7 +662,8 @@ class MultiKernel(OneAtATime, Decider):
 
     def compile_rare_steps(self) -> None:
         """Do what happens seldom, a review and a new beginning after drift, to have it compiled."""
-        self._mixture.compile_rare_steps()
+        self._mixture.review()
+        self._mixture.pool.restart()
 
     def _probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
         if F.shape[1] > 1:
@@ -840,17 +803,9 @@ class MultiKernel(OneAtATime, Decider):
             parts["weights"] = self._weights.state()
         if mixture.external:
             parts["external_experts"] = mixture.external.state()
-        header: dict[str, JSON] = {
-            "type": self.TYPE,
-            **options.to_header(self.OPTIONS, self),
-            "task": "classification" if self.is_classifier else "regression",
-            "n_events": self.n_events,
-            "classes": list(self.classes),
-            "columns": None if self._columns is None else list(self._columns),
-        }
         if self._columns is not None:
             parts["pool"] = pool_growth.state_of(mixture.pool, mixture.upkeep.arrays())
-        return State.nest(parts, header)
+        return State.nest(parts, self._header())
 
     @property
     def placing(self) -> dict[str, Any]:
@@ -883,15 +838,10 @@ class MultiKernel(OneAtATime, Decider):
         state.expect(cls.TYPE)
         try:
             header: Any = state.header
-            model = cls(
-                **options.from_header(cls.OPTIONS, header),
-                task=header["task"],
-                classes=listed(header, "classes", "a multi-kernel learner"),
-                external_experts=(),
-                threads=threads,
-            )
+            empty = {**header, "columns": None}
+            model = cls._new(empty, external_experts=(), threads=threads)
             mixture = model._mixture
-            mixture.n_events = count(header, "n_events", "a multi-kernel learner")
+            mixture.n_events = count(header, "n_events", cls._owner())
             if model.is_classifier and model.n_events and not model.classes:
                 raise ValueError("events were learned, but no class is known")
             model._scale = RunningQuantiles.from_state(state.child("scale"))
@@ -1008,8 +958,8 @@ class MultiKernel(OneAtATime, Decider):
         self._scale, self._labels = one.scale, copy.deepcopy(one.labels)
         self._take(one.pool)
         mixture.follow_woken()
-        if self.n_events // PERIOD > before // PERIOD:
-            mixture.upkeep.review_joined(mixture.pool, self.n_events)
+        if self.n_events // PERIOD > before // PERIOD and mixture.pool.has_losses:
+            mixture.review()
 
     def _merge_external(
         self, other: Self, common_events: int, both: NDArray[np.bool_], ahead: bool

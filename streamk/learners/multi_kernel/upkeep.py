@@ -1,10 +1,11 @@
-"""Drift detection and specialist scheduling: restarts after drift, and inactive banks."""
+"""What follows a pool as it learns: drift, banks that are inactive, and how large errors are."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,33 @@ from streamk.learners.multi_kernel.tables import BANKS, WINDOW
 from streamk.state import State
 
 _FIRST_SIZE = 1.0
+_STEPS = Domain(least=-1e15, most=1e15)
+"""Bound of trackers, reached by steps of less than 1 each."""
+_DECLARED = (
+    Declared("tracked", "float64", ("trackers", "levels"), _STEPS),
+    Declared("weights", "float64", ("trackers",), SHARES),
+    Declared("correction", "float64", ("levels",), _STEPS),
+    Declared("size", "float64", (1,), Domain(least=0.0, most=1e200)),
+    Declared("count", "float64", (1,), NON_NEGATIVE),
+)
+_ARRAYS = tuple(each.name for each in _DECLARED)
+
+PERIOD = 32
+"""Events between two reviews."""
+ALARM = 6.0
+"""Sum of the rises of the loss, in deviations, that is drift."""
+TRIAL = 64.0
+"""Reviews that a bank is active for at least."""
+_SHORTEST = 64.0
+"""Reviews for which a bank is inactive at least."""
+_LIMITS = ALARM, TRIAL, _SHORTEST
+_STORED = (
+    Declared("drift", "float64", (5,), Domain(-1e200, 1e200)),
+    Declared("trials", "float64", (len(BANKS) + 1, 3), Domain(-1e200, 1e200)),
+    Declared("alarms", "float64", (1,), Domain(0.0, 2.0**53, whole=True)),
+)
+_REMEMBERED = 64
+"""Alarms whose events are remembered: more than there can be in what the engine learns at once."""
 
 
 class ErrorQuantiles:
@@ -31,7 +59,7 @@ class ErrorQuantiles:
 
     def __init__(self) -> None:
         spread = loops.spread
-        normal = np.array([_normal_quantile(level) for level in spread.LEVELS])
+        normal = np.array([NormalDist().inv_cdf(level) for level in spread.LEVELS])
         # A normal error's mean size is 0.8 deviations.
         self._arrays = side_by_side(
             {
@@ -100,41 +128,6 @@ class ErrorQuantiles:
         return found
 
 
-_STEPS = Domain(least=-1e15, most=1e15)
-"""Bound of trackers, reached by steps of less than 1 each."""
-_DECLARED = (
-    Declared("tracked", "float64", ("trackers", "levels"), _STEPS),
-    Declared("weights", "float64", ("trackers",), SHARES),
-    Declared("correction", "float64", ("levels",), _STEPS),
-    Declared("size", "float64", (1,), Domain(least=0.0, most=1e200)),
-    Declared("count", "float64", (1,), NON_NEGATIVE),
-)
-_ARRAYS = tuple(each.name for each in _DECLARED)
-
-
-def _normal_quantile(level: float) -> float:
-    from statistics import NormalDist
-
-    return NormalDist().inv_cdf(level)
-
-
-PERIOD = 32
-"""Events between two reviews."""
-ALARM = 6.0
-"""Sum of the rises of the loss, in deviations, that is drift."""
-TRIAL = 64.0
-"""Reviews that a bank is active for at least."""
-_SHORTEST = 64.0
-"""Reviews for which a bank is inactive at least."""
-_STORED = (
-    Declared("drift", "float64", (5,), Domain(-1e200, 1e200)),
-    Declared("trials", "float64", (len(BANKS) + 1, 3), Domain(-1e200, 1e200)),
-    Declared("alarms", "float64", (1,), Domain(0.0, 2.0**53, whole=True)),
-)
-_REMEMBERED = 64
-"""Alarms whose events are remembered: more than there can be in what the engine learns at once."""
-
-
 class Upkeep:
     """Restarts experts of a pool after drift, and deactivates those that are of no use.
 
@@ -152,11 +145,11 @@ class Upkeep:
 
     def plan(self, events: int) -> tuple[Any, ...]:
         """Return what the compiled loops need to review the pool after so many events."""
-        return events % PERIOD, PERIOD, self._drift, self._trials, _limits()
+        return events % PERIOD, PERIOD, self._drift, self._trials, _LIMITS
 
     def review(self, pool: ExpertPool, events: int) -> None:
         """Look at the last `PERIOD` of so many events of a pool."""
-        found = loops.reviews.review(pool.table, self._drift, self._trials, _limits())
+        found = loops.reviews.review(pool.table, self._drift, self._trials, _LIMITS)
         self.follow(pool, found, events)
 
     def join(self, other: Upkeep, share: float) -> None:
@@ -165,11 +158,6 @@ class Upkeep:
         self._trials += share * (other._trials - self._trials)
         self.alarms = max(self.alarms, other.alarms)
 
-    def review_joined(self, pool: ExpertPool, events: int) -> None:
-        """Hold a review of a pool that was joined, if there are losses since the last one."""
-        if pool.arrays["BANK_COSTS"][loops.mixture.EVENTS]:
-            self.review(pool, events)
-
     def follow(self, pool: ExpertPool, found: int, events: int) -> None:
         """Do what a review after so many events calls for."""
         reviews = loops.reviews
@@ -177,11 +165,11 @@ class Upkeep:
             self.alarms += 1
             self.alarmed.append(events)
             if not pool.arrays["ACTIVE"][BANKS.index(WINDOW)]:
-                pool.clear_window()
+                pool.set_window(0, 0)
             pool.restart()
             self._restart_trials()
         elif found == reviews.WINDOW_ACTIVATED:
-            pool.clear_window()
+            pool.set_window(0, 0)
 
     def _restart_trials(self) -> None:
         """Begin the trials of all banks anew."""
@@ -210,7 +198,3 @@ class Upkeep:
         self._drift[...] = found["drift"]
         self._trials[...] = found["trials"]
         self.alarms = int(found["alarms"][0])
-
-
-def _limits() -> tuple[float, float, float]:
-    return ALARM, TRIAL, _SHORTEST
