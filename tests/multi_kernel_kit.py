@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from learner_kit import assert_same as assert_same
 from numpy.typing import NDArray
 
 from streamk.backends.numba_backend.experts import event as loops
@@ -40,15 +41,6 @@ def learned(kind: str, n: int, d: int = 3, seed: int = 0, **options: Any) -> Mul
     model = make(kind, **options)
     model.learn_many(*stream(kind, n, d, seed))
     return model
-
-
-def assert_same(one: MultiKernel, other: MultiKernel) -> None:
-    """Assert that two learners are bit for bit the same."""
-    a, b = one.state(), other.state()
-    assert a.header == b.header
-    assert a.arrays.keys() == b.arrays.keys()
-    for name, array in a.arrays.items():
-        np.testing.assert_array_equal(array, b.arrays[name], err_msg=name)
 
 
 def assert_sound(model: MultiKernel) -> None:

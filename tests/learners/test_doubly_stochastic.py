@@ -1,7 +1,6 @@
 """The learner against Algorithms 1 and 2 as printed, and against itself under every option that
 must change nothing: the cache, threads, batches of predicting, a stop and restart."""
 
-import json
 import math
 import os
 import signal
@@ -9,13 +8,13 @@ from functools import partial
 
 import numpy as np
 import pytest
+from learner_kit import assert_same, through_json
 from reference import naive
 
 from streamk import kernels
 from streamk.errors import InvalidInput, NotLearned, StateError
 from streamk.learners import AdaGrad, Constant, DoublyStochastic, InverseTime
 from streamk.losses import loss as make_loss
-from streamk.state import State
 
 STEPS = {
     "inverse_time": (InverseTime(theta=5.0, offset=0), ("inverse_time", 5.0)),
@@ -69,15 +68,6 @@ def model(loss="logistic", task="two", **options):
 
 def labels_of(task, y):
     return y if task == "numbers" else LABELS[y]
-
-
-def same_model(one, other):
-    """Whether two learners are bit for bit the same."""
-    a, b = one.state(), other.state()
-    assert a.header == b.header
-    assert a.arrays.keys() == b.arrays.keys()
-    for name, array in a.arrays.items():
-        np.testing.assert_array_equal(array, b.arrays[name])
 
 
 # --- against the oracle ---------------------------------------------------------------------
@@ -168,7 +158,7 @@ def test_one_call_is_consecutive_mini_batches(batch, block):
         some = slice(first, first + batch)
         oracle.learn(X[some], y[some])
         parts.learn_many(X[some], LABELS[y[some]])
-    same_model(whole, parts)
+    assert_same(whole, parts)
     parts.finish()  # the oracle has taken the step of the last events, fewer than a mini-batch
     assert parts.n_gathered == 0
     assert oracle.nearest_kink > 1e-6
@@ -407,11 +397,6 @@ def test_columns_are_counted_when_they_have_no_names():
 # --- state and merging ----------------------------------------------------------------------
 
 
-def through_json(state):
-    header = json.loads(json.dumps(state.header, allow_nan=False))
-    return State(header, {name: array.copy() for name, array in state.arrays.items()})
-
-
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("sizes", [{}, {"max_features": 40}], ids=["growing", "revisiting"])
 @pytest.mark.parametrize(
@@ -427,12 +412,12 @@ def test_a_restart_goes_on_as_if_nothing_had_happened(loss, task, sizes, step):
     straight.learn_many(X[:100], y[:100])
     saved = through_json(straight.state())
     resumed = DoublyStochastic.from_state(saved)
-    same_model(resumed, straight)
+    assert_same(resumed, straight)
     np.testing.assert_array_equal(resumed.decision_many(X), straight.decision_many(X))
     for first in range(100, 400, 6):  # 50 steps of growing, a third class among them
         straight.learn_many(X[first : first + 6], y[first : first + 6])
         resumed.learn_many(X[first : first + 6], y[first : first + 6])
-    same_model(resumed, straight)
+    assert_same(resumed, straight)
     assert resumed.n_events == 400
     again = DoublyStochastic.from_state(saved)  # what was saved is still what it was
     assert again.n_events == 100
@@ -445,7 +430,7 @@ def test_a_model_that_has_seen_nothing_has_a_state():
     X, y = stream("two", 20)
     for learner in (fresh, other):
         learner.learn_many(X, LABELS[y])
-    same_model(other, fresh)
+    assert_same(other, fresh)
 
 
 def test_labels_keep_their_type_in_a_state():
@@ -592,10 +577,10 @@ def test_merging_leaves_the_others_alone_and_nothing_new_changes_nothing():
     mine.learn_many(X[100:], LABELS[y[100:]])
     before = DoublyStochastic.from_state(mine.state())
     mine.merge(others, common_events=100)
-    same_model(mine, before)
+    assert_same(mine, before)
     others.merge(mine, common_events=100)  # all the weight is on the one that learned
     np.testing.assert_allclose(others.coefficients, mine.coefficients, rtol=1e-12)
-    same_model(mine, before)
+    assert_same(mine, before)
     assert base.n_events == 100
 
 
@@ -761,7 +746,7 @@ def test_a_bad_event_is_named_and_nothing_is_learned(X, y, words):
         learner.learn_many(X, y)
     for word in words:
         assert word in str(error.value)
-    same_model(learner, before)
+    assert_same(learner, before)
 
 
 @pytest.mark.parametrize(
@@ -793,7 +778,7 @@ def test_one_huge_label_cannot_end_a_model(dtype, label):
     before = DoublyStochastic.from_state(learner.state())
     with pytest.raises(InvalidInput, match=r"row 1 .*too large"):
         learner.learn_many(X[:2], [0.5, label])
-    same_model(learner, before)
+    assert_same(learner, before)
 
 
 def test_a_column_is_named_by_its_name():
@@ -911,7 +896,7 @@ def test_a_model_that_overflowed_while_growing_can_be_saved():
     X, y = stream("numbers", 200)
     with pytest.raises(InvalidInput, match="overflow"):
         learner.learn_many(X, y)
-    same_model(DoublyStochastic.from_state(learner.state()), learner)
+    assert_same(DoublyStochastic.from_state(learner.state()), learner)
 
 
 # From Python 3.12 on forking a process that has threads warns of just what this is about.

@@ -1,9 +1,8 @@
 """The doubly stochastic learner with kernels without a Fourier law, and orthogonal frequencies."""
 
-import json
-
 import numpy as np
 import pytest
+from learner_kit import assert_same, through_json
 from reference import features as naive_features
 from reference import naive
 
@@ -18,7 +17,6 @@ from streamk.learners import (
     OnlineNystrom,
     StreamingMeka,
 )
-from streamk.state import State
 
 kernels.register_map("squares_too", lambda x: np.concatenate([x, x * x]))
 
@@ -97,17 +95,6 @@ def model(case, **options):
     return DoublyStochastic(kernel, **options)
 
 
-def same_model(one, other):
-    a, b = one.state(), other.state()
-    assert a.header == b.header
-    for name, array in a.arrays.items():
-        np.testing.assert_array_equal(array, b.arrays[name])
-
-
-def through_json(state):
-    return State(json.loads(json.dumps(state.header)), dict(state.arrays))
-
-
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("case", [case for case in CASES if CASES[case][2] is not None])
 def test_coefficients_are_the_oracle_s(case):
@@ -138,7 +125,7 @@ def test_any_cut_cache_and_number_of_threads_gives_the_same_bits(case, batch_siz
     for x, label in zip(X[:75], LABELS[y[:75]], strict=True):
         singly.learn_one(x, label)
     again = DoublyStochastic.from_state(through_json(singly.state()))
-    same_model(singly, again)
+    assert_same(singly, again)
     for first in range(75, 150, 20):
         some = slice(first, first + 20)
         predicted = again.predict_then_learn_many(X[some], LABELS[y[some]])

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from engine_kit import WhimsicalSource
+from learner_kit import assert_same
 from multi_kernel_kit import pool_alone
 from numpy.typing import NDArray
 
@@ -49,13 +50,6 @@ def coming(classes: int, n: int | None = None) -> tuple[NDArray[np.float64], lis
         for i in range(n)
     ]
     return rng.normal(size=(n, 3)), y
-
-
-def assert_same(one: Any, other: Any) -> None:
-    a, b = one.state(), other.state()
-    assert a.header == b.header
-    for name, array in a.arrays.items():
-        np.testing.assert_array_equal(array, b.arrays[name], err_msg=name)
 
 
 @pytest.fixture

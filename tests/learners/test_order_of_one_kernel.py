@@ -1,10 +1,10 @@
 """Learners of one kernel take events one by one, however a stream is cut into calls."""
 
-import json
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from learner_kit import assert_same, through_json
 from reference import naive
 
 from streamk import kernels
@@ -22,7 +22,6 @@ from streamk.learners import (
     StreamingMeka,
 )
 from streamk.scaling.running import RunningScale
-from streamk.state import State
 
 N, CUTS = 400, 15
 GAUSSIAN = kernels.Gaussian(bandwidth=0.8)
@@ -139,14 +138,6 @@ def cuts(seed, n=N):
     return [0, *edges.tolist(), n]
 
 
-def same_model(one, other):
-    a, b = one.state(), other.state()
-    assert a.header == b.header
-    assert a.arrays.keys() == b.arrays.keys()
-    for name, array in a.arrays.items():
-        np.testing.assert_array_equal(array, b.arrays[name], err_msg=name)
-
-
 def one_by_one(model, X, y):
     """What single events are predicted to be before they are learned."""
     found = []
@@ -183,7 +174,7 @@ def check(make, task, seeds):
     for seed in seeds:
         whole = make()
         assert in_calls(whole, X, y, cuts(seed)) == expected
-        same_model(whole, single)
+        assert_same(whole, single)
 
 
 @pytest.mark.one_in(4)
@@ -217,7 +208,7 @@ def test_columns_that_come_between_calls_change_no_bit(name, task):
         found = in_calls(whole, X[:200, :3], y[:200], cuts(seed, 200))
         whole.add_columns(["late", "later"])
         assert found + in_calls(whole, X[200:], y[200:], cuts(seed + 50, 200)) == expected
-        same_model(whole, single)
+        assert_same(whole, single)
 
 
 @pytest.mark.parametrize("name", [*LEARNERS, *MORE])
@@ -231,12 +222,7 @@ def test_learning_alone_is_the_same(name):
     for first, stop in pairwise(cuts(1, len(X))):
         told.learn_many(X[first:stop], y[first:stop])
         told = Scaled.from_state(through_json(told.state()))
-    same_model(asked, told)
-
-
-def through_json(state):
-    header = json.loads(json.dumps(state.header, allow_nan=False))
-    return State(header, {name: array.copy() for name, array in state.arrays.items()})
+    assert_same(asked, told)
 
 
 # --- against the oracle ---------------------------------------------------------------------------
@@ -291,7 +277,7 @@ def test_scaling_row_by_row_is_that_of_single_events(missing):
         if known[r]:
             one.update(x)
         np.testing.assert_array_equal(after[r : r + 1], one.transform(x, kind))
-    same_model(one, many)
+    assert_same(one, many)
 
 
 # --- mini-batches ---------------------------------------------------------------------------------
@@ -322,7 +308,7 @@ def test_merging_finishes_mini_batches_and_leaves_the_other_alone():
     before = DoublyStochastic.from_state(other.state())
     other_finished = DoublyStochastic.from_state(other.state())
     mine.merge(other)
-    same_model(other, before)
+    assert_same(other, before)
     other_finished.finish()
     assert (mine.n_gathered, mine.n_events) == (0, 60)
     assert mine.n_steps == max(3, other_finished.n_steps)
@@ -340,4 +326,4 @@ def test_an_event_that_cannot_be_learned_ends_the_call_there():
         whole.predict_then_learn_many(X, y)
     assert str(one.value) == str(other.value)
     assert 1 < single.n_events < 60
-    same_model(whole, single)
+    assert_same(whole, single)

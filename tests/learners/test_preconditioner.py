@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import itertools
-import json
 import pickle
 from typing import Any
 
 import numpy as np
 import pytest
+from learner_kit import assert_same, through_json
 from reference.preconditioner import Preconditioned, direction, left_out
 
 from streamk.errors import InvalidInput, StateError
@@ -55,18 +55,6 @@ def made(task: str = "classification", **options: Any) -> DoublyStochastic:
         "preconditioner": "block",
     }
     return DoublyStochastic(KERNEL, **given | options)
-
-
-def through_json(state: State) -> State:
-    return State(json.loads(json.dumps(state.header)), state.arrays)
-
-
-def same(one: Any, other: Any) -> None:
-    first, second = one.state(), other.state()
-    assert first.header == second.header
-    assert first.arrays.keys() == second.arrays.keys()
-    for name, array in first.arrays.items():
-        np.testing.assert_array_equal(array, second.arrays[name], name)
 
 
 # --- against the oracle ---------------------------------------------------------------------------
@@ -297,9 +285,9 @@ def test_any_cut_gives_the_same_bits(task: str, options: dict[str, Any]) -> None
         found += other.predict_then_learn_many(X[start:stop], y[start:stop]).predictions.tolist()
         other = DoublyStochastic.from_state(through_json(other.state()))
     assert found == whole.predictions.tolist()
-    same(model, other)
+    assert_same(model, other)
     for again in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        same(model, again)
+        assert_same(model, again)
 
 
 register_map("first_two", lambda x: np.array([x[0] + x[1], x[0] * x[1]]))
@@ -327,7 +315,7 @@ def test_other_kernels_and_samplers_are_preconditioned_alike(kernel: Kernel, sam
     for at in range(0, 1200, 170):
         cut.learn_many(X[at : min(at + 170, 1200)], y[at : min(at + 170, 1200)])
         cut = DoublyStochastic.from_state(through_json(cut.state()))
-    same(whole, cut)
+    assert_same(whole, cut)
     error = np.mean((np.asarray(whole.predict_many(X[1200:])) - y[1200:]) ** 2)
     assert error < 0.6 * np.var(y)
 

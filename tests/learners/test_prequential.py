@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from learner_kit import assert_same
 from multi_kernel_kit import pool_alone
 from numpy.typing import NDArray
 
@@ -184,14 +185,6 @@ def life(model: Any, events: Stream, go: Callable[..., Answers]) -> Answers:
     left = [n for n in range(450, len(X)) if shown[n] is None]
     model.learn_many(X[left], [y[n] for n in left])
     return predictions, probabilities
-
-
-def assert_same(one: Any, other: Any) -> None:
-    a, b = one.state(), other.state()
-    assert a.header == b.header
-    assert a.arrays.keys() == b.arrays.keys()
-    for name, array in a.arrays.items():
-        np.testing.assert_array_equal(array, b.arrays[name], err_msg=name)
 
 
 @pytest.mark.one_in(3)

@@ -37,7 +37,6 @@ TRIAL = 64.0
 """Reviews that a bank is active for at least."""
 _SHORTEST = 64.0
 """Reviews for which a bank is inactive at least."""
-_LIMITS = ALARM, TRIAL, _SHORTEST
 _STORED = (
     Declared("drift", "float64", (5,), Domain(-1e200, 1e200)),
     Declared("trials", "float64", (len(BANKS) + 1, 3), Domain(-1e200, 1e200)),
@@ -145,11 +144,11 @@ class Upkeep:
 
     def plan(self, events: int) -> tuple[Any, ...]:
         """Return what the compiled loops need to review the pool after so many events."""
-        return events % PERIOD, PERIOD, self._drift, self._trials, _LIMITS
+        return events % PERIOD, PERIOD, self._drift, self._trials, _limits()
 
     def review(self, pool: ExpertPool, events: int) -> None:
         """Look at the last `PERIOD` of so many events of a pool."""
-        found = loops.reviews.review(pool.table, self._drift, self._trials, _LIMITS)
+        found = loops.reviews.review(pool.table, self._drift, self._trials, _limits())
         self.follow(pool, found, events)
 
     def join(self, other: Upkeep, share: float) -> None:
@@ -198,3 +197,7 @@ class Upkeep:
         self._drift[...] = found["drift"]
         self._trials[...] = found["trials"]
         self.alarms = int(found["alarms"][0])
+
+
+def _limits() -> tuple[float, float, float]:
+    return ALARM, TRIAL, _SHORTEST
