@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from state_kit import assert_same as assert_same
 
 from streamk.backends.numba_backend.experts import event as loops
 from streamk.learners import MultiKernel
@@ -51,7 +52,7 @@ def assert_sound(model: MultiKernel) -> None:
 
 def opinions_of(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
     """What each expert says of an event now, NaN if it sleeps; the learner is left as it was."""
-    pool = model._pool
+    pool = model._mixture.pool
     seen = pool.kept(1)
     padded = np.zeros((1, pool.capacity))
     padded[0, : len(x)] = x

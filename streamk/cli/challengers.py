@@ -69,6 +69,7 @@ def contested(
     """
     from streamk.learners import Contest
     from streamk.learners.contest.contest import WINDOW
+    from streamk.learners.kinds import KINDS
 
     given: Sequence[tuple[str, str]] = options.get("challenger", ())
     if not given:
@@ -77,7 +78,7 @@ def contested(
         return model
     if "labels" in options:
         raise UsageError("--labels and --challenger exclude each other; leave one")
-    if type(model).TYPE not in Contest.INNER:
+    if model.TYPE not in KINDS:
         raise UsageError(
             "--challenger excludes --workers and --shards, and a job that began"
             " with one of them; leave one, or begin in another directory"

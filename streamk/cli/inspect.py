@@ -37,7 +37,6 @@ from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.errors import StateError
 from streamk.learners import Sharded, from_state
-from streamk.learners.common.predictor import innermost
 
 EPILOG = """\
 CHECKPOINT is the directory or address given to `streamk run --checkpoint`, or
@@ -133,10 +132,10 @@ def _summary(found: Checkpoint, key: Key | None) -> dict[str, Any]:
             "columns": list(model.columns or ()),
             "features": model.n_features,
             "events": model.n_events,
-            "leading_step": getattr(innermost(model), "leading_step", None),
+            "leading_step": model.innermost.leading_step,
             "array_bytes": found.model.nbytes,
             "rounds": _rounds(model),
-            "contest": getattr(model, "standings", None),
+            "contest": model.standings,
         },
         "label": body["config"]["label"],
         "events": body["feed"]["sequence"]["events"],

@@ -151,7 +151,8 @@ _READ = {"kernel": _kernel, "loss": _loss, "step": _step, "class_weight": _class
 @functools.cache
 def options_of(model: str) -> Mapping[str, Setting]:
     """Return the options of a model: those of its learner, its kernel and its loss."""
-    from streamk.learners.registry import BANDWIDTH, LEARNERS, defaults
+    from streamk.learners.kinds import LEARNERS
+    from streamk.learners.registry import BANDWIDTH, defaults
 
     found: dict[str, Setting] = {}
     values = defaults(model)

@@ -12,7 +12,6 @@ from typing import Any
 from streamk.cli.job import writes_to_stdout
 from streamk.engine import Report
 from streamk.engine.evaluation.confusion import Confusion
-from streamk.learners.common.predictor import innermost
 
 WIDTH = 79
 """Of what is shown."""
@@ -377,15 +376,15 @@ def as_json(report: Report) -> dict[str, Any]:
         "epoch": report.epoch,
         "notes": list(report.notes),
         "unfinished": list(report.unfinished),
-        "contest": getattr(model, "standings", None),
+        "contest": model.standings,
     }
 
 
 def as_text(report: Report) -> str:
     """A report as a few lines."""
     model, counts = report.model, report.counts
-    contest = getattr(model, "standings", None)
-    kind = getattr(innermost(model), "TYPE", "")
+    contest = model.standings
+    kind = model.innermost.TYPE
     rate = report.events_now / report.seconds if report.seconds else 0.0
     lines = [
         f"{_STOPPED[report.stopped]}: {report.events_now:,} events in {report.seconds:.1f} s"

@@ -32,7 +32,6 @@ from streamk.learners.sharded.replicas import (
     Outcome,
     ShardBatch,
     Task,
-    for_shards,
     merging,
     reduced,
     work,
@@ -574,7 +573,7 @@ class Rounds(Closing):
         if isinstance(model, State):
             self._state = model
         else:
-            learner = for_shards(model)
+            learner = model.for_shards()
             self._state, self._placing = learner.state(), learner.placing
         self._model = from_state(self._state, **self._placing)
         self._rounds = 0

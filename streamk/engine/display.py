@@ -142,7 +142,7 @@ class Display:
             baselines=trainer.metrics.baselines()["window"],
             epoch=epoch,
             trouble=trouble,
-            contest=getattr(trainer.model, "standings", None),
+            contest=trainer.model.standings,
             slices=trainer.metrics.by_slice(),
             alarms={} if trainer.alarms is None else dict(trainer.alarms.counts),
             bad_kinds=dict(trainer.counts.bad),

@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 
 from connectors.base import Output
 from streamk.encoding import Name, Schema, shortened
-from streamk.learners import Contest, MultiKernel
 from streamk.learners.base import Learner
-from streamk.learners.common.predictor import innermost
 from streamk.learners.explaining import TOLD, Event, Fields, Places, Reason, reasons_of
 
 MOST_FIELDS = 256
@@ -81,12 +79,9 @@ def explain(
     number : int
         Of explanations so far, see `turn_of`.
     """
-    model = model.learner if isinstance(model, Contest) else model
-    experts: dict[str, float] = {}
-    expert = innermost(model)
-    if isinstance(expert, MultiKernel):
-        with expert.aside():
-            experts = expert.shares(x)
+    model = model.predicting
+    with model.innermost.aside():
+        experts = model.innermost.shares(x)
     if not model.takes_missing:
         return Explanation([], False, experts)
     places = fields.of(event)

@@ -1,10 +1,10 @@
-"""Centers with coefficients, of which the newest take the places of the oldest."""
+"""Centers with coefficients, and learners on them that learn block by block."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamk import options
 from streamk.backends import FEW, GROUP, Functions, KernelCode, loops
 from streamk.backends.threads import divide
-from streamk.declared import FINITE, NON_NEGATIVE, Declared, Domain, count, listed, reading, taken
+from streamk.declared import NON_NEGATIVE, Declared, Domain, count, reading, taken
 from streamk.errors import InvalidInput, StateError
 from streamk.factorization.clusters import nearest
 from streamk.features.columns import Column, column_keys
@@ -22,13 +22,20 @@ from streamk.learners.common.classes import Classes, Label, bounded, classifies,
 from streamk.learners.common.options import check_classification
 from streamk.learners.common.supervised import Asked, Supervised
 from streamk.losses import loss as loss_by_name
-from streamk.options import Option
 from streamk.state import State
 
 Numbers = NDArray[Any]
 
 _ROWS = 32
 """Rows by which threads share work."""
+RIDGES = (0.1, 0.5, 2.0, 8.0)
+"""Regularizations of which one is chosen as the stream goes by."""
+SETTLED = 4096
+"""Events after which the constant stays."""
+_MEMORY = 2_000
+"""Events that the choice among regularizations looks back on."""
+_RECENT = 256
+"""Events whose outputs are kept."""
 
 
 class Centers:
@@ -207,16 +214,6 @@ def _no_coefficients(n_outputs: int, slots: int) -> Numbers:
     return np.zeros((-(-n_outputs // lanes), slots, lanes), np.float32)
 
 
-RIDGES = (0.1, 0.5, 2.0, 8.0)
-"""Regularizations of which one is chosen as the stream goes by."""
-SETTLED = 4096
-"""Events after which the constant stays."""
-_MEMORY = 2_000
-"""Events that the choice among regularizations looks back on."""
-_RECENT = 256
-"""Events whose outputs are kept."""
-
-
 class OnCenters(Supervised):
     """A learner of ``f(x) = c + sum of a_j k(x, z_j)`` by squared loss, block by block.
 
@@ -234,9 +231,6 @@ class OnCenters(Supervised):
     dtype: np.dtype[Any] = np.dtype(np.float32)
     """Of events and centers."""
     can_diverge = False
-    n_events: int
-    TYPE: ClassVar[str]
-    OPTIONS: ClassVar[dict[str, Option]]
 
     def __init__(
         self,
@@ -263,7 +257,6 @@ class OnCenters(Supervised):
         self._kernel_numbers = kernel.numbers
         self._ridges = np.array(ridges)
         self._block = block
-        self._columns: tuple[Column, ...] | None = None
         self.n_events = 0
         self._constant = self._fresh_constant()
         self._errors, self._errors_now = np.zeros(len(ridges)), np.zeros(len(ridges))
@@ -296,11 +289,6 @@ class OnCenters(Supervised):
         return len(self._ridges) * self._n_outputs()
 
     # What it is
-
-    @property
-    def columns(self) -> tuple[Column, ...] | None:
-        """The columns of a batch, None before the first."""
-        return self._columns
 
     @property
     def chosen_regularization(self) -> float:
@@ -521,17 +509,6 @@ class OnCenters(Supervised):
 
     # State
 
-    def _header(self) -> dict[str, Any]:
-        """Return type, format, options and what is known of the stream, as JSON data."""
-        return {
-            "type": self.TYPE,
-            **options.to_header(self.OPTIONS, self),
-            "task": "classification" if self.is_classifier else "regression",
-            "columns": None if self.columns is None else list(self.columns),
-            "classes": list(self.classes),
-            "n_events": self.n_events,
-        }
-
     def _block_arrays(self) -> dict[str, Numbers]:
         """Return the arrays of the block, the functions' errors and the constant, copies."""
         return {
@@ -548,34 +525,13 @@ class OnCenters(Supervised):
     def _from_header(cls, state: State, **more: Any) -> Self:
         """Return a learner that has learned nothing, by what `_header` gave."""
         header: Any = state.expect(cls.TYPE).header
-        made: Any = cls  # its constructor has the options
         with reading(cls._owner()):
-            learner: Self = made(
-                **options.from_header(cls.OPTIONS, header),
-                **more,
-                task=header["task"],
-                columns=None
-                if header["columns"] is None
-                else listed(header, "columns", cls._owner()),
-                classes=listed(header, "classes", cls._owner()),
-            )
+            learner = cls._new(header, **more)
         learner.n_events = count(header, "n_events", cls._owner())
         known = learner.columns is not None and (learner.classes or not learner.is_classifier)
         if learner.n_events and not known:
             raise StateError(f"{cls._owner()} has learned events without columns or classes")
         return learner
-
-    @classmethod
-    def _owner(cls) -> str:
-        """The state, as messages name it."""
-        return f"this {cls.TYPE!r} state"
-
-    @property
-    def _label_domain(self) -> Domain:
-        """Labels as numbers."""
-        if self.is_classifier:
-            return Domain(0, max(0, len(self.classes) - 1), whole=True)
-        return FINITE
 
     def _sizes(self) -> dict[str, int]:
         """The sizes of arrays that are known from the header."""

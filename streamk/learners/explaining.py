@@ -18,8 +18,6 @@ from streamk.encoding import Name, Schema, shortened, vector_of
 from streamk.encoding.values import SAFE, parse_number, plain
 from streamk.features.columns import BOOLEANS
 from streamk.learners.base import Learner
-from streamk.learners.common.predictor import aside
-from streamk.learners.multi_kernel.multi_kernel import MultiKernel
 
 Event = Mapping[Name, Any] | None
 """The values of an event's fields as they stand in it; None where it is an array of numbers."""
@@ -234,7 +232,7 @@ def attributions(
             if n >= 0:
                 part = groups[event][n]
                 row[part] = nothing[part]
-        with aside(learner):
+        with learner.aside():
             answers = _answers(learner, rows, of, [n < 0 for _, n in some_asked], classes)
         for (event, n), answer in zip(some_asked, answers.tolist(), strict=True):
             if n < 0:
@@ -281,7 +279,7 @@ def report(learner: Learner, fields: Fields, x: NDArray[np.float64], event: Even
     if not learner.n_events:
         return "nothing is learned yet"
     lines = [_prediction(learner, x)]
-    if isinstance(learner, MultiKernel):
+    if learner.mixes_experts:
         lines += ["", "share of what the experts say:"]
         lines += [f"  {share:6.1%}  {name}" for name, share in learner.shares(x).items()]
     if not learner.takes_missing:

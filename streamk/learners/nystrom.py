@@ -242,7 +242,7 @@ class OnlineNystrom(OnEmbeddedFeatures):
         state.expect(cls.TYPE)
         header: dict[str, Any] = dict(state.header)
         with reading(_OWNER):
-            learner = cls._from_header(header)
+            learner = cls._new(header)
         learner.n_events = count(header, "n_events", _OWNER)
         learner._optimizer.n_steps = count(header, "n_steps", _OWNER)
         learner._landmarks = landmarks = IncrementalOasis.from_state(state.child("landmarks"))

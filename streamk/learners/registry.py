@@ -17,6 +17,7 @@ from streamk.learners.contest.contest import Contest
 from streamk.learners.doubly_stochastic.doubly_stochastic import DoublyStochastic
 from streamk.learners.eigenpro.eigenpro import EigenPro
 from streamk.learners.kernel_ridge import OnlineKernelRidge
+from streamk.learners.kinds import KINDS, LEARNERS
 from streamk.learners.meka.streaming import StreamingMeka
 from streamk.learners.multi_kernel.multi_kernel import MultiKernel
 from streamk.learners.nystrom import OnlineNystrom
@@ -155,21 +156,7 @@ MODELS: dict[str, Callable[..., Learner]] = {
     FeatureMachine.TYPE: _feature_machine,
 }
 """Makers of models by name; the first one is the default, which has nothing to tune."""
-LEARNERS: dict[str, Any] = {
-    learner.TYPE: learner
-    for learner in (
-        MultiKernel,
-        DoublyStochastic,
-        OnlineNystrom,
-        StreamingMeka,
-        OnlineKernelRidge,
-        EigenPro,
-        FeatureMachine,
-    )
-}
-"""The learners behind them, whose options they have."""
-Sharded.INNER = Contest.INNER = {**LEARNERS, Scaled.TYPE: Scaled}
-_TYPES: dict[str, Any] = {**Sharded.INNER, Sharded.TYPE: Sharded, Contest.TYPE: Contest}
+_TYPES: dict[str, Any] = {**KINDS, Sharded.TYPE: Sharded, Contest.TYPE: Contest}
 
 
 def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:

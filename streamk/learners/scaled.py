@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
-from streamk.learners.centers import OnCenters
 from streamk.learners.common.classes import bounded
 from streamk.learners.common.merging import check_mergeable, events_apart
 from streamk.learners.common.predictor import Wrapper, one_row
@@ -109,7 +108,7 @@ class Scaled(Wrapper):
                 "scale a new one"
             )
         self.learner = learner
-        self._scale = RobustScale(len(learner.columns or ()), seed=getattr(learner, "seed", 0))
+        self._scale = RobustScale(len(learner.columns or ()), seed=learner.seed)
         self._labels = LabelScale()  # of numbers; classes have none
 
     @property
@@ -210,8 +209,7 @@ class Scaled(Wrapper):
 
     def finish(self) -> None:
         """Learn the events of a mini-batch that is not whole, where the learner has such."""
-        if isinstance(self.learner, DoublyStochastic | EigenPro):
-            self.learner.finish()
+        self.learner.finish()
 
     def decision_many(self, X: ArrayLike) -> NDArray[np.float64]:
         """Outputs before any decision, float64 (n, n_outputs)."""
@@ -243,8 +241,6 @@ class Scaled(Wrapper):
         InvalidInput
             If the learner has no events as centers, or as its own.
         """
-        if not isinstance(self.learner, OnCenters):
-            raise InvalidInput(f"{self.learner!r} has no coefficients of events")
         events = self._check(X)
         if self.columns is None:
             raise InvalidInput("nothing was learned: no event has coefficients")

@@ -13,8 +13,6 @@ import numpy as np
 from streamk.backends import loops
 from streamk.backends.first_use import FIRST_USE
 from streamk.learners.base import Learner
-from streamk.learners.common.predictor import innermost
-from streamk.learners.contest.contest import Contest
 from streamk.learners.doubly_stochastic.doubly_stochastic import DoublyStochastic
 from streamk.learners.eigenpro.eigenpro import EigenPro
 from streamk.learners.kernel_ridge import OnlineKernelRidge
@@ -39,8 +37,8 @@ def preparing(model: Learner) -> Iterator[None]:
     That takes some ten seconds the first time on a machine, and nothing once it is in numba's
     cache. What is done inside is done in the meantime; at the end all is ready.
     """
-    models = model.models.values() if isinstance(model, Contest) else (model,)
-    many = [one for each in models if isinstance(one := innermost(each), MultiKernel)]
+    models = [each.innermost for each in (model.models.values() or (model,))]
+    many = [one for one in models if one.mixes_experts]
     task = "classification" if model.is_classifier else "regression"
     of_machine = any(
         options["type"] == FeatureMachine.TYPE for one in many for options in one.external_experts
@@ -81,8 +79,7 @@ def _rehearse(model: Learner, y: Sequence[Any]) -> None:
     # Single events have loops of their own, once all features are in use.
     model.learn_one(_X[0], y[0])
     model.predict_one(_X[0])
-    if isinstance(model, MultiKernel):
-        model.compile_rare_steps()
+    model.compile_rare_steps()
 
 
 def _models(task: str) -> Iterator[Learner]:

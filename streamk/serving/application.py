@@ -29,7 +29,6 @@ from streamk.engine.observing import Observer
 from streamk.engine.progress import Pace, process_bytes
 from streamk.engine.training.details import Details
 from streamk.errors import InvalidInput
-from streamk.learners.common.predictor import innermost
 from streamk.serving.answers import Answers, RefusedEvents, split
 from streamk.serving.description import description
 from streamk.serving.monitoring import CONTENT_TYPE, Monitoring
@@ -135,7 +134,7 @@ class Watch:
 
     def __init__(self, model: TrainedModel, answers: Answers) -> None:
         self._model, self._answers = model, answers
-        name = getattr(innermost(model.learner), "TYPE", type(model.learner).__name__)
+        name = model.learner.innermost.TYPE
         about = {"label": model.label, "model": name, "from": "a checkpoint"}
         self.history = History({key: str(text) for key, text in about.items() if text is not None})
         self._pace = Pace(_SECONDS)
@@ -349,7 +348,7 @@ class _Server:
         """Tell of the model."""
         learner, schema, _kept = self._model.current
         about: dict[str, Any] = {
-            "model": getattr(innermost(learner), "TYPE", type(learner).__name__),
+            "model": learner.innermost.TYPE,
             "task": "classification" if learner.is_classifier else "regression",
             "champion": self._model.champion,
             "challengers": list(self._model.challengers),

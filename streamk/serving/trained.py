@@ -28,7 +28,7 @@ from streamk.engine.training.regions import given
 from streamk.errors import InvalidInput, StateError, StreamkError
 from streamk.learners import Learner, from_state
 from streamk.learners.common.classes import Label
-from streamk.learners.common.predictor import Decider, innermost
+from streamk.learners.common.predictor import Decider
 from streamk.learners.common.prequential import Prequential, nothing
 from streamk.learners.explaining import Fields
 from streamk.learners.registry import champion_state
@@ -473,7 +473,7 @@ class TrainedModel:
         return model.report(x, self._row(model, x))
 
     def __repr__(self) -> str:
-        kind = getattr(innermost(self.learner), "TYPE", "model")
+        kind = self.learner.innermost.TYPE
         return f"<{kind} of {self.path}: {self.n_events:,} events, label {self.label!r}>"
 
 

@@ -16,7 +16,7 @@ import pytest
 from streamk.backends import threads
 from streamk.distributed import Processes, TaskDivision
 from streamk.errors import InvalidInput, StateError, WorkerLost
-from streamk.learners import MultiKernel, Sharded, create
+from streamk.learners import Sharded, create
 from streamk.learners.multi_kernel import cells
 from streamk.learners.registry import from_state
 from streamk.learners.sharded.replicas import Outcome, ShardBatch, Task, work
@@ -117,10 +117,7 @@ def naive(learner: Any, X: Any, y: list[Any], staleness: int = 0) -> tuple[Any, 
 
     def merge(one: Any, two: Any, began: State) -> None:
         common = from_state(began)
-        if isinstance(one, MultiKernel):
-            one.merge_replica(two, common)
-        else:
-            one.merge(two, common_events=common.n_events)
+        one.merge_replica(two, common.n_events, lambda: common)
 
     def follow(one: Any, first: int, last: int) -> int:
         for row in range(first, last):

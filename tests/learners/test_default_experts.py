@@ -23,7 +23,6 @@ from streamk.learners import (
     create,
     from_state,
 )
-from streamk.learners.sharded.replicas import for_shards
 from streamk.losses import loss
 
 
@@ -33,7 +32,7 @@ def default(kind: str, **options: Any) -> MultiKernel:
 
 
 def machine(model: MultiKernel) -> FeatureMachine:
-    (found,) = model._external._learners
+    (found,) = model._mixture.external._learners
     assert isinstance(found, FeatureMachine)
     return found
 
@@ -97,7 +96,7 @@ def test_a_state_without_external_experts_opens_as_one() -> None:
     model.learn_many(X[:100], y[:100])
     opened = from_state(model.state())
     assert opened.external_experts == []
-    assert not opened.has_default_experts
+    assert opened.for_shards() is opened
     model.learn_many(X[100:], y[100:])
     opened.learn_many(X[100:], y[100:])
     assert_same(model, opened)
@@ -144,9 +143,9 @@ def test_the_learner_that_shards_are_given_learns(kind: str, columns: Any) -> No
 
 def test_rounds_leave_the_learner_that_they_are_given_as_it_is() -> None:
     given = default("two", columns=("a", "b"))
-    assert for_shards(given).external_experts == []
+    assert given.for_shards().external_experts == []
     assert len(given.external_experts) == 1
-    assert_same(for_shards(given), default("two", columns=("a", "b"), external_experts=()))
+    assert_same(given.for_shards(), default("two", columns=("a", "b"), external_experts=()))
 
 
 def test_one_that_is_given_is_learned_in_shards() -> None:
@@ -222,8 +221,8 @@ def test_columns_that_come_late_have_it_rest_for_good() -> None:
         one.learn_one(x, label)
     assert_same(one, many)
     assert machine(many).nbytes == kept < 100_000
-    assert many._external._early.events.size == 0
-    assert not any(many._external.active)
+    assert many._mixture.external._early.events.size == 0
+    assert not any(many._mixture.external.active)
     again = from_state(many.state())
     assert machine(again).is_too_wide
     again.learn_many(X[:50], y[:50])

@@ -1,7 +1,6 @@
 """The learner against Algorithms 1 and 2 as printed, and against itself under every option that
 must change nothing: the cache, threads, batches of predicting, a stop and restart."""
 
-import json
 import math
 import os
 import signal
@@ -10,13 +9,12 @@ from functools import partial
 import numpy as np
 import pytest
 from reference import naive
-from state_kit import assert_same
+from state_kit import assert_same, through_json
 
 from streamk import kernels
 from streamk.errors import InvalidInput, NotLearned, StateError
 from streamk.learners import AdaGrad, Constant, DoublyStochastic, InverseTime
 from streamk.losses import loss as make_loss
-from streamk.state import State
 
 STEPS = {
     "inverse_time": (InverseTime(theta=5.0, offset=0), ("inverse_time", 5.0)),
@@ -165,19 +163,6 @@ def test_one_call_is_consecutive_mini_batches(batch, block):
     assert parts.n_gathered == 0
     assert oracle.nearest_kink > 1e-6
     np.testing.assert_allclose(parts.coefficients, oracle.alpha, rtol=1e-7, atol=1e-9)
-
-
-def test_one_event_at_a_time():
-    X, y = stream("two", 60)
-    many, one = model(batch_size=1), model(batch_size=1)
-    many.learn_many(X, LABELS[y])
-    for x, label in zip(X, LABELS[y], strict=True):
-        one.learn_one(x, label)
-    np.testing.assert_array_equal(one.coefficients, many.coefficients)
-    assert [one.predict_one(x) for x in X] == many.predict_many(X).tolist()
-    p = one.predict_proba_one(X[0])
-    assert list(p) == ["no", "yes"]
-    np.testing.assert_array_equal(list(p.values()), many.predict_proba_many(X[:1])[0])
 
 
 def test_the_plain_equations_by_hand():
@@ -410,11 +395,6 @@ def test_columns_are_counted_when_they_have_no_names():
 
 
 # --- state and merging ----------------------------------------------------------------------
-
-
-def through_json(state):
-    header = json.loads(json.dumps(state.header, allow_nan=False))
-    return State(header, {name: array.copy() for name, array in state.arrays.items()})
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -740,18 +720,6 @@ def test_one_class_is_certain():
         learner.learn_many([[0.0], [1.0]], ["only", "only"])
         assert learner.predict_many([[0.5]]).tolist() == ["only"]
         np.testing.assert_array_equal(learner.predict_proba_many([[0.5]]), [[1.0]])
-
-
-def test_an_empty_batch_changes_nothing():
-    learner = model()
-    X, y = stream("two", 20)
-    learner.learn_many(X, LABELS[y])
-    before = DoublyStochastic.from_state(learner.state())
-    learner.learn_many(X[:0], [])
-    assert_same(learner, before)
-    assert learner.predict_many(X[:0]).shape == (0,)
-    assert learner.predict_proba_many(X[:0]).shape == (0, 2)
-    assert learner.decision_many(X[:0]).shape == (0, 1)
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from streamk.backends import CLASSES
 from streamk.errors import InvalidInput
 from streamk.learners import MultiKernel
 from streamk.learners.multi_kernel import tables
+from streamk.learners.multi_kernel.joining import InScale, lines, rescale
 from streamk.learners.multi_kernel.pool_growth import successor
 from streamk.learners.multi_kernel.tables import BANKS, WINDOW
-from streamk.learners.multi_kernel.upkeep import Scaled, lines, rescale
 
 # --- classes --------------------------------------------------------------------------------------
 
@@ -66,7 +66,7 @@ def test_a_third_class_leaves_what_was_known() -> None:
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])
 def test_bets_stand_when_a_third_class_comes(order: list[int]) -> None:
-    old = learned("two", 500)._pool
+    old = learned("two", 500)._mixture.pool
     new = successor(old, old.keys, CLASSES, 3, order=order[:2])
     first, second, third = order
     A, was = new.arrays["LINEAR_A"], old.arrays["LINEAR_A"][:, 0]
@@ -297,7 +297,7 @@ def test_merged_learners_know_what_either_knew(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_joining_takes_a_share_of_all_that_was_learned(kind: str) -> None:
-    mine, theirs = (learned(kind, 400, seed=seed)._pool for seed in (0, 1))
+    mine, theirs = (learned(kind, 400, seed=seed)._mixture.pool for seed in (0, 1))
     names = [name for name in mine.learned_names if name not in ("WINDOW_Z", "WINDOW_Y", "ACTIVE")]
     before = {name: mine.arrays[name].copy() for name in names}
     mine.join(theirs, 0.25)
@@ -342,10 +342,10 @@ def test_merged_learners_go_separate_ways(kind: str, mine: int) -> None:
 def test_a_window_that_another_wakes_begins_anew() -> None:
     asleep, other = (learned("two", 100, seed=seed) for seed in (0, 1))
     window = BANKS.index(WINDOW)
-    asleep._pool.arrays["ACTIVE"][window] = False
+    asleep._mixture.pool.arrays["ACTIVE"][window] = False
     asleep.merge(other)
-    assert asleep._pool.arrays["ACTIVE"][window]
-    assert asleep._pool.count == 0
+    assert asleep._mixture.pool.arrays["ACTIVE"][window]
+    assert asleep._mixture.pool.count == 0
 
 
 def test_learners_that_do_not_fit_are_not_merged() -> None:
@@ -411,7 +411,9 @@ def test_linear_experts_are_converted_exactly(kind: str) -> None:
     for name, model in (("near", near), ("far", far)):
         scale = model._scale
         Z[name] = np.c_[((X - scale.center) * scale.inverse), np.ones(len(X))]
-    guest, host = (Scaled(model._pool, model._scale, model._labels) for model in (far, near))
+    guest, host = (
+        InScale(model._mixture.pool, model._scale, model._labels) for model in (far, near)
+    )
     before = {key: guest.pool.arrays[key].copy() for key in ("LINEAR_A", "NEWTON_A", "NEWTON_P")}
     factor, shift = 1.0, 0.0
     if kind == "numbers":
@@ -436,8 +438,10 @@ def test_learners_of_one_scale_share_all_they_know() -> None:
     one, other = make("two"), make("two")
     one.learn_many(X[:2_000], y[:2_000])
     other.learn_many(X[2_000:], y[2_000:])
-    before = {key: other._pool.arrays[key].copy() for key in ("LADDER_A", "CELLS_A", "FACTORS")}
-    host, guest = (Scaled(m._pool, m._scale, m._labels) for m in (one, other))
+    before = {
+        key: other._mixture.pool.arrays[key].copy() for key in ("LADDER_A", "CELLS_A", "FACTORS")
+    }
+    host, guest = (InScale(m._mixture.pool, m._scale, m._labels) for m in (one, other))
     rescale(guest, host, np.ones(3, dtype=bool))
     for key, array in before.items():
         np.testing.assert_array_equal(guest.pool.arrays[key], array)
@@ -454,7 +458,7 @@ def test_a_model_begins_small_and_grows_with_its_events(kind: str) -> None:
         model.learn_one(x, label)
         sizes.append(model.nbytes)
     assert sizes[0] < 2 << 20
-    assert model._pool.most_cells == tables.LARGEST
+    assert model._mixture.pool.most_cells == tables.LARGEST
     assert max(size / events for events, size in enumerate(sizes, start=1)) < 2 << 20
 
 
@@ -463,11 +467,11 @@ def test_with_more_cells_a_model_says_what_it_said(kind: str) -> None:
     X, y = stream(kind, 300, d=7)
     model = make(kind)
     model.learn_many(X[:100], y[:100])
-    assert model._pool.most_cells < tables.LARGEST
+    assert model._mixture.pool.most_cells < tables.LARGEST
     before = model.decision_many(X)
-    first = model._pool.arrays["FIRST"].copy()
-    model._pool.add_cells(tables.LARGEST)
-    assert model._pool.arrays["FIRST"][-1] > first[-1]
+    first = model._mixture.pool.arrays["FIRST"].copy()
+    model._mixture.pool.add_cells(tables.LARGEST)
+    assert model._mixture.pool.arrays["FIRST"][-1] > first[-1]
     np.testing.assert_array_equal(model.decision_many(X), before)
     # As the state of a version before tables grew: with all cells after few events.
     opened = MultiKernel.from_state(model.state())
@@ -481,9 +485,9 @@ def test_learners_of_few_and_many_events_merge() -> None:
     X, y = stream("two", 1_000)
     for one, two in ((20, 980), (980, 20)):
         few, many = learned("two", one, seed=1), learned("two", two, seed=2)
-        assert few._pool.most_cells != many._pool.most_cells
+        assert few._mixture.pool.most_cells != many._mixture.pool.most_cells
         few.merge(many)
-        assert few._pool.most_cells == tables.LARGEST
+        assert few._mixture.pool.most_cells == tables.LARGEST
         assert few.n_events == 1_000
         assert (few.predict_many(X) == y).mean() > 0.85
         assert_sound(few)

@@ -47,28 +47,10 @@ def external_experts(kind: str) -> list[Any]:
 
 def said_by_guests(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
     """Outputs (external experts, outputs) on an event."""
-    return model._external.outputs(x[None], model._pool.outputs)[0]
+    return model._mixture.external.outputs(x[None], model._mixture.pool.outputs)[0]
 
 
 # --- the same, however it is asked for ------------------------------------------------------------
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("sizes", [(1,), (7, 1, 64), (500,)])
-@pytest.mark.parametrize("kind", KINDS)
-def test_how_events_are_divided_changes_nothing(kind: str, sizes: tuple[int, ...]) -> None:
-    X, y = stream(kind, 500)
-    X[::9, 1] = np.nan
-    one, some = (make(kind, external_experts=external_experts(kind)) for _ in range(2))
-    for x, label in zip(X, y, strict=True):
-        one.learn_one(x, label)
-    at = 0
-    while at < len(X):
-        for size in sizes:
-            some.learn_many(X[at : at + size], y[at : at + size])
-            at += size
-    assert_same(one, some)
-    assert_sound(one)
 
 
 @pytest.mark.one_in(2)
@@ -96,7 +78,7 @@ def test_learners_in_batches_are_the_same_as_event_by_event(kind: str) -> None:
     ]
     assert np.array_equal(np.concatenate(said), np.concatenate(parts))
     assert_same(one, some)
-    assert one._external._learners[2].n_takeovers > 0
+    assert one._mixture.external._learners[2].n_takeovers > 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -111,35 +93,22 @@ def test_a_row_is_predicted_alike_in_every_company(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_prediction_just_before_learning_changes_nothing(kind: str) -> None:
-    X, y = stream(kind, 500)
-    asked, silent = (learned(kind, 300, external_experts=external_experts(kind)) for _ in range(2))
-    # Up to event 512 the scale stays; at a change those who were not asked know the new one.
-    for n, (x, label) in enumerate(zip(X[300:], y[300:], strict=True)):
-        if n % 2:
-            asked.decision_one(x)
-        else:
-            asked.decision_many(x[None])
-        asked.learn_one(x, label)
-        silent.learn_one(x, label)
-    assert_same(asked, silent)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_late_labels_judge_what_was_said(kind: str) -> None:
     model = learned(kind, 200, external_experts=external_experts(kind))
     X, y = stream(kind, 40, seed=4)
     model.predict_many(X)
     then = said_by_guests(model, X[0])
-    kept = [model._pending._kept[x.tobytes()] for x in X]
+    kept = [model._mixture.pending._kept[x.tobytes()] for x in X]
     model.learn_many(X[1:], y[1:])
     now = said_by_guests(model, X[0])
     assert np.abs(now - then).max() > 1e-3
-    rows = slice(model._pool.experts - 3, model._pool.experts)
+    rows = slice(model._mixture.pool.experts - 3, model._mixture.pool.experts)
     limit = 9.3 if kind != "numbers" else 20.0
     np.testing.assert_allclose(kept[0][rows], np.clip(then, -limit, limit), rtol=1e-5, atol=1e-5)
     model.learn_one(X[0], y[0])
-    np.testing.assert_array_equal(model._pool.arrays["SCORES"], kept[0][: model._pool.experts])
+    np.testing.assert_array_equal(
+        model._mixture.pool.arrays["SCORES"], kept[0][: model._mixture.pool.experts]
+    )
 
 
 # --- what external experts see, and what they say -------------------------------------------------
@@ -152,15 +121,15 @@ def test_a_guest_learns_as_it_would_by_itself(kind: str) -> None:
     names = sorted(set(y)) if kind != "numbers" else []
     model = make(kind, external_experts=[nystrom(kind)], classes=names)
     model.learn_many(X[:256], y[:256])  # from here on the scale stays up to event 512
-    alone = OnlineNystrom.from_state(model._external._learners[0].state())
-    scale, labels = model._external._scale, model._labels
+    alone = OnlineNystrom.from_state(model._mixture.external._learners[0].state())
+    scale, labels = model._mixture.external._scale, model._labels
     for x, label in zip(X[256:], y[256:], strict=True):
         z = np.clip((x - scale.center) * scale.inverse, -8.0, 8.0)
         z = np.nan_to_num(z, nan=0.0) * np.sqrt(2.0) / scale.distance
         F = alone.decision_one(z)
         if kind == "numbers":
             expected, label = F, (label - labels.center[0]) * labels.inverse[0]
-            factor, shift = model._external._unit
+            factor, shift = model._mixture.external._unit
             expected, seen = F * factor + shift, (label - shift) / factor
         else:
             P = np.array(list(alone.predict_proba_one(z).values()))
@@ -176,7 +145,7 @@ def test_a_guest_learns_as_it_would_by_itself(kind: str) -> None:
 def opinions_after(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
     """What is kept of the experts' opinions on an event."""
     model.decision_one(x)
-    kept: NDArray[Any] = model._pool.arrays["KEPT"][: model._pool.experts].copy()
+    kept: NDArray[Any] = model._mixture.pool.arrays["KEPT"][: model._mixture.pool.experts].copy()
     return kept
 
 
@@ -211,11 +180,11 @@ def test_numbers_of_every_loss(loss: str) -> None:
 def test_what_is_without_bounds_is_bounded() -> None:
     model = make("numbers", external_experts=[nystrom("numbers")])
     model.learn_many(*stream("numbers", 100))
-    learner: Any = model._external._learners[0]
+    learner: Any = model._mixture.external._learners[0]
     learner._optimizer.W *= 1e200
     learner._served = None
     X, _ = stream("numbers", 5)
-    assert np.abs(model._external.outputs(X, 1)).max() == 20.0
+    assert np.abs(model._mixture.external.outputs(X, 1)).max() == 20.0
     assert np.isfinite(model.predict_many(X)).all()
 
 
@@ -223,7 +192,7 @@ def test_drift_leaves_guests_as_they_are() -> None:
     model = learned("two", 300, external_experts=external_experts("two"))
     x = stream("two", 1, seed=6)[0][0]
     before = said_by_guests(model, x)
-    model._pool.restart()
+    model._mixture.pool.restart()
     np.testing.assert_array_equal(said_by_guests(model, x), before)
 
 
@@ -235,33 +204,33 @@ def test_first_events_are_learned_anew_in_a_better_scale(kind: str) -> None:
     X, y = stream(kind, 512)
     model = make(kind, external_experts=[nystrom(kind)])
     model.learn_many(X[:256], y[:256])
-    scale = model._external._scale
+    scale = model._mixture.external._scale
     np.testing.assert_array_equal(scale.center, model._scale.center)
     alone = nystrom(kind, columns=range(3), classes=model.classes)
     labels: Any = y[:256]
     if kind == "numbers":
         labels = (labels - model._labels.center[0]) * model._labels.inverse[0]
-        assert model._external._unit.tolist() == [1.0, 0.0]
-    model._external._again()
+        assert model._mixture.external._unit.tolist() == [1.0, 0.0]
+    model._mixture.external._again()
     alone.learn_many(scale.transform(X[:256]), labels)
-    learner: Any = model._external._learners[0]
+    learner: Any = model._mixture.external._learners[0]
     np.testing.assert_allclose(learner.coefficients, alone.coefficients, atol=1e-6)
-    assert model._external._early.are_kept
+    assert model._mixture.external._early.are_kept
     model.learn_many(X[256:], y[256:])
-    assert not model._external._early.are_kept
-    assert not model._external._early.events.size
+    assert not model._mixture.external._early.are_kept
+    assert not model._mixture.external._early.events.size
 
 
 @pytest.mark.parametrize("far", [False, True])
 def test_later_a_scale_stays_unless_it_is_far_off(far: bool) -> None:
     model = learned("two", 600, external_experts=external_experts("two"))
     x = stream("two", 1, seed=6)[0][0]
-    guest, pool = model._external._scale, model._scale
+    guest, pool = model._mixture.external._scale, model._scale
     before, center = said_by_guests(model, x), guest.center.copy()
     pool.center[0] = center[0] + (1.5 if far else 0.5) / guest.inverse[0]
     pool.inverse[1] = guest.inverse[1] * (2.5 if far else 0.6)
     pool.distance = float(guest.distance[0]) * (0.4 if far else 0.6)
-    model._external.adapt(pool)
+    model._mixture.external.adapt(pool)
     if far:
         np.testing.assert_array_equal(guest.center[:1], pool.center[:1])
         np.testing.assert_array_equal(guest.inverse[:2], pool.inverse[:2])
@@ -278,24 +247,24 @@ def test_later_a_scale_stays_unless_it_is_far_off(far: bool) -> None:
 def test_another_unit_of_labels_changes_no_prediction(n: int) -> None:
     model = learned("numbers", n, external_experts=[nystrom("numbers"), nystrom("numbers")])
     X, _ = stream("numbers", 50, seed=5)
-    before = model._external.outputs(X, 1)
-    model._external.shift_labels(0.5, 0.25, n)
-    after = model._external.outputs(X, 1)
+    before = model._mixture.external.outputs(X, 1)
+    model._mixture.external.shift_labels(0.5, 0.25, n)
+    after = model._mixture.external.outputs(X, 1)
     if n < 512:  # what was learned is learned anew, as labels of that unit
-        assert model._external._unit.tolist() == [1.0, 0.0]
+        assert model._mixture.external._unit.tolist() == [1.0, 0.0]
         assert np.corrcoef(before.ravel(), after.ravel())[0, 1] > 0.99
     else:
         np.testing.assert_allclose(after, 0.5 * before + 0.25, rtol=1e-5, atol=1e-6)
-    assert [learner.n_events for learner in model._external._learners] == [n, n]
+    assert [learner.n_events for learner in model._mixture.external._learners] == [n, n]
 
 
 @pytest.mark.parametrize(("factor", "n"), [(0.0, 300), (0.0, 700), (0.01, 700), (50.0, 700)])
 def test_guests_begin_anew_in_quite_another_unit(factor: float, n: int) -> None:
     model = learned("numbers", n, external_experts=external_experts("numbers"))
-    model._external.shift_labels(factor, 0.25, n)
-    assert [learner.n_events for learner in model._external._learners] == [0, 0, 0]
+    model._mixture.external.shift_labels(factor, 0.25, n)
+    assert [learner.n_events for learner in model._mixture.external._learners] == [0, 0, 0]
     X, y = stream("numbers", 300)
-    assert not model._external.outputs(X, 1).any()
+    assert not model._mixture.external.outputs(X, 1).any()
     model.learn_many(X, y)
     assert_sound(model)
 
@@ -305,7 +274,7 @@ def test_the_unit_of_labels_does_not_matter(unit: float) -> None:
     X, y = stream("numbers", 600)
     model = make("numbers", external_experts=[nystrom("numbers")])
     model.learn_many(X, unit * y)
-    said = model._external.outputs(X, 1)[:, 0, 0]
+    said = model._mixture.external.outputs(X, 1)[:, 0, 0]
     wanted = (unit * y - model._labels.center[0]) * model._labels.inverse[0]
     assert np.corrcoef(said, wanted)[0, 1] > 0.9
 
@@ -325,10 +294,10 @@ def test_classes_that_come_late(named: tuple[str, ...]) -> None:
         one.learn_one(x, label)
     many.learn_many(X, y)
     assert_same(one, many)
-    for learner in one._external._learners:
+    for learner in one._mixture.external._learners:
         assert learner.classes == one.classes
     fresh, expected = stream("four", 300, seed=3)
-    best = one._external.outputs(fresh, 4)[:, 0].argmax(axis=1)
+    best = one._mixture.external.outputs(fresh, 4)[:, 0].argmax(axis=1)
     assert (np.array(one.classes)[best] == expected).mean() > 0.8
 
 
@@ -364,7 +333,7 @@ def test_columns_that_come_late(kind: str) -> None:
     model.learn_many(X[:200, :2], y[:200])
     model.add_columns(["c", "d", "e"])
     model.learn_many(X[200:], y[200:])
-    for learner in model._external._learners:
+    for learner in model._mixture.external._learners:
         assert learner.columns == ("a", "b", "c", "d", "e")
     assert_sound(model)
     assert_same(model, MultiKernel.from_state(model.state()))
@@ -465,9 +434,9 @@ def test_guests_of_other_columns_are_refused() -> None:
 def test_merging_a_copy_changes_no_prediction(kind: str) -> None:
     model = learned(kind, 400, external_experts=external_experts(kind))
     X, _ = stream(kind, 50, seed=5)
-    before = model._external.outputs(X, model._pool.outputs)
+    before = model._mixture.external.outputs(X, model._mixture.pool.outputs)
     model.merge(copy.deepcopy(model), common_events=400)
-    after = model._external.outputs(X, model._pool.outputs)
+    after = model._mixture.external.outputs(X, model._mixture.pool.outputs)
     np.testing.assert_allclose(after, before, atol=1e-3)
 
 
@@ -479,12 +448,14 @@ def test_guests_of_one_scale_are_joined(kind: str, mine: int) -> None:
     one, other = copy.deepcopy(common), copy.deepcopy(common)
     one.learn_many(X[300:mine], y[300:mine])
     other.learn_many(X[mine:], y[mine:])
-    learner: Any = one._external._learners[0]
+    learner: Any = one._mixture.external._learners[0]
     expected = OnlineNystrom.from_state(learner.state())
-    born = one._external._born
-    expected.merge(other._external._learners[0], common_events=300 - born)  # type: ignore[arg-type]
+    born = one._mixture.external._born
+    expected.merge(other._mixture.external._learners[0], common_events=300 - born)  # type: ignore[arg-type]
     one.merge(other, common_events=300)
-    np.testing.assert_array_equal(one._external._learners[0].coefficients, expected.coefficients)
+    np.testing.assert_array_equal(
+        one._mixture.external._learners[0].coefficients, expected.coefficients
+    )
     assert one.n_events == 1200
     one.learn_many(X[:50], y[:50])
     assert_sound(one)
@@ -503,10 +474,10 @@ def test_guests_of_other_scales_stay_with_the_scale(kind: str, mine: int) -> Non
     host, columns = (one, [0, 1, 2]) if mine > 400 else (other, [1, 2, 0])
     fresh, _ = stream(kind, 50, seed=5)
     fresh *= 1.0 if mine > 400 else 100.0
-    before = host._external.outputs(fresh[:, columns], host._pool.outputs)
+    before = host._mixture.external.outputs(fresh[:, columns], host._mixture.pool.outputs)
     classes = host.classes
     one.merge(other)
-    after = one._external.outputs(fresh, one._pool.outputs)
+    after = one._mixture.external.outputs(fresh, one._mixture.pool.outputs)
     if kind == "four":
         after = after[..., [one.classes.index(label) for label in classes]]
     elif classes != one.classes:
@@ -521,11 +492,11 @@ def test_a_new_learner_takes_over_another() -> None:
     other = learned("four", 500, external_experts=external_experts("four"))
     one = make("four", external_experts=external_experts("four"))
     one.merge(other)
-    for guest in other._external._learners:
+    for guest in other._mixture.external._learners:
         if isinstance(guest, DoublyStochastic):
             guest.finish()  # as merging does with a copy
     np.testing.assert_allclose(
-        one._external.outputs(X, 4), other._external.outputs(X, 4), atol=1e-4
+        one._mixture.external.outputs(X, 4), other._mixture.external.outputs(X, 4), atol=1e-4
     )
     one.learn_many(X, y)
     assert_sound(one)

@@ -14,7 +14,7 @@ from state_kit import assert_same
 from streamk.backends.numba_backend.experts.mixing import evidence
 from streamk.errors import StateError
 from streamk.learners import FeatureMachine, MultiKernel
-from streamk.learners.multi_kernel import external_experts, pooled_learning, rests
+from streamk.learners.multi_kernel import external_experts, mixture, rests
 from streamk.learners.multi_kernel.rests import Change, Rests
 
 BAD, GOOD = np.array([-1.0]), np.array([1.0])
@@ -149,7 +149,7 @@ def test_the_documentation_has_these_numbers() -> None:
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reviews after each 64 events, and rests of three."""
-    for module in (pooled_learning, external_experts):
+    for module in (mixture, external_experts):
         monkeypatch.setattr(module, "STRETCH", 64)
     monkeypatch.setattr(rests, "_SHORTEST", 3)
 
@@ -178,7 +178,7 @@ def test_it_rests_on_noise_and_is_tried_again(task: str) -> None:
     for n in range(0, 1_280, 64):
         said = model.predict_then_learn_many(X[n : n + 64], y[n : n + 64]).predictions
         assert task == "classification" or np.isfinite(said).all()
-        active.append(model._external.active[0])
+        active.append(model._mixture.external.active[0])
     assert not all(active)
     first = active.index(False)
     assert any(active[first:]), "it is tried again"
@@ -191,11 +191,11 @@ def test_it_rests_on_noise_and_is_tried_again(task: str) -> None:
 def test_it_says_nothing_and_keeps_events_while_it_rests(task: str) -> None:
     model, (X, y) = made(task), noise(task, 1_280)
     n = 64
-    while model._external.active[0]:
+    while model._mixture.external.active[0]:
         model.learn_many(X[n - 64 : n], y[n - 64 : n])
         n += 64
-    machine: Any = model._external._learners[0]
-    assert np.isnan(model._external.outputs(X[:3], 1)).all()
+    machine: Any = model._mixture.external._learners[0]
+    assert np.isnan(model._mixture.external.outputs(X[:3], 1)).all()
     assert model.shares(X[0])["feature-machine"] == 0.0
     seen, takeovers, function = machine._recent.seen, machine.n_takeovers, machine._function
     learned = function.n_events
@@ -238,7 +238,7 @@ def test_a_restored_model_goes_on_exactly(task: str, at: int) -> None:
     whole.learn_many(X, y)
     part.learn_many(X[:at], y[:at])
     again = MultiKernel.from_state(part.state(), threads=1)
-    assert again._external.active == part._external.active
+    assert again._mixture.external.active == part._mixture.external.active
     again.learn_many(X[at:], y[at:])
     assert_same(whole, again)
 
@@ -316,16 +316,16 @@ def test_after_an_alarm_it_begins_anew_with_the_events_since(
         model, at, changed = made(task), 0, 0
         heard.clear()
         for size in sizes:
-            before: Any = model._external._learners[0]
+            before: Any = model._mixture.external._learners[0]
             model.learn_many(X[at : at + size], y[at : at + size])
             at += size
-            machine: Any = model._external._learners[0]
+            machine: Any = model._mixture.external._learners[0]
             if at >= 640 and machine is not before:
                 assert at == 768
                 assert (machine.n_events, machine.is_solving, machine.rests) == (128, False, False)
                 changed += 1
             if at == 640:
-                model._upkeep.alarms += 1
+                model._mixture.upkeep.alarms += 1
             if at == 768:
                 model = MultiKernel.from_state(model.state(), threads=1)
         assert changed == 1
@@ -358,12 +358,12 @@ def test_alarms_that_another_has_had_are_not_new_after_a_merge(
     one, other = made("regression"), made("regression")
     one.learn_many(X[:64], y[:64])
     other.learn_many(X[:64], y[:64])
-    other._upkeep.alarms += 3
+    other._mixture.upkeep.alarms += 3
     n = 384 if ahead else 128
     other.learn_many(X[64:n] * (1.0 if alike else 9.0), y[64:n])
     one.learn_many(X[64:256], y[64:256])
     one.merge(other, common_events=64)
-    assert one._upkeep.alarms >= 3
+    assert one._mixture.upkeep.alarms >= 3
     heard.clear()
     one.learn_many(X[384:], y[384:])
     assert not any(heard)
@@ -376,15 +376,15 @@ def test_of_merged_models_the_one_that_learned_more_decides(ahead: bool) -> None
     X, y = noise("regression", 600)
     one, other = made("regression"), made("regression")
     n = 64
-    while other._external.active[0]:
+    while other._mixture.external.active[0]:
         other.learn_many(X[n - 64 : n], y[n - 64 : n])
         n += 64
     one.learn_many(X[: 100 if ahead else 2 * n], X[: 100 if ahead else 2 * n, 0])
-    active = one._external.active
+    active = one._mixture.external.active
     one.merge(other)
-    assert one._external.active == ([False] if ahead else active)
-    machine: Any = one._external._learners[0]
-    assert machine.rests is not one._external.active[0]
+    assert one._mixture.external.active == ([False] if ahead else active)
+    machine: Any = one._mixture.external._learners[0]
+    assert machine.rests is not one._mixture.external.active[0]
     one.learn_many(X, y)
     assert np.isfinite(one.predict_many(X)).all()
 
@@ -396,7 +396,7 @@ def test_labels_that_come_while_it_rests_judge_what_was_said_before() -> None:
     model.learn_many(X[:100], y[:100])
     model.predict_many(X[500:520])
     n = 100
-    while model._external.active[0]:
+    while model._mixture.external.active[0]:
         model.learn_many(X[n : n + 1], y[n : n + 1])
         n += 1
     model.learn_many(X[500:520], y[500:520])
@@ -409,9 +409,9 @@ def test_a_merge_keeps_what_an_expert_was_worth_so_far() -> None:
     one, other = made("regression"), made("regression")
     for model in (one, other):
         model.learn_many(X, y)
-    costs = one._pool.arrays["BANK_COSTS"]
+    costs = one._mixture.pool.arrays["BANK_COSTS"]
     before = costs[-1]
     assert before != 0.0
     assert not costs[:-1].any()
     one.merge(other)
-    assert one._pool.arrays["BANK_COSTS"][-1] == pytest.approx(before)
+    assert one._mixture.pool.arrays["BANK_COSTS"][-1] == pytest.approx(before)

@@ -162,5 +162,5 @@ def test_an_external_expert_does_not_begin_anew_by_itself() -> None:
     model.learn_many(X, X[:, 0])
     again = MultiKernel.from_state(model.state())
     for one in (model, again):
-        assert [each.watches for each in one._external._learners] == [False]
+        assert [each.watches for each in one._mixture.external._learners] == [False]
     assert FeatureMachine().watches

@@ -7,6 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from reference import naive
+from state_kit import assert_same
 
 from streamk import kernels
 from streamk.adapters.river import DoublyStochasticClassifier
@@ -71,14 +72,7 @@ def test_the_cache_changes_nothing(sizes, kernel):
 def test_a_step_on_kept_features_is_a_step_on_new_ones(step, block):
     """Blocks of features begin and end in the middle of a transform's."""
     options = {"step": step, "block_size": block, "max_features": 5 * block - 9}
-    same_model(grown(**options), grown(**options, cache_bytes=0), but="cache_bytes")
-
-
-def same_model(one, other, but=""):
-    a, b = one.state(), other.state()
-    assert {**a.header, but: None} == {**b.header, but: None}
-    for name, array in a.arrays.items():
-        np.testing.assert_array_equal(array, b.arrays[name])
+    assert_same(grown(**options), grown(**options, cache_bytes=0), but="cache_bytes")
 
 
 @pytest.mark.one_in(2)
@@ -253,7 +247,7 @@ def test_a_restart_finds_every_column_in_its_place():
     np.testing.assert_array_equal(resumed.decision_many(X), straight.decision_many(X))
     for learner in (straight, resumed):
         learner.learn_many(X[80:], y[80:])
-    same_model(resumed, straight)
+    assert_same(resumed, straight)
 
 
 @pytest.mark.parametrize("widths", [[], [128, 64, 3], [64], [96], ["a"], None, 5])
@@ -274,7 +268,7 @@ def test_merging_needs_the_columns_in_the_same_places():
     before = DoublyStochastic.from_state(mine.state())
     with pytest.raises(InvalidInput, match=r"'hadamard'.*columns: 'a' and 'c' in place 0.*iid"):
         mine.merge(turned)
-    same_model(mine, before)
+    assert_same(mine, before)
     mine.merge(same)
     np.testing.assert_allclose(mine.decision_many(X), same.decision_many(X), atol=1e-5)
 

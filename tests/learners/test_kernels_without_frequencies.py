@@ -1,12 +1,10 @@
 """The doubly stochastic learner with kernels without a Fourier law, and orthogonal frequencies."""
 
-import json
-
 import numpy as np
 import pytest
 from reference import features as naive_features
 from reference import naive
-from state_kit import assert_same
+from state_kit import assert_same, through_json
 
 from streamk import kernels
 from streamk.errors import InvalidInput, StateError
@@ -19,7 +17,6 @@ from streamk.learners import (
     OnlineNystrom,
     StreamingMeka,
 )
-from streamk.state import State
 
 kernels.register_map("squares_too", lambda x: np.concatenate([x, x * x]))
 
@@ -96,10 +93,6 @@ def model(case, **options):
         "block_size": 70, "max_features": 200, "sampler": sampler, **options,
     }  # fmt: skip
     return DoublyStochastic(kernel, **options)
-
-
-def through_json(state):
-    return State(json.loads(json.dumps(state.header)), dict(state.arrays))
 
 
 @pytest.mark.one_in(2)

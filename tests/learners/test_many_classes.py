@@ -72,7 +72,7 @@ def test_few_of_the_classes_that_come_have_a_pool_made_anew(made: list[int]) -> 
     assert len(model.classes) == 150
     beyond_the_first = [classes for classes in made if classes > 16]
     assert len(beyond_the_first) <= 8
-    assert model._pool.class_room < 2 * 150
+    assert model._mixture.pool.class_room < 2 * 150
 
 
 @pytest.mark.parametrize("model", MAKERS)
@@ -93,13 +93,13 @@ def test_room_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     fresh = np.random.default_rng(0).normal(size=(20, 3))
     roomy = pool_alone(seed=1)
     roomy.learn_many(X, y)
-    assert roomy._pool.class_room > 40
+    assert roomy._mixture.pool.class_room > 40
     monkeypatch.setattr(
         "streamk.learners.multi_kernel.pool_growth.room_for", lambda classes, _: classes
     )
     exact = pool_alone(seed=1)
     exact.learn_many(X, y)
-    assert exact._pool.class_room == 40
+    assert exact._mixture.pool.class_room == 40
     np.testing.assert_array_equal(roomy.predict_proba_many(fresh), exact.predict_proba_many(fresh))
     np.testing.assert_array_equal(roomy.decision_one(fresh[0]), exact.decision_one(fresh[0]))
     assert_same(roomy, exact)
@@ -117,7 +117,7 @@ def test_a_pool_with_room_restarts_merges_and_meets_columns_as_one_without(
         model, other = pool_alone(seed=1), pool_alone(seed=1)
         X, y = coming(20, 60)
         model.learn_many(X, y)
-        model._pool.restart()
+        model._mixture.pool.restart()
         other.learn_many(X[::-1].copy(), y[::-1])
         model.merge(other)
         model.learn_many(X, [k + 5 for k in y])
@@ -137,12 +137,12 @@ def test_a_forecast_by_the_pool_of_before_goes_on() -> None:
     X, y = coming(20, 60)
     model = pool_alone(seed=1)
     model.learn_many(X, y)
-    before, expected = model._pool, model.predict_proba_many(X)
+    before, expected = model._mixture.pool, model.predict_proba_many(X)
     model.learn_many(X[:1], ["new"])
-    assert model._pool is not before
+    assert model._mixture.pool is not before
     said, out = before.kept(len(X)), np.empty((len(X), before.outputs))
     with before.room() as table:
-        model._loops.forecast(table, X, said, out)
+        model._mixture._loops.forecast(table, X, said, out)
     assert out.shape == expected.shape
     assert np.isfinite(out).all()
 

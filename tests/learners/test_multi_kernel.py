@@ -27,24 +27,6 @@ from streamk.state import State
 # --- events one by one and at once ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sizes", [(1,), (7, 1, 100), (1000,)], ids=str)
-@pytest.mark.parametrize("kind", KINDS)
-def test_how_events_are_divided_changes_nothing(kind: str, sizes: tuple[int, ...]) -> None:
-    X, y = stream(kind, 1100)
-    X[:, 1] *= np.where(np.arange(1100) > 600, 50.0, 1.0)  # the scale follows
-    X[::13, 2] = np.nan
-    one, many = make(kind), make(kind)
-    for x, label in zip(X, y, strict=True):
-        one.learn_one(x, label)
-    first = turn = 0
-    while first < len(X):
-        stop = first + sizes[turn % len(sizes)]
-        many.learn_many(X[first:stop], y[first:stop])
-        first, turn = stop, turn + 1
-    assert one.n_events == many.n_events == 1100
-    assert_same(one, many)
-
-
 @pytest.mark.parametrize("late", [1, 100, 127, 128, 129, 300])
 @pytest.mark.parametrize("count", [2, 3, 6])
 def test_a_class_in_the_middle_of_a_batch(late: int, count: int) -> None:
@@ -56,34 +38,6 @@ def test_a_class_in_the_middle_of_a_batch(late: int, count: int) -> None:
         one.learn_one(x, label)
     many.learn_many(X, y)
     assert one.classes == many.classes
-    assert_same(one, many)
-
-
-def test_several_classes_in_the_middle_of_a_batch() -> None:
-    X, _ = stream("two", 200)
-    y = np.array([f"class {n}" for n in np.sqrt(np.arange(200)).astype(int)])
-    one, many = pool_alone(seed=1), pool_alone(seed=1)
-    for x, label in zip(X, y, strict=True):
-        one.learn_one(x, label)
-    many.learn_many(X, y)
-    assert_same(one, many)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_columns_in_the_middle(kind: str) -> None:
-    X, y = stream(kind, 500, d=5)
-    one, many = make(kind), make(kind)
-    for model in (one, many):
-        model.add_columns(["a", "b", "c"])
-    for x, label in zip(X[:300], y[:300], strict=True):
-        one.learn_one(x[:3], label)
-    many.learn_many(X[:300, :3], y[:300])
-    for model in (one, many):
-        model.add_columns(["d"])
-        model.add_columns(["e"])
-    for x, label in zip(X[300:], y[300:], strict=True):
-        one.learn_one(x, label)
-    many.learn_many(X[300:], y[300:])
     assert_same(one, many)
 
 
@@ -110,23 +64,6 @@ def test_a_row_is_predicted_alike_in_every_company(kind: str) -> None:
 
 
 # --- what is said and learned later ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_prediction_just_before_learning_changes_nothing(kind: str) -> None:
-    X, y = stream(kind, 500)
-    silent, one, many = make(kind), make(kind), make(kind)
-    for model in (silent, one, many):
-        model.learn_many(X[:300], y[:300])
-    # Up to event 512 the scale stays; at a change those who were not asked know the new one.
-    for x, label in zip(X[300:], y[300:], strict=True):
-        silent.learn_one(x, label)
-        one.decision_one(x)
-        one.learn_one(x, label)
-        many.decision_many([x])
-        many.learn_one(x, label)
-    assert_same(silent, one)
-    assert_same(silent, many)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -188,7 +125,7 @@ def test_memory_of_what_was_said_is_bounded() -> None:
     model.decision_many(X[:2500])
     for x in X[2500:]:
         model.decision_one(x)
-    assert 40_000 < model._pending.nbytes <= 50_000
+    assert 40_000 < model._mixture.pending.nbytes <= 50_000
     assert model.nbytes <= before + 50_000
 
 
@@ -198,7 +135,7 @@ def test_what_is_kept_is_not_a_view_of_more() -> None:
     X, _ = stream("two", 5000, seed=3)
     model.decision_many(X)
     held = {id(a if a.base is None else a.base): (a if a.base is None else a.base).nbytes
-            for a in model._pending._kept.values()}  # fmt: skip
+            for a in model._mixture.pending._kept.values()}  # fmt: skip
     assert sum(held.values()) <= 10_000
 
 
@@ -451,8 +388,11 @@ def test_before_anything_is_learned() -> None:
     assert number.predict_many([[1.0]]).tolist() == [0.0]
     with pytest.raises(InvalidInput, match="no class probabilities"):
         number.predict_proba_many([[1.0]])
-    named = pool_alone(columns=["a", "b"], classes=["x", "y"])
-    assert named.predict_proba_one([1.0, 2.0]) == pytest.approx({"x": 0.5, "y": 0.5})
+    for classes in (["x", "y"], ["x", "y", "z"]):
+        named = pool_alone(columns=["a", "b"], classes=classes)
+        even = pytest.approx(dict.fromkeys(classes, 1 / len(classes)))
+        assert named.predict_proba_one([1.0, 2.0]) == even
+        assert pool_alone(classes=classes).predict_proba_one(np.zeros(4)) == even
     assert named.columns == ("a", "b")
 
 
@@ -464,13 +404,6 @@ def test_the_seed_decides() -> None:
     assert_same(one, same)
     assert one.decision_many(X).tolist() == same.decision_many(X).tolist()
     assert one.decision_many(X).tolist() != other.decision_many(X).tolist()
-
-
-def test_named_classes_have_even_odds_before_the_first_event() -> None:
-    for classes in (["a", "b"], ["a", "b", "c"]):
-        model = pool_alone(classes=classes)
-        odds = model.predict_proba_one(np.zeros(4))
-        assert odds == pytest.approx(dict.fromkeys(classes, 1 / len(classes)))
 
 
 def test_intervals_learn_from_the_predictions_that_were_made() -> None:

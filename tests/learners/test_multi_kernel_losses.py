@@ -169,16 +169,6 @@ def test_without_a_loss_all_is_as_before() -> None:
     assert len({float(said[0, 0]) for said in others}) == len(LOSSES)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-def test_a_restored_learner_goes_on_exactly(loss: str | Loss) -> None:
-    model, (X, y) = learned("numbers", 500, loss=loss), stream("numbers", 400, seed=7)
-    again = MultiKernel.from_state(model.state())
-    assert again.loss == model.loss
-    for one in (model, again):
-        one.learn_many(X, y)
-    assert_same(model, again)
-
-
 def test_a_state_that_does_not_fit_the_loss_is_refused() -> None:
     state = learned("numbers", 200, loss="quantile").state()
     less = State(state.header, {k: v for k, v in state.arrays.items() if k != "pool.tracked"})
@@ -264,7 +254,7 @@ def test_offsets_rest_while_a_bank_sleeps() -> None:
     X, y = stream("numbers", 360)
     model = learned("numbers", 300, loss="quantile")
     model.decision_many(X[300:])
-    arrays = model._pool.arrays
+    arrays = model._mixture.pool.arrays
     arrays["ACTIVE"][tables.BANKS.index(tables.GRIDS)] = False
     asleep = arrays["BANKS"] == tables.BANKS.index(tables.GRIDS)
     before = arrays["TRACKED"][:, :-1][:, asleep].copy()

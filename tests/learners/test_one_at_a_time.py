@@ -11,7 +11,7 @@ import streamk.learners  # noqa: F401 (makes all learners known)
 from streamk.learners.common.predictor import OneAtATime, Turns
 
 TAKE_THE_LOCK = {
-    *("aside", "promote", "roll_back", "drop_default_experts", "renew_copy", "checkpointed"),
+    *("aside", "promote", "roll_back"),
 }
 OF_OUTPUTS_OR_LABELS_ALONE = {
     *("choices", "prediction", "predictions", "probabilities", "weighted", "number"),
@@ -23,7 +23,7 @@ OF_THE_LEARNER_AROUND = {  # which holds its own lock meanwhile
     *("begin", "close", "extend", "forget_factor", "keep_factor", "learn_points", "targets"),
 }
 BEFORE_THE_FIRST_EVENT = {
-    *("begin", "drop", "go_on_with", "compile_rare_steps", "without_default_experts"),
+    *("begin", "drop", "go_on_with", "compile_rare_steps", "for_shards"),
 }
 OF_OTHER_PROCESSES = {"merged"}
 

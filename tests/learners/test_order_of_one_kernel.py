@@ -1,12 +1,11 @@
 """Learners of one kernel take events one by one, however a stream is cut into calls."""
 
-import json
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from reference import naive
-from state_kit import assert_same
+from state_kit import assert_same, through_json
 
 from streamk import kernels
 from streamk.errors import InvalidInput
@@ -23,7 +22,6 @@ from streamk.learners import (
     StreamingMeka,
 )
 from streamk.scaling.running import RunningScale
-from streamk.state import State
 
 N, CUTS = 400, 15
 GAUSSIAN = kernels.Gaussian(bandwidth=0.8)
@@ -225,11 +223,6 @@ def test_learning_alone_is_the_same(name):
         told.learn_many(X[first:stop], y[first:stop])
         told = Scaled.from_state(through_json(told.state()))
     assert_same(asked, told)
-
-
-def through_json(state):
-    header = json.loads(json.dumps(state.header, allow_nan=False))
-    return State(header, {name: array.copy() for name, array in state.arrays.items()})
 
 
 # --- against the oracle ---------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from reference import naive
 
 from streamk.learners import MultiKernel
-from streamk.learners.multi_kernel.pooled import PendingPredictions
+from streamk.learners.multi_kernel.mixture import PendingPredictions
 from streamk.learners.multi_kernel.tables import ALPHAS, BANKS, GRADIENT_RATE
 from streamk.learners.multi_kernel.upkeep import PERIOD
 
@@ -117,11 +117,11 @@ def test_who_slept_at_the_prediction_counts_as_asleep(kind: str, late: int) -> N
     model = make(kind, classes=() if kind == "numbers" else sorted(set(y)))
     model.learn_many(X[:130], y[:130])
     rng, waiting = np.random.default_rng(0), deque[tuple[int, Any, Any]]()
-    active = model._pool.arrays["ACTIVE"]
+    active = model._mixture.pool.arrays["ACTIVE"]
     for i in range(130, 250):  # in which the scales stay as they are
         active[1:] = rng.random(len(BANKS) - 1) < 0.5
         flags = np.array(
-            [active[BANKS.index(b)] if b in BANKS else True for b in model._pool.banks]
+            [active[BANKS.index(b)] if b in BANKS else True for b in model._mixture.pool.banks]
         )
         said = opinions_of(model, X[i]).astype(float)
         if kind == "numbers":
@@ -164,11 +164,11 @@ def test_mixers_too_are_judged_by_what_they_said(kind: str, at_once: bool) -> No
     X, y = stream(kind, 300)
     model = make(kind, classes=() if kind == "numbers" else sorted(set(y)))
     model.learn_many(X[:130], y[:130])
-    pool, waiting = model._pool, deque[tuple[int, Any]]()
+    pool, waiting = model._mixture.pool, deque[tuple[int, Any]]()
     for i in range(130, 250):  # in which the scales stay as they are
         if at_once:
             model.decision_many(X[i : i + 1])
-            kept = model._pending._kept[X[i].tobytes()]
+            kept = model._mixture.pending._kept[X[i].tobytes()]
         else:
             model.decision_one(X[i])
             kept = pool.arrays["KEPT"]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 import itertools
-import json
 import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 from reference.preconditioner import Preconditioned, direction, left_out
-from state_kit import assert_same
+from state_kit import assert_same, through_json
 
 from streamk.errors import InvalidInput, StateError
 from streamk.features import RandomFeatures
@@ -56,10 +55,6 @@ def made(task: str = "classification", **options: Any) -> DoublyStochastic:
         "preconditioner": "block",
     }
     return DoublyStochastic(KERNEL, **given | options)
-
-
-def through_json(state: State) -> State:
-    return State(json.loads(json.dumps(state.header)), state.arrays)
 
 
 # --- against the oracle ---------------------------------------------------------------------------

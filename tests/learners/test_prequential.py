@@ -61,7 +61,14 @@ MAKERS = {
     "huber": many("numbers", loss=losses.loss("huber", delta=0.5)),
     "quantile": many("numbers", loss=losses.loss("quantile", q=0.9)),
     "numbers of known columns": many("numbers", columns=["p", "q", "r"]),
-    "external_experts": many("five", external_experts=[OnlineNystrom(GAUSSIAN, max_landmarks=8)]),
+    "external_experts": many(
+        "five",
+        external_experts=[
+            OnlineNystrom(GAUSSIAN, max_landmarks=8),
+            OnlineNystrom(GAUSSIAN, max_landmarks=8, optimizer="newton", forgetting=0.999),
+            DoublyStochastic(GAUSSIAN, loss="logistic", max_features=128, block_size=128),
+        ],
+    ),
     "external_experts, numbers": many(
         "numbers", external_experts=[OnlineNystrom(GAUSSIAN, loss="squared", max_landmarks=8)]
     ),
@@ -261,18 +268,6 @@ def test_a_river_estimator_says_the_same(name: str) -> None:
         if shown[n] is not None:
             estimator.learn_one(event, shown[n])
     assert estimator._model.learner.n_events == model.n_events == sum(s is not None for s in shown)
-
-
-@pytest.mark.parametrize("name", ["two classes", "numbers"])
-def test_predictions_are_by_what_was_learned_before(name: str) -> None:
-    """A label that is another changes nothing before its event, nor of it."""
-    maker = MAKERS[name]
-    X, y, _ = stream(maker, n=200)
-    other = y.copy()
-    other[100] = 1e3 if maker.labels == "numbers" else "neither"
-    one, two = (maker.make(threads=1).predict_then_learn_many(X, some) for some in (y, other))
-    assert one.predictions[:101].tolist() == two.predictions[:101].tolist()
-    assert one.predictions[101:].tolist() != two.predictions[101:].tolist()
 
 
 def test_classes_not_known_yet_have_no_probability() -> None:

@@ -63,7 +63,7 @@ def test_without_external_experts_a_mixture_is_as_if_there_were_none(
     for model in (alone, both):
         how(model, X, y)
     assert both.drifts == alone.drifts
-    own, full = alone._pool.arrays, both._pool.arrays
+    own, full = alone._mixture.pool.arrays, both._mixture.pool.arrays
     for name in WEIGHTS:
         np.testing.assert_array_equal(own[name], full[f"OWN_{name}"], err_msg=name)
     for name in ("LINEAR_A", "LADDER_A", "CELLS_A", "NEWTON_A", "ACTIVE", "LEVEL"):
@@ -78,7 +78,7 @@ def test_the_better_one_is_predicted(kind: str) -> None:
     model = pair(kind)[1]
     X, y = stream(kind, 700)
     model.learn_many(X[:50], y[:50])
-    arrays = model._pool.arrays
+    arrays = model._mixture.pool.arrays
     known, chosen = Evidence(*arrays["EVIDENCE"][:3].tolist()), []
     for x, label in zip(X[50:], y[50:], strict=True):
         said = model.decision_one(x)
@@ -114,7 +114,7 @@ def test_more_errors_tell_against_external_experts(
     model = pair("two")[1]
     X, y = stream("two", 300)
     model.learn_many(X, y)
-    arrays = model._pool.arrays
+    arrays = model._mixture.pool.arrays
     arrays["EVIDENCE"][:3] = spared, fewer, apart
     said = model.decision_one(X[0])
     np.testing.assert_array_equal(said, arrays["FULL_OUT" if full else "OWN_OUT"])
@@ -130,7 +130,7 @@ def test_what_external_experts_are_worth_is_no_more_than_that_of_the_mixture(
 ) -> None:
     model = make("two", external_experts=nystrom("two") * (1 + several))
     model.learn_many(*stream("two", 300))
-    arrays = model._pool.arrays
+    arrays = model._mixture.pool.arrays
     for spared, fewer, worth, joint in (
         (8.0, 0.0, 2.0, 2.0),
         (36.0, 0.0, 5.0, 9.0),
@@ -139,7 +139,7 @@ def test_what_external_experts_are_worth_is_no_more_than_that_of_the_mixture(
         arrays["BANK_COSTS"][-1 - several :] = [5.0, 1.0][: 1 + several]
         arrays["EVIDENCE"][3:] = spared, fewer, 9.0
         expected = [worth, min(worth, 1.0)] if several else [joint]
-        assert model._pool.external_gains().tolist() == expected
+        assert model._mixture.pool.external_gains().tolist() == expected
         assert not arrays["EVIDENCE"][3:].any()
 
 
@@ -148,8 +148,8 @@ def test_after_a_rest_the_full_mixture_begins_as_the_other_one(kind: str) -> Non
     model = pair(kind)[1]
     X, y = stream(labels(kind), 400)
     model.learn_many(X, y)
-    model._pool.begin_full_mixing()
-    arrays = model._pool.arrays
+    model._mixture.pool.begin_full_mixing()
+    arrays = model._mixture.pool.arrays
     np.testing.assert_allclose(arrays["SHARES"].sum(axis=1), 1.0)
     for x in X[:20]:
         with model.aside():
@@ -159,4 +159,4 @@ def test_after_a_rest_the_full_mixture_begins_as_the_other_one(kind: str) -> Non
     again = MultiKernel.from_state(model.state())
     for one in (model, again):
         one.learn_many(X, y)
-    np.testing.assert_array_equal(arrays["FULL_OUT"], again._pool.arrays["FULL_OUT"])
+    np.testing.assert_array_equal(arrays["FULL_OUT"], again._mixture.pool.arrays["FULL_OUT"])

@@ -127,7 +127,7 @@ def test_an_expert_is_added_and_taken_away(copy: Path) -> None:
     code = (
         "from streamk.learners import MultiKernel;"
         "model = MultiKernel(); model.learn_many([[0.0], [1.0]] * 40, ['a', 'b'] * 40);"
-        "print(model._pool.sizes['EXPERTS'], model.predict_one([1.0]))"
+        "print(model._mixture.pool.sizes['EXPERTS'], model.predict_one([1.0]))"
     )
     experts, label = python(copy, "-c", code).split()
     apply("expert.patch", copy)

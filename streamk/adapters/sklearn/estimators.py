@@ -27,8 +27,7 @@ from streamk.adapters.sklearn.options import labels_of
 from streamk.adapters.weights import checked, relative, repeats
 from streamk.errors import InvalidInput, shown
 from streamk.landmarks.selection import check_count
-from streamk.learners import Learner, Scaled
-from streamk.learners.common.predictor import aside
+from streamk.learners import Learner
 
 _EVENTS: dict[str, Any] = {
     "dtype": np.float64,
@@ -146,8 +145,7 @@ class Estimator(Shared, BaseEstimator):  # type: ignore[misc]
             often = 1 if weights is None else repeats(weights[order], turn, passes)
             places = random.permutation(np.repeat(order, often))
             X.take(places).learn(self._model, y[places].tolist())
-        if isinstance(self._model.learner, Scaled):
-            self._model.learner.finish()
+        self._model.learner.finish()
 
     def _learn(self, X: Batch, y: NDArray[Any], sample_weight: Any) -> None:
         """Learn events of a stream in their order."""
@@ -190,7 +188,7 @@ class Estimator(Shared, BaseEstimator):  # type: ignore[misc]
         """Return what a method of the learner says of all events."""
         parts, model = self._parts(X), self._model
         say = getattr(model.learner, method)
-        with model.lock, aside(model.learner):  # predictions change nothing
+        with model.lock, model.learner.aside():  # predictions change nothing
             return np.concatenate([say(rows, *arguments) for rows in parts])
 
 

@@ -14,7 +14,6 @@ from streamk.engine.late.trainer import LateTrainer
 from streamk.engine.training.bad_events import Revisions
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import InvalidInput
-from streamk.learners import Contest
 from streamk.learners.base import Learner
 from streamk.options import Choice, Whole
 
@@ -107,7 +106,7 @@ class LateLabels:
         self.check(events, label)
         if not learn:
             raise InvalidInput("labels= is for a job that learns")
-        if isinstance(model, Contest):
+        if model.models:
             raise InvalidInput(
                 "challengers do not take late labels; leave out labels=, or give the champion alone"
             )

@@ -20,9 +20,8 @@ from streamk.engine.training import regions
 from streamk.engine.training.details import Details
 from streamk.engine.training.fields import EventFields
 from streamk.engine.training.learning import cut
-from streamk.learners.base import HoldsPredictions, Learner
+from streamk.learners.base import Learner
 from streamk.learners.common.classes import beyond
-from streamk.learners.common.predictor import aside
 from streamk.learners.common.prequential import Prequential, joined, nothing
 from streamk.learners.explaining import Event
 
@@ -190,7 +189,7 @@ class HoldingModel:
         model = self.model
         if model.columns is None:  # so that there is nothing to learn
             return nothing(model, len(X))
-        if not isinstance(model, HoldsPredictions):
+        if not model.holds_predictions:
             return model.predict_then_learn_many(X, y)
         parts = []
         kinds = [(label is None, number >= 0) for label, number in zip(y, numbers, strict=True)]
@@ -203,7 +202,7 @@ class HoldingModel:
             elif held:
                 parts.append(model.predict_held_many(events, some))
             else:
-                with aside(model):
+                with model.aside():
                     parts.append(model.predict_then_learn_many(events, [None] * len(places)))
         return joined(parts, model)
 
@@ -245,7 +244,7 @@ class _Steps:
 
     def __init__(self, work: HoldingModel, taken: Taken) -> None:
         self._work, self._taken = work, taken
-        self._alone = not isinstance(work.model, HoldsPredictions)
+        self._alone = not work.model.holds_predictions
         """A prediction may change the model, as that of one in shards."""
         self._rows: list[int] = []
         self._at: list[int] = []
@@ -500,4 +499,4 @@ def follow(work: HoldingModel, join: Join, taken: Taken) -> Followed:
             add(row, join.event(key, clock))
     batch.flush()
     join.end()
-    return batch.result([n - learned for n in getattr(model, "drifts", ()) if n > learned])
+    return batch.result([n - learned for n in model.drifts if n > learned])

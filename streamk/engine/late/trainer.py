@@ -28,7 +28,7 @@ from streamk.engine.training.learning import check_task
 from streamk.engine.training.outputs import predictions
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError, InvalidInput, StateError
-from streamk.learners.base import HoldsPredictions, Learner
+from streamk.learners.base import Learner
 from streamk.learners.common.prequential import Prequential
 from streamk.state import State
 
@@ -47,7 +47,7 @@ _SAID = (
     Declared("said_of", "int64", ("kept",), NON_NEGATIVE),
     Declared("said_by_parts", "float32", ("kept", "parts", "outputs"), ANY),
 )
-"""Predictions of held events by the parts of a learner; see `HoldsPredictions`."""
+"""Predictions of held events by the parts of a learner; see `Learner.holds_predictions`."""
 _COUNTS = "records", "labels_read", "labels_bad", "labels_refused"
 
 
@@ -321,7 +321,7 @@ class LateTrainer(Trainer):
         """Return what is held of events until their labels come, and what their fates were."""
         work, join = self._work, self._join
         arrays = {**join.arrays(), **packed(work.held.records(join.slots))}
-        if isinstance(work.model, HoldsPredictions):
+        if work.model.holds_predictions:
             arrays["said_of"], arrays["said_by_parts"] = work.model.held_predictions()
         header: dict[str, Any] = {
             "type": _TYPE,
@@ -390,7 +390,7 @@ class LateTrainer(Trainer):
         for _ in range(n):
             work.held.slots.take()
         work.held.put_records(range(n), records)
-        if isinstance(model, HoldsPredictions):
+        if model.holds_predictions:
             found, _ = taken(_SAID, arrays, {}, _OWNER)
             model.restore_held_predictions(found["said_of"], found["said_by_parts"])
 

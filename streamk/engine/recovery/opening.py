@@ -59,9 +59,9 @@ class Opening:
         self._own = ""
         """The name of the run's own model among several."""
         self.initial = self._fresh
-        if isinstance(model, Contest):
+        if model.models:
             self._own, self.initial = model.champion, self._fresh.child("learner")
-        alone = self.initial.child("learner") if isinstance(model, Sharded) else self.initial
+        alone = self.initial.child("learner") if self.initial.type == Sharded.TYPE else self.initial
         self._digest = initials(self._fresh).get(self._own) or fingerprint(alone)
 
     def open(self, state: State, like: Learner) -> Learner:
@@ -145,7 +145,7 @@ def _other_champion(champion: str) -> str:
 def tell_of_challengers(state: State, model: Learner) -> None:
     """Log which challengers begin or are dropped where a run goes on from a checkpoint."""
     before, now = set(initials(state)), set[str]()
-    if isinstance(model, Contest):
+    if model.models:
         before, now = before or {model.champion}, set(model.models)
     elif before:
         now = {str(state.header.get("champion"))}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from streamk.conformal import AdaptiveIntervals, AdaptiveSets, Regions
 from streamk.errors import InvalidInput, shown
-from streamk.learners import Contest, Learner, MultiKernel
+from streamk.learners import Learner
 from streamk.learners.explaining import TOLD, Event, Fields, reasons_of
 
 __all__ = ["Details"]
@@ -58,7 +58,7 @@ class Details:
 
     def check(self, model: Learner) -> None:
         """Raise `InvalidInput` if a model cannot give them, or one that may become champion."""
-        if isinstance(model, Contest):
+        if model.models:
             for each in model.models.values():
                 self.check(each)
             return
@@ -95,7 +95,7 @@ class Details:
             return self, None
         if kept is not None and kept.level == wanted.level:
             return Details(reasons=self.reasons), kept
-        if isinstance(model, MultiKernel) and self.interval is not None:
+        if model.mixes_experts and self.interval is not None:
             return self, None
         flag = f"--{wanted.NAME.replace('_', '-')}"
         if kept is None:
@@ -115,7 +115,7 @@ class Details:
 
         None where nothing is learned yet. The model is as it was afterwards.
         """
-        model = model.learner if isinstance(model, Contest) else model
+        model = model.predicting
         found: list[dict[str, Any]] = [{} for _ in events]
         if self.interval is not None:
             for one, interval in zip(found, self._intervals(model, X), strict=True):

@@ -16,7 +16,6 @@ from streamk.engine.order.batch import Batch
 from streamk.errors import EngineError, InvalidInput
 from streamk.learners.base import Learner
 from streamk.learners.common.classes import Label, beyond
-from streamk.learners.common.predictor import aside
 from streamk.learners.common.prequential import Prequential, joined, nothing
 
 
@@ -26,7 +25,7 @@ def predict_then_learn(model: Learner, X: Any, y: list[Any], *, learns: bool) ->
     Where nothing is learned, the model is as it was afterwards.
     """
     if model.columns is not None:
-        with nullcontext() if learns else aside(model):
+        with nullcontext() if learns else model.aside():
             return model.predict_then_learn_many(X, y)
     # Events without a value; columns come, though none, with the first one learned.
     first = next((i for i, label in enumerate(y) if label is not None), len(y))

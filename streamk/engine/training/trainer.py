@@ -55,7 +55,6 @@ from streamk.engine.training.scoring import Scoring, SliceReader
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import Learner
 from streamk.learners.common.classes import Label
-from streamk.learners.common.predictor import innermost
 from streamk.learners.common.prequential import Prequential, joined
 from streamk.learners.explaining import Event
 from streamk.state import State
@@ -134,7 +133,7 @@ class Trainer:
         """Of all events taken; None where they are the model's."""
         self._threads: ThreadPoolExecutor | None = None
         self._decoder: Decoder
-        self._taken, self._learned = 0, (0, getattr(model, "events_left", 0))
+        self._taken, self._learned = 0, (0, model.events_left)
         self._initial = schema
         self._slice_by = None if slices is None else slices.name
         self.names = NameCheck(schema, self._slice_by, learns=learn)
@@ -192,7 +191,7 @@ class Trainer:
     @property
     def events_left(self) -> int:
         """Events that a model in shards learns next at best, to the end of its round; else 0."""
-        most = getattr(self.model, "events_at_once", 0)
+        most = self.model.events_at_once
         if not most:
             return 0
         learned, left = self._learned
@@ -381,7 +380,7 @@ class Trainer:
                     model.learn_many(cut(X[row : row + 1], known), [y[row]])
             if start < len(X):
                 go_on(slice(start, len(X)), y[start:])
-        drifts = [n - learned for n in getattr(model, "drifts", ()) if n > learned]
+        drifts = [n - learned for n in model.drifts if n > learned]
         self._note_learned(len(batch))
         found, measured = joined(pieces, model), None
         if self._regions is not None:
@@ -393,7 +392,7 @@ class Trainer:
 
     def _note_learned(self, n: int) -> None:
         """Note that n of the events taken are learned, and what the model is like then."""
-        self._learned = self._learned[0] + n, getattr(self.model, "events_left", 0)
+        self._learned = self._learned[0] + n, self.model.events_left
         self._ended = _ended(self.model)
 
     def _rest(
@@ -585,7 +584,7 @@ class Trainer:
         """
         try:
             self.model, schema, self._classes = model, data["schema"], None
-            self._learned = self._taken, getattr(model, "events_left", 0)
+            self._learned = self._taken, model.events_left
             self._n_ended = len(_ended(model))
             self._began = schema is not None
             if self._regions is not None and data["regions"] is not None:
@@ -598,7 +597,7 @@ class Trainer:
 
 def _ended(model: Learner) -> tuple[str, ...]:
     """Return a sentence for each expert of a model that rests for good."""
-    found: tuple[str, ...] = getattr(innermost(model), "ended", ())
+    found: tuple[str, ...] = model.innermost.ended
     return found
 
 

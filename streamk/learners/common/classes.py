@@ -1,4 +1,4 @@
-"""Labels, and the numbers by which a learner knows classes."""
+"""Labels and their checks, numbers of classes, outputs of more of them, and their weights."""
 
 from __future__ import annotations
 
@@ -26,6 +26,23 @@ LARGEST_NUMBER = float(np.sqrt(np.finfo(np.float32).max))
 that size. It is the same for all learners, so that one model takes what another takes."""
 _LEAST_WHOLE, _MOST_WHOLE = -(1 << 63), (1 << 64) - 1
 """Whole numbers that are classes: those of 64 bits, with or without a sign."""
+
+
+Matrix = NDArray[np.float64]
+
+_MOST = 1e300
+"""Outputs are bounded by this: twice an output, and the difference of two, are numbers too."""
+_MOST_SINGLE = 1e36
+Choice: TypeAlias = "str | Mapping[Any, float]"
+
+HORIZON = 10_000
+"""Labels that the running shares of the classes are over: the mean of all up to there, from then on
+older ones fade exponentially."""
+LEAST_SHARE = 0.005
+"""Share that a class counts as at least. An expert gives no class less than 1e-4, so that a class
+rarer than that would be the answer to everything."""
+_OWNER = "class weights"
+_DECLARED = (Declared("shares", "float64", ("classes",), Domain(least=0.0, most=1.001)),)
 
 
 def _plain(label: Any, row: int) -> Label:
@@ -301,13 +318,6 @@ def is_classification(task: str) -> bool:
     return task == "classification"
 
 
-Matrix = NDArray[np.float64]
-
-_MOST = 1e300
-"""Outputs are bounded by this: twice an output, and the difference of two, are numbers too."""
-_MOST_SINGLE = 1e36
-
-
 def bounded(F: NDArray[Any]) -> NDArray[Any]:
     """Return outputs or coefficients that are finite, those that overflowed being the largest.
 
@@ -369,16 +379,6 @@ def aligned(
     there = there[: W.shape[1]]
     order = [there.index(label) if label in there else W.shape[1] for label in here]
     return np.ascontiguousarray(np.pad(W, ((0, 0), (0, 1)))[:, order])
-
-
-Choice: TypeAlias = "str | Mapping[Any, float]"
-
-HORIZON = 10_000
-"""Labels that the running shares of the classes are over: the mean of all up to there, from then on
-older ones fade exponentially."""
-LEAST_SHARE = 0.005
-"""Share that a class counts as at least. An expert gives no class less than 1e-4, so that a class
-rarer than that would be the answer to everything."""
 
 
 class ClassWeights:
@@ -514,10 +514,6 @@ class ClassWeights:
             found = cls(choice if isinstance(choice, str) else dict(choice))
         found._events, found._shares = events, arrays["shares"].copy()
         return found
-
-
-_OWNER = "class weights"
-_DECLARED = (Declared("shares", "float64", ("classes",), Domain(least=0.0, most=1.001)),)
 
 
 def _checked(given: Mapping[Any, float]) -> dict[Label, float]:

@@ -1,4 +1,4 @@
-"""Optimizers of coefficients on landmarks, which are carried on when the landmarks change.
+"""Solving for coefficients on landmarks, and optimizers that carry them on to other landmarks.
 
 A function is ``f(x) = W' phi(x)`` of coordinates phi in an orthonormal basis of the landmarks' span
 (`streamk.landmarks.IncrementalOasis`), so ``|W|`` is its norm in the kernel's space.
@@ -36,6 +36,10 @@ _BOUNDS = {
     LossCode.SQUARED_HINGE: (1.0, 2.0),
 }
 """Bounds of the curvature of losses in a direction of the outputs: of one output, of several."""
+
+
+_FADED = 8.0
+"""Most halvings of a coordinate's ridge by forgetting before it is given back."""
 
 
 def curvature(loss: Loss, n_outputs: int) -> float | None:
@@ -105,10 +109,6 @@ def resolved(
         at, before = ahead - step, at
         ahead = at + turn / (turn + 3.0) * (at - before)
     return np.ascontiguousarray(at), A
-
-
-_FADED = 8.0
-"""Most halvings of a coordinate's ridge by forgetting before it is given back."""
 
 
 class Part(NamedTuple):

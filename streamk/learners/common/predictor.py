@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import wraps
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.errors import InvalidInput, NotLearned, StateError
+from streamk import options
+from streamk.declared import FINITE, Domain, listed
+from streamk.errors import InvalidInput, NotLearned
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
-from streamk.learners.common.classes import Classes, ClassWeights, Label, check_most
-from streamk.learners.common.prequential import Prequential, labels_or_none, with_gaps
-from streamk.state import State
+from streamk.learners.base import Learner, Methods
+from streamk.learners.common.classes import (
+    Classes,
+    ClassWeights,
+    Label,
+    check_labels,
+    check_most,
+    check_numbers,
+)
+from streamk.learners.common.prequential import labels_or_none, with_gaps
+from streamk.options import Option
 
 _METHODS = (
     *("learn_many", "predict_then_learn_many", "learn_one", "finish", "merge", "merge_replica"),
@@ -71,28 +81,15 @@ def _waiting(method: Callable[..., Any]) -> Callable[..., Any]:
     return waiting
 
 
-class Predictor:
+class Predictor(Methods):
     """Labels, numbers and probabilities out of outputs, of many events or of one.
 
     Copies and pickles go through the learner's state.
     """
 
+    TYPE: ClassVar[str]
     takes_missing: bool = False
     """True if a value may be missing (NaN)."""
-
-    def state(self) -> State:
-        """Everything needed to go on exactly from here."""
-        raise NotImplementedError
-
-    @classmethod
-    def from_state(cls, state: State) -> Self:
-        """Return the learner whose state this is."""
-        raise NotImplementedError
-
-    @property
-    def placing(self) -> dict[str, Any]:
-        """Arguments of `from_state` for the device and the threads, which no state has."""
-        return {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_state, (self.state(),)
@@ -107,14 +104,6 @@ class Predictor:
     @property
     def classes(self) -> tuple[Label, ...]:
         """The labels seen so far, in the order of the probabilities; () for regression."""
-        raise NotImplementedError
-
-    def decision_many(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Outputs before any decision, float64 (n, n_outputs)."""
-        raise NotImplementedError
-
-    def decision_one(self, x: ArrayLike) -> NDArray[np.float64]:
-        """Outputs of one event x of shape (d,), float64 (n_outputs,)."""
         raise NotImplementedError
 
     def predictions(self, F: NDArray[np.float64]) -> NDArray[Any]:
@@ -173,12 +162,24 @@ class Predictor:
 class Decider(Predictor):
     """A predictor that knows its classes, and decides among them by its outputs."""
 
+    OPTIONS: ClassVar[dict[str, Option]]
     is_classifier: bool
+    _columns: tuple[Column, ...] | None = None
     _classes: Classes
     THRESHOLD: ClassVar[float] = 0.0
     """A single output above this stands for the second of two classes."""
     _weights: ClassWeights | None = None
     """The cost of missing each class; only where outputs are probabilities."""
+
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """The columns of a batch, None before the first."""
+        return self._columns
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The labels seen so far, in the order of the probabilities; () for regression."""
+        return self._classes.labels
 
     @property
     def max_classes(self) -> int:
@@ -189,6 +190,62 @@ class Decider(Predictor):
     def class_weights(self) -> ClassWeights | None:
         """The cost of missing each class, None if all cost the same."""
         return self._weights
+
+    def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
+        """Return the labels of n events, plain labels (object) or numbers (float64).
+
+        Raises
+        ------
+        InvalidInput
+            If there are not n, or one is of no use, naming its row.
+        """
+        if len(y) != n:
+            raise InvalidInput(f"{n} events came with {len(y)} labels")
+        if not self.is_classifier:
+            return check_numbers(y, n)
+        labels = check_labels(y)
+        self._classes.check(labels)
+        if self._weights is not None and not len(self._classes):
+            known = self._classes.first(labels)
+            if known:  # a class that has a weight must be one of them
+                self._weights.check(known)
+        return labels
+
+    def _header(self) -> dict[str, Any]:
+        """Return type, options and what is known of the stream, as JSON data."""
+        learner: Any = self
+        return {
+            "type": self.TYPE,
+            **options.to_header(self.OPTIONS, self),
+            "task": "classification" if self.is_classifier else "regression",
+            "columns": None if self.columns is None else list(self.columns),
+            "classes": list(self.classes),
+            "n_events": learner.n_events,
+        }
+
+    @classmethod
+    def _new(cls, header: Mapping[str, Any], **more: Any) -> Self:
+        """Return a learner that has learned nothing, by what `_header` gave and further options."""
+        columns, made = header["columns"], cast("Callable[..., Self]", cls)
+        return made(
+            **options.from_header(cls.OPTIONS, header),
+            **more,
+            task=header["task"],
+            columns=None if columns is None else listed(header, "columns", cls._owner()),
+            classes=listed(header, "classes", cls._owner()),
+        )
+
+    @classmethod
+    def _owner(cls) -> str:
+        """The state, as messages name it."""
+        return f"this {cls.TYPE!r} state"
+
+    @property
+    def _label_domain(self) -> Domain:
+        """Labels as numbers."""
+        if self.is_classifier:
+            return Domain(0, max(0, len(self.classes) - 1), whole=True)
+        return FINITE
 
     def choices(self, P: NDArray[np.float64]) -> NDArray[np.intp]:
         """Numbers of the predicted classes, shape (n,), where `predict_proba_many` gave P."""
@@ -244,58 +301,46 @@ class Decider(Predictor):
 class Wrapper(OneAtATime, Predictor):
     """A learner that is what the one inside, `learner`, is."""
 
-    INNER: ClassVar[dict[str, Any]] = {}
-    """Learners by the types of their states; `streamk.learners.registry` knows them."""
-    learner: Any
+    learner: Learner
+
+    @property
+    def innermost(self) -> Any:
+        """The learner that is inside of all others."""
+        return self.learner.innermost
 
     @property
     def is_classifier(self) -> bool:
         """True if labels are classes, False if they are numbers."""
-        found: bool = self.learner.is_classifier
-        return found
+        return self.learner.is_classifier
 
     @property
     def columns(self) -> tuple[Column, ...] | None:
         """The columns of a batch, None before the first."""
-        found: tuple[Column, ...] | None = self.learner.columns
-        return found
+        return self.learner.columns
 
     @property
     def classes(self) -> tuple[Label, ...]:
         """The labels seen so far, in the order of the probabilities; () for regression."""
-        found: tuple[Label, ...] = self.learner.classes
-        return found
+        return self.learner.classes
 
     @property
     def max_classes(self) -> int:
         """Classes that there may be; labels that would make more are refused."""
-        found: int = self.learner.max_classes
-        return found
+        return self.learner.max_classes
 
     @property
     def n_events(self) -> int:
         """Events learned."""
-        found: int = self.learner.n_events
-        return found
+        return self.learner.n_events
 
     @property
     def n_features(self) -> int:
         """Random features or landmarks in use."""
-        found: int = self.learner.n_features
-        return found
-
-    @classmethod
-    def _inside(cls, state: State, placing: dict[str, Any] | None, owner: str) -> Any:
-        """Return the learner inside of one whose state this is; raise StateError for an odd one."""
-        child = state.child("learner")
-        if child.type not in cls.INNER:
-            raise StateError(f"{owner} cannot be around a learner of the type {child.type!r}")
-        return cls.INNER[child.type].from_state(child, **(placing or {}))
+        return self.learner.n_features
 
     def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
         """Return the labels of n events as the learner inside does, or raise InvalidInput."""
-        found: NDArray[Any] = self.learner.check_labels(y, n)
-        return found
+        return self.learner.check_labels(y, n)
 
 
 class OwnClasses(Wrapper):
@@ -309,7 +354,7 @@ class OwnClasses(Wrapper):
     @property
     def takes_missing(self) -> bool:  # type: ignore[override]
         """True if a value may be missing (NaN)."""
-        return bool(self.learner.takes_missing)
+        return self.learner.takes_missing
 
     @property
     def classes(self) -> tuple[Label, ...]:
@@ -336,10 +381,6 @@ class OwnClasses(Wrapper):
             check_most(set(self._classes), labels, self.max_classes)
         return events, labels, known
 
-    def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
-        """Predict each event of X (n, d) in turn, then learn it if its label in y is not None."""
-        raise NotImplementedError
-
     def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
         """Learn from events X (n, d) with labels y (n,). Raises `InvalidInput` before learning."""
         self.check_labels(y, len(np.asarray(X)))
@@ -350,12 +391,12 @@ class OwnClasses(Wrapper):
         self.learn_many(one_row(x), [y])
 
     def aside(self) -> AbstractContextManager[None]:
-        """Predict without a trace, see `MultiKernel.aside`."""
-        return aside(self.learner)
+        """Predict without a trace in the learner inside."""
+        return self.learner.aside()
 
     def predict_many(self, X: ArrayLike) -> NDArray[Any]:
         """Return labels (object) or numbers (float64), shape (n,)."""
-        return np.asarray(self.learner.predict_many(X))
+        return self.learner.predict_many(X)
 
     def predict_one(self, x: ArrayLike) -> Any:
         """Return the label or number of one event x (d,)."""
@@ -363,8 +404,8 @@ class OwnClasses(Wrapper):
 
     def predict_proba_many(self, X: ArrayLike) -> NDArray[Any]:
         """Return probabilities (n, classes), float64, rows summing to 1."""
-        P = np.asarray(self.learner.predict_proba_many(X))
-        if tuple(self.learner.classes) == self.classes:
+        P = self.learner.predict_proba_many(X)
+        if self.learner.classes == self.classes:
             return P
         spread = np.zeros((len(P), len(self._classes)))
         spread[:, self._places()] = P
@@ -387,24 +428,11 @@ class OwnClasses(Wrapper):
 
     def decision_many(self, X: ArrayLike) -> NDArray[Any]:
         """Return the outputs of the learner inside before any decision, float64 (n, outputs)."""
-        return np.asarray(self.learner.decision_many(X))
+        return self.learner.decision_many(X)
 
     def decision_one(self, x: ArrayLike) -> NDArray[Any]:
         """Return the outputs of one event x (d,) before any decision, float64 (outputs,)."""
-        return np.asarray(self.learner.decision_one(x))
-
-
-def innermost(learner: Any) -> Any:
-    """Return the learner that is inside of all others, or the learner itself."""
-    while hasattr(learner, "learner"):
-        learner = learner.learner
-    return learner
-
-
-def aside(learner: Any) -> AbstractContextManager[None]:
-    """Predict without a trace in a learner, see `MultiKernel.aside`."""
-    found: AbstractContextManager[None] = getattr(learner, "aside", nullcontext)()
-    return found
+        return self.learner.decision_one(x)
 
 
 def one_row(x: ArrayLike) -> NDArray[Any]:

@@ -1,16 +1,15 @@
-"""The common part of learners of one loss: checks of events and labels, new classes."""
+"""Learners of one loss: checks of events and labels, new classes, steps in coordinates."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import options
-from streamk.declared import listed
 from streamk.errors import InvalidInput, shown
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
@@ -18,11 +17,8 @@ from streamk.kernels import Kernel
 from streamk.learners.common.classes import (
     Classes,
     Label,
-    check_labels,
-    check_numbers,
     classifies,
     is_number,
-    stand_in,
 )
 from streamk.learners.common.optimizers import Newton, Optimizer, StochasticGradient
 from streamk.learners.common.options import (
@@ -31,11 +27,15 @@ from streamk.learners.common.options import (
     check_classification,
 )
 from streamk.learners.common.predictor import Decider, OneAtATime, one_row
-from streamk.learners.common.prequential import Prequential, Recorder, runs
+from streamk.learners.common.prequential import Prequential, Recorder, labels_or_none, runs
 from streamk.learners.common.steps import AdaGrad, Constant, Ladder, Step
 from streamk.losses import Loss
 from streamk.losses import loss as loss_by_name
-from streamk.options import Option
+
+Matrix = NDArray[np.float64]
+
+RIDGE = 0.1
+"""Default regularization of Newton steps."""
 
 
 class Asked(NamedTuple):
@@ -67,18 +67,15 @@ class Supervised(OneAtATime, Decider):
 
     loss: Loss
     dtype: np.dtype[Any]
+    n_events: int
+    seed: int = 0
     can_diverge: ClassVar[bool] = True
     """True if learning may raise InvalidInput because predictions overflow."""
-
-    @property
-    def columns(self) -> tuple[Column, ...] | None:
-        """The columns of a batch, None before the first."""
-        raise NotImplementedError
-
-    @property
-    def classes(self) -> tuple[Label, ...]:
-        """The labels seen so far, in the order of the probabilities; () for regression."""
-        return self._classes.labels
+    can_rest: ClassVar[bool] = False
+    """True if it costs so much that it may `rest` where other experts do as well."""
+    watches: bool = False
+    """True if it begins anew where errors rise. An external expert does not: the mixture tells it
+    when."""
 
     def learn_checked(
         self, events: NDArray[Any], labels: NDArray[Any], asked: Asked | None = None
@@ -153,6 +150,17 @@ class Supervised(OneAtATime, Decider):
         """
         self._follow(events, numbers, asked)
 
+    def learn_again(self, events: NDArray[Any], labels: NDArray[np.float64]) -> None:
+        """Learn events that others predicted, as of `learn_encoded`, as the first ones."""
+        self.learn_encoded(events, labels)
+
+    is_too_wide: bool = False
+    """It rests for good, since there are more columns and classes than it takes."""
+
+    def coefficients_of(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the coefficients that events X (n, d) have as centers; raise InvalidInput."""
+        raise InvalidInput(f"{self!r} has no coefficients of events")
+
     def _learn_labelled(
         self, events: NDArray[Any], numbers: NDArray[np.float64], asked: Asked | None
     ) -> None:
@@ -224,31 +232,10 @@ class Supervised(OneAtATime, Decider):
 
         These stay None among classes, and become NaN among numbers.
         """
-        if isinstance(y, np.ndarray) and y.dtype != object:
-            return self.check_labels(y, n)
-        missing = np.array([label is None for label in y], dtype=bool)
-        if not missing.any():
-            return self.check_labels(y, n)
-        filler: Any = stand_in(self.classes, y) if self.is_classifier else 0.0
-        labels = self.check_labels([filler if label is None else label for label in y], n)
-        labels[missing] = None if self.is_classifier else math.nan
+        labels, there = labels_or_none(self, y, n)
+        if not there.all():
+            labels[~there] = None if self.is_classifier else math.nan
         return labels
-
-    def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
-        """Return the labels of n events, plain labels (object) or numbers (float64).
-
-        Raises
-        ------
-        InvalidInput
-            If there are not n, or one is of no use, naming its row.
-        """
-        if len(y) != n:
-            raise InvalidInput(f"{n} events came with {len(y)} labels")
-        if self.is_classifier:
-            labels = check_labels(y)
-            self._classes.check(labels)
-            return labels
-        return check_numbers(y, n)
 
     def number(self, y: Any) -> float | None:
         """Return a label as the loss takes it, None if it is new or asks for a closer look."""
@@ -302,20 +289,11 @@ class Supervised(OneAtATime, Decider):
         return self.loss.probabilities(F)
 
 
-Matrix = NDArray[np.float64]
-
-RIDGE = 0.1
-"""Default regularization of Newton steps."""
-
-
 class OnEmbeddedFeatures(Supervised):
     """A learner by gradient or Newton steps in coordinates; its options are `OnlineNystrom`'s."""
 
     dtype: np.dtype[Any] = np.dtype(np.float64)
     """Of events and coefficients."""
-    n_events: int
-    TYPE: ClassVar[str]
-    OPTIONS: ClassVar[dict[str, Option]]
 
     def __init__(
         self,
@@ -344,7 +322,6 @@ class OnEmbeddedFeatures(Supervised):
         if not self.is_classifier:
             check_classification(classes=classes)
         self._classes = Classes(classes, max_classes)
-        self._columns: tuple[Column, ...] | None = None
         self.n_events = 0
 
     def _check_optimizer(self) -> None:
@@ -379,32 +356,3 @@ class OnEmbeddedFeatures(Supervised):
         if self.step is None:
             return Newton(self.loss, self.regularization, self.forgetting, **shape)
         return StochasticGradient(self.loss, self.step, self.regularization, **shape)
-
-    @property
-    def columns(self) -> tuple[Column, ...] | None:
-        """The columns of a batch, None before the first."""
-        return self._columns
-
-    def _header(self) -> dict[str, Any]:
-        """Return type, format, options and what is known of the stream, as JSON data."""
-        return {
-            "type": self.TYPE,
-            **options.to_header(self.OPTIONS, self),
-            "task": "classification" if self.is_classifier else "regression",
-            "columns": None if self.columns is None else list(self.columns),
-            "classes": list(self.classes),
-            "n_events": self.n_events,
-        }
-
-    @classmethod
-    def _from_header(cls, header: Mapping[str, Any]) -> Self:
-        """Return a learner that has learned nothing, by what `_header` gave."""
-        columns = header["columns"]
-        made: Any = cls  # its constructor has the options
-        learner: Self = made(
-            **options.from_header(cls.OPTIONS, header),
-            task=header["task"],
-            columns=None if columns is None else listed(header, "columns", "a learner"),
-            classes=listed(header, "classes", "a learner"),
-        )
-        return learner

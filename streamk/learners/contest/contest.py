@@ -29,6 +29,7 @@ from streamk.learners.contest.entries import (
     new_entry,
     scored,
 )
+from streamk.learners.kinds import check_kind, inner
 from streamk.options import Whole
 from streamk.state import JSON, State
 
@@ -120,11 +121,7 @@ class Contest(OwnClasses):
         InvalidInput
             If the name is taken or none, or the model cannot be in this contest.
         """
-        if getattr(learner, "TYPE", None) not in self.INNER:
-            raise InvalidInput(
-                f"{name}: {learner!r} cannot be in a contest; give one of the learners of streamk,"
-                " such as MultiKernel()"
-            )
+        check_kind(learner, f"{name}: {learner!r} cannot be in a contest")
         check_beside(name, learner, self.models, self._classes)
         entry = new_entry(learner, window=self.window, began=self._events)
         if self.columns is not None and learner.columns is None:
@@ -166,6 +163,11 @@ class Contest(OwnClasses):
     # What it is
 
     @property
+    def predicting(self) -> Any:
+        """The champion."""
+        return self.learner
+
+    @property
     def models(self) -> dict[str, Any]:
         """The learners by their names, in the order in which they began."""
         return {name: entry.learner for name, entry in self._entries.items()}
@@ -204,7 +206,7 @@ class Contest(OwnClasses):
     def drifts(self) -> tuple[int, ...]:
         """After how many events the champion's experts began anew because of drift."""
         began = self._entries[self.champion].began
-        return tuple(began + n for n in getattr(self.learner, "drifts", ()))
+        return tuple(began + n for n in self.learner.drifts)
 
     @property
     def standings(self) -> dict[str, Any]:
@@ -396,9 +398,7 @@ class Contest(OwnClasses):
                 name = data["name"]
                 check_name(name)
             part = state.child(_part(name, contest.champion))
-            if part.type not in cls.INNER:
-                raise StateError(f"{_OWNER} cannot have a learner of the type {part.type!r}")
-            learner = cls.INNER[part.type].from_state(part, **(models or {}).get(name, {}))
+            learner = inner(part, (models or {}).get(name), _OWNER)
             kept = state.child(f"entry-{name}")
             contest._entries[name] = Entry.restored(learner, data, kept, contest.window)
         contest._check(before)

@@ -1,4 +1,4 @@
-"""Events that wait for the step of their mini-batch."""
+"""The learner by doubly stochastic functional gradients (Dai et al. 2014), and its mini-batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk import backends, options
 from streamk.backends import BACKENDS
-from streamk.declared import FINITE, Declared, Domain, count, listed, number, reading, taken
+from streamk.declared import Declared, Domain, count, listed, number, reading, taken
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.features.random_features import check_range, check_seed
@@ -40,6 +40,16 @@ from streamk.losses import loss as loss_by_name
 from streamk.options import Choice, Flag, Made, Option, Real, Whole
 from streamk.state import State
 
+_OWNER = "this 'doubly-stochastic' state"
+_SCALES = Domain(least=-(2.0**60), most=2.0**60)
+"""Of the coefficients: larger and smaller ones than `SCALES` has are multiplied into these."""
+_FIRST_FEATURES, _FIRST_COEFFICIENTS = 1 << 20, 1 << 24
+"""Of the first step of a learner that is made from a state."""
+_OF_FUNCTION = (
+    *("seed", "step", "regularization", "block_size", "max_features"),
+    *("cache_bytes", "sampler", "dtype", "threads"),
+)
+"""Options that a learner hands on to its function."""
 _ARRAYS = ("gathered", "gathered_labels")
 
 
@@ -538,15 +548,10 @@ class DoublyStochastic(Supervised):
     def state(self) -> State:
         """Everything needed to go on exactly from here: a JSON header and arrays."""
         header: dict[str, Any] = {
-            "type": self.TYPE,
-            **options.to_header(self.OPTIONS, self),
-            "task": "classification" if self.is_classifier else "regression",
-            "columns": None if self.columns is None else list(self.columns),
+            **self._header(),
             "widths": list(self._function.widths),
-            "classes": list(self.classes),
             "scale": self._function.coefficients.scale,
             "n_steps": self.n_steps,
-            "n_events": self.n_events,
         }
         arrays = self._function.coefficients.arrays(self._function.n_chunks)
         more, beside = self._function.saved()
@@ -570,13 +575,7 @@ class DoublyStochastic(Supervised):
         state.expect(cls.TYPE)
         header: dict[str, Any] = dict(state.header)
         with reading(_OWNER):
-            learner = cls(
-                **options.from_header(cls.OPTIONS, header),
-                task=header["task"],
-                classes=listed(header, "classes", _OWNER),
-                threads=threads,
-                backend=backend,
-            )
+            learner = cls._new(header | {"columns": None}, threads=threads, backend=backend)
             function = learner._function
             widths = tuple(header["widths"])
             if header["columns"] is not None:
@@ -594,10 +593,7 @@ class DoublyStochastic(Supervised):
         function.coefficients.load(state.arrays, function.n_chunks, scale)
         function.load(header, state.arrays, _OWNER)
         learner._gathered = GatheredEvents(learner.dtype, len(learner.columns or ()))
-        numbers = FINITE
-        if learner.is_classifier:
-            numbers = Domain(0, len(learner.classes) - 1, whole=True)
-        learner._gathered.load(state.arrays, numbers, learner.batch_size, _OWNER)
+        learner._gathered.load(state.arrays, learner._label_domain, learner.batch_size, _OWNER)
         return learner
 
     def _check_first_step(self) -> None:
@@ -658,15 +654,3 @@ class DoublyStochastic(Supervised):
             ours.mix(theirs, mine / (mine + others))
         function.mix(other._function, mine / (mine + others))
         self.n_events += others
-
-
-_OWNER = "this 'doubly-stochastic' state"
-_SCALES = Domain(least=-(2.0**60), most=2.0**60)
-"""Of the coefficients: larger and smaller ones than `SCALES` has are multiplied into these."""
-_FIRST_FEATURES, _FIRST_COEFFICIENTS = 1 << 20, 1 << 24
-"""Of the first step of a learner that is made from a state."""
-_OF_FUNCTION = (
-    *("seed", "step", "regularization", "block_size", "max_features"),
-    *("cache_bytes", "sampler", "dtype", "threads"),
-)
-"""Options that a learner hands on to its function."""

@@ -1,4 +1,4 @@
-"""Coefficients of random features: a growing array under one lazily applied scale."""
+"""Coefficients of random features under one lazily applied scale, and the function they make."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ SCALES = (2.0**-40, 2.0**40)
 """A scale below the first (or above the other) is multiplied into the array, once in a long time.
 """
 
+_FUSED = 1 << 20
+"""Features times events of a step up to which it is one call, which keeps them all for a moment."""
+
+_PATIENCE = 4
+"""Single events that the same arrays serve before they are prepared for more: it takes the time of
+some."""
 _PIECE = 64
 """Chunks by which the arrays grow (16 KiB an output)."""
 
@@ -231,14 +237,6 @@ class Coefficients:
         new = self._xp.zeros(shape, self._dtype)
         new[tuple(slice(0, n) for n in old.shape)] = old
         return new
-
-
-_FUSED = 1 << 20
-"""Features times events of a step up to which it is one call, which keeps them all for a moment."""
-
-_PATIENCE = 4
-"""Single events that the same arrays serve before they are prepared for more: it takes the time of
-some."""
 
 
 class _Alone:

@@ -35,6 +35,11 @@ _FACTOR = 4.0
 DAMPINGS = Domain(least=4.0**-10, most=4.0**10)
 
 
+_AVERAGES = "averages"
+_ETA = 3
+"""Of polynomial-decay averaging (Shamir and Zhang 2013): about the last quarter of the steps."""
+
+
 class Direction(NamedTuple):
     """A direction, with the multiple of it that is best by its leave-one-out changes.
 
@@ -200,11 +205,6 @@ class Search:
         """Return the damping that one is compared with, at least as large as wanted."""
         moved = damping * (_FACTOR if self.rising else 1.0 / _FACTOR)
         return min(max(moved, DAMPINGS.least, least), DAMPINGS.most)
-
-
-_AVERAGES = "averages"
-_ETA = 3
-"""Of polynomial-decay averaging (Shamir and Zhang 2013): about the last quarter of the steps."""
 
 
 class PreconditionedFunction(KernelFunction):

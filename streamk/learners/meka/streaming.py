@@ -484,7 +484,7 @@ class StreamingMeka(OnEmbeddedFeatures):
         state.expect(cls.TYPE)
         header: Any = state.header
         with reading(_OWNER):
-            learner = cls._from_header(header)
+            learner = cls._new(header)
         for name in (*_COUNTS, "n_events"):
             setattr(learner, name, count(header, name, _OWNER))
         learner._clock, learner._began = (count(header, name, _OWNER) for name in _CLOCKS)

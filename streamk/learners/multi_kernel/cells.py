@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from streamk.backends import loops
 from streamk.backends.pool_arrays import line
-from streamk.declared import Declared
 from streamk.learners.multi_kernel.tables import (
     BINS,
     GROUP_STARTS,
@@ -101,7 +100,7 @@ def unfolded(
     """
     often = folds(sizes, most) - folds(sizes, more)
     starts, before = starts_of(sizes, more), held["CELLS_A"]
-    A = _aligned(int(starts[-1]), before.shape[1])
+    A = aligned(int(starts[-1]), before.shape[1])
     old, new = held["FIRST"].tolist(), starts.tolist()
     for table, times in enumerate((1 << often).tolist()):
         here, there = slice(*new[table : table + 2]), slice(*old[table : table + 2])
@@ -162,13 +161,7 @@ def join(
     loops.grids.join(A, B, began, room, np.float32(share))
 
 
-def aligned(declared: Declared, sizes: Mapping[str, int]) -> NDArray[np.float32]:
-    """Return the zeros of cells by their sizes; no row takes a cache line more than it must."""
-    rows, columns = declared.lengths(sizes)
-    return _aligned(rows, columns)
-
-
-def _aligned(rows: int, columns: int) -> NDArray[np.float32]:
+def aligned(rows: int, columns: int) -> NDArray[np.float32]:
     """Return zeros that begin on a cache line, so that no row takes a line more than it must."""
     room = np.zeros(rows * columns + 16, np.float32)
     first = -room.ctypes.data % 64 // 4

@@ -278,7 +278,7 @@ class ExpertPool(PoolTable):
         """Make the arrays as they are before the first event."""
         wanted, sizes = pool_arrays.arrays_of(self.sizes), pool_arrays.with_room(self.sizes)
         self.arrays = {
-            each.name.upper(): cells.aligned(each, sizes)
+            each.name.upper(): cells.aligned(*each.lengths(sizes))
             if each.name == "cells_a"
             else each.zeros(sizes)
             for each in wanted
@@ -393,6 +393,11 @@ class ExpertPool(PoolTable):
         own = self.banks[: self.experts - len(self.external_experts)]
         numbers = [BANKS.index(bank) if bank in BANKS else len(BANKS) for bank in own]
         return numbers + [len(BANKS) + 1 + place for place in range(len(self.external_experts))]
+
+    @property
+    def has_losses(self) -> bool:
+        """There are losses since the last review."""
+        return bool(self.arrays["BANK_COSTS"][loops.mixture.EVENTS])
 
     def external_gains(self) -> NDArray[np.float64]:
         """Return by how much external experts were worth their time since this was asked last.
@@ -520,10 +525,6 @@ class ExpertPool(PoolTable):
         a["INVERSE_TEMPERATURES"][own:], a["CURVATURES"][own:] = 1.0, 0.0
         a["EVIDENCE"][...] = 0.0
 
-    def clear_window(self) -> None:
-        """Begin the window anew."""
-        self.set_window(0, 0)
-
     def join(self, other: ExpertPool, share: float, began: ExpertPool | None = None) -> None:
         """Take in a share of what another pool learned, whose arrays have the same shapes.
 
@@ -541,7 +542,7 @@ class ExpertPool(PoolTable):
                 mine += mine.dtype.type(share) * (other.arrays[name] - mine)
         active, window = self.arrays["ACTIVE"], BANKS.index(WINDOW)
         if other.arrays["ACTIVE"][window] and not active[window]:
-            self.clear_window()  # which is from before it became inactive
+            self.set_window(0, 0)  # which is from before it became inactive
         active |= other.arrays["ACTIVE"]
         # The mean costs of an event stay, but loops count whole events. What external experts were
         # worth is of other events, those since `external_gains`.

@@ -23,6 +23,18 @@ from streamk.scaling.hysteresis import HysteresisScaler
 from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import JSON, State
 
+WIDEST = 256
+"""Columns and classes, together, up to which it learns: what it keeps grows with them."""
+_LEAST = 1e-30
+"""Least probability whose logarithm is taken; scores have bounds of their own."""
+_OTHER = 8.0
+"""Change of the labels' unit after which external experts begin anew: what a loss's parameter, or
+the first steps, were to a label is then another thing."""
+_NOISE = 0.3
+"""Factor by which two estimates of a unit from one stream may differ."""
+_OWNER = "external_experts"
+_LEAST_UNIT = 1e-9
+
 
 def check_can_join(learner: OfOneKernel, name: str, is_classifier: bool) -> None:
     """Raise InvalidInput if a learner cannot join."""
@@ -48,10 +60,6 @@ def check_can_join(learner: OfOneKernel, name: str, is_classifier: bool) -> None
         )
 
 
-WIDEST = 256
-"""Columns and classes, together, up to which it learns: what it keeps grows with them."""
-
-
 def default_experts(*, task: str, seed: int) -> list[FeatureMachine]:
     """Return the learners that join the experts by default: a feature machine.
 
@@ -67,15 +75,6 @@ def default_experts(*, task: str, seed: int) -> list[FeatureMachine]:
     [256]
     """
     return [FeatureMachine(task=task, seed=seed, max_width=WIDEST)]
-
-
-_LEAST = 1e-30
-"""Least probability whose logarithm is taken; scores have bounds of their own."""
-_OTHER = 8.0
-"""Change of the labels' unit after which external experts begin anew: what a loss's parameter, or
-the first steps, were to a label is then another thing."""
-_NOISE = 0.3
-"""Factor by which two estimates of a unit from one stream may differ."""
 
 
 class ExternalExperts:
@@ -124,7 +123,7 @@ class ExternalExperts:
         self._is_classifier = is_classifier
         self._scale = HysteresisScaler()
         self._early = EarlyEvents()
-        self._rests = Rests([isinstance(learner, FeatureMachine) for learner in learners])
+        self._rests = Rests([learner.can_rest for learner in learners])
         self._all_rest = False
         self._alarms = 0
         """Drifts that the pool had found at the last review."""
@@ -188,7 +187,7 @@ class ExternalExperts:
     @property
     def _too_wide(self) -> list[bool]:
         """True for each learner that rests for good."""
-        return [isinstance(one, FeatureMachine) and one.is_too_wide for one in self._learners]
+        return [one.is_too_wide for one in self._learners]
 
     @property
     def ended(self) -> tuple[str, ...]:
@@ -222,9 +221,7 @@ class ExternalExperts:
 
     def _follow(self, change: Change) -> None:
         """Do what a review calls for."""
-        learner = self._learners[change.place]
-        if not isinstance(learner, FeatureMachine):
-            return
+        learner: Any = self._learners[change.place]  # one that can rest
         if change.step == "rest":
             learner.rest()
         elif change.step == "wake":
@@ -245,8 +242,9 @@ class ExternalExperts:
 
     def _follow_rests(self) -> None:
         """Have those learners rest that are to."""
-        for learner, active in zip(self._learners, self._rests.active, strict=True):
-            if isinstance(learner, FeatureMachine) and learner.rests == active:
+        learners: list[Any] = self._learners
+        for learner, active in zip(learners, self._rests.active, strict=True):
+            if learner.can_rest and learner.rests == active:
                 learner.wake() if active else learner.rest()
 
     # Growing
@@ -399,15 +397,14 @@ class ExternalExperts:
             return
         Z, labels = self._scale.transform(events), self._labels_of(numbers)
         for place, learner in enumerate(self._learners):
-            X = np.ascontiguousarray(Z, learner.dtype)
-            if again and isinstance(learner, FeatureMachine):
-                learner.learn_again(X, labels)
-            else:
-                self._learn_by(place, X, labels)
+            self._learn_by(place, np.ascontiguousarray(Z, learner.dtype), labels, again=again)
 
-    def _learn_by(self, place: int, X: NDArray[Any], labels: NDArray[Any]) -> None:
+    def _learn_by(
+        self, place: int, X: NDArray[Any], labels: NDArray[Any], *, again: bool = False
+    ) -> None:
+        learner = self._learners[place]
         try:
-            self._learners[place].learn_encoded(X, labels)
+            learner.learn_again(X, labels) if again else learner.learn_encoded(X, labels)
         except InvalidInput:  # its steps are too long: the others go on
             self._learners[place] = self._new(place)
 
@@ -547,10 +544,5 @@ class ExternalExperts:
 
 def _as_expert(learner: OfOneKernel) -> OfOneKernel:
     """Return a learner that does not begin anew by itself: the pool's alarms say when."""
-    if isinstance(learner, FeatureMachine):
-        learner.watches = False
+    learner.watches = False
     return learner
-
-
-_OWNER = "external_experts"
-_LEAST_UNIT = 1e-9

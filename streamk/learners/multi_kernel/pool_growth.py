@@ -18,6 +18,18 @@ from streamk.learners.multi_kernel.tables import cells_of
 from streamk.losses import Loss
 from streamk.state import State
 
+OWNER = "a pool of experts"
+_ROOMY = 2
+"""Columns that there may be room for, times those that there are."""
+_LARGEST = 3e38
+"""About the largest number of single precision."""
+_STEEPEST = 160.0
+"""Largest slope of a linear expert in a coefficient: an error of 20 times a value of 8."""
+_LONGEST, _TINY = 1e25, 1e-25
+"""Factor by which a stake's unit grows at most, and the least unit: see the loops' `coin`."""
+_ROUNDED = 0.01
+"""Tolerance of symmetry relative to the largest entry of a matrix: forgetting lets what rounding
+has left grow."""
 _FEW = 16
 """Classes up to which there is room for no more than there are: it would cost time."""
 
@@ -277,17 +289,6 @@ def _outputs(
     return out
 
 
-OWNER = "a pool of experts"
-_ROOMY = 2
-"""Columns that there may be room for, times those that there are."""
-_LARGEST = 3e38
-"""About the largest number of single precision."""
-_STEEPEST = 160.0
-"""Largest slope of a linear expert in a coefficient: an error of 20 times a value of 8."""
-_LONGEST, _TINY = 1e25, 1e-25
-"""Factor by which a stake's unit grows at most, and the least unit: see the loops' `coin`."""
-
-
 def load(
     state: State,
     keys: NDArray[np.uint64],
@@ -418,11 +419,6 @@ def _check_symmetric(matrices: NDArray[Any], name: str) -> None:
         apart = np.abs(matrices - np.swapaxes(matrices, -1, -2)).max(axis=(-1, -2))
         if (apart > _ROUNDED * np.abs(matrices).max(axis=(-1, -2))).any():
             raise StateError(f"array {name!r} of {OWNER} is not symmetric")
-
-
-_ROUNDED = 0.01
-"""Tolerance of symmetry relative to the largest entry of a matrix: forgetting lets what rounding
-has left grow."""
 
 
 def _check_stakes(arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -16,6 +16,34 @@ from streamk.errors import StateError
 MOST = 512
 """Events that are learned anew when the scale changes among them."""
 
+STRETCH = 1_024
+"""Events between two reviews."""
+_TRIAL = 3
+"""Reviews that an expert is active for at least."""
+_RISES = 0.9
+"""Part of what it lacked before, up to which an expert that was not worth its time yet lacks less:
+functions of few events may be of no use, and those of some thousand a good one."""
+_SHORTEST, _LONGEST = 8.0, 2.0**32
+"""Reviews for which it rests, at least; and a bound, since what is kept is bounded."""
+_MEMORY = 0.5
+"""Factor of what was known of its worth at each review."""
+_AFTER = 2
+"""Whole reviews after an alarm, from which on there are enough events since it to begin anew."""
+_UNHEARD = 0.5
+"""Part of a rest in which alarms count for nothing, so that false ones do not undo the doubling."""
+_BLAMED = 4
+"""Whole reviews after an alarm, up to which it may be why an expert is of use no more."""
+_NONE = -1.0
+"""Reviews since an alarm where there was none, or it does not count."""
+_NOT_YET, _PAID_OFF, _WOKEN = range(3)
+"""Worth of an expert's time since it last changed: not shown yet, or shown, or not yet since
+it was woken, so that it has a function of the last events."""
+_FREE, _ACTIVE, _RESTS = range(3)
+"""An expert that cannot rest, one that is active, and one that rests."""
+_KIND, _AGE, _REST, _WORTH, _PAID, _SINCE = range(6)
+"""Kind, reviews since it last changed, next rest, worth, whether it was worth its time since then,
+and whole reviews since an alarm."""
+
 _EVENTS = Domain(-LARGEST, LARGEST, missing=True)
 _ARRAYS = ("events", "numbers")
 
@@ -101,35 +129,6 @@ class EarlyEvents:
             raise StateError(f"arrays 'events' and 'numbers' of {owner} have too many events")
         self.are_kept = are_kept
         self.events, self.numbers = (found[name].copy() for name in _ARRAYS)
-
-
-STRETCH = 1_024
-"""Events between two reviews."""
-_TRIAL = 3
-"""Reviews that an expert is active for at least."""
-_RISES = 0.9
-"""Part of what it lacked before, up to which an expert that was not worth its time yet lacks less:
-functions of few events may be of no use, and those of some thousand a good one."""
-_SHORTEST, _LONGEST = 8.0, 2.0**32
-"""Reviews for which it rests, at least; and a bound, since what is kept is bounded."""
-_MEMORY = 0.5
-"""Factor of what was known of its worth at each review."""
-_AFTER = 2
-"""Whole reviews after an alarm, from which on there are enough events since it to begin anew."""
-_UNHEARD = 0.5
-"""Part of a rest in which alarms count for nothing, so that false ones do not undo the doubling."""
-_BLAMED = 4
-"""Whole reviews after an alarm, up to which it may be why an expert is of use no more."""
-_NONE = -1.0
-"""Reviews since an alarm where there was none, or it does not count."""
-_NOT_YET, _PAID_OFF, _WOKEN = range(3)
-"""Worth of an expert's time since it last changed: not shown yet, or shown, or not yet since
-it was woken, so that it has a function of the last events."""
-_FREE, _ACTIVE, _RESTS = range(3)
-"""An expert that cannot rest, one that is active, and one that rests."""
-_KIND, _AGE, _REST, _WORTH, _PAID, _SINCE = range(6)
-"""Kind, reviews since it last changed, next rest, worth, whether it was worth its time since then,
-and whole reviews since an alarm."""
 
 
 @dataclass(frozen=True)

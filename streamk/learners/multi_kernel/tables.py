@@ -1,4 +1,4 @@
-"""Columns that each table of random binning looks at, and the places of its cells."""
+"""Kinds and sizes of a pool's experts, and what each table of random binning looks at."""
 
 from __future__ import annotations
 
@@ -15,6 +15,42 @@ from streamk.errors import InvalidInput
 from streamk.losses import Loss
 from streamk.losses import loss as loss_by_name
 from streamk.scaling.quantiles import KNOTS
+
+LINEAR, LADDER, GRIDS, WINDOW, NEWTON = "linear", "gaussian", "binning", "window", "newton"
+LEVEL = "constant"
+BANKS = (LINEAR, LADDER, GRIDS, WINDOW, NEWTON)
+"""Experts of one kind, in the order of their scores; after them come those of the constant kernel,
+which are always active."""
+
+FEATURES = 256
+"""Random features of the Gaussian kernels."""
+SHARPNESS = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Median distance over bandwidth, over the root of 2."""
+ADAGRAD, NORMALIZED, BETTING = 0, 1, 2
+LINEAR_RULES = ((ADAGRAD, 0.3), (NORMALIZED, 0.05), (NORMALIZED, 0.5), (BETTING, 1.0))
+LADDER_RULES = ((ADAGRAD, 0.3), (NORMALIZED, 0.5))
+"""Step rules and their rates. The one that bets comes last and has no rate but a wealth to begin
+with, which matters by its logarithm."""
+GRID_RULES = ((0.02, 0.1), (0.1, 0.1), (0.5, 0.03))
+"""Rates of the cells, and paces of the tables' factors."""
+CELLS = 1 << 22
+"""Numbers in the cells of a rule, at most."""
+RECENT, WINDOW_BYTES = 1000, 4 << 20
+"""Events in the smoothers' window, and the memory that they may take."""
+NEWTON_COLUMNS = 64
+"""Columns up to which there is a second-order expert: its time grows with their square."""
+ALPHAS = (1e-3, 1e-3)
+"""Rates of change of the fixed shares: of predictions as they are, and of calibrated ones."""
+GRADIENT_RATE = 2e-3
+NEWTON_STARTS = (0.01, 0.1)
+NEWTON_FORGETS = (0.9998, 0.999)
+"""Of the products of experts: one that moves along gradients, the others by Newton steps."""
+FURTHEST = 20.0
+"""Bound of a regression's labels, in units of their spread; and of what experts say."""
+_KINDS = {"squared": SQUARED, "huber": HUBER, "quantile": QUANTILE}
+_DELTAS = (0.1, 20.0)
+"""Less would leave experts standing, and labels end there."""
+_LEVELS = (0.005, 0.995)
 
 
 class Group(NamedTuple):
@@ -244,12 +280,6 @@ def starts_of(cells: NDArray[np.int64], most: int) -> NDArray[np.int32]:
     return np.concatenate([[0], np.cumsum(each)]).astype(np.int32)
 
 
-_KINDS = {"squared": SQUARED, "huber": HUBER, "quantile": QUANTILE}
-_DELTAS = (0.1, 20.0)
-"""Less would leave experts standing, and labels end there."""
-_LEVELS = (0.005, 0.995)
-
-
 def number_loss(loss: str | Loss | None) -> Loss | None:
     """Return a loss for numbers, by its name or as it is; None is the default.
 
@@ -280,47 +310,9 @@ def number_loss(loss: str | Loss | None) -> Loss | None:
     return found
 
 
-def kind_of(loss: Loss | None) -> int:
-    """Return the kind of a loss, as the loops know it."""
-    return DEFAULT if loss is None else _KINDS[loss.name]
-
-
 def loss_from_json(saved: Mapping[str, Any] | None) -> Loss | None:
     """Return the loss that `streamk.losses.Loss.to_json` gave; None is the default."""
     return None if saved is None else number_loss(loss_by_name(**saved))
-
-
-LINEAR, LADDER, GRIDS, WINDOW, NEWTON = "linear", "gaussian", "binning", "window", "newton"
-LEVEL = "constant"
-BANKS = (LINEAR, LADDER, GRIDS, WINDOW, NEWTON)
-"""Experts of one kind, in the order of their scores; after them come those of the constant kernel,
-which are always active."""
-
-FEATURES = 256
-"""Random features of the Gaussian kernels."""
-SHARPNESS = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Median distance over bandwidth, over the root of 2."""
-ADAGRAD, NORMALIZED, BETTING = 0, 1, 2
-LINEAR_RULES = ((ADAGRAD, 0.3), (NORMALIZED, 0.05), (NORMALIZED, 0.5), (BETTING, 1.0))
-LADDER_RULES = ((ADAGRAD, 0.3), (NORMALIZED, 0.5))
-"""Step rules and their rates. The one that bets comes last and has no rate but a wealth to begin
-with, which matters by its logarithm."""
-GRID_RULES = ((0.02, 0.1), (0.1, 0.1), (0.5, 0.03))
-"""Rates of the cells, and paces of the tables' factors."""
-CELLS = 1 << 22
-"""Numbers in the cells of a rule, at most."""
-RECENT, WINDOW_BYTES = 1000, 4 << 20
-"""Events in the smoothers' window, and the memory that they may take."""
-NEWTON_COLUMNS = 64
-"""Columns up to which there is a second-order expert: its time grows with their square."""
-ALPHAS = (1e-3, 1e-3)
-"""Rates of change of the fixed shares: of predictions as they are, and of calibrated ones."""
-GRADIENT_RATE = 2e-3
-NEWTON_STARTS = (0.01, 0.1)
-NEWTON_FORGETS = (0.9998, 0.999)
-"""Of the products of experts: one that moves along gradients, the others by Newton steps."""
-FURTHEST = 20.0
-"""Bound of a regression's labels, in units of their spread; and of what experts say."""
 
 
 def banks_of(newton: int) -> tuple[str, ...]:
@@ -376,7 +368,7 @@ def sizes_of(
             "MIXERS_SHARE": len(ALPHAS),
             "MIXERS_PRODUCT": products,
             "MIXERS": len(ALPHAS) + products + 1,
-            "LOSS": kind_of(loss),
+            "LOSS": DEFAULT if loss is None else _KINDS[loss.name],
             "EXTERNAL": len(external_experts),
             "OUTPUT_ROOM": output_room,
         }

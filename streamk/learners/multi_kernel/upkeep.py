@@ -1,24 +1,49 @@
-"""Drift detection and specialist scheduling: restarts after drift, and inactive banks."""
+"""What follows a pool as it learns: drift, banks that are inactive, and how large errors are."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, NamedTuple
+from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import OUTERMOST, loops
+from streamk.backends import loops
 from streamk.declared import NON_NEGATIVE, SHARES, Declared, Domain, taken, within
 from streamk.learners.multi_kernel.expert_pool import ExpertPool, side_by_side
 from streamk.learners.multi_kernel.tables import BANKS, WINDOW
-from streamk.scaling.labels import LabelQuantiles
-from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import State
 
 _FIRST_SIZE = 1.0
+_STEPS = Domain(least=-1e15, most=1e15)
+"""Bound of trackers, reached by steps of less than 1 each."""
+_DECLARED = (
+    Declared("tracked", "float64", ("trackers", "levels"), _STEPS),
+    Declared("weights", "float64", ("trackers",), SHARES),
+    Declared("correction", "float64", ("levels",), _STEPS),
+    Declared("size", "float64", (1,), Domain(least=0.0, most=1e200)),
+    Declared("count", "float64", (1,), NON_NEGATIVE),
+)
+_ARRAYS = tuple(each.name for each in _DECLARED)
+
+PERIOD = 32
+"""Events between two reviews."""
+ALARM = 6.0
+"""Sum of the rises of the loss, in deviations, that is drift."""
+TRIAL = 64.0
+"""Reviews that a bank is active for at least."""
+_SHORTEST = 64.0
+"""Reviews for which a bank is inactive at least."""
+_STORED = (
+    Declared("drift", "float64", (5,), Domain(-1e200, 1e200)),
+    Declared("trials", "float64", (len(BANKS) + 1, 3), Domain(-1e200, 1e200)),
+    Declared("alarms", "float64", (1,), Domain(0.0, 2.0**53, whole=True)),
+)
+_REMEMBERED = 64
+"""Alarms whose events are remembered: more than there can be in what the engine learns at once."""
 
 
 class ErrorQuantiles:
@@ -33,7 +58,7 @@ class ErrorQuantiles:
 
     def __init__(self) -> None:
         spread = loops.spread
-        normal = np.array([_normal_quantile(level) for level in spread.LEVELS])
+        normal = np.array([NormalDist().inv_cdf(level) for level in spread.LEVELS])
         # A normal error's mean size is 0.8 deviations.
         self._arrays = side_by_side(
             {
@@ -102,139 +127,6 @@ class ErrorQuantiles:
         return found
 
 
-_STEPS = Domain(least=-1e15, most=1e15)
-"""Bound of trackers, reached by steps of less than 1 each."""
-_DECLARED = (
-    Declared("tracked", "float64", ("trackers", "levels"), _STEPS),
-    Declared("weights", "float64", ("trackers",), SHARES),
-    Declared("correction", "float64", ("levels",), _STEPS),
-    Declared("size", "float64", (1,), Domain(least=0.0, most=1e200)),
-    Declared("count", "float64", (1,), NON_NEGATIVE),
-)
-_ARRAYS = tuple(each.name for each in _DECLARED)
-
-
-def _normal_quantile(level: float) -> float:
-    from statistics import NormalDist
-
-    return NormalDist().inv_cdf(level)
-
-
-_OTHER = 1e3
-"""Change of a unit after which what was learned in the old one is noise."""
-
-
-class Scaled(NamedTuple):
-    """A pool, and the scales of the columns and of the labels that it learned in."""
-
-    pool: ExpertPool
-    scale: RunningQuantiles
-    labels: LabelQuantiles
-
-
-def rescale(source: Scaled, target: Scaled, both: NDArray[np.bool_]) -> None:
-    """Convert a pool into the scale of another, before the two are joined.
-
-    Labels and linear experts are converted. There is no such map for random features, whose
-    frequencies belong to a scale, nor for tables, whose cells belong to ranks: where the scales
-    differ by more than estimates of one stream may, the source takes what the target knows, so that
-    joining leaves that as it is. A mean of the two would be right in neither scale.
-
-    Parameters
-    ----------
-    source, target : Scaled
-        Of the same columns and classes; the source's pool is changed.
-    both : bool array of shape (d,)
-        Columns that both have met.
-    """
-    if len(target.labels):
-        _relabel(source, target)
-    _adopt(source, target)
-    scaled, ranked = target.scale.differ(source.scale)
-    _leave_tables(source.pool, target.pool, ranked & both)
-    if (scaled & both).any():
-        for name in ("LADDER_A", "LADDER_SQUARES"):
-            source.pool.arrays[name][...] = target.pool.arrays[name]
-
-
-def _relabel(source: Scaled, target: Scaled) -> None:
-    """Follow the labels' scale."""
-    old = source.labels
-    source.pool.shift_labels(*unit_change(old.center[0], old.inverse[0], target.labels))
-
-
-def unit_change(center: float, inverse: float, labels: RunningQuantiles) -> tuple[float, float]:
-    """Return factor and shift from labels in the unit of an old scale to those in that of a new."""
-    factor = labels.inverse[0] / inverse
-    shift = (center - labels.center[0]) * labels.inverse[0]
-    return (0.0, 0.0) if max(factor, abs(shift)) > _OTHER else (factor, shift)
-
-
-def lines(
-    target: RunningQuantiles, source: RunningQuantiles
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return slopes and intercepts (d,) from scaled values of the target to those of the source.
-
-    Where the target's center is out of the source's bounds, this is the bound that it is at.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        slope = source.inverse / target.inverse
-        intercept = (target.center - source.center) * source.inverse
-        near = (slope < _OTHER) & (np.abs(intercept) <= OUTERMOST)
-    bound = np.clip(np.nan_to_num(intercept), -OUTERMOST, OUTERMOST)
-    return np.where(near, slope, 0.0), bound
-
-
-def _adopt(source: Scaled, target: Scaled) -> None:
-    """Convert the linear experts into the target's scale: their outputs for an event stay.
-
-    Of ``z = (x - center) * inverse`` the source's is ``a z + b`` of the target's, so a linear model
-    in the one is one in the other, but for values that are bounded or missing. The sums of squared
-    slopes become those of slopes that do not depend on the event.
-    """
-    arrays, d = source.pool.arrays, len(target.scale)
-    a, b = lines(target.scale, source.scale)
-    A, squares = arrays["LINEAR_A"], arrays["LINEAR_SQUARES"]
-    A[..., -1] += A[..., :d] @ b
-    A[..., :d] *= a
-    steps = squares[..., -1:]
-    moved = (squares[..., :d] + steps * b**2) / np.maximum(a**2, 1e-12)
-    squares[..., :d] = np.minimum(moved, steps * OUTERMOST**2)
-    if source.pool.sizes["NEWTON"]:
-        T = np.eye(source.pool.sizes["NEWTON"])
-        T[np.arange(d), np.arange(d)], T[:d, -1] = a, b
-        arrays["NEWTON_A"][...] = arrays["NEWTON_A"] @ T
-        arrays["NEWTON_P"][...] = T.T @ arrays["NEWTON_P"] @ T
-
-
-def _leave_tables(pool: ExpertPool, kept: ExpertPool, unlike: NDArray[np.bool_]) -> None:
-    """Give a pool the other's tables of the columns whose ranks are unlike."""
-    found = kept.members
-    tables = np.repeat(np.arange(len(found.starts) - 1), np.diff(found.starts))
-    for table in np.unique(tables[unlike[found.columns]]).tolist():
-        some = slice(*kept.arrays["FIRST"][table : table + 2])
-        pool.arrays["CELLS_A"][some] = kept.arrays["CELLS_A"][some]
-        for name in ("FACTORS", "SPREAD"):
-            pool.arrays[name][table] = kept.arrays[name][table]
-
-
-PERIOD = 32
-"""Events between two reviews."""
-ALARM = 6.0
-"""Sum of the rises of the loss, in deviations, that is drift."""
-TRIAL = 64.0
-"""Reviews that a bank is active for at least."""
-_SHORTEST = 64.0
-"""Reviews for which a bank is inactive at least."""
-_STORED = (
-    Declared("drift", "float64", (5,), Domain(-1e200, 1e200)),
-    Declared("trials", "float64", (len(BANKS) + 1, 3), Domain(-1e200, 1e200)),
-    Declared("alarms", "float64", (1,), Domain(0.0, 2.0**53, whole=True)),
-)
-_REMEMBERED = 64
-"""Alarms whose events are remembered: more than there can be in what the engine learns at once."""
-
-
 class Upkeep:
     """Restarts experts of a pool after drift, and deactivates those that are of no use.
 
@@ -265,11 +157,6 @@ class Upkeep:
         self._trials += share * (other._trials - self._trials)
         self.alarms = max(self.alarms, other.alarms)
 
-    def review_joined(self, pool: ExpertPool, events: int) -> None:
-        """Hold a review of a pool that was joined, if there are losses since the last one."""
-        if pool.arrays["BANK_COSTS"][loops.mixture.EVENTS]:
-            self.review(pool, events)
-
     def follow(self, pool: ExpertPool, found: int, events: int) -> None:
         """Do what a review after so many events calls for."""
         reviews = loops.reviews
@@ -277,11 +164,11 @@ class Upkeep:
             self.alarms += 1
             self.alarmed.append(events)
             if not pool.arrays["ACTIVE"][BANKS.index(WINDOW)]:
-                pool.clear_window()
+                pool.set_window(0, 0)
             pool.restart()
             self._restart_trials()
         elif found == reviews.WINDOW_ACTIVATED:
-            pool.clear_window()
+            pool.set_window(0, 0)
 
     def _restart_trials(self) -> None:
         """Begin the trials of all banks anew."""

@@ -162,9 +162,7 @@ class FeatureMachine(Supervised):
     dtype: np.dtype[Any] = np.dtype(np.float64)
     """Of events."""
     can_diverge = False
-    watches = True
-    """True if it begins anew where errors rise. An external expert does not: the mixture tells it
-    when."""
+    can_rest = watches = True
     OPTIONS: ClassVar[dict[str, Option]] = {
         "kernel": replace(
             OF_KERNEL_LEARNERS["kernel"],

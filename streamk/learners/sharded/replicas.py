@@ -238,7 +238,7 @@ def work(task: Task, opener: Opener) -> Outcome:
 def merging(n_events: int, common: Callable[[], Any]) -> Callable[[Any, Any], Any]:
     """Return a function that merges two learners which began as a common one into the first.
 
-    It merges by `merge_replica`, where a learner has it, see `MultiKernel.merge_replica`.
+    It merges by `streamk.learners.Learner.merge_replica`.
 
     Parameters
     ----------
@@ -249,10 +249,7 @@ def merging(n_events: int, common: Callable[[], Any]) -> Callable[[Any, Any], An
     """
 
     def merged(one: Any, two: Any) -> Any:
-        if hasattr(one, "merge_replica"):
-            one.merge_replica(two, common())
-        else:
-            one.merge(two, common_events=n_events)
+        one.merge_replica(two, n_events, common)
         return one
 
     return merged
@@ -265,21 +262,6 @@ def _follow(learner: Any, batch: ShardBatch) -> Answer:
         X = _arranged(learner, X, batch.columns)
     found = learner.predict_then_learn_many(X, batch.y)
     return Answer(found, tuple(learner.classes), int(learner.n_events))
-
-
-def for_shards(learner: Any) -> Any:
-    """Return a learner as shards learn it: of many kernels without the experts by default.
-
-    The learner that is given stays as it is.
-
-    Examples
-    --------
-    >>> from streamk.learners import MultiKernel
-    >>> for_shards(MultiKernel()).external_experts
-    []
-    """
-    without = getattr(learner, "without_default_experts", None)
-    return learner if without is None else without()
 
 
 def give_columns(learner: Any, names: Sequence[Column] | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, Self
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.declared import count, listed
-from streamk.errors import InvalidInput, StateError
+from streamk.errors import StateError
 from streamk.features.columns import Column
 from streamk.learners.common.merging import check_mergeable
 from streamk.learners.common.predictor import OwnClasses
@@ -20,6 +20,7 @@ from streamk.learners.common.prequential import (
     Prequential,
     joined_by_class,
 )
+from streamk.learners.kinds import check_kind, inner
 from streamk.learners.sharded.replicas import (
     Common,
     Outcome,
@@ -130,18 +131,12 @@ class Sharded(OwnClasses):
         Whole(least=1, most=MOST_SHARDS).check("shards", shards)
         Whole(least=1).check("round_events", round_events)
         Whole(least=0, most=MOST_STALE).check("staleness", staleness)
-        if getattr(learner, "TYPE", None) not in self.INNER:
-            raise InvalidInput(
-                f"{learner!r} cannot learn in shards; give one of the learners of streamk, such as "
-                "MultiKernel()"
-            )
-        if hasattr(learner, "drop_default_experts"):
-            learner.drop_default_experts()
-        self.learner: Any = learner
+        check_kind(learner, f"{learner!r} cannot learn in shards")
+        self.learner: Any = learner.for_shards()
         self.shards, self.round_events, self.staleness = shards, round_events, staleness
         self.workers = workers
         self.rounds = 0
-        self._classes = list(learner.classes)
+        self._classes = list(self.learner.classes)
         self._restart()
 
     def _restart(self) -> None:
@@ -457,7 +452,7 @@ class Sharded(OwnClasses):
         """
         header: Any = state.expect(cls.TYPE).header
         model = cls.__new__(cls)
-        model.learner = cls._inside(state, learner, _OWNER)
+        model.learner = inner(state.child("learner"), learner, _OWNER)
         model.workers = workers
         model.shards = count(header, "shards", _OWNER, least=1)
         model.round_events = count(header, "round_events", _OWNER, least=1)

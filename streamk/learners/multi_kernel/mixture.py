@@ -1,0 +1,375 @@
+"""Experts of a pool and external ones: what they say of events, and how they learn them.
+
+A label often comes long after its event had to be predicted. Experts that follow the last labels,
+and mixers whose weights do, look better at the time of the label than they were at the time of the
+prediction, so what they are weighed by is what they said then (Weinberger and Ordentlich 2002).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends import loops, threads
+from streamk.features.columns import Column
+from streamk.learners.common.classes import Label
+from streamk.learners.multi_kernel import tables
+from streamk.learners.multi_kernel.expert_pool import ExpertPool
+from streamk.learners.multi_kernel.external_experts import ExternalExperts
+from streamk.learners.multi_kernel.rests import STRETCH
+from streamk.learners.multi_kernel.upkeep import PERIOD, ErrorQuantiles, Upkeep
+from streamk.scaling.quantiles import RunningQuantiles
+
+_FLOPS = 100_000
+"""Of a forecast, about, for the decision how many threads it is worth."""
+
+
+class PendingPredictions:
+    """Predictions of the experts for the events predicted last, by event.
+
+    That of an expert that was inactive then is NaN.
+
+    Parameters
+    ----------
+    budget : int
+        Memory, in bytes; the oldest are forgotten first. At least one is kept.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> said = PendingPredictions(1000)
+    >>> said.keep(b"event", np.array([0.5]))
+    >>> said.take(b"event"), said.take(b"event")
+    (array([0.5]), None)
+    """
+
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self._kept: OrderedDict[bytes, NDArray[Any]] = OrderedDict()
+        self.nbytes = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __contains__(self, event: bytes) -> bool:
+        return event in self._kept
+
+    def keep(self, event: bytes, scores: NDArray[Any]) -> None:
+        """Keep predictions, an array that the caller does not use again."""
+        self.take(event)
+        self.nbytes += scores.nbytes + len(event)
+        self._kept[event] = scores
+        while self.nbytes > self._budget and len(self._kept) > 1:
+            first, forgotten = self._kept.popitem(last=False)
+            self.nbytes -= forgotten.nbytes + len(first)
+
+    def items(self) -> list[tuple[bytes, NDArray[Any]]]:
+        """Return all events and the predictions for each, the oldest first."""
+        return list(self._kept.items())
+
+    def take(self, event: bytes) -> NDArray[Any] | None:
+        """Remove and return the predictions for an event; None where there are none."""
+        scores = self._kept.pop(event, None)
+        if scores is not None:
+            self.nbytes -= scores.nbytes + len(event)
+        return scores
+
+    def shift(self, factor: float, shift: float) -> None:
+        """Follow labels that from now on are ``factor * label + shift`` of what they were."""
+        for scores in self._kept.values():
+            scores *= factor
+            scores += shift
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._kept.clear()
+        self.nbytes = 0
+
+
+class Mixture:
+    """A pool of experts, external ones beside it, and what they said of events without a label yet.
+
+    Events are raw, labels in the experts' terms: numbers of classes, or numbers in units of the
+    labels' spread. Scales and units are the caller's, who says when they move.
+
+    Parameters
+    ----------
+    external : ExternalExperts
+    is_classifier : bool
+    pending_bytes : int
+        Memory for predictions of events whose labels are still to come.
+
+    Attributes
+    ----------
+    pool : ExpertPool
+        From the first columns on, see `take`.
+    pending, held : PendingPredictions
+        By the events' values, and of held events by their numbers.
+    errors : ErrorQuantiles or None
+        Of numbers.
+    n_events : int
+        Events learned.
+    """
+
+    pool: ExpertPool
+
+    def __init__(
+        self, external: ExternalExperts, *, is_classifier: bool, pending_bytes: int
+    ) -> None:
+        self.external, self.n_events = external, 0
+        self.pending = PendingPredictions(pending_bytes)
+        self.held = PendingPredictions(pending_bytes)
+        self.errors = None if is_classifier else ErrorQuantiles()
+        self.upkeep = Upkeep()
+        self._fresh: bytes | None = None
+        """The event whose predictions are in the pool's workspace and nowhere else yet."""
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of what there is beside the pool, in bytes."""
+        return self.pending.nbytes + self.held.nbytes + self.external.nbytes
+
+    def take(
+        self,
+        pool: ExpertPool,
+        columns: Sequence[Column],
+        classes: Sequence[Label],
+        scale: RunningQuantiles,
+    ) -> None:
+        """Go on with a new pool, and drop the predictions of the one before."""
+        self.pool = pool
+        self.external.update_columns_and_classes(columns, classes, scale)
+        pool.adapt(scale)
+        self.pending.clear()
+        self.held.clear()
+        self._fresh = None
+        self._loops = loops.event
+
+    def adapt(self, scale: RunningQuantiles) -> None:
+        """Convert the experts to a changed scale of the columns."""
+        self.settle()
+        self.pool.adapt(scale)
+        self.external.adapt(scale)
+        self.follow_woken()
+
+    def shift_labels(self, factor: float, shift: float) -> None:
+        """Follow labels that from now on are ``factor * label + shift`` of what they were."""
+        self.settle()
+        self.pool.shift_labels(factor, shift)
+        self.pending.shift(factor, shift)
+        self.held.shift(factor, shift)
+        self.external.shift_labels(factor, shift, self.n_events)
+        self.follow_woken()
+        if self.errors is not None and factor:
+            self.errors.rescale(factor)
+
+    def follow_woken(self) -> None:
+        """Begin the mixture of all experts anew where external ones are active after a rest."""
+        if self.external and self.external.have_woken():
+            self.pool.begin_full_mixing()
+
+    # Predicting
+
+    def forecast(
+        self, events: NDArray[np.float64], most_threads: int | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+        """Return outputs (n, K) for events (n, d), and the scores (n, experts, K) behind them."""
+        pool = self.pool
+        rows, out = self._padded(events), np.empty((len(events), pool.outputs))
+        said = pool.kept(len(events))
+        scores = said[:, : pool.experts]
+        if self.external:
+            scores[:, pool.experts - len(self.external) :] = self.external.outputs(
+                events, pool.outputs
+            )
+
+        def forecast(part: slice) -> None:
+            with pool.room() as table:
+                self._loops.forecast(table, rows[part], said[part], out[part])
+
+        threads.divide(len(rows), _FLOPS * len(rows), forecast, most_threads)
+        self.settle()
+        for row, kept in zip(events, said, strict=True):
+            self.pending.keep(row.tobytes(), kept.copy())
+        return out, scores
+
+    def forecast_one(self, event: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return outputs (K,) for an event (d,); what is said stays in the pool for a while."""
+        self.settle()
+        self._forecast_now(event)
+        self._fresh = event.tobytes()
+        return np.asarray(self.pool.arrays["OUT"].copy())
+
+    def forecast_unasked(self, event: NDArray[np.float64]) -> None:
+        """Forecast an event (d,) whose prediction was not requested, as if it had been."""
+        name = event.tobytes()
+        if name != self._fresh and name not in self.pending:
+            self.forecast_one(event)
+
+    def is_fresh(self, event: NDArray[np.float64]) -> bool:
+        """Return whether an event (d,) is the one that was forecast last."""
+        return event.tobytes() == self._fresh
+
+    def _forecast_now(self, event: NDArray[np.float64]) -> None:
+        """Have all experts say what they do of an event (d,)."""
+        pool = self.pool
+        if self.external:
+            pool.set_external_outputs(self.external.outputs(event[None], pool.outputs)[0])
+        self._loops.forecast_one(pool.table, self._padded(event))
+
+    def settle(self) -> None:
+        """Keep what the pool's room says of an event, before it is overwritten or means less."""
+        if self._fresh is not None:
+            self.pending.keep(self._fresh, self.pool.arrays["KEPT"].copy())
+            self._fresh = None
+
+    @contextmanager
+    def keeping(self, pending: PendingPredictions) -> Iterator[None]:
+        """Have these pending predictions in the place of the others for a while."""
+        self.settle()
+        said, self.pending = self.pending, pending
+        try:
+            yield
+        finally:
+            self.settle()
+            self.pending = said
+
+    def _padded(self, events: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return events (n, d), or one (d,), with room for columns still to come."""
+        missing = self.pool.capacity - events.shape[-1]
+        if not missing:
+            return events
+        return np.pad(events, (*((0, 0) for _ in events.shape[1:]), (0, missing)))
+
+    # Learning
+
+    def until_step(self) -> int:
+        """Return how many events may be learned at once: until tables grow or experts rest."""
+        return min(tables.until_more(self.n_events), STRETCH - self.n_events % STRETCH)
+
+    def learn(
+        self,
+        events: NDArray[np.float64],
+        numbers: NDArray[np.float64],
+        *,
+        asked: bool,
+        predicted: bool,
+    ) -> NDArray[np.float64]:
+        """Learn from a run of events, mostly in a pass of the compiled loops.
+
+        Parameters
+        ----------
+        events : float64 array of shape (n, d)
+        numbers : float64 array of shape (n,)
+        asked : bool
+            Whether each is to be predicted before it is learned.
+        predicted : bool
+            Whether the first one was already.
+
+        Returns
+        -------
+        float64 array of shape (n, K)
+            What was predicted just now, if it was asked for; anything else has no meaning.
+        """
+        out = np.empty((len(events), self.pool.outputs))
+        alone = len(events) == 1 or predicted or self.is_fresh(events[0])
+        if alone:
+            if asked and not predicted:
+                out[0] = self.forecast_one(events[0])
+            self.learn_one(events[0], float(numbers[0]))
+        if len(events) > alone:
+            self._learn_pass(events[alone:], numbers[alone:], asked, out[alone:])
+        return out
+
+    def _learn_pass(
+        self,
+        events: NDArray[np.float64],
+        numbers: NDArray[np.float64],
+        asked: bool,
+        out: NDArray[np.float64],
+    ) -> None:
+        """Do `learn` by the compiled loops alone, and write what was predicted to `out`."""
+        pool, upkeep = self.pool, self.upkeep
+        self.settle()
+        seen, places = self._take_pending(events, asked)
+        external = self.external.predict_then_learn(events, numbers, pool.outputs)
+        errors = None if self.errors is None else self.errors.table
+        rows, first = self._padded(events), 0
+        while first < len(rows):
+            rest = slice(first, None)
+            learned, found = self._loops.learn(
+                pool.table,
+                rows[rest],
+                numbers[rest],
+                external[rest],
+                seen,
+                places[rest],
+                errors,
+                out[rest],
+                upkeep.plan(self.n_events),
+            )
+            first += learned
+            self.n_events += learned
+            upkeep.follow(pool, found, self.n_events)
+        self._grow()
+
+    def _take_pending(
+        self, events: NDArray[np.float64], asked: bool
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return what was said of events (n, d), and at which place there each is, -1 for none.
+
+        It is forgotten. There is nothing of those that are asked for, since they are predicted
+        anew.
+        """
+        places = np.full(len(events), -1)
+        found: list[NDArray[np.float32]] = []
+        if len(self.pending):
+            for n, row in enumerate(events):
+                then = self.pending.take(row.tobytes())
+                if then is not None and not asked:
+                    places[n] = len(found)
+                    found.append(then)
+        return (np.stack(found) if found else self.pool.kept(0)), places
+
+    def learn_one(self, event: NDArray[np.float64], number: float) -> None:
+        """Learn from an event (d,), by what was said of it when it was predicted."""
+        pool, name = self.pool, event.tobytes()
+        seen = pool.arrays["KEPT"]
+        if name == self._fresh:
+            self._fresh = None
+            self.pending.take(name)
+        else:
+            self.settle()
+            then = self.pending.take(name)
+            self._forecast_now(event)
+            if then is not None:
+                seen = then
+        if self.errors is not None:
+            missed = float(number - seen[-1, 0])
+            self.errors.update(missed, seen[: pool.experts], pool.disagreement_weights)
+        self._loops.update(pool.table, seen, number)
+        if self.external:
+            self.external.learn(event[None], number)
+        self.n_events += 1
+        if self.n_events % PERIOD == 0:
+            self.review()
+        self._grow()
+
+    def _grow(self) -> None:
+        """Grow the tables with the events learned; decide which external experts rest, in time."""
+        if self.pool.most_cells < tables.LARGEST:
+            self.pool.add_cells(tables.most_after(self.n_events))
+        if self.external and self.n_events % STRETCH == 0:
+            self.settle()
+            self.external.review(self.pool.external_gains(), self.upkeep.alarms)
+            self.follow_woken()
+
+    def review(self) -> None:
+        """Look at the events since the last review."""
+        self.settle()
+        self.upkeep.review(self.pool, self.n_events)
