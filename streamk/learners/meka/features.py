@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from streamk import kernels
 from streamk.declared import NON_NEGATIVE, Declared, Domain, count, number, reading, taken
 from streamk.errors import StateError
-from streamk.factorization import meka
 from streamk.factorization.checks import checked_kernel
 from streamk.factorization.clusters import Labels, by_cluster, nearest
+from streamk.factorization.meka import meka
 from streamk.kernels import Kernel, Linear
 from streamk.landmarks import Admission, IncrementalOasis
 from streamk.learners.common.optimizers import Optimizer
