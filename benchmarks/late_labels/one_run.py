@@ -22,6 +22,7 @@ from benchmarks.late_labels import records
 from streamk.engine.checkpoints.directory_store import DirectoryStore
 from streamk.engine.order.batch import Batch
 from streamk.learners import MultiKernel
+from streamk.learners.common.methods import Methods
 from streamk.learners.common.prequential import Prequential
 from streamk.state import State
 
@@ -29,7 +30,7 @@ _AT_ONCE = 32
 """Batches that are made before they are taken."""
 
 
-class Same:
+class Same(Methods):
     """A model that says the same of all events, and takes no time."""
 
     is_classifier, takes_missing, max_classes = True, True, 2
