@@ -127,18 +127,18 @@ def test_in_shards_there_is_none_by_default() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("columns", [None, ("a", "b", "c")])
-def test_the_learner_that_shards_are_given_learns(kind: str, columns: Any) -> None:
+def test_shards_learn_as_one_without_the_experts_by_default(kind: str, columns: Any) -> None:
     X, y = stream(kind, 600)
     assert X.shape[1] == 3
     given, alone = (default(kind, columns=columns, external_experts=e) for e in (None, ()))
     if columns:
         given.decision_many(X[:5])
     models = [Sharded(each, shards=1) for each in (given, alone)]
-    assert models[0].learner is given
+    assert models[1].learner is alone
     said = [each.predict_then_learn_many(X, y).predictions for each in models]
-    assert given.n_events == 600
+    assert (given.n_events, alone.n_events) == (0, 600), "in its place there is one without it"
     np.testing.assert_array_equal(*said)
-    assert_same(given, alone)
+    assert_same(models[0].learner, alone)
 
 
 def test_rounds_leave_the_learner_that_they_are_given_as_it_is() -> None:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk.errors import InvalidInput
 from streamk.learners import registry
+from streamk.learners.common.methods import Methods
 from streamk.learners.common.prequential import Prequential
 from streamk.state import State
 
@@ -19,7 +20,7 @@ __all__ = ["CountingLearner", "registered"]
 _MODULUS = 2**31 - 1
 
 
-class CountingLearner:
+class CountingLearner(Methods):
     """Keeps the first column of every event in the order of learning.
 
     Its prediction is a number made of all that was learned before, so that two models which have

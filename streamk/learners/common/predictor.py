@@ -16,7 +16,6 @@ from streamk.declared import FINITE, Domain, listed
 from streamk.errors import InvalidInput, NotLearned
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
-from streamk.learners.base import Learner, Methods
 from streamk.learners.common.classes import (
     Classes,
     ClassWeights,
@@ -25,6 +24,7 @@ from streamk.learners.common.classes import (
     check_most,
     check_numbers,
 )
+from streamk.learners.common.methods import Methods
 from streamk.learners.common.prequential import labels_or_none, with_gaps
 from streamk.options import Option
 
@@ -301,7 +301,7 @@ class Decider(Predictor):
 class Wrapper(OneAtATime, Predictor):
     """A learner that is what the one inside, `learner`, is."""
 
-    learner: Learner
+    learner: Any
 
     @property
     def innermost(self) -> Any:
@@ -311,36 +311,37 @@ class Wrapper(OneAtATime, Predictor):
     @property
     def is_classifier(self) -> bool:
         """True if labels are classes, False if they are numbers."""
-        return self.learner.is_classifier
+        return bool(self.learner.is_classifier)
 
     @property
     def columns(self) -> tuple[Column, ...] | None:
         """The columns of a batch, None before the first."""
-        return self.learner.columns
+        found: tuple[Column, ...] | None = self.learner.columns
+        return found
 
     @property
     def classes(self) -> tuple[Label, ...]:
         """The labels seen so far, in the order of the probabilities; () for regression."""
-        return self.learner.classes
+        return tuple(self.learner.classes)
 
     @property
     def max_classes(self) -> int:
         """Classes that there may be; labels that would make more are refused."""
-        return self.learner.max_classes
+        return int(self.learner.max_classes)
 
     @property
     def n_events(self) -> int:
         """Events learned."""
-        return self.learner.n_events
+        return int(self.learner.n_events)
 
     @property
     def n_features(self) -> int:
         """Random features or landmarks in use."""
-        return self.learner.n_features
+        return int(self.learner.n_features)
 
     def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
         """Return the labels of n events as the learner inside does, or raise InvalidInput."""
-        return self.learner.check_labels(y, n)
+        return np.asarray(self.learner.check_labels(y, n))
 
 
 class OwnClasses(Wrapper):
@@ -354,7 +355,7 @@ class OwnClasses(Wrapper):
     @property
     def takes_missing(self) -> bool:  # type: ignore[override]
         """True if a value may be missing (NaN)."""
-        return self.learner.takes_missing
+        return bool(self.learner.takes_missing)
 
     @property
     def classes(self) -> tuple[Label, ...]:
@@ -392,11 +393,12 @@ class OwnClasses(Wrapper):
 
     def aside(self) -> AbstractContextManager[None]:
         """Predict without a trace in the learner inside."""
-        return self.learner.aside()
+        found: AbstractContextManager[None] = self.learner.aside()
+        return found
 
     def predict_many(self, X: ArrayLike) -> NDArray[Any]:
         """Return labels (object) or numbers (float64), shape (n,)."""
-        return self.learner.predict_many(X)
+        return np.asarray(self.learner.predict_many(X))
 
     def predict_one(self, x: ArrayLike) -> Any:
         """Return the label or number of one event x (d,)."""
@@ -404,8 +406,8 @@ class OwnClasses(Wrapper):
 
     def predict_proba_many(self, X: ArrayLike) -> NDArray[Any]:
         """Return probabilities (n, classes), float64, rows summing to 1."""
-        P = self.learner.predict_proba_many(X)
-        if self.learner.classes == self.classes:
+        P = np.asarray(self.learner.predict_proba_many(X))
+        if tuple(self.learner.classes) == self.classes:
             return P
         spread = np.zeros((len(P), len(self._classes)))
         spread[:, self._places()] = P
@@ -428,11 +430,11 @@ class OwnClasses(Wrapper):
 
     def decision_many(self, X: ArrayLike) -> NDArray[Any]:
         """Return the outputs of the learner inside before any decision, float64 (n, outputs)."""
-        return self.learner.decision_many(X)
+        return np.asarray(self.learner.decision_many(X))
 
     def decision_one(self, x: ArrayLike) -> NDArray[Any]:
         """Return the outputs of one event x (d,) before any decision, float64 (outputs,)."""
-        return self.learner.decision_one(x)
+        return np.asarray(self.learner.decision_one(x))
 
 
 def one_row(x: ArrayLike) -> NDArray[Any]:

@@ -87,9 +87,9 @@ class Sharded(OwnClasses):
     Parameters
     ----------
     learner : Learner
-        The first replica is this one, no copy. One of many kernels that is new loses the external
-        expert that it has by default: two of these are poorly merged. Those that it was given are
-        learned in shards, too.
+        The first replica is this one, no copy; in the place of one of many kernels that is new
+        there is one without the external expert by default, since two of these are poorly merged.
+        Those that it was given are learned in shards, too.
     shards : int, default 4
         Shards of a round, up to 4096.
     round_events : int, default 4096
