@@ -1,4 +1,4 @@
-"""What is told of runs: their report, for people and for programs, and figures as text."""
+"""The report of a run, for people and for programs, and figures as text."""
 
 from __future__ import annotations
 

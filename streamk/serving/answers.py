@@ -96,7 +96,7 @@ def _one_by_one(events: Sequence[msgspec.Raw]) -> list[Any]:
 
 
 class _Reading:
-    """How events are read for one model."""
+    """The decoder of events for one model, and the fields that it has."""
 
     def __init__(self, learner: Learner, schema: Schema, kept: Regions | None) -> None:
         self.learner, self.schema, self.kept = learner, schema, kept
