@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import json
 from typing import Any
 
 import numpy as np
 import pytest
 from multi_kernel_kit import pool_alone
-from state_kit import assert_same
+from state_kit import assert_same, reopened
 
 from streamk.errors import StateError
 from streamk.kernels import Laplacian
 from streamk.learners import OnlineKernelRidge
-from streamk.learners.registry import from_state
 from streamk.scaling.labels import BLOCK, LabelQuantiles, LabelScale
 from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import State
@@ -47,10 +45,6 @@ KINDS = ("at rest", "level", "unit", "smaller", "constant", "outliers", "heavy t
 JUMPING = ("level", "unit", "smaller", "constant")
 
 
-def through_json(state: State) -> State:
-    return State(json.loads(json.dumps(state.header)), state.arrays)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_cut_gives_the_same_bits(kind: str) -> None:
     y = labels(kind)[:, None]
@@ -58,7 +52,7 @@ def test_any_cut_gives_the_same_bits(kind: str) -> None:
     whole.observe(y)
     for start, stop in itertools.pairwise([0, 1, 2, 63, 64, 65, 127, 700, 701, 767, 900, N]):
         other.observe(y[start:stop])
-        other = LabelQuantiles.from_state(through_json(other.state()))
+        other = reopened(other)
     assert_same(whole, other)
 
 
@@ -210,7 +204,7 @@ def test_any_cut_of_a_stream_with_a_jump(external: bool) -> None:
     found: list[float] = []
     for start, stop in itertools.pairwise([0, 1, 64, 100, 300, 383, 384, 385, 447, 448, 600]):
         found += other.predict_then_learn_many(X[start:stop], y[start:stop]).predictions.tolist()
-        other = from_state(through_json(other.state()))
+        other = reopened(other)
     assert found == expected.tolist()
     assert_same(whole, other)
     if not external:
