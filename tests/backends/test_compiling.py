@@ -29,7 +29,7 @@ def test_a_change_of_another_file_is_not_missed(tmp_path):
     shutil.copytree(ROOT / "streamk", tmp_path / "streamk", ignore=lambda *_: ["__pycache__"])
     before = features(tmp_path, tmp_path / "cache")
     assert features(tmp_path, tmp_path / "cache") == before
-    vectors = tmp_path / "streamk" / "backends" / "numba_backend" / "simd" / "vectors.py"
+    vectors = tmp_path / "streamk" / "backends" / "numba_backend" / "simd.py"
     text = vectors.read_text(encoding="utf-8")
     assert text.count("0.999999225") == 1
     vectors.write_text(text.replace("0.999999225", "0.5"), encoding="utf-8")
@@ -56,7 +56,7 @@ def test_another_process_finds_what_was_compiled(tmp_path):
 def test_files_in_folders_and_beside_count_too():
     from streamk.backends.numba_backend.compiling import _STAMP
 
-    assert {"vectors.py", "ladder.py", "pool_arrays.py"} <= {name for name, _ in _STAMP}
+    assert {"simd.py", "banks.py", "pool_arrays.py"} <= {name for name, _ in _STAMP}
 
 
 def test_no_function_takes_over_its_callers_arithmetic():

@@ -18,7 +18,7 @@ from scipy import stats
 
 from streamk import backends
 from streamk.backends import CHUNK, ROUNDS, Law, philox, select
-from streamk.backends.numba_backend.features.normals import BoxMuller, chunk_words
+from streamk.backends.numba_backend.generator import BoxMuller, chunk_words
 from streamk.errors import InvalidInput
 from streamk.features.columns import column_key
 

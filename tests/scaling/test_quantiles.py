@@ -8,7 +8,7 @@ import pytest
 from numba import njit
 from reference import naive
 
-from streamk.backends.numba_backend.experts.banks.all_banks import rank_row
+from streamk.backends.numba_backend.experts.banks import rank_row
 from streamk.errors import InvalidInput, StateError
 from streamk.scaling.quantiles import KNOTS, RunningQuantiles
 from streamk.scaling.running import RunningScale
