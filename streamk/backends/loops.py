@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         landmarks,
         learning,
         local_kernels,
+        scaling,
         tangent,
         two_sample,
     )
@@ -43,6 +44,7 @@ __all__ = [
     "local_kernels",
     "mixture",
     "reviews",
+    "scaling",
     "slot",
     "spread",
     "tangent",
