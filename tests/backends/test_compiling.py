@@ -1,5 +1,6 @@
 """What was compiled is compiled again where any file that it was made from has changed."""
 
+import importlib
 import os
 import shutil
 import subprocess
@@ -65,3 +66,18 @@ def test_no_function_takes_over_its_callers_arithmetic():
 
     assert exact(lambda x: x).targetoptions["fastmath"] is False
     assert compiled(lambda x: x).targetoptions["fastmath"] == {"contract"}
+
+
+def test_numba_has_what_is_changed_in_it():
+    """Names that numba does not promise; in another version they are to be looked at again."""
+    from numba.core.caching import CompileResultCacheImpl, IndexDataCacheFile
+
+    from streamk.backends.numba_backend import compiling
+
+    for kind in (compiling.Loaded, compiling.Part, compiling._PartLibrary, compiling.PartCompiler):
+        hooks = {name for name in vars(kind) if name == "__call__" or not name.startswith("__")}
+        assert hooks - {"shed"} <= set(dir(kind.__base__)), kind
+    assert "_source_stamp" in vars(IndexDataCacheFile("", "one", "stamp"))
+    assert callable(CompileResultCacheImpl.rebuild)
+    for name in (compiling._OWNER, compiling._ASKS):
+        assert callable(importlib.import_module(name).ensure_blas)
