@@ -36,8 +36,8 @@ from benchmarks.common import Part, cell, mean
 from benchmarks.data import QUICK, VARIABLE, Dataset, Directory, load
 from streamk.adapters.sklearn import BlockSVC
 from streamk.backends import LANES, filled
+from streamk.backends.numba_backend import local_kernels
 from streamk.backends.numba_backend.compiling import compiling
-from streamk.backends.numba_backend.simd import rows_16
 from streamk.prediction import dc_pred, importance_of
 from streamk.prediction.compiled import linear_cost
 from streamk.prediction.local_model import EXPONENTIAL
@@ -232,7 +232,7 @@ def _products(X: Any, W: Any, z: Any, out: Any) -> None:
     for i in range(len(X)):
         for j in range(len(z)):
             z[j] = X[i, j]
-        rows_16.affine(z, W, 0, len(z) * wide, out, i * wide, len(z), wide // LANES)
+        local_kernels.affine(z, W, 0, len(z) * wide, out, i * wide, len(z), wide // LANES)
 
 
 @_compile
@@ -241,7 +241,7 @@ def _product(X: Any, w: Any, bias: Any, z: Any, out: Any) -> None:
     for i in range(len(X)):
         for j in range(X.shape[1]):
             z[j] = X[i, j]
-        out[i, 0] = bias + rows_16.dot(z, w, 0, len(z) // LANES)
+        out[i, 0] = bias + local_kernels.dot(z, w, 0, len(z) // LANES)
 
 
 def linear(coefficients: NDArray[Any], bias: NDArray[Any]) -> Predict:

@@ -70,10 +70,19 @@ def basis_of(widths: tuple[int, ...], d: int, chunks: int, dtype: str, scale: fl
     return Hadamard(widths, signs, radii, b)
 
 
-def put(backend: Any, basis: Basis) -> Basis:
-    if isinstance(basis, Dense):
-        return Dense(*map(backend.put, basis))
-    return Hadamard(basis.widths, *map(backend.put, basis[1:]))
+def put(backend: Any, given: Any) -> Any:
+    """A basis or an array on the device; anything else as it is."""
+    if isinstance(given, Dense | Hadamard):
+        return type(given)(*(put(backend, part) for part in given))
+    return backend.put(given) if isinstance(given, np.ndarray) else given
+
+
+def both(backend: Any, function: str, *arguments: Any) -> tuple[Any, Any]:
+    """What a function of the backend, and of the reference, writes into its last argument."""
+    there = [put(backend, one) for one in arguments]
+    getattr(backend, function)(*there)
+    getattr(reference, function)(*arguments)
+    return backend.get(there[-1]), arguments[-1]
 
 
 def some_of(basis: Basis, chunks: slice) -> Basis:

@@ -9,54 +9,8 @@ paper is in `factor` and `weight`. A *basis* holds what gives the phases of cons
 and tensor `Sketch` have features of their own, whatever the curve.
 
 What is predicted for a row is computed for that row by itself, in a fixed order, so that it is the
-same, bit for bit, in whatever batch it comes and however the batch is divided among threads. Each
-backend defines::
-
-    frequencies(seed, law, dof, scale, keys, first_chunk, W, b)      fill a Dense basis
-    rotations(seed, law, dof, scale, widths, first_chunk, signs, radii, b)   fill a Hadamard basis
-    orthogonal(seed, law, dof, scale, widths, first_chunk, W, b)     fill a Dense basis of rotations
-    sketches(seed, keys, first_chunk, buckets)                       fill a Sketch
-    features(X, basis, curve, wide, out)                             out = features(X)
-    accumulate(X, basis, A, curve, wide, acc)                        acc += A . features(X)
-    finish(acc, factor, F)                                           F = factor * sum of the lanes
-    predict(X, basis, A, curve, wide, factor, F)                     these two in one call
-    loss_gradient(code, parameter, classes, F, y, weight, G)         G = weight * l'(F, y)
-    score(code, parameter, classes, F, y, kept, most, losses)        losses = kept losses + l(F, y)
-    gradient(X, basis, G, curve, wide, out)                          out = features(X)^T G
-    descend(A, squares, g, rate, start, stop)                        A -= rate * g, or AdaGrad's
-    step(X, y, basis, A, squares, block, ..., F)                     predict and learn a mini-batch
-    single(basis, A, squares, curve, wide, loss)                     the same for single events
-    decay(A, factor)                                                 A *= factor
-    measure(X, count, mean, squares, numeric)                        rows into columns' statistics
-    spread(count, mean, squares, numeric, factor)                    factor = 1 / spread of columns
-    rescale(X, mean, factor, out)                                    out = (X - mean) * factor
-    rescale_each(X, known, statistics, ..., before, after, units)    these three row by row
-    pairwise(code, parameter, scale, X, Y, out)                      out = K(X, Y)
-    pairwise_product(code, parameter, scale, X, Y, V, out)           out = K(X, Y) V
-    extend(K, L, F, start, delta)                                    F^T = L^-1 K, further columns
-    choose(K, F, start, delta, least, places, schur)                 the same, greedily chosen
-
-with X (n, d), A, squares, g and the gradient's out (chunks, outputs, CHUNK), acc (n, outputs,
-LANES), F float64 and G (n, outputs), y float64 (n,), features' out (n, chunks * CHUNK), keys uint64
-(d,). Where A or out has fewer chunks than the basis, the others are left out. `wide` asks for
-phases in float64. `squares` has no chunks where the step is not AdaGrad's. F of `score` is (n,
-functions, outputs), losses (functions,).
-
-Of `pairwise` and its product, X (n, d), Y (m, d) and V (m, outputs) are contiguous and of one type,
-float32 or float64; the kernels are evaluated in it, and the product's out is float64. `parameter`
-is Matern's nu, the rational quadratic's alpha or the depth of a neural tangent kernel, `scale`
-1 / bandwidth. The points of the latter are unit vectors, which the host's module `tangent` makes of
-others (`to_sphere`), and its `scale` is not used. The product never stores K: beside out
-it takes the memory of a tile.
-
-The last ones let the factor of a kernel matrix grow by landmarks: K (landmarks, n), F (n,
-capacity), L (landmarks, start + landmarks or more) their own rows of it, delta float64 (n,); to
-choose, K (n, n), places int64 and schur float64 (most,).
-
-All arrays are on the backend's device, made by its `xp` (NumPy's or CuPy's functions) or brought
-there by `put`, and come back by `get` or `fetch`; those of score, measure, spread, rescale,
-rescale_each, extend and choose are NumPy's with every backend. They are C-contiguous, or slices of
-the first axis of such.
+same, bit for bit, in whatever batch it comes and however the batch is divided among threads. What
+each backend defines is in `protocol.Backend`.
 """
 
 from __future__ import annotations
@@ -297,7 +251,7 @@ class Span(NamedTuple):
     points: Array
     """(l, d)"""
     laid: Array
-    """The same as `streamk.backends.numba_backend.incremental.laid` returns them."""
+    """The same as `streamk.backends.numba_backend.landmarks.laid` returns them."""
     S: Array
 
 

@@ -14,16 +14,22 @@ if TYPE_CHECKING:
         centers,
         cholesky,
         coordinates,
-        event_points,
-        incremental,
+        landmarks,
+        learning,
         local_kernels,
-        margins,
+        scaling,
         tangent,
         two_sample,
     )
-    from streamk.backends.numba_backend.experts import ahead, event, reviews, slot
-    from streamk.backends.numba_backend.experts.banks import grids
-    from streamk.backends.numba_backend.experts.mixing import mixture, spread
+    from streamk.backends.numba_backend.experts import (
+        ahead,
+        event,
+        grids,
+        mixture,
+        reviews,
+        slot,
+        spread,
+    )
 
 __all__ = [
     "ahead",
@@ -32,28 +38,20 @@ __all__ = [
     "cholesky",
     "coordinates",
     "event",
-    "event_points",
     "grids",
-    "incremental",
+    "landmarks",
+    "learning",
     "local_kernels",
-    "margins",
     "mixture",
     "reviews",
+    "scaling",
     "slot",
     "spread",
     "tangent",
     "two_sample",
 ]
 
-_OF_EXPERTS = {
-    "ahead": "experts.ahead",
-    "event": "experts.event",
-    "grids": "experts.banks.grids",
-    "mixture": "experts.mixing.mixture",
-    "reviews": "experts.reviews",
-    "slot": "experts.slot",
-    "spread": "experts.mixing.spread",
-}
+_OF_EXPERTS = ("ahead", "event", "grids", "mixture", "reviews", "slot", "spread")
 
 if not TYPE_CHECKING:
 
@@ -61,6 +59,6 @@ if not TYPE_CHECKING:
         """Return a module of loops."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        place = _OF_EXPERTS.get(name, name)
+        place = f"experts.{name}" if name in _OF_EXPERTS else name
         found = globals()[name] = importlib.import_module(f"streamk.backends.numba_backend.{place}")
         return found

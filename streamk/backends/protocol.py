@@ -1,4 +1,16 @@
-"""The functions that a backend defines, with their arguments."""
+"""The functions that a backend defines, with their arguments.
+
+X is (n, d), A, squares, g and the gradient's out (chunks, outputs, CHUNK), acc (n, outputs, LANES),
+F float64 and G (n, outputs), y float64 (n,), features' out (n, chunks * CHUNK), keys uint64 (d,).
+Where A or out has fewer chunks than the basis, the others are left out. `wide` asks for phases in
+float64. `squares` has no chunks where the step is not AdaGrad's. F of `score` is (n, functions,
+outputs), losses (functions,).
+
+All arrays are on the backend's device, made by its `xp` (NumPy's or CuPy's functions) or brought
+there by `put`, and come back by `get` or `fetch`; those of score, measure, spread, rescale,
+rescale_each, extend and choose are NumPy's with every backend. They are C-contiguous, or slices of
+the first axis of such.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +144,6 @@ class Single(Protocol):
         bool
             Whether x is finite; F is of no use if not.
         """
-        ...
 
     def step(
         self,
@@ -151,7 +162,6 @@ class Single(Protocol):
         bool
             False, and no descent, if x is not finite or a prediction overflowed.
         """
-        ...
 
     def follow(
         self,
@@ -176,7 +186,6 @@ class Single(Protocol):
             How many rows were taken, fewer than there are where a prediction overflowed or the
             scale would leave its bounds; and the scale after them.
         """
-        ...
 
     def follow_several(
         self, P: Array | None, X: Array, y: Array, amplitude: float, steps: Sizes, F: Array | None
@@ -192,30 +201,25 @@ class Single(Protocol):
         int
             How many rows were taken, 0 where there is no short way.
         """
-        ...
 
 
 class Backend(Protocol):
-    """The functions of a backend; see the package's docstring."""
+    """The functions of a backend."""
 
     xp: Any
     """The module whose functions make arrays on the device: `numpy` or `cupy`."""
 
     def put(self, array: Any) -> Any:
         """Return a host array on the device."""
-        ...
 
     def get(self, array: Any) -> Any:
         """Return an array of the device on the host."""
-        ...
 
     def fetch(self, array: Any) -> Callable[[], Any]:
         """Return a function that waits for an array of the device and gives it on the host."""
-        ...
 
     def current(self) -> AbstractContextManager[Any]:
         """Return the context in which `xp` makes arrays on this device, where there are several."""
-        ...
 
     def frequencies(
         self,
@@ -228,8 +232,7 @@ class Backend(Protocol):
         W: Array,
         b: Array,
     ) -> None:
-        """Fill chunks of frequencies and phases."""
-        ...
+        """Fill chunks of a Dense basis."""
 
     def rotations(
         self,
@@ -243,8 +246,7 @@ class Backend(Protocol):
         radii: Array,
         b: Array,
     ) -> None:
-        """Fill chunks of signs, lengths and phases."""
-        ...
+        """Fill chunks of a Hadamard basis."""
 
     def orthogonal(
         self,
@@ -257,32 +259,26 @@ class Backend(Protocol):
         W: Array,
         b: Array,
     ) -> None:
-        """Fill chunks of frequencies of orthogonal directions, and phases."""
-        ...
+        """Fill chunks of a Dense basis of rotations, whose directions are orthogonal."""
 
     def sketches(self, seed: int, keys: Array, first_chunk: int, buckets: Array) -> None:
-        """Fill chunks of signs and buckets."""
-        ...
+        """Fill chunks of a Sketch."""
 
     def features(self, X: Array, basis: Basis, curve: int, wide: bool, out: Array) -> None:
-        """Write the features."""
-        ...
+        """Write ``out = features(X)``."""
 
     def accumulate(
         self, X: Array, basis: Basis, A: Array, curve: int, wide: bool, acc: Array
     ) -> None:
-        """Add coefficients times features to the partial sums."""
-        ...
+        """Add ``A . features(X)`` to the partial sums."""
 
     def predict(
         self, X: Array, basis: Basis, A: Array, curve: int, wide: bool, factor: float, F: Array
     ) -> None:
-        """Write factor times coefficients times features."""
-        ...
+        """Do `accumulate` and `finish` in one call."""
 
     def finish(self, acc: Array, factor: float, F: Array) -> None:
-        """Write the sums of the partial sums."""
-        ...
+        """Write ``F = factor * sum of the lanes``."""
 
     def loss_gradient(
         self,
@@ -294,8 +290,7 @@ class Backend(Protocol):
         weight: float,
         G: Array,
     ) -> None:
-        """Write the weighted gradients of the losses."""
-        ...
+        """Write ``G = weight * l'(F, y)``."""
 
     def score(
         self,
@@ -309,19 +304,16 @@ class Backend(Protocol):
         losses: Array,
     ) -> None:
         """Shrink the losses of functions by a factor and add theirs on rows, up to the most."""
-        ...
 
     def gradient(
         self, X: Array, basis: Basis, G: Array, curve: int, wide: bool, out: Array
     ) -> None:
-        """Write the sum of G times features."""
-        ...
+        """Write ``out = features(X)^T G``."""
 
     def descend(
         self, A: Array, squares: Array, g: Array, rate: float, start: int, stop: int
     ) -> None:
-        """Subtract the gradient from the features start...stop of these chunks."""
-        ...
+        """Subtract ``rate * g``, or AdaGrad's step, from the features start...stop of A."""
 
     def step(
         self,
@@ -341,7 +333,6 @@ class Backend(Protocol):
         threads: int = 1,
     ) -> bool:
         """Predict into F and descend on the block; False and no descent if one overflowed."""
-        ...
 
     def single(
         self,
@@ -356,21 +347,17 @@ class Backend(Protocol):
 
         Their numbers may change, but not those of the basis.
         """
-        ...
 
     def decay(self, A: Array, factor: float) -> None:
         """Multiply all coefficients."""
-        ...
 
     def measure(self, X: Array, count: Array, mean: Array, squares: Array, numeric: Array) -> None:
         """Take rows into the statistics of their columns."""
-        ...
 
     def spread(
         self, count: Array, mean: Array, squares: Array, numeric: Array, factor: Array
     ) -> None:
-        """Write the factors that scale the columns."""
-        ...
+        """Write ``factor = 1 / spread`` of the columns."""
 
     def rescale(self, X: Array, mean: Array, factor: Array, out: Array) -> bool:
         """Write the scaled rows, a NaN as 0, all between -`FARTHEST` and `FARTHEST`.
@@ -380,7 +367,6 @@ class Backend(Protocol):
         bool
             Whether no value of X is beyond `LARGEST`.
         """
-        ...
 
     def rescale_each(
         self,
@@ -407,26 +393,31 @@ class Backend(Protocol):
         units : float64 array of shape (n, 2, d), optional
             Mean and factor before each row.
         """
-        ...
 
     def pairwise(
         self, code: int, parameter: float, scale: float, X: Array, Y: Array, out: Array
     ) -> None:
-        """Write the kernel matrix."""
-        ...
+        """Write ``out = K(X, Y)``.
+
+        X (n, d), Y (m, d) and V (m, outputs) of the product are contiguous and of one type, float32
+        or float64; the kernels are evaluated in it, and the product's out is float64. `parameter`
+        is Matern's nu, the rational quadratic's alpha or the depth of a neural tangent kernel,
+        `scale` 1 / bandwidth. The points of the latter are unit vectors, which the host's module
+        `tangent` makes of others (`to_sphere`), and its `scale` is not used.
+        """
 
     def pairwise_product(
         self, code: int, parameter: float, scale: float, X: Array, Y: Array, V: Array, out: Array
     ) -> None:
-        """Write the kernel matrix times V."""
-        ...
+        """Write ``out = K(X, Y) V`` in the memory of a tile, without storing K."""
 
     def extend(self, K: Array, L: Array, F: Array, start: int, delta: Array) -> None:
-        """Append columns to the factor, from column start on, and take their squares off delta.
+        """Append columns ``F^T = L^-1 K`` to the factor, and take their squares off delta.
 
-        A row has the same bits in however many calls the columns are appended.
+        K is (landmarks, n), F (n, capacity), whose columns begin at `start`, L (landmarks, start +
+        landmarks or more) the landmarks' own rows of it, delta float64 (n,). A row has the same
+        bits in however many calls the columns are appended.
         """
-        ...
 
     def choose(
         self,
@@ -440,12 +431,12 @@ class Backend(Protocol):
     ) -> int:
         """Append a column for the row of the largest delta, and go on while that exceeds `least`.
 
-        Which rows they were goes into `places`, as many at most as that is long, and their deltas
-        into `schur`; theirs in delta become -inf.
+        K is (n, n), places int64 and schur float64 (most,). Which rows they were goes into
+        `places`, as many at most as that is long, and their deltas into `schur`; theirs in delta
+        become -inf.
 
         Returns
         -------
         int
             How many there were, at least one.
         """
-        ...

@@ -119,7 +119,7 @@ class GrowingCholesky:
         another one, given all, as small as `left`.
         """
         made, anew = cls(capacity), _square(len(W))
-        n = loops.incremental.factorise(W, anew, least)
+        n = loops.cholesky.factorise(W, anew, least)
         made._make_room(n)
         made._room[:n, :n] = anew[:n, :n]
         made._size = n
@@ -154,13 +154,13 @@ class GrowingCholesky:
     def solve(self, K: Numbers) -> Numbers:
         """Return ``L^-1 k`` of each row k of `K` (n, l)."""
         Phi = np.array(K)
-        loops.incremental.solve(self._room, Phi)
+        loops.cholesky.solve(self._room, Phi)
         return Phi
 
     def solve_back(self, Phi: Numbers) -> Numbers:
         """Return ``L^-T phi`` of each row phi of `Phi` (n, l)."""
         Q = np.array(Phi)
-        loops.incremental.solve_back(self._room, Q)
+        loops.cholesky.solve_back(self._room, Q)
         return Q
 
     def append(self, phi: Numbers, schur: float) -> None:
@@ -196,7 +196,7 @@ class GrowingCholesky:
         unit[0, j] = 1.0
         column = self.solve_back(self.solve(unit))[0]
         cosines, sines = np.empty(n - 1 - j), np.empty(n - 1 - j)
-        loops.incremental.remove_row(self._room, n, j, cosines, sines)
+        loops.cholesky.remove_row(self._room, n, j, cosines, sines)
         left = self._inverse[:n] - column * column / column[j]
         self._inverse[: n - 1] = np.delete(left, j)
         self._size = n - 1
@@ -214,9 +214,9 @@ class GrowingCholesky:
             Largest error of an element of ``L L'`` before.
         """
         n = self._size
-        residual = loops.incremental.residual(self._room, W)
+        residual = loops.cholesky.residual(self._room, W)
         anew = _square(n)
-        if loops.incremental.factorise(W, anew, 0.0) == n:
+        if loops.cholesky.factorise(W, anew, 0.0) == n:
             self._room[:n, :n] = anew[:n, :n]
         columns = self.solve(np.eye(n))
         self._inverse[:n] = np.einsum("ij,ij->i", columns, columns)
@@ -437,7 +437,7 @@ class IncrementalOasis:
         while at < len(rows):
             ahead = mapped[at : at + _AHEAD]
             Phi = np.empty((len(ahead), self.n_landmarks))
-            seen, verdict, schur = loops.incremental.watch(
+            seen, verdict, schur = loops.landmarks.watch(
                 self._numbers, self._span(), self._rule(), ahead, self.n_events, Phi
             )
             stop = at + seen
@@ -496,7 +496,7 @@ class IncrementalOasis:
         if self._known is None:
             assert self._points is not None
             points = self.kernel.mapped(self._points)
-            self._known = Span(points, loops.incremental.laid(points), self._factor.room)
+            self._known = Span(points, loops.landmarks.laid(points), self._factor.room)
         return self._known
 
     def _rule(self) -> Rule:
@@ -547,7 +547,7 @@ class IncrementalOasis:
         span, schur = self._span(), np.empty(len(rows))
 
         def fill(some: slice) -> None:
-            loops.incremental.coordinates(self._numbers, span, rows[some], Phi[some], schur[some])
+            loops.landmarks.coordinates(self._numbers, span, rows[some], Phi[some], schur[some])
 
         flops = Phi.size * (rows.shape[1] + self.n_landmarks // 2)
         divide(len(rows), flops, fill)

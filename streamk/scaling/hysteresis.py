@@ -64,7 +64,7 @@ class HysteresisScaler:
         if X.shape[1] != len(self.center):
             raise ValueError(f"{X.shape[1]} columns for a scale of {len(self.center)}")
         Z, scale = np.array(X, np.float64, order="C"), math.sqrt(2.0) / float(self.distance[0])
-        loops.event_points.standardize(Z, self.center, self.inverse, scale)
+        loops.scaling.standardize(Z, self.center, self.inverse, scale)
         return Z
 
     def take(self, scale: RunningQuantiles) -> None:

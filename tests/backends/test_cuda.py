@@ -16,6 +16,7 @@ from cuda_kit import (
     WIDTHS,
     backend_at,
     basis_of,
+    both,
     chunks_of,
     columns_of,
     points,
@@ -183,13 +184,10 @@ def test_features(
 ) -> None:
     d, chunks = columns_of(widths), chunks_of(widths)
     X, basis = points(n, d, dtype), basis_of(widths, d, chunks, dtype)
-    expected = np.empty((n, chunks * CHUNK), dtype)
-    reference.features(X, basis, curve, wide, expected)
-    out = backend.xp.empty(expected.shape, dtype)
-    backend.features(backend.put(X), put(backend, basis), curve, wide, out)
+    out = np.empty((n, chunks * CHUNK), dtype)
+    found, expected = both(backend, "features", X, basis, curve, wide, out)
     # A phase is rounded some hundred times, and 2 pi of its error go into the feature.
     most = 50 * tolerance(dtype) if not wide or dtype == "float64" else tolerance(dtype)
-    found = backend.get(out)
     if curve == Curve.STEP:  # a phase near 0 may be rounded to the other side
         phases = np.empty_like(expected)
         reference.features(X, basis, Curve.IDENTITY, wide, phases)
@@ -222,23 +220,18 @@ def test_features_and_predictions_are_those_of_numba_within_the_ulps_stated(
     assert np.abs(backend.get(F2) - F).max() <= 32 * ulp * np.linalg.norm(A)
 
 
-def test_fewer_features_than_the_basis_has(backend: Any) -> None:
-    X, basis = points(3, 100, "float32"), basis_of((128,), 100, 4, "float32")
-    expected = np.empty((3, 3 * CHUNK), np.float32)
-    reference.features(X, basis, True, False, expected)
-    out = backend.xp.empty(expected.shape, np.float32)
-    backend.features(backend.put(X), put(backend, basis), True, False, out)
-    np.testing.assert_allclose(backend.get(out), expected, atol=2e-5)
-
-
-def test_features_of_many_columns_and_rows_by_a_matrix_product(backend: Any) -> None:
-    n, d, chunks = 300, 260, 3
-    X, basis = points(n, d, "float32"), basis_of((), d, chunks, "float32", 0.05)
-    expected = np.empty((n, chunks * CHUNK), np.float32)
-    reference.features(X, basis, True, False, expected)
-    out = backend.xp.empty(expected.shape, np.float32)
-    backend.features(backend.put(X), put(backend, basis), True, False, out)
-    np.testing.assert_allclose(backend.get(out), expected, atol=2e-5)
+@pytest.mark.parametrize(
+    ("n", "d", "widths", "chunks", "scale"),
+    [(3, 100, (128,), 4, 0.5), (300, 260, (), 3, 0.05)],
+    ids=["fewer than the basis has", "by a matrix product"],
+)
+def test_features_of_three_chunks(
+    backend: Any, n: int, d: int, widths: tuple[int, ...], chunks: int, scale: float
+) -> None:
+    X, basis = points(n, d, "float32"), basis_of(widths, d, chunks, "float32", scale)
+    out = np.empty((n, 3 * CHUNK), np.float32)
+    found, expected = both(backend, "features", X, basis, True, False, out)
+    np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
 @pytest.mark.parametrize("widths", [(), (64,), (128,)])
@@ -266,12 +259,10 @@ def test_predictions(
     n, d, chunks = 70, columns_of(widths), chunks_of(widths)
     X, basis = points(n, d, dtype), basis_of(widths, d, chunks, dtype)
     A = points(chunks * outputs, CHUNK, dtype).reshape(chunks, outputs, CHUNK)
-    expected = np.empty((n, outputs))
-    reference.predict(X, basis, A, True, wide, 0.5, expected)
-    F = backend.xp.empty(expected.shape, np.float64)
-    backend.predict(backend.put(X), put(backend, basis), backend.put(A), True, wide, 0.5, F)
+    F = np.empty((n, outputs))
+    found, expected = both(backend, "predict", X, basis, A, True, wide, 0.5, F)
     scale = np.sqrt(A.size)
-    np.testing.assert_allclose(backend.get(F), expected, atol=10 * tolerance(dtype) * scale)
+    np.testing.assert_allclose(found, expected, atol=10 * tolerance(dtype) * scale)
 
 
 @pytest.mark.parametrize("wide", [False, True])
@@ -328,12 +319,10 @@ def test_gradients(
     d, chunks = columns_of(widths), chunks_of(widths)
     X, G = points(n, d, dtype), points(n, outputs, dtype)
     basis = basis_of(widths, d, chunks, dtype)
-    expected = np.empty((max(1, chunks - 1), outputs, CHUNK), dtype)
-    reference.gradient(X, basis, G, True, wide, expected)
-    out = backend.xp.empty(expected.shape, dtype)
-    backend.gradient(backend.put(X), put(backend, basis), backend.put(G), True, wide, out)
+    out = np.empty((max(1, chunks - 1), outputs, CHUNK), dtype)
+    found, expected = both(backend, "gradient", X, basis, G, True, wide, out)
     atol = 30 * tolerance(dtype) * np.sqrt(max(1, n))
-    np.testing.assert_allclose(backend.get(out), expected, atol=atol)
+    np.testing.assert_allclose(found, expected, atol=atol)
 
 
 # The device

@@ -11,6 +11,7 @@ from cuda_kit import (
     TYPES,
     backend_at,
     basis_of,
+    both,
     columns_of,
     points,
     put,
@@ -59,12 +60,10 @@ def test_loss_gradients(
     F = points(n, outputs, "float64") * 2.0
     F[0], F[1] = 800.0, -800.0
     F[2] = y[2]
-    expected = np.empty((n, outputs), dtype)
-    reference.loss_gradient(*loss, F, y, 0.25, expected)
-    G = backend.xp.empty(expected.shape, dtype)
-    backend.loss_gradient(*loss, backend.put(F), backend.put(y), 0.25, G)
+    G = np.empty((n, outputs), dtype)
+    found, expected = both(backend, "loss_gradient", *loss, F, y, 0.25, G)
     rtol = 1e-6 if dtype == "float32" else 1e-14
-    np.testing.assert_allclose(backend.get(G), expected, rtol=rtol, atol=1e-300)
+    np.testing.assert_allclose(found, expected, rtol=rtol, atol=1e-300)
 
 
 @pytest.mark.parametrize("adaptive", [False, True])
@@ -90,10 +89,7 @@ def test_decay_is_the_same_bit_for_bit(backend: Any) -> None:
 
 def test_sums_are_finished_in_double_precision(backend: Any) -> None:
     acc = points(300, LANES, "float32").reshape(100, 3, LANES)
-    expected, F = np.empty((100, 3)), backend.xp.empty((100, 3), np.float64)
-    reference.finish(acc, 0.3, expected)
-    backend.finish(backend.put(acc), 0.3, F)
-    np.testing.assert_array_equal(backend.get(F), expected)
+    np.testing.assert_array_equal(*both(backend, "finish", acc, 0.3, np.empty((100, 3))))
 
 
 @pytest.mark.parametrize("adaptive", [False, True])
@@ -158,21 +154,9 @@ def test_nothing_is_learned_from_predictions_that_overflow(backend: Any) -> None
     there = backend.put(A)
     squares = backend.xp.zeros((0, 1, CHUNK), np.float32)
     F = backend.xp.empty((n, 1), np.float64)
-    done = backend.step(
-        backend.put(X),
-        backend.put(np.zeros(n)),
-        put(backend, basis),
-        there,
-        squares,
-        (0, 0, 128),
-        True,
-        False,
-        (LossCode.SQUARED, 0.0, False),
-        1.0,
-        1.0,
-        0.1,
-        F,
-    )
+    given = *(put(backend, one) for one in (X, np.zeros(n), basis)), there, squares
+    loss = (LossCode.SQUARED, 0.0, False)
+    done = backend.step(*given, (0, 0, 128), True, False, loss, 1.0, 1.0, 0.1, F)
     assert done is False
     np.testing.assert_array_equal(backend.get(there), A)
 
@@ -204,22 +188,15 @@ def test_kernels_between_points(
     Y[: min(n, m)] = X[: min(n, m)]
     if code == KernelCode.NTK:
         X, Y = NTK(bandwidth=2.0).mapped(X), NTK(bandwidth=2.0).mapped(Y)
-    K, product = np.empty((n, m), dtype), np.empty((n, 18))
-    reference.pairwise(code, parameter, 0.4, X, Y, K)
-    reference.pairwise_product(code, parameter, 0.4, X, Y, V, product)
-    x, y, v = map(backend.put, (X, Y, V))
-    K2 = backend.xp.empty(K.shape, dtype)
-    product2 = backend.xp.empty(product.shape, np.float64)
-    backend.pairwise(code, parameter, 0.4, x, y, K2)
-    backend.pairwise_product(code, parameter, 0.4, x, y, v, product2)
-    rtol = 4 * tolerance(dtype)
-    np.testing.assert_allclose(backend.get(K2), K, rtol=rtol, atol=rtol * np.abs(K).max())
+    kernel, rtol = (code, parameter, 0.4), 4 * tolerance(dtype)
+    found, K = both(backend, "pairwise", *kernel, X, Y, np.empty((n, m), dtype))
+    np.testing.assert_allclose(found, K, rtol=rtol, atol=rtol * np.abs(K).max())
+    found, product = both(backend, "pairwise_product", *kernel, X, Y, V, np.empty((n, 18)))
     atol = rtol * np.abs(K).max() * np.sqrt(m) * 4
-    np.testing.assert_allclose(backend.get(product2), product, rtol=rtol, atol=atol)
+    np.testing.assert_allclose(found, product, rtol=rtol, atol=atol)
     # A row by itself is the same as in its batch.
-    one = backend.xp.empty((1, 18), np.float64)
-    backend.pairwise_product(code, parameter, 0.4, x[n - 1 : n], y, v, one)
-    np.testing.assert_array_equal(backend.get(one)[0], backend.get(product2)[n - 1])
+    one, _ = both(backend, "pairwise_product", *kernel, X[n - 1 :], Y, V, np.empty((1, 18)))
+    np.testing.assert_array_equal(one[0], found[n - 1])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -236,9 +213,6 @@ def test_a_kernel_multiplies_on_the_device(
 
 
 def test_a_product_with_no_centers_is_zero(backend: Any) -> None:
-    X, none = backend.put(points(3, 2, "float32")), backend.xp.empty((0, 2), np.float32)
-    out = backend.xp.empty((3, 1), np.float64)
-    backend.pairwise_product(
-        KernelCode.GAUSSIAN, 0.0, 1.0, X, none, backend.xp.empty((0, 1), np.float32), out
-    )
-    np.testing.assert_array_equal(backend.get(out), np.zeros((3, 1)))
+    X, none, no_values = points(3, 2, "float32"), *(np.empty((0, k), np.float32) for k in (2, 1))
+    given = KernelCode.GAUSSIAN, 0.0, 1.0, X, none, no_values, np.empty((3, 1))
+    np.testing.assert_array_equal(both(backend, "pairwise_product", *given)[0], np.zeros((3, 1)))

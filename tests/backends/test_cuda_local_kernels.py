@@ -12,7 +12,7 @@ from cuda_kit import PLACES, backend_at
 from local_kernels_kit import Made, events, made
 
 from streamk.backends import LANES, LEAF
-from streamk.backends.cupy_backend import local_kernels
+from streamk.backends.cupy_backend import functions
 from streamk.backends.cupy_backend.device import CudaDevice, source
 
 SHAPES: list[dict[str, Any]] = [
@@ -35,7 +35,7 @@ def place(request: pytest.FixtureRequest) -> Any:
 
 def scores(place: Any, model: Made, X: Any) -> tuple[int, Any]:
     out = place.xp.zeros((len(X), model.n_outputs), np.float32)
-    n = local_kernels.Evaluator(model.kernels, place).scores(place.put(X), out)
+    n = functions.Evaluator(model.kernels, place).scores(place.put(X), out)
     return n, place.get(out)
 
 
@@ -54,8 +54,8 @@ def test_scores_are_those_of_the_model(place: Any, shape: dict[str, Any], n: int
 def test_pieces_are_one_batch(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model, X = made(), events(700, 5)
     expected = scores(place, model, X)[1]
-    monkeypatch.setattr(local_kernels, "_ROWS", 300)
-    monkeypatch.setattr(local_kernels, "SCRATCH", 0)
+    monkeypatch.setattr(functions, "_ROWS", 300)
+    monkeypatch.setattr(functions, "SCRATCH", 0)
     np.testing.assert_array_equal(scores(place, model, X)[1], expected)
 
 

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from reference import event_points
 
 from streamk.backends import OUTERMOST, ColumnMap
-from streamk.backends.numba_backend import event_points as compiled
+from streamk.backends.numba_backend import scaling
 from streamk.kernels import Linear
 from streamk.learners.rfm.splits import Splits
 
 Numbers = NDArray[Any]
-TWINS: list[Any] = [compiled, event_points]
+TWINS: list[Any] = [scaling, event_points]
 
 
 def events(n: int, d: int, seed: int = 0) -> Numbers:

@@ -35,11 +35,8 @@ def called(function):
     return call
 
 
-BANKS = ("coin_betting", "grids", "ladder", "newton", "rules", "window")
-MIXING = ("calibration", "costs", "expert_predictions", "offsets", "spread", "two_stage")
-coin_betting, grids, ladder, newton, rules, window = (Called(f"banks.{name}") for name in BANKS)
-calibration, costs, expert_predictions, offsets, spread, two_stage = (
-    Called(f"mixing.{name}") for name in MIXING
+banks, expert_predictions, grids, spread, two_stage, window = map(
+    Called, ("banks", "expert_predictions", "grids", "spread", "two_stage", "window")
 )
 
 TASKS = {"binary": BINARY, "classes": CLASSES, "numbers": NUMBERS}
@@ -72,13 +69,13 @@ def test_step_rules(outputs):
     A = np.zeros((2, outputs, d), np.float32)
     squares, F = np.zeros_like(A), np.zeros((2, outputs), np.float32)
     a, s = A.astype(float), squares.astype(float)
-    numbers = np.array([rules.ADAGRAD, rules.NORMALIZED])
+    numbers = np.array([banks.ADAGRAD, banks.NORMALIZED])
     for _ in range(50):
         phi, G = single(rng, d), single(rng, 2, outputs)
         G[0, 0] = 0.0
-        rules.forecast(phi, A, F)
+        banks.forecast_linear(phi, A, F)
         close(F, a @ phi, 1e-4)
-        rules.update(phi, A, squares, np.array(rates), numbers, G)
+        banks.update_linear(phi, A, squares, np.array(rates), numbers, G)
         for rule, kind in enumerate(kinds):
             for k in range(outputs):
                 if G[rule, k]:
@@ -108,7 +105,7 @@ def test_coefficients_that_bet(outputs, dtype):
             arrays[0] *= dtype(0.5)
             for bettor in (one for row in bettors for one in row):
                 bettor.elsewhere -= 0.5 * (bettor.elsewhere + bettor.part * (1.0 + bettor.gain))
-        coin_betting.update(phi, *arrays, wealth, G)
+        banks.update_bets(phi, *arrays, wealth, G)
         for k in range(outputs):
             for i in range(d):
                 bettors[k][i].learn(float(G[k]), float(phi[i]))
@@ -130,8 +127,8 @@ def test_coefficients_that_bet_have_no_unit(dtype):
         f = plain[0] @ phi
         g = np.clip(f - phi @ w, -3, 3).astype(dtype)
         np.testing.assert_allclose(scaled[0] @ (phi * units), f, rtol=1e-4, atol=1e-4)
-        coin_betting.update(phi, *plain, 1.0, g)
-        coin_betting.update((phi * units).astype(dtype), *scaled, 1.0, g * dtype(2.0**12))
+        banks.update_bets(phi, *plain, 1.0, g)
+        banks.update_bets((phi * units).astype(dtype), *scaled, 1.0, g * dtype(2.0**12))
         np.testing.assert_allclose(scaled[0] * units, plain[0], rtol=1e-4, atol=1e-5)
     close(plain[0][0], w, 0.1)
 
@@ -144,13 +141,13 @@ def test_bets_reach_far_and_do_no_harm():
             phi = np.append(rng.normal(size=2), 1.0)
             error = arrays[0] @ phi - size * phi[0]
             lost.append(abs(error[0]))
-            coin_betting.update(phi, *arrays, 1.0, np.sign(error))  # of the absolute error
+            banks.update_bets(phi, *arrays, 1.0, np.sign(error))  # of the absolute error
         assert np.mean(lost[-500:]) < 0.05 * size + 0.05
     rng, arrays, total = np.random.default_rng(13), betting(3, 1), 0.0
     for _ in range(3000):
         phi, g = np.append(rng.normal(size=2), 1.0), rng.choice([-1.0, 1.0], size=1)
         total += float(g[0] * (arrays[0] @ phi)[0])
-        coin_betting.update(phi, *arrays, 1.0, g)
+        banks.update_bets(phi, *arrays, 1.0, g)
     assert total < 3 * 20
 
 
@@ -160,11 +157,11 @@ def test_slopes_that_never_turn_leave_bets_finite(size):
     arrays = betting(2, 1, np.float32)
     phi, g = np.array([size, 1.0], np.float32), np.array([-3.0], np.float32)
     for _ in range(2000):
-        coin_betting.update(phi, *arrays, 1.0, g)
+        banks.update_bets(phi, *arrays, 1.0, g)
     assert all(np.isfinite(array).all() for array in arrays)
     assert (arrays[0] @ phi > 1e6).all()
     for _ in range(100):  # and once they turn, the prediction does too
-        coin_betting.update(phi, *arrays, 1.0, -g)
+        banks.update_bets(phi, *arrays, 1.0, -g)
     assert (arrays[0] @ phi < 0).all()
 
 
@@ -173,7 +170,7 @@ def test_bets_outlast_slopes_that_single_precision_hardly_holds():
     A, squares, bets, gains, largest = np.zeros((5, 1, 2), np.float32)
     for size in (1e-39, -1e-39, 9.0, -9.0, 9.0):
         G[0] = size
-        coin_betting.update(phi, A, squares, bets, gains, largest, 1.0, G)
+        banks.update_bets(phi, A, squares, bets, gains, largest, 1.0, G)
         for array in (A, squares, bets, gains, largest):
             assert np.isfinite(array).all()
     assert largest[0, 1] == 9.0
@@ -185,8 +182,8 @@ def test_the_ladder_takes_one_projection_to_many_bandwidths():
     z[2] = 0.0
     u, scales = np.empty(48, np.float32), np.array([0.25, 1.0, 4.0])
     phi = np.empty((3, 48), np.float32)
-    ladder.project(z, W, u)
-    ladder.cosines(u, b, scales, phi)
+    banks.project(z, W, u)
+    banks.cosines(u, b, scales, phi)
     close(u, z.astype(float) @ W)
     close(phi, np.cos(2 * np.pi * (scales[:, None] * u.astype(float) + b)), 3e-5)
 
@@ -306,9 +303,9 @@ def test_second_order_steps_are_least_squares(outputs):
     P, A, step = np.eye(p, dtype=np.float32), np.zeros((outputs, p), np.float32), single(rng, p)
     for phi, y in zip(X, Y, strict=True):
         before = A @ phi
-        newton.gain(phi, P, np.float32(forget), step)
+        banks.newton_gain(phi, P, np.float32(forget), step)
         for k in range(outputs):
-            newton.update(step, A, k, y[k] - before[k])
+            banks.update_newton(step, A, k, y[k] - before[k])
     for k in range(outputs):
         close(A[k], naive.least_squares(X, Y[:, k], forget), 2e-3)
     np.testing.assert_allclose(P, P.T, atol=1e-5)
@@ -493,9 +490,9 @@ def test_factors_make_opinions_as_sure_as_they_may_be(task):
         if task == "classes":
             y = float(rng.choice(len(p), p=p))
         out = np.empty(L.shape)
-        calibration.to_probabilities(number, L, factors, out)
+        expert_predictions.to_calibrated(number, L, factors, out)
         close(out, [naive.calibrated(task, row, f) for row, f in zip(L, factors, strict=True)])
-        calibration.learn(number, L, out, y, DEFAULT, 1.0, active, factors, curvatures)
+        expert_predictions.calibrate(number, L, out, y, DEFAULT, 1.0, active, factors, curvatures)
         for e in np.flatnonzero(active):
             plain[e] = naive.calibration_step(task, L[e], *plain[e], y)
         close(np.c_[factors, curvatures], plain, 1e-4)
@@ -540,7 +537,7 @@ def test_what_errors_of_numbers_cost(name, parameter):
     close([two_stage.loss(number, np.array([v + 0.7]), 0.7, how) for v in errors], expected, 1e-6)
     for size in (1e-3, 0.4, 1.0, 50.0):
         slopes = [naive.number_slope(name, parameter, error, size) for error in errors]
-        close([costs.slope(error, how, size) for error in errors], slopes, 1e-12)
+        close([two_stage.slope(error, how, size) for error in errors], slopes, 1e-12)
         assert np.abs(slopes).max() <= (20.0 if name in ("squared", "huber") else 3.0)
     if name == "quantile":
         return
@@ -552,7 +549,7 @@ def test_what_errors_of_numbers_cost(name, parameter):
 @pytest.mark.parametrize("q", [0.1, 0.5, 0.98])
 def test_slopes_of_the_pinball_loss_balance_at_the_quantile(q):
     for size in (0.01, 1.0, 100.0):
-        up, down = (costs.slope(e, (pool_arrays.QUANTILE, q), size) for e in (1.0, -1.0))
+        up, down = (two_stage.slope(e, (pool_arrays.QUANTILE, q), size) for e in (1.0, -1.0))
         assert q * up + (1 - q) * down == pytest.approx(0.0, abs=1e-12)
         if size < 0.1:
             assert q * up - (1 - q) * down == pytest.approx(size)
@@ -572,12 +569,12 @@ def test_offsets_take_experts_to_the_quantile(q):
         F = (y + spreads * rng.normal(size=experts)).astype(np.float32)[:, None] * on[:, None]
         F = F.astype(np.float32)
         L, P = F.copy(), F.copy()
-        offsets.add(tracked, on, L, P)
+        expert_predictions.add_offsets(tracked, on, L, P)
         close(L[:, 0], F[:, 0] + on * plain.offsets, 1e-4)
         close(P, L)
         if t >= 2000:
             below += active & (y <= P[:, 0])
-        offsets.learn(error, y, how, F, on, pinball, tracked, P)
+        expert_predictions.learn_offsets(error, y, how, F, on, pinball, tracked, P)
         if t < 300:
             slopes = plain.learn(error, y, F[:, 0].astype(float), active, pinball)
             close(P[:, 0], slopes, 1e-3)
@@ -586,8 +583,8 @@ def test_offsets_take_experts_to_the_quantile(q):
             plain.offsets = tracked[0, :-1].copy()
     close(below / (4000 * 0.9), np.full(experts, q), 0.025)
     far = np.full((experts, 1), 100.0, np.float32)
-    offsets.add(tracked, np.ones(experts), L, far)
-    assert L.max() == costs.ENDS
+    expert_predictions.add_offsets(tracked, np.ones(experts), L, far)
+    assert L.max() == two_stage.ENDS
 
 
 @pytest.mark.parametrize("damaged", [False, True])
@@ -602,7 +599,7 @@ def test_newton_steps_outlast_rounding(damaged: bool) -> None:
         if damaged and n % 5_000 == 4_999:
             P[...], small[...] = -P, -small
         two_stage.newton_step(w, P, g, 0.01, 0.999, 0.1, room)
-        newton.gain(g.astype(np.float32), small, np.float32(0.999), step)
+        banks.newton_gain(g.astype(np.float32), small, np.float32(0.999), step)
         assert np.isfinite(w).all()
         assert np.isfinite(step).all()
     for matrix, most in ((P, 0.1 * 12), (small, 100.0 * 12)):
@@ -619,7 +616,7 @@ def test_inverses_stay_symmetric(n: int) -> None:
     small, step = np.eye(n, dtype=np.float32), np.zeros(n, np.float32)
     for g in rng.normal(size=(5_000, n)):
         two_stage.newton_step(w, P, g, 0.01, 0.999, 0.1, room)
-        newton.gain(g.astype(np.float32), small, np.float32(0.999), step)
+        banks.newton_gain(g.astype(np.float32), small, np.float32(0.999), step)
     np.testing.assert_array_equal(P, P.T)
     np.testing.assert_array_equal(small, small.T)
 

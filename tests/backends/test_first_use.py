@@ -282,7 +282,7 @@ def test_a_quiet_job_shows_nothing_of_a_first_use(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_compiled_functions_alone_call_refuses_python() -> None:
-    from streamk.backends.numba_backend.experts.mixing import mixture
+    from streamk.backends.numba_backend.experts import mixture
 
     with pytest.raises(TypeError, match="mix can be called by compiled functions only"):
         mixture.mix(None)

@@ -16,23 +16,18 @@ from streamk.features.samplers import extended
 
 BANDWIDTH = 0.8
 CASES = {
-    "gaussian": (kernels.Gaussian(bandwidth=BANDWIDTH), naive.Kernel("gaussian", BANDWIDTH)),
-    "matern-0.5": (
-        kernels.Matern(nu=0.5, bandwidth=BANDWIDTH),
-        naive.Kernel("matern", BANDWIDTH, 0.5),
-    ),
-    "matern-1.5": (
-        kernels.Matern(nu=1.5, bandwidth=BANDWIDTH),
-        naive.Kernel("matern", BANDWIDTH, 1.5),
-    ),
-    "matern-2.5": (
-        kernels.Matern(nu=2.5, bandwidth=BANDWIDTH),
-        naive.Kernel("matern", BANDWIDTH, 2.5),
-    ),
-    "rational-quadratic": (
-        kernels.RationalQuadratic(alpha=1.5, bandwidth=BANDWIDTH),
-        naive.Kernel("rational_quadratic", BANDWIDTH, 1.5),
-    ),
+    name: (kernel, naive.Kernel(*known))
+    for name, kernel, *known in [
+        ("gaussian", kernels.Gaussian(bandwidth=BANDWIDTH), "gaussian", BANDWIDTH),
+        *(
+            (f"matern-{nu}", kernels.Matern(nu=nu, bandwidth=BANDWIDTH), "matern", BANDWIDTH, nu)
+            for nu in (0.5, 1.5, 2.5)
+        ),
+        (
+            *("rational-quadratic", kernels.RationalQuadratic(alpha=1.5, bandwidth=BANDWIDTH)),
+            *("rational_quadratic", BANDWIDTH, 1.5),
+        ),
+    ]
 }
 ALL = {**CASES, "linear": (kernels.Linear(), naive.Kernel("linear"))}
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from reference import margins as plain
 
-from streamk.backends.numba_backend import margins as compiled
+from streamk.backends.numba_backend import learning
 
 Numbers = NDArray[Any]
 
@@ -25,7 +25,7 @@ def margins(outputs: int) -> tuple[Numbers, Numbers]:
 def test_they_are_those_of_the_reference(outputs: int) -> None:
     F, classes = margins(outputs)
     found = []
-    for twin in (compiled, plain):
+    for twin in (learning, plain):
         P, sums = np.empty((60, max(2, outputs))), np.array([0.5, 2.0])
         twin.probabilities(F, 1.7, 1e6, P)
         twin.slopes(F, classes, 1.7, 10.0, sums)
@@ -43,20 +43,20 @@ def test_they_are_those_of_the_reference(outputs: int) -> None:
 def test_rows_are_the_same_by_themselves(outputs: int) -> None:
     F, classes = margins(outputs)
     P, sums = np.empty((60, max(2, outputs))), np.zeros(2)
-    compiled.probabilities(F, 0.3, 1e6, P)
-    compiled.slopes(F, classes, 0.3, 10.0, sums)
-    total = compiled.missed(F, classes, True, 1e18, 1e300, 0.0)
+    learning.probabilities(F, 0.3, 1e6, P)
+    learning.slopes(F, classes, 0.3, 10.0, sums)
+    total = learning.missed(F, classes, True, 1e18, 1e300, 0.0)
     one, alone, least = np.empty((1, max(2, outputs))), np.zeros(2), 0.0
     for row in range(60):
         some = slice(row, row + 1)
-        compiled.probabilities(F[some], 0.3, 1e6, one)
+        learning.probabilities(F[some], 0.3, 1e6, one)
         assert one.tobytes() == P[some].tobytes()
-        compiled.slopes(F[some], classes[some], 0.3, 10.0, alone)
-        least = compiled.missed(F[some], classes[some], True, 1e18, 1e300, least)
+        learning.slopes(F[some], classes[some], 0.3, 10.0, alone)
+        least = learning.missed(F[some], classes[some], True, 1e18, 1e300, least)
     assert alone.tobytes() == sums.tobytes()
     assert least == total
 
 
 def test_a_class_without_a_margin_is_an_error() -> None:
     with pytest.raises(IndexError):
-        compiled.slopes(np.zeros((1, 3)), np.array([7.0]), 1.0, 10.0, np.zeros(2))
+        learning.slopes(np.zeros((1, 3)), np.array([7.0]), 1.0, 10.0, np.zeros(2))

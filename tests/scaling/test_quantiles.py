@@ -8,7 +8,7 @@ from numba import njit
 from reference import naive
 from state_kit import assert_same, reopened
 
-from streamk.backends.numba_backend.experts.banks.all_banks import rank_row
+from streamk.backends.numba_backend.experts.banks import rank_row
 from streamk.errors import InvalidInput, StateError
 from streamk.scaling.quantiles import KNOTS, RunningQuantiles
 from streamk.scaling.running import RunningScale

@@ -25,10 +25,11 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import CHUNK, LANES, Basis, Dense, Hadamard
-from streamk.backends.cupy_backend.device import THREADS, Variant
-from streamk.backends.cupy_backend.launching import (
+from streamk.backends.cupy_backend.device import (
     SCRATCH,
+    THREADS,
     Launcher,
+    Variant,
     blocks,
     not_on_devices,
     pieces,

@@ -22,12 +22,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
 from streamk.backends import LANES
 from streamk.backends.numba_backend.compiling import compiled, compiling
-from streamk.backends.numba_backend.simd.vectors import Emitter, data
+from streamk.backends.numba_backend.simd import Emitter, emitted
 
 _reordered = compiling(nogil=True, fastmath={"contract", "reassoc"})
 _STREAMS = 4
@@ -96,29 +94,21 @@ def _streamed(step: _Step) -> Any:
     its columns; a vector may be stored where the last column is.
     """
 
-    @intrinsic
-    def streamed(_: Any, W: Any, rows: Any, k: Any, points: Any, columns: Any) -> Any:
+    @emitted()
+    def streamed(builder: Any, W: Any, rows: Any, k: Any, points: Any, columns: Any) -> None:
         """Do the step with all rows of a chunk."""
-        signature = types.void(W, types.int64, types.int64, points, columns)
+        e = Emitter(builder, ir.DoubleType())
+        apart = builder.udiv(rows, e.size(_STREAMS))
 
-        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            rows, k = values[1:3]
-            w, p, c = (data(context, builder, signature.args[i], values[i]) for i in (0, 3, 4))
-            e = Emitter(builder, ir.DoubleType())
-            apart = builder.udiv(rows, e.size(_STREAMS))
+        def do(first: Any, count: int) -> list[Any]:
+            numbers = [e.offset((first, e.size(1)), (e.size(i), apart)) for i in range(count)]
+            at = [e.at(W, builder.mul(number, k)) for number in numbers]
+            step(e, at, k, [e.at(points, number) for number in numbers], columns)
+            return []
 
-            def do(first: Any, count: int) -> list[Any]:
-                numbers = [e.offset((first, e.size(1)), (e.size(i), apart)) for i in range(count)]
-                at = [e.at(w, builder.mul(number, k)) for number in numbers]
-                step(e, at, k, [e.at(p, number) for number in numbers], c)
-                return []
-
-            e.loop(apart, [], lambda r, _: do(r, _STREAMS))
-            done = builder.mul(apart, e.size(_STREAMS))
-            e.loop(builder.sub(rows, done), [], lambda r, _: do(builder.add(done, r), 1))
-            return context.get_dummy_value()
-
-        return signature, codegen
+        e.loop(apart, [], lambda r, _: do(r, _STREAMS))
+        done = builder.mul(apart, e.size(_STREAMS))
+        e.loop(builder.sub(rows, done), [], lambda r, _: do(builder.add(done, r), 1))
 
     return streamed
 
@@ -126,19 +116,11 @@ def _streamed(step: _Step) -> Any:
 _add_rows, _dot_rows = _streamed(_emit_add), _streamed(_emit_dot)
 
 
-def _prefetch(_: Any, numbers: Any, place: Any) -> Any:
+@emitted()
+def _ask(builder: Any, numbers: Any, place: Any) -> None:
     """Ask for what is `_AHEAD` of a place, where a later number of the same cluster is."""
-
-    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        e = Emitter(builder, ir.DoubleType())
-        ahead = builder.add(values[1], e.size(_AHEAD))
-        e.prefetch(e.at(data(context, builder, signature.args[0], values[0]), ahead))
-        return context.get_dummy_value()
-
-    return types.void(numbers, types.int64), codegen
-
-
-_ask: Any = intrinsic(_prefetch)
+    e = Emitter(builder, ir.DoubleType())
+    e.prefetch(e.at(numbers, builder.add(place, e.size(_AHEAD))))
 
 
 @compiled

@@ -19,14 +19,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
 from streamk.backends import GROUP, LANES, Functions, KernelCode, KernelNumbers, sum_factor
 from streamk.backends.numba_backend.compiling import compiled, exact, short
 from streamk.backends.numba_backend.pairwise import _pairwise, of_sums, sums, with_columns
-from streamk.backends.numba_backend.simd.vectors import Emitter, data
+from streamk.backends.numba_backend.simd import Emitter, emitted
 
 __all__ = ["add", "add_one", "expand", "follow", "follow_one", "lay"]
 
@@ -70,52 +67,27 @@ def _expand(code: Any, parameter: Any, f: Any, X: Any, laid: Any, A: Any, out: A
                         out[r + i, q * GROUP + o] += spare[i * GROUP + o]
 
 
-def _type_weigh(_: Any, K: Any, A: Any, s: Any, k: Any, a: Any, row: Any, tiles: Any) -> Any:
-    """Return the sum over some tiles of one row's kernels times the coefficients of an output.
+@emitted()
+def _weigh(builder: Any, K: Any, A: Any, s: Any, k: Any, a: Any, row: Any, tiles: Any) -> None:
+    """Write the sum over some tiles of one row's kernels times the coefficients of an output.
 
     The row's kernels with the first tile begin at number k of K, those with the next one `row`
     further; the coefficients at a of A, one tile after the other. Lanes are summed up at last, and
     the sum is written to the first place of s.
     """
-    sizes = (k, a, row, tiles)
-    signature = types.void(K, A, s, *(types.int64 for _ in sizes))
+    e = Emitter(builder, K.type.pointee)
+    places = range(0, GROUP, LANES)
+    first, other = e.at(K, k), e.at(A, a)
 
-    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        tile, factors, out = (
-            data(context, builder, kind, value)
-            for kind, value in zip(signature.args[:3], values[:3], strict=True)
-        )
-        k, a, row, tiles = values[3:]
-        e = Emitter(builder, context.get_data_type(signature.args[0].dtype))
-        places = range(0, GROUP, LANES)
-        first, other = e.at(tile, k), e.at(factors, a)
+    def add(i: Any, totals: list[Any]) -> list[Any]:
+        x, y = e.at(first, e.offset((i, row))), e.at(other, e.offset((i, e.size(GROUP))))
+        each = zip(places, totals, strict=True)
+        return [e.fma(e.load(x, place), e.load(y, place), total) for place, total in each]
 
-        def add(i: Any, totals: list[Any]) -> list[Any]:
-            x, y = e.at(first, e.offset((i, row))), e.at(other, e.offset((i, e.size(GROUP))))
-            each = zip(places, totals, strict=True)
-            return [e.fma(e.load(x, place), e.load(y, place), total) for place, total in each]
-
-        total, *more = e.loop(tiles, [e.constant(0.0) for _ in places], add)
-        for one in more:
-            total = builder.fadd(total, one)
-        half = LANES // 2
-        while half > 0:
-            parts = (range(start, start + half) for start in (0, half))
-            total = builder.fadd(*(_chosen(builder, total, part) for part in parts))
-            half //= 2
-        builder.store(builder.extract_element(total, ir.IntType(32)(0)), out)
-        return context.get_dummy_value()
-
-    return signature, codegen
-
-
-def _chosen(builder: Any, vector: Any, lanes: range) -> Any:
-    """Emit the vector of some lanes."""
-    places = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
-    return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), places)
-
-
-_weigh: Any = intrinsic(_type_weigh)
+    total, *more = e.loop(tiles, [e.constant(0.0) for _ in places], add)
+    for one in more:
+        total = builder.fadd(total, one)
+    builder.store(builder.extract_element(e.totals([total]), e.size(0)), s)
 
 
 @compiled

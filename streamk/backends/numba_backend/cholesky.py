@@ -1,4 +1,6 @@
-"""A Cholesky factor in single precision, in tiles of `GROUP` rows and columns.
+"""Cholesky factors, and triangular systems.
+
+A Cholesky factor in single precision, in tiles of `GROUP` rows and columns.
 
 The factor L lies in panels of `PANEL` rows. A panel is an array (groups, columns, GROUP): the rows
 of a group lie in the lanes of vectors, column after column, up to the panel's own ones. Where L has
@@ -10,6 +12,17 @@ All but the blocks on the diagonal is products of tiles, made by the register ti
 They take the widest vectors that there are, which the BLAS that comes with NumPy may not, and
 nothing is rearranged for them. A sum goes over `_CHUNK` columns in registers, as many as stay in
 the first cache, and then it is taken from the matrix.
+
+Triangular systems, and a Cholesky factor that loses a row.
+
+A triangular system has ``l^2 / 2`` multiply-adds, and each unknown waits for those before it. One
+system goes by columns: when a block of unknowns is known, their multiples are added to the sums of
+all that come after, in passes over consecutive numbers. `GROUP` systems with one factor lie in the
+lanes of vectors, and the register tiles of `pairwise` make the sums of a few rows from all unknowns
+before them. Either way a sum has the same terms in the same order, and so the same bits.
+
+The factor L and its transpose lie in one symmetric square whose side is a multiple of `LANES`. Read
+from the last row and column backwards it is the factor of the other system, ``L' q = phi``.
 """
 
 from __future__ import annotations
@@ -19,13 +32,208 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends import GROUP, KernelCode
-from streamk.backends.numba_backend.compiling import compiled
+from streamk.backends import GROUP, LANES, KernelCode
+from streamk.backends.numba_backend.compiling import compiled, part
 from streamk.backends.numba_backend.pairwise import sums
+from streamk.backends.numba_backend.simd import Emitter, emitted
 
-__all__ = ["backward", "eliminate", "factor", "forward"]
-
+ROWS = 8
+"""Unknowns of a group's systems whose sums over all earlier ones are made together."""
 _LINEAR = KernelCode.LINEAR
+
+
+@emitted()
+def _add_rows(
+    builder: Any, S: Any, s: Any, v: Any, at: Any, by: Any, s_at: Any, chunks: Any
+) -> None:
+    """Add to consecutive sums the multiples of LANES rows, one row after the other.
+
+    The rows' numbers begin at `at` in S and lie `by` apart, the sums at `s_at`; there are `chunks`
+    times LANES of them. v holds the factors.
+    """
+    e = Emitter(builder, S.type.pointee)
+    splats = [e.splat(builder.load(e.at(v, e.size(i)))) for i in range(LANES)]
+    first = [e.at(S, e.offset((at, e.size(1)), (by, e.size(i)))) for i in range(LANES)]
+
+    def add(chunk: Any, _: list[Any]) -> list[Any]:
+        offset = e.offset((chunk, e.size(LANES)))
+        place = e.at(e.at(s, s_at), offset)
+        total = e.load(place)
+        for row, factor in zip(first, splats, strict=True):
+            total = e.fma(e.load(e.at(row, offset)), factor, total)
+        e.store(total, place)
+        return []
+
+    e.loop(chunks, [], add)
+
+
+@part
+def solve_one(S: Any, size: Any, k: Any, s: Any) -> None:
+    """Turn k into ``L^-1 k``; `s` is room, as many numbers as S has rows."""
+    flat, stride, v = S.reshape(-1), S.shape[1], np.empty(LANES)
+    s[:] = 0.0
+    for first in range(0, size, LANES):
+        stop = min(size, first + LANES)
+        for i in range(first, stop):
+            row, sum_ = S[i], s[i]
+            for m in range(first, i):
+                sum_ += row[m] * k[m]
+            k[i] = (k[i] - sum_) / row[i]
+        if stop < size:
+            v[:] = k[first:stop]
+            chunks = (size - stop + LANES - 1) // LANES
+            _add_rows(flat, s, v, first * stride + stop, stride, stop, chunks)
+
+
+@part
+def solve_one_back(S: Any, size: Any, k: Any, s: Any) -> None:
+    """Turn k into ``L^-T k``."""
+    flat, stride, v = S.reshape(-1), S.shape[1], np.zeros(LANES)
+    s[:] = 0.0
+    for first in range((size - 1) // LANES * LANES, -1, -LANES):
+        stop = min(size, first + LANES)
+        for i in range(stop - 1, first - 1, -1):
+            row, sum_ = S[i], s[i]
+            for m in range(stop - 1, i, -1):
+                sum_ += row[m] * k[m]
+            k[i] = (k[i] - sum_) / row[i]
+            v[first + LANES - 1 - i] = k[i]
+        # The factors of rows that the last block lacks are still 0.
+        last = (first + LANES - 1) * stride
+        _add_rows(flat, s, v, last, -stride, 0, first // LANES)
+
+
+@part
+def solve_lanes(S: Any, size: Any, back: Any, T: Any, R: Any) -> None:
+    """Turn a group's right-hand sides, T[m * GROUP + lane], into its solutions.
+
+    With `back` they are those of ``L' q = phi``, from the last unknown to the first.
+    """
+    flat, stride = S.reshape(-1), S.shape[1]
+    at, by, step = (0, stride, 1)
+    if back:
+        at, by, step = (size - 1) * (stride + 1), -stride, -1
+    for first in range(0, size, ROWS):
+        rows = min(ROWS, size - first)
+        if first > 0:
+            sums(_LINEAR, T, 0, first, flat, at + first * by, rows, by, step, 0.0, R)
+        else:
+            R[:] = 0.0
+        for i in range(rows):
+            place = at + (first + i) * by + first * step
+            totals = R[i * GROUP : (i + 1) * GROUP]
+            for m in range(i):
+                factor, start = flat[place + m * step], (first + m) * GROUP
+                for lane in range(GROUP):
+                    totals[lane] += factor * T[start + lane]
+            pivot, start = flat[place + i * step], (first + i) * GROUP
+            for lane in range(GROUP):
+                T[start + lane] = (T[start + lane] - totals[lane]) / pivot
+
+
+@compiled
+def _remove_row(S: Any, size: Any, j: Any, cosines: Any, sines: Any) -> None:
+    last = size - 1
+    for i in range(j):
+        row = S[i]
+        for c in range(j, last):
+            row[c] = row[c + 1]
+    carried = S[j, 1:size].copy()
+    for i in range(j, last):
+        above, below = S[i], S[i + 1]
+        a, b = carried[i], below[i + 1]
+        r = math.sqrt(a * a + b * b)
+        c, s = a / r, b / r
+        cosines[i - j], sines[i - j] = c, s
+        for m in range(i, last):
+            x, y = carried[m], below[m + 1]
+            above[m] = c * x + s * y
+            carried[m] = c * y - s * x
+        above[i] = r
+    for i in range(j, last):
+        for m in range(i):
+            S[i, m] = S[m, i]
+
+
+@compiled
+def _residual(S: Any, size: Any, W: Any) -> Any:
+    flat, stride, v = S.reshape(-1), S.shape[1], np.empty(LANES)
+    worst, row = 0.0, np.empty(S.shape[0])
+    for i in range(size):
+        row[:] = 0.0
+        start = i // LANES * LANES
+        chunks = (size - start + LANES - 1) // LANES
+        for first in range(0, i + 1, LANES):
+            stop = min(i + 1, first + LANES)
+            v[:] = 0.0
+            v[: stop - first] = S[i, first:stop]
+            _add_rows(flat, row, v, first * stride + start, stride, start, chunks)
+        for c in range(i, size):
+            worst = max(worst, abs(row[c] - W[i, c]))
+    return worst
+
+
+@compiled
+def _factorise(W: Any, S: Any, least: Any) -> Any:
+    size = len(W)
+    k, s = np.empty(size), np.empty(S.shape[0])
+    for i in range(size):
+        k[:] = W[i]
+        solve_one(S, i, k, s)
+        left = W[i, i]
+        for m in range(i):
+            left -= k[m] * k[m]
+        if not left > least:
+            return i
+        S[i, :i] = k[:i]
+        S[:i, i] = k[:i]
+        S[i, i] = math.sqrt(left)
+    return size
+
+
+@compiled
+def _solve_rows(S: Any, K: Any, back: Any) -> None:
+    s = np.empty(S.shape[0])
+    for r in range(K.shape[0]):
+        if back:
+            solve_one_back(S, K.shape[1], K[r], s)
+        else:
+            solve_one(S, K.shape[1], K[r], s)
+
+
+def solve(S: Any, K: Any) -> None:
+    """Turn the rows k of `K` (n, l) into ``L^-1 k``."""
+    _solve_rows(S, K, False)
+
+
+def solve_back(S: Any, K: Any) -> None:
+    """Turn the rows k of `K` (n, l) into ``L^-T k``."""
+    _solve_rows(S, K, True)
+
+
+def remove_row(S: Any, size: int, j: int, cosines: Any, sines: Any) -> None:
+    """Make of the factor of W, of that size, the factor of W without row and column j.
+
+    L without row j has a number beyond the diagonal in each later row. Rotations of
+    neighbouring columns, from j on, put them away; `cosines` and `sines` (size - 1 - j,) tell
+    them.
+    """
+    _remove_row(S, size, j, cosines, sines)
+
+
+def residual(S: Any, W: Any) -> float:
+    """Return the largest error of an element of ``L L'``."""
+    return float(_residual(S, len(W), W))
+
+
+def factorise(W: Any, S: Any, least: float) -> int:
+    """Write the factor of the first rows and columns of `W` (l, l) into `S`, return how many.
+
+    They end where a Schur complement is not above `least`, or with W.
+    """
+    return int(_factorise(W, S, least))
+
+
 _TILE = GROUP * GROUP
 _CHUNK = 256
 """Columns of a sum: a divisor of a panel's rows."""

@@ -12,6 +12,10 @@ A part is a function that exists only inside the compiled functions that call it
 every function for itself and makes machine code of it, and then optimizes its instructions once
 more inside each caller. Of a function that nobody else calls, the first is never run: here its
 instructions go to the caller as they are, which takes half of the time.
+
+All that this package changes in numba is in this module, by names that numba does not promise:
+`pyproject.toml` has the versions that have them, and `tests/backends/test_compiling.py` fails where
+another one has not. `memory` drops pages of the compiler's library besides.
 """
 
 from __future__ import annotations
@@ -19,16 +23,20 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from llvmlite import ir
 from llvmlite.binding import parse_bitcode
 from numba import extending, njit
-from numba.core import event
+from numba.core import event, types
+from numba.core.ccallback import CFunc
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.registry import CPUDispatcher
+from numba.extending import intrinsic
 
 from streamk.backends.first_use import FIRST_USE
 
@@ -41,14 +49,12 @@ def _load_arrays() -> None:
     numba loads them with the first function that is compiled or comes from its cache, and with them
     `scipy.linalg`, only to see whether it is there: 15 MB of memory and a tenth of a second. None
     of our loops calls a product of numba's, and where another program's do, numba loads it with
-    these. It does nothing where they are there, or where this version of numba has others.
+    these. It does nothing where they are there.
     """
     if _ASKS in sys.modules:
         return
     owner: Any = import_module(_OWNER)
-    known = getattr(owner, "ensure_blas", None)
-    if known is None:
-        return
+    known = owner.ensure_blas
     owner.ensure_blas = lambda: None  # SciPy is there: this package cannot be without it
     try:
         asks: Any = import_module(_ASKS)
@@ -88,15 +94,13 @@ class Loaded(JITCodeLibrary):
 
 def _lighten(cache: Any) -> None:
     """Have a function's cache load it so."""
-    forms: Any = getattr(cache, "_impl", None)
-    known = getattr(forms, "rebuild", None)
-    if known is None:  # another version of numba keeps them as it likes
-        return
+    forms: Any = cache._impl
+    known = forms.rebuild
 
     def rebuild(context: Any, payload: Any) -> Any:
         result = known(context, payload)
-        library: Any = getattr(result, "library", None)
-        if type(library) is JITCodeLibrary and getattr(library, "_shared_module", None) is not None:
+        library: Any = result.library
+        if type(library) is JITCodeLibrary and library._shared_module is not None:
             library.__class__ = Loaded
             shed: Any = Loaded.shed
             shed(library)
@@ -168,7 +172,8 @@ def compiling(**options: Any) -> Callable[[Any], Any]:
 
     def compile_(function: Any) -> Any:
         compiled = decorate(function)
-        stamp(compiled)
+        if isinstance(compiled, CPUDispatcher):  # else numba compiles nothing at all
+            _stamp(compiled)
         return compiled
 
     return compile_
@@ -181,12 +186,10 @@ def _decorator(*, fastmath: bool | set[str] = False, **options: Any) -> Any:
     return decorate(error_model="numpy", fastmath=fastmath, no_cfunc_wrapper=True, **options)
 
 
-def stamp(compiled: Any) -> None:
+def _stamp(compiled: Any) -> None:
     """Make the cache of a compiled function depend on all files of this backend."""
-    _lighten(getattr(compiled, "_cache", None))
-    cache: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
-    if hasattr(cache, "_source_stamp"):  # else numba's own stamp has to do
-        cache._source_stamp = _STAMP
+    _lighten(compiled._cache)
+    compiled._cache._cache_file._source_stamp = _STAMP
 
 
 def parts(**options: Any) -> Callable[[Any], Any]:
@@ -199,7 +202,7 @@ def parts(**options: Any) -> Callable[[Any], Any]:
 
     def compile_(function: Any) -> Any:
         compiled = decorate(function)
-        if isinstance(compiled, CPUDispatcher):  # else numba compiles nothing at all
+        if isinstance(compiled, CPUDispatcher):
             compiled.__class__ = Part
         return compiled
 
@@ -234,3 +237,128 @@ exact = compiling(nogil=True)
 # while a thread in the background runs Python.
 short = compiling()
 exact_part = parts(nogil=True)
+
+
+class Compilable(Protocol):
+    """A function that can be compiled before it is needed."""
+
+    name: str
+
+    @property
+    def is_cached(self) -> bool:
+        """Return whether it need not be compiled."""
+
+    def compile(self) -> None:
+        """Compile it into the cache, or load it from there."""
+
+
+class Stage:
+    """A function that returns nothing; its `address` is known once it is compiled or loaded.
+
+    Parameters
+    ----------
+    function : callable
+        Of pointers and numbers.
+    kinds : tuple of numba types
+        Of its arguments.
+    options : dict
+        Of numba's compiler.
+    """
+
+    def __init__(self, function: Any, kinds: tuple[Any, ...], options: dict[str, Any]) -> None:
+        self.name = function.__name__
+        self._compiled: Any = CFunc(function, (kinds, types.void), {}, options)
+        self._compiled.enable_caching()
+        _stamp(self._compiled)
+
+    @property
+    def is_cached(self) -> bool:
+        """Return whether it need not be compiled."""
+        if "address" in vars(self):
+            return True
+        compiled = self._compiled
+        return _in_cache(compiled._cache, compiled._sig, compiled._targetdescr.target_context)
+
+    def compile(self) -> None:
+        """Compile it into the cache, or load it from there."""
+        _ = self.address
+
+    @cached_property
+    def address(self) -> int:
+        """Return the address of its code, which the first access compiles or loads."""
+        if self.is_cached:
+            self._compiled.compile()
+        else:
+            with FIRST_USE.loop(self.name):
+                self._compiled.compile()
+        return int(self._compiled.address)
+
+
+class Loop:
+    """The compiled form of a function that Python calls with arguments of such types."""
+
+    def __init__(self, function: Any, kinds: tuple[Any, ...]) -> None:
+        self.name = function.__name__
+        self._function, self._kinds = function, kinds
+
+    @property
+    def is_cached(self) -> bool:
+        """Return whether it need not be compiled."""
+        function, kinds = self._function, self._kinds
+        return kinds in function.overloads or _in_cache(function._cache, kinds, function.targetctx)
+
+    def compile(self) -> None:
+        """Compile it into the cache, or load it from there."""
+        self._function.compile(self._kinds)
+
+
+def _in_cache(cache: Any, kinds: Any, context: Any) -> bool:
+    return cache._index_key(kinds, context.codegen()) in cache._cache_file._load_index()
+
+
+def stage(*kinds: Any, **options: Any) -> Callable[[Any], Stage]:
+    """Return a decorator that makes a stage with arguments of such types."""
+    return lambda function: Stage(function, kinds, {"error_model": "numpy", **options})
+
+
+def data(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """Return the pointer to an array's first number."""
+    return context.make_array(kind)(context, builder, value).data
+
+
+def _call(_: Any, address: Any, table: Any, arguments: Any) -> Any:
+    """Call the stage at an address with a table and further arrays and numbers, a tuple."""
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        handed = [data(context, builder, table, values[1])]
+        for n, kind in enumerate(arguments):
+            value = builder.extract_value(values[2], n)
+            is_array = isinstance(kind, types.Array)
+            handed.append(data(context, builder, kind, value) if is_array else value)
+        function = ir.FunctionType(ir.VoidType(), [value.type for value in handed])
+        builder.call(builder.inttoptr(values[0], function.as_pointer()), handed)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, table, arguments), codegen
+
+
+call: Any = intrinsic(_call)
+
+
+SUMS = {"reassoc", "contract", "nsz", "arcp"}
+fast = parts(nogil=True, fastmath=SUMS, forceinline=True)
+"""Sums may be taken in another order, so that they fill vectors; NaN and infinity stay what they
+are. Which order is fixed when a function is compiled. Divisions and roots of vectors may be
+estimated and refined, to some 2e-7.
+
+What calls a function takes its instructions in. Called by its name, it would be the copy of whoever
+was loaded first that ran, compiled for itself or for one caller or another, each with an order of
+its own: a process that has just compiled would learn otherwise than one that finds the code in
+numba's cache."""
+called = compiling(nogil=True, fastmath=SUMS, forceinline=True)
+"""The same of what Python calls, too."""
+called_briefly = compiling(fastmath=SUMS, forceinline=True)
+"""The same of an event alone, which keeps the interpreter; see `compiling.short`."""
+ordered = parts(nogil=True, fastmath=SUMS | {"nnan"}, forceinline=True)
+"""For the least and the greatest of many, which fill vectors only if there is no NaN among them:
+with one, any of the numbers may come out."""

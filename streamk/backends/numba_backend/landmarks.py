@@ -6,21 +6,39 @@ in registers while both pass by, a line of memory at a time; so the factor is re
 `_TOGETHER` landmarks. Which columns a sum takes in lanes and which, at most `_TOGETHER` - 1, one by
 one, depends on m alone: a point's row has the same bits however its columns are divided into
 blocks.
+
+Coordinates in the span of landmarks, and which events are worth a place among them.
+
+The factor L of the landmarks' kernel matrix W lies in the lower triangle of a square room S and its
+transpose in the upper one: S is symmetric, and both a row and a column of L are consecutive. The
+room's side is a multiple of `LANES`; what lies beside the factor are finite numbers. An event x has
+the coordinates ``phi = L^-1 k(points, x)``; of k(x, x) = 1 the Schur complement ``1 - |phi|^2`` is
+left, and ``q = L^-T phi`` are the coefficients of its kernel's projection. All arrays are float64
+and C-contiguous.
+
+Of many events, `GROUP` at a time lie in the lanes of vectors, so that the landmarks and their
+factor are read once for all of them; few are looked at one by one. An event's sums have the same
+terms in the same order either way, so that it gets the same bits.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
-from streamk.backends import LINE
-from streamk.backends.numba_backend.compiling import compiled
-from streamk.backends.numba_backend.simd.vectors import Emitter, data
+from streamk.backends import ADMIT, GROUP, KEEP, LINE, sum_factor
+from streamk.backends.numba_backend.cholesky import (
+    ROWS,
+    solve_lanes,
+    solve_one,
+    solve_one_back,
+)
+from streamk.backends.numba_backend.compiling import compiled, exact, exact_part, part
+from streamk.backends.numba_backend.pairwise import lay, of_sums, sums, with_columns
+from streamk.backends.numba_backend.simd import Emitter, emitted
 
 _TOGETHER = 4
 """Landmarks whose sums stay in registers together; a power of two."""
@@ -64,35 +82,25 @@ def _tile(rows: int, landmarks: int) -> Any:
     columns, and how many rows of L there are: the last one stands for those that are missing.
     """
 
-    @intrinsic
+    @emitted()
     def tile(
-        _: Any, F: Any, L: Any, S: Any, f_at: Any, l_at: Any, s_at: Any, by: Any, step: Any, d: Any,
-        count: Any,
-    ) -> Any:  # fmt: skip
-        sizes = (f_at, l_at, s_at, by, step, d, count)
-        signature = types.void(F, L, S, *(types.int64 for _ in sizes))
-
-        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            kinds = signature.args
-            f, l, s = (data(context, builder, kinds[i], values[i]) for i in range(3))  # noqa: E741
-            f_at, l_at, s_at, by, step, d, count = values[3:]
-            element = context.get_data_type(kinds[0].dtype)
-            e = Emitter(builder, element, lanes=LINE // (4 if element == ir.FloatType() else 8))
-            points = [e.at(f, e.offset((f_at, e.size(1)), (e.size(i), by))) for i in range(rows)]
-            others, place = [], e.at(l, l_at)
-            for i in range(landmarks):
-                others.append(place)
-                there = builder.icmp_signed("<", e.size(i + 1), count)
-                place = builder.select(there, e.at(place, step), place)
-            totals = _emit(builder, e, points, others, d, by)
-            for j in range(landmarks):
-                own = e.chosen(totals, range(j * rows, (j + 1) * rows))
-                place = e.at(s, e.offset((s_at, e.size(1)), (e.size(j), e.size(_ROWS))))
-                stored = builder.store(own, builder.bitcast(place, own.type.as_pointer()))
-                stored.align = e.bytes
-            return context.get_dummy_value()
-
-        return signature, codegen
+        builder: Any, F: Any, L: Any, S: Any, f_at: Any, l_at: Any, s_at: Any, by: Any, step: Any,
+        d: Any, count: Any,
+    ) -> None:  # fmt: skip
+        element = F.type.pointee
+        e = Emitter(builder, element, lanes=LINE // (4 if element == ir.FloatType() else 8))
+        points = [e.at(F, e.offset((f_at, e.size(1)), (e.size(i), by))) for i in range(rows)]
+        others, place = [], e.at(L, l_at)
+        for i in range(landmarks):
+            others.append(place)
+            there = builder.icmp_signed("<", e.size(i + 1), count)
+            place = builder.select(there, e.at(place, step), place)
+        totals = _emit(builder, e, points, others, d, by)
+        for j in range(landmarks):
+            own = e.chosen(totals, range(j * rows, (j + 1) * rows))
+            place = e.at(S, e.offset((s_at, e.size(1)), (e.size(j), e.size(_ROWS))))
+            stored = builder.store(own, builder.bitcast(place, own.type.as_pointer()))
+            stored.align = e.bytes
 
     return tile
 
@@ -167,3 +175,248 @@ def choose(K: Any, F: Any, start: Any, delta: Any, least: Any, places: Any, schu
         extend(K[place : place + 1], row, F, start + m, delta)
         delta[place] = -np.inf
     return len(places)
+
+
+_LONGEST = 512.0
+"""Half-lives after which a landmark's claim no longer shrinks."""
+_ALONE = 4
+"""Events looked at one by one after a change: where changes are frequent, what a group has
+computed for the events after the change is lost."""
+_FEW = 6
+"""Events from which on a group is quicker than one after the other."""
+
+
+@exact_part
+def _left(k: Any, size: Any) -> Any:
+    """Return what the squares of k leave of 1."""
+    left = 1.0
+    for m in range(size):
+        left -= k[m] * k[m]
+    return left
+
+
+@exact_part
+def _left_lanes(T: Any, size: Any, left: Any) -> None:
+    left[:] = 1.0
+    for m in range(size):
+        for lane in range(GROUP):
+            value = T[m * GROUP + lane]
+            left[lane] -= value * value
+
+
+class _Room(NamedTuple):
+    """Workspace for one event and for a group."""
+
+    k: Any
+    q: Any
+    s: Any
+    spare: Any
+    E: Any
+    """A group's events in the lanes."""
+    T: Any
+    U: Any
+    R: Any
+    left: Any
+
+
+@compiled
+def _make_room(size: Any, d: Any, n: Any, side: Any) -> Any:
+    padded = -(-size // GROUP) * GROUP
+    many, few = (size * GROUP, d) if n >= _FEW else (0, 0)
+    return _Room(
+        np.empty(padded),
+        np.empty(size),
+        np.empty(side),
+        np.empty(max(many, padded)),
+        np.empty((1, few, GROUP)),
+        np.empty(many),
+        np.empty(many),
+        np.empty(ROWS * GROUP),
+        np.empty(GROUP),
+    )
+
+
+@part
+def _one(kernel: Any, span: Any, x: Any, room: Any) -> Any:
+    """Write the coordinates of an event into k and return its Schur complement."""
+    code, parameter, f = kernel
+    points, P, S = span
+    groups, d, size = P.shape[0], P.shape[1], points.shape[0]
+    for g in range(groups):
+        sums(code, P, g * d * GROUP, d, x, 0, 1, d, 1, f, room.k[g * GROUP :])
+    of_sums(code, parameter, f, room.k, room.spare[: groups * GROUP])
+    solve_one(S, size, room.k, room.s)
+    return _left(room.k, size)
+
+
+@part
+def _group(kernel: Any, span: Any, X: Any, first: Any, room: Any) -> None:
+    """Write the coordinates of a group of events into T, their Schur complements into `left`."""
+    code, parameter, f = kernel
+    points, _, S = span
+    size, d = points.shape
+    lay(X, first, room.E)
+    sums(code, room.E, 0, d, points.reshape(-1), 0, size, d, 1, f, room.T)
+    of_sums(code, parameter, f, room.T, room.spare[: size * GROUP])
+    solve_lanes(S, size, False, room.T, room.R)
+    _left_lanes(room.T, size, room.left)
+
+
+@part
+def _write(T: Any, Phi: Any) -> None:
+    """Write the coordinates of the first events of a group."""
+    for lane in range(Phi.shape[0]):
+        for m in range(Phi.shape[1]):
+            Phi[lane, m] = T[m * GROUP + lane]
+
+
+@compiled
+def _coordinates(kernel: Any, span: Any, X: Any, Phi: Any, left: Any) -> None:
+    n, size = Phi.shape
+    room = _make_room(size, X.shape[1], n, len(span[2]))
+    r = 0
+    while r < n:
+        count = min(GROUP, n - r)
+        if count < _FEW:
+            left[r] = _one(kernel, span, X[r], room)
+            Phi[r] = room.k[:size]
+            r += 1
+            continue
+        _group(kernel, span, X, r, room)
+        left[r : r + count] = room.left[:count]
+        _write(room.T, Phi[r : r + count])
+        r += count
+
+
+@exact_part
+def _most(q: Any, delta: Any, now: Any, inverse: Any, leaned: Any, rate: Any) -> Any:
+    """Return the landmark in whose place an event gains most, and how much."""
+    best, at = -1.0, KEEP
+    for m in range(len(q)):
+        gain = delta * inverse[m] + q[m] * q[m]
+        if rate > 0.0:
+            gain *= 2.0 ** min(rate * (now - leaned[m]), _LONGEST)
+        if gain > best:
+            best, at = gain, m
+    return at, best
+
+
+@exact
+def _outcome(q: Any, delta: Any, now: Any, rule: Any) -> Any:
+    """Return what becomes of an event; note the landmark that it leans on most."""
+    inverse, leaned, floor, rounding, noise, threshold, rate, full = rule
+    if rate > 0.0 and len(q) > 0:
+        most = 0
+        for m in range(1, len(q)):
+            if abs(q[m]) > abs(q[most]):
+                most = m
+        leaned[most] = now
+    if not delta > floor:
+        return KEEP
+    j, gain = _most(q, delta, now, inverse, leaned, 0.0)
+    if not gain < delta / noise:
+        return KEEP
+    if not gain < delta / rounding:
+        return j if gain > 1.0 else KEEP
+    if not full:
+        return ADMIT
+    if rate > 0.0:
+        j, gain = _most(q, delta, now, inverse, leaned, rate)
+    return j if gain > threshold else KEEP
+
+
+@part
+def _watch_one(kernel: Any, span: Any, rule: Any, x: Any, now: Any, room: Any) -> Any:
+    floor, rate = rule[2], rule[6]
+    delta = _one(kernel, span, x, room)
+    if rate > 0.0 or delta > floor:
+        room.q[:] = room.k[: len(room.q)]
+        solve_one_back(span[2], len(room.q), room.q, room.s)
+    return _outcome(room.q, delta, now, rule), delta
+
+
+@part
+def _watch_group(
+    kernel: Any, span: Any, rule: Any, X: Any, first: Any, number: Any, room: Any
+) -> Any:
+    """Return how many of a group were looked at, the verdict on the last and its complement."""
+    floor, rate = rule[2], rule[6]
+    size, count = len(room.q), min(GROUP, X.shape[0] - first)
+    _group(kernel, span, X, first, room)
+    above = rate > 0.0
+    for lane in range(count):
+        above |= room.left[lane] > floor
+    if above:
+        for m in range(size):
+            here, there = m * GROUP, (size - 1 - m) * GROUP
+            room.U[there : there + GROUP] = room.T[here : here + GROUP]
+        solve_lanes(span[2], size, True, room.U, room.R)
+    for lane in range(count):
+        delta = room.left[lane]
+        if rate > 0.0 or delta > floor:
+            for m in range(size):
+                room.q[m] = room.U[(size - 1 - m) * GROUP + lane]
+            verdict = _outcome(room.q, delta, number + lane + 1, rule)
+            if verdict != KEEP:
+                return lane + 1, verdict, delta
+    return count, KEEP, 0.0
+
+
+@compiled
+def _watch(kernel: Any, span: Any, rule: Any, X: Any, number: Any, Phi: Any) -> Any:
+    n, size = Phi.shape
+    room = _make_room(size, X.shape[1], n, len(span[2]))
+    r, verdict, delta = 0, KEEP, 0.0
+    while r < n and verdict == KEEP:
+        if r < _ALONE or n - r < _FEW:
+            verdict, delta = _watch_one(kernel, span, rule, X[r], number + r + 1, room)
+            Phi[r] = room.k[:size]
+            r += 1
+        else:
+            seen, verdict, delta = _watch_group(kernel, span, rule, X, r, number + r, room)
+            _write(room.T, Phi[r : r + seen])
+            r += seen
+    return r, verdict, delta
+
+
+def laid(points: Any) -> Any:
+    """Return the points (l, d) in the layout that `Span` wants them in besides."""
+    size, d = points.shape
+    P = np.empty((-(-size // GROUP), max(d, 1), GROUP))
+    lay(with_columns(points), 0, P)
+    return P
+
+
+def coordinates(kernel: Any, span: Any, X: Any, Phi: Any, schur: Any) -> None:
+    """Write the coordinates (n, l) and Schur complements (n,) of the rows of `X` (n, d)."""
+    _coordinates(_with_factor(kernel), _with_columns(span), with_columns(X), Phi, schur)
+
+
+def watch(
+    kernel: Any, span: Any, rule: Any, X: Any, number: int, Phi: Any
+) -> tuple[int, int, float]:
+    """Look at the rows of `X` up to the first that should change the landmarks.
+
+    `number` is that of the event before the first row; `rule.leaned` is brought up to date.
+
+    Returns
+    -------
+    tuple of int, int, float
+        How many events were looked at; the verdict on the last of them: KEEP, ADMIT, or the
+        number of the landmark to replace; its Schur complement. `Phi` (n, l) has the
+        coordinates of all that were looked at.
+    """
+    seen, verdict, delta = _watch(
+        _with_factor(kernel), _with_columns(span), rule, with_columns(X), number, Phi
+    )
+    return int(seen), int(verdict), float(delta)
+
+
+def _with_columns(span: Any) -> Any:
+    return span if span.points.shape[1] else span._replace(points=with_columns(span.points))
+
+
+def _with_factor(kernel: Any) -> Any:
+    code, parameter, scale = kernel
+    factor = sum_factor(code, parameter, scale, np.dtype(np.float64))
+    return int(code), float(parameter), factor

@@ -23,13 +23,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
 from streamk.backends import GROUP, LANES, KernelCode, sum_factor
 from streamk.backends.numba_backend.compiling import compiled, part
-from streamk.backends.numba_backend.simd.exponential import decayed
-from streamk.backends.numba_backend.simd.vectors import Emitter, data, registers
+from streamk.backends.numba_backend.simd import Emitter, decayed, emitted, registers
 from streamk.backends.numba_backend.tangent import neural_tangent
 
 CENTERS = 64
@@ -84,33 +81,6 @@ def _absolute_value(e: Emitter, t: Any) -> Any:
     return e.builder.bitcast(e.builder.and_(e.builder.bitcast(t, bits), mask), e.vector)
 
 
-def _emit(context: Any, builder: Any, signature: Any, values: Any, kind: _Sum, many: bool) -> None:
-    kinds = signature.args
-    P, Y, K = (data(context, builder, kinds[i], values[i]) for i in range(3))
-    p_at, y_at, k_at, d, row_stride, column_stride, factor = values[3:]
-    e = Emitter(builder, context.get_data_type(kinds[0].dtype))
-    rows = (SINGLES if e.bytes == 4 else DOUBLES) if many else 1
-    vectors = range(GROUP // LANES)
-    points = e.at(P, p_at)
-    places = [e.at(Y, e.offset((y_at, e.size(1)), (e.size(i), row_stride))) for i in range(rows)]
-    scale = e.splat(factor)
-    start = [e.constant(1.0 if kind == _Sum.PRODUCT else 0.0) for _ in range(rows) for _ in vectors]
-
-    def add(j: Any, totals: list[Any]) -> list[Any]:
-        column = e.at(points, e.offset((j, e.size(GROUP))))
-        xs = [e.load(column, v * LANES) for v in vectors]
-        new = []
-        for i, place in enumerate(places):
-            y = e.splat(builder.load(e.at(place, e.offset((j, column_stride)))))
-            new += [_added(e, kind, x, y, scale, totals[i * len(xs) + v]) for v, x in enumerate(xs)]
-        return new
-
-    totals = e.loop(d, start, add)
-    out = e.at(K, k_at)
-    for i, sum_ in enumerate(totals):
-        e.store(sum_, out, i * LANES)
-
-
 def _register_tile(kind: _Sum, *, many: bool) -> Any:
     """Return the intrinsic that sums a group's pairs with a few points, or one, of the other set.
 
@@ -118,19 +88,33 @@ def _register_tile(kind: _Sum, *, many: bool) -> Any:
     rows and columns of Y, and the factor of a PRODUCT.
     """
 
-    @intrinsic
+    @emitted()
     def tile(
-        _: Any, P: Any, Y: Any, K: Any, p_at: Any, y_at: Any, k_at: Any, d: Any, row_stride: Any,
-        column_stride: Any, factor: Any,
-    ) -> Any:  # fmt: skip
-        sizes = (p_at, y_at, k_at, d, row_stride, column_stride)
-        signature = types.void(P, Y, K, *(types.int64 for _ in sizes), factor)
+        builder: Any, P: Any, Y: Any, K: Any, p_at: Any, y_at: Any, k_at: Any, d: Any,
+        row_stride: Any, column_stride: Any, factor: Any,
+    ) -> None:  # fmt: skip
+        e = Emitter(builder, P.type.pointee)
+        rows = (SINGLES if e.bytes == 4 else DOUBLES) if many else 1
+        vectors = range(GROUP // LANES)
+        points, scale = e.at(P, p_at), e.splat(factor)
+        places = [
+            e.at(Y, e.offset((y_at, e.size(1)), (e.size(i), row_stride))) for i in range(rows)
+        ]
 
-        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            _emit(context, builder, signature, values, kind, many)
-            return context.get_dummy_value()
+        def add(j: Any, totals: list[Any]) -> list[Any]:
+            column = e.at(points, e.offset((j, e.size(GROUP))))
+            xs = [e.load(column, v * LANES) for v in vectors]
+            new = []
+            for place in places:
+                y = e.splat(builder.load(e.at(place, e.offset((j, column_stride)))))
+                some = totals[len(new) : len(new) + len(xs)]
+                new += [_added(e, kind, x, y, scale, s) for x, s in zip(xs, some, strict=True)]
+            return new
 
-        return signature, codegen
+        start = e.constant(1.0 if kind == _Sum.PRODUCT else 0.0)
+        totals = e.loop(d, [start] * (rows * len(vectors)), add)
+        for i, total in enumerate(totals):
+            e.store(total, e.at(K, k_at), i * LANES)
 
     return tile
 

@@ -18,14 +18,13 @@ from streamk.backends import (
     Zonal,
 )
 from streamk.backends.numba_backend.compiling import compiled, exact, overload, part
-from streamk.backends.numba_backend.features.dense import evaluate_dense
-from streamk.backends.numba_backend.features.hadamard import (
+from streamk.backends.numba_backend.hadamard import (
     STRIDES,
     evaluate_groups,
     evaluate_hadamard,
 )
-from streamk.backends.numba_backend.features.sketches import evaluate_sketches
 from streamk.backends.numba_backend.learning import descend, finish, loss_gradient
+from streamk.backends.numba_backend.tiles import evaluate_dense, evaluate_sketches
 from streamk.backends.threads import PARALLEL_FLOPS, divide
 
 _PIECE = 1 << 18
@@ -38,7 +37,7 @@ def evaluate(
     """Evaluate the features of the chunks from `first` to `stop` of a basis.
 
     They are added up into `acc` with the coefficients A, unless these are None, and kept in `phi`
-    (stop - first, n, CHUNK), unless that is None. `curve`: see `simd.curves`.
+    (stop - first, n, CHUNK), unless that is None. `curve`: see `simd`.
     """
     raise NotImplementedError
 
@@ -189,7 +188,7 @@ _POWERS = {Curve.STEP: np.int64(0), Curve.RAMP: np.int64(1), Curve.SQUARED_RAMP:
 
 
 def _curve(basis: Basis, curve: int, wide: bool) -> Any:
-    """Return the curve as the compiled functions take it, see `simd.curves`."""
+    """Return the curve as the compiled functions take it, see `simd`."""
     if isinstance(basis, Sketch):
         return None
     if isinstance(basis, Zonal):

@@ -1,12 +1,20 @@
-"""Running statistics of columns, and scaling by them."""
+"""Columns: running statistics, scaling by them, and the points of a feature machine.
+
+All arrays are C-contiguous. What is computed for a row is the same, bit for bit, whatever rows are
+computed with it.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from streamk.backends import FAIR_COIN, FARTHEST, LARGEST, ROUNDING
-from streamk.backends.numba_backend.compiling import exact
+import numpy as np
+
+from streamk.backends import FAIR_COIN, FARTHEST, GROUP, LARGEST, OUTERMOST, ROUNDING, ColumnMap
+from streamk.backends.numba_backend.compiling import exact, exact_part, short
+from streamk.backends.numba_backend.pairwise import dot, lay
+from streamk.backends.threads import pieces
 
 
 @exact
@@ -93,3 +101,117 @@ def rescale_each(
             measure(row, count, mean, squares, numeric)
             spread(count, mean, squares, numeric, factor)
         rescale(row, mean, factor, after[r : r + 1])
+
+
+@exact_part
+def _rank(x: Any, values: Any, ranks: Any, first: Any, end: Any) -> Any:
+    """Interpolate between the knots from `first` to `end`, as `numpy.interp` does."""
+    if x < values[first]:
+        return ranks[first]
+    low, high = first, end  # values[low] <= x < values[high]
+    while high - low > 1:
+        middle = (low + high) // 2
+        if values[middle] <= x:
+            low = middle
+        else:
+            high = middle
+    if low == end - 1 or values[low] == x:
+        return ranks[low]
+    slope = (ranks[low + 1] - ranks[low]) / (values[low + 1] - values[low])
+    found = slope * (x - values[low]) + ranks[low]
+    if math.isnan(found):  # a difference overflowed
+        found = slope * (x - values[low + 1]) + ranks[low + 1]
+        if math.isnan(found) and ranks[low] == ranks[low + 1]:
+            found = ranks[low]
+    return found
+
+
+@short
+def _scale_some(
+    X: Any, medians: Any, means: Any, factors: Any, values: Any, ranks: Any, ends: Any, most: Any
+) -> None:
+    for i in range(X.shape[0]):
+        first = 0
+        for j in range(X.shape[1]):
+            x = X[i, j]
+            if math.isnan(x):
+                x = medians[j]
+            if ends[j] > first:
+                x = _rank(x, values, ranks, first, ends[j])
+                first = ends[j]
+            p = (x - means[j]) * factors[j]
+            X[i, j] = most if p > most else -most if p < -most else p
+
+
+def scale(X: Any, columns: ColumnMap, most: float) -> None:
+    """Put events X (n, d), float64, on a scale, bounded by `most`."""
+    for some in pieces(X):
+        _scale_some(X[some], *columns, most)
+
+
+@short
+def _bound_some(P: Any, factors: Any, most: Any, out: Any) -> None:
+    for i in range(P.shape[0]):
+        for j in range(P.shape[1]):
+            p = P[i, j] * factors[j]
+            out[i, j] = most if p > most else -most if p < -most else p
+
+
+def bound(P: Any, factors: Any, most: float, out: Any) -> None:
+    """Write P (n, d), float64, times factors (d,), bounded by `most`, into `out`, float32."""
+    for some in pieces(P):
+        _bound_some(P[some], factors, most, out[some])
+
+
+@exact
+def leaves(products: Any, thresholds: Any, children: Any, out: Any) -> None:
+    """Write the leaves of points into `out`, int64 (n,), by their products with directions.
+
+    A point goes to the first child of a split, from the first split on, where its product
+    (n, splits) is not above the threshold, else to the second. Children (splits, 2) are splits,
+    or ``-1 - leaf``.
+    """
+    for i in range(products.shape[0]):
+        at = 0
+        while at >= 0:
+            at = children[at, 1 if products[i, at] > thresholds[at] else 0]
+        out[i] = -1 - at
+
+
+@short
+def leaf(point: Any, directions: Any, thresholds: Any, children: Any, out: Any) -> None:
+    """Do `leaves` for a single point (1, d), with its products in float64.
+
+    Point and directions (splits, d) are float32.
+    """
+    splits, d = directions.shape
+    groups = (splits + GROUP - 1) // GROUP
+    P, products = np.empty((groups, d, GROUP)), np.empty((1, groups * GROUP))
+    lay(directions.astype(np.float64), 0, P)
+    x = point.astype(np.float64)
+    for g in range(groups):
+        dot(P, x, products, g * d * GROUP, 0, g * GROUP, d, d, 1, 1.0)
+    leaves(products, thresholds, children, out)
+
+
+@short
+def _standardize_some(X: Any, center: Any, inverse: Any, scale: Any) -> None:
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            z = (X[i, j] - center[j]) * inverse[j]
+            if math.isnan(z):
+                z = 0.0
+            elif z > OUTERMOST:
+                z = OUTERMOST
+            elif z < -OUTERMOST:
+                z = -OUTERMOST
+            X[i, j] = z * scale
+
+
+def standardize(X: Any, center: Any, inverse: Any, scale: float) -> None:
+    """Turn X (n, d) into ``(x - center) inverse``, within `OUTERMOST`, times the scale.
+
+    NaN becomes 0. All arrays are float64, center and inverse (d,).
+    """
+    for some in pieces(X):
+        _standardize_some(X[some], center, inverse, scale)

@@ -22,10 +22,10 @@ from streamk import backends
 from streamk.backends import CHUNK, LANES, ROUNDS, Basis, Curve, Dense, Hadamard, Sizes, Steps
 from streamk.backends.numba_backend import projection
 from streamk.backends.numba_backend.compiling import compiling, exact, parts
-from streamk.backends.numba_backend.features.dense import evaluate_dense, evaluate_pair
-from streamk.backends.numba_backend.features.hadamard import MASKS, STRIDES, evaluate_row, join_all
+from streamk.backends.numba_backend.hadamard import MASKS, STRIDES, evaluate_row, join_all
 from streamk.backends.numba_backend.learning import finish, loss_gradient, score
-from streamk.backends.numba_backend.simd.vectors import Emitter, data
+from streamk.backends.numba_backend.simd import Emitter, emitted
+from streamk.backends.numba_backend.tiles import evaluate_dense, evaluate_pair
 from streamk.backends.single import BatchOfOne
 
 _alone = compiling()
@@ -54,26 +54,14 @@ _pointer: Any = intrinsic(_point)
 arrays alive."""
 
 
-def _subtract(_: Any, A: Any, phi: Any, at: Any, where: Any, g: Any, rate: Any) -> Any:
+@emitted()
+def _descend_chunk(builder: Any, A: Any, phi: Any, at: Any, where: Any, g: Any, rate: Any) -> None:
     """Subtract ``rate * (g * phi)`` from the chunk of A at `at`, phi being at `where`."""
-    kinds = (A, phi, types.int64, types.int64, A.dtype, A.dtype)
-
-    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        e = Emitter(builder, context.get_data_type(A.dtype))
-        a, f = (
-            e.at(data(context, builder, signature.args[i], values[i]), values[i + 2])
-            for i in (0, 1)
-        )
-        g, rate = e.splat(values[4]), e.splat(values[5])
-        for n in range(0, CHUNK, LANES):
-            step = builder.fmul(rate, builder.fmul(g, e.load(f, n)))
-            e.store(builder.fsub(e.load(a, n), step), a, n)
-        return context.get_dummy_value()
-
-    return types.void(*kinds), codegen
-
-
-_descend_chunk: Any = intrinsic(_subtract)
+    e = Emitter(builder, A.type.pointee)
+    a, f, g, rate = e.at(A, at), e.at(phi, where), e.splat(g), e.splat(rate)
+    for n in range(0, CHUNK, LANES):
+        step = builder.fmul(rate, builder.fmul(g, e.load(f, n)))
+        e.store(builder.fsub(e.load(a, n), step), a, n)
 
 
 @_inner

@@ -58,12 +58,12 @@ class Calibration:
     def probabilities(self, F: Numbers) -> Numbers:
         """Return probabilities (n, classes) of margins F (n, outputs), rows summing to 1."""
         P = np.empty((len(F), max(2, F.shape[1])))
-        loops.margins.probabilities(F, self.factor, _FURTHEST, P)
+        loops.learning.probabilities(F, self.factor, _FURTHEST, P)
         return P
 
     def add(self, F: Numbers, classes: Numbers) -> None:
         """Take in margins F (n, outputs) from before their events of these classes (n,)."""
-        loops.margins.slopes(F, classes, self.factor, _FAR, self._now)
+        loops.learning.slopes(F, classes, self.factor, _FAR, self._now)
 
     def close(self, n: int) -> None:
         """Take a step, after n events since the last one."""

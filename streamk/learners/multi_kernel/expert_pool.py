@@ -413,7 +413,7 @@ class ExpertPool(PoolTable):
         sums, evidence = self.arrays["BANK_COSTS"][len(BANKS) + 3 :], self.arrays["EVIDENCE"][3:]
         spared, fewer, apart = evidence.tolist()
         spared /= loops.mixture.SELDOM  # as the others, which are of fewer events
-        # The rule of the loops' `evidence.choose`.
+        # The rule of the loops' `choose_mixture`.
         joint = spared if fewer >= -math.sqrt(apart) else -abs(spared)
         # Of one alone the sum tells less: it is of one mixer, and weights that are new mislead it.
         found: NDArray[np.float64] = (

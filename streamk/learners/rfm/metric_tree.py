@@ -298,7 +298,7 @@ class MetricTree:
         if self.is_classifier:
             self._calibration.add(F, y)
         bounds = FURTHEST, _LARGEST_SUM
-        missed = loops.margins.missed(F, y, self.is_classifier, *bounds, self.missed)
+        missed = loops.learning.missed(F, y, self.is_classifier, *bounds, self.missed)
         self.missed = min(missed, _LARGEST_SUM)
 
     def decide(self, X: Numbers) -> Numbers:

@@ -45,11 +45,11 @@ class EventMap:
             raise ValueError(f"{X.shape[1]} columns for a map of {len(self.columns.means)}")
         root = self.metric.root
         P, points = np.array(X, np.float64, order="C"), np.empty(X.shape, np.float32)
-        loops.event_points.scale(P, self._column_map, _LARGEST)
+        loops.scaling.scale(P, self._column_map, _LARGEST)
         if self.metric.is_diagonal:
-            loops.event_points.bound(P, root, FURTHEST, points)
+            loops.scaling.bound(P, root, FURTHEST, points)
         else:
-            loops.event_points.bound(DOT.pairwise(P, root), self._ones, FURTHEST, points)
+            loops.scaling.bound(DOT.pairwise(P, root), self._ones, FURTHEST, points)
         return points
 
     @cached_property
@@ -217,9 +217,9 @@ class Splits:
         found = np.zeros(len(points), np.int64)
         tree = self.thresholds, self.children
         if len(self) and len(points) == 1:
-            loops.event_points.leaf(points, self.directions, *tree, found)
+            loops.scaling.leaf(points, self.directions, *tree, found)
         elif len(self):
-            loops.event_points.leaves(DOT.pairwise(points, self.directions), *tree, found)
+            loops.scaling.leaves(DOT.pairwise(points, self.directions), *tree, found)
         return found
 
     def divide(self, leaf: int, direction: Numbers, threshold: float) -> int:

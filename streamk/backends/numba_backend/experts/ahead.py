@@ -42,17 +42,17 @@ from streamk.backends.numba_backend.cholesky import (
     _forward,
     _forward_narrow,
 )
-from streamk.backends.numba_backend.event_points import (
+from streamk.backends.numba_backend.compiling import Compilable, Loop
+from streamk.backends.numba_backend.experts.event import LOOPS, STAGES
+from streamk.backends.numba_backend.learning import _add_slopes, _missed_by, _probabilities_of
+from streamk.backends.numba_backend.pairwise import _pairwise
+from streamk.backends.numba_backend.scaling import (
     _bound_some,
     _scale_some,
     _standardize_some,
     leaf,
     leaves,
 )
-from streamk.backends.numba_backend.experts.event import LOOPS, STAGES
-from streamk.backends.numba_backend.margins import _add_slopes, _missed_by, _probabilities_of
-from streamk.backends.numba_backend.pairwise import _pairwise
-from streamk.backends.numba_backend.stages import Compilable, Loop
 
 _INT, _FLOAT, _SINGLE = types.int64, types.float64, types.float32
 _ROW, _ROWS, _NUMBERS = types.float64[::1], types.float64[:, ::1], types.int64[::1]

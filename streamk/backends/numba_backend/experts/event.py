@@ -8,17 +8,25 @@ import numpy as np
 from numba.core import types
 from numba.np.numpy_support import carray
 
-from streamk.backends.numba_backend.experts import reviews, slot, view
-from streamk.backends.numba_backend.experts.banks import all_banks, grids
-from streamk.backends.numba_backend.experts.compiled import SUMS, called, called_briefly
-from streamk.backends.numba_backend.experts.mixing import (
-    expert_predictions,
-    mixture,
-    offsets,
-    spread,
-    weights,
+from streamk.backends.numba_backend.compiling import (
+    SUMS,
+    Compilable,
+    Loop,
+    call,
+    called,
+    called_briefly,
+    stage,
 )
-from streamk.backends.numba_backend.stages import Compilable, Loop, call, stage
+from streamk.backends.numba_backend.experts import (
+    banks,
+    expert_predictions,
+    grids,
+    mixture,
+    reviews,
+    slot,
+    spread,
+    view,
+)
 from streamk.backends.pool_arrays import QUANTILE
 
 _pointer: Any = types.CPointer
@@ -32,7 +40,7 @@ def evaluate_features(numbers: Any, event: Any) -> None:
     table = carray(numbers, (slot.SIZE,))
     active = view.active(table)
     mixture.expand_active_mask(table, active)
-    all_banks.features(table, carray(event, (table[slot.COLUMNS],)), active)
+    banks.features(table, carray(event, (table[slot.COLUMNS],)), active)
 
 
 @stage(_TABLE, fastmath=SUMS)
@@ -40,11 +48,11 @@ def predict_experts(numbers: Any) -> None:
     """Write the experts' scores."""
     table = carray(numbers, (slot.SIZE,))
     F, P, own, on = view.f(table), view.g(table), view.scores(table), view.active_mask(table)
-    all_banks.outputs(table, F[: len(F) - table[slot.EXTERNAL]], view.active(table))
+    banks.outputs(table, F[: len(F) - table[slot.EXTERNAL]], view.active(table))
     expert_predictions.to_scores(table[slot.TASK], F, own, P)
     expert_predictions.clear_inactive(on, own, P, table[slot.EXTERNAL])
     if table[slot.LOSS] == QUANTILE:
-        offsets.add(view.tracked(table), on, own, P)
+        expert_predictions.add_offsets(view.tracked(table), on, own, P)
     expert_predictions.store(own, on, view.kept(table))
 
 
@@ -72,12 +80,14 @@ def descend(numbers: Any, y: Any) -> None:
         # Those learn that are active now, though some were not at the prediction.
         mixture.expand_active_mask(table, active)
         on, steep = view.active_mask(table), view.pinball(table)
-        miss = weights.mixture(table, True).out[0] - y
-        offsets.learn(miss, y, view.loss(table), F, on, steep, view.tracked(table), G)
+        miss = mixture.mixture_of(table, True).out[0] - y
+        expert_predictions.learn_offsets(
+            miss, y, view.loss(table), F, on, steep, view.tracked(table), G
+        )
     else:
         expert_predictions.slopes(table[slot.TASK], y, view.loss(table), G)
-    all_banks.descend(table, active, G)
-    all_banks.learn(table, active, F[: len(F) - table[slot.EXTERNAL]], y)
+    banks.descend(table, active, G)
+    banks.learn(table, active, F[: len(F) - table[slot.EXTERNAL]], y)
 
 
 STAGES = {
@@ -169,7 +179,7 @@ def learn(
     """
     e, k = table[slot.EXPERTS], table[slot.OUTPUTS]
     now, predicted = view.kept(table), view.out(table)
-    shares = weights.mixture(table, True).shares
+    shares = mixture.mixture_of(table, True).shares
     since, period, drift, trials, limits = upkeep
     F, own = view.f(table), e - table[slot.EXTERNAL]
     for i in range(len(X)):

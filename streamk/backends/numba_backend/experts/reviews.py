@@ -10,8 +10,8 @@ from typing import Any
 
 from streamk.backends.numba_backend.compiling import exact
 from streamk.backends.numba_backend.experts import view
-from streamk.backends.numba_backend.experts.banks.all_banks import NEWTON, WINDOW
-from streamk.backends.numba_backend.experts.mixing.mixture import EVENTS, LOST, REVIEWED
+from streamk.backends.numba_backend.experts.banks import NEWTON, WINDOW
+from streamk.backends.numba_backend.experts.mixture import EVENTS, LOST, REVIEWED
 
 QUIET, ALARM, WINDOW_ACTIVATED = range(3)
 """Results of a review."""

@@ -16,9 +16,8 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
+from streamk.backends.numba_backend.compiling import data, fast
 from streamk.backends.numba_backend.experts import slot
-from streamk.backends.numba_backend.experts.compiled import fast
-from streamk.backends.numba_backend.simd.vectors import data
 from streamk.backends.pool_arrays import ARRAYS, QUANTILE
 from streamk.declared import Declared
 
@@ -115,7 +114,7 @@ _loss_parameter, _tracked = vars()["loss_parameter"], vars()["tracked"]
 
 @fast
 def loss(table: Any) -> Any:
-    """Return how errors of numbers count, see `costs`."""
+    """Return how errors of numbers count, see `two_stage`."""
     return table[slot.LOSS], _loss_parameter(table)[0]
 
 

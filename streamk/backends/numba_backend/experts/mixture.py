@@ -1,23 +1,163 @@
-"""The mixture of a pool's experts: what they say together, and how the mixing learns."""
+"""The mixture of a pool's experts: what they say together, and how the mixing learns.
+
+Where there are external experts there are two mixtures: of all experts, and of those of the pool
+itself. Else the two are one.
+
+The mixture of all experts is what is predicted while, over the last thousand events or so, it has
+lost less than that of the pool's own experts and has not made more errors, but for chance: of the
+events of which one of the two was right, the other may have won up to a deviation more than half.
+So external experts do no harm where they make likely what does not come, however small their log
+loss is: the two part ways where labels are noisy.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
-from streamk.backends import NUMBERS
-from streamk.backends.numba_backend.experts import slot, view
-from streamk.backends.numba_backend.experts.banks.all_banks import LEVELS, NEWTON
-from streamk.backends.numba_backend.experts.compiled import fast
-from streamk.backends.numba_backend.experts.mixing import (
-    calibration,
-    costs,
-    evidence,
-    expert_predictions,
-    two_stage,
-    weights,
-)
-from streamk.backends.numba_backend.stages import call
+from streamk.backends import BINARY, NUMBERS
+from streamk.backends.numba_backend.compiling import call, fast
+from streamk.backends.numba_backend.experts import expert_predictions, slot, two_stage, view
+from streamk.backends.numba_backend.experts.banks import LEVELS, NEWTON
 from streamk.backends.pool_arrays import SMOOTHERS
+
+
+class Mixture(NamedTuple):
+    """Weights of a mixture, what moves them, and its predictions."""
+
+    shares: Any
+    products: Any
+    inverses: Any
+    last_product: Any
+    last_inverse: Any
+    top: Any
+    mixed: Any
+    said: Any
+    out: Any
+
+
+@fast
+def _own(table: Any) -> Any:
+    """Return the arrays of the mixture of the pool's own experts, where there are others, too."""
+    return Mixture(
+        view.own_shares(table),
+        view.own_products(table),
+        view.own_inverses(table),
+        view.own_last_product(table),
+        view.own_last_inverse(table),
+        view.own_mixer_weights(table),
+        view.own_mixed(table),
+        view.own_mixer_scores(table),
+        view.own_out(table),
+    )
+
+
+@fast
+def _full(table: Any, out: Any) -> Any:
+    """Return the arrays of the mixture of all experts, which predicts to `out`."""
+    return Mixture(
+        view.shares(table),
+        view.products(table),
+        view.inverses(table),
+        view.last_product(table),
+        view.last_inverse(table),
+        view.mixer_weights(table),
+        view.mixed(table),
+        view.mixer_scores(table),
+        out,
+    )
+
+
+@fast
+def mixture_of(table: Any, of_own: Any) -> Any:
+    """Return the arrays of one of the mixtures."""
+    if table[slot.EXTERNAL] == 0:
+        return _full(table, view.out(table))
+    if of_own:
+        return _own(table)
+    return _full(table, view.full_out(table))
+
+
+@fast
+def experts_of(table: Any, of_own: Any) -> Any:
+    """Return how many experts a mixture has, the first ones."""
+    return table[slot.OWN_EXPERTS] if of_own else table[slot.EXPERTS]
+
+
+@fast
+def has_external(table: Any, on: Any) -> Any:
+    """Return whether an external expert is active by the mask."""
+    active = 0.0
+    for e in range(table[slot.OWN_EXPERTS], table[slot.EXPERTS]):
+        active += on[e]
+    return active > 0.0
+
+
+@fast
+def first_mixture(table: Any, on: Any) -> Any:
+    """Return 0 if the mixture of all experts says something of its own, else 1.
+
+    The mixtures to go through are those from this one to `last_mixture`: 0 is that of all, 1 that
+    of the pool's own experts.
+    """
+    return 0 if table[slot.EXTERNAL] == 0 or has_external(table, on) else 1
+
+
+@fast
+def last_mixture(table: Any) -> Any:
+    """Return 1 if there are two mixtures, else 0."""
+    return 1 if table[slot.EXTERNAL] > 0 else 0
+
+
+WORTH = 0.02
+"""Part of the loss that external experts have to spare the others to stay active."""
+_MEMORY = 0.999
+_SPARED, _FEWER, _APART, _WORTH, _FEWER_SINCE, _APART_SINCE = range(6)
+"""Places: by how much less the mixture of all experts has lost, how many fewer errors it has made,
+and of how many events one of the two was right, each as a discounted sum; then the same since the
+last review, less the part of the loss that there has to be."""
+
+
+@fast
+def choose_mixture(table: Any, on: Any) -> None:
+    """Write the prediction of the better one of the two mixtures."""
+    known, out = view.evidence(table), view.out(table)
+    own, full = view.own_out(table), view.full_out(table)
+    enough = known[_SPARED] > 0.0 and known[_FEWER] >= -math.sqrt(known[_APART])
+    better = enough and has_external(table, on)
+    for k in range(len(out)):
+        out[k] = full[k] if better else own[k]
+
+
+@fast
+def _is_wrong(task: Any, prediction: Any, y: Any) -> Any:
+    """Return 1.0 if the label is not the most probable class, else 0.0; 0.0 of numbers."""
+    if task == NUMBERS:
+        return 0.0
+    if task == BINARY:
+        return 1.0 if (prediction[0] > 0.5) != (y > 0.5) else 0.0
+    label = int(y)
+    for k in range(len(prediction)):
+        if prediction[k] > prediction[label]:
+            return 1.0
+    return 0.0
+
+
+@fast
+def compare_mixtures(table: Any, task: Any, y: Any) -> None:
+    """Take in how the two mixtures have predicted a label."""
+    known, how = view.evidence(table), view.loss(table)
+    own, full = view.own_out(table), view.full_out(table)
+    lost = two_stage.loss(task, full, y, how)
+    spared = two_stage.loss(task, own, y, how) - lost
+    fewer = _is_wrong(task, own, y) - _is_wrong(task, full, y)
+    known[_SPARED] = _MEMORY * known[_SPARED] + spared
+    known[_FEWER] = _MEMORY * known[_FEWER] + fewer
+    known[_APART] = _MEMORY * known[_APART] + abs(fewer)
+    known[_WORTH] += spared - WORTH * lost
+    known[_FEWER_SINCE] += fewer
+    known[_APART_SINCE] += abs(fewer)
+
 
 LOST, EVENTS, REVIEWED = NEWTON + 1, NEWTON + 2, NEWTON + 3
 """Places in the bank costs after those of the banks: the sum of losses, events, and events in which
@@ -55,15 +195,17 @@ def expand_active_mask(table: Any, active: Any) -> None:
 def mix(table: Any) -> None:
     """Write the mixers' predictions and their mixture, from SCORES.
 
-    With external experts there are two mixtures, see `weights` and `evidence`.
+    With external experts there are two mixtures.
     """
     task, L, on = table[slot.TASK], view.scores(table), view.active_mask(table)
     expert_predictions.to_probabilities(task, L, view.probabilities(table))
-    calibration.to_probabilities(task, L, view.inverse_temperatures(table), view.calibrated(table))
-    for which in range(weights.first(table, on), weights.last(table) + 1):
-        _mix(table, weights.mixture(table, which > 0), weights.experts(table, which > 0))
+    expert_predictions.to_calibrated(
+        task, L, view.inverse_temperatures(table), view.calibrated(table)
+    )
+    for which in range(first_mixture(table, on), last_mixture(table) + 1):
+        _mix(table, mixture_of(table, which > 0), experts_of(table, which > 0))
     if table[slot.EXTERNAL] > 0:
-        evidence.choose(table, on)
+        choose_mixture(table, on)
 
 
 @fast
@@ -91,8 +233,8 @@ def store(table: Any) -> None:
     row = table[slot.EXPERTS]
     kept, out = view.kept(table), view.out(table)
     number = kept.dtype.type
-    for which in range(weights.last(table) + 1):
-        one = weights.mixture(table, which > 0)
+    for which in range(last_mixture(table) + 1):
+        one = mixture_of(table, which > 0)
         for m in range(len(one.mixed)):
             for k in range(len(out)):
                 kept[row + m, k] = number(one.mixed[m, k])
@@ -133,25 +275,27 @@ def learn(table: Any, seen: Any, y: Any) -> None:
         expert_predictions.load(seen, L, on)
         call(table[slot.MIX], table, ())
     table[slot.FRESH] = 0
-    begin, end = weights.first(table, on), weights.last(table) + 1
+    begin, end = first_mixture(table, on), last_mixture(table) + 1
     alphas, likely, calibrated = view.alphas(table), view.losses(table), view.calibrated(table)
     for m in range(len(alphas)):
         said = view.probabilities(table) if m == 0 else calibrated
         two_stage.likelihoods(task, said, y, how, likely)
         two_stage.temper(likely)
         for which in range(begin, end):
-            shares = weights.mixture(table, which > 0).shares[m]
+            shares = mixture_of(table, which > 0).shares[m]
             two_stage.reweigh(shares, likely, on, alphas[m])
     factors, curvatures = view.inverse_temperatures(table), view.curvatures(table)
-    calibration.learn(task, L, calibrated, y, how, view.mean_error(table), on, factors, curvatures)
+    expert_predictions.calibrate(
+        task, L, calibrated, y, how, view.mean_error(table), on, factors, curvatures
+    )
     for which in range(begin, end):
-        one = weights.mixture(table, which > 0)
-        _learn_products(table, one, L[: weights.experts(table, which > 0)], y)
+        one = mixture_of(table, which > 0)
+        _learn_products(table, one, L[: experts_of(table, which > 0)], y)
         if late:
             _load(table, seen, one, e + which * (table[slot.MIXERS] + 1))
         _learn_top(table, one, y)
     if begin < end - 1:
-        evidence.compare(table, task, y)
+        compare_mixtures(table, task, y)
 
 
 @fast
@@ -205,7 +349,7 @@ def _direction(table: Any, L: Any, prediction: Any, y: Any, g: Any) -> Any:
         return 1.0
     for e in range(len(g)):
         g[e] = L[e, 0]
-    return costs.slope(prediction[0] - y, view.loss(table), view.mean_error(table))
+    return two_stage.slope(prediction[0] - y, view.loss(table), view.mean_error(table))
 
 
 @fast
@@ -219,7 +363,7 @@ def add_bank_costs(table: Any, y: Any) -> None:
     alone decides, so that they are what they would be without external experts.
     """
     task, bank_costs, how = table[slot.TASK], view.bank_costs(table), view.loss(table)
-    n, one = table[slot.OWN_EXPERTS], weights.mixture(table, True)
+    n, one = table[slot.OWN_EXPERTS], mixture_of(table, True)
     bank_costs[LOST] += two_stage.loss(task, one.out, y, how)
     bank_costs[EVENTS] += 1.0
     if bank_costs[EVENTS] % SELDOM:
@@ -232,7 +376,7 @@ def add_bank_costs(table: Any, y: Any) -> None:
     for bank in range(NEWTON + 1):
         two_stage.pool_without(task, L[:n], w, banks, bank, sums, room)
         bank_costs[bank] += two_stage.loss(task, room, y, how) - by_own
-    if table[slot.EXTERNAL] == 0 or not weights.has_external(table, on):
+    if table[slot.EXTERNAL] == 0 or not has_external(table, on):
         return
     w = view.products(table)[1]
     two_stage.pool(task, L, w, sums, room)
@@ -241,4 +385,4 @@ def add_bank_costs(table: Any, y: Any) -> None:
         if on[n + place] > 0.0:
             two_stage.pool_without(task, L, w, banks, NEWTON + 2 + place, sums, room)
             spared = two_stage.loss(task, room, y, how) - by_all
-            bank_costs[REVIEWED + 1 + place] += spared - evidence.WORTH * by_all
+            bank_costs[REVIEWED + 1 + place] += spared - WORTH * by_all

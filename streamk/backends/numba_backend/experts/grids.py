@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import LANES
-from streamk.backends.numba_backend.experts.compiled import called, exponential, fast
-from streamk.backends.numba_backend.experts.simd import bins_16, cells_4, cells_16
+from streamk.backends.numba_backend.compiling import called, fast
+from streamk.backends.numba_backend.experts import cell_vectors
+from streamk.backends.numba_backend.simd import exponential
 from streamk.backends.pool_arrays import RULES
 
 _PRIOR = 1.0
@@ -37,7 +38,7 @@ def locate(r: Any, columns: Any, shifts: Any, factors: Any, bins: Any, sums: Any
     columns, `columns`, `shifts` and `factors` are (columns of a table, tables); tables are a
     multiple of 16.
     """
-    bins_16.locate(r, columns, shifts, factors, bins, sums, len(sums) // LANES, len(columns))
+    cell_vectors.locate(r, columns, shifts, factors, bins, sums, len(sums) // LANES, len(columns))
 
 
 @fast
@@ -70,19 +71,19 @@ def number_cells(sums: Any, first: Any, down: Any) -> None:
 @fast
 def gather(cells: Any, A: Any, place: Any, out: Any) -> None:
     """Copy the rules' numbers (tables, RULES) from the same place of all cells."""
-    cells_4.gather(cells, A, out, place, len(cells), A.shape[1])
+    cell_vectors.gather(cells, A, out, place, len(cells), A.shape[1])
 
 
 @fast
 def forecast_one(factors: Any, a: Any, out: Any) -> None:
     """Write the sums (RULES,) over a group's tables of factors times coefficients."""
-    cells_4.accumulate(factors, a, out, len(a), 0)
+    cell_vectors.accumulate_one(factors, a, out, len(a))
 
 
 @fast
 def forecast(cells: Any, factors: Any, A: Any, out: Any) -> None:
     """Write the sums over a group's tables, laid out as a cell without room for more outputs is."""
-    cells_16.accumulate(cells, factors, A, out, len(out), len(cells), A.shape[1])
+    cell_vectors.accumulate(cells, factors, A, out, len(out), len(cells), A.shape[1])
 
 
 @called
@@ -151,13 +152,13 @@ def take_in(G: Any, room: Any, squares: Any) -> None:
         for k in range(1, G.shape[1]):
             total += G[rule, k] * G[rule, k]
         room[rule] = total
-    cells_4.add(room, squares, len(squares), 0)
+    cell_vectors.add(room, squares, len(squares))
 
 
 @fast
 def slopes_one(a: Any, g: Any, out: Any) -> None:
     """Write the slopes (tables, RULES) in the factors, of one output with slopes g."""
-    cells_4.scale(a, g, out, len(a), 0)
+    cell_vectors.scale(a, g, out, len(a))
 
 
 @fast
@@ -167,7 +168,7 @@ def slopes(cells: Any, A: Any, g: Any, out: Any) -> None:
     They are what the loss loses along the tables' coefficients. `g` is laid out as a cell without
     room for more outputs is, with zeros from the squares on.
     """
-    cells_16.slopes(cells, A, g, out, len(g), len(cells), A.shape[1])
+    cell_vectors.slopes(cells, A, g, out, len(g), len(cells), A.shape[1])
 
 
 @fast
@@ -193,10 +194,10 @@ def learn(
 @fast
 def descend_one(cells: Any, steps: Any, squares: Any, g: Any, A: Any) -> None:
     """Step along the slopes g (RULES,) of the only output; put the squares back."""
-    cells_4.descend(cells, steps, squares, g, A, len(cells), A.shape[1])
+    cell_vectors.descend_one(cells, steps, squares, g, A, len(cells), A.shape[1])
 
 
 @fast
 def descend(cells: Any, steps: Any, squares: Any, g: Any, A: Any, last: Any) -> None:
     """Step along the slopes g, laid out as in `slopes`; put the squares back at `last`."""
-    cells_16.descend(cells, steps, squares, g, A, last, len(g), len(cells), A.shape[1])
+    cell_vectors.descend(cells, steps, squares, g, A, last, len(g), len(cells), A.shape[1])

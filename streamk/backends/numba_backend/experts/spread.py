@@ -15,10 +15,10 @@ import numpy as np
 from numba.core import types
 from numba.np.numpy_support import carray
 
-from streamk.backends.numba_backend.experts.compiled import SUMS, called, exponential, fast
-from streamk.backends.numba_backend.experts.mixing import two_stage
+from streamk.backends.numba_backend.compiling import SUMS, call, called, fast, stage
+from streamk.backends.numba_backend.experts import two_stage
 from streamk.backends.numba_backend.experts.view import double, flags
-from streamk.backends.numba_backend.stages import call, stage
+from streamk.backends.numba_backend.simd import exponential
 
 RATES = (0.005, 0.02, 0.1)
 GUESSES = 3

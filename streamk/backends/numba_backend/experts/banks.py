@@ -1,4 +1,30 @@
-"""The banks of experts: what they look at, what they put out, and how they learn."""
+"""The banks of experts: what they look at, what they put out, and how they learn.
+
+Linear models learn by several step rules side by side, as those on the ladder's features do; the
+second-order expert learns by recursive least squares with forgetting.
+
+The ladder has Gaussian features at many bandwidths that share one projection,
+``cos(2 pi (s u + b))`` for ``u = w . z`` in turns and s = 1/4, 1/2, ...: the frequencies of a
+Gaussian kernel scale with the inverse bandwidth (Rahimi and Recht 2007), so the product is paid
+once.
+
+The linear model that bets has no step size: each coefficient is a bet on its own slopes. Coin
+betting (Orabona and Pal 2016, "Coin betting and parameter-free online learning"), coordinate
+by coordinate. A coefficient stakes a part of its wealth on the sign of the next slope, and wins or
+loses that part times the slope, in units of the largest slope so far. The part moves by online
+Newton steps on the logarithm of the wealth (Cutkosky and Orabona 2018, "Black-box reductions for
+parameter-free online learning in Banach spaces", Algorithm 1; the largest slope takes the place of
+a known bound as in Cutkosky 2019, "Artificial constraints and hints for unbounded online
+learning"). Wealth never falls below what it began with, as in COCOB (Orabona and Tommasi 2017,
+"Training deep networks without learning rates through coin betting", Algorithm 1).
+
+A loss in another unit changes no prediction, nor does a feature in another unit.
+
+The constant kernel is experts that look at no column and follow the labels alone: exponential
+smoothing at several rates. The fastest one says the last label again, which is hard to beat where
+neighbouring labels resemble each other, and useless where they come late; the slowest knows how
+frequent the classes are.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +34,9 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import BINARY, CLASSES, HIGHEST_RANK, NUMBERS, OUTERMOST, SAMPLED
-from streamk.backends.numba_backend.compiling import part
-from streamk.backends.numba_backend.experts import slot, view
-from streamk.backends.numba_backend.experts.banks import (
-    coin_betting,
-    grids,
-    ladder,
-    level,
-    newton,
-    rules,
-    window,
-)
-from streamk.backends.numba_backend.experts.compiled import fast
-from streamk.backends.numba_backend.experts.mixing import costs
+from streamk.backends.numba_backend.compiling import fast, part
+from streamk.backends.numba_backend.experts import grids, slot, two_stage, view, window
+from streamk.backends.numba_backend.simd import COSINE
 from streamk.backends.pool_arrays import BANKS, LEVEL_RATES, RULES, SMOOTHERS
 
 LEVELS = len(LEVEL_RATES)
@@ -40,8 +56,8 @@ def features(table: Any, x: Any, active: Any) -> None:
     z[d] = 1.0
     if active[LADDER]:
         u = view.u(table)
-        ladder.project(z, view.projection(table), u)
-        ladder.cosines(u, view.phases(table), view.scales(table), view.phi(table))
+        project(z, view.projection(table), u)
+        cosines(u, view.phases(table), view.scales(table), view.phi(table))
     if active[GRIDS]:
         _locate(table, r)
 
@@ -75,12 +91,12 @@ def outputs(table: Any, F: Any, active: Any) -> None:
     e = table[slot.LINEAR_RULES]
     F[:] = 0.0
     if active[LINEAR]:
-        rules.forecast(z, view.linear_a(table), F[:e])
+        forecast_linear(z, view.linear_a(table), F[:e])
     n = table[slot.LADDER_RULES]
     if active[LADDER]:
         phi, A = view.phi(table), view.ladder_a(table)
         for i in range(s):
-            rules.forecast(phi[i], A[i], F[e + i * n : e + (i + 1) * n])
+            forecast_linear(phi[i], A[i], F[e + i * n : e + (i + 1) * n])
     e += s * n
     g, n = table[slot.GROUPS], table[slot.GRID_RULES]
     if active[GRIDS]:
@@ -91,12 +107,12 @@ def outputs(table: Any, F: Any, active: Any) -> None:
     e += SMOOTHERS
     p = table[slot.NEWTON]
     if p and active[NEWTON]:
-        rules.forecast(z[:p], view.newton_a(table).reshape((1, k, p)), F[e : e + 1])
+        forecast_linear(z[:p], view.newton_a(table).reshape((1, k, p)), F[e : e + 1])
         # Its answers are 1 and 0, or -1.
         confidence = np.float32(1.0 if table[slot.TASK] == NUMBERS else _CONFIDENCE)
         for j in range(k):
             F[e, j] *= confidence
-    level.forecast(view.level(table), F[len(F) - LEVELS :])
+    forecast_level(view.level(table), F[len(F) - LEVELS :])
 
 
 @fast
@@ -157,7 +173,7 @@ def descend(table: Any, active: Any, G: Any) -> None:
         rates, kinds = view.ladder_rates(table), view.ladder_kinds(table)
         for i in range(s):
             slopes = G[e + i * n : e + (i + 1) * n]
-            rules.update(phi[i], A[i], squares[i], rates, kinds, slopes)
+            update_linear(phi[i], A[i], squares[i], rates, kinds, slopes)
     e += s * n
     g, n = table[slot.GROUPS], table[slot.GRID_RULES]
     if active[GRIDS]:
@@ -170,8 +186,8 @@ def _learn_linear(table: Any, z: Any, G: Any) -> None:
     A, squares = view.linear_a(table), view.linear_squares(table)
     rates, kinds = view.linear_rates(table), view.linear_kinds(table)
     last = len(G) - 1  # the one that bets
-    rules.update(z, A[:last], squares[:last], rates, kinds, G[:last])
-    coin_betting.update(
+    update_linear(z, A[:last], squares[:last], rates, kinds, G[:last])
+    update_bets(
         z,
         A[last],
         squares[last],
@@ -231,16 +247,16 @@ def _learn_newton(table: Any, y: Any, F: Any) -> None:
         view.newton_a(table),
     )
     z = view.z(table)[: len(step)]
-    newton.gain(z, view.newton_p(table), np.float32(NEWTON_FORGET), step)
+    newton_gain(z, view.newton_p(table), np.float32(NEWTON_FORGET), step)
     for j in range(k):
         if task == NUMBERS:
-            longest = np.float32(costs.longest(view.loss(table)))
+            longest = np.float32(two_stage.longest(view.loss(table)))
             residual = min(max(np.float32(y) - F[0, j], -longest), longest)
         elif task == BINARY:
             residual = np.float32(2.0 * y - 1.0) - F[0, j] / np.float32(_CONFIDENCE)
         else:
             residual = np.float32(1.0 if j == int(y) else 0.0) - F[0, j] / np.float32(_CONFIDENCE)
-        newton.update(step, A, j, residual)
+        update_newton(step, A, j, residual)
 
 
 @fast
@@ -248,7 +264,7 @@ def learn(table: Any, active: Any, F: Any, y: Any) -> None:
     """Update the experts without slopes by the label; F are the outputs of all."""
     if table[slot.NEWTON] and active[NEWTON]:
         _learn_newton(table, y, F[len(F) - LEVELS - 1 :])
-    level.update(view.level(table), y)
+    update_level(view.level(table), y)
     if active[WINDOW]:
         _remember(table, y)
 
@@ -315,3 +331,215 @@ def rank_row(x: Any, center: Any, inverse: Any, knots: Any, indicator: Any, z: A
             r[j] = 0.25 if value < 0.5 else 0.75
         else:
             r[j] = _rank(min(max(value, -SAMPLED), SAMPLED), knots[j])
+
+
+ADAGRAD = 0
+"""Step ``rate / sqrt(sum of squared gradients)`` for each coefficient (Duchi et al. 2011)."""
+NORMALIZED = 1
+"""Step ``rate / |features|^2`` (normalised least mean squares, Nagumo and Noda 1967)."""
+
+
+@fast
+def dot(a: Any, b: Any) -> Any:
+    """Return the inner product of two vectors."""
+    total = a[0] * b[0]
+    for i in range(1, len(a)):
+        total += a[i] * b[i]
+    return total
+
+
+@fast
+def forecast_linear(phi: Any, A: Any, F: Any) -> None:
+    """Write ``F[rule, output] = A[rule, output] . phi``; A may have room for more outputs."""
+    for rule in range(A.shape[0]):
+        for k in range(F.shape[1]):
+            F[rule, k] = dot(A[rule, k], phi)
+
+
+@fast
+def update_linear(phi: Any, A: Any, squares: Any, rates: Any, kinds: Any, G: Any) -> None:
+    """Descend: `G` (rules, outputs) are the slopes of the losses in F, A as there."""
+    norm = dot(phi, phi) + phi.dtype.type(1e-6)
+    for rule in range(A.shape[0]):
+        rate = phi.dtype.type(rates[rule])
+        for k in range(G.shape[1]):
+            g = G[rule, k]
+            if abs(g) < 1e-5:  # too sure to learn: most classes of most events
+                continue
+            a = A[rule, k]
+            if kinds[rule] == NORMALIZED:
+                step = rate * g / norm
+                for i in range(len(phi)):
+                    a[i] -= step * phi[i]
+            else:
+                s = squares[rule, k]
+                for i in range(len(phi)):
+                    h = g * phi[i]
+                    s[i] += h * h
+                    # Divided by the root alone, which machines estimate at a third of the time.
+                    a[i] -= rate * h / math.sqrt(s[i] + phi.dtype.type(1e-12))
+
+
+_NEWTON = 2.0 / (2.0 - math.log(3.0))
+"""Step on the logarithm of the wealth, over the sum of its squared slopes."""
+_LARGEST_STAKE = 0.5
+"""Part of the wealth that a bet may stake."""
+_RICHEST = 1e9
+"""Gain that wealth stops at: far more than a prediction needs, and single precision holds what
+comes of it however small the slopes are."""
+_TINY = 1e-25
+_SURE = 1e-5
+"""Slope, in units of the largest one, that is not worth a step: most classes of most events."""
+
+
+@fast
+def update_bets(
+    phi: Any, A: Any, squares: Any, bets: Any, gains: Any, largest: Any, wealth: Any, G: Any
+) -> None:
+    """Take in the slopes G (outputs,) of the loss at ``A @ phi``; the last feature is the constant.
+
+    `wealth` is what a coefficient begins with, as what it would add to the output; `bets` are the
+    parts of it at stake, `gains` what was won, over `wealth`, `largest` the largest slopes. A moves
+    by what the stakes move and by what their unit does, so that it may be set to something else at
+    any time.
+    """
+    number = phi.dtype.type
+    one, pace, most, tiny = number(1.0), number(_NEWTON), number(_LARGEST_STAKE), number(_TINY)
+    richest, last = number(_RICHEST), len(phi) - 1
+    for k in range(len(G)):
+        g, before = G[k], largest[k, last]
+        top = max(before, abs(g))
+        if abs(g) <= number(_SURE) * top:
+            continue
+        stake = number(wealth) * top
+        growth = min(top / before, one / tiny) if before > number(0.0) else one
+        a, s, bet, gain, most_yet = A[k], squares[k], bets[k], gains[k], largest[k]
+        for i in range(len(phi)):
+            h = g * phi[i]
+            was, bound = most_yet[i], max(most_yet[i], abs(h))
+            inverse = one / (bound + tiny)
+            coin = -h * inverse
+            odds = one + bet[i] * coin
+            won = min(max((one + gain[i]) * odds - one, number(0.0)), richest)
+            slope = coin / odds
+            sum_of_squares = s[i] + slope * slope
+            part = min(max(bet[i] + pace * slope / (one + sum_of_squares), -most), most)
+            moved = part * (one + won) - bet[i] * (one + gain[i])
+            a[i] = (a[i] * growth * (was + tiny) + stake * moved) * inverse
+            s[i], bet[i], gain[i], most_yet[i] = sum_of_squares, part, won, bound
+
+
+_COSINE = COSINE["float"]
+
+
+@fast
+def project(z: Any, W: Any, u: Any) -> None:
+    """Write ``u = z W`` in turns; columns that are 0 cost nothing."""
+    for i in range(len(u)):
+        u[i] = 0.0
+    for j in range(W.shape[0]):
+        x = z[j]
+        if x != 0.0:
+            w = W[j]
+            for i in range(len(u)):
+                u[i] += x * w[i]
+
+
+@fast
+def cosines(u: Any, b: Any, scales: Any, phi: Any) -> None:
+    """Write ``phi[s] = cos(2 pi (scales[s] u + b))``."""
+    number = u.dtype.type
+    c0, c1, c2, c3, c4, c5 = _COSINE
+    for s in range(len(scales)):
+        scale, row = number(scales[s]), phi[s]
+        for i in range(len(u)):
+            t = scale * u[i] + b[i]
+            t -= np.rint(t)
+            q = t * t
+            c = number(c4) + q * number(c5)
+            c = number(c2) + q * (number(c3) + q * c)
+            row[i] = number(c0) + q * (number(c1) + q * c)
+
+
+_PRIOR = 0.01
+"""Added to what is known of each class."""
+
+
+@fast
+def forecast_level(level: Any, F: Any) -> None:
+    """Write logits of classes, or numbers, from the levels (rates, classes or 1)."""
+    small = level.dtype.type(_PRIOR)
+    for i in range(len(level)):
+        if level.shape[1] == 1:
+            F[i, 0] = level[i, 0]
+        elif F.shape[1] == 1:
+            F[i, 0] = math.log((level[i, 1] + small) / (level[i, 0] + small))
+        else:
+            for k in range(level.shape[1]):
+                F[i, k] = math.log(level[i, k] + small)
+
+
+@fast
+def update_level(level: Any, y: Any) -> None:
+    """Follow a label, the number of a class or a number."""
+    for i in range(len(level)):
+        rate = level.dtype.type(LEVEL_RATES[i])
+        for k in range(level.shape[1]):
+            target = level.dtype.type(y)
+            if level.shape[1] > 1:
+                target = level.dtype.type(1.0 if k == int(y) else 0.0)
+            level[i, k] += rate * (target - level[i, k])
+
+
+_LARGEST_MEAN = 1e2
+"""Mean of P's diagonal from which on forgetting does not let it grow."""
+
+
+@fast
+def _begin_anew(phi: Any, P: Any, out: Any) -> None:
+    """Make P the identity, and write ``P phi``."""
+    for i in range(len(phi)):
+        for j in range(len(phi)):
+            P[i, j] = P.dtype.type(1.0 if i == j else 0.0)
+        out[i] = phi[i]
+
+
+@fast
+def newton_gain(phi: Any, P: Any, forget: Any, out: Any) -> None:
+    """Write the gain ``P phi / (forget + phi' P phi)`` and take the event into P.
+
+    P is the inverse of the discounted sum of ``phi phi'``. Where the discount alone would let it
+    grow, in directions that no event has, it stays.
+    """
+    n, number = len(phi), phi.dtype.type
+    for i in range(n):
+        out[i] = 0.0
+    for j in range(n):  # P is symmetric: sums along its rows fill vectors, and need no last sum
+        row, v = P[j], phi[j]
+        if v != number(0.0):
+            for i in range(n):
+                out[i] += v * row[i]
+    form, trace = dot(phi, out), number(0.0)
+    if not form >= number(0.0):  # rounding has made P useless: begin anew
+        _begin_anew(phi, P, out)
+        form = dot(phi, phi)
+    q = forget + form
+    for i in range(n):
+        trace += P[i, i]
+    scale = number(1.0) / forget if trace < number(_LARGEST_MEAN * n) else number(1.0)
+    root = number(1.0) / math.sqrt(q)
+    for i in range(n):
+        out[i] *= root
+    for i in range(n):  # products of the same two numbers: else what is not symmetric would grow
+        f, row = out[i], P[i]
+        for j in range(n):
+            row[j] = (row[j] - f * out[j]) * scale
+    for i in range(n):
+        out[i] *= root
+
+
+@fast
+def update_newton(step: Any, A: Any, k: Any, residual: Any) -> None:
+    """Move output k along the gain."""
+    for i in range(len(step)):
+        A[k, i] += residual * step[i]

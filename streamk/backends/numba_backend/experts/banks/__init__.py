@@ -1,1 +1,0 @@
-"""Banks of experts: kernels at a ladder of bandwidths, each by several step rules."""

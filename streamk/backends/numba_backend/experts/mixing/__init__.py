@@ -1,1 +1,0 @@
-"""From the experts' outputs to one prediction, its calibration and its interval."""

@@ -1,0 +1,373 @@
+"""Experts into one prediction: two stages, each with a guarantee.
+
+Mixers: fixed share (Herbster and Warmuth 1998) over the experts' probabilities, as they are and
+calibrated (`expert_predictions`), and products of experts (logarithmic opinion pools)
+``softmax(sum_e w_e log p_e)`` whose weights move by gradients (Mattern 2013) or online Newton steps
+(Hazan et al. 2007). The last mixer is a product of the other mixers, whose few weights are found
+sooner than one for each expert. On top a fixed share over the mixers. Both kinds of fixed shares
+move by a quarter of the losses, see `temper`.
+
+Numbers are mixed as they are, and lose by their errors: predictions less labels, in units of the
+labels' scale. How these count is a pair `how`, the kind of the loss and its parameter: delta of
+Huber's, q of the pinball loss.
+
+Sums of a matrix's rows, and steps of rank one, are in explicit vectors of eight numbers. Rows are
+as long as there are experts or outputs: some 40 numbers, or 7. The vectoriser would take much of
+such a row from number to number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+
+from streamk.backends import BINARY, CLASSES, NUMBERS
+from streamk.backends.numba_backend.compiling import fast
+from streamk.backends.numba_backend.simd import Emitter, emitted, exponential
+from streamk.backends.pool_arrays import HUBER, QUANTILE, SQUARED
+
+_LANES = 8
+_DOUBLE = ir.DoubleType()
+
+
+class _Columns:
+    """Emits loops along rows: vectors that are full, and then what is left over.
+
+    Within `each` the methods load and store the vectors of the columns that the loop is at.
+    """
+
+    def __init__(self, builder: Any, columns: Any) -> None:
+        self.emitter = e = Emitter(builder, _DOUBLE, lanes=_LANES)
+        self.columns = columns
+        self._full = builder.udiv(columns, e.size(_LANES))
+        self._left = builder.urem(columns, e.size(_LANES))
+        self._first: Any = None
+        self._in_part = False
+
+    def each(self, body: Callable[[], None]) -> None:
+        """Emit what a body does with each vector of columns."""
+        b, e = self.emitter.builder, self.emitter
+
+        def full(i: Any, _: Any) -> list[Any]:
+            self._first, self._in_part = b.mul(i, e.size(_LANES)), False
+            body()
+            return []
+
+        def rest(_: Any, __: Any) -> list[Any]:
+            self._first, self._in_part = b.mul(self._full, e.size(_LANES)), True
+            body()
+            return []
+
+        e.loop(self._full, [], full)
+        some = b.icmp_unsigned(">", self._left, e.size(0))
+        e.loop(b.zext(some, self._left.type), [], rest)
+
+    def load(self, numbers: Any, row: Any = None) -> Any:
+        """Load the columns of a vector, or of a row of a matrix, as numbers of double precision."""
+        place = self._place(numbers, row)
+        if self._in_part:
+            return self.emitter.load_some(place, 0, self._left)
+        return self.emitter.load(place)
+
+    def store(self, value: Any, numbers: Any, row: Any = None) -> None:
+        """Store what `load` loads, in double precision."""
+        place = self._place(numbers, row)
+        if self._in_part:
+            self.emitter.store_some(value, place, self._left)
+        else:
+            self.emitter.store(value, place)
+
+    def _place(self, numbers: Any, row: Any) -> Any:
+        e, place = self.emitter, self._first
+        if row is not None:
+            place = e.builder.add(e.builder.mul(row, self.columns), place)
+        return e.at(numbers, place)
+
+
+@emitted()
+def combine(builder: Any, w: Any, M: Any, out: Any, rows: Any, columns: Any) -> None:
+    """Write the sum of the rows of M, of single or double precision, times float64 w."""
+    c = _Columns(builder, columns)
+    e = c.emitter
+
+    def add(row: Any, total: Any) -> Any:
+        weight = e.splat(builder.load(e.at(w, row)))
+        return e.fma(weight, c.load(M, row), total)
+
+    c.each(lambda: c.store(e.summed(rows, add), out))
+
+
+@emitted()
+def shrink(builder: Any, P: Any, v: Any, scale: Any, n: Any) -> None:
+    """Make a matrix (n, n) of double precision ``(P - v v') scale``."""
+    c = _Columns(builder, n)
+    e, by = c.emitter, c.emitter.splat(scale)
+
+    def vector() -> None:
+        some = c.load(v)
+
+        def row(j: Any, _: Any) -> list[Any]:
+            down = builder.fneg(e.splat(builder.load(e.at(v, j))))
+            c.store(builder.fmul(e.fma(down, some, c.load(P, j)), by), P, j)
+            return []
+
+        e.loop(c.columns, [], row)
+
+    c.each(vector)
+
+
+ENDS = 20.0
+"""Bound of the numbers that experts predict."""
+LONGEST = 3.0
+"""The squared loss becomes Huber's where the error is more, by default."""
+SHARPNESS = 2.0
+"""Loss per absolute error: weights of fixed shares fall by exp(-2 |error| / 4)."""
+_FURTHEST = 8.0
+"""Largest error that counts."""
+_MOST = SHARPNESS * _FURTHEST
+_CURVATURE = 0.5
+"""Of the squared loss, e^2 / 4: exp(-loss / 4) is concave up to errors of the root of 8, and the
+largest error that counts costs as much as by default."""
+
+
+@fast
+def longest(how: Any) -> Any:
+    """Return the error beyond which experts of the mean take no longer steps."""
+    if how[0] == SQUARED:
+        return ENDS
+    return min(how[1], ENDS) if how[0] == HUBER else LONGEST
+
+
+@fast
+def slope(error: Any, how: Any, size: Any) -> Any:
+    """Return the slope of the loss that experts and products of experts descend.
+
+    The pinball loss's has on average the size of errors, `size`, as that of squares has: so steps
+    shrink as errors do, and the same rates are right. It is made smaller for both signs where it
+    would be too long for one, so that the quantile stays the quantile.
+    """
+    if how[0] == QUANTILE:
+        q = how[1]
+        half = 0.5 * min(size, 2.0 * LONGEST * min(q, 1.0 - q))
+        if error > 0.0:
+            return half / q
+        return -half / (1.0 - q) if error < 0.0 else 0.0
+    end = longest(how)
+    return min(max(error, -end), end)
+
+
+@fast
+def cost(error: Any, how: Any) -> Any:
+    """Return what a prediction loses in the mixing."""
+    a, p = abs(error), how[1]
+    if how[0] == SQUARED:
+        return min(0.5 * _CURVATURE * a * a, _MOST)
+    if how[0] == HUBER:  # the absolute error's far out, if delta is small, and else the squared one
+        loss = 0.5 * a * a if a < p else p * (a - 0.5 * p)
+        return min(max(SHARPNESS / p, _CURVATURE) * loss, _MOST)
+    if how[0] == QUANTILE:  # of the median it is the default
+        return min(2.0 * SHARPNESS * (1.0 - p if error > 0.0 else p) * a, _MOST)
+    return SHARPNESS * min(a, _FURTHEST)
+
+
+LEAST = 1e-4
+"""Least probability that an expert gives to a class."""
+_FAINTEST = 1e-6
+"""Least probability that a mixer gives to a class where mixers are mixed."""
+
+
+@fast
+def likelihood(task: Any, prediction: Any, y: Any, how: Any) -> Any:
+    """Return exp(-loss) of a prediction (outputs,) of float64.
+
+    It is the probability of the label's class; `how` errors of a number count, see `two_stage`.
+    """
+    if task == NUMBERS:
+        return exponential(-cost(prediction[0] - y, how))
+    if task == BINARY:
+        p = prediction[0] if y > 0.5 else 1.0 - prediction[0]
+    else:
+        p = prediction[int(y)]
+    return max(p, LEAST)
+
+
+@fast
+def loss(task: Any, prediction: Any, y: Any, how: Any) -> Any:
+    """Return what a prediction loses: -log p of the class, or what its error costs."""
+    return -math.log(likelihood(task, prediction, y, how))
+
+
+@fast
+def likelihoods(task: Any, predictions: Any, y: Any, how: Any, out: Any) -> None:
+    """Write exp(-loss) of predictions (experts, outputs)."""
+    for e in range(len(out)):
+        out[e] = likelihood(task, predictions[e], y, how)
+
+
+@fast
+def temper(likely: Any) -> None:
+    """Turn exp(-loss) into exp(-loss / 4), by which fixed shares move.
+
+    Steps by whole losses are right where one expert has the labels' true probabilities. Where none
+    has, or losses of neighbouring events go together, they follow noise (Grunwald 2012), and late
+    labels make it worse. Shorter ones cost a regret that many times as large.
+    """
+    for e in range(len(likely)):
+        likely[e] = math.sqrt(math.sqrt(likely[e]))
+
+
+@fast
+def normalize(task: Any, sums: Any, out: Any) -> None:
+    """Turn a product of experts into its prediction: probabilities from logits."""
+    if task == NUMBERS:
+        out[0] = sums[0]
+    elif task == BINARY:
+        out[0] = 1.0 / (1.0 + math.exp(-min(max(sums[0], -13.0), 13.0)))
+    else:
+        top = sums[0]
+        for k in range(1, len(sums)):
+            top = max(top, sums[k])
+        total = 0.0
+        for k in range(len(sums)):
+            out[k] = math.exp(max(sums[k] - top, -30.0))
+            total += out[k]
+        for k in range(len(sums)):
+            out[k] /= total
+
+
+@fast
+def share(weights: Any, scores: Any, active: Any, room: Any, out: Any) -> None:
+    """Write the weighted mean of predictions (experts, outputs); `active` is 0 or 1.
+
+    `room` has a number for each expert.
+    """
+    total = 0.0
+    for e in range(len(weights)):
+        total += weights[e] * active[e]
+    if len(out) == 1:
+        mean, column = 0.0, scores.ravel()
+        for e in range(len(weights)):
+            mean += weights[e] * active[e] * column[e]
+        out[0] = mean / total
+        return
+    for e in range(len(weights)):
+        room[e] = weights[e] * active[e] / total
+    combine(room, scores, out, len(weights), len(out))
+
+
+@fast
+def reweigh(weights: Any, likely: Any, active: Any, alpha: Any) -> None:
+    """Fixed share: weights (summing to 1) times likelihoods, then `alpha` of them spread evenly.
+
+    An inactive expert gets the mean likelihood, so that its weight stays (Freund et al. 1997).
+    """
+    n, kept, new = len(weights), 0.0, 0.0
+    for e in range(n):
+        kept += weights[e] * active[e]
+        new += weights[e] * active[e] * likely[e]
+    if new <= 0.0:
+        return
+    scale, even = kept / new, alpha / n
+    for e in range(n):
+        factor = likely[e] * scale if active[e] > 0.0 else 1.0
+        weights[e] = (1.0 - alpha) * factor * weights[e] + even
+
+
+@fast
+def pool(task: Any, L: Any, w: Any, sums: Any, out: Any) -> None:
+    """Predict by the product of experts with weights w."""
+    if len(sums) == 1:
+        total, column = 0.0, L.ravel()
+        for e in range(len(w)):
+            total += w[e] * column[e]
+        sums[0] = total
+    else:
+        combine(w, L, sums, len(w), len(sums))
+    normalize(task, sums, out)
+
+
+@fast
+def pool_without(task: Any, L: Any, w: Any, banks: Any, bank: Any, sums: Any, out: Any) -> None:
+    """Predict as `pool` does, by the experts that are not in a bank."""
+    for k in range(len(sums)):
+        sums[k] = 0.0
+    for e in range(L.shape[0]):
+        if banks[e] != bank:
+            for k in range(len(sums)):
+                sums[k] += w[e] * L[e, k]
+    normalize(task, sums, out)
+
+
+@fast
+def to_scores(task: Any, predictions: Any, out: Any) -> None:
+    """Write the scores of predictions (mixers, outputs): the inverse of `normalize`."""
+    number = out.dtype.type
+    for e in range(len(out)):
+        for k in range(out.shape[1]):
+            p = predictions[e, k]
+            if task == BINARY:
+                p = math.log(max(p, _FAINTEST) / max(1.0 - p, _FAINTEST))
+            elif task == CLASSES:
+                p = math.log(max(p, _FAINTEST))
+            out[e, k] = number(p)
+
+
+@fast
+def slopes(task: Any, L: Any, prediction: Any, y: Any, out: Any) -> None:
+    """Write the gradient of the loss of a product of experts in its weights."""
+    if task == CLASSES:
+        label = int(y)
+        for e in range(len(out)):
+            total, row = -L[e, label], L[e]
+            for k in range(len(prediction)):
+                total += prediction[k] * row[k]
+            out[e] = total
+    else:
+        error, column = prediction[0] - y, L.ravel()
+        for e in range(len(out)):
+            out[e] = error * column[e]
+
+
+@fast
+def newton_step(w: Any, P: Any, g: Any, residual: Any, forget: Any, start: Any, room: Any) -> None:
+    """Take the direction g into P, the inverse of the sum of ``g g'``, and step along P g.
+
+    P does not grow past its `start`, so that weights without a direction stay where they are.
+    """
+    n = len(w)
+    combine(g, P, room, n, n)  # P is symmetric: sums of its rows fill vectors
+    total, trace = 0.0, 0.0
+    for e in range(n):
+        total += room[e] * g[e]
+        trace += P[e, e]
+    if not total >= 0.0:  # rounding has made P useless: begin anew
+        total, trace = 0.0, n * start
+        for e in range(n):
+            for j in range(n):
+                P[e, j] = start if e == j else 0.0
+            room[e] = start * g[e]
+            total += room[e] * g[e]
+    scale = 1.0 / forget if trace < n * start else 1.0
+    root = 1.0 / math.sqrt(forget + total)
+    for e in range(n):
+        room[e] *= root
+    shrink(P, room, scale, n)  # by products of two numbers, so that it stays symmetric
+    step = residual * forget * root * scale
+    for e in range(n):
+        w[e] -= step * room[e]
+
+
+@fast
+def gradient_step(w: Any, g: Any, residual: Any, rate: Any, normalized: Any) -> None:
+    """Step along the gradient; of numbers, normalised by the squares of the scores."""
+    step = rate * residual
+    if normalized:
+        norm = 1e-3
+        for e in range(len(w)):
+            norm += g[e] * g[e]
+        step /= norm
+    for e in range(len(w)):
+        w[e] -= step * g[e]

@@ -1,1 +1,0 @@
-"""Random features in explicit vectors: dense frequencies, and Walsh-Hadamard transforms."""

@@ -1,1 +1,0 @@
-"""Explicit vectors, for loops that the vectorizer does not understand."""
