@@ -33,8 +33,6 @@ Sources, sinks and what becomes of events that cannot be used are those of
 `streamk run`, see its help.
 """
 
-_NOT_FOR_THE_ENGINE = ("model", "source", "to", "json", "quiet", "follow", "debug")
-
 
 def main(arguments: Sequence[str]) -> int:
     """Predict a stream, and report how it went."""
@@ -88,7 +86,8 @@ def _parser() -> Parser:
 
 def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     """Everything put together, cheapest mistakes first."""
-    from streamk.engine import Engine
+    from streamk.engine import Engine, Fixed
+    from streamk.engine.options import grouped
     from streamk.learners.warming import preparing
     from streamk.serving import load
     from streamk.serving.trained import Following
@@ -99,27 +98,27 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
             f"--checkpoint {directory} is where the model comes from; the position needs another"
         )
     model = load(directory, key=options.get("state_key"))
-    engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}
+    schema = model.schema
+    engine_options = {
+        **options,
+        "schema": schema,
+        "absent": schema.absent,
+        "ignore": schema.ignore,
+    }
     if "checkpoint" not in options:
         engine_options.pop("state_key", None)  # it was for the model
+    newer = None
     if options.get("follow"):
         following = Following(model.refresh)
 
         def newer() -> Any:
             return model.current if following.look() else None
 
-        engine_options["newer"] = newer
-    engine_options |= {
-        "schema": model.schema,
-        "learn": False,
-        "absent": model.schema.absent,
-        "ignore": model.schema.ignore,
-        "kept": model.kept,
-    }
+    fixed = Fixed(kept=model.kept, newer=newer)
     display(options, engine_options, stack)
-    source = connected(options, engine_options, stack)
+    source, sink = connected(options, engine_options, stack)
     with preparing(model.learner):
-        return Engine(source, model.learner, **engine_options)
+        return Engine(source, model.learner, sink=sink, fixed=fixed, **grouped(engine_options))
 
 
 def _same(one: Any, other: Any) -> bool:

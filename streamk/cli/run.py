@@ -87,14 +87,6 @@ everything closed; a second one ends it at once.
 MODEL = "multi-kernel"
 """The model where none is named and no checkpoint has one."""
 
-_NOT_FOR_THE_ENGINE = (
-    *("source", "to", "json", "quiet", "http", "token_file"),
-    *("labels", "key", "time", "label_timeout", "label_default", "label_revisions"),
-    "held_events",
-    *("model", "task", "seed", "set", "expert"),
-    *("workers", "shards", "round_events", "staleness", "ray", "challenger", "promote_after"),
-)
-
 
 def main(arguments: Sequence[str]) -> int:
     """Run a stream, and report how it went."""
@@ -229,6 +221,7 @@ def _check(options: dict[str, Any]) -> None:
 def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     """Everything put together, cheapest mistakes first."""
     from streamk.engine import Engine
+    from streamk.engine.options import grouped
     from streamk.learners.warming import preparing
 
     schema = _schema(options.get("schema", "open"))
@@ -243,9 +236,7 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     model = made(name, settings=settings, experts=experts)
     model = sharded(model, options, own, first, stack)
     model = contested(model, name, options, partial(_challenger, made=made, kept=kept))
-    engine_options = {k: v for k, v in options.items() if k not in _NOT_FOR_THE_ENGINE}
-    engine_options["schema"] = schema
-    engine_options["ignore"] = tuple(options.get("ignore", ()))
+    engine_options = {**options, "schema": schema, "ignore": tuple(options.get("ignore", ()))}
     display(options, engine_options, stack)
     if "http" in options:
         from streamk.cli.live import watched
@@ -256,13 +247,14 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
         engine_options["observer"] = observer
     elif "token_file" in options:
         raise UsageError("--token-file is for a job with --http")
-    source = connected(options, engine_options, stack)
+    source, sink = connected(options, engine_options, stack)
+    labels = None
     if "labels" in options:
-        labels: Source = opened(open_source, options["labels"])
-        stack.callback(labels.close)
-        engine_options["labels"] = late_labels(options, labels)
+        of_labels: Source = opened(open_source, options["labels"])
+        stack.callback(of_labels.close)
+        labels = late_labels(options, of_labels)
     with preparing(model):
-        return Engine(source, model, **engine_options)
+        return Engine(source, model, sink=sink, labels=labels, **grouped(engine_options))
 
 
 def _kept(place: str, options: dict[str, Any]) -> Mapping[str, Any] | None:

@@ -138,7 +138,7 @@ class Answers:
             details, regions = details.served(learner, kept)
         found = answers(learner, X, regions)
         if details is not None:
-            raw = [_fields_of(event, schema) if details.reasons else None for event in events]
+            raw = [_fields_of(event, schema) if details.explain else None for event in events]
             for answer, more in zip(found, details.of(learner, places, X, raw), strict=True):
                 answer |= more
         _name(unknown, known, found)

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_kit import BATCH, events, same_model
+from engine_kit import BATCH, attached, events, same_model
 from reference import coordinates as plain
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.backends.numba_backend import coordinates as fast
-from streamk.engine import Engine
 from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Gaussian, Laplacian, Linear
 from streamk.landmarks import IncrementalOasis, Removal
@@ -595,7 +594,7 @@ def test_a_run_that_crashes_goes_on(optimizer: str, tmp_path: Path) -> None:
         source = MemorySource({"t:0": stream_[:150], "t:1": stream_[150:]})
         options: dict[str, Any] = {"checkpoint_every": 3 * BATCH}
         options |= {"label": "y", "ignore": ("id",), "until_end": True}
-        return Engine(source, model, sink=sink, checkpoint=directory, **options).run()
+        return attached(source, model, sink=sink, checkpoint=directory, **options).run()
 
     expected = run(None, MemorySink())
     sink = StoppingSink()

@@ -199,21 +199,25 @@ def writes_to_stdout(options: dict[str, Any]) -> bool:
     return "stdout" in [parse_url(sink).scheme for sink in sinks]
 
 
-def connected(options: dict[str, Any], engine_options: dict[str, Any], stack: ExitStack) -> Source:
-    """Open the source, which is returned, and the sinks, which go among the engine's options.
+def connected(
+    options: dict[str, Any], engine_options: dict[str, Any], stack: ExitStack
+) -> tuple[Source, Sink | None]:
+    """Open the source and the sink of predictions, which are returned, and the other sinks.
 
-    So do the figures that are asked for.
+    These go among the engine's options, and so do the figures that are asked for.
     """
     source: Source = opened(open_source, options["source"])
     stack.callback(source.close)
-    for name, argument in (("to", "sink"), ("dead_letters", "dead_letters"), ("alarms", "alarms")):
+    sinks: dict[str, Sink] = {}
+    for name in ("to", "dead_letters", "alarms"):
         if name in options:
-            sink: Sink = opened(open_sink, options[name])
-            stack.callback(sink.close)
-            engine_options[argument] = sink
+            sinks[name] = opened(open_sink, options[name])
+            stack.callback(sinks[name].close)
+    sink = sinks.pop("to", None)
+    engine_options |= sinks
     names = [name.strip() for text in options.get("metrics", ()) for name in text.split(",")]
     engine_options["metrics"] = tuple(dict.fromkeys(filter(None, names)))
-    return source
+    return source, sink
 
 
 def opened(opener: Callable[[str], Any], address: str) -> Any:

@@ -25,14 +25,14 @@ from streamk.engine.alarms import Alarms, Scored
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
-from streamk.engine.observing import Explanation, Observer, observed
+from streamk.engine.observing import Explanation, observed
+from streamk.engine.options import Fixed, Stream, Watch
 from streamk.engine.order.batch import Batch
 from streamk.engine.training import regions
 from streamk.engine.training.bad_events import (
     BadEvents,
     Counts,
     Fates,
-    OnError,
     check_sum,
     complaint,
     tombstones_apart,
@@ -66,6 +66,7 @@ Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
+WATCH, DETAILS = Watch(), Details()
 _FEW = 32
 """Events up to which handing them to another thread costs more time than it saves."""
 
@@ -86,41 +87,34 @@ class Trainer:
         self,
         model: Learner,
         source: Source,
-        schema: Schema,
+        stream: Stream,
         *,
-        sink: Sink | None,
-        dead_letters: Sink | None,
-        on_error: OnError,
-        max_bad_share: float,
-        window: int,
-        learn: bool = True,
-        details: Details | None = None,
-        kept: Regions | None = None,
-        metrics: Sequence[str] = (),
-        alarms: Sink | None = None,
-        slices: SliceReader | None = None,
-        observer: Observer | None = None,
+        sink: Sink | None = None,
+        watch: Watch = WATCH,
+        details: Details = DETAILS,
+        fixed: Fixed | None = None,
     ) -> None:
+        schema = stream.schema_for(model)
         check_absent(schema, model)
         self.model = model
-        self.learns = learn
+        self.learns = fixed is None
         self.counts = Counts(0, 0, 0, {})
-        self._wanted = Details() if details is None else details
-        self._use_details(kept)
+        self._wanted, self._observer = details, watch.observer
+        self._use_details(None if fixed is None else fixed.kept)
+        slices = None if watch.slice is None else SliceReader(source, watch.slice)
         self._scoring = Scoring(
             classification=model.is_classifier,
-            window=window,
-            names=tuple(metrics),
+            window=watch.window,
+            names=tuple(watch.metrics),
             regions=self._regions,
             slices=slices,
-            alarms=alarms,
+            alarms=watch.alarms,
         )
         self.drifts, self.bad = Marks(), Marks()
         """After how many events of the sequence experts began anew, and those of no use."""
         self._source, self._sink = source, sink
-        self._raises = on_error == "raise"
-        self._observer = observer
-        self._bad_events = BadEvents(dead_letters, max_bad_share, observer)
+        self._raises = stream.on_error == "raise"
+        self._bad_events = BadEvents(stream.dead_letters, stream.max_bad_share, watch.observer)
         self._event_fields = EventFields(source)
         self._began = False
         self.has_others = False
@@ -136,8 +130,7 @@ class Trainer:
         self._decoder: Decoder
         self._taken, self._learned = 0, (0, getattr(model, "events_left", 0))
         self._initial = schema
-        self._slice_by = None if slices is None else slices.name
-        self.names = NameCheck(schema, self._slice_by, learns=learn)
+        self.names = NameCheck(schema, watch.slice, learns=self.learns)
         self._labels = LabelCheck(schema.label)
         self._ended = _ended(model)
         """Of the model's experts those that rest for good, a sentence each."""
@@ -155,7 +148,7 @@ class Trainer:
         self._wanted.check(self.model)
         self._regions: Regions | None
         if self.learns:
-            self._regions, details = self._wanted.regions(), Details(reasons=self._wanted.reasons)
+            self._regions, details = self._wanted.regions(), Details(explain=self._wanted.explain)
         else:
             details, self._regions = self._wanted.served(self.model, kept)
         self._details = None if details == Details() else details
@@ -359,7 +352,7 @@ class Trainer:
                 model, schema, X, lambda: self._event_fields.of(first, schema)[0]
             )
         events: list[Event] = [None] * len(X)
-        if self._wanted.reasons:
+        if self._wanted.explain:
             raw = [batch.values[row] for row in decoded.good.tolist()]
             events = self._event_fields.of(raw, schema)
         pieces: list[Prequential] = []
@@ -616,7 +609,7 @@ class DelayedLabels(Protocol):
         """Return events and labels as one source; raise `InvalidInput` where that cannot be."""
         ...
 
-    def trainer(self, model: Learner, source: Source, schema: Schema, **options: Any) -> Trainer:
+    def trainer(self, model: Learner, source: Source, stream: Stream, **options: Any) -> Trainer:
         """Return the trainer for that source, whose `options` are as of `Trainer`."""
         ...
 
