@@ -148,7 +148,7 @@ class Feed:
         before = sequencer.ready
         for chunk in chunks:
             # A source may not know yet that its partitions were given away.
-            if chunk.partition in sequencer.ends:
+            if chunk.partition in sequencer.partitions:
                 sequencer.add(self._certain(chunk))
         if held and not isinstance(source, Holding):
             self._give_back(held.intersection(sequencer.partitions))
@@ -236,7 +236,7 @@ class Feed:
     def exhausted(self) -> bool:
         """True when every partition has ended and nothing is left to take."""
         sequencer = self.sequencer
-        return bool(sequencer.partitions) and sequencer.exhausted and not self._kept_back
+        return sequencer.exhausted and bool(sequencer.partitions) and not self._kept_back
 
     def _too_far_ahead(self) -> frozenset[str]:
         """Partitions that others hold back and of which enough is buffered."""

@@ -20,7 +20,7 @@ from connectors.base import Sink, Source, group_of
 from connectors.errors import BadRecord
 from connectors.fields import RecordType
 from streamk.conformal import Regions
-from streamk.encoding import BadEvent, Decoded, Decoder, LoneReader, Schema, decoder
+from streamk.encoding import BadEvent, Decoded, Decoder, LoneReader, Name, Schema, decoder
 from streamk.engine.alarms import Alarms, Scored
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.evaluation.marks import Marks
@@ -208,12 +208,13 @@ class Trainer:
             events emitted too many cannot be used.
         """
         self._began = True
-        known = len(self._decoder.schema.columns)
+        n, known = len(batch), len(self._decoder.schema.columns)
         decoded, tombstones = self._decode(batch)
         refused = decoded.bad[0] if decoded.bad and self._raises else None
         if refused is not None:
             decoded = before(decoded, refused.row)
-        surplus = self._surplus(decoded)
+        schema = self._decoder.schema
+        surplus = self._surplus(decoded, schema.label)
         if surplus and self._raises:
             refused = surplus[0]
             decoded, surplus = before(decoded, refused.row), []
@@ -221,10 +222,10 @@ class Trainer:
             tombstones = {row for row in tombstones if row < refused.row}
         for event in surplus:  # its columns come all the same, as the schema has them
             decoded.y[int(np.searchsorted(decoded.good, event.row))] = None
-        learn = partial(self._learn, decoded, self._decoder.schema, known, batch)
-        self._taken += len(batch)
+        learn = partial(self._learn, decoded, schema, known, batch)
+        self._taken += n
         emit = partial(self._emit, batch, decoded, tombstones, surplus)
-        self._hand_over(len(batch), learn, emit)
+        self._hand_over(n, learn, emit)
         if refused is not None:
             self.settle()
             raise EngineError(complaint(batch, refused))
@@ -253,14 +254,14 @@ class Trainer:
         bad, tombstones = tombstones_apart(decoded.bad, batch.values)
         return replace(decoded, bad=bad) if tombstones else decoded, tombstones
 
-    def _surplus(self, decoded: Decoded) -> list[BadEvent]:
+    def _surplus(self, decoded: Decoded, label: Name | None) -> list[BadEvent]:
         """Return the events whose labels would make more classes than the model may have."""
         model = self.model
         if not (model.is_classifier and self.learns):
             return []
         if self._classes is None:
             self._classes = set(model.classes)
-        return surplus_of(decoded, self._classes, model.max_classes, self._decoder.schema.label)
+        return surplus_of(decoded, self._classes, model.max_classes, label)
 
     def settle(self) -> None:
         """Wait until all events taken are learned, scored and written.
@@ -307,7 +308,7 @@ class Trainer:
     def _look(self, labels: Sequence[Any], bad: Sequence[BadEvent]) -> None:
         """Warn, when it is time, of first labels that are no classes and of experts that rest."""
         if self.learns and self.model.is_classifier:
-            refused = sum(event.kind == "label out of domain" for event in bad)
+            refused = [event.kind for event in bad].count("label out of domain") if bad else 0
             if self._labels.take(labels, refused):
                 _warn(self._labels.sentences())
         if len(self._ended) > self._n_ended:
@@ -429,15 +430,18 @@ class Trainer:
         labelled = int(there.sum()) if self.learns else 0
         first = self.counts.records + 1
         at = first + decoded.good[there]
-        self.drifts.add(at[n - 1] for n in drifts)
-        self.bad.add(first + event.row for event in decoded.bad)
+        if drifts:
+            self.drifts.add([at[n - 1] for n in drifts])
+        bad_rows = set()
         if decoded.bad:
+            bad_rows = {event.row for event in decoded.bad}
+            self.bad.add([first + event.row for event in decoded.bad])
             self._bad_events.report(batch, decoded.bad, self.counts)
         self.counts.tombstones += len(tombstones)
         self.counts.learned += labelled
         self.counts.unlabelled += len(decoded.y) - labelled
         if not self._raises:  # else the run ends before what is not counted
-            check_sum(len(batch), self.counts.records + 1 - first, batch.span)
+            check_sum(len(batch), self.counts.records + 1 - first, batch)
         if self._sink is not None and len(decoded.good):
             outputs = predictions(batch, decoded.good, predicted, classes, details)
             if self.revised is not None:
@@ -454,7 +458,7 @@ class Trainer:
             events = [row for row in events if row not in tombstones]
         self.names.after(len(events))
         self._look(decoded.y, decoded.bad)
-        self._bad_events.check(events, {event.row for event in decoded.bad}, self.counts)
+        self._bad_events.check(events, bad_rows, self.counts)
 
     def _score(
         self,
