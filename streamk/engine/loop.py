@@ -190,8 +190,7 @@ class Engine:
             coordinator.open()
             first = self._feed.sequencer.events
             self._display.begin(first)
-            how = self._checkpoints
-            saving = Saving(coordinator, how.every, how.grace, how.transactions)
+            saving = Saving(coordinator, self._checkpoints)
             again = Again(coordinator, self._feed, lambda: self._stopping)
             stopped: Stopped | None = None
             while stopped is None:
@@ -235,8 +234,7 @@ class Engine:
             sinks=self._sinks,
             config=self._config,
             until_end=self._stream.until_end,
-            start_from=self._checkpoints.first_from,
-            key=self._checkpoints.key,
+            checkpoints=self._checkpoints,
             transactions=self._transactions,
         )
 

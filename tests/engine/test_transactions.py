@@ -18,7 +18,7 @@ from engine_kit import attached
 from connectors.errors import Aborted, ConnectorError, Unavailable
 from connectors.kafka import KafkaSource
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import saving
+from streamk.engine import Checkpoints, saving
 from streamk.engine import saving as again
 from streamk.errors import InvalidInput
 from streamk.kernels import Gaussian
@@ -263,7 +263,7 @@ def test_a_checkpoint_is_written_when_the_last_one_is_old(monkeypatch: pytest.Mo
     now = [100.0]
     monkeypatch.setattr(saving.time, "monotonic", lambda: now[0])
     coordinator: Any = _Coordinator()
-    one = saving.Saving(coordinator, every=1000, grace=0, seconds=5.0)
+    one = saving.Saving(coordinator, Checkpoints("x", 1000, 0, transactions=5.0))
     assert not one.is_overdue
     now[0] += 5.0
     assert one.is_overdue
@@ -276,7 +276,7 @@ def test_a_checkpoint_is_written_when_the_last_one_is_old(monkeypatch: pytest.Mo
     assert not one.is_overdue
     now[0] += 0.2
     assert one.is_overdue
-    assert not saving.Saving(coordinator, every=1000, grace=0).is_overdue
+    assert not saving.Saving(coordinator, Checkpoints("x", 1000, 0)).is_overdue
 
 
 class _Failing:

@@ -103,12 +103,12 @@ class Confusion:
         told = answers >= 0
         if not told.all():
             truth, answers = truth[told], answers[told]
-        events, predicted, right = counted(truth, answers, len(self.labels))
-        n = len(self.counts.events)  # classes before
-        events[:n] += self.counts.events
-        predicted[:n] += self.counts.predicted
-        right[:n] += self.counts.right
-        self.counts = Counts(events, predicted, right)
+        more, before = counted(truth, answers, len(self.labels)), self.counts
+        n = len(before.events)  # classes
+        more.events[:n] += before.events
+        more.predicted[:n] += before.predicted
+        more.right[:n] += before.right
+        self.counts = more
         wrong, pairs = truth != answers, self._pairs
         found = Counter((truth[wrong] * _SHIFT + answers[wrong]).tolist())
         for pair, events in found.items():  # in the order in which they came up
