@@ -42,7 +42,7 @@ from connectors.kafka.client import (
 )
 from connectors.memory import MemorySource
 from connectors.registry import open_sink, open_source
-from streamk.engine import Engine
+from streamk.engine import Engine, Stream
 from streamk.learners import Learner, create
 
 # --- broker ---------------------------------------------------------------------------------------
@@ -274,7 +274,9 @@ def measure_latency(
     values = encoded_rows(data)
     few = data.first(WARM_UP)
     # What is compiled is kept: the processes that run the engine find it.
-    Engine(MemorySource((few.X, few.y), columns=few.columns), _model(), label=LABEL).run()
+    Engine(
+        MemorySource((few.X, few.y), columns=few.columns), _model(), stream=Stream(label=LABEL)
+    ).run()
     # The broker compiles, too.
     _measure(broker, _echo, values, max(rates), round(max(rates) * seconds))
     cases = []
@@ -390,7 +392,7 @@ def _serve(address: str, events: str, predictions: str) -> None:
     Engine(
         KafkaSource((address,), events),
         _model(),
-        label=LABEL,
+        stream=Stream(label=LABEL),
         sink=KafkaSink((address,), predictions),
     ).run()
 
@@ -557,9 +559,8 @@ class _Bench:
         engine = Engine(
             open_source(source),
             make(name),
-            label=LABEL,
+            stream=Stream(label=LABEL, until_end=True),
             sink=None if sink is None else open_sink(sink),
-            until_end=True,
         )
         began = time.perf_counter()
         report = engine.run()

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from benchmarks import common
 from benchmarks.common import Part
 from connectors.memory import MemorySource
-from streamk.encoding import Schema
+from streamk.engine import Stream
 from streamk.engine.checkpoints.directory_store import DirectoryStore
 from streamk.engine.late import LateLabels
 from streamk.engine.late.source import JoinedSource
@@ -55,13 +55,8 @@ def make_trainer(model: Learner, held: int) -> LateTrainer:
     return LateTrainer(
         model,
         JoinedSource(events, labels),
-        Schema(label="y"),
+        Stream(label="y"),
         late=late,
-        sink=None,
-        dead_letters=None,
-        on_error="skip",
-        max_bad_share=1.0,
-        window=1000,
     )
 
 

@@ -23,7 +23,8 @@ from benchmarks.streams import load as load_stream
 from connectors.base import Rows
 from connectors.memory import MemorySink, MemorySource
 from streamk.conformal import AdaptiveIntervals, AdaptiveQuantile, AdaptiveSets, Regions, Said
-from streamk.engine import Engine
+from streamk.engine import Details, Engine, Watch
+from streamk.engine import Stream as Events
 from streamk.learners import MultiKernel, create
 
 # --- coverage -------------------------------------------------------------------------------------
@@ -294,10 +295,11 @@ def alarms(model: str, X: Floats, y: list[Any], seed: int) -> list[tuple[str, in
     """Return the kinds of a job's alarms, and after how many events each comes."""
     sink, regression = MemorySink(), isinstance(y[0], float)
     task = "regression" if regression else "classification"
-    regions: dict[str, Any] = {"interval" if regression else "prediction_set": 0.9}
+    regions = Details(interval=0.9) if regression else Details(prediction_set=0.9)
     source = MemorySource(Rows(X, y))
     learner = create(model, task=task, seed=seed)
-    Engine(source, learner, label="label", alarms=sink, **regions).run()
+    stream, watch = Events(label="label"), Watch(alarms=sink)
+    Engine(source, learner, stream=stream, watch=watch, details=regions).run()
     return [(output.value["kind"], output.value["events"]) for output in sink.outputs]
 
 

@@ -23,7 +23,7 @@ from kafka.admin import NewTopic
 from river import datasets
 
 from connectors.registry import open_sink, open_source
-from streamk.engine import Engine, Report
+from streamk.engine import Checkpoints, Engine, Report, Stream
 from streamk.learners import create
 
 PARTITIONS = 4
@@ -51,11 +51,9 @@ def learn(broker: str, events: str, predictions: str, *, state: Path, most: int 
     return Engine(
         open_source(f"kafka://{broker}/{events}", group=f"{events}-readers"),
         model,
-        label="is_phishing",
         sink=open_sink(f"kafka://{broker}/{predictions}"),
-        checkpoint=state,
-        until_end=True,
-        max_events=most,
+        stream=Stream(label="is_phishing", until_end=True, max_events=most),
+        checkpoints=Checkpoints(state),
     ).run()
 
 

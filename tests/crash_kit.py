@@ -24,12 +24,13 @@ from typing import Any, Self
 
 import forked_kit
 import pytest
+from engine_kit import attached
 
 from connectors.base import Chunk, Output, Sink
 from connectors.kafka import KafkaSink, KafkaSource
 from connectors.registry import open_sink
 from streamk.encoding import Schema
-from streamk.engine import Checkpoint, Engine, newest_checkpoint
+from streamk.engine import Checkpoint, newest_checkpoint
 from streamk.learners import create
 
 PATIENCE = 60.0
@@ -433,7 +434,7 @@ def work(job: Job) -> None:
         options = dict(job.options)
         if "schema" in options:
             options["schema"] = Schema.from_json(options["schema"])
-        report = Engine(
+        report = attached(
             source,
             model,
             **{

@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine_kit import BATCH, WhimsicalSource, learner, split
+from engine_kit import BATCH, WhimsicalSource, attached, learner, split
 
 from connectors.base import Output
 from connectors.files.sinks import NDJSONSink
-from streamk.engine import Engine
 from streamk.learners import FeatureMachine
 
 EVENTS = 3000
@@ -42,7 +41,7 @@ def main(
     every: int = 5 * BATCH,
 ) -> None:
     data, times = split(EVENTS, 4)
-    Engine(
+    attached(
         WhimsicalSource(data, timestamps=times, whim=whim),
         MODELS[model](),
         label="y",

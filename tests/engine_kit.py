@@ -10,6 +10,8 @@ import numpy as np
 
 from connectors.base import Chunk, Output
 from connectors.memory import MemorySink, MemorySource
+from streamk.engine import Engine
+from streamk.engine.options import FLAGS, grouped
 from streamk.kernels import Gaussian
 from streamk.learners import DoublyStochastic
 from streamk.packing import fingerprint
@@ -20,6 +22,14 @@ BATCH = 16
 def learner(**options: Any) -> DoublyStochastic:
     options = {"loss": "logistic", "max_features": 128, "block_size": 32, **options}
     return DoublyStochastic(Gaussian(bandwidth=1.0), seed=3, batch_size=8, **options)
+
+
+def attached(
+    source: Any, model: Any, *, sink: Any = None, labels: Any = None, fixed: Any = None, **more: Any
+) -> Engine:
+    """An engine whose options have their names in commands."""
+    assert more.keys() <= FLAGS.keys()
+    return Engine(source, model, sink=sink, labels=labels, fixed=fixed, **grouped(more))
 
 
 def events(n: int, *, seed: int = 0, first: int = 0) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from engine_kit import attached
 from late_kit import small_segments
 from multi_kernel_kit import pool_alone
 
@@ -74,7 +75,7 @@ def engine(
         held_events=55,
         revisions=revisions,
     )
-    return Engine(
+    return attached(
         open_source(f"file:{directory}/events.ndjson"),
         model or pool_alone(seed=1, pending_bytes=60_000),
         label="y",

@@ -18,7 +18,7 @@ from streamk.backends.first_use import FIRST_USE
 from streamk.cli.arguments import Parser, UsageError
 from streamk.cli.plot import LACKING, can_draw, new_figure
 from streamk.cli.report import columns
-from streamk.engine import Engine, Report, shown_on
+from streamk.engine import Checkpoints, Engine, Report, Stream, Watch, shown_on
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.learners import Learner, create
 from streamk.learners.warming import preparing
@@ -120,7 +120,7 @@ def _kernel_line(first: Sequence[Event], out: Path) -> Line:
     with FIRST_USE.shown_on(sys.stderr):
         with preparing(_model()):
             pass
-        Engine(MemorySource(list(first)), _model(), label=LABEL).run()
+        Engine(MemorySource(list(first)), _model(), stream=Stream(label=LABEL)).run()
     begun = _run(out, STOP)
     print(f"stopped after {begun.events:,} events; resuming from {out / 'state'}", file=sys.stderr)
     report = _run(out, None)
@@ -137,12 +137,10 @@ def _run(out: Path, max_events: int | None) -> Report:
         return Engine(
             open_source(SOURCE),
             _model(),
-            label=LABEL,
             sink=open_sink(f"file:{out / 'predictions.ndjson'}"),
-            checkpoint=out / "state",
-            window=WINDOW,
-            max_events=max_events,
-            on_progress=show,
+            stream=Stream(label=LABEL, max_events=max_events),
+            checkpoints=Checkpoints(out / "state"),
+            watch=Watch(window=WINDOW, on_progress=show),
         ).run()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -11,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from connectors.base import URL, Source
+from connectors.base import URL, Sink, Source
 from connectors.errors import BadURL, Unavailable
 from connectors.registry import open_sink, open_source, parse_url
 from streamk.backends.first_use import FIRST_USE
@@ -29,7 +28,7 @@ from streamk.cli.arguments import (
     state_key,
     whole,
 )
-from streamk.engine import Engine, shown_on
+from streamk.engine import shown_on
 from streamk.engine.checkpoints.object_path import location
 from streamk.engine.late import LateLabels
 
@@ -263,12 +262,6 @@ def _is_of(url: URL, others: str | Path) -> bool:
     return "*" in str(others) and place.match(str(others))
 
 
-def for_the_engine(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the options that the engine has under the same name."""
-    names = inspect.signature(Engine).parameters.keys() - {"source", "model"}
-    return {name: value for name, value in options.items() if name in names}
-
-
 def display(options: dict[str, Any], engine_options: dict[str, Any], stack: ExitStack) -> None:
     """Put the display of progress, which tells of a first use too, among the engine's options.
 
@@ -288,21 +281,25 @@ def writes_to_stdout(options: dict[str, Any]) -> bool:
     return "stdout" in [parse_url(sink).scheme for sink in sinks]
 
 
-def connected(options: dict[str, Any], engine_options: dict[str, Any], stack: ExitStack) -> Source:
-    """Open the source, which is returned, and the sinks, which go among the engine's options.
+def connected(
+    options: dict[str, Any], engine_options: dict[str, Any], stack: ExitStack
+) -> tuple[Source, Sink | None]:
+    """Open the source and the sink of predictions, which are returned, and the other sinks.
 
-    So do the figures that are asked for.
+    These go among the engine's options, and so do the figures that are asked for.
     """
     source: Source = opened(open_source, options["source"])
     stack.callback(source.close)
-    for name, argument in (("to", "sink"), ("dead_letters", "dead_letters"), ("alarms", "alarms")):
+    sinks: dict[str, Sink] = {}
+    for name in ("to", "dead_letters", "alarms"):
         if name in options:
-            sink = opened(open_sink, options[name])
-            stack.callback(sink.close)
-            engine_options[argument] = sink
+            sinks[name] = opened(open_sink, options[name])
+            stack.callback(sinks[name].close)
+    sink = sinks.pop("to", None)
+    engine_options |= sinks
     names = [name.strip() for text in options.get("metrics", ()) for name in text.split(",")]
     engine_options["metrics"] = tuple(dict.fromkeys(filter(None, names)))
-    return source
+    return source, sink
 
 
 def opened(opener: Callable[[str], Any], address: str) -> Any:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from connectors.registry import schemes
 from streamk.cli.arguments import Parser, UsageError, checkpoint_place
-from streamk.cli.job import add_details, add_running, check, connected, display, for_the_engine
+from streamk.cli.job import add_details, add_running, check, connected, display
 from streamk.cli.report import show
-from streamk.engine import Engine
+from streamk.engine import Engine, Fixed
+from streamk.engine.options import grouped
 from streamk.learners.warming import preparing
-from streamk.serving import load
+from streamk.serving import TrainedModel, load
 from streamk.serving.trained import Following
 
 DESCRIPTION = """\
@@ -83,23 +85,29 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
             f"--checkpoint {directory} is where the model comes from; the position needs another"
         )
     model = load(directory, key=options.get("state_key"))
-    engine_options = for_the_engine(options)
+    schema = model.schema
+    engine_options = {
+        **options,
+        "schema": schema,
+        "absent": schema.absent,
+        "ignore": schema.ignore,
+    }
     if "checkpoint" not in options:
         engine_options.pop("state_key", None)  # it was for the model
+    newer: Callable[[], Any] | None = None
     if options.get("follow"):
         following = Following(model.refresh)
-        engine_options["newer"] = lambda: model.current if following.look() else None
-    engine_options |= {
-        "schema": model.schema,
-        "learn": False,
-        "absent": model.schema.absent,
-        "ignore": model.schema.ignore,
-        "kept": model.kept,
-    }
+        newer = partial(_newer, model, following)
+    fixed = Fixed(kept=model.kept, newer=newer)
     display(options, engine_options, stack)
-    source = connected(options, engine_options, stack)
+    source, sink = connected(options, engine_options, stack)
     with preparing(model.learner):
-        return Engine(source, model.learner, **engine_options)
+        return Engine(source, model.learner, sink=sink, fixed=fixed, **grouped(engine_options))
+
+
+def _newer(model: TrainedModel, following: Following) -> Any:
+    """Return what to go on with where the job has saved a newer model, else None."""
+    return model.current if following.look() else None
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -29,7 +29,6 @@ from streamk.cli.job import (
     check_late,
     connected,
     display,
-    for_the_engine,
     late_labels,
     opened,
     sharded,
@@ -50,6 +49,7 @@ from streamk.cli.serve import add_address, watched
 from streamk.encoding import Schema
 from streamk.engine import Engine, Key, kept_model
 from streamk.engine.observing import Observer
+from streamk.engine.options import grouped
 from streamk.engine.recovery.job import AnotherJob
 from streamk.errors import StateError
 from streamk.learners import MODELS
@@ -238,9 +238,7 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     model = made(name, settings=settings, experts=experts)
     model = sharded(model, options, own, first, stack)
     model = contested(model, name, options, partial(_challenger, made=made, kept=kept))
-    engine_options = for_the_engine(options)
-    engine_options["schema"] = schema
-    engine_options["ignore"] = tuple(options.get("ignore", ()))
+    engine_options = {**options, "schema": schema, "ignore": tuple(options.get("ignore", ()))}
     display(options, engine_options, stack)
     if "http" in options:
         show, observer = engine_options.get("on_progress"), Observer()
@@ -248,13 +246,14 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
         engine_options["observer"] = observer
     elif "token_file" in options:
         raise UsageError("--token-file is for a job with --http")
-    source = connected(options, engine_options, stack)
+    source, sink = connected(options, engine_options, stack)
+    labels = None
     if "labels" in options:
-        labels: Source = opened(open_source, options["labels"])
-        stack.callback(labels.close)
-        engine_options["labels"] = late_labels(options, labels)
+        of_labels: Source = opened(open_source, options["labels"])
+        stack.callback(of_labels.close)
+        labels = late_labels(options, of_labels)
     with preparing(model):
-        return Engine(source, model, **engine_options)
+        return Engine(source, model, sink=sink, labels=labels, **grouped(engine_options))
 
 
 def _challenger(

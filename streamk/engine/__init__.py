@@ -10,18 +10,26 @@ from streamk.engine.checkpoints.reading import (
     read_checkpoint,
 )
 from streamk.engine.loop import Engine
+from streamk.engine.options import Checkpoints, Fixed, Order, Stream, Watch
 from streamk.engine.progress import Snapshot, shown_on
 from streamk.engine.report import Report
 from streamk.engine.training.bad_events import Counts
+from streamk.engine.training.details import Details
 
 __all__ = [
     "Checkpoint",
+    "Checkpoints",
     "Counts",
+    "Details",
     "Engine",
+    "Fixed",
     "Key",
+    "Order",
     "Report",
     "Snapshot",
+    "Stream",
     "Untrusted",
+    "Watch",
     "kept_model",
     "newest_checkpoint",
     "read_checkpoint",

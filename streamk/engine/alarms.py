@@ -53,7 +53,7 @@ class Signal(NamedTuple):
     now: float
 
 
-class Watch(Protocol):
+class Detector(Protocol):
     """Takes in what is watched of one event after the other."""
 
     def update(self, number: float, expected: float, variance: float) -> Signal | None:
@@ -398,7 +398,7 @@ class Alarms:
     def __init__(self, sink: Sink, classification: bool, level: float | None) -> None:
         self._sink, self._level = sink, level
         error = ShareTest() if classification else RankTest()
-        watches: dict[str, Watch] = {"error": Rise(error), "label_delay": Rise(RankTest())}
+        watches: dict[str, Detector] = {"error": Rise(error), "label_delay": Rise(RankTest())}
         if classification:
             watches |= {"confidence": Rise(ShareTest()), "calibration": Bounds()}
         if level is not None:
@@ -524,7 +524,7 @@ class Alarms:
                 watch.restore(saved[kind])
 
     @property
-    def _every(self) -> dict[str, Watch | CovariateWatch]:
+    def _every(self) -> dict[str, Detector | CovariateWatch]:
         """All watches by their kinds."""
         return {**self._watches, "covariate_drift": self._columns}
 

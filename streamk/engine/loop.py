@@ -3,49 +3,34 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
+from typing import Any
 
 from connectors.base import Sink, Source, group_of
 from connectors.errors import Aborted
 from connectors.fields import declare
-from streamk.conformal import Regions
-from streamk.encoding import Absent, Mode, Schema
+from streamk.encoding import Schema
 from streamk.engine.alarms import ALARM
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.display import Display, HealthMonitor
-from streamk.engine.observing import Observer
-from streamk.engine.options import (
-    CheckpointOptions,
-    Place,
-    check_choice,
-    check_learning,
-    check_seconds,
-    check_share,
-    check_skew,
-    check_whole,
-    config_of,
-    label_of,
-    policy,
-    schema_of,
-)
-from streamk.engine.order.feed import DataLoss, Feed
+from streamk.engine.options import Checkpoints, Fixed, Newer, Order, Stream, Watch
+from streamk.engine.order.feed import Feed
 from streamk.engine.order.sequence import IdleAdvance
-from streamk.engine.progress import Pace, Snapshot
+from streamk.engine.progress import Pace
 from streamk.engine.recovery.coordinator import CheckpointCoordinator
 from streamk.engine.recovery.group import transactions_of
 from streamk.engine.report import Report, Stopped, report_of
 from streamk.engine.saving import Again, Saving
-from streamk.engine.training.bad_events import OnError
 from streamk.engine.training.details import Details
 from streamk.engine.training.outputs import DEAD_LETTER
-from streamk.engine.training.scoring import SliceReader
-from streamk.engine.training.trainer import DelayedLabels, Trainer
+from streamk.engine.training.trainer import DETAILS, WATCH, DelayedLabels, Trainer
 from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
 
@@ -73,6 +58,7 @@ def stopped_by_signals(stop: Callable[[], None], is_stopping: Callable[[], bool]
             signal.signal(number, handler)
 
 
+STREAM, ORDER, CHECKPOINTS = Stream(), Order(), Checkpoints()
 _POLL_SECONDS = 0.1
 """Longest wait for events before looking whether to stop."""
 _NEWER_SECONDS = 1.0
@@ -96,105 +82,30 @@ class Engine:
     source : Source
     model : Learner
         In its initial state, also when a checkpoint is there to go on from.
-    label : str, int, optional
-        The field that holds the label; without one events are only predicted.
-    schema : "open", "strict" or Schema, default "open"
-        Fields and texts become columns when the first event with them is learned (open), or the
-        first event learned has all of them and one with others is a bad one (strict). A `Schema`
-        brings its own label.
-    absent : "zero" or "missing", default "zero"
-        What the columns of a field that an event lacks count as: 0 or NaN. A null is NaN anyway.
-    ignore : tuple of str or int
-        Fields that are no columns.
     sink : Sink, optional
         Gets the predictions.
-    dead_letters : Sink, optional
-        Gets the events that cannot be used, as they came, with position and reason.
-    on_error : "raise", "skip" or "dead-letter"
-        What becomes of such events; they are counted in any case. "dead-letter" if there is a
-        sink for it, else "skip".
-    max_bad_share : float, default 1.0
-        The run ends where more than this share of the events, of at least 1,000 or all of them,
-        cannot be used.
-    data_loss : "fail", "earliest" or "latest", default "fail"
-        What to do when the next events of a partition are gone from the source.
-    checkpoint : path or str, optional
-        Directory of checkpoints, made if need be, or an address in an object store,
-        ``s3://bucket/job``, for jobs of one process.
-    start_from : path or str, optional
-        Directory or address of another job's checkpoints. A job that has no checkpoint of its own
-        begins with the newest model there, its columns and its labels, and with nothing else of it;
-        `model` and the options of the stream must be those of that job, `encoding` apart.
-    state_key : path, optional
-        File with a key of 32 bytes or more. Checkpoints are signed with it (HMAC-SHA256), and what
-        is not signed with it is refused: the checkpoint to go on from, that of `start_from`, and
-        those of other members.
-    checkpoint_every : int, default 100000
-        Checkpoints are written after so many events of the sequence, twice as many and so on.
-    checkpoint_grace : int, default 1000000
-        Where a checkpoint cannot be written, it is tried again each second while the run goes on,
-        until so many events have come since the last one; 0 ends the run at once.
-    transactions : float, optional
-        Predictions, dead letters, alarms and, of a consumer group, the offsets are written in one
-        transaction for each checkpoint, which is then also written where one is so many seconds
-        old, between 0.1 and 60. For sinks of Kafka.
-    idle_timeout : float, default 1.0
-        Seconds that the other partitions of a live stream wait for one that brings nothing.
-    max_skew : float, default 60.0
-        Seconds that the timestamp of an event may be ahead of its partition's clock, see
-        `streamk.engine.order.partitions`; infinite for no bound.
-    until_end : bool, default False
-        Each partition ends where it ended when the run began (for a restart: the first run).
-    max_events : int, optional
-        Stop after so many events of the sequence, restarts included.
-    buffer_events : int, default 65536
-    buffer_bytes : int, default 2^28
-        About how much is read ahead while partitions wait for each other.
-    window : int, default 1000
-        Events in the windowed figures.
-    learn : bool, default True
-        False: events are predicted and never learned. `schema` is then one of mode "fixed" with the
-        model's columns, as `streamk.load` gives it.
-    newer : function, optional
-        Called each second where nothing is learned: returns a model, its schema and its `kept` to
-        predict with from there on, or None.
-    interval : float, optional
-        Predicted numbers come with an interval; so large a share of them is held, above 0 and at
-        most 0.99, whatever the model and the drift (`streamk.conformal.AdaptiveIntervals`).
-    prediction_set : float, optional
-        Predicted classes come with a set of the most probable ones, which likewise holds so large a
-        share of the labels (`streamk.conformal.AdaptiveSets`).
-    kept : Regions, optional
-        For learn=False: what the job of the model has learned for those (`TrainedModel.kept`).
-    explain : bool, default False
-        Predictions come with their reasons, the fields of the largest effect. Each event takes a
-        prediction more for every field (`streamk.learners.explaining`).
+    stream : Stream, optional
+        What the events are, how many are taken, and what becomes of those of no use.
+    order : Order, optional
+        How partitions become one sequence.
+    checkpoints : Checkpoints, optional
+        Where and when model and position are saved, and what the run goes on from.
+    watch : Watch, optional
+        What is told of the run: figures, alarms and progress.
+    details : Details, optional
+        What comes with predictions: intervals, sets of classes, reasons. Each event takes a
+        prediction more for every field for these (`streamk.learners.explaining`).
     labels : streamk.engine.late.LateLabels, optional
-        Labels that come later than the events, from a source of their own; `label` is their field
-        there. Events are held until then, and one of that name in them is not read. Counts of
+        Labels that come later than the events, from a source of their own; the label is their
+        field there. Events are held until then, and one of that name in them is not read. Counts of
         events of the sequence, as in `max_events`, count labels too.
-    metrics : sequence of str, optional
-        Further figures by their names in `river.metrics`, as "F1", "ROCAUC", "CohenKappa" or "R2".
-        Where they are of one class it is True or 1, or named, as "F1=spam".
-    alarms : Sink, optional
-        Gets an event when the error rises against its past, the columns drift, labels come later
-        than before, or coverage or calibration leave their bounds, see
-        `streamk.engine.alarms`.
-    slice : str or int, optional
-        A field of the events; each of the 20 values that come first has figures of its own, all
-        others together.
-    on_progress : function of a Snapshot, optional
-        Called every `progress_interval` seconds, and at the end unless it is as it was then; by
-        another thread where the run waits for a source or sink that is gone.
-    progress_interval : float, default 1.0
-    observer : Observer, optional
-        Gets samples of the predictions, with their reasons, and the events that cannot be used, see
-        `streamk.engine.observing`.
+    fixed : Fixed, optional
+        Events are predicted and never learned.
 
     Raises
     ------
     InvalidInput
-        If an option is out of its domain.
+        If these do not go together.
 
     Examples
     --------
@@ -206,7 +117,7 @@ class Engine:
     >>> X = rng.normal(size=(2000, 2)).astype("f")
     >>> y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
     >>> model = DoublyStochastic(Gaussian(bandwidth=1.0), seed=1, max_features=1024)
-    >>> report = Engine(MemorySource((X, y)), model, label="y").run()
+    >>> report = Engine(MemorySource((X, y)), model, stream=Stream(label="y")).run()
     >>> report.events, report.counts.learned, report.window["accuracy"] > 0.8
     (2000, 2000, True)
     """
@@ -216,106 +127,36 @@ class Engine:
         source: Source,
         model: Learner,
         *,
-        label: str | int | None = None,
-        schema: Schema | Mode = "open",
-        absent: Absent = "zero",
-        ignore: tuple[str | int, ...] = (),
         sink: Sink | None = None,
-        dead_letters: Sink | None = None,
-        on_error: OnError | None = None,
-        max_bad_share: float = 1.0,
-        data_loss: DataLoss = "fail",
-        checkpoint: Place | None = None,
-        start_from: Place | None = None,
-        state_key: str | os.PathLike[str] | None = None,
-        checkpoint_every: int = 100_000,
-        checkpoint_grace: int = 1_000_000,
-        transactions: float | None = None,
-        idle_timeout: float = 1.0,
-        max_skew: float = 60.0,
-        until_end: bool = False,
-        max_events: int | None = None,
-        buffer_events: int = 1 << 16,
-        buffer_bytes: int = 1 << 28,
-        window: int = 1000,
-        learn: bool = True,
-        newer: Callable[[], tuple[Learner, Schema, Regions | None] | None] | None = None,
-        interval: float | None = None,
-        prediction_set: float | None = None,
-        kept: Regions | None = None,
-        explain: bool = False,
+        stream: Stream = STREAM,
+        order: Order = ORDER,
+        checkpoints: Checkpoints = CHECKPOINTS,
+        watch: Watch = WATCH,
+        details: Details = DETAILS,
         labels: DelayedLabels | None = None,
-        metrics: Sequence[str] = (),
-        alarms: Sink | None = None,
-        slice: str | int | None = None,  # noqa: A002 (the field's word)
-        on_progress: Callable[[Snapshot], None] | None = None,
-        progress_interval: float = 1.0,
-        observer: Observer | None = None,
+        fixed: Fixed | None = None,
     ) -> None:
-        on_error = policy(on_error, dead_letters)
-        label = label_of(label, schema)
-        check_choice("data_loss", data_loss, DataLoss)
-        check_whole(1, checkpoint_every=checkpoint_every, window=window)
-        check_whole(1, buffer_events=buffer_events, buffer_bytes=buffer_bytes)
-        check_whole(0, max_events=max_events, checkpoint_grace=checkpoint_grace)
-        check_seconds(idle_timeout=idle_timeout, progress_interval=progress_interval)
-        check_skew(max_skew)
-        check_choice("absent", absent, Absent)
-        check_share(max_bad_share=max_bad_share)
+        is_fixed = isinstance(stream.schema, Schema) and stream.schema.mode == "fixed"
+        if fixed is not None and not is_fixed:
+            raise InvalidInput('fixed= needs a schema of mode "fixed", see streamk.load')
         if labels is not None:
-            source = labels.joined(source, label, model, learn=learn)
-        self._source, self._sink = source, sink
-        sinks = {"sink": sink, "dead_letters": dead_letters, "alarms": alarms}
+            source = labels.joined(source, stream.label, model, learn=fixed is None)
+        self._source, self._stream, self._fixed = source, stream, fixed
+        sinks = {"sink": sink, "dead_letters": stream.dead_letters, "alarms": watch.alarms}
         self._sinks = {name: some for name, some in sinks.items() if some is not None}
-        self._checkpoints = CheckpointOptions.of(
-            checkpoint,
-            start_from,
-            state_key,
-            every=checkpoint_every,
-            grace=checkpoint_grace,
-            seconds=transactions,
-        )
-        self._transactions = transactions_of(
-            source, self._sinks.values(), transactions, saved=checkpoint is not None
-        )
-        self._max_events, self._until_end = max_events, until_end
-        self._newer, self._looked = newer, time.monotonic()
-        self._display = Display(on_progress, Pace(progress_interval))
-        self._health = HealthMonitor((source, sink, dead_letters, alarms), self._show_trouble)
+        self._checkpoints = checkpoints
+        self._transactions = transactions_of(source, self._sinks.values(), checkpoints.transactions)
+        self._looked = time.monotonic()
+        self._display = Display(watch.on_progress, Pace(watch.progress_interval))
+        self._health = HealthMonitor((source, *self._sinks.values()), self._show_trouble)
         self._stopping = False
         self._store: Store | None = None
         trainer_of = Trainer if labels is None else labels.trainer
         self._trainer: Trainer = trainer_of(
-            model,
-            source,
-            schema_of(model, label, schema, absent, ignore),
-            sink=sink,
-            dead_letters=dead_letters,
-            on_error=on_error,
-            max_bad_share=max_bad_share,
-            window=window,
-            learn=learn,
-            details=Details(interval, prediction_set, explain),
-            kept=kept,
-            metrics=metrics,
-            alarms=alarms,
-            slices=None if slice is None else SliceReader(source, slice),
-            observer=observer,
+            model, source, stream, sink=sink, watch=watch, details=details, fixed=fixed
         )
-        self._feed = Feed(
-            source,
-            buffer_events=buffer_events,
-            buffer_bytes=buffer_bytes,
-            idle_timeout=idle_timeout,
-            max_skew=max_skew,
-            data_loss=data_loss,
-            until_end=until_end,
-            journal=self._note,
-        )
-        check_learning(schema, learn=learn, takes_newer=newer is not None)
-        self._config = config_of(
-            source, schema, label, absent, ignore, labels, max_skew, learn=learn
-        )
+        self._feed = Feed(source, stream, order, self._note)
+        self._config = _config(source, stream, order, labels, learn=fixed is None)
 
     def run(self) -> Report:
         """Run until the source ends, `max_events`, a signal (SIGTERM, SIGINT) or `stop`.
@@ -349,8 +190,7 @@ class Engine:
             coordinator.open()
             first = self._feed.sequencer.events
             self._display.begin(first)
-            how = self._checkpoints
-            saving = Saving(coordinator, how.every, how.grace, how.seconds)
+            saving = Saving(coordinator, self._checkpoints)
             again = Again(coordinator, self._feed, lambda: self._stopping)
             stopped: Stopped | None = None
             while stopped is None:
@@ -377,7 +217,7 @@ class Engine:
 
     def _declare(self) -> None:
         """Tell sinks whose records have a schema which fields there will be."""
-        declare(self._sink, self._trainer.prediction_type)
+        declare(self._sinks.get("sink"), self._trainer.prediction_type)
         declare(self._sinks.get("dead_letters"), DEAD_LETTER)
         declare(self._sinks.get("alarms"), ALARM)
 
@@ -393,9 +233,8 @@ class Engine:
             self._trainer,
             sinks=self._sinks,
             config=self._config,
-            until_end=self._until_end,
-            start_from=self._checkpoints.start_from,
-            key=self._checkpoints.key,
+            until_end=self._stream.until_end,
+            checkpoints=self._checkpoints,
             transactions=self._transactions,
         )
 
@@ -408,10 +247,11 @@ class Engine:
         return stopped if saved or stopped == "request" else None
 
     def _loop(self, coordinator: CheckpointCoordinator, saving: Saving) -> Stopped:
-        trainer = self._trainer
+        trainer, most = self._trainer, self._stream.max_events
+        newer = None if self._fixed is None else self._fixed.newer
         while not self._stopping:
             sequencer = self._feed.sequencer
-            if self._max_events is not None and sequencer.events >= self._max_events:
+            if most is not None and sequencer.events >= most:
                 trainer.end()
                 return "max_events"
             if sequencer.ready:
@@ -434,8 +274,8 @@ class Engine:
                 saving.save(sequencer.events)
             if self._display.due:
                 self._show(coordinator, saving)
-            if self._newer is not None and time.monotonic() - self._looked >= _NEWER_SECONDS:
-                self._renew(self._newer())
+            if newer is not None and time.monotonic() - self._looked >= _NEWER_SECONDS:
+                self._renew(newer())
         trainer.settle()
         trainer.tell()
         return "request"
@@ -450,7 +290,7 @@ class Engine:
             saving.save(self._feed.sequencer.events, last=True)
         self._feed.add_last()
 
-    def _renew(self, found: tuple[Learner, Schema, Regions | None] | None) -> None:
+    def _renew(self, found: Newer | None) -> None:
         """Predict by another model from here on, if there is one."""
         self._looked = time.monotonic()
         if found is not None:
@@ -461,7 +301,8 @@ class Engine:
         most = max(_MOST, self._trainer.events_left)
         every = self._checkpoints.every
         most = min(most, every - events % every)
-        return most if self._max_events is None else min(most, self._max_events - events)
+        last = self._stream.max_events
+        return most if last is None else min(most, last - events)
 
     def _gather(self, events: int) -> None:
         """Read on until more events than usual are ready, or no more are there at once."""
@@ -492,3 +333,22 @@ class Engine:
 
     def _show_trouble(self) -> None:
         self._display.show_again(self._health.short)
+
+
+def _config(
+    source: Source, stream: Stream, order: Order, labels: DelayedLabels | None, *, learn: bool
+) -> dict[str, Any]:
+    """Return the options in which a checkpoint and a run that goes on from it agree, as JSON."""
+    given = stream.schema
+    columns = given.to_json() if isinstance(given, Schema) else given
+    return {
+        "label": stream.label,
+        "learn": learn,
+        "schema": columns if learn else "fixed",
+        "absent": stream.absent,
+        "ignore": list(stream.ignore),
+        "labels": None if labels is None else labels.to_json(),
+        "encoding": source.encoding,
+        "delimiter": source.delimiter,
+        "max_skew": None if math.isinf(order.max_skew) else float(order.max_skew),
+    }

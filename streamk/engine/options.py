@@ -1,168 +1,311 @@
-"""The options of an engine: their domains, and what follows from several of them."""
+"""The options of an engine, each once: its type, its domain, its default and what it is for."""
 
 from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
-from connectors.base import Sink, Source
+from connectors.base import Sink
+from streamk.conformal import Regions
 from streamk.encoding import Absent, LabelType, Mode, Schema
 from streamk.engine.checkpoints.manifests import Key, key_of
 from streamk.engine.checkpoints.object_path import Location, ObjectPath, location
 from streamk.engine.checkpoints.opening import open_store
 from streamk.engine.checkpoints.store import Store
+from streamk.engine.observing import Observer
+from streamk.engine.progress import Snapshot
 from streamk.engine.training.bad_events import OnError
-from streamk.engine.training.trainer import DelayedLabels
-from streamk.errors import InvalidInput, shown
+from streamk.engine.training.details import Details
+from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
-from streamk.options import Whole
+from streamk.options import Choice, Option, Real, Whole
 
+__all__ = ["FLAGS", "Checkpoints", "Fixed", "Order", "Stream", "Watch", "grouped"]
 
-def policy(on_error: OnError | None, dead_letters: Sink | None) -> OnError:
-    """Return what becomes of events that cannot be used."""
-    on_error = on_error or ("skip" if dead_letters is None else "dead-letter")
-    if (on_error == "dead-letter") != (dead_letters is not None):
-        raise InvalidInput('dead_letters= and on_error="dead-letter" go together')
-    check_choice("on_error", on_error, OnError)
-    return on_error
-
-
-def label_of(label: str | int | None, schema: Schema | Mode) -> str | int | None:
-    """Return the field that holds the label: a schema brings its own."""
-    if not isinstance(schema, Schema):
-        check_choice("schema", schema, Literal["open", "strict"])
-        return label
-    if label not in (None, schema.label):
-        raise InvalidInput(f"label={label!r}, but the schema's label is {schema.label!r}")
-    return schema.label
-
-
-def schema_of(
-    model: Learner,
-    label: str | int | None,
-    given: Schema | Mode,
-    absent: Absent,
-    ignore: tuple[Any, ...],
-) -> Schema:
-    """Return the schema that was given, or one whose columns are found along the stream."""
-    if isinstance(given, Schema):
-        return given
-    kind: LabelType | None = None if label is None or model.is_classifier else "float"
-    return Schema(label=label, label_type=kind, mode=given, absent=absent, ignore=ignore)
-
-
-def check_whole(least: int, **options: int | None) -> None:
-    """Raise `InvalidInput` if an option that is given is no whole number of at least that."""
-    for name, value in options.items():
-        Whole(least=least, optional=True).check(name, value)
-
-
-def check_seconds(**options: float) -> None:
-    """Raise `InvalidInput` if an option is no finite number of seconds."""
-    for name, value in options.items():
-        if not (isinstance(value, int | float) and 0 <= value < math.inf):
-            raise InvalidInput(f"{name}={shown(value)} must be a number of seconds, at least 0")
-
-
-def check_skew(max_skew: float) -> None:
-    """Raise `InvalidInput` if the bound of clocks is no number of seconds; it may be infinite."""
-    if not (isinstance(max_skew, int | float) and max_skew >= 0):
-        raise InvalidInput(
-            f"max_skew={shown(max_skew)} must be a number of seconds, at least 0, or infinite"
-        )
-
-
-def check_share(**options: float) -> None:
-    """Raise `InvalidInput` if an option is no share."""
-    for name, value in options.items():
-        if not 0.0 <= value <= 1.0:
-            raise InvalidInput(f"{name}={value!r} must lie between 0 and 1")
-
-
-def check_learning(schema: Schema | Mode, *, learn: bool, takes_newer: bool) -> None:
-    """Raise `InvalidInput` if what learns and what only predicts are mixed up."""
-    if takes_newer and learn:
-        raise InvalidInput("newer= is for learn=False")
-    if not (learn or (isinstance(schema, Schema) and schema.mode == "fixed")):
-        raise InvalidInput('learn=False needs a schema of mode "fixed", see streamk.load')
-
-
-def check_choice(name: str, value: Any, choices: Any) -> None:
-    """Raise `InvalidInput` if an option is none of the choices of a literal type."""
-    if value not in get_args(choices):
-        known = ", ".join(repr(choice) for choice in get_args(choices))
-        raise InvalidInput(f"{name}={shown(value)} is none of {known}")
-
-
-def config_of(
-    source: Source,
-    schema: Schema | Mode,
-    label: str | int | None,
-    absent: Absent,
-    ignore: tuple[str | int, ...],
-    labels: DelayedLabels | None,
-    max_skew: float,
-    *,
-    learn: bool,
-) -> dict[str, Any]:
-    """Return the options in which a checkpoint and a run that goes on from it agree, as JSON."""
-    given = schema.to_json() if isinstance(schema, Schema) else schema
-    return {
-        "label": label,
-        "learn": learn,
-        "schema": given if learn else "fixed",
-        "absent": absent,
-        "ignore": list(ignore),
-        "labels": None if labels is None else labels.to_json(),
-        "encoding": source.encoding,
-        "delimiter": source.delimiter,
-        "max_skew": None if math.isinf(max_skew) else float(max_skew),
-    }
-
-
+DataLoss = Literal["fail", "earliest", "latest"]
 Place = str | os.PathLike[str] | ObjectPath
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Seconds(Option):
+    """A number of seconds, at least 0."""
+
+    infinite: bool = False
+
+    @property
+    def _domain(self) -> str:
+        return f"a number of seconds, at least 0{', or infinite' if self.infinite else ''}"
+
+    def _holds(self, value: Any) -> bool:
+        is_number = isinstance(value, int | float)
+        return is_number and value >= 0 and (self.infinite or value < math.inf)
+
+
+def _choice(literal: Any) -> Choice:
+    """Return the domain of a literal type."""
+    return Choice(choices=get_args(literal), optional=True)
+
+
+class _Options:
+    """Options that are checked where they are given."""
+
+    def __post_init__(self) -> None:
+        """Raise `InvalidInput` if an option is out of its domain."""
+        for name, hint in get_type_hints(type(self), include_extras=True).items():
+            for domain in getattr(hint, "__metadata__", ()):
+                domain.check(name, getattr(self, name))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream(_Options):
+    """What the events are, how many are taken, and what becomes of those of no use.
+
+    Parameters
+    ----------
+    label : str, int, optional
+        The field that holds the label; without one events are only predicted.
+    schema : "open", "strict" or Schema, default "open"
+        Fields and texts become columns when the first event with them is learned (open), or the
+        first event learned has all of them and one with others is a bad one (strict). A `Schema`
+        brings its own label.
+    absent : "zero" or "missing", default "zero"
+        What the columns of a field that an event lacks count as: 0 or NaN. A null is NaN anyway.
+    ignore : tuple of str or int
+        Fields that are no columns.
+    until_end : bool, default False
+        Each partition ends where it ended when the run began (for a restart: the first run).
+    max_events : int, optional
+        Stop after so many events of the sequence, restarts included.
+    dead_letters : Sink, optional
+        Gets the events that cannot be used, as they came, with position and reason.
+    on_error : "raise", "skip" or "dead-letter"
+        What becomes of such events; they are counted in any case. "dead-letter" if there is a
+        sink for it, else "skip".
+    max_bad_share : float, default 1.0
+        The run ends where more than this share of the events, of at least 1,000 or all of them,
+        cannot be used.
+    data_loss : "fail", "earliest" or "latest", default "fail"
+        What to do when the next events of a partition are gone from the source.
+    """
+
+    label: str | int | None = None
+    schema: Schema | Mode = "open"
+    absent: Annotated[Absent, _choice(Absent)] = "zero"
+    ignore: tuple[str | int, ...] = ()
+    until_end: bool = False
+    max_events: Annotated[int | None, Whole(least=0, optional=True)] = None
+    dead_letters: Sink | None = None
+    on_error: Annotated[OnError | None, _choice(OnError)] = None
+    max_bad_share: Annotated[float, Real(most=1.0)] = 1.0
+    data_loss: Annotated[DataLoss, _choice(DataLoss)] = "fail"
+
+    def __post_init__(self) -> None:
+        """Raise `InvalidInput` if an option is out of its domain; complete label and policy."""
+        super().__post_init__()
+        policy = self.on_error or ("skip" if self.dead_letters is None else "dead-letter")
+        if (policy == "dead-letter") != (self.dead_letters is not None):
+            raise InvalidInput('dead_letters= and on_error="dead-letter" go together')
+        object.__setattr__(self, "on_error", policy)
+        if not isinstance(self.schema, Schema):
+            Choice(choices=("open", "strict")).check("schema", self.schema)
+        elif self.label not in (None, self.schema.label):
+            raise InvalidInput(
+                f"label={self.label!r}, but the schema's label is {self.schema.label!r}"
+            )
+        else:
+            object.__setattr__(self, "label", self.schema.label)
+
+    def schema_for(self, model: Learner) -> Schema:
+        """Return the schema that was given, or one whose columns are found along the stream."""
+        if isinstance(self.schema, Schema):
+            return self.schema
+        kind: LabelType | None = None if self.label is None or model.is_classifier else "float"
+        return Schema(
+            label=self.label,
+            label_type=kind,
+            mode=self.schema,
+            absent=self.absent,
+            ignore=self.ignore,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order(_Options):
+    """How partitions become one sequence, see `streamk.engine.order.partitions`.
+
+    Parameters
+    ----------
+    idle_timeout : float, default 1.0
+        Seconds that the other partitions of a live stream wait for one that brings nothing.
+    max_skew : float, default 60.0
+        Seconds that the timestamp of an event may be ahead of its partition's clock; infinite for
+        no bound.
+    buffer_events : int, default 65536
+    buffer_bytes : int, default 2^28
+        About how much is read ahead while partitions wait for each other.
+    """
+
+    idle_timeout: Annotated[float, _Seconds()] = 1.0
+    max_skew: Annotated[float, _Seconds(infinite=True)] = 60.0
+    buffer_events: Annotated[int, Whole()] = 1 << 16
+    buffer_bytes: Annotated[int, Whole()] = 1 << 28
+
+
 @dataclass(frozen=True)
-class CheckpointOptions:
-    """See `streamk.engine.Engine`; `seconds` is its `transactions`."""
+class Checkpoints(_Options):
+    """Where and when model and position are saved, and what a run goes on from.
 
-    place: Location | None
-    start_from: Location | None
-    key: Key | None
-    every: int
-    grace: int
-    seconds: float | None
+    Parameters
+    ----------
+    place : path or str, optional
+        Directory of checkpoints, made if need be, or an address in an object store,
+        ``s3://bucket/job``, for jobs of one process. Without one nothing is saved.
+    every : int, default 100000
+        Checkpoints are written after so many events of the sequence, twice as many and so on.
+    grace : int, default 1000000
+        Where a checkpoint cannot be written, it is tried again each second while the run goes on,
+        until so many events have come since the last one; 0 ends the run at once.
+    transactions : float, optional
+        Predictions, dead letters, alarms and, of a consumer group, the offsets are written in one
+        transaction for each checkpoint, which is then also written where one is so many seconds
+        old, between 0.1 and 60. For sinks of Kafka.
+    start_from : path or str, optional
+        Directory or address of another job's checkpoints. A job that has no checkpoint of its own
+        begins with the newest model there, its columns and its labels, and with nothing else of it;
+        the model and the options of the stream must be those of that job, `encoding` apart.
+    state_key : path, optional
+        File with a key of 32 bytes or more. Checkpoints are signed with it (HMAC-SHA256), and what
+        is not signed with it is refused: the checkpoint to go on from, that of `start_from`, and
+        those of other members.
+    """
 
-    @classmethod
-    def of(
-        cls,
-        place: Place | None,
-        start_from: Place | None,
-        state_key: str | os.PathLike[str] | None,
-        *,
-        every: int,
-        grace: int,
-        seconds: float | None,
-    ) -> Self:
-        """Return the options for places as they are named and the file of a key.
+    place: Place | None = None
+    every: Annotated[int, Whole()] = 100_000
+    grace: Annotated[int, Whole(least=0)] = 1_000_000
+    transactions: Annotated[float | None, Real(least=0.1, most=60.0, optional=True)] = None
+    start_from: Place | None = None
+    state_key: str | os.PathLike[str] | Key | None = None
 
-        Raises
-        ------
-        InvalidInput
-            If a place or the key cannot be one, or nothing is there for the key to sign.
-        """
-        own = None if place is None else location(place)
-        others = None if start_from is None else location(start_from)
-        found = cls(own, others, key_of(state_key), every, grace, seconds)
-        if state_key is not None and place is None and start_from is None:
-            raise InvalidInput("state_key= needs checkpoint= or start_from=")
-        return found
+    def __post_init__(self) -> None:
+        """Raise `InvalidInput` if an option is out of its domain, or there is no place for it."""
+        super().__post_init__()
+        if self.state_key is not None and self.at is None and self.first_from is None:
+            raise InvalidInput("state_key= needs a place of checkpoints or start_from=")
+        if self.transactions is not None and self.place is None:
+            raise InvalidInput(
+                "transactions= needs a place of checkpoints: one is committed with each checkpoint"
+            )
+        _ = self.key, self.at, self.first_from
+
+    @cached_property
+    def at(self) -> Location | None:
+        """The place."""
+        return None if self.place is None else location(self.place)
+
+    @cached_property
+    def first_from(self) -> Location | None:
+        """The place of the other job."""
+        return None if self.start_from is None else location(self.start_from)
+
+    @cached_property
+    def key(self) -> Key | None:
+        """The key in the file."""
+        return key_of(self.state_key)
 
     def open(self, *, alone: bool) -> Store | None:
-        """Return the store of the job, see `open_store`; None without checkpoints."""
-        if self.place is None:
-            return None
-        return open_store(self.place, alone=alone, key=self.key)
+        """Return the store of the job, see `open_store`; None without a place."""
+        return None if self.at is None else open_store(self.at, alone=alone, key=self.key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch(_Options):
+    """What is told of a run: figures, alarms and progress.
+
+    Parameters
+    ----------
+    window : int, default 1000
+        Events in the windowed figures.
+    metrics : sequence of str, optional
+        Further figures by their names in `river.metrics`, as "F1", "ROCAUC", "CohenKappa" or "R2".
+        Where they are of one class it is True or 1, or named, as "F1=spam".
+    slice : str or int, optional
+        A field of the events; each of the 20 values that come first has figures of its own, all
+        others together.
+    alarms : Sink, optional
+        Gets an event when the error rises against its past, the columns drift, labels come later
+        than before, or coverage or calibration leave their bounds, see `streamk.engine.alarms`.
+    on_progress : function of a Snapshot, optional
+        Called every `progress_interval` seconds, and at the end unless it is as it was then; by
+        another thread where the run waits for a source or sink that is gone.
+    progress_interval : float, default 1.0
+    observer : Observer, optional
+        Gets samples of the predictions, with their reasons, and the events that cannot be used, see
+        `streamk.engine.observing`.
+    """
+
+    window: Annotated[int, Whole()] = 1000
+    metrics: Sequence[str] = ()
+    slice: str | int | None = None
+    alarms: Sink | None = None
+    on_progress: Callable[[Snapshot], None] | None = None
+    progress_interval: Annotated[float, _Seconds()] = 1.0
+    observer: Observer | None = None
+
+
+Newer = tuple[Learner, Schema, Regions | None]
+"""A model, its columns, and what its job has learned for intervals or sets of classes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fixed:
+    """The events are predicted and never learned.
+
+    The schema of the stream is then one of mode "fixed" with the model's columns, as `streamk.load`
+    gives it.
+
+    Parameters
+    ----------
+    kept : Regions, optional
+        What the job of the model has learned for intervals or sets of classes
+        (`TrainedModel.kept`).
+    newer : function, optional
+        Called each second: returns a model, its schema and its `kept` to predict with from there
+        on, or None.
+    """
+
+    kept: Regions | None = None
+    newer: Callable[[], Newer | None] | None = None
+
+
+_STRUCTS: dict[str, Any] = {
+    "stream": Stream,
+    "order": Order,
+    "checkpoints": Checkpoints,
+    "watch": Watch,
+    "details": Details,
+}
+_NAMES = {"place": "checkpoint", "every": "checkpoint_every", "grace": "checkpoint_grace"}
+
+FLAGS: Mapping[str, tuple[str, str]] = {
+    _NAMES.get(field.name, field.name): (part, field.name)
+    for part, struct in _STRUCTS.items()
+    for field in fields(struct)
+}
+"""By an option's name in commands: the argument of `Engine` that it is part of, and its name."""
+
+
+def grouped(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments of `Engine` for options by their names in commands; others are passed over.
+
+    >>> grouped({"label": "y", "checkpoint_every": 10, "quiet": True})["checkpoints"].every
+    10
+    """
+    parts: dict[str, dict[str, Any]] = {part: {} for part in _STRUCTS}
+    for name in FLAGS.keys() & options.keys():
+        part, field = FLAGS[name]
+        parts[part][field] = options[name]
+    return {part: _STRUCTS[part](**given) for part, given in parts.items()}

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from connectors.errors import Aborted, ConnectorError, Revoked, Unavailable
 from streamk.engine.checkpoints.store import NotSaved
+from streamk.engine.options import Checkpoints
 from streamk.engine.order.feed import Feed
 from streamk.engine.recovery.coordinator import CheckpointCoordinator
 
@@ -67,23 +68,12 @@ class Saving:
     Parameters
     ----------
     coordinator : CheckpointCoordinator
-    every : int
-        Events between two checkpoints.
-    grace : int
-        Events since the last checkpoint after which a failure ends the run.
-    seconds : float, optional
-        Time between two checkpoints, where events were taken in it.
+    checkpoints : Checkpoints
     """
 
-    def __init__(
-        self,
-        coordinator: CheckpointCoordinator,
-        every: int,
-        grace: int,
-        seconds: float | None = None,
-    ) -> None:
-        self._coordinator, self._every, self._grace = coordinator, every, grace
-        self._seconds, self._tried = seconds, time.monotonic()
+    def __init__(self, coordinator: CheckpointCoordinator, checkpoints: Checkpoints) -> None:
+        self._coordinator, self._checkpoints = coordinator, checkpoints
+        self._tried = time.monotonic()
         self._failed: float | None = None
 
     @property
@@ -93,14 +83,15 @@ class Saving:
 
     def is_due(self, events: int) -> bool:
         """Return whether a checkpoint is to be written after so many events."""
-        if events % self._every == 0:
+        if events % self._checkpoints.every == 0:
             return True
         return self._failed is not None and time.monotonic() - self._failed >= _AGAIN
 
     @property
     def is_overdue(self) -> bool:
         """Return whether a checkpoint is to be written because of the time since the last one."""
-        if self._seconds is None or time.monotonic() - self._tried < self._seconds:
+        seconds = self._checkpoints.transactions
+        if seconds is None or time.monotonic() - self._tried < seconds:
             return False
         return not self._coordinator.is_current
 
@@ -124,14 +115,14 @@ class Saving:
         except Revoked:
             return False
         except NotSaved as error:
-            unsaved = events - self._coordinator.saved_events
-            if last or unsaved >= self._grace:
+            left = self._checkpoints.grace - (events - self._coordinator.saved_events)
+            if last or left <= 0:
                 raise
             if self._failed is None:
                 _log.warning(
                     "%s; trying again each second while the run goes on, for %s events at most",
                     error,
-                    f"{self._grace - unsaved:,}",
+                    f"{left:,}",
                 )
             self._failed = time.monotonic()
             return True

@@ -159,7 +159,7 @@ class Answers:
             details, regions = details.served(learner, reading.kept)
         found = answers(learner, X, regions)
         if details is not None:
-            raw = [flatten(event, schema.ignore) if details.reasons else None for event in events]
+            raw = [flatten(event, schema.ignore) if details.explain else None for event in events]
             for answer, more in zip(
                 found, details.of(learner, reading.fields, X, raw), strict=True
             ):

@@ -419,7 +419,7 @@ def _details(request: Request) -> Details | None:
         )
     if reasons not in ("true", "false"):
         raise InvalidInput(f"reasons={reasons!r} must be true or false")
-    details = Details(**levels, reasons=reasons == "true")
+    details = Details(**levels, explain=reasons == "true")
     return None if details == Details() else details
 
 

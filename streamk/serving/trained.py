@@ -165,12 +165,13 @@ def load(
     >>> import tempfile
     >>> import streamk
     >>> from connectors.memory import MemorySource
-    >>> from streamk.engine import Engine
+    >>> from streamk.engine import Checkpoints, Engine, Stream
     >>> from streamk.learners import MultiKernel
     >>> directory = tempfile.mkdtemp()
     >>> events = [{"x": n % 7, "late": n % 7 > 3} for n in range(500)]
-    >>> engine = Engine(MemorySource(events), MultiKernel(), label="late", checkpoint=directory)
-    >>> _ = engine.run()
+    >>> saved = Checkpoints(directory)
+    >>> stream = Stream(label="late")
+    >>> _ = Engine(MemorySource(events), MultiKernel(), stream=stream, checkpoints=saved).run()
     >>> model = streamk.load(directory)
     >>> model.predict_one({"x": 6}), model.predict_one({"x": 1})
     (True, False)

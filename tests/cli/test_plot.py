@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_kit import WhimsicalSource
+from engine_kit import WhimsicalSource, attached
 
 from connectors.memory import MemorySource
 from streamk.cli import main, plot
 from streamk.cli.report import confusion_table, figure_rows, since_lines, sparkline
-from streamk.engine import Engine, Report, newest_checkpoint
+from streamk.engine import Report, newest_checkpoint
 from streamk.engine.evaluation.confusion import Confusion
 from streamk.learners import MultiKernel
 
@@ -41,7 +41,7 @@ def changing(n: int = N_EVENTS) -> list[Any]:
 
 def job(directory: Path, source: Any, **options: Any) -> Report:
     options = {"label": "y", "checkpoint": directory, "window": 200, **options}
-    return Engine(source, MultiKernel(seed=1), metrics=("MacroF1", "F1=up"), **options).run()
+    return attached(source, MultiKernel(seed=1), metrics=("MacroF1", "F1=up"), **options).run()
 
 
 def body(directory: Path) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def test_a_picture_of_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     X = np.random.default_rng(0).normal(size=(500, 2))
     source = MemorySource((X, X[:, 0] - X[:, 1]))
     model = MultiKernel(task="regression", seed=1)
-    Engine(source, model, label="y", checkpoint=tmp_path / "state", metrics=["R2"]).run()
+    attached(source, model, label="y", checkpoint=tmp_path / "state", metrics=["R2"]).run()
     assert main(["plot", "state", "--to", "it.svg"]) == 0
     drawn = (tmp_path / "it.svg").read_text()
     for text in ("<!-- mae (", "<!-- last value (", "<!-- mean (", "<!-- R2 (", "<!-- rmse ("):

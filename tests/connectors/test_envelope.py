@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from engine_kit import attached
 from schema_kit import avro_body, record_schema
 
 from connectors.base import Chunk
@@ -15,7 +16,7 @@ from connectors.records import Tombstone, framed
 from connectors.schemas.avro import AvroSchema
 from connectors.schemas.formats import SchemaFormat, enveloped
 from connectors.schemas.stores import StoredSchema
-from streamk.engine import Engine, Report
+from streamk.engine import Report
 from streamk.engine.late import LateLabels
 from streamk.kernels import Gaussian
 from streamk.learners import DoublyStochastic
@@ -175,7 +176,7 @@ class Changes(MemorySource):
 
 def run(source: Any, **options: Any) -> Report:
     model = DoublyStochastic(Gaussian(bandwidth=1.0), seed=1, max_features=64)
-    return Engine(source, model, label="y", ignore=("id",), **options).run()
+    return attached(source, model, label="y", ignore=("id",), **options).run()
 
 
 def rows(n: int) -> list[dict[str, Any]]:

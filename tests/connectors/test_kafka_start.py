@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from crash_kit import fill
+from engine_kit import attached
 
 from connectors.base import Source
 from connectors.errors import BadURL
 from connectors.registry import open_source
-from streamk.engine import Engine
 from streamk.kernels import Gaussian
 from streamk.learners import DoublyStochastic
 
@@ -87,7 +87,7 @@ def test_a_restart_goes_on_where_it_was(
         group = f"&group=g-{topic}" if kept == "commit" else ""
         url = f"kafka://{kafka_address}/{topic}?start={start}{group}"
         model = DoublyStochastic(Gaussian(bandwidth=1.0), seed=1, max_features=256)
-        engine = Engine(
+        engine = attached(
             open_source(url),
             model,
             label="y",

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import events, learner, same_model
+from engine_kit import attached, events, learner, same_model
 
 from connectors.base import Output
 from connectors.errors import Aborted
 from connectors.memory import MemorySource
 from connectors.registry import open_sink
-from streamk.engine import Engine, Report
+from streamk.engine import Report
 from streamk.engine.late import LateLabels
 from streamk.learners import Contest, MultiKernel, Sharded, create
 
@@ -83,7 +83,7 @@ def run(tmp_path: Path, stream: str, model: str, seed: int | None) -> tuple[Repo
         "metrics": ("F1=up",),
         **options,
     }
-    report = Engine(source, MODELS[model](), **options).run()
+    report = attached(source, MODELS[model](), **options).run()
     return report, path.read_bytes(), sink.aborted
 
 

@@ -14,12 +14,12 @@ import forked_kit
 import numpy as np
 import pytest
 from cli_kit import ndjson, streamk
-from engine_kit import Crash, CrashingSink, WhimsicalSource
+from engine_kit import Crash, CrashingSink, WhimsicalSource, attached
 
 import streamk as package
 from connectors.memory import MemorySink, MemorySource
 from streamk.drift import RankTest, ShareTest
-from streamk.engine import Engine
+from streamk.engine import Engine, Fixed
 from streamk.engine.alarms import Bounds, Rise
 from streamk.engine.late import LateLabels
 from streamk.errors import StateError
@@ -45,7 +45,7 @@ def job(stream: list[dict[str, Any]], alarms: Any, **options: Any) -> Engine:
     if whim is not None:
         source = WhimsicalSource({"p": stream}, timestamps=times, whim=whim)
     model = create("doubly-stochastic", task="classification", seed=1)
-    return Engine(source, model, label="y", ignore=("id",), alarms=alarms, **options)
+    return attached(source, model, label="y", ignore=("id",), alarms=alarms, **options)
 
 
 def late_job(stream: list[dict[str, Any]], late: list[int], alarms: Any) -> Engine:
@@ -65,7 +65,7 @@ def late_job(stream: list[dict[str, Any]], late: list[int], alarms: Any) -> Engi
     model = create("doubly-stochastic", task="classification", seed=1)
     waiting = LateLabels(sources[1], key="id")
     options: dict[str, Any] = {"label": "y", "max_skew": float("inf"), "alarms": alarms}
-    return Engine(sources[0], model, labels=waiting, **options)
+    return attached(sources[0], model, labels=waiting, **options)
 
 
 def test_errors_that_rise_are_told_and_nothing_before() -> None:
@@ -100,12 +100,11 @@ def test_sets_of_a_model_that_does_not_follow_lose_their_coverage(tmp_path: Path
     stream = flipped(5000)
     job(stream[:1500], None, checkpoint=tmp_path, prediction_set=0.9).run()
     served, sink = package.load(tmp_path), MemorySink()
-    Engine(
+    attached(
         MemorySource(stream[1500:]),
         served.learner,
         schema=served.schema,
-        learn=False,
-        kept=served.kept,
+        fixed=Fixed(kept=served.kept),
         prediction_set=0.9,
         alarms=sink,
     ).run()

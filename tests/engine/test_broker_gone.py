@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from crash_kit import fill
+from engine_kit import attached
 
 from connectors.kafka import KafkaSink, KafkaSource
 from connectors.registry import open_source
-from streamk.engine import Engine
 from streamk.kernels import Gaussian
 from streamk.learners import DoublyStochastic
 
@@ -39,7 +39,7 @@ class Running:
         self.events = 0
         self._caplog = caplog
         model = DoublyStochastic(Gaussian(bandwidth=1.0), seed=1, max_features=256)
-        self.engine = Engine(
+        self.engine = attached(
             args[0], model, label="y", on_progress=self._show, progress_interval=0.1, **options
         )
         self.reports: list[Any] = []

@@ -15,6 +15,7 @@ from engine_kit import (
     Crash,
     CrashingSink,
     WhimsicalSource,
+    attached,
     events,
     learner,
     same_model,
@@ -23,7 +24,7 @@ from engine_kit import (
 from multi_kernel_kit import pool_alone
 
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Engine, Key, Report, Snapshot, newest_checkpoint
+from streamk.engine import Key, Report, Snapshot, newest_checkpoint
 from streamk.engine.checkpoints.directory_store import DirectoryStore
 from streamk.engine.checkpoints.files import lock
 from streamk.engine.late import LateLabels
@@ -74,7 +75,7 @@ def stream() -> tuple[dict[str, Any], dict[str, Any]]:
 
 def run(source: Any, model: Any, **options: Any) -> Report:
     options = {"label": "y", "ignore": ("id",), **options}
-    return Engine(source, model, **options).run()
+    return attached(source, model, **options).run()
 
 
 def on(some: list[dict[str, Any]], model: Any, **options: Any) -> Report:
@@ -318,7 +319,7 @@ def test_what_cannot_be_promoted(tmp_path: Path) -> None:
 def test_late_labels_are_refused() -> None:
     late = LateLabels(MemorySource([{"id": 1, "y": "up"}]), key="id", timeout=1.0)
     with pytest.raises(InvalidInput, match="challengers do not take late labels"):
-        Engine(MemorySource(HISTORY), contest(), label="y", labels=late)
+        attached(MemorySource(HISTORY), contest(), label="y", labels=late)
 
 
 def test_details_are_the_champions() -> None:

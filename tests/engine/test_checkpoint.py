@@ -153,9 +153,11 @@ def test_what_lies_about_under_a_temporary_name_is_removed_and_links_are_not_fol
     (store.path / ".new-00000001").write_text("a file")
     (store.path / ".new-00000002").symlink_to(away)
     (store.path / ".new-00000003").mkdir()
+    (store.path / ".new-00000003" / "model.safetensors").write_bytes(b"half")
     store.close()
     again = DirectoryStore(store.directory)
-    assert not list(again.path.glob(".new-*"))
+    assert again.path == store.path
+    assert names(again.path) == ["lock"]
     assert (away / "precious").exists()
     again.close()
 
@@ -187,7 +189,44 @@ def reseal(path: Path, **changes: Any) -> None:
     (path / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True))
 
 
-def falls_back(store: DirectoryStore, match: str, caplog: pytest.LogCaptureFixture) -> None:
+def link(path: Path) -> None:
+    path.rename(path.parents[1] / "elsewhere")
+    path.symlink_to(path.parents[1] / "elsewhere")
+
+
+def junk(path: Path) -> None:
+    path.write_bytes(b"\xff" * 100)
+    reseal(path.parent, files={path.name: hashlib.sha256(b"\xff" * 100).hexdigest()})
+
+
+@pytest.mark.parametrize(
+    ("damage", "match"),
+    [
+        (lambda path: (path / "manifest.json").unlink(), "manifest.json: is missing"),
+        (lambda path: (path / "model.safetensors").unlink(), "model.safetensors: is missing"),
+        (lambda path: (path / "model.pickle").write_bytes(b"\x80"), "pickle: does not belong"),
+        (lambda path: link(path / "model.safetensors"), "not a regular file"),
+        (lambda path: junk(path / "model.safetensors"), "model.safetensors"),
+        (lambda path: reseal(path, format=2), "has format 2, this version of streamk reads 1"),
+        *(
+            (lambda path, name=name: reseal(path, files={name: "0" * 64}), "lists other files")
+            for name in ("../00000001/model.safetensors", "/etc/passwd", "extra")
+        ),
+        *(
+            (lambda path, changes=changes: reseal(path, **changes), "not a whole manifest")
+            for changes in (
+                {"engine": None},
+                {"model": {"format": 1}},
+                {"model": 3},
+                {"epoch": "2"},
+            )
+        ),
+    ],
+)
+def test_a_damaged_one_is_told_and_the_one_before_is_taken(
+    store: DirectoryStore, damage: Any, match: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    damage(two(store))
     with pytest.raises(StateError, match=match):
         read_checkpoint(store.path / "00000002")
     found = store.open()
@@ -203,60 +242,11 @@ def falls_back(store: DirectoryStore, match: str, caplog: pytest.LogCaptureFixtu
     assert found.body == {"n": 3}
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "model.safetensors"])
-def test_missing_file(store: DirectoryStore, name: str, caplog: pytest.LogCaptureFixture) -> None:
-    (two(store) / name).unlink()
-    falls_back(store, f"{name}: is missing", caplog)
-
-
-def test_extra_file(store: DirectoryStore, caplog: pytest.LogCaptureFixture) -> None:
-    (two(store) / "model.pickle").write_bytes(b"\x80")
-    falls_back(store, "model.pickle: does not belong", caplog)
-
-
-def test_link(store: DirectoryStore, caplog: pytest.LogCaptureFixture) -> None:
-    path = two(store) / "model.safetensors"
-    path.rename(store.path / "elsewhere")
-    path.symlink_to(store.path / "elsewhere")
-    falls_back(store, "not a regular file", caplog)
-
-
-def test_other_version(store: DirectoryStore, caplog: pytest.LogCaptureFixture) -> None:
-    reseal(two(store), format=2)
-    falls_back(store, "has format 2, this version of streamk reads 1", caplog)
-
-
 def test_wrong_epoch(store: DirectoryStore) -> None:
     reseal(two(store), epoch=7)
     found = store.open()
     assert found is not None
     assert found.epoch == 1
-
-
-@pytest.mark.parametrize("name", ["../00000001/model.safetensors", "/etc/passwd", "extra"])
-def test_paths_in_the_manifest_lead_nowhere(
-    store: DirectoryStore, name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    reseal(two(store), files={name: "0" * 64})
-    falls_back(store, "lists other files", caplog)
-
-
-@pytest.mark.parametrize(
-    "changes", [{"engine": None}, {"model": {"format": 1}}, {"model": 3}, {"epoch": "2"}]
-)
-def test_not_a_manifest(
-    store: DirectoryStore, changes: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    reseal(two(store), **changes)
-    falls_back(store, "not a whole manifest", caplog)
-
-
-def test_not_safetensors(store: DirectoryStore, caplog: pytest.LogCaptureFixture) -> None:
-    path = two(store)
-    junk = b"\xff" * 100
-    (path / "model.safetensors").write_bytes(junk)
-    reseal(path, files={"model.safetensors": hashlib.sha256(junk).hexdigest()})
-    falls_back(store, "model.safetensors", caplog)
 
 
 @pytest.fixture(scope="module")
@@ -355,16 +345,6 @@ def test_a_failed_write_leaves_the_old_one(
             store.save({"n": 2}, state())
     assert names(store.path) == ["00000001", "lock"]
     assert store.save({"n": 2}, state()) == 2
-
-
-def test_what_a_crash_left_is_cleared(store: DirectoryStore) -> None:
-    (store.path / ".new-00000001").mkdir()
-    (store.path / ".new-00000001" / "model.safetensors").write_bytes(b"half")
-    store.close()
-    again = DirectoryStore(store.directory)
-    assert again.path == store.path
-    assert names(again.path) == ["lock"]
-    again.close()
 
 
 def test_unusable_directory(tmp_path: Path) -> None:

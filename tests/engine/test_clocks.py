@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_kit import WhimsicalSource, events, learner, same_model
+from engine_kit import WhimsicalSource, attached, events, learner, same_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.clocks import NaiveClock
@@ -21,7 +21,7 @@ from connectors.base import Chunk
 from connectors.memory import MemorySource
 from streamk.cli import main
 from streamk.cli.report import as_json, as_text
-from streamk.engine import Engine, Report
+from streamk.engine import Report
 from streamk.engine.order.partitions import NEVER, Clock
 from streamk.engine.order.sequence import IdleAdvance, Sequencer
 from streamk.errors import InvalidInput, StateError
@@ -302,7 +302,7 @@ def three_partitions(*wrong: int) -> tuple[dict[str, Any], dict[str, list[int]]]
 
 
 def run(source: Any, **options: Any) -> Report:
-    return Engine(source, learner(), label="y", **options).run()
+    return attached(source, learner(), label="y", **options).run()
 
 
 @pytest.mark.parametrize("skew", [60.0, math.inf])

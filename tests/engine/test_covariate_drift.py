@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_kit import Crash, CrashingSink, WhimsicalSource
+from engine_kit import Crash, CrashingSink, WhimsicalSource, attached
 
 from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_sink
 from streamk.drift import StreamingMMD
-from streamk.engine import Engine
 from streamk.engine.alarms import CovariateWatch
 from streamk.engine.late import LateLabels
 from streamk.errors import StateError
@@ -71,7 +70,7 @@ def cells(X: np.ndarray) -> list[dict[str | int, float]]:
 def test_it_is_told_which_column_has_changed() -> None:
     n, change = 9000, 5000
     sink = MemorySink()
-    report = Engine(MemorySource({"p": stream(n, change)}), model(), label="y", alarms=sink).run()
+    report = attached(MemorySource({"p": stream(n, change)}), model(), label="y", alarms=sink).run()
     (one,) = found(sink)
     assert change < one["events"] < change + 2000
     assert one["column"] == "b"
@@ -86,7 +85,7 @@ def test_a_long_name_of_a_column_is_cut() -> None:
     name, sink = "b" * (1 << 20), MemorySink()
     X = columns(4000, 2000)
     events = [{"a": a, name: b, "y": a > 0} for a, b in X.tolist()]
-    Engine(MemorySource({"p": events}), model(), label="y", alarms=sink).run()
+    attached(MemorySource({"p": events}), model(), label="y", alarms=sink).run()
     (one,) = found(sink)
     assert one["column"].startswith("b" * 100)
     assert len(one["column"]) <= 256
@@ -98,7 +97,7 @@ def test_a_column_that_is_missing_from_then_on_is_told(tmp_path: Path) -> None:
     events = [{"a": a, "b": b, "y": a > 0} for a, b in X.tolist()]
     path = tmp_path / "alarms.ndjson"
     with contextlib.closing(open_sink(f"file:{path}")) as sink:
-        Engine(MemorySource({"p": events}), model(), label="y", alarms=sink).run()
+        attached(MemorySource({"p": events}), model(), label="y", alarms=sink).run()
     (one,) = map(json.loads, path.read_text().splitlines())
     assert (one["column"], one["now"]) == ("b", None)
     assert abs(one["before"]) < 0.2
@@ -116,7 +115,7 @@ def test_it_needs_no_labels() -> None:
     )
     sink = MemorySink()
     options: dict[str, Any] = {"label": "y", "max_skew": float("inf"), "alarms": sink}
-    Engine(MemorySource({"p": events}, timestamps=times), model(), labels=late, **options).run()
+    attached(MemorySource({"p": events}, timestamps=times), model(), labels=late, **options).run()
     (one,) = found(sink)
     assert change < one["events"] < change + 2000
     assert one["column"] == "b"
@@ -150,14 +149,16 @@ def test_batches_and_resumes_leave_no_trace() -> None:
 def test_crashes_leave_no_trace(tmp_path: Path) -> None:
     events, expected = stream(6000, 3000), MemorySink()
     times = {"p": list(range(len(events)))}
-    Engine(MemorySource({"p": events}, timestamps=times), model(), label="y", alarms=expected).run()
+    attached(
+        MemorySource({"p": events}, timestamps=times), model(), label="y", alarms=expected
+    ).run()
     assert len(found(expected)) == 1
     rng, sink, alarms = random.Random(1), CrashingSink(), MemorySink()
     for crashes in range(5):
         sink.left = rng.randrange(3, 12) if crashes < 4 else 10**9
         source = WhimsicalSource({"p": events}, timestamps=times, whim=crashes)
         options = {"checkpoint": tmp_path, "checkpoint_every": rng.choice([300, 700])}
-        again = Engine(source, model(), label="y", alarms=alarms, sink=sink, **options)
+        again = attached(source, model(), label="y", alarms=alarms, sink=sink, **options)
         if crashes < 4:
             with pytest.raises(Crash):
                 again.run()

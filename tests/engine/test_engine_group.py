@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_kit import BATCH, learner, same_model, split
+from engine_kit import BATCH, attached, learner, same_model, split
 
 from connectors.base import AssignedCallback, Chunk, RevokedCallback
 from connectors.errors import ConnectorError, Revoked
@@ -103,7 +103,7 @@ def run(
     model = options.pop("model", None) or learner()
     options = {"label": "y", "ignore": ("id",), **options}
     options = {"checkpoint": directory, "checkpoint_every": 2 * BATCH, **options}
-    return Engine(source, model, **options).run()
+    return attached(source, model, **options).run()
 
 
 def dies(_: Member) -> None:
@@ -267,7 +267,7 @@ def test_the_slot_is_free_when_the_group_is_left(tmp_path: Path) -> None:
                 os.close(held)
 
     source = Leaving({}, ALL, {})
-    Engine(source, learner(), label="y", ignore=("id",), checkpoint=tmp_path).run()
+    attached(source, learner(), label="y", ignore=("id",), checkpoint=tmp_path).run()
     assert free == [True]
 
 
@@ -414,7 +414,7 @@ def test_a_member_that_the_group_has_given_up_goes_back_and_joins_again(tmp_path
 
     script = {3: fence, 9: lambda member: member.rebalance(ALL)}
     source = Sleeper({}, ALL, script)
-    report = Engine(
+    report = attached(
         source,
         learner(),
         label="y",
@@ -451,7 +451,7 @@ def test_owners() -> None:
 def test_the_source_lacks_a_partition(tmp_path: Path) -> None:
     run(tmp_path, {}, ALL)
     with pytest.raises(EngineError, match="has read partition 't:0'"):
-        Engine(
+        attached(
             MemorySource({"t:1": DATA["t:1"]}),
             learner(),
             label="y",
@@ -485,7 +485,7 @@ class Stuck(Member):
 def stuck(directory: Path, group: Any, script: Any, **options: Any) -> Engine:
     options = {"label": "y", "ignore": ("id",), "checkpoint_every": 2 * BATCH, **options}
     source = Stuck(group, options.pop("first", ALL), script)
-    return Engine(source, learner(), checkpoint=directory, **options)
+    return attached(source, learner(), checkpoint=directory, **options)
 
 
 def failing(fault: str, left: int = 0) -> Callable[[Member], None]:

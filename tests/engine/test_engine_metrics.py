@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_kit import BATCH, events, learner
+from engine_kit import BATCH, attached, events, learner
 from river import dummy
 from river import metrics as river_metrics
 
 from connectors.memory import MemorySource
-from streamk.engine import Engine, Snapshot, shown_on
+from streamk.engine import Snapshot, shown_on
 from streamk.engine.evaluation.confusion import Confusion
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import MOST, Metrics
@@ -393,7 +393,7 @@ def test_the_last_line_has_the_speed_of_the_last_events(tmp_path: Path) -> None:
     shown: list[Snapshot] = []
     source = MemorySource(events(300))
     options = {"checkpoint": tmp_path, "on_progress": shown.append, "progress_interval": 0}
-    Engine(source, learner(), label="y", **options).run()
+    attached(source, learner(), label="y", **options).run()
     before, last = shown[-2:]
     assert before.events == last.events == 300
     assert before.epoch != last.epoch
@@ -423,7 +423,7 @@ def test_a_terminal_sees_bad_events_at_once() -> None:
     stream[20], stream[40], stream[50] = b"[1]", b"[2]", b"?"
     with shown_on(screen) as show:
         source = MemorySource(stream)
-        Engine(source, learner(), label="y", on_progress=show, progress_interval=0).run()
+        attached(source, learner(), label="y", on_progress=show, progress_interval=0).run()
     text = screen.getvalue()
     first = "\rwarning: the event at 0 offset 20 cannot be used: not an object: JSON [1]"
     second = "\nwarning: the event at 0 offset 50 cannot be used: undecodable"
@@ -436,7 +436,7 @@ def test_a_terminal_sees_bad_events_at_once() -> None:
 def test_where_a_run_ends_is_shown_once(interval: float) -> None:
     shown: list[Snapshot] = []
     source = MemorySource(events(4 * BATCH))
-    engine = Engine(
+    engine = attached(
         source, learner(), label="y", on_progress=shown.append, progress_interval=interval
     )
     engine.run()
@@ -451,7 +451,7 @@ def test_elsewhere_there_are_json_lines() -> None:
     before = (log.level, log.propagate, list(log.handlers))
     with shown_on(stream) as show:
         source = MemorySource(events(4 * BATCH))
-        Engine(
+        attached(
             source,
             learner(),
             label="y",

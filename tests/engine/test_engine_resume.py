@@ -21,6 +21,7 @@ from engine_kit import (
     Crash,
     CrashingSink,
     WhimsicalSource,
+    attached,
     events,
     learner,
     same_model,
@@ -62,7 +63,7 @@ class CrashingSource(WhimsicalSource):
 def engine(source: Any, directory: Path | None, model: Any = None, **options: Any) -> Engine:
     options = {"label": "y", "ignore": ("id",), "until_end": True, **options}
     options = {"checkpoint_every": 3 * BATCH, **options}
-    return Engine(source, model or learner(), checkpoint=directory, **options)
+    return attached(source, model or learner(), checkpoint=directory, **options)
 
 
 def figures(report: Any) -> tuple[Any, ...]:

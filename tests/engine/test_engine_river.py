@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import same_model
+from engine_kit import attached, same_model
 from river import base
 
 from connectors.files.sinks import NDJSONSink
@@ -19,7 +19,6 @@ from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_source
 from streamk.adapters import river
 from streamk.adapters.river import KernelClassifier
-from streamk.engine import Engine
 from streamk.learners import create
 
 N = 300
@@ -96,7 +95,7 @@ def test_predictions_and_model_are_those_of_rivers_loop(
     stream = events(task)
     sink = MemorySink()
     model = create(name, task=task, seed=0, **options)
-    engine = Engine(source(form, stream, tmp_path), model, label="y", sink=sink)
+    engine = attached(source(form, stream, tmp_path), model, label="y", sink=sink)
     report = engine.run()
     kind = "Classifier" if task == "classification" else "Regressor"
     twin = getattr(river, family + kind)(seed=0, **options)
@@ -112,7 +111,7 @@ def test_labels_that_are_missing_and_booleans() -> None:
     for i, event in enumerate(stream):
         event["y"] = None if i % 7 == 3 or i < 2 else event["y"] == "up"
     sink = MemorySink()
-    report = Engine(
+    report = attached(
         MemorySource([json.dumps(event).encode() for event in stream]),
         create("multi-kernel", task="classification", seed=0),
         label="y",
@@ -131,7 +130,7 @@ def test_a_run_that_is_stopped_at_any_event_ends_with_the_same_bytes(tmp_path: P
     stream = [json.dumps(event).encode() for event in events("classification", seed=5)]
 
     def run(directory: Path, most: int | None) -> Any:
-        return Engine(
+        return attached(
             MemorySource(stream),
             create("multi-kernel", task="classification", seed=0),
             label="y",

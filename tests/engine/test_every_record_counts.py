@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import events, learner
+from engine_kit import attached, events, learner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectors.files.records import TextForm
 from connectors.registry import open_source
 from connectors.stdio import StdinSource
-from streamk.engine import Engine, Report
+from streamk.engine import Report
 
 EVENTS = [{name: event[name] for name in ("a", "c", "y")} for event in events(12)]
 GOOD_LINES = [json.dumps(event) for event in EVENTS] + ['{"a": 1, "c": "x"}']
@@ -35,7 +35,7 @@ def some(good: list[Any], others: list[Any]) -> st.SearchStrategy[list[Any]]:
 
 
 def run(source: Any) -> Report:
-    report = Engine(source, learner(), label="y").run()
+    report = attached(source, learner(), label="y").run()
     counts = report.counts
     assert report.events == counts.learned + counts.unlabelled + sum(counts.bad.values())
     assert report.events == sum(b - a for ranges in report.learned.values() for a, b in ranges)

@@ -15,6 +15,7 @@ import forked_kit
 import pytest
 from cli_kit import click_events, streamk
 from crash_kit import fill
+from engine_kit import attached
 from schema_kit import Registry, avro_record, record_schema
 
 from connectors.base import Chunk
@@ -24,7 +25,6 @@ from connectors.memory import MemorySink, MemorySource
 from connectors.records import framed
 from connectors.registry import open_source
 from connectors.schemas.protobuf import ProtobufSchema
-from streamk.engine import Engine
 from streamk.engine.late import LateLabels
 from streamk.engine.late.source import JoinedSource
 from streamk.kernels import Gaussian
@@ -119,7 +119,7 @@ def test_older_records_after_newer_ones_have_the_names_of_the_readers_schema(
     address = f"kafka://{kafka_address}/{topic}?encoding=avro&schemas={registry.address}"
     source = open_source(f"{address}&reader_schema=2")
     model = DoublyStochastic(Gaussian(bandwidth=1.0), seed=1, max_features=256)
-    report = Engine(source, model, label="clicked", until_end=True).run()
+    report = attached(source, model, label="clicked", until_end=True).run()
     assert report.counts.learned == 20
     assert report.schema is not None
     assert {name.partition("=")[0] for name in report.schema.columns} == {
@@ -209,7 +209,7 @@ def test_other_formats_are_learned_as_the_same_events_in_memory(
     for source in (KafkaSource((kafka_address,), topic, **options), MemorySource(events)):
         model = DoublyStochastic(Gaussian(bandwidth=1.0), seed=1, max_features=256)
         sink = MemorySink()
-        report = Engine(source, model, label="clicked", sink=sink, until_end=True).run()
+        report = attached(source, model, label="clicked", sink=sink, until_end=True).run()
         found.append([output.value for output in sink.outputs])
         assert report.counts.learned == 300
     assert found[0] == found[1]

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import events, learner, same_model, split
+from engine_kit import attached, events, learner, same_model, split
 
 from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_sink, open_source
-from streamk.engine import Engine, Report
+from streamk.engine import Report
 
 # --- the clock of the machine ---------------------------------------------------------------------
 
@@ -30,7 +30,7 @@ def merged(checkpoint: Path) -> tuple[Report, list[Any]]:
     data, times = split(1000, 4)
     sink = MemorySink()
     for most in (400, None):
-        report = Engine(
+        report = attached(
             MemorySource(data, timestamps=times),
             learner(),
             label="y",
@@ -74,7 +74,7 @@ def test_bad_records_in_a_row_take_no_memory(tmp_path: Path) -> None:
             file.write(record)
         file.write(good)
     seen: list[tuple[int, int]] = []
-    report = Engine(
+    report = attached(
         open_source(f"file:{path}"),
         learner(),
         label="y",
@@ -108,7 +108,7 @@ def turning() -> list[dict[str, Any]]:
 
 def learned(stream: list[dict[str, Any]], **options: Any) -> Report:
     options = {"label": "y", "ignore": ("id",), **options}
-    return Engine(MemorySource(stream), learner(), **options).run()
+    return attached(MemorySource(stream), learner(), **options).run()
 
 
 def test_a_number_that_turns_into_text(tmp_path: Path) -> None:

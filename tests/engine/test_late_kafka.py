@@ -8,13 +8,12 @@ from typing import Any
 
 import late_job
 import pytest
-from engine_kit import same_model
+from engine_kit import attached, same_model
 from kafka_kit import producer
 from multi_kernel_kit import pool_alone
 
 from connectors.kafka import KafkaSource
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Engine
 from streamk.engine.late import LateLabels
 from streamk.errors import InvalidInput
 
@@ -31,7 +30,7 @@ PARTITIONS = 2
 
 def run(events: Any, labels: Any) -> tuple[Any, MemorySink]:
     sink = MemorySink()
-    report = Engine(
+    report = attached(
         events,
         pool_alone(seed=1),
         label="y",

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_kit import WhimsicalSource, learner, same_model
+from engine_kit import WhimsicalSource, attached, learner, same_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from late_kit import Counting, small_segments
@@ -16,7 +16,6 @@ from multi_kernel_kit import pool_alone
 from reference.late import NaiveJoin, in_order
 
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Engine
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.late import LateLabels
 from streamk.engine.late.held import HeldEvents, Limits
@@ -55,7 +54,9 @@ def run(
     sink = MemorySink()
     options = {"label": "y", "sink": sink, "max_skew": FOREVER, **(engine or {})}
     return (
-        Engine(sources[0], model, labels=LateLabels(sources[1], key="id", **late), **options).run(),
+        attached(
+            sources[0], model, labels=LateLabels(sources[1], key="id", **late), **options
+        ).run(),
         sink,
     )
 
@@ -411,7 +412,7 @@ def test_times_come_from_a_field() -> None:
 )
 def test_options_that_make_no_sense(late: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
-        Engine(
+        attached(
             MemorySource([event(1)]),
             learner(),
             label="y",
@@ -422,7 +423,7 @@ def test_options_that_make_no_sense(late: dict[str, Any], words: str) -> None:
 def test_events_without_names_are_refused() -> None:
     labels = LateLabels(MemorySource([{"id": 1, "y": True}]), key="id")
     with pytest.raises(InvalidInput, match="named fields"):
-        Engine(MemorySource(np.eye(2)), learner(), label="y", labels=labels)
+        attached(MemorySource(np.eye(2)), learner(), label="y", labels=labels)
 
 
 def test_a_key_that_no_event_has_ends_with_an_error() -> None:
@@ -475,7 +476,7 @@ def test_labels_that_meet_no_event_end_the_run(
     labels = MemorySource(keyed("", n, "id", y=True))
     late = LateLabels(labels, key="id", timeout=timeout, default=default)
     with pytest.raises(InvalidInput, match=rf"none of the {n:,} labels .*'id'.*'ad-0'.*'0'"):
-        Engine(events, learner(), label="y", labels=late).run()
+        attached(events, learner(), label="y", labels=late).run()
     told = [one for one in caplog.messages if "labels has met one of" in one]
     assert len(told) == (n > 1000)
 
@@ -488,7 +489,7 @@ def test_one_side_alone_is_told(
     events: int, labels: int, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     late = LateLabels(MemorySource(keyed("", labels, "id", y=True)), key="id")
-    Engine(MemorySource(keyed("", events, "id", x=1.0)), learner(), label="y", labels=late).run()
+    attached(MemorySource(keyed("", events, "id", x=1.0)), learner(), label="y", labels=late).run()
     assert any(text in one for one in caplog.messages)
 
 
@@ -505,5 +506,5 @@ def test_labels_that_all_come_too_late_are_told(caplog: pytest.LogCaptureFixture
 def test_one_label_that_meets_its_event_is_enough(caplog: pytest.LogCaptureFixture) -> None:
     labels = MemorySource([*keyed("b", 9, "id", y=True), {"id": "a1", "y": True}])
     late = LateLabels(labels, key="id")
-    Engine(MemorySource(keyed("a", 9, "id", x=1.0)), learner(), label="y", labels=late).run()
+    attached(MemorySource(keyed("a", 9, "id", x=1.0)), learner(), label="y", labels=late).run()
     assert not [one for one in caplog.messages if "has met" in one or "has come" in one]

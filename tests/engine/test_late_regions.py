@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engine_kit import attached
 from reference.conformal import NaiveQuantile
 from reference.late import NaiveJoin, in_order
 
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Engine, loop
+from streamk.engine import loop
 from streamk.engine.late import LateLabels
 from streamk.learners import Sharded, create
 from streamk.packing import fingerprint
@@ -67,7 +68,7 @@ def outcome(
     ]
     option: dict[str, Any] = {"prediction_set" if task == "classification" else "interval": 0.8}
     late = {"key": "id", **late}
-    report = Engine(
+    report = attached(
         sources[0],
         model(task, shards),
         label="y",

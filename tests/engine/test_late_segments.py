@@ -11,12 +11,13 @@ from typing import Any
 import late_job
 import numpy as np
 import pytest
+from engine_kit import attached
 from fsspec.implementations.memory import MemoryFileSystem
 from late_kit import small_segments
 from multi_kernel_kit import pool_alone
 
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Checkpoint, Engine, newest_checkpoint
+from streamk.engine import Checkpoint, newest_checkpoint
 from streamk.engine.checkpoints.object_path import ObjectPath
 from streamk.engine.checkpoints.reading import read_checkpoint
 from streamk.engine.checkpoints.segment_files import SegmentFiles
@@ -255,7 +256,7 @@ def test_keys_are_over_before_any_label_has_come(tmp_path: Path, task: str) -> N
         late = LateLabels(labels, key="id", time="at", timeout=0.5, revisions="learn")
         options: Any = {"label": "y", "labels": late, "ignore": ("at",), "max_skew": np.inf}
         model = pool_alone(seed=1, task=task)
-        engine = Engine(events, model, checkpoint=tmp_path, max_events=most, **options)
+        engine = attached(events, model, checkpoint=tmp_path, max_events=most, **options)
         report = engine.run()
         assert report.fates.missing == most - 51
     (*_, last) = checkpoints(tmp_path)

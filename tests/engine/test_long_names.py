@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import learner, same_model
+from engine_kit import attached, learner, same_model
 
 import streamk
 from connectors.memory import MemorySource
-from streamk.engine import Engine
+from streamk.engine import Engine, Fixed
 from streamk.engine.evaluation import confusion
 from streamk.engine.late import LateLabels
 from streamk.learners import Contest
@@ -43,18 +43,18 @@ def stream(text: str) -> list[dict[str, Any]]:
 
 def classes(text: str, **more: Any) -> Engine:
     options: dict[str, Any] = {"label": "y", "slice": "slice", "prediction_set": 0.9, **more}
-    return Engine(MemorySource(stream(text)), learner(), metrics=("MacroF1",), **options)
+    return attached(MemorySource(stream(text)), learner(), metrics=("MacroF1",), **options)
 
 
 def numbers(text: str, **more: Any) -> Engine:
     model = learner(loss="squared")
     options: dict[str, Any] = {"label": "number", "slice": "slice", "interval": 0.9, **more}
-    return Engine(MemorySource(stream(text)), model, **options)
+    return attached(MemorySource(stream(text)), model, **options)
 
 
 def challengers(text: str, **more: Any) -> Engine:
     model = Contest({"one": learner(), "two": learner(max_features=64)})
-    return Engine(MemorySource(stream(text)), model, label="y", **more)
+    return attached(MemorySource(stream(text)), model, label="y", **more)
 
 
 def late(text: str, **more: Any) -> Engine:
@@ -63,7 +63,7 @@ def late(text: str, **more: Any) -> Engine:
     labels = [{"key": event["key"], "y": event["y"]} for event in whole]
     joined = LateLabels(MemorySource(labels[-1:] + labels[: EVENTS // 2]), "key")
     options: dict[str, Any] = {"label": "y", "slice": "slice", "labels": joined, **more}
-    return Engine(MemorySource(events), learner(), **options)
+    return attached(MemorySource(events), learner(), **options)
 
 
 @pytest.mark.slow
@@ -85,18 +85,18 @@ def test_labels_past_the_most_classes_make_none(tmp_path: Path) -> None:
     events = [{"a": n % 7, "y": f"class {n}"} for n in range(3000)]
     model = learner(max_classes=10)
     options: dict[str, Any] = {"label": "y", "checkpoint": tmp_path / "learned"}
-    report = Engine(MemorySource(events), model, **options).run()
+    report = attached(MemorySource(events), model, **options).run()
     assert report.counts.learned == 10
     assert report.counts.bad == {"label out of domain": 2990}
     served = streamk.load(tmp_path / "learned")
     counts = []
     for stop in (1500, 3000):
-        engine = Engine(
+        engine = attached(
             MemorySource(events),
             served.learner,
             label="y",
             schema=served.schema,
-            learn=False,
+            fixed=Fixed(),
             checkpoint=tmp_path / "predicted",
             max_events=stop,
         )

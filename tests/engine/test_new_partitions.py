@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import events, learner
+from engine_kit import attached, events, learner
 from kafka_kit import producer
 
 from connectors.base import Chunk
 from connectors.errors import Unavailable
 from connectors.kafka import KafkaSource
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Engine, Report
+from streamk.engine import Report
 from streamk.engine.late import LateLabels
 
 HOUR = 3_600_000
@@ -48,7 +48,7 @@ def parts(n: int) -> dict[str, Any]:
 
 def run(source: Any, directory: Path | None = None, **options: Any) -> Report:
     options = {"label": "y", "ignore": ("id",), "checkpoint": directory, **options}
-    return Engine(source, learner(), **options).run()
+    return attached(source, learner(), **options).run()
 
 
 @pytest.mark.parametrize(("until_end", "latest"), [(False, False), (False, True), (True, False)])
@@ -168,7 +168,7 @@ class Running:
 
     def __init__(self, source: Any, **options: Any) -> None:
         self.events, self.lag, self.reports = 0, None, list[Report]()
-        self._engine = Engine(
+        self._engine = attached(
             source,
             learner(),
             **{"label": "y", "on_progress": self._show, "progress_interval": 0.1, **options},

@@ -12,14 +12,14 @@ import pytest
 pytest.importorskip("fsspec", reason="pip install 'streamk[object-store]'")
 
 import fsspec
-from engine_kit import BATCH, events, learner, same_model
+from engine_kit import BATCH, attached, events, learner, same_model
 from fsspec.implementations.memory import MemoryFileSystem
 from test_engine_resume import survives
 from test_state_key import key_file
 
 import streamk
 from connectors.memory import MemorySource
-from streamk.engine import Engine, Key, Untrusted, kept_model, newest_checkpoint
+from streamk.engine import Key, Untrusted, kept_model, newest_checkpoint
 from streamk.engine.checkpoints.object_path import ObjectPath, StoreUnavailable, location
 from streamk.engine.checkpoints.object_store import ObjectStore
 from streamk.engine.checkpoints.opening import open_store
@@ -278,7 +278,7 @@ def test_a_store_that_lets_two_create_one_object_is_refused() -> None:
 
     fsspec.register_implementation("careless", Careless, clobber=True)
     with pytest.raises(EngineError, match="two jobs could write"):
-        Engine(
+        attached(
             MemorySource(events(9)), learner(), label="y", checkpoint="careless://models/job"
         ).run()
 
@@ -348,7 +348,7 @@ def test_what_was_not_signed_is_refused(place: ObjectPath, tmp_path: Any) -> Non
 
 def run(stream: Any, checkpoint: str | None, **options: Any) -> Any:
     options = {"label": "y", "ignore": ("id",), "checkpoint_every": 3 * BATCH, **options}
-    return Engine(MemorySource(stream), learner(), checkpoint=checkpoint, **options).run()
+    return attached(MemorySource(stream), learner(), checkpoint=checkpoint, **options).run()
 
 
 def test_a_job_goes_on_and_others_begin_with_its_model() -> None:

@@ -9,12 +9,11 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from engine_kit import WhimsicalSource, events, learner, same_model
+from engine_kit import WhimsicalSource, attached, events, learner, same_model
 from multi_kernel_kit import pool_alone
 
 from connectors.memory import MemorySink
 from streamk.encoding import Schema
-from streamk.engine import Engine
 from streamk.engine.late import LateLabels
 from streamk.engine.observing import (
     MOST_BYTES,
@@ -41,7 +40,7 @@ def run(
 ) -> tuple[Any, MemorySink]:
     sink = MemorySink()
     options = {"label": "y", "sink": sink, "observer": observer, **options}
-    report = Engine(WhimsicalSource(data, whim=1), model, **options).run()
+    report = attached(WhimsicalSource(data, whim=1), model, **options).run()
     return report, sink
 
 
@@ -90,7 +89,7 @@ def test_late_labels_are_learned_the_same_and_explained(name: str) -> None:
         model, sink = models()[name], MemorySink()
         late = LateLabels(WhimsicalSource(labels, whim=2), key="id")
         options = {"labels": late, "sink": sink, "observer": observer}
-        Engine(WhimsicalSource(asked, whim=1), model, label="y", **options).run()
+        attached(WhimsicalSource(asked, whim=1), model, label="y", **options).run()
         found.append((model, sink.outputs))
     (alone, plain), (watched, seen) = found
     assert same_model(alone, watched)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engine_kit import attached
 
 from connectors.base import Output
 from connectors.fields import RecordType
 from connectors.memory import MemorySink, MemorySource
 from connectors.schemas.outputs import FramedOutputs
 from streamk.encoding import Schema
-from streamk.engine import Engine
 from streamk.engine.late import LateLabels
 from streamk.engine.training.details import Details
 from streamk.learners import MultiKernel
@@ -74,7 +74,9 @@ def test_all_outputs_have_the_fields_that_were_declared(
         labels = MemorySource([{"key": row["key"], "y": row["y"]} for row in rows[:-20]])
         more["labels"] = LateLabels(labels, key="key")
     more["prediction_set" if classes else "interval"] = 0.9
-    Engine(source, model, label="y", sink=sinks[0], alarms=sinks[1], explain=explain, **more).run()
+    attached(
+        source, model, label="y", sink=sinks[0], alarms=sinks[1], explain=explain, **more
+    ).run()
     assert len(sinks[0].outputs) == len(rows)
     region = {"probabilities", "prediction_set"} if classes else {"interval"}
     assert sinks[0].names == {"prediction", *region, *["reasons"] * explain}
@@ -87,14 +89,16 @@ def test_dead_letters_have_the_fields_that_were_declared(tmp_path: Path) -> None
     rows[9] = {"a" * 200_000: object(), "y": "up"}
     rows[11] = 3
     letters = FramedSink(tmp_path)
-    Engine(MemorySource(rows), MultiKernel(seed=1), label="y", dead_letters=letters).run()
+    attached(MemorySource(rows), MultiKernel(seed=1), label="y", dead_letters=letters).run()
     assert [output.offset for output in letters.outputs] == [7, 9, 11]
     assert ["size" in output.value for output in letters.outputs] == [False, True, False]
 
 
 def test_a_job_without_details_declares_what_there_always_is(tmp_path: Path) -> None:
     sink = FramedSink(tmp_path)
-    Engine(MemorySource(events(classes=True)[:50]), MultiKernel(seed=1), label="y", sink=sink).run()
+    attached(
+        MemorySource(events(classes=True)[:50]), MultiKernel(seed=1), label="y", sink=sink
+    ).run()
     assert sink.names == {"prediction", "probabilities"}
 
 
@@ -105,5 +109,5 @@ def test_long_names_of_columns_are_cut_in_reasons() -> None:
     model.learn_many(np.eye(2)[[0, 1] * 20], [True, False] * 20)
     fields = Fields()
     fields.follow(Schema((name, "b")), (name, "b"))
-    (found,) = Details(reasons=True).of(model, fields, np.array([[1.0, 0.0]]), [None])
+    (found,) = Details(explain=True).of(model, fields, np.array([[1.0, 0.0]]), [None])
     assert {one["column"] for one in found["reasons"]} == {"a" * 4096, "b"}

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 from cli_kit import ndjson
+from engine_kit import attached
 
 import streamk
 from connectors.memory import MemorySink, MemorySource
 from streamk.cli import main
 from streamk.encoding import Schema, decoder
-from streamk.engine import Engine
 from streamk.engine.late import LateLabels
 from streamk.engine.observing import Observer
 from streamk.engine.training.details import Details
@@ -176,7 +176,7 @@ FIELDS = {"id", "since", "plan", "calls", "words", "embedding", "about.business"
 def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("reasons")
     model = create("doubly-stochastic", task="classification", max_features=256)
-    Engine(MemorySource(EVENTS), model, label="churned", checkpoint=path / "state").run()
+    attached(MemorySource(EVENTS), model, label="churned", checkpoint=path / "state").run()
     return path / "state"
 
 
@@ -193,7 +193,7 @@ def test_an_effect_is_that_of_an_event_that_says_nothing_of_the_field(state: Pat
     model = streamk.load(state)
     answers = Answers(model)
     for event in EVENTS[-20:]:
-        (answer,) = answers.of([event], Details(reasons=True))
+        (answer,) = answers.of([event], Details(explain=True))
         predicted = answer["prediction"]
         assert predicted == model.predict_one(event)
         whole = model.predict_proba_one(event)[predicted]
@@ -213,10 +213,10 @@ def test_ids_that_tell_nothing_have_little_effect(tmp_path: Path) -> None:
     cells = [(int(rng.integers(9)), f"C{n}") for n in range(3000)]
     events = [{"calls": calls, "id": name, "churned": calls > 4} for calls, name in cells]
     model = MultiKernel(seed=1, external_experts=())
-    Engine(MemorySource(events[:-50]), model, label="churned", checkpoint=tmp_path).run()
+    attached(MemorySource(events[:-50]), model, label="churned", checkpoint=tmp_path).run()
     asked = events[-50:]
     sizes: dict[str, float] = dict.fromkeys(("calls", "id"), 0.0)
-    for answer in Answers(streamk.load(tmp_path)).of(asked, Details(reasons=True)):
+    for answer in Answers(streamk.load(tmp_path)).of(asked, Details(explain=True)):
         for reason in answer["reasons"]:
             sizes[reason["column"]] += abs(reason["effect"]) / 50
     assert sizes["calls"] > 0.2
@@ -233,7 +233,7 @@ def test_all_ways_say_the_same(state: Path, tmp_path: Path) -> None:
     told = [json.loads(line)["reasons"] for line in to.read_text().splitlines()]
     model = streamk.load(state)
     answers = Answers(model)
-    served = answers.of(asked, Details(reasons=True))
+    served = answers.of(asked, Details(explain=True))
     assert told == [answer["reasons"] for answer in served]
     shown = answers.asked()
     assert shown is not None
@@ -268,7 +268,7 @@ def test_a_field_takes_one_prediction_however_many_columns_it_has(
 
     monkeypatch.setattr(model.learner, "predict_proba_many", counted)
     asked = [*EVENTS[-10:], *(without(EVENTS[-1], field) for field in ("plan", "words", "since"))]
-    answers.of(asked, Details(reasons=True))
+    answers.of(asked, Details(explain=True))
     explained = rows
     answers.of(asked)
     missing = 3 + sum(event["calls"] is None for event in asked)
@@ -284,7 +284,7 @@ def test_reasons_of_a_job_name_values(late: bool) -> None:
         options = {"labels": LateLabels(MemorySource(labels), key="key")}
         events = [{k: v for k, v in event.items() if k != "churned"} for event in events]
     model = create("doubly-stochastic", task="classification", max_features=64)
-    job = Engine(MemorySource(events), model, label="churned", sink=sink, explain=True, **options)
+    job = attached(MemorySource(events), model, label="churned", sink=sink, explain=True, **options)
     job.run()
     last = [output for output in sink.outputs if output.value["reasons"]][-10:]
     assert len(last) == 10
@@ -301,7 +301,7 @@ def test_numbers_without_names_are_explained() -> None:
     X[-1, 1] = np.nan
     sink = MemorySink()
     source = MemorySource((X, (X[:, 0] > 0).tolist()))
-    Engine(source, MultiKernel(seed=1), label="y", sink=sink, explain=True).run()
+    attached(source, MultiKernel(seed=1), label="y", sink=sink, explain=True).run()
     reasons = sink.outputs[-1].value["reasons"]
     assert reasons[0]["column"] == "0"
     assert {one["column"]: one["value"] for one in reasons} == {

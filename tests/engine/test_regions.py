@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from cli_kit import ndjson, streamk
-from engine_kit import Crash, CrashingSink, WhimsicalSource
+from engine_kit import Crash, CrashingSink, WhimsicalSource, attached
 
 import streamk as package
 from connectors.base import Rows
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Engine, newest_checkpoint
+from streamk.engine import Engine, Fixed, newest_checkpoint
 from streamk.engine.late import LateLabels
 from streamk.errors import InvalidInput
 from streamk.learners import create
@@ -63,12 +63,12 @@ def job(
 
     options = {"label": "y", "ignore": ("id",), "sink": sink, "max_skew": float("inf"), **options}
     if not late:
-        return Engine(source(stream, 0), model, **options)
+        return attached(source(stream, 0), model, **options)
     events = [{name: value for name, value in one.items() if name != "y"} for one in stream]
     labels = [{"id": one["id"], "y": one["y"]} for one in stream]
     options["labels"] = LateLabels(source(labels, LATE), key="id")
     options.pop("ignore")
-    return Engine(source(events, 0), model, **options)
+    return attached(source(events, 0), model, **options)
 
 
 def held(stream: list[dict[str, Any]], sink: MemorySink, task: str) -> list[bool]:
@@ -154,10 +154,13 @@ def test_what_is_served_is_what_the_job_gives_next(task: str, tmp_path: Path) ->
     with pytest.raises(InvalidInput, match=r"runs with --\S+ 0\.9; ask for that instead of 0\.8"):
         ask(stream[400], 0.8)
     told = MemorySink()
-    Engine(
+    attached(
         MemorySource(stream[400:]),
         served.learner,
-        **{"schema": served.schema, "learn": False, "sink": told, "kept": served.kept, name: 0.9},
+        schema=served.schema,
+        sink=told,
+        fixed=Fixed(kept=served.kept),
+        **{name: 0.9},
     ).run()
     assert told.outputs[0].value[name] == found
 
@@ -242,7 +245,7 @@ def test_rows_of_numbers_need_no_names() -> None:
     X = rng.normal(size=(300, 2))
     sink = MemorySink()
     source = MemorySource(Rows(X, (X[:, 0] > 0).astype(int)))
-    Engine(
+    attached(
         source,
         create("multi-kernel", external_experts=(), task="classification"),
         label="y",

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import events, learner, same_model
+from engine_kit import attached, events, learner, same_model
 
 from connectors.memory import MemorySource
 from connectors.registry import open_source
 from streamk import load
-from streamk.engine import Engine, Report
+from streamk.engine import Fixed, Report
 from streamk.engine.late import LateLabels
 from streamk.errors import EngineError
 
@@ -34,7 +34,7 @@ class NamedSource(MemorySource):
 def run(state: Path, name: str | None, count: int = 100, **options: Any) -> Report:
     source = NamedSource(events(count), name)
     options = {"label": "y", "ignore": ("id",), "checkpoint": state, **options}
-    return Engine(source, learner(), **options).run()
+    return attached(source, learner(), **options).run()
 
 
 def test_a_replaced_partition_ends_the_run(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def joined(state: Path, names: tuple[str, str], **options: Any) -> Report:
     stream = NamedSource([{"id": n, "a": n % 7} for n in range(60)], names[0])
     labels = NamedSource([{"id": n, "y": n % 7 > 3} for n in range(60)], names[1])
     late = LateLabels(labels, key="id")
-    return Engine(stream, learner(), label="y", labels=late, checkpoint=state, **options).run()
+    return attached(stream, learner(), label="y", labels=late, checkpoint=state, **options).run()
 
 
 def test_of_two_sources_the_one_that_was_replaced_begins_anew(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def lines(path: Path, count: int, *, first: int = 0, seed: int = 0, grow: bool =
 def run_file(state: Path, path: Path, query: str = "", **options: Any) -> Report:
     source = open_source(f"file:{path}{query}")
     options = {"label": "y", "ignore": ("id",), "checkpoint": state, **options}
-    return Engine(source, learner(), **options).run()
+    return attached(source, learner(), **options).run()
 
 
 def test_a_file_that_was_replaced_ends_the_run_and_tells_what_to_do(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_of_late_labels_both_files_are_known_again(tmp_path: Path, which: str) -
         late = LateLabels(open_source(f"file:{tmp_path}/labels"), key="id")
         source = open_source(f"file:{tmp_path}/events")
         given = {"label": "y", "labels": late, "checkpoint": tmp_path / "state", **options}
-        return Engine(source, learner(), **given).run()
+        return attached(source, learner(), **given).run()
 
     for name in ("events", "labels"):
         lines(tmp_path / name, 60)
@@ -152,7 +152,7 @@ def test_a_model_that_predicts_knows_its_requests_again(tmp_path: Path) -> None:
     model = load(state)
 
     def answer() -> Report:
-        return run_file(places, path, schema=model.schema, learn=False, label=None, ignore=())
+        return run_file(places, path, schema=model.schema, fixed=Fixed(), label=None, ignore=())
 
     assert answer().events == 100
     lines(path, 20, first=100, grow=True)

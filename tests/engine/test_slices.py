@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cli_kit import ndjson, streamk
-from engine_kit import Crash, CrashingSink, WhimsicalSource
+from engine_kit import Crash, CrashingSink, WhimsicalSource, attached
 from schema_kit import avro_record, record_schema
 
 from connectors.base import Rows
@@ -46,14 +46,14 @@ def job(stream: list[Any], sink: Any, *, late: bool = False, **options: Any) -> 
     options |= {"label": "y", "sink": sink, "slice": name, "max_skew": float("inf")}
     if not late:
         source = WhimsicalSource({"p": stream}, timestamps=times, whim=whim)
-        return Engine(source, model, ignore=("id",), **options)
+        return attached(source, model, ignore=("id",), **options)
     events = [{key: one for key, one in event.items() if key != "y"} for event in stream]
     source = WhimsicalSource({"p": events}, timestamps=times, whim=whim)
     labels = [{"id": event["id"], "y": event["y"]} for event in stream]
     of_labels = WhimsicalSource(
         {"p": labels}, timestamps={"p": [at + 205 for at in times["p"]]}, whim=whim
     )
-    return Engine(source, model, labels=LateLabels(of_labels, key="id"), **options)
+    return attached(source, model, labels=LateLabels(of_labels, key="id"), **options)
 
 
 def expected(stream: list[Any], sink: MemorySink) -> dict[str, list[float]]:
@@ -110,7 +110,7 @@ def test_another_column_begins_anew(late: bool, tmp_path: Path) -> None:
 def test_plain_numbers_have_no_slices() -> None:
     source = MemorySource(Rows(np.eye(3), [0, 1, 0]))
     with pytest.raises(InvalidInput, match="needs events with named fields"):
-        Engine(source, create("multi-kernel", task="classification"), label="y", slice="a")
+        attached(source, create("multi-kernel", task="classification"), label="y", slice="a")
 
 
 def test_values_are_told_apart_by_their_text() -> None:
@@ -176,6 +176,6 @@ def test_framed_records_have_slices() -> None:
             source.record_format = SchemaFormat(Stored(), lambda schema: AvroSchema(schema.text))
             assert source.record_format.ready(values) == len(values)
         model = create("doubly-stochastic", task="classification", seed=1)
-        found[encoding] = Engine(source, model, label="y", slice="at.town").run().slices
+        found[encoding] = attached(source, model, label="y", slice="at.town").run().slices
     assert set(found["json"]) == {"t0", "t1", "t2"}
     assert found["avro"] == found["json-schema"] == found["json"]

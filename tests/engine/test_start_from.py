@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import events, learner, same_model
+from engine_kit import attached, events, learner, same_model
 
 from connectors.files.sinks import NDJSONSink
 from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_source
 from streamk.cli import main
-from streamk.engine import Engine, Report
+from streamk.engine import Report
 from streamk.engine.checkpoints.reading import newest_of_all
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners import Contest, Sharded
@@ -27,7 +27,7 @@ def run(stream: list[dict[str, Any]], **options: Any) -> Report:
     """Learn events; every job has a model and options of its own that are the same."""
     options = {"model": learner(), "label": "y", "ignore": ("id",), **options}
     model = options.pop("model")
-    return Engine(MemorySource(stream), model, **options).run()
+    return attached(MemorySource(stream), model, **options).run()
 
 
 def test_a_job_begins_with_the_model_of_another(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_file_is_known_by_another_name(tmp_path: Path) -> None:
         source = open_source(f"file:{path}")
         model = options.pop("model", None) or learner()
         more = {"label": "y", "ignore": ("id",), "checkpoint": state, **options}
-        return Engine(source, model, **more).run()
+        return attached(source, model, **more).run()
 
     read(path, max_events=30)
     path = path.rename(tmp_path / "moved.ndjson")

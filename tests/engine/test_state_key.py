@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import events, learner, same_model
+from engine_kit import attached, events, learner, same_model
 from test_engine_group import ALL, learned, run_and_die
 from test_engine_group import run as run_member
 
 import streamk
 from connectors.memory import MemorySource
 from streamk.cli import main
-from streamk.engine import Engine, Key, Report, Untrusted, newest_checkpoint, read_checkpoint
+from streamk.engine import Key, Report, Untrusted, newest_checkpoint, read_checkpoint
 from streamk.engine.checkpoints.directory_store import DirectoryStore
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import InvalidInput, StateError
@@ -39,7 +39,7 @@ def key(tmp_path: Path) -> Path:
 def run(stream: list[dict[str, Any]], directory: Path | None, **options: Any) -> Report:
     options = {"model": learner(), "label": "y", "ignore": ("id",), **options}
     model = options.pop("model")
-    return Engine(MemorySource(stream), model, checkpoint=directory, **options).run()
+    return attached(MemorySource(stream), model, checkpoint=directory, **options).run()
 
 
 def reseal(manifest_file: Path, **changes: Any) -> None:
@@ -91,7 +91,7 @@ def test_a_key_does_not_show_itself(key: Path) -> None:
 
 
 def test_a_key_without_a_checkpoint_is_a_mistake(key: Path) -> None:
-    with pytest.raises(InvalidInput, match="needs checkpoint= or start_from="):
+    with pytest.raises(InvalidInput, match="needs a place of checkpoints or start_from="):
         run([], None, state_key=key)
 
 

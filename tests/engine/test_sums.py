@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from engine_kit import events, learner
+from engine_kit import attached, events, learner
 
 from connectors.memory import MemorySource
-from streamk.engine import Engine
 from streamk.engine.late import LateLabels
 from streamk.engine.late.join import Join
 from streamk.engine.training.trainer import Trainer
@@ -26,10 +25,10 @@ def test_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(decoded, bad=[]), tombstones
 
     some = [*events(20), {"y": [1]}, {"y": [2]}]
-    assert Engine(MemorySource(some), learner(), label="y").run().counts.n_bad == 2
+    assert attached(MemorySource(some), learner(), label="y").run().counts.n_bad == 2
     monkeypatch.setattr(Trainer, "_decode", losing)
     with pytest.raises(EngineError, match=rf"of 22 records from .* offset 21 20 {WORDS}"):
-        Engine(MemorySource(some), learner(), label="y").run()
+        attached(MemorySource(some), learner(), label="y").run()
 
 
 @pytest.mark.parametrize("side", ["event", "label"])
@@ -39,7 +38,7 @@ def test_of_late_labels(monkeypatch: pytest.MonkeyPatch, side: str) -> None:
 
     def run() -> Any:
         late = LateLabels(MemorySource(labels), key="id")
-        return Engine(MemorySource(some), learner(), label="y", labels=late).run()
+        return attached(MemorySource(some), learner(), label="y", labels=late).run()
 
     assert run().counts.learned == 20
     real = getattr(Join, side)

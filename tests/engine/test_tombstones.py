@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_kit import events, learner
+from engine_kit import attached, events, learner
 
 from connectors.memory import MemorySink, MemorySource
 from connectors.records import framed
 from streamk.cli.report import as_json, as_text
-from streamk.engine import Engine, Report
+from streamk.engine import Report
 from streamk.engine.late import LateLabels
 from streamk.errors import EngineError
 
@@ -44,7 +44,7 @@ def source(encoding: str, values: list[Any]) -> MemorySource:
 
 
 def run(of: Any, **options: Any) -> Report:
-    return Engine(of, learner(), **{"label": "y", **options}).run()
+    return attached(of, learner(), **{"label": "y", **options}).run()
 
 
 def with_tombstones(values: list[Any], every: int = 6) -> list[Any]:

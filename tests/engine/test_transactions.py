@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 from crash_kit import Job, Process, fill, newest, outputs, positions, stream
+from engine_kit import attached
 
 from connectors.errors import Aborted, ConnectorError, Unavailable
 from connectors.kafka import KafkaSource
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Engine, saving
+from streamk.engine import Checkpoints, saving
 from streamk.engine import saving as again
 from streamk.errors import InvalidInput
 from streamk.kernels import Gaussian
@@ -254,7 +255,7 @@ class _Coordinator:
     def __init__(self) -> None:
         self.saves = 0
 
-    def save(self, *, last: bool) -> None:
+    def save(self) -> None:
         self.saves += 1
 
 
@@ -262,7 +263,7 @@ def test_a_checkpoint_is_written_when_the_last_one_is_old(monkeypatch: pytest.Mo
     now = [100.0]
     monkeypatch.setattr(saving.time, "monotonic", lambda: now[0])
     coordinator: Any = _Coordinator()
-    one = saving.Saving(coordinator, every=1000, grace=0, seconds=5.0)
+    one = saving.Saving(coordinator, Checkpoints("x", 1000, 0, transactions=5.0))
     assert not one.is_overdue
     now[0] += 5.0
     assert one.is_overdue
@@ -275,7 +276,7 @@ def test_a_checkpoint_is_written_when_the_last_one_is_old(monkeypatch: pytest.Mo
     assert not one.is_overdue
     now[0] += 0.2
     assert one.is_overdue
-    assert not saving.Saving(coordinator, every=1000, grace=0).is_overdue
+    assert not saving.Saving(coordinator, Checkpoints("x", 1000, 0)).is_overdue
 
 
 class _Failing:
@@ -325,14 +326,14 @@ def test_a_run_that_is_stopped_does_nothing_again(now: list[float]) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"transactions": 10.0}, "needs checkpoint="),
+        ({"transactions": 10.0}, "needs a place of checkpoints"),
         ({"transactions": 10.0, "checkpoint": "x"}, "need a sink that can write in them"),
-        ({"transactions": 0.0, "checkpoint": "x"}, r"between 0\.1 and 60"),
-        ({"transactions": 61, "checkpoint": "x"}, r"between 0\.1 and 60"),
-        ({"transactions": True, "checkpoint": "x"}, r"between 0\.1 and 60"),
+        ({"transactions": 0.0, "checkpoint": "x"}, r"at least 0\.1 and at most 60"),
+        ({"transactions": 61, "checkpoint": "x"}, r"at least 0\.1 and at most 60"),
+        ({"transactions": True, "checkpoint": "x"}, r"at least 0\.1 and at most 60"),
     ],
 )
 def test_options_that_cannot_be_followed(options: dict[str, Any], text: str) -> None:
     model = DoublyStochastic(Gaussian(bandwidth=1.0), seed=1, max_features=64)
     with pytest.raises(InvalidInput, match=text):
-        Engine(MemorySource([{"x": 1.0}]), model, label="y", sink=MemorySink(), **options)
+        attached(MemorySource([{"x": 1.0}]), model, label="y", sink=MemorySink(), **options)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import events, learner, same_model
+from engine_kit import attached, events, learner, same_model
 
 from connectors.registry import open_sink, open_source
-from streamk.engine import Engine, Report
+from streamk.engine import Report
 from streamk.engine.late import LateLabels
 from streamk.errors import InvalidInput
 
@@ -46,7 +46,7 @@ def run(address: str, folder: Path, state: str | None = "state", **options: Any)
     source, sink = open_source(address.format(folder)), open_sink(f"file:{folder}/out-{state}")
     checkpoint = None if state is None else folder / state
     options = {"label": "y", "checkpoint": checkpoint, "sink": sink, **options}
-    return Engine(source, learner(), **options).run()
+    return attached(source, learner(), **options).run()
 
 
 def cuts() -> Iterator[tuple[str, int]]:
@@ -167,7 +167,7 @@ def test_so_are_events_and_late_labels(tmp_path: Path, which: str, kind: str, mi
         late = LateLabels(open_source(f"{kind}:{tmp_path}/labels"), key="id")
         source = open_source(f"{kind}:{tmp_path}/events")
         given = {"label": "y", "labels": late, "checkpoint": tmp_path / "state"}
-        return Engine(source, learner(), **given).run()
+        return attached(source, learner(), **given).run()
 
     for name, text in texts.items():
         (tmp_path / name).write_text(text[:-missing] if name == which else text)

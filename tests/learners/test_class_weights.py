@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engine_kit import attached
 from multi_kernel_kit import learned, make, pool_alone, stream
 from numpy.typing import NDArray
 from reference import naive
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.adapters.river import KernelClassifier
-from streamk.engine import Engine
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import MultiKernel, create, from_state
 from streamk.learners.common import classes as class_weights
@@ -227,7 +227,7 @@ def test_the_engine_says_and_scores_what_the_weights_decide() -> None:
               for x, label in zip(X.tolist(), y.tolist(), strict=True)]  # fmt: skip
     options = {"task": "classification", "seed": 1, "external_experts": (), **BALANCED}
     sink, model = MemorySink(), create("multi-kernel", **options)
-    result = Engine(MemorySource(events), model, label="y", until_end=True, sink=sink).run()
+    result = attached(MemorySource(events), model, label="y", until_end=True, sink=sink).run()
     said = [output.value["prediction"] for output in sink.outputs]
     best = [max(o.value["probabilities"], key=o.value["probabilities"].get, default=None)
             if said[n] else None for n, o in enumerate(sink.outputs)]  # fmt: skip

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engine_kit import attached
 from multi_kernel_kit import KINDS, stream
 from state_kit import assert_same
 
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Engine
 from streamk.kernels import Gaussian
 from streamk.learners import (
     FeatureMachine,
@@ -166,7 +166,7 @@ def test_a_job_goes_on_from_its_checkpoint(tmp_path: Any) -> None:
     for parts in ((300,), (70, 300)):
         sink = MemorySink()
         for stop in parts:
-            engine = Engine(
+            engine = attached(
                 MemorySource(events),
                 MultiKernel(),
                 label="y",

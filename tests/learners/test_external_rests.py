@@ -11,7 +11,7 @@ from multi_kernel_kit import pool_alone
 from numpy.typing import NDArray
 from state_kit import assert_same
 
-from streamk.backends.numba_backend.experts import mixture
+from streamk.backends.numba_backend.experts import mixture as loops
 from streamk.errors import StateError
 from streamk.learners import FeatureMachine, MultiKernel
 from streamk.learners.multi_kernel import external_experts, mixture, rests
@@ -138,7 +138,7 @@ def test_states_go_on_and_are_checked() -> None:
 def test_the_documentation_has_these_numbers() -> None:
     stretch, text = rests.STRETCH, " ".join((MultiKernel.__doc__ or "").split())
     shortest, trial = int(rests._SHORTEST) * stretch, rests._TRIAL * stretch
-    assert f"less than {mixture.WORTH:.0%} above" in text
+    assert f"less than {loops.WORTH:.0%} above" in text
     assert f"after each {stretch:,} events, rests for {shortest:,} at first" in text
     assert f"tried again for {trial:,}." in text
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engine_kit import attached
 
 from connectors.memory import MemorySource
 from streamk.encoding.labels import LARGEST_LABEL
-from streamk.engine import Engine
 from streamk.errors import InvalidInput
 from streamk.learners import MODELS, create, from_state
 from streamk.learners.common.classes import LARGEST_NUMBER
@@ -151,7 +151,7 @@ def test_a_run_counts_labels_past_the_range(
     events = [{"a": float(i), "y": first} for i in range(40)]
     events[20:20] = [{"a": 1.0, "y": label} for label in labels]
     model = create("doubly-stochastic", task=task, seed=0, max_features=64)
-    report = Engine(MemorySource(events), model, label="y", checkpoint=tmp_path / "state").run()
+    report = attached(MemorySource(events), model, label="y", checkpoint=tmp_path / "state").run()
     assert report.counts.bad == kinds
     assert report.counts.learned == 40 + (4 if task == "classification" else 0)
     assert report.counts.unlabelled == (task == "regression")
@@ -160,6 +160,6 @@ def test_a_run_counts_labels_past_the_range(
 def test_a_batch_of_whole_numbers_is_checked_too(tmp_path: Path) -> None:
     y = np.array([1, 2, (1 << 64) - 1], dtype=np.uint64)
     model = create("doubly-stochastic", task="classification", seed=0, max_features=64)
-    report = Engine(MemorySource((X[:3], y)), model, label="y", checkpoint=tmp_path).run()
+    report = attached(MemorySource((X[:3], y)), model, label="y", checkpoint=tmp_path).run()
     assert report.model.classes == (1, 2, (1 << 64) - 1)
     assert not report.counts.bad

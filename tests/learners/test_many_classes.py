@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_kit import WhimsicalSource
+from engine_kit import WhimsicalSource, attached
 from multi_kernel_kit import pool_alone
 from numpy.typing import NDArray
 from state_kit import assert_same
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.adapters.river import KernelClassifier
-from streamk.engine.loop import Engine
 from streamk.errors import EngineError, InvalidInput
 from streamk.kernels import Gaussian
 from streamk.learners import (
@@ -213,7 +212,7 @@ def run(
     model = pool_alone(seed=1, max_classes=3)
     if options.get("on_error") != "raise":
         options["dead_letters"] = letters
-    report = Engine(source, model, label="y", sink=sink, **options).run()
+    report = attached(source, model, label="y", sink=sink, **options).run()
     return report, sink.outputs, letters.outputs
 
 
@@ -233,7 +232,7 @@ def test_a_run_counts_labels_too_many_as_bad_events() -> None:
 def test_a_run_that_was_told_nothing_has_a_thousand_classes() -> None:
     model = DoublyStochastic(Gaussian(bandwidth=1.0), max_features=256, block_size=256)
     events = [{"a": float(i % 7), "y": f"new {i}" if i % 2 == 0 else "old"} for i in range(2200)]
-    report = Engine(MemorySource(events), model, label="y").run()
+    report = attached(MemorySource(events), model, label="y").run()
     assert len(report.model.classes) == 1000
     assert report.counts.bad == {"label out of domain": 101}
     assert report.counts.learned == 2200 - 101

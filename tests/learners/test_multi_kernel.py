@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engine_kit import attached
 from multi_kernel_kit import KINDS, learned, losses_of, make, opinions_of, pool_alone, stream
 from numpy.typing import NDArray
 from reference import naive
@@ -16,7 +17,6 @@ from state_kit import assert_same
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.backends.pool_arrays import LEARNED
-from streamk.engine import Engine
 from streamk.engine.checkpoints.reading import read_checkpoint
 from streamk.errors import InvalidInput, NotLearned, StateError
 from streamk.kernels import Gaussian
@@ -306,7 +306,7 @@ def test_the_engine_goes_on_exactly_after_crashes(kind: str, tmp_path: Path) -> 
     events = engine_events(kind, 400)
 
     def run(directory: Path | None, sink: MemorySink) -> Any:
-        return Engine(
+        return attached(
             MemorySource(events),
             create("multi-kernel", external_experts=(), task=task, seed=2),
             label="y",

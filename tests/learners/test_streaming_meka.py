@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_kit import BATCH, events, same_model
+from engine_kit import BATCH, attached, events, same_model
 
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Engine
 from streamk.errors import InvalidInput, StateError
 from streamk.factorization import meka
 from streamk.kernels import Gaussian, Laplacian, Linear
@@ -597,7 +596,7 @@ def test_a_run_that_crashes_goes_on(tmp_path: Path) -> None:
         source = MemorySource({"t:0": stream_[:150], "t:1": stream_[150:]})
         settings: dict[str, Any] = {"checkpoint_every": 3 * BATCH}
         settings |= {"label": "y", "ignore": ("id",), "until_end": True}
-        return Engine(source, model, sink=sink, checkpoint=directory, **settings).run()
+        return attached(source, model, sink=sink, checkpoint=directory, **settings).run()
 
     expected = run(None, MemorySink())
     sink = StoppingSink()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import events
+from engine_kit import attached, events
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +22,7 @@ from starlette.testclient import TestClient
 
 import streamk
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Engine
+from streamk.engine import Fixed
 from streamk.engine.recovery.promotion import change_champion
 from streamk.learners import Contest, MultiKernel, create
 from streamk.serving import application as module
@@ -36,7 +36,7 @@ KIND = {"Content-Type": "application/json"}
 
 def learned(directory: Path, stream: list[Any] = STREAM, model: Any = None, **more: Any) -> None:
     options = {"label": "y", "ignore": ("id",), "checkpoint": directory, **more}
-    Engine(MemorySource(stream), model or MultiKernel(), **options).run()
+    attached(MemorySource(stream), model or MultiKernel(), **options).run()
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +81,12 @@ def test_the_champion_answers_and_all_are_named(tmp_path: Path) -> None:
         assert about["model"] == "online-nystrom"
         after = client.post("/predict", json=asked).json()
     for learner, found in ((first, before), (near, after)):
-        with_schema: Any = {"schema": model.schema, "learn": False, "sink": (sink := MemorySink())}
-        Engine(MemorySource(asked), learner, **with_schema).run()
+        with_schema: Any = {
+            "schema": model.schema,
+            "fixed": Fixed(),
+            "sink": (sink := MemorySink()),
+        }
+        attached(MemorySource(asked), learner, **with_schema).run()
         assert [row["prediction"] for row in found] == [
             output.value["prediction"] for output in sink.outputs
         ]
@@ -95,8 +99,8 @@ def plain(event: dict[str, Any]) -> dict[str, Any]:
 def test_one_event_and_several_are_answered_as_by_the_job(client: TestClient, state: Path) -> None:
     model, sink = streamk.load(state), MemorySink()
     rest = [plain(event) for event in STREAM[200:]]
-    options: Any = {"schema": model.schema, "learn": False, "sink": sink}
-    Engine(MemorySource(rest), model.learner, **options).run()
+    options: Any = {"schema": model.schema, "fixed": Fixed(), "sink": sink}
+    attached(MemorySource(rest), model.learner, **options).run()
     found = client.post("/predict", json=rest).json()
     assert len(found) == len(sink.outputs)
     for answer, output in zip(found, sink.outputs, strict=True):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import events
+from engine_kit import attached, events
 
 pytest.importorskip("starlette", reason="requests come by Starlette: pip install streamk[serve]")
 pytest.importorskip("httpx2", reason="Starlette is tested by httpx2: pip install httpx2")
@@ -18,7 +18,6 @@ from starlette.routing import Route
 
 import streamk
 from connectors.memory import MemorySource
-from streamk.engine import Engine
 from streamk.learners import MultiKernel
 from streamk.serving.application import application
 from streamk.serving.pages import History, live_page
@@ -64,7 +63,9 @@ class Log:
 @pytest.fixture(scope="module")
 def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("state")
-    Engine(MemorySource(events(100, seed=3)), MultiKernel(), label="y", checkpoint=directory).run()
+    attached(
+        MemorySource(events(100, seed=3)), MultiKernel(), label="y", checkpoint=directory
+    ).run()
     return directory
 
 

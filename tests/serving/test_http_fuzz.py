@@ -12,7 +12,7 @@ from pathlib import Path
 
 import forked_kit
 import pytest
-from engine_kit import events
+from engine_kit import attached, events
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +20,6 @@ pytest.importorskip("starlette", reason="requests come by Starlette: pip install
 pytest.importorskip("uvicorn", reason="the server is uvicorn: pip install streamk[serve]")
 
 from connectors.memory import MemorySource
-from streamk.engine import Engine
 from streamk.learners import MultiKernel
 
 pytestmark = pytest.mark.slow
@@ -112,7 +111,7 @@ class Served:
 def server(home: Path) -> Served:
     """A server of a model."""
     state = home / "state"
-    Engine(MemorySource(STREAM), MultiKernel(), label="y", ignore=("id",), checkpoint=state).run()
+    attached(MemorySource(STREAM), MultiKernel(), label="y", ignore=("id",), checkpoint=state).run()
     usual = [(b"POST", b"/predict", ASKED), (b"GET", b"/model", b"")]
     return Served(["serve", str(state), "--max-body", str(MOST)], usual)
 

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import events
+from engine_kit import attached, events
 
 import streamk
 from connectors.memory import MemorySource
 from streamk import mlflow as flavour
-from streamk.engine import Engine
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import Contest, MultiKernel, create
 
@@ -25,7 +24,7 @@ ASKED = [{name: event[name] for name in "abc"} for event in STREAM[120:]]
 
 def job(directory: Path, model: Any = None, **options: Any) -> Path:
     options = {"label": "y", "ignore": ("id",), "checkpoint": directory, **options}
-    Engine(MemorySource(STREAM[:120]), model or MultiKernel(seed=1), **options).run()
+    attached(MemorySource(STREAM[:120]), model or MultiKernel(seed=1), **options).run()
     return directory
 
 
@@ -83,7 +82,7 @@ def test_numbers_and_an_object_store(mlflow: Any, tmp_path: Path) -> None:
     stream = [{"a": e["a"], "y": 2.0 * e["a"]} for e in STREAM]
     place = "memory://models/numbers"
     model = MultiKernel(task="regression", seed=1)
-    Engine(MemorySource(stream), model, label="y", checkpoint=place).run()
+    attached(MemorySource(stream), model, label="y", checkpoint=place).run()
     flavour.save_model(place, tmp_path / "model")
     found = mlflow.pyfunc.load_model(str(tmp_path / "model")).predict([{"a": 0.5}])
     assert found == streamk.load(place).predict_many([{"a": 0.5}])

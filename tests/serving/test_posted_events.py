@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import events
+from engine_kit import attached, events
 
 pytest.importorskip("starlette", reason="requests come by Starlette: pip install streamk[serve]")
 pytest.importorskip("httpx2", reason="Starlette is tested by httpx2: pip install httpx2")
@@ -22,7 +22,6 @@ import streamk
 from connectors.errors import BadRecord, BadURL, ConnectorError, Unavailable
 from connectors.memory import MemorySource
 from connectors.registry import open_log, open_source
-from streamk.engine import Engine
 from streamk.engine.late import LateLabels
 from streamk.errors import InvalidInput
 from streamk.learners import MultiKernel
@@ -36,7 +35,7 @@ STREAM: list[dict[str, Any]] = json.loads(json.dumps(events(300, seed=3), defaul
 def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("state")
     options: dict[str, Any] = {"label": "y", "ignore": ("id",), "checkpoint": directory}
-    Engine(MemorySource(STREAM[:100]), MultiKernel(), **options).run()
+    attached(MemorySource(STREAM[:100]), MultiKernel(), **options).run()
     return directory
 
 
@@ -54,13 +53,13 @@ def test_a_job_that_could_not_learn_them_takes_none(tmp_path: Path) -> None:
     table = b"x,y\n" + b"".join(b"%d,%d\n" % (n, n % 2) for n in range(20))
     (tmp_path / "events.csv").write_bytes(table)
     source = open_source(f"csv:{tmp_path / 'events.csv'}")
-    Engine(source, MultiKernel(), label="y", checkpoint=tmp_path / "csv").run()
+    attached(source, MultiKernel(), label="y", checkpoint=tmp_path / "csv").run()
     late = LateLabels(
         MemorySource([{"id": event["id"], "y": event["y"]} for event in STREAM]), "id"
     )
     stream = [{name: one for name, one in event.items() if name != "y"} for event in STREAM]
     source = MemorySource(stream)
-    Engine(source, MultiKernel(), label="y", labels=late, checkpoint=tmp_path / "late").run()
+    attached(source, MultiKernel(), label="y", labels=late, checkpoint=tmp_path / "late").run()
     for directory, what in (("csv", "encoding 'csv'"), ("late", "a source of their own")):
         with pytest.raises(InvalidInput, match=what):
             application(streamk.load(tmp_path / directory), log=log)
@@ -79,7 +78,7 @@ def test_a_job_learns_what_is_posted(served: tuple[TestClient, Path]) -> None:
     assert "streamk_events_taken_total 151.0" in client.get("/metrics").text
 
     def model(source: Any) -> Any:
-        return Engine(source, MultiKernel(), label="y", ignore=("id",)).run().model
+        return attached(source, MultiKernel(), label="y", ignore=("id",)).run().model
 
     posted = model(open_source(f"file:{path}"))
     assert posted.n_events == 151

@@ -9,12 +9,11 @@ import pytest
 
 pytest.importorskip("fsspec", reason="pip install 'streamk[object-store]'")
 
-from engine_kit import events
+from engine_kit import attached, events
 from fsspec.implementations.memory import MemoryFileSystem
 
 import streamk
 from connectors.memory import MemorySource
-from streamk.engine import Engine
 from streamk.engine.checkpoints.object_path import ObjectPath, StoreUnavailable, location
 from streamk.engine.recovery.promotion import change_champion
 from streamk.learners import Contest, MultiKernel
@@ -32,7 +31,7 @@ def _empty() -> Iterator[None]:
 
 def learn(most: int, checkpoint: str = JOB, **options: Any) -> None:
     options = {"label": "y", "ignore": ("id",), "max_events": most, **options}
-    Engine(MemorySource(STREAM), MultiKernel(), checkpoint=checkpoint, **options).run()
+    attached(MemorySource(STREAM), MultiKernel(), checkpoint=checkpoint, **options).run()
 
 
 @pytest.fixture
@@ -55,13 +54,13 @@ def test_a_replica_follows_a_promotion() -> None:
         return Contest({"first": MultiKernel(), "other": MultiKernel(seed=1)})
 
     options: Any = {"label": "y", "ignore": ("id",), "checkpoint": JOB}
-    Engine(MemorySource(STREAM[:100]), several(), **options).run()
+    attached(MemorySource(STREAM[:100]), several(), **options).run()
     model = streamk.load(JOB)
     assert (model.champion, model.challengers) == ("first", ("other",))
     change_champion(location(JOB), lambda found: found.promote("other"))
     assert model.refresh()
     assert (model.champion, model.challengers) == ("other", ("first",))
-    report = Engine(MemorySource(STREAM), several(), **options).run()
+    report = attached(MemorySource(STREAM), several(), **options).run()
     assert isinstance(report.model, Contest)
     assert report.model.champion == "other"
 

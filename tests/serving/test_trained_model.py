@@ -14,13 +14,13 @@ import forked_kit
 import numpy as np
 import pytest
 from cli_kit import click_events, ndjson, streamk
-from engine_kit import events, learner
+from engine_kit import attached, events, learner
 
 import streamk as package
 from connectors.base import Rows
 from connectors.memory import MemorySink, MemorySource
 from streamk.adapters.river import KernelClassifier, KernelRegressor
-from streamk.engine import Engine, newest_checkpoint
+from streamk.engine import Engine, Fixed, newest_checkpoint
 from streamk.errors import InvalidInput
 from streamk.learners import MultiKernel, create
 
@@ -30,7 +30,7 @@ TEXTS = events(300, seed=3)
 
 def learned(directory: Path, stream: list[Any], model: Any = None, **options: Any) -> None:
     options = {"label": "y", "ignore": ("id",), "checkpoint": directory, **options}
-    Engine(MemorySource(stream), model or MultiKernel(), **options).run()
+    attached(MemorySource(stream), model or MultiKernel(), **options).run()
 
 
 @pytest.mark.parametrize("name", ["multi-kernel", "doubly-stochastic", "online-nystrom"])
@@ -38,8 +38,8 @@ def test_a_model_opened_predicts_as_the_engine_would(name: str, tmp_path: Path) 
     learned(tmp_path, TEXTS[:200], create(name, task="classification"))
     model = package.load(tmp_path)
     sink = MemorySink()
-    engine = Engine(
-        MemorySource(TEXTS[200:]), model.learner, schema=model.schema, learn=False, sink=sink
+    engine = attached(
+        MemorySource(TEXTS[200:]), model.learner, schema=model.schema, fixed=Fixed(), sink=sink
     )
     report = engine.run()
     assert (report.counts.learned, report.counts.predicted) == (0, 100)
@@ -67,7 +67,7 @@ def test_it_is_what_the_estimator_says(tmp_path: Path) -> None:
 
 def test_figures_are_those_of_the_job_and_none_where_they_cannot_be_read(tmp_path: Path) -> None:
     options: dict[str, Any] = {"label": "y", "ignore": ("id",), "metrics": ("F1=up",)}
-    report = Engine(MemorySource(TEXTS), MultiKernel(), checkpoint=tmp_path, **options).run()
+    report = attached(MemorySource(TEXTS), MultiKernel(), checkpoint=tmp_path, **options).run()
     model = package.load(tmp_path)
     expected = dict(report.whole)
     del expected["F1=up"]  # which takes River
@@ -196,9 +196,11 @@ def test_of_several_members_the_one_that_knows_most(tmp_path: Path) -> None:
 def test_rows_of_numbers_without_labels(tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(size=(200, 3))
     source = MemorySource((X, X[:, 0] > 0))
-    Engine(source, learner(), label="y", checkpoint=tmp_path).run()
+    attached(source, learner(), label="y", checkpoint=tmp_path).run()
     model, sink = package.load(tmp_path), MemorySink()
-    Engine(MemorySource(Rows(X)), model.learner, schema=model.schema, learn=False, sink=sink).run()
+    attached(
+        MemorySource(Rows(X)), model.learner, schema=model.schema, fixed=Fixed(), sink=sink
+    ).run()
     expected = model.learner.predict_many(X).tolist()
     assert [output.value["prediction"] for output in sink.outputs] == expected
 
@@ -216,7 +218,7 @@ def test_details_change_nothing_of_what_is_learned(task: str) -> None:
         if task == "regression" and more:
             more = {**more, "interval": 0.9}
         model = MultiKernel(task=task)
-        report = Engine(
+        report = attached(
             MemorySource(stream), model, label="y", ignore=("id",), sink=sink, **more
         ).run()
         models.append(report.model.state())
@@ -236,7 +238,7 @@ def test_details_change_nothing_of_what_is_learned(task: str) -> None:
 
 def test_details_that_a_model_cannot_give_are_refused() -> None:
     def engine(model: Any, **options: Any) -> Engine:
-        return Engine(MemorySource([]), model, label="y", **options)
+        return attached(MemorySource([]), model, label="y", **options)
 
     with pytest.raises(InvalidInput, match="intervals are for numbers"):
         engine(MultiKernel(), interval=0.9)
@@ -245,7 +247,7 @@ def test_details_that_a_model_cannot_give_are_refused() -> None:
     with pytest.raises(InvalidInput, match="reasons are for models that take missing"):
         engine(learner(), explain=True)
     with pytest.raises(InvalidInput, match="fixed"):
-        engine(MultiKernel(), learn=False)
+        engine(MultiKernel(), fixed=Fixed())
 
 
 # --- the command ------------------------------------------------------------------------------

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from cli_kit import ndjson
 from cli_kit import streamk as command
+from engine_kit import attached
 
 import streamk
 from connectors.memory import MemorySource
 from streamk.encoding import Schema
-from streamk.engine import Engine
 from streamk.engine.late import LateLabels
 from streamk.engine.training import fields as known_fields
 from streamk.engine.training.fields import KnownFields, Unknown
@@ -75,7 +75,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("state")
     ignore = ("row", "user.id")
     options: dict[str, Any] = {"label": "sold", "ignore": ignore, "checkpoint": directory}
-    Engine(MemorySource(EVENTS), MultiKernel(), **options).run()
+    attached(MemorySource(EVENTS), MultiKernel(), **options).run()
     return directory
 
 
@@ -147,7 +147,7 @@ def test_what_a_job_with_late_labels_joins_by_is_known(
     labels = [{"id": n, "y": n % 7 > 3} for n in range(100)]
     late = LateLabels(MemorySource(labels), "id")
     options: dict[str, Any] = {"label": "y", "labels": late, "checkpoint": tmp_path}
-    Engine(MemorySource(events), MultiKernel(), **options).run()
+    attached(MemorySource(events), MultiKernel(), **options).run()
     model = streamk.load(tmp_path)
     caplog.clear()
     model.predict_one({"id": 3, "a": 1, "y": True})

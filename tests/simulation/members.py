@@ -11,6 +11,7 @@ from connectors.errors import ConnectorError
 from connectors.kafka import KafkaSource
 from connectors.kafka.sink import KafkaSink
 from streamk.engine import Engine, Report
+from streamk.engine.options import FLAGS, grouped
 from streamk.kernels import Gaussian
 from streamk.learners import DoublyStochastic
 
@@ -84,18 +85,17 @@ class Job:
             kind = GroupSource if self.grouped else LoneSource
             source = kind(self.broker, name, most=self.most, real=self.real)
             sinks = {"sink": self._sink(name)}
-        return Engine(
-            source,
-            self._learner(),
-            **{
-                "label": "y",
-                "ignore": ("id",) if self.real else (),
-                "checkpoint": directory,
-                **sinks,
-                **self.options,
-                **more,
-            },
-        )
+        options = {
+            "label": "y",
+            "ignore": ("id",) if self.real else (),
+            "checkpoint": directory,
+            **sinks,
+            **self.options,
+            **more,
+        }
+        sink = options.pop("sink", None)
+        assert options.keys() <= FLAGS.keys()
+        return Engine(source, self._learner(), sink=sink, **grouped(options))
 
     def client(self, _: str | None) -> Client:
         """The client of the process that asks for one."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Engine
+from streamk.engine import Engine, Stream
 from streamk.packing import fingerprint
 
 from .checks import (
@@ -104,7 +104,8 @@ def replay(
         return model, found
     sink = MemorySink()
     source = MemorySource([event_of(number) for number in learned])
-    report = Engine(source, real_learner(staleness), label="y", ignore=("id",), sink=sink).run()
+    stream = Stream(label="y", ignore=("id",))
+    report = Engine(source, real_learner(staleness), stream=stream, sink=sink).run()
     return report.model, [output.value for output in sink.outputs]
 
 

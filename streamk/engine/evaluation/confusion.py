@@ -42,8 +42,11 @@ def counted(truth: Codes, answers: Codes, classes: int) -> Counts:
     >>> counted(np.array([0, 0, 1]), np.array([0, 1, 1]), 2)
     Counts(events=array([2, 1]), predicted=array([1, 2]), right=array([1, 1]))
     """
-    right = truth[truth == answers]
-    return Counts(*(np.bincount(codes, minlength=classes) for codes in (truth, answers, right)))
+    return Counts(
+        np.bincount(truth, minlength=classes),
+        np.bincount(answers, minlength=classes),
+        np.bincount(truth[truth == answers], minlength=classes),
+    )
 
 
 class Confusion:
@@ -100,14 +103,12 @@ class Confusion:
         told = answers >= 0
         if not told.all():
             truth, answers = truth[told], answers[told]
-        size = len(self.labels)
-        more = counted(truth, answers, size)
-        self.counts = Counts(
-            *(
-                n + np.pad(old, (0, size - len(old)))
-                for n, old in zip(more, self.counts, strict=True)
-            )
-        )
+        more, before = counted(truth, answers, len(self.labels)), self.counts
+        n = len(before.events)  # classes
+        more.events[:n] += before.events
+        more.predicted[:n] += before.predicted
+        more.right[:n] += before.right
+        self.counts = more
         wrong, pairs = truth != answers, self._pairs
         found = Counter((truth[wrong] * _SHIFT + answers[wrong]).tolist())
         for pair, events in found.items():  # in the order in which they came up

@@ -8,9 +8,10 @@ from typing import Any, get_args
 
 from connectors.base import Source, group_of
 from connectors.records import FRAMED
-from streamk.encoding import Name, Schema
+from streamk.encoding import Name
 from streamk.engine.late.source import JoinedSource
 from streamk.engine.late.trainer import LateTrainer
+from streamk.engine.options import Stream
 from streamk.engine.training.bad_events import Revisions
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import InvalidInput
@@ -112,9 +113,9 @@ class LateLabels:
             )
         return JoinedSource(events, self.source, time=self.time)
 
-    def trainer(self, model: Learner, source: Source, schema: Schema, **options: Any) -> Trainer:
+    def trainer(self, model: Learner, source: Source, stream: Stream, **options: Any) -> Trainer:
         """Return the trainer of a job with these labels, whose `options` are as of `Trainer`."""
-        return LateTrainer(model, source, schema, late=self, **options)
+        return LateTrainer(model, source, stream, late=self, **options)
 
     def to_json(self) -> dict[str, Any]:
         """Return what a checkpoint and the run that goes on from it must agree in."""

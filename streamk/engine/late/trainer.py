@@ -21,12 +21,13 @@ from streamk.engine.late.held import HeldEvents, Limits, Records, packed, unpack
 from streamk.engine.late.join import QUEUES, Join
 from streamk.engine.late.source import LateReader, Taken
 from streamk.engine.late.steps import Followed, HoldingModel, follow
+from streamk.engine.options import Stream, Watch
 from streamk.engine.order.batch import Batch
 from streamk.engine.training.bad_events import Fates, check_sum, complaint
 from streamk.engine.training.fields import NameCheck
 from streamk.engine.training.learning import check_task
 from streamk.engine.training.outputs import predictions
-from streamk.engine.training.trainer import Trainer
+from streamk.engine.training.trainer import WATCH, Trainer
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import Learner
 from streamk.learners.common.prequential import Prequential
@@ -56,8 +57,8 @@ class LateTrainer(Trainer):
 
     Parameters
     ----------
-    model, source, schema
-        As of `Trainer`; the source is a `JoinedSource`, the schema has the label.
+    model, source, stream
+        As of `Trainer`; the source is a `JoinedSource`, the stream has a label.
     late : LateLabels
     **options
         As of `Trainer`.
@@ -67,13 +68,14 @@ class LateTrainer(Trainer):
         self,
         model: Learner,
         source: Source,
-        schema: Schema,
+        stream: Stream,
         *,
         late: LateLabels,
+        watch: Watch = WATCH,
         **options: Any,
     ) -> None:
         self._late = late
-        self._job_schema = schema
+        self._job_schema = schema = stream.schema_for(model)
         self._records = 0
         """Events and labels taken from the sequence and emitted."""
         self._labels_read = self._labels_bad = self._labels_refused = 0
@@ -84,10 +86,10 @@ class LateTrainer(Trainer):
         except BadRecord as error:
             raise InvalidInput(f"the labels cannot be read: {error}") from error
         self._files = SegmentFiles()
-        super().__init__(model, source, schema, **options)
+        super().__init__(model, source, stream, watch=watch, **options)
         # The label is not in the events.
         unlabelled = replace(schema, label=None, label_type=None, classes=None)
-        self.names = NameCheck(unlabelled, self._slice_by)
+        self.names = NameCheck(unlabelled, watch.slice)
         self._read_by(self._decoder.schema)
         self._begin()
 

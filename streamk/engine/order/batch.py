@@ -72,8 +72,6 @@ class Batch:
     @staticmethod
     def join(parts: Sequence[Batch]) -> Batch:
         """One batch of several, in the given order; their `names` are one table."""
-        if len(parts) == 1:
-            return parts[0]
         keys: list[bytes | None] | None = None
         if any(part.keys is not None for part in parts):
             keys = [k for part in parts for k in (part.keys or [None] * len(part))]

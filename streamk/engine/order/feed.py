@@ -6,19 +6,19 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from connectors.base import Chunk, Source, group_of
 from connectors.errors import OffsetOutOfRange, Unavailable
+from streamk.engine.options import Order, Stream
 from streamk.engine.order.partitions import UNBOUNDED, Clock
 from streamk.engine.order.sequence import IdleAdvance, Sequencer
 from streamk.errors import EngineError, StateError
 
-__all__ = ["DataLoss", "Feed", "Lost"]
+__all__ = ["Feed", "Lost"]
 
-DataLoss = Literal["fail", "earliest", "latest"]
 Lost = dict[str, Any]
 """A range of offsets that was never learned: partition, start, stop (exclusive) and reason."""
 
@@ -58,16 +58,9 @@ class Feed:
     Parameters
     ----------
     source : Source
-    buffer_events, buffer_bytes : int
-        What is read ahead and waits for slower partitions stays below these, give or take a
-        poll.
-    idle_timeout : float
-        Seconds that others wait for a live partition which brings nothing.
-    max_skew : float
-        Seconds that a record may be ahead of its partition's clock; infinite for no bound.
-    data_loss : "fail", "earliest" or "latest"
-    until_end : bool
-        Of a partition that comes later, what is there then is read.
+    stream : Stream
+        Of a partition that comes later, what is there then is read where the run ends at the end.
+    order : Order
     journal : function
         Makes passes durable.
     """
@@ -75,24 +68,16 @@ class Feed:
     def __init__(
         self,
         source: Source,
-        *,
-        buffer_events: int,
-        buffer_bytes: int,
-        idle_timeout: float,
-        max_skew: float,
-        data_loss: DataLoss,
-        until_end: bool,
+        stream: Stream,
+        order: Order,
         journal: Callable[[list[IdleAdvance]], None],
     ) -> None:
-        self._skew = UNBOUNDED if math.isinf(max_skew) else min(round(1000 * max_skew), UNBOUNDED)
+        skew = order.max_skew
+        self._skew = UNBOUNDED if math.isinf(skew) else min(round(1000 * skew), UNBOUNDED)
         self.sequencer = Sequencer(self._skew)
         self.lost: list[Lost] = []
-        self._source = source
-        self._buffer_events = buffer_events
-        self._buffer_bytes = buffer_bytes
-        self._idle_timeout = idle_timeout
-        self._data_loss = data_loss
-        self._until_end = until_end
+        self._source, self._order = source, order
+        self._data_loss, self._until_end = stream.data_loss, stream.until_end
         self._shared = group_of(source) is not None
         self._journal = journal
         self._last: dict[str, Chunk] = {}
@@ -163,7 +148,7 @@ class Feed:
         before = sequencer.ready
         for chunk in chunks:
             # A source may not know yet that its partitions were given away.
-            if chunk.partition in sequencer.ends:
+            if chunk.partition in sequencer.partitions:
                 sequencer.add(self._certain(chunk))
         if held and not isinstance(source, Holding):
             self._give_back(held.intersection(sequencer.partitions))
@@ -251,19 +236,19 @@ class Feed:
     def exhausted(self) -> bool:
         """True when every partition has ended and nothing is left to take."""
         sequencer = self.sequencer
-        return bool(sequencer.partitions) and sequencer.exhausted and not self._kept_back
+        return sequencer.exhausted and bool(sequencer.partitions) and not self._kept_back
 
     def _too_far_ahead(self) -> frozenset[str]:
         """Partitions that others hold back and of which enough is buffered."""
         sequencer = self.sequencer
-        full = sequencer.buffered_bytes > self._buffer_bytes
-        share = max(1, self._buffer_events // max(1, len(sequencer.partitions)))
+        full = sequencer.buffered_bytes > self._order.buffer_bytes
+        share = max(1, self._order.buffer_events // max(1, len(sequencer.partitions)))
         ahead = sequencer.ahead().items()
         return frozenset(name for name, n in ahead if full or n >= share)
 
     def _give_back(self, partitions: Collection[str]) -> None:
         """For a source that cannot hold partitions: forget what is too much, read it again."""
-        share = max(1, self._buffer_events // len(self.sequencer.partitions))
+        share = max(1, self._order.buffer_events // len(self.sequencer.partitions))
         for name in partitions:
             offset = self.sequencer.cut_tail(name, share)
             if offset is not None:
@@ -290,9 +275,9 @@ class Feed:
         now = time.monotonic()
         if self._waiting_since is None:
             self._waiting_since = now
-        waited = now - self._waiting_since >= self._idle_timeout
+        waited = now - self._waiting_since >= self._order.idle_timeout
         if all(sequencer.silent(name) or (waited and self._is_empty(name)) for name in waiting):
-            passes = sequencer.pass_over(waiting, round(1000 * self._idle_timeout))
+            passes = sequencer.pass_over(waiting, round(1000 * self._order.idle_timeout))
             self._journal(passes)
             self._waiting_since = None
             for name in waiting:

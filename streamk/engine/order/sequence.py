@@ -164,24 +164,24 @@ class Sequencer:
 
     def add(self, chunk: Chunk) -> None:
         """Take in events of one partition; those at or past its end are left out."""
-        buffer = self._buffers[chunk.partition]
-        if not len(chunk):
+        buffer, n = self._buffers[chunk.partition], len(chunk)
+        if not n:
             return
         # A source that was sent back may give again what is buffered already.
-        offsets, first, stop = chunk.offsets, 0, len(chunk)
+        offsets, first, stop = chunk.offsets, 0, n
         if offsets[0] < buffer.read:
             first = int(np.searchsorted(offsets, buffer.read))
         if buffer.end is not None and offsets[-1] >= buffer.end:
             stop = int(np.searchsorted(offsets, buffer.end))
             buffer.done = True
-        if first or stop < len(chunk):
+        if first or stop < n:
             chunk = chunk.slice(first, stop)
-        if len(chunk):
+        if stop > first:
             skewed = buffer.clock.skewed
             buffer.pending.append(buffer.admit(chunk, self._names))
             if buffer.clock.skewed > skewed:
                 self._warn_skewed(buffer)
-            buffer.buffered += len(chunk)
+            buffer.buffered += stop - first
             buffer.silent = False
             self.buffered_bytes += nbytes(chunk.values)
         self._settle(buffer)
@@ -298,15 +298,15 @@ class Sequencer:
         n = left = min(n, self.ready)
         while left:
             head, start = self._ready[0], self._start
-            stop = min(len(head), start + left)
-            whole = start == 0 and stop == len(head)
-            parts.append(head if whole else head.slice(start, stop))
+            size = len(head)
+            stop = min(size, start + left)
+            parts.append(head if stop - start == size else head.slice(start, stop))
             left -= stop - start
             self._start = stop
-            if stop == len(head):
+            if stop == size:
                 self._ready.popleft()
                 self._start = 0
-        batch = Batch.join(parts)
+        batch = parts[0] if len(parts) == 1 else Batch.join(parts)
         self.ready -= n
         self.events += n
         self.clock = int(batch.clocks[-1])
@@ -395,24 +395,24 @@ class Sequencer:
         for buffer in self._buffers.values():
             while buffer.pending:
                 head = buffer.pending[0]
-                n = len(head)
+                n = size = len(head)
                 if bound is not None and (int(head.clocks[-1]), buffer.name) > bound:
                     side = "right" if buffer.name <= bound[1] else "left"
                     n = int(np.searchsorted(head.clocks, bound[0], side=side))  # type: ignore[call-overload]
                 if n:
-                    parts.append(head if n == len(head) else head.slice(0, n))
-                if n == len(head):
+                    parts.append(head if n == size else head.slice(0, n))
+                if n == size:
                     buffer.pending.popleft()
                     continue
                 if n:
-                    buffer.pending[0] = head.slice(n, len(head))
+                    buffer.pending[0] = head.slice(n, size)
                 break
         if not parts:
             return
-        segment = Batch.join(parts)
+        segment = parts[0] if len(parts) == 1 else Batch.join(parts)
         # The parts stand in the order of the names, each ascending, so a stable sort by clock
         # orders by (clock, name, offset); parts that follow on need none.
-        if any(a.clocks[-1] > b.clocks[0] for a, b in pairwise(parts)):
+        if len(parts) > 1 and any(a.clocks[-1] > b.clocks[0] for a, b in pairwise(parts)):
             segment = segment.reorder(np.argsort(segment.clocks, kind="stable"))
         self._ready.append(segment)
         self.ready += len(segment)

@@ -10,11 +10,10 @@ from typing import Any
 
 from connectors.base import Sink, Source, Transactions
 from connectors.errors import ConnectorError, Revoked
-from streamk.engine.checkpoints.manifests import Key
-from streamk.engine.checkpoints.object_path import Location
 from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.evaluation.marks import Marks
+from streamk.engine.options import Checkpoints
 from streamk.engine.order.feed import Feed
 from streamk.engine.order.partitions import Clock
 from streamk.engine.order.sequence import IdleAdvance
@@ -48,10 +47,7 @@ class CheckpointCoordinator:
         Options that a checkpoint and the run that goes on from it must agree in.
     until_end : bool
         Partitions end where they end when the run starts.
-    start_from : Path or ObjectPath, optional
-        Place of another job's checkpoints, whose model this one begins with.
-    key : Key, optional
-        What those must be signed with.
+    checkpoints : Checkpoints
     transactions : Transactions, optional
         Those in which sinks write and, where there is a group, offsets are committed.
     """
@@ -66,9 +62,8 @@ class CheckpointCoordinator:
         sinks: Mapping[str, Sink],
         config: dict[str, Any],
         until_end: bool,
-        start_from: Location | None = None,
-        key: Key | None = None,
-        transactions: Transactions | None = None,
+        checkpoints: Checkpoints,
+        transactions: Transactions | None,
     ) -> None:
         self.commits = 0
         """Checkpoints that were written and, where there is a group, committed."""
@@ -82,7 +77,7 @@ class CheckpointCoordinator:
         self._trainer = trainer
         self._sinks = sinks
         self._until_end = until_end
-        self._start_from, self._key = start_from, key
+        self._checkpoints = checkpoints
         self._origin: list[str | int] = []
         self._transactions = transactions
         self._group = Group(source, store, trainer.model.n_events)
@@ -97,7 +92,7 @@ class CheckpointCoordinator:
         """Places where a run went on from a checkpoint and learned more."""
         self._finished = False
         # What only checkpoints are compared by takes a copy of the model.
-        compared = store is not None or start_from is not None
+        compared = store is not None or checkpoints.start_from is not None
         self._opening = Opening(trainer.model) if compared else None
         initial = None if self._opening is None else self._opening.initial
         self._job = Job(config, initial, learns=trainer.learns)
@@ -183,8 +178,8 @@ class CheckpointCoordinator:
         if found is not None:
             self._origin = list(found.body["origin"])
             self._trainer.has_others = True
-        elif self._start_from is not None:
-            found = newest_of_all(self._start_from, self._key)
+        elif self._checkpoints.first_from is not None:
+            found = newest_of_all(self._checkpoints.first_from, self._checkpoints.key)
             self._job.check(found, but=_FREE_AT_START)
             self._origin = [found.body["lineage"], found.epoch]
         else:

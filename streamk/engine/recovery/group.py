@@ -452,12 +452,8 @@ def _ends(body: Mapping[str, Any]) -> dict[str, int]:
     return found
 
 
-SHORTEST_SECONDS, LONGEST_SECONDS = 0.1, 60.0
-"""Between two commits; readers of the outputs wait so long, and brokers bound it."""
-
-
 def transactions_of(
-    source: Source, sinks: Iterable[Sink], seconds: float | None, *, saved: bool
+    source: Source, sinks: Iterable[Sink], seconds: float | None
 ) -> Transactions | None:
     """Return the transactions of all sinks that can write in one; None without `seconds`.
 
@@ -467,26 +463,16 @@ def transactions_of(
     sinks : iterable of Sink
     seconds : float, optional
         Time in which each is to be committed.
-    saved : bool
-        Whether there are checkpoints.
 
     Raises
     ------
     InvalidInput
-        If no sink can, or without checkpoints.
+        If no sink can.
     BadURL
         If they, or the group of the source, cannot be in one.
     """
     if seconds is None:
         return None
-    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not (number and SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS):
-        raise InvalidInput(
-            f"transactions={seconds!r} must be seconds between {SHORTEST_SECONDS:g} and"
-            f" {LONGEST_SECONDS:g}"
-        )
-    if not saved:
-        raise InvalidInput("transactions= needs checkpoint=: one is committed with each checkpoint")
     able = [sink for sink in sinks if isinstance(sink, Transactional)]
     if not able:
         raise InvalidInput(

@@ -115,12 +115,12 @@ class Counts:
     @property
     def events(self) -> int:
         """All events."""
-        return self.learned + self.unlabelled + self.n_bad
+        return self.learned + self.unlabelled + sum(self.bad.values())
 
     @property
     def records(self) -> int:
         """All records."""
-        return self.events + self.tombstones
+        return self.learned + self.unlabelled + sum(self.bad.values()) + self.tombstones
 
 
 class BadEvents:
@@ -187,9 +187,12 @@ class BadEvents:
         EngineError
             If there are too many.
         """
-        n = len(records)
-        places = [place for place, row in enumerate(records) if row in bad] if bad else []
-        before, bad_before = counts.events - n, counts.n_bad - len(places)
+        n, events = len(records), counts.events
+        before = events - n
+        if not bad and not before < _BEFORE_JUDGING <= events:
+            return
+        places = [place for place, row in enumerate(records) if row in bad]
+        bad_before = counts.n_bad - len(places)
         for place in sorted({*places, _BEFORE_JUDGING - 1 - before}):
             if 0 <= place < n and before + place + 1 >= _BEFORE_JUDGING:
                 n_bad = bad_before + bisect_right(places, place)
@@ -216,13 +219,16 @@ def tombstones_apart(
     values : sequence
         The records, as they came: those without a value are such, too.
     """
+    if not bad:
+        return [], set()
     rows = {one.row for one in bad if one.kind == TOMBSTONE or values[one.row] is None}
     return [one for one in bad if one.row not in rows], rows
 
 
-def check_sum(records: int, counted: int, where: str) -> None:
+def check_sum(records: int, counted: int, where: str | Batch) -> None:
     """Raise `EngineError` unless all records are counted once, whatever became of them."""
     if counted != records:
+        where = where if isinstance(where, str) else where.span
         raise EngineError(
             f"of {records:,} records {where} {counted:,} are counted, which is an error of streamk:"
             " please report it, with the records. A run that goes on begins at the last checkpoint"

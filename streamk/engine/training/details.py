@@ -27,7 +27,7 @@ class Details:
         Part of the numbers that the intervals are to hold, above 0 and at most 0.99.
     prediction_set : float, optional
         Part of the labels that the sets of classes are to hold, above 0 and at most 0.99.
-    reasons : bool, default False
+    explain : bool, default False
         The fields with the largest effects, see `streamk.learners.explaining`.
 
     Examples
@@ -37,14 +37,14 @@ class Details:
     >>> model.learn_many(np.eye(2)[[0, 1] * 20], [True, False] * 20)
     >>> fields = Fields()
     >>> fields.follow(Schema(("a", "b")), ("a", "b"))
-    >>> (details,) = Details(reasons=True).of(model, fields, np.array([[1.0, 0.0]]), [None])
+    >>> (details,) = Details(explain=True).of(model, fields, np.array([[1.0, 0.0]]), [None])
     >>> [(reason["column"], reason["value"]) for reason in details["reasons"]]
     [('a', 1), ('b', 0)]
     """
 
     interval: float | None = None
     prediction_set: float | None = None
-    reasons: bool = False
+    explain: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ class Details:
         wanted = {
             "interval": self.interval is not None,
             "prediction_set": self.prediction_set is not None,
-            "reasons": self.reasons,
+            "reasons": self.explain,
         }
         return tuple(name for name, is_wanted in wanted.items() if is_wanted)
 
@@ -62,7 +62,7 @@ class Details:
             for each in model.models.values():
                 self.check(each)
             return
-        if self.reasons and not model.takes_missing:
+        if self.explain and not model.takes_missing:
             raise InvalidInput("reasons are for models that take missing values")
         for name in ("interval", "prediction_set"):
             level = getattr(self, name)
@@ -94,7 +94,7 @@ class Details:
         if wanted is None:
             return self, None
         if kept is not None and kept.level == wanted.level:
-            return Details(reasons=self.reasons), kept
+            return Details(explain=self.explain), kept
         if model.mixes_experts and self.interval is not None:
             return self, None
         flag = f"--{wanted.NAME.replace('_', '-')}"
@@ -120,7 +120,7 @@ class Details:
         if self.interval is not None:
             for one, interval in zip(found, self._intervals(model, X), strict=True):
                 one["interval"] = interval
-        if self.reasons:
+        if self.explain:
             for one, reasons in zip(found, _reasons(model, fields, X, events), strict=True):
                 one["reasons"] = reasons
         return found

@@ -20,19 +20,19 @@ from connectors.base import Sink, Source, group_of
 from connectors.errors import BadRecord
 from connectors.fields import RecordType
 from streamk.conformal import Regions
-from streamk.encoding import BadEvent, Decoded, Decoder, LoneReader, Schema, decoder
+from streamk.encoding import BadEvent, Decoded, Decoder, LoneReader, Name, Schema, decoder
 from streamk.engine.alarms import Alarms, Scored
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
-from streamk.engine.observing import Explanation, Observer, observed
+from streamk.engine.observing import Explanation, observed
+from streamk.engine.options import Fixed, Stream, Watch
 from streamk.engine.order.batch import Batch
 from streamk.engine.training import regions
 from streamk.engine.training.bad_events import (
     BadEvents,
     Counts,
     Fates,
-    OnError,
     check_sum,
     complaint,
     tombstones_apart,
@@ -65,6 +65,7 @@ Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
+WATCH, DETAILS = Watch(), Details()
 _FEW = 32
 """Events up to which handing them to another thread costs more time than it saves."""
 
@@ -85,41 +86,34 @@ class Trainer:
         self,
         model: Learner,
         source: Source,
-        schema: Schema,
+        stream: Stream,
         *,
-        sink: Sink | None,
-        dead_letters: Sink | None,
-        on_error: OnError,
-        max_bad_share: float,
-        window: int,
-        learn: bool = True,
-        details: Details | None = None,
-        kept: Regions | None = None,
-        metrics: Sequence[str] = (),
-        alarms: Sink | None = None,
-        slices: SliceReader | None = None,
-        observer: Observer | None = None,
+        sink: Sink | None = None,
+        watch: Watch = WATCH,
+        details: Details = DETAILS,
+        fixed: Fixed | None = None,
     ) -> None:
+        schema = stream.schema_for(model)
         check_absent(schema, model)
         self.model = model
-        self.learns = learn
+        self.learns = fixed is None
         self.counts = Counts(0, 0, 0, {})
-        self._wanted = Details() if details is None else details
-        self._use_details(kept)
+        self._wanted, self._observer = details, watch.observer
+        self._use_details(None if fixed is None else fixed.kept)
+        slices = None if watch.slice is None else SliceReader(source, watch.slice)
         self._scoring = Scoring(
             classification=model.is_classifier,
-            window=window,
-            names=tuple(metrics),
+            window=watch.window,
+            names=tuple(watch.metrics),
             regions=self._regions,
             slices=slices,
-            alarms=alarms,
+            alarms=watch.alarms,
         )
         self.drifts, self.bad = Marks(), Marks()
         """After how many events of the sequence experts began anew, and those of no use."""
         self._source, self._sink = source, sink
-        self._raises = on_error == "raise"
-        self._observer = observer
-        self._bad_events = BadEvents(dead_letters, max_bad_share, observer)
+        self._raises = stream.on_error == "raise"
+        self._bad_events = BadEvents(stream.dead_letters, stream.max_bad_share, watch.observer)
         self._event_fields = EventFields(source)
         self._began = False
         self.has_others = False
@@ -135,8 +129,7 @@ class Trainer:
         self._decoder: Decoder
         self._taken, self._learned = 0, (0, model.events_left)
         self._initial = schema
-        self._slice_by = None if slices is None else slices.name
-        self.names = NameCheck(schema, self._slice_by, learns=learn)
+        self.names = NameCheck(schema, watch.slice, learns=self.learns)
         self._labels = LabelCheck(schema.label)
         self._ended = _ended(model)
         """Of the model's experts those that rest for good, a sentence each."""
@@ -154,7 +147,7 @@ class Trainer:
         self._wanted.check(self.model)
         self._regions: Regions | None
         if self.learns:
-            self._regions, details = self._wanted.regions(), Details(reasons=self._wanted.reasons)
+            self._regions, details = self._wanted.regions(), Details(explain=self._wanted.explain)
         else:
             details, self._regions = self._wanted.served(self.model, kept)
         self._details = None if details == Details() else details
@@ -214,12 +207,13 @@ class Trainer:
             events emitted too many cannot be used.
         """
         self._began = True
-        known = len(self._decoder.schema.columns)
+        n, known = len(batch), len(self._decoder.schema.columns)
         decoded, tombstones = self._decode(batch)
         refused = decoded.bad[0] if decoded.bad and self._raises else None
         if refused is not None:
             decoded = before(decoded, refused.row)
-        surplus = self._surplus(decoded)
+        schema = self._decoder.schema
+        surplus = self._surplus(decoded, schema.label)
         if surplus and self._raises:
             refused = surplus[0]
             decoded, surplus = before(decoded, refused.row), []
@@ -227,10 +221,10 @@ class Trainer:
             tombstones = {row for row in tombstones if row < refused.row}
         for event in surplus:  # its columns come all the same, as the schema has them
             decoded.y[int(np.searchsorted(decoded.good, event.row))] = None
-        learn = partial(self._learn, decoded, self._decoder.schema, known, batch)
-        self._taken += len(batch)
+        learn = partial(self._learn, decoded, schema, known, batch)
+        self._taken += n
         emit = partial(self._emit, batch, decoded, tombstones, surplus)
-        self._hand_over(len(batch), learn, emit)
+        self._hand_over(n, learn, emit)
         if refused is not None:
             self.settle()
             raise EngineError(complaint(batch, refused))
@@ -259,14 +253,14 @@ class Trainer:
         bad, tombstones = tombstones_apart(decoded.bad, batch.values)
         return replace(decoded, bad=bad) if tombstones else decoded, tombstones
 
-    def _surplus(self, decoded: Decoded) -> list[BadEvent]:
+    def _surplus(self, decoded: Decoded, label: Name | None) -> list[BadEvent]:
         """Return the events whose labels would make more classes than the model may have."""
         model = self.model
         if not (model.is_classifier and self.learns):
             return []
         if self._classes is None:
             self._classes = set(model.classes)
-        return surplus_of(decoded, self._classes, model.max_classes, self._decoder.schema.label)
+        return surplus_of(decoded, self._classes, model.max_classes, label)
 
     def settle(self) -> None:
         """Wait until all events taken are learned, scored and written.
@@ -313,7 +307,7 @@ class Trainer:
     def _look(self, labels: Sequence[Any], bad: Sequence[BadEvent]) -> None:
         """Warn, when it is time, of first labels that are no classes and of experts that rest."""
         if self.learns and self.model.is_classifier:
-            refused = sum(event.kind == "label out of domain" for event in bad)
+            refused = [event.kind for event in bad].count("label out of domain") if bad else 0
             if self._labels.take(labels, refused):
                 _warn(self._labels.sentences())
         if len(self._ended) > self._n_ended:
@@ -358,7 +352,7 @@ class Trainer:
                 model, schema, X, lambda: self._event_fields.of(first, schema)[0]
             )
         events: list[Event] = [None] * len(X)
-        if self._wanted.reasons:
+        if self._wanted.explain:
             raw = [batch.values[row] for row in decoded.good.tolist()]
             events = self._event_fields.of(raw, schema)
         pieces: list[Prequential] = []
@@ -435,15 +429,18 @@ class Trainer:
         labelled = int(there.sum()) if self.learns else 0
         first = self.counts.records + 1
         at = first + decoded.good[there]
-        self.drifts.add(at[n - 1] for n in drifts)
-        self.bad.add(first + event.row for event in decoded.bad)
+        if drifts:
+            self.drifts.add([at[n - 1] for n in drifts])
+        bad_rows = set()
         if decoded.bad:
+            bad_rows = {event.row for event in decoded.bad}
+            self.bad.add([first + event.row for event in decoded.bad])
             self._bad_events.report(batch, decoded.bad, self.counts)
         self.counts.tombstones += len(tombstones)
         self.counts.learned += labelled
         self.counts.unlabelled += len(decoded.y) - labelled
         if not self._raises:  # else the run ends before what is not counted
-            check_sum(len(batch), self.counts.records + 1 - first, batch.span)
+            check_sum(len(batch), self.counts.records + 1 - first, batch)
         if self._sink is not None and len(decoded.good):
             outputs = predictions(batch, decoded.good, predicted, classes, details)
             if self.revised is not None:
@@ -460,7 +457,7 @@ class Trainer:
             events = [row for row in events if row not in tombstones]
         self.names.after(len(events))
         self._look(decoded.y, decoded.bad)
-        self._bad_events.check(events, {event.row for event in decoded.bad}, self.counts)
+        self._bad_events.check(events, bad_rows, self.counts)
 
     def _score(
         self,
@@ -615,7 +612,7 @@ class DelayedLabels(Protocol):
         """Return events and labels as one source; raise `InvalidInput` where that cannot be."""
         ...
 
-    def trainer(self, model: Learner, source: Source, schema: Schema, **options: Any) -> Trainer:
+    def trainer(self, model: Learner, source: Source, stream: Stream, **options: Any) -> Trainer:
         """Return the trainer for that source, whose `options` are as of `Trainer`."""
         ...
 
