@@ -106,6 +106,7 @@ class Option:
         if self.default is None or self.default == ():
             head += ", optional"
         elif self.default is not NEEDED:
+            head += " or None" if self.optional else ""
             head += f", default {_shown(self.default)}"
         line = re.sub(r" \([^()]*\)$", "", self.about)
         doc = self.doc or (line and f"{line[0].upper()}{line[1:]}.")
