@@ -12,7 +12,7 @@ import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 from streamk.errors import InvalidInput, shown
 from streamk.kernels import Kernel
@@ -21,68 +21,6 @@ from streamk.learners.registry import LEARNERS, options_of
 from streamk.options import Option, joined, parameters, sections
 
 Kind = TypeVar("Kind", bound=type)
-Init = TypeVar("Init", bound=Callable[..., None])
-
-
-def advising(advice: Mapping[str, str]) -> Callable[[Init], Init]:
-    """Return a decorator of `__init__` that says what to give in the place of other options.
-
-    Raises
-    ------
-    InvalidInput
-        From `__init__`, if it does not take one of the options that there is advice on.
-    TypeError
-        From it, for another one that it does not take, naming the one that is meant.
-
-    Examples
-    --------
-    >>> class Model:
-    ...     @advising({"gamma": "give bandwidth"})
-    ...     def __init__(self, *, bandwidth=1.0):
-    ...         self.bandwidth = bandwidth
-    >>> Model(gamma=2)
-    Traceback (most recent call last):
-    ...
-    streamk.errors.InvalidInput: Model has no option gamma=2: give bandwidth
-    >>> Model(bandwith=2)
-    Traceback (most recent call last):
-    ...
-    TypeError: Model has no option bandwith=2: did you mean bandwidth?
-    """
-
-    def decorate(init: Init) -> Init:
-        """Return an `__init__` that gives advice and then does as this one."""
-        known = [*inspect.signature(init).parameters][1:]
-
-        @functools.wraps(init)
-        def advised(self: Any, *arguments: Any, **options: Any) -> None:
-            for name, value in options.items():
-                if name in known:
-                    continue
-                made = type(self).__name__
-                said = f"{made} has no option {name}={shown(value)}: "
-                if name in advice:
-                    task = "Regressor" if made.endswith("Regressor") else "Classifier"
-                    raise InvalidInput(said + advice[name].format(task))
-                raise TypeError(said + _meant(name, known))
-            init(self, *arguments, **options)
-
-        return cast("Init", advised)
-
-    return decorate
-
-
-_SEEDS = {"seed": "random_state", "random_state": "seed"}
-"""The names of one option in River and scikit-learn."""
-
-
-def _meant(name: str, known: Sequence[str]) -> str:
-    """Return what to say of an option that is not among those known."""
-    other = _SEEDS.get(name, "")
-    if other and other not in known:
-        return "leave it out, nothing in it is random"
-    near = [other] if other else difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
 
 
 def estimator(
@@ -104,7 +42,7 @@ def estimator(
     options : mapping of str to Option
         With defaults, in the order of the signature.
     advice : mapping of str to str, optional
-        What to give in the place of options that other libraries have, see `advising`.
+        What to give in the place of options that other libraries have: InvalidInput says it.
     by_place : collection of str, optional
         Those that may be given without their name, the first ones.
     example : str, default ""
@@ -120,13 +58,21 @@ def estimator(
     0.5
     >>> Model.__doc__.splitlines()[-1]
     'bandwidth : float, default 1'
+    >>> Model(gamma=2)
+    Traceback (most recent call last):
+    ...
+    streamk.errors.InvalidInput: Model has no option gamma=2: give bandwidth
+    >>> Model(bandwith=2)
+    Traceback (most recent call last):
+    ...
+    TypeError: Model has no option bandwith=2: did you mean bandwidth?
     """
 
     def decorate(kind: Kind) -> Kind:
         """Return the class with an `__init__` and the sections of its docstring."""
         made: Any = kind
         made._options = dict(options)
-        made.__init__ = advising(advice or {})(_init(kind, options, by_place))
+        made.__init__ = _init(kind, options, by_place, advice or {})
         if kind.__doc__:
             made.__doc__ = joined(_inherited(kind, example) | {"Parameters": parameters(options)})
         return kind
@@ -134,9 +80,26 @@ def estimator(
     return decorate
 
 
+def _check_names(
+    made: str, given: Mapping[str, Any], known: Sequence[str], advice: Mapping[str, str]
+) -> None:
+    """Raise an error that says what to give in the place of an option that there is not."""
+    for name, value in given.items():
+        if name in known:
+            continue
+        said = f"{made} has no option {name}={shown(value)}: "
+        if name in advice:
+            task = "Regressor" if made.endswith("Regressor") else "Classifier"
+            raise InvalidInput(said + advice[name].format(task))
+        raise TypeError(said + _meant(name, known))
+
+
 def _init(
-    kind: type, options: Mapping[str, Option], by_place: Collection[str]
-) -> Callable[..., None]:
+    kind: type,
+    options: Mapping[str, Option],
+    by_place: Collection[str],
+    advice: Mapping[str, str],
+) -> Any:
     """Return the `__init__` of a class with options."""
     kinds = inspect.Parameter
     signature = inspect.Signature(
@@ -154,6 +117,7 @@ def _init(
     )
 
     def initialize(self: Any, *arguments: Any, **given: Any) -> None:
+        _check_names(type(self).__name__, given, [*options], advice)
         bound = signature.bind(self, *arguments, **given)
         bound.apply_defaults()
         for name in options:
@@ -166,6 +130,19 @@ def _init(
     made.__qualname__ = f"{kind.__qualname__}.__init__"
     made.__module__ = kind.__module__
     return made
+
+
+_SEEDS = {"seed": "random_state", "random_state": "seed"}
+"""The names of one option in River and scikit-learn."""
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    """Return what to say of an option that is not among those known."""
+    other = _SEEDS.get(name, "")
+    if other and other not in known:
+        return "leave it out, nothing in it is random"
+    near = [other] if other else difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
 
 
 def _inherited(kind: type, example: str) -> dict[str, str]:

@@ -18,11 +18,12 @@ from streamk.adapters.options import chosen, written
 from streamk.adapters.rows import Model, Numbers
 from streamk.adapters.weights import checked
 from streamk.errors import InvalidInput
-from streamk.learners.common.options import SEED
+from streamk.learners.common.options import SEED as OF_LEARNERS
 from streamk.learners.common.predictor import Turns
 from streamk.options import Option
 
 Event = dict[Hashable, Any]
+SEED = replace(OF_LEARNERS, default=None, doc="From 0 to 2^64 - 1. Random by default.")
 
 
 class InTurns(base.Base):
@@ -31,7 +32,11 @@ class InTurns(base.Base):
     Copies and pickles are of all that it has between two events.
     """
 
-    def __init__(self) -> None:
+    if TYPE_CHECKING:  # see `streamk.adapters.options.estimator`
+
+        def __init__(self, *arguments: Any, **options: Any) -> None: ...
+
+    def _begin(self) -> None:
         super().__init__()
         self._turns = Turns()
 
@@ -67,9 +72,7 @@ class Estimator:
         "The learner, `streamk.learners.{learner}`, is behind an online scaling of the columns\n"
         "(`streamk.learners.Scaled`): no scaler is needed before it."
     )
-    _SEED: ClassVar[dict[str, Option]] = {
-        "seed": replace(SEED, default=None, doc="From 0 to 2^64 - 1. Random by default.")
-    }
+    _SEED: ClassVar[dict[str, Option]] = {"seed": SEED}
     _task: ClassVar[str]
     _model_name: ClassVar[str]
     _model: Model

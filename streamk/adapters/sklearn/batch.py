@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from streamk.adapters.options import Shared, estimator
-from streamk.adapters.sklearn.clusters import BaseRidge
+from streamk.adapters.sklearn.clusters import BaseRidge, ByOutputs, Weighted
 from streamk.adapters.sklearn.estimators import (
     EVENTS,
     RANDOM_STATE,
@@ -143,7 +143,7 @@ _OF_RFM = {
 }
 
 
-class _RFM(Shared, BaseEstimator):  # type: ignore[misc]
+class _RFM(Weighted):
     """The common part of the classifier and the regressor.
 
     Attributes
@@ -209,7 +209,7 @@ class _RFM(Shared, BaseEstimator):  # type: ignore[misc]
 
 
 @estimator(_OF_RFM, by_place=("kernel",))
-class RFMClassifier(ClassifierMixin, _RFM):  # type: ignore[misc]
+class RFMClassifier(ByOutputs, _RFM):
     """Classification by a recursive feature machine: a kernel that learns which directions matter.
 
     Kernel ridge regression on classes, 1 for the class and -1 for the others, in a metric of the
@@ -221,7 +221,7 @@ class RFMClassifier(ClassifierMixin, _RFM):  # type: ignore[misc]
     needed before it, and NaN is missing.
 
     Probabilities are a softmax of the regressions, whose inverse temperature is fitted to the
-    held-back events.
+    held-back events. Weights times a number are the same.
 
     Examples
     --------
@@ -233,31 +233,7 @@ class RFMClassifier(ClassifierMixin, _RFM):  # type: ignore[misc]
     True
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn the metric and the regressions.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-            NaN where missing.
-        y : array of shape (n,)
-            Labels of any kind that can be sorted.
-        sample_weight : array of shape (n,), optional
-            What each event counts beside the others: 0 is as if it were not there, 2 beside 1 as if
-            it were there twice. All of them times a number are the same.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInput
-            If an option is out of its domain, all labels are of one class, or fewer than 2 events
-            have a weight above 0.
-        ValueError
-            If events or labels do not fit, as scikit-learn says it.
-        """
+    def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         points, labels = validate_data(self, X, labels_of(y), ensure_min_samples=2, **EVENTS)
         check_classification_targets(labels)
         points, labels, weights = self._weighted(points, labels, sample_weight)
@@ -270,32 +246,10 @@ class RFMClassifier(ClassifierMixin, _RFM):  # type: ignore[misc]
         self._fit(points, targets, "squared", weights)
         held, margins = self.machine_.held, self.machine_.margins
         self._factor: float = inverse_temperature(margins, numbers[held], of_rows(weights, held))
-        return self
-
-    def decision_function(self, X: ArrayLike) -> Numbers:
-        """Predictions of the regressions before any decision.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-
-        Returns
-        -------
-        float64 array of shape (n,) for two classes, positive for the second, or (n, n_classes)
-        """
-        F = self._outputs(X)
-        return F[:, 0] if F.shape[1] == 1 else F
 
     def predict_proba(self, X: ArrayLike) -> Numbers:
         """Return probabilities (n, n_classes), float64, of events X (n, d)."""
         return probabilities(self._outputs(X), self._factor)
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return labels (n,) of events X (n, d)."""
-        F = self.decision_function(X)
-        numbers = F.argmax(axis=1) if F.ndim == 2 else (F > 0).astype(np.intp)
-        labels: NDArray[Any] = self.classes_[numbers]
-        return labels
 
 
 @estimator(_OF_RFM, by_place=("kernel",))
@@ -316,29 +270,7 @@ class RFMRegressor(MultiOutputMixin, RegressorMixin, _RFM):  # type: ignore[misc
     [0, 1, 2, 3, 4]
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn the metric and the regression.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-            NaN where missing.
-        y : array of shape (n,) or (n, targets)
-        sample_weight : array of shape (n,), optional
-            What each event counts beside the others: 0 is as if it were not there, 2 beside 1 as if
-            it were there twice. All of them times a number are the same.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInput
-            If an option is out of its domain, or fewer than 2 events have a weight above 0.
-        ValueError
-            If events or targets do not fit, as scikit-learn says it.
-        """
+    def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         points, numbers = validate_data(
             self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2, **EVENTS
         )
@@ -349,7 +281,6 @@ class RFMRegressor(MultiOutputMixin, RegressorMixin, _RFM):  # type: ignore[misc
         self._units: Numbers = np.where(spread > 0.0, spread, 1.0)
         self._shape: tuple[int, ...] = np.shape(numbers)[1:]
         self._fit(points, targets / self._units, "absolute", weights)
-        return self
 
     def predict(self, X: ArrayLike) -> Numbers:
         """Return numbers, float64 of shape (n,) or (n, targets), for events X (n, d)."""

@@ -50,7 +50,15 @@ from streamk.landmarks.matrices import Indices, Numbers
 from streamk.landmarks.selection import check_count
 from streamk.options import Choice, Option, Real, Whole
 
-__all__ = ["BaseRidge", "BlockRidge", "BlockSVC", "MekaClassifier", "MekaRidge"]
+__all__ = [
+    "BaseRidge",
+    "BlockRidge",
+    "BlockSVC",
+    "ByOutputs",
+    "MekaClassifier",
+    "MekaRidge",
+    "Weighted",
+]
 
 _BY_CLUSTERS = of_points("ntk", "linear")
 _CLASS_WEIGHT = Option(
@@ -404,6 +412,68 @@ class BlockRidge(BaseRidge):
         return self._blocks.predict(points, self.dual_coef_)
 
 
+class Weighted(Shared, BaseEstimator):  # type: ignore[misc]
+    """An estimator of data that are there all at once, some of which weigh more than others."""
+
+    def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        raise NotImplementedError
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from events.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : array of shape (n,) or (n, targets)
+            Numbers, or labels of any kind that can be sorted.
+        sample_weight : array of shape (n,), optional
+            What each event counts: 0 is as if it were not there, 2 as if it were there twice.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInput
+            If an option is out of its domain, all labels are of one class, a weight is negative, or
+            too few are above 0.
+        ValueError
+            If events, labels or weights do not fit, as scikit-learn says it.
+        """
+        self._learn(X, y, sample_weight)
+        return self
+
+
+class ByOutputs(ClassifierMixin):  # type: ignore[misc]
+    """A classifier by the largest of its regressions, of which there is one for two classes."""
+
+    classes_: NDArray[Any]
+    _outputs: Callable[[ArrayLike], Numbers]
+    """Returns what the regressions predict, (n, regressions)."""
+
+    def decision_function(self, X: ArrayLike) -> Numbers:
+        """Predictions of the regressions before any decision.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        float64 array of shape (n,) for two classes, positive for the second, or (n, n_classes)
+        """
+        F = self._outputs(X)
+        return F[:, 0] if F.shape[1] == 1 else F
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return labels (n,) of events X (n, d)."""
+        F = self._outputs(X)
+        numbers = F.argmax(axis=1) if F.shape[1] > 1 else (F[:, 0] > 0).astype(np.intp)
+        labels: NDArray[Any] = self.classes_[numbers]
+        return labels
+
+
 def _counting(
     points: Numbers, y: NDArray[Any], sample_weight: ArrayLike | None
 ) -> tuple[Numbers, NDArray[Any], Numbers | None]:
@@ -436,7 +506,7 @@ _OF_MEKA = _BY_CLUSTERS | {
 _LAST = {"n_jobs": N_JOBS, "random_state": RANDOM_STATE}
 
 
-class _OnMeka(Shared, BaseEstimator):  # type: ignore[misc]
+class _OnMeka(Weighted):
     """The common part of both: the approximation, and coefficients in it."""
 
     def _fit(self, points: Numbers, y: Numbers, weights: Numbers | None = None) -> None:
@@ -480,7 +550,8 @@ class MekaRidge(_OnMeka, BaseRidge):
     The coefficients solve ``(alpha I + W L W^T) a = y``; a new point has coordinates in the basis
     of the cluster that it is nearest to. Where W L W^T has eigenvalues below -alpha / 2, the
     negative ones are set to 0 (§7.1). There is no intercept: far from all points predictions go
-    to 0, so targets with another mean are better centred.
+    to 0, so targets with another mean are better centred. Weights are of squared errors, beside
+    `alpha` as in `KernelRidge`; bases and clusters take no notice of them, but for 0.
 
     Attributes
     ----------
@@ -499,40 +570,17 @@ class MekaRidge(_OnMeka, BaseRidge):
     True
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Solve for the coefficients.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        y : array of shape (n,) or (n, targets)
-        sample_weight : array of shape (n,), optional
-            How much the squared error of each point counts, beside `alpha` as in `KernelRidge`.
-            Points of weight 0 are left out; of the others bases and clusters take no notice of
-            weights.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInput
-            If an option is out of its domain, a weight is negative, all are 0, or the matrix is
-            singular for so small an `alpha`.
-        ValueError
-            If points or targets do not fit, as scikit-learn says it.
-        """
+    def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         self._fit(*_counting(*self._checked(X, y), sample_weight))
-        return self
 
 
 @estimator({**_OF_MEKA, "class_weight": _CLASS_WEIGHT, **_LAST}, by_place=("kernel",))
-class MekaClassifier(ClassifierMixin, _OnMeka):  # type: ignore[misc]
+class MekaClassifier(ByOutputs, _OnMeka):
     """Classification by kernel ridge regression on a memory efficient approximation.
 
     Targets are 1 for the class and -1 for the others, one regression a class (one for two classes),
     as `sklearn.linear_model.RidgeClassifier` has it; the largest prediction decides.
+    The weight of a point is times that of its class.
 
     Attributes
     ----------
@@ -552,29 +600,7 @@ class MekaClassifier(ClassifierMixin, _OnMeka):  # type: ignore[misc]
     True
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Solve for the coefficients.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        y : array of shape (n,)
-            Labels of any kind that can be sorted.
-        sample_weight : array of shape (n,), optional
-            As that of `MekaRidge`; that of a point's class comes in, too.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInput
-            If an option is out of its domain, all labels are of one class, a weight of points or
-            classes is negative or all are 0.
-        ValueError
-            If points or labels do not fit, as scikit-learn says it.
-        """
+    def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         points, labels = validate_data(self, X, labels_of(y), dtype=np.float64)
         check_classification_targets(labels)
         points, labels, weights = _counting(points, labels, sample_weight)
@@ -591,7 +617,6 @@ class MekaClassifier(ClassifierMixin, _OnMeka):  # type: ignore[misc]
             weights = of_class if weights is None else of_class * weights
         targets = binarizer.transform(labels).astype(np.float64)
         self._fit(*_counting(points, targets, weights))
-        return self
 
     def _weights_of_classes(self, labels: NDArray[Any], weights: Numbers | None) -> NDArray[Any]:
         """Return the weight of each point's class."""
@@ -601,24 +626,6 @@ class MekaClassifier(ClassifierMixin, _OnMeka):  # type: ignore[misc]
         sums = np.bincount(numbers, weights)
         return np.asarray((sums.mean() / sums)[numbers])
 
-    def decision_function(self, X: ArrayLike) -> Numbers:
-        """Predictions of the regressions before any decision.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-
-        Returns
-        -------
-        float64 array of shape (n,) for two classes, positive for the second, or (n, n_classes)
-        """
+    def _outputs(self, X: ArrayLike) -> Numbers:
         check_is_fitted(self, "classes_")
-        F = self._predict(validate_data(self, X, reset=False, dtype=np.float64))
-        return F[:, 0] if F.shape[1] == 1 else F
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Labels of points X (n, d), shape (n,)."""
-        F = self.decision_function(X)
-        numbers = F.argmax(axis=1) if F.ndim == 2 else (F > 0).astype(np.intp)
-        labels: NDArray[Any] = self.classes_[numbers]
-        return labels
+        return self._predict(validate_data(self, X, reset=False, dtype=np.float64))

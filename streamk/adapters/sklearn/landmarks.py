@@ -71,7 +71,7 @@ class BaseNystroem(
     @property
     def _given(self) -> bool:
         """True if the kernel matrix is given instead of points."""
-        return self.kernel == PRECOMPUTED
+        return bool(self.kernel == PRECOMPUTED)
 
     def _rows(self, X: Any, *, reset: bool) -> Any:
         """Return X as it has to be; a given matrix may be sparse."""
