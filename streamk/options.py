@@ -3,22 +3,27 @@
 A learner lists its options as a mapping of names to `Option`. The list checks the values that its
 constructor was given (`check`), gives the header of a state and the arguments to make the learner
 again (`to_header`, `from_header`), tells which of them two learners must share to be merged
-(`shared`), and is the list of `streamk run --set`. A default stands in the constructor alone, where
-editors and type checkers read it.
+(`shared`), and is the list of `streamk run --set`. Docstrings get their parameters from it
+(`documented`), and the estimators of `streamk.adapters` signature and docstring. A learner's
+default stands in its constructor alone, where editors and type checkers read it.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
+import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from streamk.errors import InvalidInput, shown
 
 __all__ = [
+    "NEEDED",
     "Choice",
     "Flag",
     "Made",
@@ -26,10 +31,19 @@ __all__ = [
     "Real",
     "Whole",
     "check",
+    "documented",
     "from_header",
+    "joined",
+    "of_parameters",
+    "parameters",
+    "sections",
     "shared",
     "to_header",
 ]
+
+NEEDED = inspect.Parameter.empty
+"""The default of an option that has none."""
+Kind = TypeVar("Kind", bound=type)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +56,12 @@ class Option:
     ----------
     about : str, default ""
         A line for `streamk models`; an option without one cannot be set on the command line.
+    doc : str, default ""
+        What docstrings say: sentences, the first one begins with a capital. By default the line.
+    type : str, default ""
+        The type that docstrings name, where it is not that of the domain.
+    default : Any
+        Of a learner's options it is in the constructor, and here in `of_parameters` alone.
     optional : bool, default False
         Whether None is a value.
     saved : bool, default True
@@ -51,9 +71,46 @@ class Option:
     """
 
     about: str = ""
+    doc: str = ""
+    type: str = ""
+    default: Any = NEEDED
     optional: bool = False
     saved: bool = True
     resource: bool = False
+
+    @property
+    def _of(self) -> Any:
+        """The type of its values, but None."""
+        return Any
+
+    @property
+    def _named(self) -> str:
+        """The same, as docstrings name it."""
+        return str(getattr(self._of, "__name__", self._of))
+
+    @property
+    def annotation(self) -> Any:
+        """The type of a parameter for this option."""
+        return self._of | None if self.default is None or self.optional else self._of
+
+    def entry(self, name: str) -> str:
+        """Return the option as numpydoc has a parameter.
+
+        Examples
+        --------
+        >>> print(Whole(about="directions of a cluster", default=256).entry("rank"))
+        rank : int, default 256
+            Directions of a cluster.
+        """
+        head = f"{name} : {self.type or self._named}"
+        if self.default is None or self.default == ():
+            head += ", optional"
+        elif self.default is not NEEDED:
+            head += " or None" if self.optional else ""
+            head += f", default {_shown(self.default)}"
+        line = re.sub(r" \([^()]*\)$", "", self.about)
+        doc = self.doc or (line and f"{line[0].upper()}{line[1:]}.")
+        return "\n".join([head, *_wrapped(doc)])
 
     def check(self, name: str, value: Any) -> None:
         """Raise InvalidInput, naming the option and its domain, unless the value is within."""
@@ -100,6 +157,10 @@ class Whole(Option):
     most: int | None = 2**53
 
     @property
+    def _of(self) -> Any:
+        return int
+
+    @property
     def _domain(self) -> str:
         lower = f"a whole number of at least {self.least}"
         return lower if self.most in (None, 2**53) else f"{lower} and at most {self.most}"
@@ -134,6 +195,10 @@ class Real(Option):
     open_above: bool = False
 
     @property
+    def _of(self) -> Any:
+        return float
+
+    @property
     def _domain(self) -> str:
         lower = f"a number {'above' if self.open_below else 'of at least'} {self.least:g}"
         if self.most == math.inf:
@@ -153,6 +218,10 @@ class Real(Option):
 @dataclass(frozen=True, kw_only=True)
 class Flag(Option):
     """An option that is true or false."""
+
+    @property
+    def _of(self) -> Any:
+        return bool
 
     @property
     def _domain(self) -> str:
@@ -177,6 +246,14 @@ class Choice(Option):
     choices: tuple[str, ...]
 
     @property
+    def _of(self) -> Any:
+        return str
+
+    @property
+    def _named(self) -> str:
+        return f"{{{', '.join(map(_shown, self.choices))}}}"
+
+    @property
     def _domain(self) -> str:
         return f"one of {', '.join(self.choices)}"
 
@@ -197,10 +274,22 @@ class Made(Option):
     kind : type
     parse : callable
         Returns the object whose JSON it is given.
+    or_by : type, optional
+        Of what it can be made by who takes the option: of a text, its name, say.
     """
 
     kind: type
     parse: Callable[[Any], Any] = field(repr=False)
+    or_by: type | None = None
+
+    @property
+    def _of(self) -> Any:
+        return self.kind if self.or_by is None else self.or_by | self.kind
+
+    @property
+    def _named(self) -> str:
+        own = self.kind.__name__
+        return own if self.or_by is None else f"{self.or_by.__name__} or {own}"
 
     @property
     def _domain(self) -> str:
@@ -264,3 +353,96 @@ def from_header(options: Mapping[str, Option], header: Mapping[str, Any]) -> dic
 def shared(options: Mapping[str, Option]) -> tuple[str, ...]:
     """Return the names of the options that learners must have in common to be merged."""
     return tuple(name for name, each in options.items() if each.saved and not each.resource)
+
+
+# Docstrings
+
+_SECTION = re.compile(r"^([A-Z][a-z]+)\n-{3,}\n", re.MULTILINE)
+_ORDER = ("", "Parameters", "Attributes", "Raises", "Notes", "References", "Examples")
+
+
+def _shown(value: Any) -> str:
+    """Return a default as docstrings have it: ``"auto"``, ``0.5``, ``1e-06``."""
+    if isinstance(value, str):
+        return f'"{value}"'
+    return f"{value:g}" if isinstance(value, float) else repr(value)
+
+
+def _wrapped(doc: str) -> list[str]:
+    """Return the lines of paragraphs, indented; those of a list stay as they are."""
+    lines: list[str] = []
+    for paragraph in doc.split("\n\n") if doc else ():
+        lines += [""] if lines else []
+        if paragraph.startswith("- "):
+            lines += textwrap.indent(paragraph, "    ").splitlines()
+            continue
+        lines += textwrap.wrap(
+            paragraph,
+            92,
+            initial_indent="    ",
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return lines
+
+
+def sections(doc: str | None) -> dict[str, str]:
+    r"""Return the parts of a docstring by their titles; what comes before the first by "".
+
+    Examples
+    --------
+    >>> sections("Learn.\n\nRaises\n------\nInvalidInput\n")
+    {'': 'Learn.', 'Raises': 'InvalidInput'}
+    """
+    lead, *rest = _SECTION.split(inspect.cleandoc(doc or ""))
+    return {"": lead.strip()} | {
+        title: text.strip() for title, text in zip(rest[::2], rest[1::2], strict=True)
+    }
+
+
+def joined(parts: Mapping[str, str]) -> str:
+    """Return the docstring of parts that `sections` gives, in the order of numpydoc."""
+    found = [(title, parts[title]) for title in _ORDER if parts.get(title)]
+    return "\n\n".join(
+        f"{title}\n{'-' * len(title)}\n{text}" if title else text for title, text in found
+    )
+
+
+def parameters(options: Mapping[str, Option]) -> str:
+    """Return the text of the section "Parameters" for options."""
+    return "\n".join(option.entry(name) for name, option in options.items())
+
+
+def of_parameters(made: Callable[..., Any], options: Mapping[str, Option]) -> dict[str, Option]:
+    """Return the options that a callable takes, in its order and with its defaults.
+
+    Examples
+    --------
+    >>> of_parameters(lambda *, rank=8: rank, {"rank": Whole(), "tol": Real()})["rank"].default
+    8
+    """
+    return {
+        name: replace(options[name], default=parameter.default)
+        for name, parameter in inspect.signature(made).parameters.items()
+        if name in options
+    }
+
+
+def documented(given: Mapping[str, Option]) -> Callable[[Kind], Kind]:
+    """Return a decorator that puts the parameters of a class with `OPTIONS` in its docstring.
+
+    Parameters
+    ----------
+    given : mapping of str to Option
+        Parameters of the constructor that are no options.
+    """
+
+    def decorate(kind: Kind) -> Kind:
+        """Return the class."""
+        if kind.__doc__:
+            known = of_parameters(kind, {**given, **getattr(kind, "OPTIONS", {})})
+            kind.__doc__ = joined(sections(kind.__doc__) | {"Parameters": parameters(known)})
+        return kind
+
+    return decorate

@@ -1,39 +1,64 @@
-"""The options of estimators, and the advice where one belongs to another."""
+"""Estimators from tables of options: signature, docstring, and the advice on other options.
+
+An estimator is a class with a summary for a docstring. `estimator` gives it an ``__init__`` that
+takes the options of a table, and the rest of the docstring; `of_learner` takes the table of a
+learner, so that River's estimators, scikit-learn's and `streamk run --set` have one.
+"""
 
 from __future__ import annotations
 
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, TypeVar, cast, dataclass_transform
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self, TypeVar
 
 from streamk.errors import InvalidInput, shown
 from streamk.kernels import Kernel
-from streamk.learners import Step
-from streamk.losses import Loss
+from streamk.learners.common.predictor import Turns
+from streamk.learners.kinds import LEARNERS
+from streamk.learners.registry import options_of
+from streamk.options import Option, joined, parameters, sections
 
 Kind = TypeVar("Kind", bound=type)
-Init = TypeVar("Init", bound=Callable[..., None])
 
 
-def advising(advice: Mapping[str, str]) -> Callable[[Init], Init]:
-    """Return a decorator of `__init__` that says what to give in the place of other options.
+def estimator(
+    options: Mapping[str, Option],
+    *,
+    advice: Mapping[str, str] | None = None,
+    by_place: Collection[str] = (),
+    example: str = "",
+) -> Callable[[Kind], Kind]:
+    """Return a decorator of an estimator that takes options.
 
-    Raises
-    ------
-    InvalidInput
-        From `__init__`, if it does not take one of the options that there is advice on.
-    TypeError
-        From it, for another one that it does not take, naming the one that is meant.
+    Its ``__init__`` keeps them as they are, as scikit-learn and River want it, and calls
+    ``_begin``, where there is one. The docstring gets their section; "Attributes", "Raises" and
+    "Examples" come from the base classes, where the class has none: the last one from their
+    template ``_EXAMPLE``.
+
+    Parameters
+    ----------
+    options : mapping of str to Option
+        With defaults, in the order of the signature.
+    advice : mapping of str to str, optional
+        What to give in the place of options that other libraries have: InvalidInput says it.
+    by_place : collection of str, optional
+        Those that may be given without their name, the first ones.
+    example : str, default ""
+        The options in the example.
 
     Examples
     --------
-    >>> class Model:
-    ...     @advising({"gamma": "give bandwidth"})
-    ...     def __init__(self, *, bandwidth=1.0):
-    ...         self.bandwidth = bandwidth
+    >>> from streamk.options import Real
+    >>> @estimator({"bandwidth": Real(default=1.0)}, advice={"gamma": "give bandwidth"})
+    ... class Model:
+    ...     "Learn."
+    >>> Model(bandwidth=0.5).bandwidth
+    0.5
+    >>> Model.__doc__.splitlines()[-1]
+    'bandwidth : float, default 1'
     >>> Model(gamma=2)
     Traceback (most recent call last):
     ...
@@ -44,26 +69,68 @@ def advising(advice: Mapping[str, str]) -> Callable[[Init], Init]:
     TypeError: Model has no option bandwith=2: did you mean bandwidth?
     """
 
-    def decorate(init: Init) -> Init:
-        """Return an `__init__` that gives advice and then does as this one."""
-        known = [*inspect.signature(init).parameters][1:]
-
-        @functools.wraps(init)
-        def advised(self: Any, *arguments: Any, **options: Any) -> None:
-            for name, value in options.items():
-                if name in known:
-                    continue
-                made = type(self).__name__
-                said = f"{made} has no option {name}={shown(value)}: "
-                if name in advice:
-                    task = "Regressor" if made.endswith("Regressor") else "Classifier"
-                    raise InvalidInput(said + advice[name].format(task))
-                raise TypeError(said + _meant(name, known))
-            init(self, *arguments, **options)
-
-        return cast("Init", advised)
+    def decorate(kind: Kind) -> Kind:
+        """Return the class with an `__init__` and the sections of its docstring."""
+        made: Any = kind
+        made._options = dict(options)
+        made.__init__ = _init(kind, options, by_place, advice or {})
+        if kind.__doc__:
+            made.__doc__ = joined(_inherited(kind, example) | {"Parameters": parameters(options)})
+        return kind
 
     return decorate
+
+
+def _check_names(
+    made: str, given: Mapping[str, Any], known: Sequence[str], advice: Mapping[str, str]
+) -> None:
+    """Raise an error that says what to give in the place of an option that there is not."""
+    for name, value in given.items():
+        if name in known:
+            continue
+        said = f"{made} has no option {name}={shown(value)}: "
+        if name in advice:
+            task = "Regressor" if made.endswith("Regressor") else "Classifier"
+            raise InvalidInput(said + advice[name].format(task))
+        raise TypeError(said + _meant(name, known))
+
+
+def _init(
+    kind: type,
+    options: Mapping[str, Option],
+    by_place: Collection[str],
+    advice: Mapping[str, str],
+) -> Any:
+    """Return the `__init__` of a class with options."""
+    kinds = inspect.Parameter
+    signature = inspect.Signature(
+        [kinds("self", kinds.POSITIONAL_OR_KEYWORD)]
+        + [
+            kinds(
+                name,
+                kinds.POSITIONAL_OR_KEYWORD if name in by_place else kinds.KEYWORD_ONLY,
+                default=option.default,
+                annotation=option.annotation,
+            )
+            for name, option in options.items()
+        ],
+        return_annotation=None,
+    )
+
+    def initialize(self: Any, *arguments: Any, **given: Any) -> None:
+        _check_names(type(self).__name__, given, [*options], advice)
+        bound = signature.bind(self, *arguments, **given)
+        bound.apply_defaults()
+        for name in options:
+            setattr(self, name, bound.arguments[name])
+        if hasattr(self, "_begin"):
+            self._begin()
+
+    made: Any = initialize
+    made.__signature__, made.__name__ = signature, "__init__"
+    made.__qualname__ = f"{kind.__qualname__}.__init__"
+    made.__module__ = kind.__module__
+    return made
 
 
 _SEEDS = {"seed": "random_state", "random_state": "seed"}
@@ -79,56 +146,79 @@ def _meant(name: str, known: Sequence[str]) -> str:
     return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
 
 
-@dataclass_transform(kw_only_default=True, eq_default=False)
-def estimator(advice: Mapping[str, str] | None = None) -> Callable[[Kind], Kind]:
-    """Return a decorator of a class whose annotated attributes are the options of an estimator.
+def _inherited(kind: type, example: str) -> dict[str, str]:
+    """Return the sections of a class's docstring and, where it has none, of its bases."""
+    found = sections(kind.__doc__)
+    for base in kind.__mro__[1:]:
+        if base.__module__.startswith("streamk."):
+            theirs = sections(vars(base).get("__doc__"))
+            for title in {"Attributes", "Raises"} & theirs.keys() - found.keys():
+                found[title] = theirs[title]
+    template: str = getattr(kind, "_EXAMPLE", "")
+    return {"Examples": template.format(name=kind.__name__, options=example)} | found
 
-    Its ``__init__`` takes them by their names and keeps them as they are, as scikit-learn and
-    River want it; a subclass adds options, or gives them other defaults.
+
+LEFT_OUT = frozenset(
+    ("averaging", "cache_bytes", "dtype", "max_classes", "max_width", "pending_bytes", "threads")
+)
+"""Options of learners that estimators do not have."""
+GAMMA = {
+    "gamma": "give bandwidth=1/sqrt(2*gamma) (laplacian: 1/gamma), in units of the scaled columns"
+}
+"""Advice on scikit-learn's `gamma`."""
+
+
+def of_learner(
+    model: str,
+    *,
+    leave_out: Collection[str] = LEFT_OUT,
+    advice: Mapping[str, str] = GAMMA,
+    example: str = "",
+    **changed: Any,
+) -> Callable[[Kind], Kind]:
+    """Return a decorator of an estimator of a model of `streamk.learners.create`, see `estimator`.
 
     Parameters
     ----------
-    advice : mapping of str to str, optional
-        What to give in the place of options that other libraries have, see `advising`.
-
-    Examples
-    --------
-    >>> @estimator({"gamma": "give bandwidth"})
-    ... class Model:
-    ...     kernel: str = "gaussian"
-    ...     bandwidth: float = 1.0
-    >>> Model(bandwidth=0.5).kernel
-    'gaussian'
+    model : str
+    leave_out : collection of str, optional
+        Options that it does not have.
+    advice, example
+        As of `estimator`.
+    **changed
+        Other defaults, and options of its own, after the model's.
     """
+    declared = options_of(model)
+    options = {name: option for name, option in declared.items() if name not in leave_out}
+    options.pop("seed", None)
+    for name, value in changed.items():
+        own = isinstance(value, Option)
+        options[name] = value if own else replace(options[name], default=value)
 
     def decorate(kind: Kind) -> Kind:
-        """Return the class, with an `__init__` of its options."""
-        made: Any = dataclass(kw_only=True, eq=False, repr=False)(kind)
-        made.__init__ = advising(advice or {})(made.__init__)
-        found: Kind = made
-        return found
+        """Return the class, which knows its learner."""
+        made: Any = kind
+        made._model_name, made._of_model = model, tuple(options.keys() & declared.keys())
+        if kind.__doc__ and "kernel" in declared:  # which is behind a scaling of the columns
+            lead, *rest = inspect.cleandoc(kind.__doc__).partition("\n\n")
+            about = made._ABOUT.format(learner=LEARNERS[model].__name__)
+            kind.__doc__ = "".join([lead, "\n\n", about, *rest])
+        seed = {} if "seed" in made._SEED.keys() - declared.keys() else made._SEED
+        return estimator(options | seed, advice=advice, example=example)(kind)
 
     return decorate
 
 
 def chosen(made: Any) -> dict[str, Any]:
-    """Return the options of an estimator that are those of its learner.
+    """Return the options of an estimator that are those of its model.
 
     The default bandwidth is none beside a kernel that has its own, or needs none; another one is,
     and `streamk.learners.create` refuses it.
-
-    Examples
-    --------
-    >>> chosen(OneKernel(bandwidth=2.0))["bandwidth"]
-    2.0
-    >>> "bandwidth" in chosen(OneKernel(kernel="linear"))
-    False
     """
-    defaults = {option.name: option.default for option in fields(made)}
-    found = {name: getattr(made, name) for name in defaults if name not in _OF_ESTIMATORS}
+    found = {name: getattr(made, name) for name in made._of_model}
     kernel = found.get("kernel")
     needs_none = isinstance(kernel, Kernel) or kernel == "linear"
-    if needs_none and found["bandwidth"] == defaults["bandwidth"]:
+    if needs_none and found["bandwidth"] == made._options["bandwidth"].default:
         del found["bandwidth"]
     return found
 
@@ -152,92 +242,66 @@ def written(made: Any) -> str:
     return f"{type(made).__name__}({', '.join(options)})"
 
 
-_OF_ESTIMATORS = ("seed", "random_state", "n_epochs")
-"""Options that are no learner's."""
-
-
-@estimator()
-class OneKernel:
-    """Options of a doubly stochastic learner, as estimators have them."""
-
-    kernel: str | Kernel = "gaussian"
-    bandwidth: float = 0.5
-    loss: str | Loss | None = None
-    step: float | Step | None = None
-    regularization: float = 0.0
-    preconditioner: str | None = None
-    batch_size: int | None = None
-    block_size: int = 2048
-    max_features: int = 2048
-    sampler: str = "iid"
-
-
-@estimator()
-class OnLandmarks:
-    """Options of a learner on landmarks, as estimators have them."""
-
-    kernel: str | Kernel = "gaussian"
-    bandwidth: float = 0.5
-    loss: str | Loss | None = None
-    optimizer: str = "sgd"
-    step: float | Step | None = None
-    regularization: float | None = None
-    forgetting: float = 1.0
-    max_landmarks: int = 512
-    tol: float = 1e-3
-    half_life: float | None = None
-
-
-@estimator()
-class OnEvents:
-    """Options of kernel ridge regression on the last events, as estimators have them."""
-
-    kernel: str | Kernel = "laplacian"
-    bandwidth: float = 1.0
-    regularization: float | None = None
-    max_centers: int = 32_768
-    corrections: int = 1
-
-
-@estimator()
-class OnCenters:
-    """Options of a kernel model with centers of its own, as estimators have them."""
-
-    kernel: str | Kernel = "laplacian"
-    bandwidth: float = 2.0
-    n_centers: int = 2000
-    selection: str = "random"
-    solver: str = "auto"
-    regularization: float | None = None
-    forgetting: float = 1.0
-    batch_size: int = 256
-
-
-@estimator()
-class WithMetric:
-    """Options of a recursive feature machine on a stream, as estimators have them."""
-
-    kernel: str | Kernel | None = None
-    bandwidth: float | None = None
-    metric: str = "auto"
-    rounds: int = 4
-    buffer_size: int = 4096
-    reservoir_size: int = 28_672
-    first: int = 64
-    every: int = 16_384
-    swap_delay: int = 256
-
-
-GAMMA = {
-    "gamma": "give bandwidth=1/sqrt(2*gamma) (laplacian: 1/gamma), in units of the scaled columns"
-}
-"""Advice on scikit-learn's `gamma`."""
-_OF_EXPERT = (*(option.name for option in fields(WithMetric)), "max_width")
-MANY = {
-    name: f"an expert has it: external_experts=[streamk.learners.FeatureMachine({name}=...)]"
-    for name in _OF_EXPERT
-} | dict.fromkeys(
-    [*(option.name for option in fields(OneKernel)), "gamma", "optimizer", "max_landmarks"],
-    "many kernels need none, leave it out; an estimator of a single kernel is DoublyStochastic{0}",
+_NEED_NONE = (
+    "many kernels need none, leave it out; an estimator of a single kernel is DoublyStochastic{0}"
+)
+MANY = (
+    {
+        name: f"an expert has it: external_experts=[streamk.learners.FeatureMachine({name}=...)]"
+        for name in options_of("feature-machine").keys() - {"seed", "max_classes"}
+    }
+    | dict.fromkeys(options_of("doubly-stochastic").keys() - LEFT_OUT - {"seed"}, _NEED_NONE)
+    | dict.fromkeys(("gamma", "optimizer", "max_landmarks"), _NEED_NONE)
 )
 """Advice on options of a single kernel, and on those of the feature machine among the experts."""
+
+
+_FITTING = ("fit", "partial_fit", "fit_transform")
+
+
+class Shared:
+    """An estimator whose methods see the attributes of one fit, whatever other threads do.
+
+    What a method that fits has found becomes the estimator's at its end, all at once, and nothing
+    does if it raises. One of them waits for the other; those that predict wait for none.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, found in list(vars(cls).items()):
+            if name.startswith("_"):
+                continue
+            if isinstance(found, property):
+                setattr(cls, name, property(_asking(found.fget), doc=found.__doc__))
+            elif inspect.isfunction(found):
+                setattr(cls, name, (_fitting if name in _FITTING else _asking)(found))
+
+    def _as_it_is(self) -> Self:
+        """Return an estimator with the attributes of this one."""
+        made = object.__new__(type(self))
+        made.__dict__ = self.__dict__.copy()
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__.copy()
+
+
+def _asking(method: Any) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def asking(self: Shared, *arguments: Any, **options: Any) -> Any:
+        return method(self._as_it_is(), *arguments, **options)
+
+    return asking
+
+
+def _fitting(method: Any) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def fitting(self: Shared, *arguments: Any, **options: Any) -> Any:
+        turns: Turns = self.__dict__.setdefault("_turns", Turns())
+        with turns.lock:
+            made = self._as_it_is()
+            found = method(made, *arguments, **options)
+            self.__dict__ = made.__dict__
+        return self if found is made else found
+
+    return fitting

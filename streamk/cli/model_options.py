@@ -117,7 +117,6 @@ def _numbers(text: str) -> tuple[float, ...]:
 
 
 _OF_KERNEL = {
-    "bandwidth": Setting(number, "of the kernel; two events are 1.4 apart on average"),
     "gamma": Setting(number, "instead: gaussian 1 / (2 bandwidth²), laplacian 1 / bandwidth"),
     "nu": Setting(number, "smoothness of matern: 0.5, 1.5 or 2.5 (1.5)"),
     "alpha": Setting(number, "of rational_quadratic: a multiple of 0.5 up to 32 (1)"),
@@ -130,15 +129,11 @@ _OF_FEATURES = {
     "weights": Setting(_numbers, "of zonal: of degrees 0, 1, ... (1,1,1,1)"),
 }
 """Options of kernels that only doubly stochastic learning has."""
-_NO_NTK = ("doubly-stochastic", "streaming-meka", "feature-machine")
-"""Models that refuse the neural tangent kernel, whose option `depth` they lack."""
 _OF_LOSS = {
     "delta": Setting(number, "of huber, in standard deviations of the label (1)"),
     "epsilon": Setting(number, "of epsilon_insensitive, likewise (0.1)"),
     "q": Setting(number, "of quantile: which one, between 0 and 1 (0.5)"),
 }
-_OF_PARTS = {"kernel": _OF_KERNEL, "loss": _OF_LOSS}
-"""Options of a learner's kernel and loss, which are options of the model here."""
 _OF_POOLS = {
     "delta": Setting(number, "of huber, in units of the label's spread (1)"),
     "q": _OF_LOSS["q"],
@@ -151,29 +146,23 @@ _READ = {"kernel": _kernel, "loss": _loss, "step": _step, "class_weight": _class
 @functools.cache
 def options_of(model: str) -> Mapping[str, Setting]:
     """Return the options of a model: those of its learner, its kernel and its loss."""
-    from streamk.learners.kinds import LEARNERS
-    from streamk.learners.registry import BANDWIDTH, defaults
+    from streamk.learners import registry
 
     found: dict[str, Setting] = {}
-    values = defaults(model)
-    for name, option in LEARNERS[model].OPTIONS.items():
+    declared: Mapping[str, Any] = registry.options_of(model)
+    for name, option in declared.items():
         if not option.about:
             continue
-        default, about = values.get(name), option.about
+        default, about = option.default, option.about
         if default is not None and not about.endswith(")"):
             about += f" ({default:g})" if isinstance(default, float) else f" ({default})"
         found[name] = Setting(_READ.get(name) or _reader(option), about)
-        if name in _OF_PARTS:
-            found |= _OF_POOLS if model == "multi-kernel" else _OF_PARTS[name]
-            if model == "doubly-stochastic" and name == "kernel":
-                found |= _OF_FEATURES
-        if model in _NO_NTK:
-            found.pop("depth", None)
-        if name == "kernel":
-            of_all = _OF_KERNEL["bandwidth"]
-            bandwidth = values.get("bandwidth", BANDWIDTH)
-            about = f"{of_all.about} ({'compared' if bandwidth is None else f'{bandwidth:g}'})"
-            found["bandwidth"] = Setting(of_all.read, about)
+        if name == "bandwidth":
+            found |= _OF_KERNEL | (_OF_FEATURES if model == "doubly-stochastic" else {})
+            if "ntk" not in declared["kernel"].names:
+                del found["depth"]
+        elif name == "loss":
+            found |= _OF_POOLS if model == "multi-kernel" else _OF_LOSS
     return found
 
 
@@ -307,7 +296,7 @@ def _make_parts(name: str, options: dict[str, Any]) -> None:
             option = next(iter(loss_options))
             raise UsageError(f"--set {option} needs a loss: --set loss={_LOSS_OPTIONS[option]}")
         options["loss"] = loss(options["loss"], **loss_options)
-    if options.keys() & (_OF_KERNEL | _OF_FEATURES).keys():
+    if options.keys() & {"bandwidth", *_OF_KERNEL, *_OF_FEATURES}:
         options["kernel"] = _made_kernel(name, options)
 
 
@@ -448,14 +437,15 @@ def _of_default_expert(model: str, key: str, text: str) -> str:
 def _made_kernel(model: str, options: dict[str, Any]) -> Any:
     """The kernel, taking its options out of the others."""
     from streamk.kernels import by_name
-    from streamk.learners.registry import BANDWIDTH, OF_METRIC, defaults
+    from streamk.learners.registry import OF_METRIC, options_of
 
-    default, chosen = defaults(model), _taken(options, (*_OF_KERNEL, *_OF_FEATURES))
-    kernel = options.pop("kernel", default.get("kernel", "gaussian"))
+    default = options_of(model)
+    chosen = _taken(options, ("bandwidth", *_OF_KERNEL, *_OF_FEATURES))
+    kernel = options.pop("kernel", default["kernel"].default)
     if kernel is None:  # a feature machine's own, of this bandwidth
         kernel, chosen = "matern", {"nu": 0.5} | chosen
     if kernel != "linear" and not chosen.keys() & {"bandwidth", "gamma"}:
-        chosen["bandwidth"] = default.get("bandwidth", BANDWIDTH) or OF_METRIC
+        chosen["bandwidth"] = default["bandwidth"].default or OF_METRIC
     return by_name(kernel, **chosen)
 
 

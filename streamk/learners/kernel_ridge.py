@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,8 +14,8 @@ from streamk.kernels import Kernel
 from streamk.learners.centers import RIDGES, SETTLED, Centers, OnCenters
 from streamk.learners.common.classes import MOST_CLASSES, Label, bounded
 from streamk.learners.common.merging import merge_by_events
-from streamk.learners.common.options import MAX_CLASSES, OF_KERNEL_LEARNERS, SEED
-from streamk.options import Option, Real, Whole
+from streamk.learners.common.options import GIVEN, KERNEL, MAX_CLASSES, SEED
+from streamk.options import Option, Real, Whole, documented
 from streamk.state import State
 
 Numbers = NDArray[Any]
@@ -25,6 +24,7 @@ BLOCK = 64
 """Events after which older coefficients are corrected, and how many of them are together."""
 
 
+@documented(GIVEN)
 class OnlineKernelRidge(OnCenters):
     """Kernel ridge regression with the last events as centers.
 
@@ -44,28 +44,6 @@ class OnlineKernelRidge(OnCenters):
     most by that are corrected, too.
 
     Of l centers and d columns, an event takes the time of some ``2 l d`` multiplications.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Gaussian, Laplacian, PowerExponential, Matern, RationalQuadratic, Cauchy or NTK. Its
-        bandwidth is in the unit of the columns; `Scaled` gives them a common one.
-    task : {"classification", "regression"}, default "classification"
-    regularization : float, optional
-        r, the variance of the labels' noise for a function of variance 1. By default functions of
-        .1, .5, 2 and 8 are learned side by side, which takes little more time, and the one with the
-        least squared error on the events before they were learned is asked, the last 2,000 counting
-        most.
-    max_centers : int, default 32768
-        At least 64.
-    corrections : int, default 1
-        Blocks of older rows that are corrected after each 64 events, for 65,536 centers; of fewer
-        centers there are as many more. With more an event takes longer, and what one kernel can
-        tell of a stream that does not change is told sooner.
-    seed : int, default 0
-        Of the blocks that are drawn.
-    columns, classes, max_classes
-        As of `streamk.learners.OnlineNystrom`.
 
     Raises
     ------
@@ -93,15 +71,26 @@ class OnlineKernelRidge(OnCenters):
     RIDGES: ClassVar[tuple[float, ...]] = RIDGES
     """Regularizations that are learned side by side."""
     OPTIONS: ClassVar[dict[str, Option]] = {
-        "kernel": replace(
-            OF_KERNEL_LEARNERS["kernel"], about="one of the kernels below but linear (laplacian)"
-        ),
+        "kernel": KERNEL,
         "regularization": Real(
-            open_below=True, optional=True, about="variance of labels' noise (chosen by itself)"
+            open_below=True,
+            optional=True,
+            about="variance of labels' noise (chosen by itself)",
+            doc="The variance of the labels' noise for a function of variance 1. By default "
+            "functions of .1, .5, 2 and 8 are learned side by side, which takes little more time, "
+            "and the one with the least squared error on the events before they were learned is "
+            "asked, the last 2,000 counting most.",
         ),
-        "max_centers": Whole(least=BLOCK, about="events that carry the function"),
+        "max_centers": Whole(
+            least=BLOCK,
+            about="events that carry the function",
+            doc="Events that carry the function, the last ones; at least 64.",
+        ),
         "corrections": Whole(
-            least=1, about="how much older centers learn anew; 3 take thrice as long"
+            about="how much older centers learn anew; 3 take thrice as long",
+            doc="Blocks of older events that are corrected after each 64 events, for 65,536 "
+            "centers; of fewer centers there are as many more. With more an event takes longer, "
+            "and what one kernel can tell of a stream that does not change is told sooner.",
         ),
         "seed": SEED,
         "max_classes": MAX_CLASSES,

@@ -17,16 +17,17 @@ from streamk.landmarks import IncrementalOasis
 from streamk.learners.common.classes import MOST_CLASSES, Label, aligned, widened
 from streamk.learners.common.merging import check_mergeable, events_apart
 from streamk.learners.common.optimizers import Part
-from streamk.learners.common.options import MAX_CLASSES, OF_KERNEL_LEARNERS, OF_OPTIMIZERS, TOL
+from streamk.learners.common.options import GIVEN, KERNEL, LOSS, MAX_CLASSES, OF_OPTIMIZERS, TOL
 from streamk.learners.common.steps import Step
 from streamk.learners.common.supervised import Asked, OnEmbeddedFeatures
 from streamk.losses import Loss
-from streamk.options import Option, Real, Whole
+from streamk.options import Option, Real, Whole, documented
 from streamk.state import State
 
 Matrix = NDArray[np.float64]
 
 
+@documented(GIVEN)
 class OnlineNystrom(OnEmbeddedFeatures):
     """Kernel learning in the span of landmarks that are chosen while the stream goes by.
 
@@ -39,44 +40,6 @@ class OnlineNystrom(OnEmbeddedFeatures):
     changes. When it takes the place of landmark j, the function is projected on what the others
     span: the prediction of x changes by ``|coef_j| sqrt(Delta_j k(x, x))`` at most, where Delta_j
     is the squared distance of the kernel of j from that span.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Any but Linear. Its bandwidth is in the unit of the columns; `Scaled` gives them a common
-        one.
-    loss : str or Loss, default "softmax"
-        As of `streamk.learners.DoublyStochastic`.
-    task : {"classification", "regression"}, optional
-        What labels are. Follows from the loss, except that "squared" is regression by default.
-    optimizer : {"sgd", "newton"}, default "sgd"
-        Gradient steps follow a stream that changes. "newton" takes steps of second order, which get
-        more out of each event where it does not: with the squared loss they are recursive least
-        squares, the least sum of squared errors after each event on landmarks that stay. The hinge,
-        epsilon-insensitive and quantile losses have no curvature for them. Of l landmarks a
-        gradient step takes the time of some l^2 multiplications, and the other thrice that.
-    step : Step, optional
-        Of gradient steps, ``Constant(1.0)`` by default. Not AdaGrad: its sums belong to single
-        coordinates, and these turn where a landmark goes.
-    regularization : float, optional
-        Of gradient steps the factor of ``|f|^2 / 2`` beside the mean loss, 0 by default; of
-        "newton" that beside the sum of all losses, 0.1 by default.
-    forgetting : float, default 1
-        Of "newton": an event counts by this factor less for each one after it.
-    max_landmarks : int, default 512
-    tol : float, default 1e-3
-        Squared distance that an event's kernel must have from the landmarks' span to become one.
-    half_life : float, optional
-        Events in which the claim of a landmark that nothing leans on halves; see
-        `streamk.landmarks.IncrementalOasis`.
-    columns : sequence of str or int, optional
-        Names of the columns; ``range(d)`` at the first batch by default.
-    classes : sequence of str, int or bool, optional
-        Labels known beforehand, in the order wanted; others are added as they come.
-    max_classes : int, default 1000
-        Classes that there may be. An event whose label would be one more is refused: learning
-        raises, and `streamk run` counts it as a bad event. If more are given as `classes`, there
-        are these.
 
     Raises
     ------
@@ -100,7 +63,8 @@ class OnlineNystrom(OnEmbeddedFeatures):
 
     TYPE = "online-nystrom"
     OPTIONS: ClassVar[dict[str, Option]] = {
-        **OF_KERNEL_LEARNERS,
+        "kernel": KERNEL,
+        "loss": LOSS,
         **OF_OPTIMIZERS,
         "max_landmarks": Whole(about="events that carry the function"),
         "tol": TOL,
@@ -108,6 +72,8 @@ class OnlineNystrom(OnEmbeddedFeatures):
             open_below=True,
             optional=True,
             about="events until an idle landmark counts half (never)",
+            doc="Events in which the claim of a landmark that nothing leans on halves; see "
+            "`streamk.landmarks.IncrementalOasis`.",
         ),
         "max_classes": MAX_CLASSES,
     }

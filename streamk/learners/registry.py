@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,12 +20,13 @@ from streamk.learners.eigenpro.eigenpro import EigenPro
 from streamk.learners.kernel_ridge import OnlineKernelRidge
 from streamk.learners.kinds import KINDS, LEARNERS
 from streamk.learners.meka.streaming import StreamingMeka
-from streamk.learners.multi_kernel.multi_kernel import MultiKernel
+from streamk.learners.multi_kernel.multi_kernel import GIVEN_TO_MULTI_KERNEL, MultiKernel
 from streamk.learners.nystrom import OnlineNystrom
 from streamk.learners.rfm.feature_machine import FeatureMachine
 from streamk.learners.scaled import Scaled
 from streamk.learners.sharded.sharded import Sharded
 from streamk.losses import Loss
+from streamk.options import Option, Real, of_parameters
 from streamk.state import State
 
 BANDWIDTH = 0.5
@@ -87,16 +89,11 @@ def _doubly_stochastic(
     )
 
 
-def _streaming_meka(*, task: str, step: float | Step | None = None, **options: Any) -> Scaled:
-    if step is None and task == "regression" and options.get("optimizer", "sgd") == "sgd":
-        step = 0.1  # what is solved for at each takeover is soon gone by larger ones
-    return _on_embedded_features(StreamingMeka, task=task, step=step, **options)
-
-
 def _on_embedded_features(
     learner: type[OnlineNystrom | StreamingMeka],
     *,
     task: str,
+    seed: int = 0,
     kernel: str | Kernel = "gaussian",
     bandwidth: float = BANDWIDTH,
     loss: str | Loss | None = None,
@@ -104,21 +101,23 @@ def _on_embedded_features(
     step: float | Step | None = None,
     **options: Any,
 ) -> Scaled:
+    by_gradients = optimizer == "sgd"
+    if learner is OnlineNystrom:
+        check_seed(seed)  # that is all: nothing in it is random
+    else:
+        options["seed"] = seed
+        if step is None and task == "regression" and by_gradients:
+            step = 0.1  # what is solved for at each takeover is soon gone by larger ones
     return Scaled(
         learner(
             _kernel(kernel, bandwidth),
             loss=loss or ("softmax" if task == "classification" else "squared"),
             task=task,
             optimizer=optimizer,
-            step=_step(step, task) if step is not None or optimizer == "sgd" else None,
+            step=_step(step, task) if step is not None or by_gradients else None,
             **options,
         )
     )
-
-
-def _online_nystrom(*, seed: int = 0, **options: Any) -> Scaled:
-    check_seed(seed)  # that is all: nothing in it is random
-    return _on_embedded_features(OnlineNystrom, **options)
 
 
 def _on_centers(
@@ -149,8 +148,8 @@ def _feature_machine(
 MODELS: dict[str, Callable[..., Learner]] = {
     MultiKernel.TYPE: MultiKernel,
     DoublyStochastic.TYPE: _doubly_stochastic,
-    OnlineNystrom.TYPE: _online_nystrom,
-    StreamingMeka.TYPE: _streaming_meka,
+    OnlineNystrom.TYPE: partial(_on_embedded_features, OnlineNystrom),
+    StreamingMeka.TYPE: partial(_on_embedded_features, StreamingMeka),
     OnlineKernelRidge.TYPE: partial(_on_centers, OnlineKernelRidge),
     EigenPro.TYPE: partial(_on_centers, EigenPro, bandwidth=2.0),
     FeatureMachine.TYPE: _feature_machine,
@@ -169,22 +168,10 @@ def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
     task : {"classification", "regression"}
     seed : int, default 0
     **options
-        For "multi-kernel" those of `MultiKernel`; it needs none, and ``external_experts=[]`` is for
-        one without a feature machine. For "doubly-stochastic" ``kernel``
-        (name or Kernel, "gaussian"), ``bandwidth`` (0.5), ``step`` (number or Step; `Ladder`, found
-        with a preconditioner), ``loss`` (softmax, squared), ``batch_size`` (1; twice the block with
-        a preconditioner), ``block_size`` and ``max_features`` (2048), and the other options of the
-        learner. So every event moves every feature; with ``max_features`` above ``block_size`` the
-        model grows. For "online-nystrom" ``kernel`` ("gaussian"), ``bandwidth``, ``step`` (1 for
-        classes, 0.5 for numbers) and ``loss`` likewise, and the other options of `OnlineNystrom`;
-        the seed is of no consequence. For "streaming-meka" these (``step`` 0.1 for numbers), and
-        the other options of `StreamingMeka`. For "kernel-ridge" and "eigenpro" ``kernel``
-        ("laplacian"), ``bandwidth`` (1, and 2 of "eigenpro"), and the other options of
-        `OnlineKernelRidge` and of `EigenPro`. For "feature-machine" ``kernel``
-        (``Matern(nu=0.5)``),
-        ``bandwidth`` (1.5 or 6, compared; 1.5 of a kernel given by name), and the other options of
-        `FeatureMachine`.
-        A bandwidth is that of a kernel given by name.
+        Those of `options_of`: the learner's, and ``kernel`` may be a name, whose ``bandwidth``
+        is another option, and ``step`` a number. Doubly stochastic learning has by default blocks
+        of all features, so every event moves every feature; with ``max_features`` above
+        ``block_size`` the model grows.
 
     Raises
     ------
@@ -203,8 +190,7 @@ def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
     try:
         return MODELS[name](task=task, seed=seed, **options)
     except TypeError as error:
-        of_one = ("kernel", "bandwidth") if name != MultiKernel.TYPE else ()
-        known = {*of_one, *defaults(name)}
+        known = {*options_of(name), *inspect.signature(LEARNERS[name]).parameters}
         unknown = [option for option in options if option not in known]
         if not unknown:
             raise InvalidInput(f"options do not fit model {name!r}: {error}") from None
@@ -214,22 +200,39 @@ def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
         ) from None
 
 
-def defaults(name: str) -> dict[str, Any]:
-    """Return the defaults of the options of a model, by their names.
-
-    Where `create` has another default than the learner has by itself, it is that of `create`.
+def options_of(name: str) -> dict[str, Option]:
+    """Return the options of a model by their names: its learner's, with the defaults of `create`.
 
     Examples
     --------
-    >>> defaults("doubly-stochastic")["block_size"]
+    >>> options_of("doubly-stochastic")["block_size"].default
     2048
     """
-    found = {}
-    for makes in (LEARNERS[name].__init__, MODELS[name]):
-        for option, parameter in inspect.signature(makes).parameters.items():
-            if parameter.default is not parameter.empty:
-                found[option] = parameter.default
-    return found
+    learner: Any = LEARNERS[name]
+    declared = learner.OPTIONS | GIVEN_TO_MULTI_KERNEL
+    if "kernel" in declared:
+        kernel = declared["kernel"].by_name()
+        bandwidth = _BANDWIDTH_OF_METRIC if kernel.optional else _BANDWIDTH
+        declared = {"kernel": kernel, "bandwidth": bandwidth} | declared | {"kernel": kernel}
+        if "step" in declared:
+            declared["step"] = replace(declared["step"], or_by=float)
+    known = of_parameters(learner, declared) | of_parameters(MODELS[name], declared)
+    return {option: known[option] for option in declared if option in known}
+
+
+_BANDWIDTH = Real(
+    about="of the kernel; two events are 1.4 apart on average",
+    doc="Of a kernel given by name, in units of the scaled columns: two events of the stream are "
+    "sqrt(2) apart in the root of the mean square. ``gamma`` of ``exp(-gamma |x - y|^2)`` is "
+    "``bandwidth = 1 / sqrt(2 gamma)``.",
+)
+_BANDWIDTH_OF_METRIC = replace(
+    _BANDWIDTH,
+    about=f"{_BANDWIDTH.about} (compared)",
+    doc="Of ``Matern(nu=0.5)``, which then is the only one, or of a kernel given by name, 1.5 "
+    "else; in units of the scaled columns: two events of the stream are sqrt(2) apart in the root "
+    "of the mean square.",
+)
 
 
 def champion_state(state: State) -> State:

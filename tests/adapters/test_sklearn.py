@@ -18,7 +18,6 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamk import learners
 from streamk.adapters.sklearn import (
@@ -28,8 +27,6 @@ from streamk.adapters.sklearn import (
     EigenProRegressor,
     FeatureMachineClassifier,
     FeatureMachineRegressor,
-    KernelClassifier,
-    KernelRegressor,
     KernelRidgeClassifier,
     KernelRidgeRegressor,
     NystromClassifier,
@@ -37,41 +34,6 @@ from streamk.adapters.sklearn import (
 )
 from streamk.errors import InvalidInput
 from streamk.kernels import Matern
-from streamk.learners import AdaGrad
-
-FAMILIES = [
-    KernelClassifier(),
-    KernelRegressor(),
-    DoublyStochasticClassifier(),
-    NystromRegressor(),
-    EigenProClassifier(n_centers=50),
-]
-VARIANTS = [
-    EigenProRegressor(n_centers=50, batch_size=16, solver="eigenpro"),
-    KernelRidgeClassifier(),
-    KernelRidgeRegressor(max_centers=64),
-    FeatureMachineClassifier(first=64, every=100, swap_delay=32),
-    FeatureMachineRegressor(kernel="laplacian", buffer_size=64, first=64, swap_delay=32),
-    KernelClassifier(class_weight="balanced"),
-    KernelRegressor(loss="quantile"),
-    DoublyStochasticRegressor(),
-    DoublyStochasticClassifier(loss="logistic", kernel="laplacian", batch_size=1),
-    DoublyStochasticClassifier(loss="squared_hinge", kernel=Matern(nu=2.5), max_features=4096),
-    DoublyStochasticRegressor(loss="huber", step=AdaGrad(3.0), sampler="hadamard"),
-    NystromClassifier(),
-    NystromClassifier(loss="hinge", optimizer="sgd", kernel="laplacian", max_landmarks=64),
-]
-
-
-@parametrize_with_checks(FAMILIES)
-def test_sklearn_checks(estimator: Any, check: Any) -> None:
-    check(estimator)
-
-
-@pytest.mark.nightly
-@parametrize_with_checks(VARIANTS)
-def test_sklearn_checks_of_variants(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 def moons() -> tuple[Any, Any]:
@@ -227,18 +189,6 @@ def test_missing_values_are_the_median() -> None:
     median = [[0.3, np.median(X[:, 1])]]
     found = model.predict_proba([[0.3, np.nan]])
     assert found == pytest.approx(model.predict_proba(median), abs=0.05)  # of a sample
-
-
-def test_the_random_state_decides() -> None:
-    X, y = moons()
-
-    def fit(random_state: Any) -> Any:
-        return classifier(random_state=random_state, n_epochs=1).fit(X, y).decision_function(X)
-
-    assert np.array_equal(fit(1), fit(1))
-    assert np.array_equal(fit(np.random.RandomState(1)), fit(1))
-    assert not np.array_equal(fit(1), fit(2))
-    assert not np.array_equal(fit(None), fit(None))
 
 
 # What it refuses

@@ -10,17 +10,9 @@ import pytest
 pytest.importorskip("sklearn", reason="estimators need scikit-learn: pip install scikit-learn")
 
 from sklearn.base import clone
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from streamk.adapters.sklearn import DCPredClassifier, DCPredRegressor
+from streamk.adapters.sklearn import DCPredClassifier
 from streamk.errors import InvalidInput
-
-
-@parametrize_with_checks(
-    [DCPredClassifier(iterations=20), DCPredRegressor(iterations=20, budget=20)]
-)
-def test_sklearn_checks(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 def data() -> Any:

@@ -9,32 +9,12 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits, load_wine, make_friedman1
 from sklearn.metrics import log_loss
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamk.adapters.sklearn import RFMClassifier, RFMRegressor
 from streamk.errors import InvalidInput
-from streamk.kernels import NTK, Gaussian, Laplacian
+from streamk.kernels import NTK, Laplacian
 
 ONE: dict[str, Any] = {"kernel": "matern", "bandwidth": 2.0, "metric": "diagonal", "rounds": 2}
-
-
-@parametrize_with_checks([RFMClassifier(**ONE)])
-def test_sklearn_checks(estimator: Any, check: Any) -> None:
-    check(estimator)
-
-
-@pytest.mark.nightly
-@parametrize_with_checks(
-    [
-        RFMClassifier(),
-        RFMRegressor(),
-        RFMRegressor(**ONE),
-        RFMRegressor(kernel="laplacian", n_centers=12, selection="rpcholesky"),
-        RFMClassifier(kernel=Gaussian(bandwidth=1.5), metric="full", n_centers=12),
-    ],
-)
-def test_sklearn_checks_of_variants(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 def friedman(n: int = 300) -> Any:

@@ -8,18 +8,12 @@ import numpy as np
 import pytest
 from reference import eigenpro as naive
 from sklearn.datasets import make_friedman1
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamk.adapters.sklearn import KernelRegression
 from streamk.errors import InvalidInput
 from streamk.kernels import NTK, Matern
 
 KERNEL = Matern(nu=0.5, bandwidth=2.0)
-
-
-@parametrize_with_checks([KernelRegression()])
-def test_sklearn_checks(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 def friedman(n: int = 300) -> tuple[Any, Any]:

@@ -14,40 +14,11 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamk.adapters.sklearn import MekaClassifier, MekaRidge
 from streamk.errors import InvalidInput
 from streamk.factorization import Meka, meka
 from streamk.kernels import Gaussian, Linear
-
-
-def not_of_meka(estimator: Any) -> dict[str, str]:
-    """A check that asks for what an approximation without an intercept does not promise."""
-    if isinstance(estimator, MekaClassifier) and estimator.bandwidth is None:
-        return {"check_class_weight_classifiers": "points far from all others are predicted 0"}
-    return {}
-
-
-@parametrize_with_checks(
-    [MekaRidge(alpha=0.1, rank=16), MekaClassifier(rank=16)],
-    expected_failed_checks=not_of_meka,
-)
-def test_sklearn_checks(estimator: Any, check: Any) -> None:
-    check(estimator)
-
-
-@pytest.mark.nightly
-@parametrize_with_checks(
-    [
-        MekaRidge(kernel="laplacian", alpha=0.1, rank=8, n_clusters=3, solver="minres"),
-        MekaClassifier(alpha=0.1, rank=8, n_clusters=3),
-        MekaClassifier(bandwidth=50.0, rank=16, class_weight="balanced"),
-    ],
-    expected_failed_checks=not_of_meka,
-)
-def test_sklearn_checks_of_variants(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 def friedman(n: int = 800) -> Any:
@@ -226,7 +197,6 @@ def test_a_fitted_one_is_pickled_and_searched_for() -> None:
         ({"alpha": "1"}, "alpha='1' must be a number above 0"),
         ({"solver": "qr"}, "woodbury, cg, minres"),
         ({"basis": "best"}, "basis='best'"),
-        ({"gamma": 1.0, "bandwidth": 1.0}, "not both"),
     ],
 )
 def test_bad_options_are_named(options: Any, words: str) -> None:
@@ -244,9 +214,3 @@ def test_an_alpha_that_is_too_small_is_named() -> None:
 def test_one_class_is_none_to_tell_apart() -> None:
     with pytest.raises(InvalidInput, match=r"one class, 'a';"):
         MekaClassifier().fit([[0.0], [1.0]], ["a", "a"])
-
-
-def test_threads_change_nothing() -> None:
-    X, y = friedman()
-    one, two = (MekaRidge(rank=16, n_jobs=n, random_state=0).fit(X, y) for n in (None, 2))
-    assert np.array_equal(one.predict(X), two.predict(X))

@@ -8,23 +8,23 @@ column is 0 in events that lack it, and one that no learned event had is passed 
 """
 
 from streamk.adapters.river.conformal import ConformalClassifier, ConformalRegressor
-from streamk.adapters.river.doubly_stochastic import (
+from streamk.adapters.river.learners import (
     DoublyStochasticClassifier,
     DoublyStochasticRegressor,
-)
-from streamk.adapters.river.eigenpro import EigenProClassifier, EigenProRegressor
-from streamk.adapters.river.feature_machine import (
+    EigenProClassifier,
+    EigenProRegressor,
     FeatureMachineClassifier,
     FeatureMachineRegressor,
-)
-from streamk.adapters.river.kernel_ridge import KernelRidgeClassifier, KernelRidgeRegressor
-from streamk.adapters.river.learners import (
     KernelClassifier,
     KernelRegressor,
+    KernelRidgeClassifier,
+    KernelRidgeRegressor,
+    NystromClassifier,
+    NystromRegressor,
+    StreamingMekaClassifier,
+    StreamingMekaRegressor,
 )
 from streamk.adapters.river.mmd_drift import MMDDrift
-from streamk.adapters.river.online_nystrom import NystromClassifier, NystromRegressor
-from streamk.adapters.river.streaming_meka import StreamingMekaClassifier, StreamingMekaRegressor
 
 __all__ = [
     "ConformalClassifier",

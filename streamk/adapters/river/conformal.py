@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from river import base, conf
 
-from streamk.adapters.options import advising
-from streamk.adapters.river.sharing import InTurns
+from streamk.adapters.options import estimator
+from streamk.adapters.river.estimators import InTurns
 from streamk.conformal import AdaptiveIntervals, AdaptiveSets, Regions, Said
+from streamk.options import Option, Real
 
 __all__ = ["ConformalClassifier", "ConformalRegressor"]
 
@@ -32,6 +33,15 @@ def _number(value: Any) -> float:
     return number if math.isfinite(number) else math.nan
 
 
+_LEVEL = Real(default=0.9, doc="Share of what comes that is to be held, above 0 and at most 0.99.")
+_REGRESSOR = Option(type="river.base.Regressor")
+_CLASSIFIER = Option(type="river.base.Classifier", doc="It has `predict_proba_one`.")
+
+
+@estimator(
+    {"regressor": _REGRESSOR, "confidence_level": _LEVEL},
+    by_place=("regressor", "confidence_level"),
+)
 class ConformalRegressor(InTurns, base.Wrapper[base.Regressor], base.Regressor):
     """A regressor of River whose predictions come with intervals that keep what they promise.
 
@@ -43,12 +53,6 @@ class ConformalRegressor(InTurns, base.Wrapper[base.Regressor], base.Regressor):
     Errors are those of the regressor as it is when the number comes, just before it learns. About a
     prediction that is NaN or infinite, as of a model that has diverged, an interval has no bounds,
     and there is no error to learn.
-
-    Parameters
-    ----------
-    regressor : river.base.Regressor
-    confidence_level : float, default 0.9
-        Share of the numbers that the intervals are to hold, above 0 and at most 0.99.
 
     Raises
     ------
@@ -72,12 +76,12 @@ class ConformalRegressor(InTurns, base.Wrapper[base.Regressor], base.Regressor):
     0.90
     """
 
-    @advising({})
-    def __init__(self, regressor: base.Regressor, confidence_level: float = 0.9) -> None:
-        super().__init__()
-        self.regressor = regressor
-        self.confidence_level = confidence_level
-        self._intervals = AdaptiveIntervals(confidence_level)
+    regressor: base.Regressor
+    confidence_level: float
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._intervals = AdaptiveIntervals(self.confidence_level)
 
     @property
     def _wrapped_model(self) -> base.Regressor:
@@ -120,6 +124,10 @@ class ConformalRegressor(InTurns, base.Wrapper[base.Regressor], base.Regressor):
         return conf.Interval(lower=lower, upper=upper)
 
 
+@estimator(
+    {"classifier": _CLASSIFIER, "confidence_level": _LEVEL},
+    by_place=("classifier", "confidence_level"),
+)
 class ConformalClassifier(InTurns, base.Wrapper[base.Classifier], base.Classifier):
     """A classifier of River with prediction sets: as few classes as hold most labels.
 
@@ -128,13 +136,6 @@ class ConformalClassifier(InTurns, base.Wrapper[base.Classifier], base.Classifie
     it decides, so it is never empty once a class is known, and where the predicted class alone is
     right more often than that, sets hold more. Where a probability is NaN or infinite, as of a
     model that has diverged, a set has all classes, and nothing is learned of it.
-
-    Parameters
-    ----------
-    classifier : river.base.Classifier
-        It has `predict_proba_one`.
-    confidence_level : float, default 0.9
-        Share of the labels that the sets are to hold, above 0 and at most 0.99.
 
     Raises
     ------
@@ -160,12 +161,12 @@ class ConformalClassifier(InTurns, base.Wrapper[base.Classifier], base.Classifie
     True
     """
 
-    @advising({})
-    def __init__(self, classifier: base.Classifier, confidence_level: float = 0.9) -> None:
-        super().__init__()
-        self.classifier = classifier
-        self.confidence_level = confidence_level
-        self._sets = AdaptiveSets(confidence_level)
+    classifier: base.Classifier
+    confidence_level: float
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._sets = AdaptiveSets(self.confidence_level)
 
     @property
     def _wrapped_model(self) -> base.Classifier:

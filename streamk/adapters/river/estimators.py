@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import secrets
 from collections.abc import Hashable
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from river import base
@@ -16,9 +18,36 @@ from streamk.adapters.options import chosen, written
 from streamk.adapters.rows import Model, Numbers
 from streamk.adapters.weights import checked
 from streamk.errors import InvalidInput
-from streamk.learners import Learner
+from streamk.learners.common.options import SEED as OF_LEARNERS
+from streamk.learners.common.predictor import Turns
+from streamk.options import Option
 
 Event = dict[Hashable, Any]
+SEED = replace(OF_LEARNERS, default=None, doc="From 0 to 2^64 - 1. Random by default.")
+
+
+class InTurns(base.Base):
+    """An object that is asked or taught by one thread at a time, which holds `_turns.lock`.
+
+    Copies and pickles are of all that it has between two events.
+    """
+
+    if TYPE_CHECKING:  # see `streamk.adapters.options.estimator`
+
+        def __init__(self, *arguments: Any, **options: Any) -> None: ...
+
+    def _begin(self) -> None:
+        super().__init__()
+        self._turns = Turns()
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._turns.lock:
+            return copy.deepcopy(self.__dict__)
+
+    def clone(self, *arguments: Any, **options: Any) -> Self:
+        """Return a new one, of new models, see River's `clone`."""
+        with self._turns.lock:
+            return super().clone(*arguments, **options)
 
 
 def _frame(X: Any) -> Frame:
@@ -31,21 +60,34 @@ def _rows(model: Model, frame: Frame) -> Numbers:
 
 
 class Estimator:
-    """A learner of events that are dicts, or rows of frames."""
+    """A learner of events that are dicts, or rows of frames.
 
+    Raises
+    ------
+    InvalidInput
+        If an option is out of its domain.
+    """
+
+    _ABOUT: ClassVar[str] = (
+        "The learner, `streamk.learners.{learner}`, is behind an online scaling of the columns\n"
+        "(`streamk.learners.Scaled`): no scaler is needed before it."
+    )
+    _SEED: ClassVar[dict[str, Option]] = {"seed": SEED}
     _task: ClassVar[str]
-    _learner: ClassVar[str]
-    """Its name, see `streamk.learners.create`."""
+    _model_name: ClassVar[str]
     _model: Model
-    seed: int | None = None
+    if TYPE_CHECKING:  # see `streamk.adapters.options.estimator`
 
-    def __post_init__(self) -> None:
-        self._seed = secrets.randbits(63) if self.seed is None else self.seed
-        self._model = Model(self._make())
+        def __init__(self, **options: Any) -> None: ...
+
+    def _begin(self) -> None:
+        seed = getattr(self, "seed", None)
+        self._seed = secrets.randbits(63) if seed is None else seed
+        learner = learners.create(
+            self._model_name, task=self._task, seed=self._seed, **chosen(self)
+        )
+        self._model = Model(learner)
         self._y_name: Any = None
-
-    def _make(self) -> Learner:
-        return learners.create(self._learner, task=self._task, seed=self._seed, **chosen(self))
 
     def __repr__(self) -> str:
         return written(self)
@@ -118,6 +160,12 @@ class Classifier(Estimator, base.MiniBatchClassifier):
     """Of any number of classes."""
 
     _task = "classification"
+    _EXAMPLE = """\
+>>> from river import datasets, evaluate, metrics
+>>> from streamk.adapters.river import {name}
+>>> model = {name}({options})
+>>> evaluate.progressive_val_score(datasets.Phishing(), model, metrics.Accuracy())
+Accuracy: ...%"""
 
     @property
     def _multiclass(self) -> bool:
@@ -212,9 +260,15 @@ class Classifier(Estimator, base.MiniBatchClassifier):
 
 
 class Regressor(Estimator, base.MiniBatchRegressor):
-    """Of numbers."""
+    """Of numbers, in any unit."""
 
     _task = "regression"
+    _EXAMPLE = """\
+>>> from river import datasets, evaluate, metrics
+>>> from streamk.adapters.river import {name}
+>>> model = {name}({options})
+>>> evaluate.progressive_val_score(datasets.TrumpApproval(), model, metrics.MAE())
+MAE: 0..."""
 
     def predict_one(self, x: Event) -> float:
         """Predicted number, 0 before anything is learned.

@@ -9,18 +9,36 @@ from typing import Any
 import numpy as np
 from river import base
 
-from streamk.adapters.options import advising
-from streamk.adapters.river.sharing import InTurns
+from streamk.adapters.options import estimator
+from streamk.adapters.river.estimators import SEED, InTurns
 from streamk.adapters.rows import read_fields
 from streamk.drift import EventMMD
 from streamk.encoding import alone
 from streamk.errors import InvalidInput
+from streamk.options import Real, Whole
 
 _COLUMNS = 1024
 """Most columns of their own."""
 _NUMBERS = (int, float, np.number, np.bool_, type(None))
 
 
+_OPTIONS = {
+    "alpha": Real(
+        default=0.01,
+        doc="Probability, at most, that a drift is ever detected where there is none.",
+    ),
+    "warning": Real(default=0.1, doc="The same of a warning."),
+    "reference": Whole(
+        default=2048,
+        doc="Most earlier events to compare with. A change that takes longer than so many is not "
+        "found.",
+    ),
+    "max_features": Whole(default=384, doc="Most random features, 192 to 3072."),
+    "seed": SEED,
+}
+
+
+@estimator(_OPTIONS)
 class MMDDrift(InTurns, base.DriftAndWarningDetector):
     """Drift of numbers or of whole events, with a bound on the probability of a false alarm.
 
@@ -40,19 +58,6 @@ class MMDDrift(InTurns, base.DriftAndWarningDetector):
 
     Several threads may feed one instance. `drift_detected` is then of the last event, whichever
     thread it came from; `n_detections` counts all.
-
-    Parameters
-    ----------
-    alpha : float, default 0.01
-        Probability, at most, that a drift is ever detected where there is none.
-    warning : float, default 0.1
-        The same of a warning.
-    reference : int, default 2048
-        Most earlier events to compare with. A change that takes longer than so many is not found.
-    max_features : int, default 384
-        Most random features, 192 to 3072.
-    seed : int, optional
-        0 to 2^64 - 1; drawn by default.
 
     Attributes
     ----------
@@ -88,27 +93,14 @@ class MMDDrift(InTurns, base.DriftAndWarningDetector):
     True
     """
 
-    @advising({})
-    def __init__(
-        self,
-        *,
-        alpha: float = 0.01,
-        warning: float = 0.1,
-        reference: int = 2048,
-        max_features: int = 384,
-        seed: int | None = None,
-    ) -> None:
-        super().__init__()
-        self.alpha, self.warning, self.seed = alpha, warning, seed
-        self.reference, self.max_features = reference, max_features
-        self._events = EventMMD(
-            most=_COLUMNS,
-            alpha=alpha,
-            warning=warning,
-            reference=reference,
-            max_features=max_features,
-            seed=secrets.randbits(63) if seed is None else seed,
-        )
+    seed: int | None
+
+    def _begin(self) -> None:
+        super()._begin()
+        options = {name: getattr(self, name) for name in _OPTIONS}
+        if self.seed is None:
+            options["seed"] = secrets.randbits(63)
+        self._events = EventMMD(most=_COLUMNS, **options)
 
     @property
     def n_detections(self) -> int:

@@ -7,20 +7,14 @@ except ImportError as error:
         f"streamk.adapters.sklearn needs scikit-learn ({error}): pip install 'streamk[sklearn]'"
     ) from error
 
-from streamk.adapters.sklearn.block_svc import BlockSVC
-from streamk.adapters.sklearn.dc_pred import DCPredClassifier, DCPredRegressor
-from streamk.adapters.sklearn.doubly_stochastic import (
-    DoublyStochasticClassifier,
-    DoublyStochasticRegressor,
-)
-from streamk.adapters.sklearn.eigenpro import EigenProClassifier, EigenProRegressor
-from streamk.adapters.sklearn.feature_machine import (
-    FeatureMachineClassifier,
-    FeatureMachineRegressor,
+from streamk.adapters.sklearn.batch import (
+    DCPredClassifier,
+    DCPredRegressor,
+    KernelRegression,
     RFMClassifier,
     RFMRegressor,
 )
-from streamk.adapters.sklearn.kernel_ridge import KernelRidgeClassifier, KernelRidgeRegressor
+from streamk.adapters.sklearn.clusters import BlockRidge, BlockSVC, MekaClassifier, MekaRidge
 from streamk.adapters.sklearn.landmarks import (
     KMeansNystroem,
     LeverageNystroem,
@@ -28,10 +22,20 @@ from streamk.adapters.sklearn.landmarks import (
     RPCholeskyNystroem,
     UniformNystroem,
 )
-from streamk.adapters.sklearn.learners import KernelClassifier, KernelRegressor
-from streamk.adapters.sklearn.meka import MekaClassifier, MekaRidge
-from streamk.adapters.sklearn.online_nystrom import NystromClassifier, NystromRegressor
-from streamk.adapters.sklearn.ridge import BlockRidge, KernelRegression
+from streamk.adapters.sklearn.learners import (
+    DoublyStochasticClassifier,
+    DoublyStochasticRegressor,
+    EigenProClassifier,
+    EigenProRegressor,
+    FeatureMachineClassifier,
+    FeatureMachineRegressor,
+    KernelClassifier,
+    KernelRegressor,
+    KernelRidgeClassifier,
+    KernelRidgeRegressor,
+    NystromClassifier,
+    NystromRegressor,
+)
 
 __all__ = [
     "BlockRidge",

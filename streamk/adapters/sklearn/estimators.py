@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator
 from typing import Any, ClassVar, Self
 
+import narwhals.stable.v2 as nw
 import numpy as np
 import scipy
+from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
@@ -20,21 +23,185 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from streamk import kernels, learners
 from streamk.adapters.batches import Batch, Frame, as_frame
+from streamk.adapters.options import Shared, chosen
 from streamk.adapters.rows import Model, Numbers
-from streamk.adapters.sharing import Shared
-from streamk.adapters.sklearn.options import labels_of
 from streamk.adapters.weights import checked, relative, repeats
 from streamk.errors import InvalidInput, shown
+from streamk.kernels import Kernel
+from streamk.landmarks.matrices import PRECOMPUTED
 from streamk.landmarks.selection import check_count
 from streamk.learners import Learner
+from streamk.learners.kinds import LEARNERS
+from streamk.options import Option, Real, Whole
 
-_EVENTS: dict[str, Any] = {
-    "dtype": np.float64,
-    "ensure_all_finite": "allow-nan",
-    "accept_sparse": "csr",
-}
-"""Requirements of events."""
+RANDOM_STATE = Option(
+    type="int, RandomState or None", default=None, doc="Of all that is drawn at random."
+)
+N_JOBS = Whole(
+    default=None, doc="Threads; 1 by default, -1 for all cores. Results do not depend on it."
+)
+N_CLUSTERS = Whole(
+    default=None,
+    doc="Most clusters; more of them are faster and mostly less accurate. By default one for each "
+    "1,000 points, rounded down, and 1 for fewer.",
+)
+ALPHA = Real(
+    default=1.0, doc="What is added to the diagonal, as of `sklearn.kernel_ridge.KernelRidge`."
+)
+
+
+def of_points(*but: str, default: str = "gaussian", doc: str = "") -> dict[str, Option]:
+    """Return the options of a kernel between points in the unit of their columns.
+
+    Parameters
+    ----------
+    *but : str
+        Names of the kernels that there are not.
+    default : str
+    doc : str
+        More sentences about it.
+    """
+    names = ", ".join(f'"{name}"' for name in kernels.KERNELS if name not in {*_NEVER, *but})
+    return {
+        "kernel": Option(
+            type="str or Kernel",
+            default=default,
+            doc=f"{names}, or one of `streamk.kernels` of these. {doc}".rstrip(),
+        ),
+        "bandwidth": Real(
+            default=None,
+            doc="Of a kernel given by name, in the unit of the columns. By default ``sqrt(d / 2)`` "
+            'for d columns, for "laplacian" d, scikit-learn\'s ``gamma=1/d``, and for '
+            '"power_exponential" d^2.',
+        ),
+        "gamma": Real(
+            default=None,
+            doc='Instead of it, for "gaussian" ``exp(-gamma |x-y|^2)`` and "laplacian" '
+            "``exp(-gamma |x-y|_1)``.",
+        ),
+    }
+
+
+_NEVER = ("polynomial", "arc_cosine", "zonal")
+"""Kernels of random features alone."""
+
+POINTS = 1_000
+"""Points of a part, on average, where the number of parts is not given."""
+
+
+def drawn_seed(random_state: int | np.random.RandomState | None) -> int:
+    """Return a seed from scikit-learn's random state."""
+    return int(check_random_state(random_state).randint(2**31))
+
+
+def count_of_parts(given: int | None, n: int) -> int:
+    """Return into how many parts n points are divided, one for each `POINTS` by default."""
+    return max(1, n // POINTS) if given is None else given
+
+
+def threads_of(n_jobs: int | None) -> int:
+    """Return the number of threads: 1 by default, -1 for all cores."""
+    return int(effective_n_jobs(n_jobs))
+
+
+def labels_of(y: Any) -> Any:
+    """Return labels as NumPy has them, from a series of any library or what it has as an array.
+
+    scikit-learn takes pandas' nullable whole numbers and booleans as numbers with fractions, of
+    which two large ones may be the same.
+
+    Raises
+    ------
+    InvalidInput
+        If one is missing, naming its row, or some are texts and others are not.
+
+    Examples
+    --------
+    >>> labels_of(["a", None])
+    Traceback (most recent call last):
+    ...
+    streamk.errors.InvalidInput: the label of row 1 is missing (None); leave the event out
+    """
+    series = nw.from_native(y, series_only=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        listed: list[Any] = series.to_list()
+        y = series.to_numpy()
+    elif isinstance(y, list | tuple) or (isinstance(y, np.ndarray) and y.dtype == object):
+        listed = list(y)
+    else:
+        return y
+    for row, label in enumerate(listed):
+        if _is_missing(label):
+            raise InvalidInput(f"the label of row {row} is missing ({label}); leave the event out")
+    if len({isinstance(label, str) for label in listed}) > 1:
+        raise InvalidInput("some labels are texts and others are not; make all of them texts")
+    return y
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or not bool(label == label)
+    except (TypeError, ValueError):  # pandas.NA is neither; an array is no label at all
+        return not hasattr(label, "__len__")
+
+
+def check_classes(classes: NDArray[Any]) -> None:
+    """Check that labels are of two classes at least.
+
+    Raises
+    ------
+    InvalidInput
+        Naming the one that there is.
+    """
+    if len(classes) < 2:
+        raise InvalidInput(
+            f"all labels are of one class, {classes.tolist()[0]!r}; a classifier needs at least two"
+        )
+
+
+def made_kernel(
+    kernel: str | Kernel, columns: int, *, bandwidth: float | None, gamma: float | None
+) -> str | Kernel:
+    """Return the kernel that the options say for points of so many columns, or "precomputed".
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such kernel, or one that is not given by name is given a scale.
+    """
+    scales = {"bandwidth": bandwidth, "gamma": gamma}
+    given = {name: scale for name, scale in scales.items() if scale is not None}
+    if isinstance(kernel, str) and kernel != PRECOMPUTED:
+        if not given and kernel != "linear":
+            # As scikit-learn's gamma=None does: exp(-|x-y|^2 / d), exp(-|x-y|_1 / d). The sum of
+            # square roots is of the order of 1 as well.
+            far = {"laplacian": columns, "power_exponential": columns**2}
+            given = {"bandwidth": float(far.get(kernel, math.sqrt(columns / 2)))}
+        return kernels.by_name(kernel, **given)
+    kernels.check_scales(kernel, **given)
+    return kernel
+
+
+def kernel_of_points(
+    kernel: str | Kernel, columns: int, *, bandwidth: float | None, gamma: float | None
+) -> Kernel:
+    """Return the kernel that the options say for points of so many columns.
+
+    Raises
+    ------
+    InvalidInput
+        Also if it is "precomputed".
+    """
+    made = made_kernel(kernel, columns, bandwidth=bandwidth, gamma=gamma)
+    if not isinstance(made, Kernel):
+        raise InvalidInput(f"kernel={made!r} must be the name of a kernel or a streamk Kernel")
+    return made
+
+
+EVENTS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+"""Requirements of events, of which some values are missing."""
 
 
 class Array(Batch):
@@ -98,20 +265,34 @@ def _check_size(frame: Frame) -> None:
 class Estimator(Shared, BaseEstimator):  # type: ignore[misc]
     """A learner of arrays or data frames, by passes over them or on a stream."""
 
+    _ABOUT: ClassVar[str] = (
+        "The learner, `streamk.learners.{learner}`, is behind an online scaling of the columns\n"
+        "(`streamk.learners.Scaled`): no scaler is needed before it. NaN is missing and counts as\n"
+        "the column's median. `fit` goes through its events in a random order, and `partial_fit`\n"
+        "once, in the order given."
+    )
     _task: ClassVar[str]
+    _model_name: ClassVar[str]
     _model: Model
     _names: list[Hashable] | None
     """Of the columns, if data frames are learned and not arrays."""
-    random_state: int | np.random.RandomState | None
+
+    _SEED: ClassVar[dict[str, Option]] = {"random_state": RANDOM_STATE}
 
     @property
     def learner_(self) -> Learner:
         """Return the fitted learner; there is none before the first fit."""
         return self._model.learner
 
+    def _chosen(self) -> dict[str, Any]:
+        """Return the options of the learner."""
+        return chosen(self)
+
     def _make(self, random: np.random.RandomState, **options: Any) -> Learner:
         """Return a learner by the options of the estimator and these."""
-        raise NotImplementedError
+        if "seed" in LEARNERS[self._model_name].OPTIONS:
+            options["seed"] = int(random.randint(2**31))
+        return learners.create(self._model_name, task=self._task, **self._chosen(), **options)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -136,68 +317,6 @@ class Estimator(Shared, BaseEstimator):  # type: ignore[misc]
         counting = np.flatnonzero(weights)
         return X.take(counting), y[counting], weights[counting]
 
-    def _fit(self, X: Batch, y: NDArray[Any], weights: Numbers | None, **options: Any) -> None:
-        """Pass over the events, each time in another order, and learn the last ones in any case."""
-        passes, random = self._passes, check_random_state(self.random_state)
-        self._model = Model(self._make(random, **options))
-        order = X.order(y, weights)
-        for turn in range(passes):
-            often = 1 if weights is None else repeats(weights[order], turn, passes)
-            places = random.permutation(np.repeat(order, often))
-            X.take(places).learn(self._model, y[places].tolist())
-        self._model.learner.finish()
-
-    def _learn(self, X: Batch, y: NDArray[Any], sample_weight: Any) -> None:
-        """Learn events of a stream in their order."""
-        weights = None
-        if sample_weight is not None:
-            weights = checked(_weights(sample_weight, len(X)), len(X), "sample_weight")
-        X.learn(self._model, y.tolist(), weights)
-
-    def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Batch, NDArray[Any]]:
-        """Return the events and labels; a NaN or null in an event is missing."""
-        numeric = self._task == "regression"
-        y = y if numeric else labels_of(y)
-        frame = as_frame(X) if reset or self._names is not None else None
-        if frame is None:
-            array, labels = validate_data(self, X, y, reset=reset, y_numeric=numeric, **_EVENTS)
-            if reset:
-                self._names = None
-            return Array(array, self._names), labels
-        validate_data(self, X, y, reset=reset, skip_check_array=True)
-        labels = column_or_1d(y, warn=True)
-        assert_all_finite(labels, input_name="y")
-        check_consistent_length(X, labels)
-        _check_size(frame)
-        if reset:
-            self._names = frame.names
-        return frame, np.asarray(labels, np.float64 if numeric else None)
-
-    def _parts(self, X: Any) -> Iterator[Numbers]:
-        """Yield arrays of events that are to be predicted."""
-        check_is_fitted(self, "learner_")
-        frame = None if self._names is None else as_frame(X)
-        if frame is None:
-            X = validate_data(self, X, reset=False, **_EVENTS)
-            return Array(X, self._names).rows(self._model)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        _check_size(frame)
-        return frame.rows(self._model)
-
-    def _joined(self, X: Any, method: str, *arguments: Any) -> NDArray[Any]:
-        """Return what a method of the learner says of all events."""
-        parts, model = self._parts(X), self._model
-        say = getattr(model.learner, method)
-        with model.lock, model.learner.aside():  # predictions change nothing
-            return np.concatenate([say(rows, *arguments) for rows in parts])
-
-
-class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
-    """Of any number of classes."""
-
-    _task = "classification"
-    classes_: NDArray[Any]
-
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from events, forgetting what was learned before.
 
@@ -205,7 +324,7 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         ----------
         X : array, CSR matrix or data frame of shape (n, d)
         y : array of shape (n,)
-            Labels of any kind that can be sorted.
+            Labels of any kind that can be sorted, or numbers.
         sample_weight : array of shape (n,), optional
             What each event counts beside the others: 0 is as if it were not there, 2 beside 1 as if
             it were there twice. All of them times a number are the same: they are taken in the
@@ -224,12 +343,100 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         ValueError
             If events or labels do not fit, as scikit-learn says it.
         """
-        events, labels = self._check(X, y, reset=True)
-        check_classification_targets(labels)
-        events, labels, weights = self._counting(events, labels, sample_weight)
-        self.classes_, numbers = np.unique(labels, return_inverse=True)
-        self._fit(events, numbers, weights, classes=range(len(self.classes_)))
+        self._fit(*self._counting(*self._check(X, y, reset=True), sample_weight))
         return self
+
+    def _fit(self, X: Batch, y: NDArray[Any], weights: Numbers | None, **options: Any) -> None:
+        """Pass over the events, each time in another order, and learn the last ones in any case."""
+        passes, random = self._passes, check_random_state(self.random_state)
+        self._model = Model(self._make(random, **options))
+        order = X.order(y, weights)
+        for turn in range(passes):
+            often = 1 if weights is None else repeats(weights[order], turn, passes)
+            places = random.permutation(np.repeat(order, often))
+            X.take(places).learn(self._model, y[places].tolist())
+        self._model.learner.finish()
+
+    def _learn(self, X: Batch, y: NDArray[Any], sample_weight: Any, **options: Any) -> None:
+        """Learn events of a stream in their order, by a learner with options if it is new."""
+        if not hasattr(self, "_model"):
+            self._model = Model(self._make(check_random_state(self.random_state), **options))
+        weights = None
+        if sample_weight is not None:
+            weights = checked(_weights(sample_weight, len(X)), len(X), "sample_weight")
+        X.learn(self._model, y.tolist(), weights)
+
+    def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Batch, NDArray[Any]]:
+        """Return the events and labels; a NaN or null in an event is missing."""
+        numeric = self._task == "regression"
+        y = y if numeric else labels_of(y)
+        frame = as_frame(X) if reset or self._names is not None else None
+        if frame is None:
+            array, labels = validate_data(
+                self, X, y, reset=reset, y_numeric=numeric, accept_sparse="csr", **EVENTS
+            )
+            if reset:
+                self._names = None
+            return Array(array, self._names), labels
+        validate_data(self, X, y, reset=reset, skip_check_array=True)
+        labels = column_or_1d(y, warn=True)
+        assert_all_finite(labels, input_name="y")
+        check_consistent_length(X, labels)
+        _check_size(frame)
+        if reset:
+            self._names = frame.names
+        return frame, np.asarray(labels, np.float64 if numeric else None)
+
+    def _parts(self, X: Any) -> Iterator[Numbers]:
+        """Yield arrays of events that are to be predicted."""
+        check_is_fitted(self, "learner_")
+        frame = None if self._names is None else as_frame(X)
+        if frame is None:
+            X = validate_data(self, X, reset=False, accept_sparse="csr", **EVENTS)
+            return Array(X, self._names).rows(self._model)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        _check_size(frame)
+        return frame.rows(self._model)
+
+    def _joined(self, X: Any, method: str, *arguments: Any) -> NDArray[Any]:
+        """Return what a method of the learner says of all events."""
+        parts, model = self._parts(X), self._model
+        say = getattr(model.learner, method)
+        with model.lock, model.learner.aside():  # predictions change nothing
+            return np.concatenate([say(rows, *arguments) for rows in parts])
+
+
+class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
+    """Of any number of classes.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    learner_ : Learner
+        Its labels are the positions in `classes_`.
+    n_features_in_ : int
+    feature_names_in_ : array of shape (d,)
+        If events are rows of a data frame whose columns are named by texts.
+    """
+
+    _task = "classification"
+    _EXAMPLE = """\
+>>> from sklearn.datasets import load_digits
+>>> from sklearn.model_selection import cross_val_score
+>>> from streamk.adapters.sklearn import {name}
+>>> X, y = load_digits(return_X_y=True)
+>>> bool(cross_val_score({name}(random_state=0), X, y, cv=3).mean() > 0.9)
+True"""
+    classes_: NDArray[Any]
+
+    def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Batch, NDArray[Any]]:
+        events, labels = super()._check(X, y, reset=reset)
+        check_classification_targets(labels)
+        return events, labels
+
+    def _fit(self, X: Batch, y: NDArray[Any], weights: Numbers | None, **options: Any) -> None:
+        self.classes_, numbers = np.unique(y, return_inverse=True)
+        super()._fit(X, numbers, weights, classes=range(len(self.classes_)), **options)
 
     def partial_fit(
         self,
@@ -265,7 +472,6 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         """
         first = not hasattr(self, "_model")
         events, labels = self._check(X, y, reset=first)
-        check_classification_targets(labels)
         if first and classes is None:
             raise InvalidInput("classes= is needed in the first call of partial_fit")
         known = self.classes_ if classes is None else np.unique(labels_of(classes))
@@ -280,9 +486,8 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             )
         if first:
             self.classes_ = known
-            random = check_random_state(self.random_state)
-            self._model = Model(self._make(random, classes=range(len(known))))
-        self._learn(events, np.searchsorted(known, labels), sample_weight)
+        numbers = np.searchsorted(known, labels)
+        self._learn(events, numbers, sample_weight, classes=range(len(known)))
         return self
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
@@ -314,37 +519,24 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
 
 class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
-    """Of numbers."""
+    """Of numbers, in any unit.
+
+    Attributes
+    ----------
+    learner_ : Learner
+    n_features_in_ : int
+    feature_names_in_ : array of shape (d,)
+        If events are rows of a data frame whose columns are named by texts.
+    """
 
     _task = "regression"
-
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from events, forgetting what was learned before.
-
-        Parameters
-        ----------
-        X : array, CSR matrix or data frame of shape (n, d)
-        y : array of shape (n,)
-        sample_weight : array of shape (n,), optional
-            What each event counts beside the others: 0 is as if it were not there, 2 beside 1 as if
-            it were there twice. All of them times a number are the same: they are taken in the
-            smallest whole numbers of their ratio, 4 on average at most, or divided by their mean.
-            An event is learned a whole number of times in a pass; over the passes fractions even
-            out.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInput
-            If an option is out of its domain.
-        ValueError
-            If events or labels do not fit, as scikit-learn says it.
-        """
-        self._fit(*self._counting(*self._check(X, y, reset=True), sample_weight))
-        return self
+    _EXAMPLE = """\
+>>> import numpy as np
+>>> from streamk.adapters.sklearn import {name}
+>>> X = np.linspace(0, 6, 500)[:, None]
+>>> model = {name}(random_state=0).fit(X, np.sin(X[:, 0]))
+>>> bool(model.score(X, np.sin(X[:, 0])) > 0.99)
+True"""
 
     def partial_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from more events, once and in their order.
@@ -369,11 +561,8 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
         ValueError
             If events or labels do not fit, as scikit-learn says it.
         """
-        first = not hasattr(self, "_model")
-        events, labels = self._check(X, y, reset=first)
-        if first:
-            self._model = Model(self._make(check_random_state(self.random_state)))
-        self._learn(events, labels, sample_weight)
+        events, numbers = self._check(X, y, reset=not hasattr(self, "_model"))
+        self._learn(events, numbers, sample_weight)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:

@@ -1,30 +1,44 @@
-"""Learners of many kernels as scikit-learn estimators."""
+"""Kernel learners as scikit-learn estimators, whose options are those of `streamk.learners`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
-from streamk import learners
-from streamk.adapters.options import MANY, estimator
-from streamk.adapters.sklearn.estimators import Classifier, Regressor
+from streamk.adapters.options import LEFT_OUT, MANY, of_learner
+from streamk.adapters.rows import Numbers
+from streamk.adapters.sklearn.estimators import Classifier, Estimator, Regressor
 from streamk.errors import InvalidInput, shown
-from streamk.learners import Learner
-from streamk.learners.scaled import OfOneKernel
-from streamk.losses import Loss
+from streamk.options import Whole
 
-__all__ = ["KernelClassifier", "KernelRegressor"]
+__all__ = [
+    "DoublyStochasticClassifier",
+    "DoublyStochasticRegressor",
+    "EigenProClassifier",
+    "EigenProRegressor",
+    "FeatureMachineClassifier",
+    "FeatureMachineRegressor",
+    "KernelClassifier",
+    "KernelRegressor",
+    "KernelRidgeClassifier",
+    "KernelRidgeRegressor",
+    "NystromClassifier",
+    "NystromRegressor",
+]
+
+_N_EPOCHS = Whole(
+    default=1,
+    doc="Passes of `fit` over its events, each in a new random order. `partial_fit` makes one, in "
+    "the order given.",
+)
 
 
-def _many_kernels(task: str, random: np.random.RandomState, **options: Any) -> Learner:
-    seed = int(random.randint(2**31))
-    return learners.create("multi-kernel", task=task, seed=seed, **options)
-
-
-@estimator(MANY)
+@of_learner("multi-kernel", leave_out=LEFT_OUT | {"loss"}, advice=MANY)
 class KernelClassifier(Classifier):
     """Kernel classification, for any number of classes, by a pass over the data or on a stream.
 
@@ -39,26 +53,6 @@ class KernelClassifier(Classifier):
     lists and missing values, which become numbers as in River's estimators and on the command line
     (`streamk.encoding.columns`). NaN and null are missing.
 
-    Parameters
-    ----------
-    class_weight : "balanced" or dict of label to float, optional
-        What it costs to miss each class: `predict` says the class with the largest product of
-        weight and probability, and `predict_proba` is as ever; see `streamk.learners.MultiKernel`.
-    external_experts : sequence of learners of one kernel, optional
-        Learners of `streamk.learners` that join the experts: a `FeatureMachine` by default, ``[]``
-        for none, which is several times as fast; see `streamk.learners.MultiKernel`.
-    random_state : int, RandomState or None, default None
-        Of the random features and of the order of `fit`.
-
-    Attributes
-    ----------
-    classes_ : array of shape (n_classes,)
-    learner_ : Learner
-        Its labels are the positions in `classes_`.
-    n_features_in_ : int
-    feature_names_in_ : array of shape (d,)
-        If events are rows of a data frame whose columns are named by texts.
-
     Examples
     --------
     >>> from sklearn.datasets import load_wine
@@ -72,12 +66,9 @@ class KernelClassifier(Classifier):
     True
     """
 
-    class_weight: str | Mapping[Any, float] | None = None
-    external_experts: Sequence[OfOneKernel] | None = None
-    random_state: int | np.random.RandomState | None = None
-
-    def _make(self, random: np.random.RandomState, **options: Any) -> Learner:
-        weights = self.class_weight
+    def _chosen(self) -> dict[str, Any]:
+        found = super()._chosen()
+        weights = found["class_weight"]
         if isinstance(weights, Mapping):
             numbers = {label: n for n, label in enumerate(self.classes_.tolist())}
             strange = [label for label in weights if label not in numbers]
@@ -86,14 +77,8 @@ class KernelClassifier(Classifier):
                     f"class_weight has a weight for {shown(strange[0])}, which is not one of the "
                     f"classes {shown(self.classes_)}"
                 )
-            weights = {numbers[label]: weight for label, weight in weights.items()}
-        return _many_kernels(
-            self._task,
-            random,
-            class_weight=weights,
-            external_experts=self.external_experts,
-            **options,
-        )
+            found["class_weight"] = {numbers[label]: weights[label] for label in weights}
+        return found
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Logarithms of probabilities, times the weights of classes if there are any.
@@ -117,27 +102,12 @@ class KernelClassifier(Classifier):
         return np.asarray(scores[:, -1] - scores[:, 0])
 
 
-@estimator(MANY)
+@of_learner("multi-kernel", leave_out=LEFT_OUT | {"class_weight"}, advice=MANY)
 class KernelRegressor(Regressor):
     """Kernel regression, by a pass over the data or on a stream.
 
     As `KernelClassifier`, for numbers to be predicted, in any unit. A single kernel is
     `DoublyStochasticRegressor`.
-
-    Parameters
-    ----------
-    loss : {"squared", "huber", "quantile"} or Loss, optional
-        See `streamk.learners.MultiKernel`: by default for the mean absolute error. One with a
-        parameter is ``streamk.losses.loss("quantile", q=0.9)``, say.
-    external_experts : sequence of learners of one kernel, optional
-    random_state : int, RandomState or None, default None
-        These are described in `KernelClassifier`.
-
-    Attributes
-    ----------
-    learner_ : Learner
-    n_features_in_ : int
-    feature_names_in_ : array of shape (d,)
 
     Examples
     --------
@@ -150,15 +120,6 @@ class KernelRegressor(Regressor):
     >>> model.predict_interval(X).shape
     (500, 2)
     """
-
-    loss: str | Loss | None = None
-    external_experts: Sequence[OfOneKernel] | None = None
-    random_state: int | np.random.RandomState | None = None
-
-    def _make(self, random: np.random.RandomState, **options: Any) -> Learner:
-        return _many_kernels(
-            self._task, random, loss=self.loss, external_experts=self.external_experts, **options
-        )
 
     def predict_quantile(self, X: Any, levels: ArrayLike) -> NDArray[np.float64]:
         """Quantiles of the numbers to come, as past errors say.
@@ -195,3 +156,127 @@ class KernelRegressor(Regressor):
             If the level is out of range.
         """
         return self._joined(X, "predict_interval_many", level)
+
+
+class _OneKernel(Estimator):
+    def _chosen(self) -> dict[str, Any]:
+        found = super()._chosen()
+        if self.preconditioner is None and self.batch_size is None:
+            found["batch_size"] = 8  # of several passes an event a step gets no more
+        return found
+
+
+@of_learner("doubly-stochastic", bandwidth=0.7, n_epochs=replace(_N_EPOCHS, default=10))
+class DoublyStochasticClassifier(Classifier, _OneKernel):
+    """Classification by one kernel and random features, of any number of classes.
+
+    Without a preconditioner a step is of 8 events by default. The default bandwidth is about that
+    of `sklearn.svm.SVC`, whose ``gamma="scale"`` is ``bandwidth = sqrt(1/2)`` here.
+    """
+
+
+@of_learner("doubly-stochastic", bandwidth=0.7, n_epochs=replace(_N_EPOCHS, default=10))
+class DoublyStochasticRegressor(Regressor, _OneKernel):
+    """Regression by one kernel and random features, by passes over the data or on a stream.
+
+    As `DoublyStochasticClassifier`, for numbers to be predicted. They are standardised as they
+    come, so the step size and the parameter of a loss do not depend on their unit.
+    """
+
+
+class _Nystrom(Estimator):
+    def _chosen(self) -> dict[str, Any]:
+        found = super()._chosen()
+        if self.regularization is None and self.optimizer == "newton":
+            found["regularization"] = 1.0
+        return found
+
+
+@of_learner(
+    "online-nystrom", bandwidth=0.7, optimizer="newton", n_epochs=replace(_N_EPOCHS, default=2)
+)
+class NystromClassifier(Classifier, _Nystrom):
+    """Kernel classification on landmarks, by passes over the data or on a stream.
+
+    A prediction takes as many kernels as there are landmarks, which the first pass finds. Of
+    "newton" the regularization is 1 by default.
+    """
+
+
+@of_learner(
+    "online-nystrom", bandwidth=0.7, optimizer="newton", n_epochs=replace(_N_EPOCHS, default=2)
+)
+class NystromRegressor(Regressor, _Nystrom):
+    """Kernel regression on landmarks, by passes over the data or on a stream.
+
+    As `NystromClassifier`, for numbers to be predicted. They are standardised as they come, so
+    the parameter of a loss and a step size do not depend on their unit.
+    """
+
+
+@of_learner("kernel-ridge")
+class KernelRidgeClassifier(Classifier):
+    """Kernel ridge regression on classes, +1 and -1 for each, all at once or on a stream.
+
+    Its coefficients go toward those of `sklearn.kernel_ridge.KernelRidge` and its regularization is
+    chosen by itself; of more events than `max_centers` the last ones count.
+    """
+
+
+@of_learner("kernel-ridge")
+class KernelRidgeRegressor(Regressor):
+    """As `KernelRidgeClassifier`, for numbers to be predicted, in any unit."""
+
+
+@of_learner("eigenpro", n_epochs=_N_EPOCHS)
+class EigenProClassifier(Classifier):
+    """Kernel classification on centers chosen among the events, by passes or on a stream.
+
+    The solver "eigenpro" is better after some passes; "direct" counts each event as often.
+    """
+
+
+@of_learner("eigenpro", n_epochs=_N_EPOCHS)
+class EigenProRegressor(Regressor):
+    """As `EigenProClassifier`, for numbers to be predicted, in any unit."""
+
+
+class _FeatureMachine(Estimator):
+    @property
+    def feature_importances_(self) -> Numbers:
+        """The shares of the columns in the metric's diagonal, float64 (n_features_in_,)."""
+        check_is_fitted(self, "learner_")
+        learner: Any = self._model.learner
+        with self._model.lock:
+            shares: Numbers = learner.learner.column_shares
+            if self._names is None:
+                return shares
+            owners = self._model.owners(self._names)
+        return np.asarray(np.bincount(owners, shares, len(self._names)), np.float64)
+
+
+@of_learner("feature-machine")
+class FeatureMachineClassifier(Classifier, _FeatureMachine):
+    """Kernel classification in a metric of the columns that is learned, on a stream.
+
+    It is kernel ridge regression on classes, +1 and -1 for each, and learns anew from time to time
+    which columns and directions matter: `feature_importances_` has the shares of the columns. For
+    data that are there all at once `RFMClassifier` is the same method in batch, and compares more.
+    """
+
+
+@of_learner("feature-machine")
+class FeatureMachineRegressor(Regressor, _FeatureMachine):
+    """As `FeatureMachineClassifier`, for numbers to be predicted, in any unit.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_friedman1
+    >>> from streamk.adapters.sklearn import FeatureMachineRegressor
+    >>> X, y = make_friedman1(1200, random_state=0)
+    >>> model = FeatureMachineRegressor(random_state=0).fit(X[:1000], y[:1000])
+    >>> bool(model.score(X[1000:], y[1000:]) > 0.95)
+    True
+    >>> sorted(model.feature_importances_.argsort()[-5:].tolist())
+    [0, 1, 2, 3, 4]
+    """

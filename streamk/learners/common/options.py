@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
 from streamk import kernels
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
@@ -9,39 +13,143 @@ from streamk.learners.common.steps import Step, step_from_json
 from streamk.losses import Loss, loss
 from streamk.options import Choice, Made, Option, Real, Whole
 
-OF_KERNEL_LEARNERS: dict[str, Option] = {
-    "kernel": Made(
-        kind=Kernel, parse=kernels.from_json, about="one of the kernels below but linear (gaussian)"
-    ),
-    "loss": Made(
-        kind=Loss,
-        parse=lambda saved: loss(**saved),
-        about="one of the losses below (softmax; regression: squared)",
-    ),
-}
-"""Options of each learner that has one kernel."""
+
+@dataclass(frozen=True, kw_only=True)
+class OfKernel(Made):
+    """The kernel of a learner.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Of the kernels that the learner takes.
+    more : str
+        Sentences about it, however it is given.
+    """
+
+    kind: type = Kernel
+    parse: Callable[[Any], Any] = kernels.from_json
+    names: tuple[str, ...]
+    more: str
+
+    def by_name(self) -> OfKernel:
+        """Return the option of a model, which makes the kernel of a name."""
+        names = ", ".join(f'"{name}"' for name in self.names)
+        doc = f"{names}, or one of `streamk.kernels` of these. {self.more}".rstrip()
+        return replace(self, or_by=str, doc=doc)
+
+
+def of_kernel(
+    *but: str, doc: str = "", default: str = "", optional: bool = False, of_features: bool = False
+) -> OfKernel:
+    """Return the option of a learner that takes all kernels but these.
+
+    Parameters
+    ----------
+    *but : str
+        Names.
+    doc : str, default ""
+        More sentences about it.
+    default : str, default ""
+        In words, where None is one.
+    optional : bool, default False
+    of_features : bool, default False
+        Whether it takes those too that have random features alone.
+    """
+    names = [name for name in kernels.KERNELS if of_features or name not in _OF_FEATURES]
+    names = [name for name in names if name not in but]
+    *most, last = (kernels.KERNELS[name].__name__ for name in names)
+    about = f"one of those below but {' and '.join(but)}"
+    own = "Its bandwidth is in the unit of the columns; `Scaled` gives them a common one."
+    return OfKernel(
+        names=tuple(names),
+        more=doc,
+        optional=optional,
+        about=f"{about} ({default})" if default else about,
+        doc=f"{', '.join(most)} or {last}. {own} {doc}".rstrip(),
+    )
+
+
+_OF_FEATURES = ("polynomial", "arc_cosine", "zonal")
+KERNEL = of_kernel("linear")
+LOSS = Made(
+    kind=Loss,
+    parse=lambda saved: loss(**saved),
+    about="one of the losses below (softmax; regression: squared)",
+    doc='A name, or `streamk.losses.loss("quantile", q=0.9)`, say. "softmax", "logistic", "hinge" '
+    'and "squared_hinge" learn classes; "huber", "epsilon_insensitive" and "quantile" numbers; '
+    '"squared" either. By default "softmax" for classes and "squared" for numbers.',
+    or_by=str,
+)
 OF_OPTIMIZERS: dict[str, Option] = {
-    "optimizer": Choice(choices=("sgd", "newton"), about="sgd, or newton where nothing drifts"),
+    "optimizer": Choice(
+        choices=("sgd", "newton"),
+        about="sgd, or newton where nothing drifts",
+        doc='Gradient steps follow a stream that changes. "newton" takes steps of second order, '
+        "which get more out of each event where it does not: with the squared loss they are "
+        "recursive least squares, the least sum of squared errors after each event on landmarks "
+        "that stay. The hinge, epsilon-insensitive and quantile losses have no curvature for them. "
+        "Of l landmarks a gradient step takes the time of some l^2 multiplications, and the other "
+        "thrice that.",
+    ),
     "step": Made(
         kind=Step,
         parse=step_from_json,
         optional=True,
         about="of sgd, see below, not adagrad (1; regression: 0.5)",
+        doc="Of gradient steps, ``Constant(1.0)`` by default; see `streamk.learners.common.steps`. "
+        "Not AdaGrad: its sums belong to single coordinates, and these turn where a landmark goes.",
     ),
-    "regularization": Real(about="weight of the function's norm (0; newton: 0.1)"),
+    "regularization": Real(
+        about="weight of the function's norm (0; newton: 0.1)",
+        doc="Of gradient steps the factor of ``|f|^2 / 2`` beside the mean loss, 0 by default; of "
+        '"newton" that beside the sum of all losses, 0.1 by default.',
+    ),
     "forgetting": Real(
-        open_below=True, most=1.0, about="of newton: what an event counts after the next"
+        open_below=True,
+        most=1.0,
+        about="of newton: what an event counts after the next",
+        doc='Of "newton": an event counts by this factor less for each one after it.',
     ),
 }
 """Options of a learner whose function is linear in coordinates."""
-TOL = Real(most=1.0, open_above=True, about="least squared distance from the others, below 1")
-SEED = Whole(least=0, most=2**64 - 1)
-MAX_CLASSES = Whole(least=2, resource=True, about="labels past so many classes are bad events")
+TOL = Real(
+    most=1.0,
+    open_above=True,
+    about="least squared distance from the others, below 1",
+    doc="Squared distance, below 1, that an event's kernel must have from the landmarks' span to "
+    "become one.",
+)
+SEED = Whole(least=0, most=2**64 - 1, doc="Of all that is drawn at random.")
+MAX_CLASSES = Whole(
+    least=2,
+    resource=True,
+    about="labels past so many classes are bad events",
+    doc="Classes that there may be. An event whose label would be one more is refused: learning "
+    "raises, and `streamk run` counts it as a bad event. If more are given as `classes`, there "
+    "are these.",
+)
 THREADS = Whole(
     optional=True,
     saved=False,
     about="OMP_NUM_THREADS or all cores by default; results are the same",
 )
+GIVEN: dict[str, Option] = {
+    "task": Choice(
+        choices=("classification", "regression"),
+        doc="What labels are. Where it is None it follows from the loss, except that "
+        '"squared" is regression.',
+    ),
+    "columns": Option(
+        type="sequence of str or int",
+        doc="Names of the columns; ``range(d)`` at the first batch by default.",
+    ),
+    "classes": Option(
+        type="sequence of str, int or bool",
+        optional=True,
+        doc="Labels known beforehand, in the order wanted; others are added as they come.",
+    ),
+}
+"""Parameters of learners that are no options."""
 
 
 def check_classification(**options: object) -> None:

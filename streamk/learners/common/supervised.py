@@ -22,7 +22,8 @@ from streamk.learners.common.classes import (
 )
 from streamk.learners.common.optimizers import Newton, Optimizer, StochasticGradient
 from streamk.learners.common.options import (
-    OF_KERNEL_LEARNERS,
+    KERNEL,
+    LOSS,
     OF_OPTIMIZERS,
     check_classification,
 )
@@ -314,7 +315,7 @@ class OnEmbeddedFeatures(Supervised):
         if regularization is None:
             regularization = RIDGE if optimizer == "newton" else 0.0
         self.regularization = regularization
-        options.check({**OF_KERNEL_LEARNERS, **OF_OPTIMIZERS}, self)
+        options.check({"kernel": KERNEL, "loss": LOSS, **OF_OPTIMIZERS}, self)
         self._check_optimizer()
         if step is None and optimizer == "sgd":
             self.step = Constant(1.0)

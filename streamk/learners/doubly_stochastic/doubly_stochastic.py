@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,11 +22,13 @@ from streamk.learners.common.classes import MOST_CLASSES, Classes, Label, classi
 from streamk.learners.common.merging import check_mergeable, events_apart
 from streamk.learners.common.optimizers import curvature
 from streamk.learners.common.options import (
+    GIVEN,
+    LOSS,
     MAX_CLASSES,
-    OF_KERNEL_LEARNERS,
     SEED,
     THREADS,
     check_classification,
+    of_kernel,
 )
 from streamk.learners.common.predictor import one_row
 from streamk.learners.common.steps import AdaGrad, Constant, Ladder, Step, step_from_json
@@ -37,7 +38,7 @@ from streamk.learners.doubly_stochastic.preconditioned import PreconditionedFunc
 from streamk.learners.doubly_stochastic.several_steps import SeveralSteps
 from streamk.losses import Loss
 from streamk.losses import loss as loss_by_name
-from streamk.options import Choice, Flag, Made, Option, Real, Whole
+from streamk.options import Choice, Flag, Made, Option, Real, Whole, documented
 from streamk.state import State
 
 _OWNER = "this 'doubly-stochastic' state"
@@ -181,6 +182,7 @@ def matched(
     return copy
 
 
+@documented(GIVEN)
 class DoublyStochastic(Supervised):
     """Kernel learning by doubly stochastic functional gradients, on an endless stream.
 
@@ -190,68 +192,6 @@ class DoublyStochastic(Supervised):
     (Algorithm 1, step 5); all earlier coefficients shrink by ``1 - gamma_t * regularization``
     (step 6). Features are never stored but as a cache: their frequencies follow from the seed.
     Once there are `max_features`, blocks are visited again in turn.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Its bandwidth is in the unit of the columns; `Scaled` gives them a common one. Any but NTK
-        and PowerExponential. Features of Zonal and Composed depend on the number of columns: those
-        that come after the first step are refused, InvalidInput.
-    loss : str or Loss, default "softmax"
-        See `streamk.losses.loss`. "softmax", "logistic", "hinge", "squared_hinge" learn classes;
-        "huber", "epsilon_insensitive", "quantile" numbers; "squared" either, see `task`.
-    task : {"classification", "regression"}, optional
-        What labels are. Follows from the loss, except that "squared" is regression by default.
-    seed : int, default 0
-    step : Step, optional
-        Step-size rule; ``Constant(1.0)`` by default. With a preconditioner the size is found at
-        each step by default. `InverseTime` gets the offset of `InverseTime.settled`. `Ladder` asks
-        for no size: it learns by several and predicts by that of least recent loss.
-    regularization : float, default 0
-        The paper's nu, at least 0.
-    preconditioner : {"block"}, optional
-        Each step moves its block alone, preconditioned by the covariance of its features on the
-        events of the step, as in the paper's large experiments: a fraction of the steps, for losses
-        with a curvature, and large mini-batches. Without `step` its size, and a damping of the
-        covariance, are those of the least loss by leave-one-out changes of the outputs, see
-        `streamk.learners.doubly_stochastic.preconditioned`. With one, a mini-batch of fewer events
-        than the block has features (n of m), as `finish` may leave it, is damped by m / n; without
-        one, a mini-batch of fewer than 32 is by that or more. A mini-batch that is not whole moves
-        the function by its part of a step, but for the first.
-    averaging : bool, default False
-        Whether averages of the preconditioned coefficients predict, of which recent ones count
-        more (polynomial decay): less noise of a constant step.
-    batch_size : int, optional
-        Events a step, 8 by default and ``2 * block_size`` with a preconditioner. They are gathered,
-        in whatever calls they come, until there are so many; the coefficients stay as they are
-        until then. `finish` takes a step with fewer.
-    block_size : int, default 256
-        Features a step.
-    max_features : int, default 131072
-        Where growing ends.
-    cache_bytes : int, default 2^28
-        Memory for what is kept of the features; 0 keeps nothing. ``iid`` and ``orthogonal`` take 4
-        bytes a feature and column, ``hadamard`` 8.4 a feature, and 4.4 more for every 1,024 columns
-        past the first; tensor sketches of degree p take p / 64 bytes a feature and column.
-    sampler : {"iid", "hadamard", "orthogonal"}, default "iid"
-        How frequencies are drawn. ``hadamard`` takes random rotations, for kernels of the
-        Euclidean distance: faster from some 20 columns on, 30 times at 784, and no less exact.
-        ``orthogonal`` takes frequencies of orthogonal directions for the same kernels: as fast as
-        ``iid`` once they are kept, slow to make, and up to 20 times less variable. Features of both
-        depend on the places of the columns: two models merge if they met them in one order.
-    dtype : {"float32", "float64"}, default "float32"
-        Of features and coefficients.
-    columns : sequence of str or int, optional
-        Names of the columns; ``range(d)`` at the first batch by default.
-    classes : sequence of str, int or bool, optional
-        Labels known beforehand, in the order wanted; others are added as they come.
-    max_classes : int, default 1000
-        Classes that there may be. An event whose label would be one more is refused: learning
-        raises, and `streamk run` counts it as a bad event. If more are given as `classes`, there
-        are these.
-    threads : int, optional
-        All cores by default. Results do not depend on it.
-    backend : {"auto", "cupy"}, default "auto"
 
     Raises
     ------
@@ -275,36 +215,91 @@ class DoublyStochastic(Supervised):
 
     TYPE = "doubly-stochastic"
     OPTIONS: ClassVar[dict[str, Option]] = {
-        "kernel": replace(
-            OF_KERNEL_LEARNERS["kernel"],
-            about="one of those below but ntk and power_exponential (gaussian)",
+        "kernel": of_kernel(
+            "ntk",
+            "power_exponential",
+            of_features=True,
+            doc="Features of Zonal and Composed depend on the number of columns: those that come "
+            "after the first step are refused, InvalidInput.",
         ),
-        "loss": OF_KERNEL_LEARNERS["loss"],
+        "loss": LOSS,
         "step": Made(
             kind=Step,
             parse=step_from_json,
             optional=True,
             about="SIZE, RULE:SIZE or ladder, see below (ladder)",
+            doc="Step-size rule; with a preconditioner the size is found at each step by default. "
+            "`InverseTime` gets the offset of `InverseTime.settled`. `Ladder` asks for no size: it "
+            "learns by several and predicts by that of least recent loss.",
         ),
-        "regularization": Real(about="how fast old coefficients shrink, at least 0"),
+        "regularization": Real(
+            about="how fast old coefficients shrink, at least 0",
+            doc="Factor of half the squared norm that is added to the loss, the paper's nu.",
+        ),
         "preconditioner": Choice(
             choices=("block",),
             optional=True,
             about="block: by the covariance of its features",
+            doc="Each step moves its block alone, preconditioned by the covariance of its features "
+            "on the events of the step, as in the paper's large experiments: a fraction of the "
+            "steps, for streams that do not drift, losses with a curvature, blocks of some hundred "
+            "features and large mini-batches. Without `step` its size, and a damping of the "
+            "covariance, are those of the least loss by leave-one-out changes of the outputs, see "
+            "`streamk.learners.doubly_stochastic.preconditioned`. With one, a mini-batch of fewer "
+            "events than the block has features (n of m), as `finish` may leave it, is damped by "
+            "m / n; without one, a mini-batch of fewer than 32 is by that or more. A mini-batch "
+            "that is not whole moves the function by its part of a step, but for the first.",
         ),
-        "averaging": Flag(about="true: averages of coefficients predict"),
-        "batch_size": Whole(about="events a step, with preconditioner two blocks (1)"),
+        "averaging": Flag(
+            about="true: averages of coefficients predict",
+            doc="Whether averages of the preconditioned coefficients predict, of which recent ones "
+            "count more (polynomial decay): less noise of a constant step.",
+        ),
+        "batch_size": Whole(
+            about="events a step, with preconditioner two blocks (1)",
+            doc="Events a step, twice the block with a preconditioner by default. They are "
+            "gathered, in whatever calls they come, until there are so many; the coefficients stay "
+            "as they are until then. `finish` takes a step with fewer.",
+        ),
         "block_size": Whole(about="random features a step"),
-        "max_features": Whole(about="where the model stops growing"),
-        "max_classes": MAX_CLASSES,
-        "cache_bytes": Whole(least=0, resource=True, about="memory to keep random features in"),
-        "sampler": Choice(
-            choices=SAMPLERS, about="iid, hadamard (fast for many columns) or orthogonal"
+        "max_features": Whole(
+            about="where the model stops growing",
+            doc="All random features, where the model stops growing. Where it is more than "
+            "`block_size`, steps take the blocks in turn.",
         ),
-        "dtype": Choice(choices=("float32", "float64"), about="float32 or float64"),
+        "max_classes": MAX_CLASSES,
+        "cache_bytes": Whole(
+            least=0,
+            resource=True,
+            about="memory to keep random features in",
+            doc='Memory for what is kept of the features; 0 keeps nothing. "iid" and "orthogonal" '
+            'take 4 bytes a feature and column, "hadamard" 8.4 a feature, and 4.4 more for every '
+            "1,024 columns past the first; tensor sketches of degree p take p / 64 bytes a feature "
+            "and column.",
+        ),
+        "sampler": Choice(
+            choices=SAMPLERS,
+            about="iid, hadamard (fast for many columns) or orthogonal",
+            doc='How frequencies are drawn. "hadamard" takes random rotations, for kernels of the '
+            "Euclidean distance: faster from some 20 columns on, 30 times at 784, and no less "
+            'exact. "orthogonal" takes frequencies of orthogonal directions for the same kernels: '
+            'as fast as "iid" once they are kept, slow to make, and up to 20 times less variable. '
+            "Features of both depend on the places of the columns: two models merge if they met "
+            "them in one order.",
+        ),
+        "dtype": Choice(
+            choices=("float32", "float64"),
+            about="float32 or float64",
+            doc="Of features and coefficients.",
+        ),
         "seed": SEED,
         "threads": THREADS,
-        "backend": Choice(choices=BACKENDS, saved=False, about="auto or cupy"),
+        "backend": Choice(
+            choices=BACKENDS,
+            saved=False,
+            about="auto or cupy",
+            doc='Where features and steps are computed: "cupy" on a GPU.',
+        ),
     }
 
     def __init__(

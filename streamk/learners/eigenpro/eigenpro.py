@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -20,12 +19,12 @@ from streamk.kernels import Kernel
 from streamk.learners.centers import SETTLED, OnCenters
 from streamk.learners.common.classes import MOST_CLASSES, Label, aligned
 from streamk.learners.common.merging import merge_by_events
-from streamk.learners.common.options import MAX_CLASSES, OF_KERNEL_LEARNERS, SEED
+from streamk.learners.common.options import GIVEN, KERNEL, MAX_CLASSES, SEED
 from streamk.learners.eigenpro.centered import CenteredFunctions, Solving, check_selection
 from streamk.learners.eigenpro.projection import check_apart, unrepeated
 from streamk.learners.eigenpro.selection import METHODS, CenterSelection
 from streamk.learners.eigenpro.shards import Shards, placement
-from streamk.options import Choice, Option, Real, Whole
+from streamk.options import Choice, Option, Real, Whole, documented
 from streamk.state import State
 
 Numbers = NDArray[Any]
@@ -43,6 +42,22 @@ noise. The one with the least squared error is asked.
 """
 
 
+_GIVEN = {
+    "centers": Option(
+        type="array of shape (p, d)",
+        doc="The centers, if they are known; they are learned with from the first batch on. Their "
+        "number is `n_centers`, and `selection` chooses none: leave both out. Behind `Scaled` "
+        "they are in its units.",
+    ),
+    "shards": Option(
+        type="Shards",
+        doc="Among which the centers are divided instead of GPUs, such as "
+        "`streamk.distributed.ActorShards`.",
+    ),
+}
+
+
+@documented(GIVEN | _GIVEN)
 class EigenPro(OnCenters):
     """Kernel models with centers of their own, trained on all events that pass by.
 
@@ -70,47 +85,6 @@ class EigenPro(OnCenters):
     them anew on each choice; "eigenpro" adds the new ones with coefficients of 0, and learns up to
     8,192 events once more.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        Gaussian, Laplacian, PowerExponential, Matern, RationalQuadratic, Cauchy or NTK. The papers'
-        Laplace kernel is ``Matern(nu=0.5)``. Its bandwidth is in the unit of the columns; `Scaled`
-        gives them a common one.
-    task : {"classification", "regression"}, default "classification"
-    n_centers : int, default 2000
-        Centers, p. Events whose kernels lie in the span of others are left out.
-    centers : array of shape (p, d), optional
-        The centers, if they are known; they are learned with from the first batch on. Their
-        number is `n_centers`, and `selection` chooses none: leave both out. Behind `Scaled` they
-        are in its units.
-    selection : {"random", "k-means", "oasis", "rpcholesky"}, default "random"
-        How centers are chosen among the events. The others do so once there are four events for
-        each center, and centers are random until then: "k-means" takes centres of clusters, and
-        needs scikit-learn; "oasis" and "rpcholesky" take events whose kernels are far from the span
-        of those taken, as the functions of these names in `streamk.landmarks` do, up to 11,585
-        centers.
-    solver : {"auto", "direct", "eigenpro"}, default "auto"
-        "auto" is "direct" up to 8,192 centers, where its matrices take 2 GiB.
-    regularization : float, optional
-        Of "direct": the variance of the labels' noise for a function of variance 1. By default one
-        of .1, .5, 2 and 8, as of `streamk.learners.OnlineKernelRidge`.
-    forgetting : float, default 1
-        Of "direct": an event counts by this factor less for each one after it.
-    batch_size : int, default 256
-    seed : int, default 0
-        Of the centers, and of the order of inexact projections.
-    columns, classes, max_classes
-        As of `streamk.learners.OnlineNystrom`.
-    backend : {"auto", "cupy"}, default "auto"
-        With "cupy" the centers are divided among GPUs, which evaluate the kernels with them, in
-        single precision, for predictions and for inexact projections. The host keeps a copy, and
-        does all else.
-    devices : int, optional
-        Of "cupy": so many GPUs, all that CuPy sees by default. Results depend on their number, by
-        the rounding of sums.
-    shards : Shards, optional
-        Among which the centers are divided instead, such as `streamk.distributed.ActorShards`.
-
     Raises
     ------
     InvalidInput
@@ -135,25 +109,59 @@ class EigenPro(OnCenters):
 
     TYPE = "eigenpro"
     OPTIONS: ClassVar[dict[str, Option]] = {
-        "kernel": replace(
-            OF_KERNEL_LEARNERS["kernel"], about="one of the kernels below but linear (laplacian)"
+        "kernel": KERNEL,
+        "n_centers": Whole(
+            least=2,
+            about="points that carry the function",
+            doc="Points that carry the function, chosen among the events. Those whose kernels lie "
+            "in the span of others are left out.",
         ),
-        "n_centers": Whole(least=2, about="points that carry the function"),
-        "selection": Choice(choices=METHODS, about=f"of centers: {', '.join(METHODS)}"),
-        "solver": Choice(choices=("auto", "direct", "eigenpro"), about="auto, direct or eigenpro"),
+        "selection": Choice(
+            choices=METHODS,
+            about=f"of centers: {', '.join(METHODS)}",
+            doc="How centers are chosen among the events. The others do so once there are four "
+            'events for each center, and centers are random until then: "k-means" takes centres of '
+            'clusters, and needs scikit-learn; "oasis" and "rpcholesky" take events whose kernels '
+            "are far from the span of those taken, as the functions of these names in "
+            "`streamk.landmarks` do, up to 11,585 centers.",
+        ),
+        "solver": Choice(
+            choices=("auto", "direct", "eigenpro"),
+            about="auto, direct or eigenpro",
+            doc='Normal equations, or EigenPro\'s gradient steps; "auto" is "direct" up to 8,192 '
+            "centers, where its matrices take 2 GiB.",
+        ),
         "regularization": Real(
             open_below=True,
             optional=True,
             about="of direct: variance of labels' noise (chosen by itself)",
+            doc='Of "direct": the variance of the labels\' noise for a function of variance 1. By '
+            "default one of .1, .5, 2 and 8, as of `streamk.learners.OnlineKernelRidge`.",
         ),
         "forgetting": Real(
-            open_below=True, most=1.0, about="of direct: what an event counts after the next"
+            open_below=True,
+            most=1.0,
+            about="of direct: what an event counts after the next",
+            doc='Of "direct": an event counts by this factor less for each one after it.',
         ),
         "batch_size": Whole(least=2, most=2048, about="events that are learned together"),
         "seed": SEED,
         "max_classes": MAX_CLASSES,
-        "backend": Choice(choices=("auto", "cupy"), saved=False, about="auto or cupy"),
-        "devices": Whole(optional=True, saved=False, about="of cupy: GPUs (all)"),
+        "backend": Choice(
+            choices=("auto", "cupy"),
+            saved=False,
+            about="auto or cupy",
+            doc='With "cupy" the centers are divided among GPUs, which evaluate the kernels with '
+            "them, in single precision, for predictions and for inexact projections. The host "
+            "keeps a copy, and does all else.",
+        ),
+        "devices": Whole(
+            optional=True,
+            saved=False,
+            about="of cupy: GPUs (all)",
+            doc='Of "cupy": so many GPUs, all that CuPy sees by default. Results depend on their '
+            "number, by the rounding of sums.",
+        ),
     }
 
     def __init__(

@@ -20,18 +20,20 @@ from streamk.learners.common.classes import MOST_CLASSES, Label, widened
 from streamk.learners.common.merging import merge_by_events
 from streamk.learners.common.optimizers import RIDGE, Optimizer, projected
 from streamk.learners.common.options import (
+    GIVEN,
+    LOSS,
     MAX_CLASSES,
-    OF_KERNEL_LEARNERS,
     OF_OPTIMIZERS,
     SEED,
     TOL,
+    of_kernel,
 )
 from streamk.learners.common.steps import Step
 from streamk.learners.common.supervised import Asked, OnEmbeddedFeatures
 from streamk.learners.meka.features import ClusteredFunction, GrowingFeatures
 from streamk.learners.renewal import EventBuffer, Replacement
 from streamk.losses import Loss
-from streamk.options import Option, Real, Whole
+from streamk.options import Option, Real, Whole, documented
 from streamk.state import State
 
 Matrix = NDArray[np.float64]
@@ -94,6 +96,7 @@ _CHECK = 512
 """Events between two measurements."""
 
 
+@documented(GIVEN)
 class StreamingMeka(OnEmbeddedFeatures):
     """Kernel learning on MEKA's features, with a factorization that is renewed on the stream.
 
@@ -114,42 +117,6 @@ class StreamingMeka(OnEmbeddedFeatures):
 
     Every tenth event is held back: learned like all, but neither in the buffer nor a landmark. The
     relative Frobenius error of the approximate kernel is measured among the last 100 of them.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Gaussian, Laplacian, PowerExponential, Matern, RationalQuadratic or Cauchy. Its bandwidth is
-        in the unit of the columns; `Scaled` gives them a common one.
-    loss, task, optimizer, step, regularization, forgetting
-        As of `streamk.learners.OnlineNystrom`. What Newton steps know of the events before a
-        takeover is what the buffer tells of them.
-    rank : int, default 256
-        Directions of a cluster's basis; it has up to twice as many landmarks.
-    n_clusters : int, default 4
-    buffer_size : int, default 4096
-        Events of the buffer, a uniform sample of all.
-    first : int, default 2048
-        Events after which the first factorization begins. Others begin after twice as many events
-        as the one before, until that is later than `every` says.
-    every : int, optional, default 16384
-        Events between two beginnings; None for where a bound is crossed alone, and the first.
-    swap_delay : int, default 2048
-        Events that a factorization has time for.
-    max_error : float, optional, default 1.5
-        Begin early where the error is above 0.1 and more than so many times what it was when the
-        factorization in use began; None not to. It is looked at every 512 events.
-    max_shift : float, optional, default 0.3
-        Begin early where the shares of the clusters in the events since differ so much from those
-        in the factorization: half the sum of absolute differences, from 0 to 1. None not to.
-    growth : int, default 256
-        Landmarks that all clusters together may gain.
-    tol : float, default 0.1
-        Squared distance, below 1, that an event's kernel must have from the span of the landmarks
-        of its cluster to become one.
-    seed : int, default 0
-        Of k-means, of the landmarks and of the buffer.
-    columns, classes, max_classes
-        As of `OnlineNystrom`.
 
     Attributes
     ----------
@@ -183,30 +150,61 @@ class StreamingMeka(OnEmbeddedFeatures):
 
     TYPE = "streaming-meka"
     OPTIONS: ClassVar[dict[str, Option]] = {
-        **OF_KERNEL_LEARNERS,
-        "kernel": replace(
-            OF_KERNEL_LEARNERS["kernel"],
-            about="one of the kernels below but linear and ntk (gaussian)",
-        ),
+        "kernel": of_kernel("linear", "ntk"),
+        "loss": LOSS,
         **OF_OPTIMIZERS,
         "step": replace(
             OF_OPTIMIZERS["step"], about="of sgd, see below, not adagrad (1; regression: 0.1)"
         ),
-        "rank": Whole(about="directions of a cluster"),
+        "rank": Whole(
+            about="directions of a cluster",
+            doc="Directions of a cluster's basis; it has up to twice as many landmarks.",
+        ),
         "n_clusters": Whole(about="clusters"),
-        "buffer_size": Whole(about="events, a sample of all, that are factorized"),
-        "first": Whole(about="events before the first factorization"),
-        "every": Whole(optional=True, about="events between two of them, or none"),
-        "swap_delay": Whole(about="events after which it takes over"),
-        "max_error": Real(optional=True, about="earlier if errors grow so much, or none"),
+        "buffer_size": Whole(
+            about="events, a sample of all, that are factorized",
+            doc="Events of the buffer that is factorized, a uniform sample of all.",
+        ),
+        "first": Whole(
+            about="events before the first factorization",
+            doc="Events after which the first factorization begins. Others begin after twice as "
+            "many events as the one before, until that is later than `every` says.",
+        ),
+        "every": Whole(
+            optional=True,
+            about="events between two of them, or none",
+            doc="Events between two beginnings; None for where a bound is crossed alone, and the "
+            "first.",
+        ),
+        "swap_delay": Whole(
+            about="events after which it takes over",
+            doc="Events that a factorization has time for.",
+        ),
+        "max_error": Real(
+            optional=True,
+            about="earlier if errors grow so much, or none",
+            doc="Begin early where the error is above 0.1 and more than so many times what it was "
+            "when the factorization in use began; None not to. It is looked at every 512 events.",
+        ),
         "max_shift": Real(
             most=1.0,
             open_above=True,
             optional=True,
             about="earlier if clusters' shares do, or none",
+            doc="Begin early where the shares of the clusters in the events since differ so much "
+            "from those in the factorization: half the sum of absolute differences, from 0 to 1. "
+            "None not to.",
         ),
-        "growth": Whole(least=0, about="landmarks that clusters may gain"),
-        "tol": TOL,
+        "growth": Whole(
+            least=0,
+            about="landmarks that clusters may gain",
+            doc="Landmarks that all clusters together may gain.",
+        ),
+        "tol": replace(
+            TOL,
+            doc="Squared distance, below 1, that an event's kernel must have from the span of the "
+            "landmarks of its cluster to become one.",
+        ),
         "seed": SEED,
         "max_classes": MAX_CLASSES,
     }

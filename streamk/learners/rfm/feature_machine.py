@@ -17,10 +17,11 @@ from streamk.kernels import Kernel, Laplacian
 from streamk.learners.common.classes import MOST_CLASSES, Classes, Label, classifies
 from streamk.learners.common.merging import merge_by_events
 from streamk.learners.common.options import (
+    GIVEN,
     MAX_CLASSES,
-    OF_KERNEL_LEARNERS,
     SEED,
     check_classification,
+    of_kernel,
 )
 from streamk.learners.common.supervised import Asked, Supervised
 from streamk.learners.renewal import EventBuffer, Replacement
@@ -29,7 +30,7 @@ from streamk.learners.rfm.machine import METRICS
 from streamk.learners.rfm.metric_tree import MetricTree
 from streamk.learners.rfm.solving import Beginning, MetricRecipe
 from streamk.losses import loss as loss_by_name
-from streamk.options import Choice, Option, Whole
+from streamk.options import Choice, Option, Whole, documented
 from streamk.state import State
 
 Numbers = NDArray[Any]
@@ -43,6 +44,7 @@ _GROWTH = 3
 """Ratio of the events of two solutions, at most, where each is made at once."""
 
 
+@documented(GIVEN)
 class FeatureMachine(Supervised):
     """A recursive feature machine on a stream: kernel ridge regression in a learned metric.
 
@@ -91,46 +93,6 @@ class FeatureMachine(Supervised):
     columns, and up to twice as much once more in the function, and in one that is made; factors
     take up to 80 MiB in each.
 
-    Parameters
-    ----------
-    kernel : Kernel, optional
-        Gaussian, Laplacian, PowerExponential, Matern, RationalQuadratic or Cauchy, in units of the
-        scaled columns, of which two events are sqrt(2) apart in the root of the mean square. By
-        default the best one of ``Matern(nu=0.5)``, the Laplace kernel of the L2 distance, with the
-        bandwidths 1.5 and 6, and of two products over the columns' ranks: the Laplacian, and the
-        PowerExponential, whose functions follow steps in single columns as trees do.
-    task : {"classification", "regression"}, default "classification"
-    metric : {"auto", "diagonal", "full"}, default "auto"
-        A factor for each column, or a matrix. Products over the columns have diagonal ones only.
-        "auto" compares both up to 128 columns.
-    rounds : int, default 4
-        Metrics that are learned one after the other, at most; one without a smaller error is the
-        last one.
-    buffer_size : int, default 4096
-        Last events that are kept, at least 64.
-    reservoir_size : int, default 28672
-        Sample of all events, of which those count that the buffer no longer has.
-    first : int, default 64
-        Events after which the first metric is begun, at least 64. Others are begun after twice as
-        many events as the one before, or three times between 512 and 4,096, while that is less than
-        what is kept.
-    every : int, default 16384
-        Events between two beginnings, at most, while there are fewer than twice as many; then each
-        begins when the stream has grown by half.
-    swap_delay : int, default 256
-        Events by which a new function and the one in use are compared, but at most a quarter as
-        many as the new one is made of, and at least an eighth: a search takes longer with more
-        events, too.
-    max_width : int, optional
-        Columns and classes, together, above which it rests for good: it gives up the events that it
-        has kept and its function, keeps no more of either, and predicts even odds, or 0. So the
-        memory of one among other experts has a bound where columns grow with the stream. None, the
-        default, is no bound.
-    seed : int, default 0
-        Of the sample, and of blocks that are drawn.
-    columns, classes, max_classes
-        As of `streamk.learners.OnlineNystrom`.
-
     Attributes
     ----------
     n_takeovers : int
@@ -164,20 +126,62 @@ class FeatureMachine(Supervised):
     can_diverge = False
     can_rest = watches = True
     OPTIONS: ClassVar[dict[str, Option]] = {
-        "kernel": replace(
-            OF_KERNEL_LEARNERS["kernel"],
+        "kernel": of_kernel(
+            "linear",
+            "ntk",
             optional=True,
-            about="one of the kernels below but linear and ntk (compared)",
+            default="compared",
+            doc="By default the best one of ``Matern(nu=0.5)``, the Laplace kernel of the L2 "
+            "distance, with the bandwidths 1.5 and 6, and of two products over the columns' ranks: "
+            "the Laplacian, and the PowerExponential, whose functions follow steps in single "
+            "columns as trees do.",
         ),
-        "metric": Choice(choices=METRICS, about="diagonal, full, or the better one (auto)"),
-        "rounds": Whole(least=0, about="metrics, one learned by the other, at most"),
-        "buffer_size": Whole(least=64, about="last events that a metric is learned of"),
-        "reservoir_size": Whole(least=1, about="sample of older events, for the same"),
-        "first": Whole(least=64, about="events before the first metric is begun"),
-        "every": Whole(about="events between two of them"),
-        "swap_delay": Whole(about="events after which it may take over"),
+        "metric": Choice(
+            choices=METRICS,
+            about="diagonal, full, or the better one (auto)",
+            doc="A factor for each column, or a matrix. Products over the columns have diagonal "
+            'ones only. "auto" compares both up to 128 columns.',
+        ),
+        "rounds": Whole(
+            least=0,
+            about="metrics, one learned by the other, at most",
+            doc="Metrics that are learned one after the other, at most; one without a smaller "
+            "error is the last one. 0 is kernel ridge regression.",
+        ),
+        "buffer_size": Whole(
+            least=64,
+            about="last events that a metric is learned of",
+            doc="Last events that are kept, at least 64.",
+        ),
+        "reservoir_size": Whole(
+            about="sample of older events, for the same",
+            doc="Sample of all events, of which those count that the buffer no longer has.",
+        ),
+        "first": Whole(
+            least=64,
+            about="events before the first metric is begun",
+            doc="Events after which the first metric is begun, at least 64. Others are begun after "
+            "twice as many events as the one before, or three times between 512 and 4,096, while "
+            "that is less than what is kept.",
+        ),
+        "every": Whole(
+            about="events between two of them",
+            doc="Events between two beginnings, at most, while there are fewer than twice as many; "
+            "then each begins when the stream has grown by half.",
+        ),
+        "swap_delay": Whole(
+            about="events after which it may take over",
+            doc="Events by which a new function and the one in use are compared, but at most a "
+            "quarter as many as the new one is made of, and at least an eighth: a search takes "
+            "longer with more events, too.",
+        ),
         "max_width": Whole(
-            optional=True, about="columns and classes above which it rests for good (none)"
+            optional=True,
+            about="columns and classes above which it rests for good (none)",
+            doc="Columns and classes, together, above which it rests for good: it gives up the "
+            "events that it has kept and its function, keeps no more of either, and predicts even "
+            "odds, or 0. So the memory of one among other experts has a bound where columns grow "
+            "with the stream. None, the default, is no bound.",
         ),
         "seed": SEED,
         "max_classes": MAX_CLASSES,

@@ -1,0 +1,631 @@
+"""Kernel machines of clusters of points: support vectors, ridge regression, and MEKA."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.preprocessing import LabelBinarizer
+from sklearn.svm import SVC
+from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from streamk.adapters.options import Shared, estimator
+from streamk.adapters.sklearn.estimators import (
+    ALPHA,
+    N_CLUSTERS,
+    N_JOBS,
+    RANDOM_STATE,
+    check_classes,
+    count_of_parts,
+    drawn_seed,
+    kernel_of_points,
+    labels_of,
+    of_points,
+    threads_of,
+)
+from streamk.adapters.weights import merged
+from streamk.errors import InvalidInput, shown
+from streamk.factorization import meka
+from streamk.factorization.approximation import MekaPredictor
+from streamk.factorization.block import BlockKernel, block_kernel
+from streamk.factorization.checks import (
+    check_number,
+    check_positive,
+    check_size,
+    checked_kernel,
+    weights_of,
+)
+from streamk.factorization.clusters import clustered, nearest
+from streamk.factorization.solving import Unsolvable
+from streamk.kernels import Gaussian, Kernel
+from streamk.landmarks.matrices import Indices, Numbers
+from streamk.landmarks.selection import check_count
+from streamk.options import Choice, Option, Real, Whole
+
+__all__ = [
+    "BaseRidge",
+    "BlockRidge",
+    "BlockSVC",
+    "ByOutputs",
+    "MekaClassifier",
+    "MekaRidge",
+    "Weighted",
+]
+
+_BY_CLUSTERS = of_points("ntk", "linear")
+_CLASS_WEIGHT = Option(
+    type='"balanced" or dict of label to float',
+    default=None,
+    doc='What the losses of each class count; "balanced" is for all classes alike.',
+)
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """The support vector machine of one cluster."""
+
+    present: Indices
+    """Classes of its points, ascending numbers."""
+    svc: SVC | None
+    """None where there is one class: the solution is then that class everywhere."""
+
+    def predict(self, X: Numbers) -> Indices:
+        """Return the numbers of the classes, (n,)."""
+        if self.svc is None:
+            return np.repeat(self.present, len(X))
+        numbers: Indices = self.svc.predict(X)
+        return numbers
+
+    def pairs(self, X: Numbers, n_classes: int) -> Numbers:
+        """Return the decisions between any two classes, (n, n_classes (n_classes - 1) / 2).
+
+        They are positive for the first one of a pair. A class that the cluster does not have loses
+        to one that it has by 1, as the solution between points of one class says.
+        """
+        here = np.zeros(n_classes)
+        here[self.present] = 1.0
+        i, j = np.triu_indices(n_classes, 1)
+        D = np.repeat((here[i] - here[j])[None], len(X), axis=0)
+        if self.svc is not None:
+            # Of two classes scikit-learn gives one number, positive for the second.
+            own: Numbers = self.svc.decision_function(X)
+            D[:, (here[i] * here[j]) > 0] = own if own.ndim == 2 else -own[:, None]
+        return D
+
+    def coefficients(self, n_classes: int) -> Numbers:
+        """Return the coefficients of the support vectors, (n_classes - 1, support vectors).
+
+        They are laid out as by `SVC`: a vector has one against each other class, in ascending
+        order, which is 0 for classes that the cluster does not have.
+        """
+        if self.svc is None:
+            return np.empty((n_classes - 1, 0))
+        found = np.zeros((n_classes - 1, len(self.svc.support_)))
+        # Of two classes scikit-learn gives the coefficients the sign of the second.
+        own = self.svc.dual_coef_ * (-1.0 if len(self.present) == 2 < n_classes else 1.0)
+        stops = np.cumsum(self.svc.n_support_)
+        for k, first, stop in zip(self.present, stops - self.svc.n_support_, stops, strict=True):
+            others = self.present[self.present != k]
+            found[others - (others > k), first:stop] = own[:, first:stop]
+        return found
+
+
+@estimator(
+    _BY_CLUSTERS
+    | {
+        "C": Real(
+            default=1.0,
+            doc="Weight of the losses, as of `SVC`; it is not divided by the number of clusters.",
+        ),
+        "n_clusters": N_CLUSTERS,
+        "class_weight": _CLASS_WEIGHT,
+        "cache_size": Real(
+            default=200.0,
+            doc="Megabytes of kernels that LIBSVM keeps for each machine that is being trained.",
+        ),
+        "n_jobs": N_JOBS,
+        "random_state": RANDOM_STATE,
+    },
+    by_place=("kernel",),
+)
+class BlockSVC(ClassifierMixin, Shared, BaseEstimator):  # type: ignore[misc]
+    """Support vector classification by a machine in each cluster of points (Si et al., §4.2).
+
+    BKA-SVM: where the kernel between clusters counts as 0 the dual problem falls apart into one for
+    each cluster, which scikit-learn's `SVC` (LIBSVM) solves. For c clusters of equal size training
+    takes about 1/c of the time. With the same kernel a new point is predicted by the machine of the
+    cluster that it is nearest to. A cluster with points of one class predicts that class. Each
+    machine has an intercept of its own; the paper's have none.
+
+    For probabilities put `sklearn.calibration.CalibratedClassifierCV` around it.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    cluster_centers_ : float64 array of shape (clusters, d)
+    kernel_ : Kernel
+    n_support_ : int64 array of shape (clusters,)
+        Support vectors of each machine.
+    support_ : int64 array of shape (support vectors,)
+        Their rows in the fitted `X`, those of one machine after those of the other.
+    dual_coef_ : float64 array of shape (n_classes - 1, support vectors)
+        Their coefficients, laid out as by `SVC`: against each other class, 0 for classes that the
+        cluster does not have.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from streamk.adapters.sklearn import BlockSVC
+    >>> X, y = make_moons(5_000, noise=0.1, random_state=0)
+    >>> model = BlockSVC(gamma=10.0, n_clusters=8, random_state=0).fit(X, y)
+    >>> len(model.cluster_centers_), model.score(X, y) > 0.99
+    (8, True)
+    """
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Find the clusters and train a machine in each.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : array of shape (n,)
+            Labels of any kind that can be sorted.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInput
+            If an option is out of its domain, all labels are of one class, or a cluster is too
+            large for a kernel that is not Gaussian.
+        ValueError
+            If points or labels do not fit or LIBSVM refuses an option, as scikit-learn says it.
+        """
+        points, labels = validate_data(self, X, labels_of(y), dtype=np.float64)
+        check_classification_targets(labels)
+        self.classes_, numbers = np.unique(labels, return_inverse=True)
+        check_classes(self.classes_)
+        weights = compute_class_weight(self.class_weight, classes=self.classes_, y=labels)
+        self.kernel_ = checked_kernel(
+            kernel_of_points(
+                self.kernel, points.shape[1], bandwidth=self.bandwidth, gamma=self.gamma
+            )
+        )
+        clusters = clustered(
+            points,
+            count_of_parts(self.n_clusters, len(points)),
+            seed=drawn_seed(self.random_state),
+            threads=self._threads,
+        )
+
+        def train(rows: Indices) -> _Machine:
+            return self._train(points[rows], numbers[rows], weights)
+
+        # Those that take longest come first, so that no thread ends long after the others.
+        order = np.argsort([-len(rows) for rows in clusters.rows], kind="stable")
+        machines = self._parallel(train, (clusters.rows[s] for s in order))
+        self._machines: list[_Machine] = [machines[place] for place in np.argsort(order)]
+        self.cluster_centers_ = clusters.centers
+        self.n_support_ = np.array(
+            [0 if m.svc is None else len(m.svc.support_) for m in self._machines]
+        )
+        self.support_: Indices = np.concatenate(
+            [
+                rows[:0] if machine.svc is None else rows[machine.svc.support_]
+                for rows, machine in zip(clusters.rows, self._machines, strict=True)
+            ]
+        )
+        self.dual_coef_: Numbers = np.hstack(
+            [machine.coefficients(len(self.classes_)) for machine in self._machines]
+        )
+        return self
+
+    def _train(self, X: Numbers, numbers: Indices, weights: Numbers) -> _Machine:
+        present = np.unique(numbers)
+        if isinstance(self.kernel_, Gaussian):
+            options = {"kernel": "rbf", "gamma": 0.5 / self.kernel_.bandwidth**2}
+        else:
+            check_size(len(X))
+            options = {"kernel": self.kernel_.pairwise}
+        svc = SVC(
+            C=self.C,
+            cache_size=self.cache_size,
+            class_weight={int(k): float(weights[k]) for k in present},
+            decision_function_shape="ovo",
+            **options,
+        )
+        return _Machine(present, svc.fit(X, numbers) if len(present) > 1 else None)
+
+    @property
+    def _threads(self) -> int:
+        return threads_of(self.n_jobs)
+
+    def _parallel(self, work: Callable[..., Any], items: Iterable[Any]) -> list[Any]:
+        """Return what work makes of each item; LIBSVM lets other threads run."""
+        jobs = (delayed(work)(item) for item in items)
+        results: list[Any] = Parallel(n_jobs=self.n_jobs, require="sharedmem")(jobs)
+        return results
+
+    def _by_cluster(self, X: Numbers, out: NDArray[Any], decide: Callable[..., Any]) -> None:
+        """Fill in what the machine of each point's cluster says."""
+        labels = nearest(X, self.cluster_centers_, self._threads)
+
+        def predict(s: int) -> None:
+            some = labels == s
+            out[some] = decide(self._machines[s], X[some])
+
+        self._parallel(predict, np.unique(labels).tolist())
+
+    def _points(self, X: ArrayLike) -> Numbers:
+        check_is_fitted(self, "_machines")
+        points: Numbers = validate_data(self, X, reset=False, dtype=np.float64)
+        return points
+
+    def decision_function(self, X: ArrayLike) -> Numbers:
+        """Return what the machine of each point's cluster decides by.
+
+        With two classes that is its value; a cluster of one class says -1 or 1. With more, as
+        `SVC(decision_function_shape="ovr")`: the number of classes that a class wins against, and
+        up to a third more or less by its values; a class that the cluster does not have loses
+        against those that it has.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        float64 array of shape (n,) or (n, n_classes)
+            With two classes, positive where the second one is predicted.
+        """
+        points, n_classes = self._points(X), len(self.classes_)
+        pairs = np.empty((len(points), n_classes * (n_classes - 1) // 2))
+        self._by_cluster(points, pairs, lambda machine, some: machine.pairs(some, n_classes))
+        return -pairs[:, 0] if n_classes == 2 else _against_the_rest(pairs, n_classes)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Labels of points X (n, d), shape (n,); ties between classes are broken as by `SVC`."""
+        points = self._points(X)
+        numbers = np.empty(len(points), np.int64)
+        self._by_cluster(points, numbers, _Machine.predict)
+        return self.classes_[numbers]
+
+
+def _against_the_rest(pairs: Numbers, n_classes: int) -> Numbers:
+    """Return votes of pairs for each class, moved by less than a third by the sums of values."""
+    votes, sums = np.zeros((2, len(pairs), n_classes))
+    for value, i, j in zip(pairs.T, *np.triu_indices(n_classes, 1), strict=True):
+        sums[:, i] += value
+        sums[:, j] -= value
+        votes[:, i] += value > 0
+        votes[:, j] += value < 0
+    return votes + sums / (3.0 * (np.abs(sums) + 1.0))
+
+
+class BaseRidge(MultiOutputMixin, RegressorMixin, Shared, BaseEstimator):  # type: ignore[misc]
+    """The common part of all: only the computation of coefficients differs."""
+
+    kernel_: Kernel
+
+    def _fit(self, points: Numbers, y: Numbers) -> None:
+        """Solve for the coefficients."""
+        raise NotImplementedError
+
+    def _predict(self, points: Numbers) -> Numbers:
+        raise NotImplementedError
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Solve for the coefficients.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : array of shape (n,) or (n, targets)
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInput
+            If an option is out of its domain, a kernel matrix is too large to be formed, or it is
+            singular for so small an `alpha`.
+        ValueError
+            If points or targets do not fit, as scikit-learn says it.
+        """
+        self._fit(*self._checked(X, y))
+        return self
+
+    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Numbers, Numbers]:
+        """Return points and targets, whose kernel there is now."""
+        points, targets = validate_data(
+            self, X, y, dtype=np.float64, multi_output=True, y_numeric=True
+        )
+        self.kernel_ = kernel_of_points(
+            self.kernel, points.shape[1], bandwidth=self.bandwidth, gamma=self.gamma
+        )
+        return points, np.asarray(targets, np.float64)
+
+    def predict(self, X: ArrayLike) -> Numbers:
+        """Numbers predicted for points X (n, d), float64 of shape (n,) or (n, targets)."""
+        check_is_fitted(self, "kernel_")
+        return self._predict(validate_data(self, X, reset=False, dtype=np.float64))
+
+
+@estimator(
+    _BY_CLUSTERS
+    | {
+        "alpha": ALPHA,
+        "n_clusters": N_CLUSTERS,
+        "n_jobs": N_JOBS,
+        "random_state": RANDOM_STATE,
+    },
+    by_place=("kernel",),
+)
+class BlockRidge(BaseRidge):
+    """Kernel ridge regression by itself in each cluster of points.
+
+    `sklearn.kernel_ridge.KernelRidge` with the kernel between clusters taken for 0 (Si et al.,
+    §4.1): n/c points in a cluster cost (n/c)^3 operations each. A new point is predicted by the
+    cluster that it is nearest to. There is no intercept: far from all points predictions go to 0.
+
+    Attributes
+    ----------
+    dual_coef_ : float64 array of shape (n,) or (n, targets)
+    X_fit_ : float64 array of shape (n, d)
+    cluster_centers_ : float64 array of shape (clusters, d)
+    kernel_ : Kernel
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_friedman1
+    >>> from streamk.adapters.sklearn import BlockRidge
+    >>> X, y = make_friedman1(3_000, random_state=0)
+    >>> model = BlockRidge(gamma=0.1, alpha=1e-3, n_clusters=4, random_state=0)
+    >>> bool(model.fit(X[:2_000], y[:2_000]).score(X[2_000:], y[2_000:]) > 0.9)
+    True
+    """
+
+    def _fit(self, points: Numbers, y: Numbers) -> None:
+        check_number("alpha", self.alpha)
+        count, seed = count_of_parts(self.n_clusters, len(points)), drawn_seed(self.random_state)
+        self._blocks: BlockKernel = block_kernel(
+            points, self.kernel_, n_clusters=count, seed=seed, threads=threads_of(self.n_jobs)
+        )
+        self.X_fit_, self.cluster_centers_ = points, self._blocks.centers
+        self.dual_coef_: Numbers = self._blocks.solve(self.alpha, y)
+
+    def _predict(self, points: Numbers) -> Numbers:
+        return self._blocks.predict(points, self.dual_coef_)
+
+
+class Weighted(Shared, BaseEstimator):  # type: ignore[misc]
+    """An estimator of data that are there all at once, some of which weigh more than others."""
+
+    def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        raise NotImplementedError
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from events.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : array of shape (n,) or (n, targets)
+            Numbers, or labels of any kind that can be sorted.
+        sample_weight : array of shape (n,), optional
+            What each event counts: 0 is as if it were not there, 2 as if it were there twice.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInput
+            If an option is out of its domain, all labels are of one class, a weight is negative, or
+            too few are above 0.
+        ValueError
+            If events, labels or weights do not fit, as scikit-learn says it.
+        """
+        self._learn(X, y, sample_weight)
+        return self
+
+
+class ByOutputs(ClassifierMixin):  # type: ignore[misc]
+    """A classifier by the largest of its regressions, of which there is one for two classes."""
+
+    classes_: NDArray[Any]
+    _outputs: Callable[[ArrayLike], Numbers]
+    """Returns what the regressions predict, (n, regressions)."""
+
+    def decision_function(self, X: ArrayLike) -> Numbers:
+        """Predictions of the regressions before any decision.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        float64 array of shape (n,) for two classes, positive for the second, or (n, n_classes)
+        """
+        F = self._outputs(X)
+        return F[:, 0] if F.shape[1] == 1 else F
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return labels (n,) of events X (n, d)."""
+        F = self._outputs(X)
+        numbers = F.argmax(axis=1) if F.shape[1] > 1 else (F[:, 0] > 0).astype(np.intp)
+        labels: NDArray[Any] = self.classes_[numbers]
+        return labels
+
+
+def _counting(
+    points: Numbers, y: NDArray[Any], sample_weight: ArrayLike | None
+) -> tuple[Numbers, NDArray[Any], Numbers | None]:
+    """Return the points whose weight is not 0, with their targets and weights."""
+    if sample_weight is None:
+        return points, y, None
+    weights = weights_of(
+        _check_sample_weight(sample_weight, points, dtype=np.float64), len(points), "sample_weight"
+    )
+    counting = weights > 0.0
+    return points[counting], y[counting], weights[counting]
+
+
+_OF_MEKA = _BY_CLUSTERS | {
+    "alpha": ALPHA,
+    "rank": Whole(default=128, doc="Directions of each cluster's basis."),
+    "n_clusters": Whole(
+        default=None,
+        doc="By default ``sqrt(n / rank) / 2``, so that links take about an eighth of the memory "
+        "of bases.",
+    ),
+    "basis": Option(type="str", default="rpcholesky", doc="As of `streamk.factorization.meka`."),
+    "threshold": Real(default=0.0, doc="As of `streamk.factorization.meka`."),
+    "solver": Choice(
+        choices=("woodbury", "cg", "minres"),
+        default=None,
+        doc="As of the `solve` of `streamk.factorization.meka`.",
+    ),
+}
+_LAST = {"n_jobs": N_JOBS, "random_state": RANDOM_STATE}
+
+
+class _OnMeka(Weighted):
+    """The common part of both: the approximation, and coefficients in it."""
+
+    def _fit(self, points: Numbers, y: Numbers, weights: Numbers | None = None) -> None:
+        """Approximate the kernel matrix and solve for the coefficients."""
+        check_count("rank", self.rank)
+        check_positive("alpha", self.alpha)
+        points, y, weights = merged(points, y, weights)
+        clusters = self.n_clusters
+        if clusters is None:  # links, stored once a pair, take about an eighth of their bases
+            clusters = max(1, round(math.sqrt(len(points) / self.rank) / 2))
+        found = meka(
+            points,
+            self.kernel_,
+            rank=self.rank,
+            n_clusters=clusters,
+            basis=self.basis,
+            threshold=self.threshold,
+            seed=drawn_seed(self.random_state),
+            threads=threads_of(self.n_jobs),
+        )
+        if not found.is_definite(self.alpha / 2, weights=weights):
+            found = found.psd()
+        try:
+            solution = found.solve(self.alpha, y, weights=weights, method=self.solver)
+        except Unsolvable as error:
+            raise InvalidInput(
+                f"alpha={shown(self.alpha)} is too small: take a larger one"
+            ) from error
+        self.coef_: Numbers = found.weights(solution)
+        self.cluster_centers_ = found.centers
+        self._predictor: MekaPredictor = found.predictor(self.coef_)
+
+    def _predict(self, points: Numbers) -> Numbers:
+        return self._predictor(points)
+
+
+@estimator(_OF_MEKA | _LAST, by_place=("kernel",))
+class MekaRidge(_OnMeka, BaseRidge):
+    """Kernel ridge regression on a memory efficient approximation of the kernel (§6.3).
+
+    The coefficients solve ``(alpha I + W L W^T) a = y``; a new point has coordinates in the basis
+    of the cluster that it is nearest to. Where W L W^T has eigenvalues below -alpha / 2, the
+    negative ones are set to 0 (§7.1). There is no intercept: far from all points predictions go
+    to 0, so targets with another mean are better centred. Weights are of squared errors, beside
+    `alpha` as in `KernelRidge`; bases and clusters take no notice of them, but for 0.
+
+    Attributes
+    ----------
+    coef_ : float64 array of shape (directions,) or (directions, targets)
+    cluster_centers_ : float64 array of shape (clusters, d)
+    kernel_ : Kernel
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_friedman1
+    >>> from streamk.adapters.sklearn import MekaRidge
+    >>> X, y = make_friedman1(3_000, random_state=0)
+    >>> model = MekaRidge(gamma=0.1, alpha=1e-3, rank=64, n_clusters=4, random_state=0)
+    >>> bool(model.fit(X[:2_000], y[:2_000]).score(X[2_000:], y[2_000:]) > 0.9)
+    True
+    """
+
+    def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        self._fit(*_counting(*self._checked(X, y), sample_weight))
+
+
+@estimator({**_OF_MEKA, "class_weight": _CLASS_WEIGHT, **_LAST}, by_place=("kernel",))
+class MekaClassifier(ByOutputs, _OnMeka):
+    """Classification by kernel ridge regression on a memory efficient approximation.
+
+    Targets are 1 for the class and -1 for the others, one regression a class (one for two classes),
+    as `sklearn.linear_model.RidgeClassifier` has it; the largest prediction decides.
+    The weight of a point is times that of its class.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    coef_ : float64 array of shape (directions, regressions)
+    cluster_centers_ : float64 array of shape (clusters, d)
+    kernel_ : Kernel
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from streamk.adapters.sklearn import MekaClassifier
+    >>> X, y = make_moons(2_000, noise=0.1, random_state=0)
+    >>> model = MekaClassifier(gamma=5.0, alpha=0.1, rank=32, n_clusters=4, random_state=0)
+    >>> bool(model.fit(X[:1_000], y[:1_000]).score(X[1_000:], y[1_000:]) > 0.99)
+    True
+    """
+
+    def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        points, labels = validate_data(self, X, labels_of(y), dtype=np.float64)
+        check_classification_targets(labels)
+        points, labels, weights = _counting(points, labels, sample_weight)
+        binarizer = LabelBinarizer(neg_label=-1).fit(labels)
+        check_classes(binarizer.classes_)
+        self.classes_: NDArray[Any] = binarizer.classes_
+        self.kernel_: Kernel = kernel_of_points(
+            self.kernel, points.shape[1], bandwidth=self.bandwidth, gamma=self.gamma
+        )
+        if self.class_weight is not None:
+            of_class = weights_of(
+                self._weights_of_classes(labels, weights), len(points), "class_weight"
+            )
+            weights = of_class if weights is None else of_class * weights
+        targets = binarizer.transform(labels).astype(np.float64)
+        self._fit(*_counting(points, targets, weights))
+
+    def _weights_of_classes(self, labels: NDArray[Any], weights: Numbers | None) -> NDArray[Any]:
+        """Return the weight of each point's class."""
+        if self.class_weight != "balanced":
+            return np.asarray(compute_sample_weight(self.class_weight, labels))
+        numbers = np.searchsorted(self.classes_, labels)
+        sums = np.bincount(numbers, weights)
+        return np.asarray((sums.mean() / sums)[numbers])
+
+    def _outputs(self, X: ArrayLike) -> Numbers:
+        check_is_fitted(self, "classes_")
+        return self._predict(validate_data(self, X, reset=False, dtype=np.float64))
