@@ -242,8 +242,8 @@ class Scaled(Wrapper):
             If the learner has no events as centers, or as its own.
         """
         events = self._check(X)
-        if self.columns is None:
-            raise InvalidInput("nothing was learned: no event has coefficients")
+        if self.columns is None:  # the learner says why there are none
+            return self.learner.coefficients_of(np.nan_to_num(events))
         return self.learner.coefficients_of(self._scale.transform(events, self.learner.dtype))
 
     def predictions(self, F: NDArray[np.float64]) -> NDArray[Any]:
