@@ -104,7 +104,7 @@ def _register_tile(kind: _Sum, *, many: bool) -> Any:
         def add(j: Any, totals: list[Any]) -> list[Any]:
             column = e.at(points, e.offset((j, e.size(GROUP))))
             xs = [e.load(column, v * LANES) for v in vectors]
-            new = []
+            new: list[Any] = []
             for place in places:
                 y = e.splat(builder.load(e.at(place, e.offset((j, column_stride)))))
                 some = totals[len(new) : len(new) + len(xs)]
