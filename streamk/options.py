@@ -16,7 +16,7 @@ import re
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import numpy as np
 
@@ -24,13 +24,16 @@ from streamk.errors import InvalidInput, shown
 
 __all__ = [
     "NEEDED",
+    "Checked",
     "Choice",
     "Flag",
     "Made",
     "Option",
     "Real",
+    "Seconds",
     "Whole",
     "check",
+    "choice_of",
     "documented",
     "from_header",
     "joined",
@@ -216,6 +219,21 @@ class Real(Option):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Seconds(Option):
+    """An option that is a number of seconds, at least 0; infinite where that is allowed."""
+
+    infinite: bool = False
+
+    @property
+    def _domain(self) -> str:
+        return f"a number of seconds, at least 0{', or infinite' if self.infinite else ''}"
+
+    def _holds(self, value: Any) -> bool:
+        is_number = isinstance(value, int | float)
+        return is_number and value >= 0 and (self.infinite or value < math.inf)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Flag(Option):
     """An option that is true or false."""
 
@@ -265,6 +283,11 @@ class Choice(Option):
         return str(value)
 
 
+def choice_of(literal: Any) -> Choice:
+    """Return the domain of a literal type."""
+    return Choice(choices=get_args(literal), optional=True)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Made(Option):
     """An option that is an object of a class of streamk, with a method ``to_json``.
@@ -305,6 +328,16 @@ class Made(Option):
     def from_json(self, saved: Any) -> Any:
         """Return the object of that data."""
         return self.parse(saved)
+
+
+class Checked:
+    """Options as annotated fields of a dataclass, checked where they are given."""
+
+    def __post_init__(self) -> None:
+        """Raise `InvalidInput` if an option is out of its domain."""
+        for name, hint in get_type_hints(type(self), include_extras=True).items():
+            for domain in getattr(hint, "__metadata__", ()):
+                domain.check(name, getattr(self, name))
 
 
 def check(options: Mapping[str, Option], owner: object) -> None:

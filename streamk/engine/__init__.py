@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from streamk.engine.checkpoints.manifests import Key, Untrusted
+from streamk.engine.checkpoints.opening import Checkpoints
 from streamk.engine.checkpoints.reading import (
     Checkpoint,
     kept_model,
@@ -10,11 +11,12 @@ from streamk.engine.checkpoints.reading import (
     read_checkpoint,
 )
 from streamk.engine.loop import Engine
-from streamk.engine.options import Checkpoints, Fixed, Order, Stream, Watch
+from streamk.engine.order.feed import Order
 from streamk.engine.progress import Snapshot, shown_on
 from streamk.engine.report import Report
 from streamk.engine.training.bad_events import Counts
 from streamk.engine.training.details import Details
+from streamk.engine.training.options import Fixed, Stream, Watch
 
 __all__ = [
     "Checkpoint",

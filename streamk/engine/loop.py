@@ -18,10 +18,10 @@ from connectors.errors import Aborted
 from connectors.fields import declare
 from streamk.encoding import Schema
 from streamk.engine.alarms import ALARM
+from streamk.engine.checkpoints.opening import Checkpoints
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.display import Display, HealthMonitor
-from streamk.engine.options import Checkpoints, Fixed, Newer, Order, Stream, Watch
-from streamk.engine.order.feed import Feed
+from streamk.engine.order.feed import Feed, Order
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.engine.progress import Pace
 from streamk.engine.recovery.coordinator import CheckpointCoordinator
@@ -29,6 +29,7 @@ from streamk.engine.recovery.group import transactions_of
 from streamk.engine.report import Report, Stopped, report_of
 from streamk.engine.saving import Again, Saving
 from streamk.engine.training.details import Details
+from streamk.engine.training.options import Fixed, Newer, Stream, Watch
 from streamk.engine.training.outputs import DEAD_LETTER
 from streamk.engine.training.trainer import DETAILS, WATCH, DelayedLabels, Trainer
 from streamk.errors import InvalidInput
@@ -155,7 +156,13 @@ class Engine:
         self._trainer: Trainer = trainer_of(
             model, source, stream, sink=sink, watch=watch, details=details, fixed=fixed
         )
-        self._feed = Feed(source, stream, order, self._note)
+        self._feed = Feed(
+            source,
+            order,
+            data_loss=stream.data_loss,
+            until_end=stream.until_end,
+            journal=self._note,
+        )
         self._config = _config(source, stream, order, labels, learn=fixed is None)
 
     def run(self) -> Report:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from connectors.errors import Aborted, ConnectorError, Revoked, Unavailable
+from streamk.engine.checkpoints.opening import Checkpoints
 from streamk.engine.checkpoints.store import NotSaved
-from streamk.engine.options import Checkpoints
 from streamk.engine.order.feed import Feed
 from streamk.engine.recovery.coordinator import CheckpointCoordinator
 

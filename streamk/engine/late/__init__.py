@@ -11,8 +11,8 @@ from connectors.records import FRAMED
 from streamk.encoding import Name
 from streamk.engine.late.source import JoinedSource
 from streamk.engine.late.trainer import LateTrainer
-from streamk.engine.options import Stream
 from streamk.engine.training.bad_events import Revisions
+from streamk.engine.training.options import Stream
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import InvalidInput
 from streamk.learners.base import Learner

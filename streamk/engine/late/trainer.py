@@ -21,11 +21,11 @@ from streamk.engine.late.held import HeldEvents, Limits, Records, packed, unpack
 from streamk.engine.late.join import QUEUES, Join
 from streamk.engine.late.source import LateReader, Taken
 from streamk.engine.late.steps import Followed, HoldingModel, follow
-from streamk.engine.options import Stream, Watch
 from streamk.engine.order.batch import Batch
 from streamk.engine.training.bad_events import Fates, check_sum, complaint
 from streamk.engine.training.fields import NameCheck
 from streamk.engine.training.learning import check_task
+from streamk.engine.training.options import Stream, Watch
 from streamk.engine.training.outputs import predictions
 from streamk.engine.training.trainer import WATCH, Trainer
 from streamk.errors import EngineError, InvalidInput, StateError

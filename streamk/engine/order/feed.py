@@ -6,19 +6,21 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 from connectors.base import Chunk, Source, group_of
 from connectors.errors import OffsetOutOfRange, Unavailable
-from streamk.engine.options import Order, Stream
 from streamk.engine.order.partitions import UNBOUNDED, Clock
 from streamk.engine.order.sequence import IdleAdvance, Sequencer
 from streamk.errors import EngineError, StateError
+from streamk.options import Checked, Seconds, Whole
 
-__all__ = ["Feed", "Lost"]
+__all__ = ["DataLoss", "Feed", "Lost", "Order"]
 
+DataLoss = Literal["fail", "earliest", "latest"]
 Lost = dict[str, Any]
 """A range of offsets that was never learned: partition, start, stop (exclusive) and reason."""
 
@@ -52,15 +54,38 @@ class EndsInParts(Protocol):
         """The partitions that have given their last event."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Order(Checked):
+    """The order of partitions in one sequence, see `streamk.engine.order.partitions`.
+
+    Parameters
+    ----------
+    idle_timeout : float, default 1.0
+        Seconds that the other partitions of a live stream wait for one that brings nothing.
+    max_skew : float, default 60.0
+        Seconds that the timestamp of an event may be ahead of its partition's clock; infinite for
+        no bound.
+    buffer_events : int, default 65536
+    buffer_bytes : int, default 2^28
+        About how much is read ahead while partitions wait for each other.
+    """
+
+    idle_timeout: Annotated[float, Seconds()] = 1.0
+    max_skew: Annotated[float, Seconds(infinite=True)] = 60.0
+    buffer_events: Annotated[int, Whole()] = 1 << 16
+    buffer_bytes: Annotated[int, Whole()] = 1 << 28
+
+
 class Feed:
     """Keeps a `Sequencer` supplied from a source, within bounds.
 
     Parameters
     ----------
     source : Source
-    stream : Stream
-        Of a partition that comes later, what is there then is read where the run ends at the end.
     order : Order
+    data_loss : "fail", "earliest" or "latest"
+    until_end : bool
+        Of a partition that comes later, what is there then is read.
     journal : function
         Makes passes durable.
     """
@@ -68,8 +93,10 @@ class Feed:
     def __init__(
         self,
         source: Source,
-        stream: Stream,
         order: Order,
+        *,
+        data_loss: DataLoss,
+        until_end: bool,
         journal: Callable[[list[IdleAdvance]], None],
     ) -> None:
         skew = order.max_skew
@@ -77,7 +104,7 @@ class Feed:
         self.sequencer = Sequencer(self._skew)
         self.lost: list[Lost] = []
         self._source, self._order = source, order
-        self._data_loss, self._until_end = stream.data_loss, stream.until_end
+        self._data_loss, self._until_end = data_loss, until_end
         self._shared = group_of(source) is not None
         self._journal = journal
         self._last: dict[str, Chunk] = {}

@@ -10,10 +10,10 @@ from typing import Any
 
 from connectors.base import Sink, Source, Transactions
 from connectors.errors import ConnectorError, Revoked
+from streamk.engine.checkpoints.opening import Checkpoints
 from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.evaluation.marks import Marks
-from streamk.engine.options import Checkpoints
 from streamk.engine.order.feed import Feed
 from streamk.engine.order.partitions import Clock
 from streamk.engine.order.sequence import IdleAdvance

@@ -26,7 +26,6 @@ from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.engine.observing import Explanation, observed
-from streamk.engine.options import Fixed, Stream, Watch
 from streamk.engine.order.batch import Batch
 from streamk.engine.training import regions
 from streamk.engine.training.bad_events import (
@@ -50,6 +49,7 @@ from streamk.engine.training.learning import (
     surplus_of,
     without,
 )
+from streamk.engine.training.options import Fixed, Stream, Watch
 from streamk.engine.training.outputs import prediction_type, predictions, revise
 from streamk.engine.training.scoring import Scoring, SliceReader
 from streamk.errors import EngineError, InvalidInput, StateError
