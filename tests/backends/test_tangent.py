@@ -233,27 +233,21 @@ def test_landmarks_of_its_matrix() -> None:
         assert np.abs(approximation - NTK().pairwise(X)).max() < 0.5
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: RandomFeatures(NTK(), seed=0),
-        lambda: RandomFeatures(NTK(), seed=0, sampler="hadamard"),
-        lambda: DoublyStochastic(NTK()),
-    ],
-)
-def test_random_features_are_refused(make: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"'ntk' has no random features.*EigenPro"):
-        make()
+_FEATURES = r"'ntk' has no random features.*EigenPro"
+_CLUSTERS = r"NTK\(.*is not shift-invariant.*Gaussian"
 
 
 @pytest.mark.parametrize(
-    "make",
+    ("make", "words"),
     [
-        lambda: StreamingMeka(NTK()),
-        lambda: meka(points(50, 2), NTK(), rank=3, n_clusters=2),
-        lambda: block_kernel(points(50, 2), NTK(), n_clusters=2),
+        (lambda: RandomFeatures(NTK(), seed=0), _FEATURES),
+        (lambda: RandomFeatures(NTK(), seed=0, sampler="hadamard"), _FEATURES),
+        (lambda: DoublyStochastic(NTK()), _FEATURES),
+        (lambda: StreamingMeka(NTK()), _CLUSTERS),
+        (lambda: meka(points(50, 2), NTK(), rank=3, n_clusters=2), _CLUSTERS),
+        (lambda: block_kernel(points(50, 2), NTK(), n_clusters=2), _CLUSTERS),
     ],
 )
-def test_clusters_are_refused(make: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"NTK\(.*is not shift-invariant.*Gaussian"):
+def test_random_features_and_clusters_are_refused(make: Any, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
         make()
