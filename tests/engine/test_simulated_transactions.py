@@ -135,7 +135,7 @@ FAULTS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], int, str]] = 
     ),
     "offsets last": (
         lambda: mock.patch.object(Transaction, "commit", offsets_last),
-        46,
+        48,
         "written twice",
     ),
     "no fencing": (
@@ -151,7 +151,7 @@ FAULTS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], int, str]] = 
     "committed after the checkpoint": (after_the_checkpoint, 30, "unwritten"),
     "slow commits trusted": (
         lambda: mock.patch.object(transaction, "_SURE", math.inf),
-        523,
+        805,
         "written twice",
     ),
     "a process that was replaced goes on": (
@@ -161,7 +161,7 @@ FAULTS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], int, str]] = 
     ),
     "marked after the commit": (
         lambda: mock.patch.object(KafkaSink, "committed", ends_of_now),
-        1117,
+        250,
         "written twice",
     ),
     "a zombie begins again": (
