@@ -134,12 +134,12 @@ class Without(MultiKernel):
         super().learn_one(x, y)
         self._silence()
 
-    def _changed(self) -> None:
-        super()._changed()
+    def _take(self, pool: expert_pool.ExpertPool) -> None:
+        super()._take(pool)
         self._silence()
 
     def _silence(self) -> None:
-        arrays = self._pool.arrays
+        arrays = self._mixture.pool.arrays
         if self._silent == LEVEL:
             classes = arrays["LEVEL"].shape[1]
             arrays["LEVEL"][:] = 1.0 / classes if classes > 1 else 0.0

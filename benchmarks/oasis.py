@@ -26,10 +26,11 @@ from benchmarks.common import Part
 from benchmarks.data import Directory, fingerprint, load
 from streamk import landmarks
 from streamk.kernels import Gaussian, Kernel
+from streamk.kernels.base import check_dtype
 from streamk.landmarks import Diffusion, IncrementalOasis, nystrom, oasis
 from streamk.landmarks.baselines import full
 from streamk.landmarks.matrices import Numbers, as_matrix
-from streamk.landmarks.nystrom import Landmarks, checked_dtype, of_rows
+from streamk.landmarks.nystrom import Landmarks, of_rows
 from streamk.landmarks.selection import check_count
 
 # --- the matrices ---------------------------------------------------------------------------------
@@ -257,7 +258,7 @@ def farahat(
     [1, 0]
     """
     check_count("max_landmarks", max_landmarks)
-    matrix, real = as_matrix(X, kernel), checked_dtype(dtype)
+    matrix, real = as_matrix(X, kernel), check_dtype(dtype)
     most = min(max_landmarks, matrix.n)
     greedy = _Greedy(full(matrix, "farahat"), most)
     stopped = "count" if most == max_landmarks else "all"

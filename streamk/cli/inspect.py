@@ -176,7 +176,7 @@ def _options(learner: Mapping[str, Any]) -> dict[str, Any]:
     progress = {
         *("type", "format", "columns", "classes", "n_events", "parts"),
         *("n_steps", "n_seen", "n_learned", "choosing", "turn", "scale"),
-        *("began", "start", "origin", "changed", "looked", "anew"),  # of a feature machine
+        *("began", "start", "origin", "changed", "looked", "is_anew"),  # of a feature machine
         *("n_takeovers", "rests", "next"),
     }
     return {name: value for name, value in sorted(learner.items()) if name not in progress}

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.meka.dc_ridge import DCRidge
 from sklearn.base import clone
 from sklearn.datasets import make_moons
 from sklearn.exceptions import NotFittedError
@@ -82,8 +81,6 @@ VARIANTS = [
     BlockSVC(n_clusters=4, class_weight="balanced", n_jobs=2),
     BlockSVC(kernel=Matern(nu=1.5), C=10.0, n_clusters=2),
     BlockRidge(kernel="laplacian", n_clusters=3, alpha=0.1),
-    DCRidge(alpha=0.1),
-    DCRidge(n_parts=3, alpha=0.1),
     MekaRidge(kernel="laplacian", alpha=0.1, rank=8, n_clusters=3, solver="minres"),
     MekaClassifier(alpha=0.1, rank=8, n_clusters=3),
     MekaClassifier(bandwidth=50.0, rank=16, class_weight="balanced"),

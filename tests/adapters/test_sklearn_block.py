@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.meka.dc_ridge import DCRidge
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits, make_blobs, make_friedman1, make_moons
 from sklearn.kernel_ridge import KernelRidge
@@ -18,7 +17,6 @@ from sklearn.svm import SVC
 from streamk.adapters.sklearn import BlockRidge, BlockSVC
 from streamk.errors import InvalidInput
 from streamk.factorization import block_kernel
-from streamk.factorization.block import random_parts
 from streamk.kernels import Gaussian, Linear, Matern
 
 
@@ -189,12 +187,11 @@ def friedman(n: int = 600) -> Any:
     return make_friedman1(n, noise=0.1, random_state=0)
 
 
-@pytest.mark.parametrize("made", [BlockRidge, DCRidge])
-def test_one_part_is_kernel_ridge(made: Any) -> None:
+def test_one_part_is_kernel_ridge() -> None:
     X, y = friedman()
     Y = np.column_stack([y, y**2])
     whole = KernelRidge(kernel="rbf", gamma=0.3, alpha=0.01).fit(X, Y)
-    model = made(gamma=0.3, alpha=0.01).fit(X, Y)
+    model = BlockRidge(gamma=0.3, alpha=0.01).fit(X, Y)
     assert np.allclose(model.dual_coef_, whole.dual_coef_, rtol=1e-7, atol=1e-6)
     assert np.allclose(model.predict(X[:50] + 0.01), whole.predict(X[:50] + 0.01), rtol=1e-8)
     assert model.fit(X, y).predict(X).shape == (600,)
@@ -216,23 +213,9 @@ def test_a_ridge_in_each_cluster() -> None:
     assert np.array_equal(model.X_fit_, X)
 
 
-@pytest.mark.parametrize("kernel", [Gaussian(gamma=0.3), Linear()])
-def test_the_mean_of_parts(kernel: Any) -> None:
-    X, y = friedman()
-    model = DCRidge(kernel=kernel, alpha=0.5, n_parts=4, random_state=4).fit(X, y)
-    parts = random_parts(600, 4, int(np.random.RandomState(4).randint(2**31)))
-    new = friedman(900)[0][600:]
-    each = []
-    for rows in parts:
-        K = kernel.pairwise(X[rows]) + 0.5 * np.eye(len(rows))
-        each.append(kernel.pairwise(new, X[rows]) @ np.linalg.solve(K, y[rows]))
-    assert np.allclose(model.predict(new), np.mean(each, axis=0), rtol=1e-9)
-
-
-@pytest.mark.parametrize("made", [BlockRidge, DCRidge])
-def test_the_regressors_learn(made: Any) -> None:
+def test_the_regressor_learns() -> None:
     X, y = friedman(4_000)
-    model = made(gamma=0.1, alpha=0.01, random_state=0).fit(X[:3_000], y[:3_000])
+    model = BlockRidge(gamma=0.1, alpha=0.01, random_state=0).fit(X[:3_000], y[:3_000])
     assert model.score(X[3_000:], y[3_000:]) > 0.9
 
 
@@ -253,7 +236,7 @@ def test_kernels_between_clusters_that_are_not_small(made: Any) -> None:
 
 def test_bad_options_and_data() -> None:
     X, y = moons()
-    for made in (BlockSVC, BlockRidge, DCRidge):
+    for made in (BlockSVC, BlockRidge):
         with pytest.raises(InvalidInput, match="'precomputed' must be the name of a kernel"):
             made(kernel="precomputed").fit(X, y)
         with pytest.raises(ValueError, match="NaN"):
@@ -266,18 +249,13 @@ def test_bad_options_and_data() -> None:
         BlockSVC(C=-1.0, n_jobs=2).fit(X, y)
     with pytest.raises(ValueError, match="class_weight"):
         BlockSVC(class_weight="equal").fit(X, y)
-    for made in (BlockRidge, DCRidge):
-        with pytest.raises(InvalidInput, match="alpha=-1"):
-            made(alpha=-1).fit(X, y)
-    with pytest.raises(InvalidInput, match="n_parts=0"):
-        DCRidge(n_parts=0).fit(X, y)
+    with pytest.raises(InvalidInput, match="alpha=-1"):
+        BlockRidge(alpha=-1).fit(X, y)
 
 
 def test_fewer_points_than_clusters() -> None:
     X, y = [[0.0], [1.0], [2.0]], [0, 1, 1]
     assert BlockSVC(n_clusters=10).fit(X, y).predict(X).tolist() == [0, 1, 1]
-    for model in (BlockRidge(n_clusters=10, alpha=0), DCRidge(n_parts=10, alpha=0)):
-        assert model.fit(X, y).predict(X).shape == (3,)
     assert np.allclose(BlockRidge(n_clusters=10, alpha=0).fit(X, y).predict(X), y)
 
 

@@ -840,7 +840,7 @@ def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path
         ("run {} --on-error dead-letter", "needs --dead-letters SINK"),
         ("run {} --on-error skip --dead-letters file:d", "gets nothing with --on-error skip"),
         ("run {} --transactions", "it needs --checkpoint DIR"),
-        ("run {} --checkpoint s --transactions 0", "between 0.1 and 60"),
+        ("run {} --checkpoint s --transactions 0", "at least 0.1 and at most 60"),
         ("run {} --checkpoint s --to file:o --transactions", "need a sink that can write in them"),
         ("run {} --data-loss early", "did you mean 'earliest'?"),
         ("run {} --schema opne", "did you mean 'open'?"),

@@ -33,6 +33,7 @@ class Details:
     Examples
     --------
     >>> from streamk.encoding import Schema
+    >>> from streamk.learners import MultiKernel
     >>> model = MultiKernel(seed=1, columns=("a", "b"))
     >>> model.learn_many(np.eye(2)[[0, 1] * 20], [True, False] * 20)
     >>> fields = Fields()

@@ -19,7 +19,7 @@ _HOLDS_NONE = "this learner keeps no predictions of held events; ask for holds_p
 
 
 class Methods(Protocol):
-    """What learners do, and what not all can: those that cannot say so, or do nothing."""
+    """Methods of learners, with the plain answer of those that cannot do more."""
 
     champion: str = ""
     """The name of the one among `models` that predicts."""

@@ -91,7 +91,7 @@ class PendingPredictions:
         self.nbytes = 0
 
 
-class Mixture:
+class ExpertMixture:
     """A pool of experts, external ones beside it, and what they said of events without a label yet.
 
     Events are raw, labels in the experts' terms: numbers of classes, or numbers in units of the

@@ -33,7 +33,7 @@ from streamk.learners.multi_kernel import pool_growth, tables
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
 from streamk.learners.multi_kernel.external_experts import ExternalExperts, default_experts
 from streamk.learners.multi_kernel.joining import InScale, rescale, unit_change
-from streamk.learners.multi_kernel.mixture import Mixture, PendingPredictions
+from streamk.learners.multi_kernel.mixture import ExpertMixture, PendingPredictions
 from streamk.learners.multi_kernel.tables import FURTHEST, loss_from_json, number_loss
 from streamk.learners.multi_kernel.upkeep import PERIOD, ErrorQuantiles
 from streamk.learners.scaled import OfOneKernel
@@ -208,7 +208,7 @@ class MultiKernel(OneAtATime, Decider):
         self._has_default_experts = external_experts is None
         if external_experts is None:
             external_experts = default_experts(task=task, seed=seed)
-        self._mixture = Mixture(
+        self._mixture = ExpertMixture(
             ExternalExperts(external_experts, is_classifier=self.is_classifier),
             is_classifier=self.is_classifier,
             pending_bytes=pending_bytes,

@@ -1,4 +1,4 @@
-"""What follows a pool as it learns: drift, banks that are inactive, and how large errors are."""
+"""Upkeep of a pool as it learns: drift, banks that are inactive, and how large errors are."""
 
 from __future__ import annotations
 

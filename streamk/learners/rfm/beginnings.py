@@ -1,4 +1,4 @@
-"""When new functions are begun: at numbers of events, and anew where errors rise."""
+"""Beginnings of new functions: at numbers of events, and anew where errors rise."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Beginnings:
     def __init__(self, first: int, every: int, swap_delay: int, room: int) -> None:
         self._first, self._every, self._swap_delay, self._room = first, every, swap_delay, room
         self.watch = ErrorWatch()
-        """Whose arrays are part of a state."""
+        """The watch of errors, whose arrays are part of a state."""
         self.began = 0
         """Events after which the last one was begun, 0 before the first."""
         self.start = first
