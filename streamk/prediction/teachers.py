@@ -1,4 +1,4 @@
-"""What trees learn: labels, or the predictions of a model, and its coefficients as weights."""
+"""Targets of trees: labels, or the predictions of a model, with its coefficients as weights."""
 
 from __future__ import annotations
 

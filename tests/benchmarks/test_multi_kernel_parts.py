@@ -72,7 +72,7 @@ def test_a_bank_without_a_say_sleeps(bank: int) -> None:
     from streamk.learners.multi_kernel.tables import BANKS
 
     model = learned(f"no {BANKS[bank]}", stream("Waveform"))
-    asleep = ~model._pool.arrays["ACTIVE"]
+    asleep = ~model._mixture.pool.arrays["ACTIVE"]
     assert asleep.tolist() == [n == bank for n in range(5)]
     said = model.decision_one(np.zeros(len(model.columns)))
     assert model.shares(np.zeros(len(model.columns)))[BANKS[bank]] == 0
@@ -82,10 +82,10 @@ def test_a_bank_without_a_say_sleeps(bank: int) -> None:
 @pytest.mark.parametrize("name", ["elec2", "Waveform", "ChickWeights"])
 def test_the_constant_kernel_without_a_say_prefers_nothing(name: str) -> None:
     model = learned("no constant", stream(name))
-    level = model._pool.arrays["LEVEL"]
+    level = model._mixture.pool.arrays["LEVEL"]
     assert len(np.unique(level)) == 1
     assert level.sum(axis=1) == pytest.approx(0 if name == "ChickWeights" else 1)
-    assert len(np.unique(learned("all", stream(name))._pool.arrays["LEVEL"])) > 1
+    assert len(np.unique(learned("all", stream(name))._mixture.pool.arrays["LEVEL"])) > 1
 
 
 def halves(*, alike: bool) -> Any:
@@ -97,24 +97,24 @@ def halves(*, alike: bool) -> Any:
 
 
 def test_no_restarts() -> None:
-    assert learned("all", halves(alike=False))._upkeep.alarms > 0
-    assert learned("no restarts", halves(alike=False))._upkeep.alarms == 0
+    assert learned("all", halves(alike=False))._mixture.upkeep.alarms > 0
+    assert learned("no restarts", halves(alike=False))._mixture.upkeep.alarms == 0
 
 
 def test_no_sleeping() -> None:
-    assert not learned("all", halves(alike=True))._pool.arrays["ACTIVE"].all()
-    assert learned("no sleeping", halves(alike=True))._pool.arrays["ACTIVE"].all()
+    assert not learned("all", halves(alike=True))._mixture.pool.arrays["ACTIVE"].all()
+    assert learned("no sleeping", halves(alike=True))._mixture.pool.arrays["ACTIVE"].all()
 
 
 def test_no_forgetting() -> None:
-    alphas = learned("no forgetting", stream("elec2"))._pool.arrays["ALPHAS"]
+    alphas = learned("no forgetting", stream("elec2"))._mixture.pool.arrays["ALPHAS"]
     assert alphas.max() < 1e-200
-    assert learned("all", stream("elec2"))._pool.arrays["ALPHAS"].min() > 1e-4
+    assert learned("all", stream("elec2"))._mixture.pool.arrays["ALPHAS"].min() > 1e-4
 
 
 def test_judged_at_the_label() -> None:
     found = stream("elec2")
     for name, kept in (("all, late", 48), ("judged at the label", 1)):
         model = learned(name, found)
-        model._settle()  # what is said of the last event
-        assert len(model._pending._kept) == kept
+        model._mixture.settle()  # what is said of the last event
+        assert len(model._mixture.pending._kept) == kept

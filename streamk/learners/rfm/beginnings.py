@@ -126,7 +126,7 @@ class Beginnings:
         self.looked = 0
         """Event up to which the watch has errors."""
         self.is_anew = False
-        """Whether the last one was begun anew."""
+        """The last one was begun anew, not at its number of events."""
 
     @property
     def due(self) -> int:

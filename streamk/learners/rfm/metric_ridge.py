@@ -175,7 +175,7 @@ class MetricRidge(OnlineKernelRidge):
 
     @property
     def solution(self) -> Solution | None:
-        """How the first part is solved for, if there is one."""
+        """The way in which the first part is solved for, if there is one."""
         base = self._base
         if base is None:
             return None

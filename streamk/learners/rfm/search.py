@@ -291,10 +291,10 @@ class SearchLimits:
     patience: int = _PATIENCE
     """Rounds without a smaller error after which there are no more."""
     single: bool = False
-    """Whether all events are centers, and all is computed in single precision. Rounds after the
+    """All events are centers, and all is computed in single precision. Rounds after the
     first then try other regularizations in one direction alone, upwards and downwards by turns."""
     ladder: bool = True
-    """Whether each of these rounds searches its regularization. If not, round 0 does it for all."""
+    """Each of these rounds searches its regularization. If not, round 0 does it for all."""
     n_gradients: int = _GRADIENTS
     """Events at which gradients are taken."""
 

@@ -1,4 +1,4 @@
-"""How a new function is made of events: its family, its metric, and where older events mislead."""
+"""The making of a new function: its family, its metric, and where older events mislead."""
 
 from __future__ import annotations
 
