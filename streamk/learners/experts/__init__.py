@@ -1,1 +1,0 @@
-"""The pool of experts of the multi-kernel learner: its arrays, their growth, their saved state."""

@@ -1,1 +1,0 @@
-"""Recursive feature machines: kernels whose metric of the columns is learned."""

@@ -1,1 +1,0 @@
-"""Rounds of a recursive feature machine: kernel ridge regression, and the metric it implies."""
