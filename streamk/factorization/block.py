@@ -292,16 +292,6 @@ def solve_blocks(
     return alpha
 
 
-def random_parts(n: int, n_parts: int, seed: int) -> list[Indices]:
-    """Divide n points at random into parts of equal size, or one less, each ascending.
-
-    Solved for in each of them, kernel ridge regression is that of Zhang et al. (2013), which takes
-    the mean of the parts' predictions (§6.3). There are no more parts than points.
-    """
-    order = np.random.Generator(np.random.Philox(seed)).permutation(n)
-    return [np.sort(part) for part in np.array_split(order, min(n_parts, n))]
-
-
 def _block(points: Numbers, kernel: Kernel, rows: Indices) -> Numbers:
     check_size(len(rows))
     return kernel.pairwise(points[rows])

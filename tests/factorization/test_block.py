@@ -12,7 +12,7 @@ pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'streamk[
 
 from streamk.errors import InvalidInput
 from streamk.factorization import BlockKernel, block_kernel
-from streamk.factorization.block import random_parts, solve_blocks
+from streamk.factorization.block import solve_blocks
 from streamk.factorization.clusters import clustered
 from streamk.kernels import (
     Cauchy,
@@ -149,7 +149,7 @@ def test_one_cluster_is_the_kernel() -> None:
 
 def test_kmeans_keeps_more_of_the_kernel_than_chance() -> None:
     made = blocks(1_000, Gaussian(bandwidth=0.05))
-    parts = random_parts(1_000, 7, 0)
+    parts = np.array_split(np.random.default_rng(0).permutation(1_000), 7)
     G = made.kernel.pairwise(made.points)
     kept = sum(np.square(G[np.ix_(rows, rows)]).sum() for rows in parts)
     assert made.error() < 0.7 * np.sqrt(1.0 - kept / np.square(G).sum())
@@ -184,15 +184,6 @@ def test_threads_do_not_matter() -> None:
     v = np.random.default_rng(1).normal(size=3_000)
     assert np.array_equal(one @ v, many @ v)
     assert np.array_equal(one.solve(0.1, v), many.solve(0.1, v))
-
-
-def test_random_parts() -> None:
-    parts = random_parts(103, 5, 1)
-    assert sorted(len(part) for part in parts) == [20, 20, 21, 21, 21]
-    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(103))
-    assert all((np.diff(part) > 0).all() for part in parts)
-    assert [part.tolist() for part in random_parts(2, 9, 0)] in ([[0], [1]], [[1], [0]])
-    assert not np.array_equal(parts[0], random_parts(103, 5, 2)[0])
 
 
 # What cannot be used

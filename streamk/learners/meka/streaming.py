@@ -275,11 +275,6 @@ class StreamingMeka(OnEmbeddedFeatures):
         return 0 if self._function is None else self._function.features.n_grown
 
     @property
-    def is_factorizing(self) -> bool:
-        """True if a factorization is being made, or waits for its event."""
-        return self._next is not None
-
-    @property
     def nbytes(self) -> int:
         """Memory of buffer, features and coefficients, in bytes."""
         kept = self._buffer.nbytes + self._held_back.nbytes
