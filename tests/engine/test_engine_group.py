@@ -616,3 +616,31 @@ def test_a_takeover_writes_a_file_of_one_header(tmp_path: Path) -> None:
         found = list(csv.DictReader(file))
     assert len(found) == report.events
     assert {one["revision"] for one in found} == {"True", "False"}
+
+
+def test_a_new_member_begins_with_what_one_knows_that_commits_meanwhile(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those checkpoints that agree with what the group was first heard to say are gone by then."""
+    group: dict[str, tuple[int, str]] = {}
+    early: dict[str, tuple[int, str]] = {}
+    asked: list[str] = []
+
+    class Slow(Member):
+        def committed(self, partition: str) -> tuple[int, str] | None:
+            asked.append(partition)
+            first = asked.count(partition) == 1
+            return early.get(partition) if first else super().committed(partition)
+
+    def another_begins(_: Member) -> None:
+        source = Slow(group, (), {1: dies})
+        options = {"label": "y", "ignore": ("id",), "checkpoint": tmp_path}
+        with caplog.at_level("INFO", "streamk"), pytest.raises(Killed):
+            attached(source, learner(), **options).run()
+
+    def heard(member: Member) -> None:
+        early.update(member.commits)
+
+    run(tmp_path, group, ALL, {3: heard, 9: another_begins})
+    assert "passing over member-0" in caplog.text
+    assert "starting from" in caplog.text

@@ -194,8 +194,15 @@ class CheckpointCoordinator:
         """Return the checkpoint of the member of the group that has learned most."""
         if self._store is None or not (self._group.shared and self._trainer.learns):
             return None
+        peers = Peers.of(self._store, self._group.agrees)
+        for _ in range(4):
+            if not peers.damaged:
+                break
+            # One that runs may have committed since the group was asked, and removed what agreed.
+            self._group.ask_again()
+            peers = Peers.of(self._store, self._group.agrees)
         best, most = None, 0
-        for found in Peers.of(self._store, self._group.agrees).newest:
+        for found in peers.newest:
             if self._job.difference(found) is None:
                 n_events = self._opened(found).n_events
                 if n_events > most:
