@@ -36,7 +36,7 @@ __all__ = [
 
 TYPE_CHECKING = False  # typing, whose own it is, would take longer to import than all else here
 if TYPE_CHECKING:
-    from streamk.serving import TrainedModel
+    from streamk.trained import TrainedModel
 
 __version__ = "0.1.0"
 
@@ -47,7 +47,7 @@ def load(
     follow: float | None = None,
     key: str | os.PathLike[str] | None = None,
 ) -> TrainedModel:
-    """Open the newest model that a job has saved, to predict with: `streamk.serving.load`.
+    """Open the newest model that a job has saved, to predict with: `streamk.trained.load`.
 
     Parameters
     ----------
@@ -65,9 +65,9 @@ def load(
     OSError
         If an object store is away.
     """
-    from streamk import serving
+    from streamk import trained
 
-    return serving.load(directory, follow=follow, key=key)
+    return trained.load(directory, follow=follow, key=key)
 
 
 def warm_up() -> None:

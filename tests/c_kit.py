@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from streamk.prediction.compiled import CompiledModel
-from streamk.prediction.export import to_c
+from streamk.export import to_c
 
 STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic")
 FLAGS = (

@@ -10,7 +10,7 @@ import pytest
 from c_kit import Header
 
 from streamk.prediction import CompiledModel, load
-from streamk.prediction.export import to_onnx
+from streamk.export import to_onnx
 
 TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64}
 

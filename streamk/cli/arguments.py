@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from streamk.errors import StreamkError
 
 if TYPE_CHECKING:
-    from streamk.engine.checkpoints.object_path import Location
+    from streamk.engine.checkpoints.places import Location
 
 
 Add = Callable[..., None]
@@ -218,7 +218,7 @@ def checkpoint_place(text: str, what: str = "directory of checkpoints") -> Locat
 
     Raises `UsageError`, and `InvalidInput` for an address that cannot be used.
     """
-    from streamk.engine.checkpoints.object_path import location
+    from streamk.engine.checkpoints.places import location
 
     place = location(text)
     return existing_path(str(place), what) if isinstance(place, Path) else place

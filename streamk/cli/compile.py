@@ -14,6 +14,7 @@ from connectors.registry import open_source
 from streamk.cli.arguments import Parser, UsageError, checkpoint_place, whole
 from streamk.cli.job import opened
 from streamk.errors import InvalidInput
+from streamk.extensions import find, provided
 
 DESCRIPTION = """\
 Compile the newest model of a checkpoint into one that predicts in microseconds.
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
             "streamk compile state file:events.ndjson --to model.safetensors"
         )
     from streamk.prediction import compile as compiled
-    from streamk.serving import load
+    from streamk.trained import load
 
     directory = checkpoint_place(options["model"])
     _check_files(options)
@@ -69,8 +70,8 @@ def _parser() -> Parser:
     parser.add_checkpoint(add)
     add("SOURCE", "address of the events")
     add("--to FILE", "file of the compiled model (safetensors)")
-    add("--c FILE", "write it as a header of C, too")
-    add("--onnx FILE", "write it as ONNX, too")
+    for name in provided("exports"):
+        add(f"--{name} FILE", provided("about")[name])
     parser.add_key(add)
     add = parser.group("compiling")
     add("--budget TIMES", "multiply-adds for an event, over those of a linear model (10)", float)
@@ -83,7 +84,7 @@ def _parser() -> Parser:
 def _check_files(options: dict[str, Any]) -> None:
     """Raise `UsageError` for files that cannot be written, before anything is compiled."""
     used: dict[Path, str] = {}
-    for name in ("to", "c", "onnx"):
+    for name in ("to", *provided("exports")):
         if name not in options:
             continue
         path = Path(options[name])
@@ -140,13 +141,9 @@ def _sample(address: str, model: Any, most: int) -> tuple[NDArray[np.float64], i
 
 def _export(fast: Any, schema: Any, options: dict[str, Any]) -> None:
     """Write the forms that were asked for beside the file."""
-    if "c" not in options and "onnx" not in options:
-        return
-    from streamk.prediction.export import to_c, to_onnx
-
-    for name, write in (("c", to_c), ("onnx", to_onnx)):
+    for name in provided("exports"):
         if name in options:
-            write(fast, Path(options[name]), schema=schema)
+            find("exports", name)(fast, Path(options[name]), schema=schema)
 
 
 def _report(fast: Any, learner: Any, X: NDArray[np.float64], path: str) -> None:

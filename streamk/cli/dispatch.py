@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from connectors.errors import BadRecord, BadURL, ConnectorError
-from streamk import __version__
+from streamk import __version__, extensions
 from streamk.cli import ForPeople
 from streamk.cli.arguments import UsageError, nearest
 from streamk.errors import InvalidInput, StreamkError
@@ -18,14 +18,12 @@ from streamk.errors import InvalidInput, StreamkError
 COMMANDS = {
     "run": "learn and predict on a stream, until it ends or is stopped",
     "predict": "predict a stream with a model that has been learned",
-    "serve": "answer requests over HTTP by a model that has been learned",
     "compile": "turn a learned model into one that predicts in microseconds",
     "demo": "see it learn on a small real data set that comes along",
     "inspect": "show what a checkpoint holds, and check it",
-    "promote": "make a challenger the champion of a job",
-    "rollback": "undo the last promotion of a job",
     "plot": "draw the figures of a run along its stream",
     "models": "list the models, their options, the kernels and the losses",
+    **{name: extensions.provided("about")[name] for name in extensions.provided("commands")},
 }
 
 SHOWING = ("", "demo", "inspect", "models")
@@ -75,15 +73,14 @@ def dispatch(given: Sequence[str], interrupts: Sequence[int], out: ForPeople) ->
 
 
 def _command(name: str) -> Callable[[Sequence[str]], int]:
-    functions = {"promote": "promote", "rollback": "roll_back"}
-    module = "challengers" if name in functions else name
-    found: Callable[[Sequence[str]], int]
-    found = getattr(importlib.import_module(f"streamk.cli.{module}"), functions.get(name, "main"))
+    found: Callable[[Sequence[str]], int] | None = extensions.find("commands", name)
+    if found is None:
+        found = importlib.import_module(f"streamk.cli.{name}").main
     return found
 
 
 def _top(given: Sequence[str]) -> int:
-    listed = "\n".join(f"  {name:<9}{what}" for name, what in COMMANDS.items())
+    listed = "\n".join(f"  {name:<10}{what}" for name, what in COMMANDS.items())
     help_text = HELP.format(commands=listed)
     match given:
         case []:

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from streamk.cli.arguments import Parser, UsageError, checkpoint_place, state_key
@@ -25,7 +26,7 @@ from streamk.cli.report import (
 from streamk.engine import Checkpoint, Key, read_checkpoint
 from streamk.engine.checkpoints.files import sizes
 from streamk.engine.checkpoints.manifests import key_of
-from streamk.engine.checkpoints.object_path import Location, ObjectPath
+from streamk.engine.checkpoints.places import Location
 from streamk.engine.checkpoints.reading import (
     NotACheckpoint,
     check_segments,
@@ -36,7 +37,7 @@ from streamk.engine.checkpoints.reading import (
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.errors import StateError
-from streamk.learners import Sharded, from_state
+from streamk.learners import from_state
 
 EPILOG = """\
 CHECKPOINT is the directory or address given to `streamk run --checkpoint`, or
@@ -99,9 +100,9 @@ def members(path: Location) -> list[list[Location]]:
 
     In an object store some may be something else than a checkpoint.
     """
-    if not path.is_dir() and not isinstance(path, ObjectPath):
+    if not path.is_dir() and isinstance(path, Path):
         raise UsageError(f"{path} is a file; a checkpoint is a directory")
-    name = path.name if isinstance(path, ObjectPath) else path.resolve().name
+    name = path.resolve().name if isinstance(path, Path) else path.name
     if (path / "manifest.json").exists() or _EPOCH.fullmatch(name):
         return [[path]]
     slots = [*members_of(path)] or [path]
@@ -134,7 +135,7 @@ def _summary(found: Checkpoint, key: Key | None) -> dict[str, Any]:
             "events": model.n_events,
             "leading_step": model.innermost.leading_step,
             "array_bytes": found.model.nbytes,
-            "rounds": _rounds(model),
+            "rounds": model.sharding,
             "contest": model.standings,
         },
         "label": body["config"]["label"],
@@ -150,18 +151,6 @@ def _summary(found: Checkpoint, key: Key | None) -> dict[str, Any]:
         "skewed": _skewed(body["feed"]["sequence"]["partitions"]),
         "finished": body["finished"],
         "schema": body["training"]["schema"],
-    }
-
-
-def _rounds(model: Any) -> dict[str, int] | None:
-    """Shards of a round, their events at most, and rounds so far, of a model that has shards."""
-    if not isinstance(model, Sharded):
-        return None
-    return {
-        "count": model.rounds,
-        "shards": model.shards,
-        "round_events": model.round_events,
-        "staleness": model.staleness,
     }
 
 

@@ -10,7 +10,7 @@ import argparse
 import functools
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,12 +31,10 @@ __all__ = [
     "NO_EXPERT",
     "Setting",
     "build",
-    "challenger_header",
     "described",
     "experts_of",
     "learner_header",
     "options_of",
-    "own_header",
     "task_of",
 ]
 
@@ -195,31 +193,6 @@ def learner_header(header: Mapping[str, Any]) -> Mapping[str, Any]:
     while "learner" in header.get("parts", {}):
         header = header["parts"]["learner"]
     return header
-
-
-def own_header(header: Mapping[str, Any], named: Collection[str]) -> Mapping[str, Any]:
-    """Return of a saved model's header that of the learner that is a job's own.
-
-    Of several that is the champion or else the first, of those that no ``--challenger`` has named.
-    """
-    from streamk.learners import Contest
-
-    if header["type"] != Contest.TYPE:
-        return learner_header(header)
-    names = [each["name"] for each in header["models"] if each["name"] not in named]
-    if not names or header["champion"] in names:
-        return learner_header(header)
-    return learner_header(header["parts"][f"challenger-{names[0]}"])
-
-
-def challenger_header(header: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    """Return of a saved contest's header that of the model of a name; None if there is none."""
-    from streamk.learners import Contest
-
-    if header["type"] != Contest.TYPE or name not in [each["name"] for each in header["models"]]:
-        return None
-    part = "learner" if name == header["champion"] else f"challenger-{name}"
-    return learner_header(header["parts"][part])
 
 
 def experts_of(

@@ -13,7 +13,7 @@ from streamk.cli.inspect import members
 from streamk.cli.report import words
 from streamk.engine import Checkpoint, Key
 from streamk.engine.checkpoints.manifests import key_of
-from streamk.engine.checkpoints.object_path import Location, ObjectPath
+from streamk.engine.checkpoints.places import Location
 from streamk.engine.checkpoints.reading import newest_of_all
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
@@ -113,13 +113,13 @@ def _newest(path: Location, key: Key | None) -> Checkpoint:
     if len(found) > 1:
         names = ", ".join(str(paths[0].parent) for paths in found)
         raise UsageError(f"{path} has checkpoints of several members; choose one of {names}")
-    return newest_of_all(path if isinstance(path, ObjectPath) else path.resolve(), key)
+    return newest_of_all(path.resolve() if isinstance(path, Path) else path, key)
 
 
 def _history(found: Checkpoint) -> StreamHistory:
     body, training = found.body, found.body["training"]
     label = body["config"]["label"]
-    job = found.path.parent if isinstance(found.path, ObjectPath) else found.path.parent.parent
+    job = found.path.parent.parent if isinstance(found.path, Path) else found.path.parent
     return StreamHistory(
         title=f"Predictions of {label} in {job.name or found.path.name}",
         metrics=Metrics.from_json(training["metrics"]),

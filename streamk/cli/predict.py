@@ -15,8 +15,7 @@ from streamk.cli.report import show
 from streamk.engine import Engine, Fixed
 from streamk.engine.options import grouped
 from streamk.learners.warming import preparing
-from streamk.serving import TrainedModel, load
-from streamk.serving.trained import Following
+from streamk.trained import Following, TrainedModel, load
 
 DESCRIPTION = """\
 Predict every event of a stream with the newest model of a checkpoint, which

@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from connectors.base import Source
-from connectors.registry import open_source, schemes
+from connectors.registry import schemes
 from streamk.cli.arguments import (
     Parser,
     UsageError,
@@ -19,36 +18,26 @@ from streamk.cli.arguments import (
     one_of,
     whole,
 )
-from streamk.cli.challengers import add_challengers, contested
 from streamk.cli.job import (
     add_details,
-    add_late,
     add_running,
-    add_sharding,
     check,
-    check_late,
     connected,
     display,
-    late_labels,
-    opened,
-    sharded,
 )
 from streamk.cli.model_options import (
     NO_EXPERT,
     build,
-    challenger_header,
     described,
     experts_of,
     learner_header,
     options_of,
-    own_header,
     task_of,
 )
+from streamk.cli.parts import Making, Part, parts
 from streamk.cli.report import show
-from streamk.cli.serve import add_address, watched
 from streamk.encoding import Schema
 from streamk.engine import Engine, Key, kept_model
-from streamk.engine.observing import Observer
 from streamk.engine.options import grouped
 from streamk.engine.recovery.job import AnotherJob
 from streamk.errors import StateError
@@ -80,10 +69,7 @@ examples:
   streamk run csv:history.csv --label clicked --checkpoint history
   streamk run kafka://localhost:9092/events --label clicked \\
       --start-from history --checkpoint state
-  streamk run kafka://localhost:9092/ads --label clicked --key ad \\
-      --labels kafka://localhost:9092/clicks \\
-      --label-timeout 7d --label-default false
-  streamk run --config job.toml --max-events 100000
+{examples}  streamk run --config job.toml --max-events 100000
 
 job.toml holds the same names; what is given here goes before it:
   source = "kafka://localhost:9092/events?group=clicks"
@@ -105,24 +91,25 @@ MODEL = "multi-kernel"
 
 FIRST = (
     *("source", "label", "to", "interval", "explain", "ignore", "config"),
-    *("model", "task", "set", "expert", "checkpoint", "start_from", "labels", "key"),
-    *("metrics", "max_events", "json", "quiet", "http", "dead_letters"),
+    *("model", "task", "set", "expert", "checkpoint", "start_from"),
+    *("metrics", "max_events", "json", "quiet", "dead_letters"),
 )
-"""Options that a first user needs, those of ``--help``."""
+"""Options that a first user needs, those of ``--help``, beside those of extensions."""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run a stream, and report how it went."""
-    options = _options(arguments)
+    added = parts()
+    options = _options(arguments, added)
     with ExitStack() as stack, told_by_options():
-        report = _engine(options, stack).run()
+        report = _engine(options, added, stack).run()
     show(report, options)
     return 0
 
 
-def _options(arguments: Sequence[str]) -> dict[str, Any]:
+def _options(arguments: Sequence[str], added: Sequence[Part]) -> dict[str, Any]:
     """Return the options of the configuration file and the flags. Raises `UsageError`."""
-    parser = _parser()
+    parser = _parser(added)
     options = parser.parse(arguments)
     if "config" in options:
         known, given = parser.read_config(options["config"]), options.get("set", [])
@@ -130,12 +117,14 @@ def _options(arguments: Sequence[str]) -> dict[str, Any]:
         options = known | options | {"set": [*known.get("set", []), *given]}
     for name in ("config", "debug"):
         options.pop(name, None)
-    _check(options)
+    _check(options, added)
     return options
 
 
-def _parser() -> Parser:
-    parser = Parser("streamk run", DESCRIPTION, EPILOG, FIRST)
+def _parser(added: Sequence[Part]) -> Parser:
+    first = [name for part in added for name in part.FIRST]
+    epilog = EPILOG.format(examples="".join(part.EXAMPLE for part in added))
+    parser = Parser("streamk run", DESCRIPTION, epilog, (*FIRST, *first))
     parser.usage = "streamk run SOURCE --label NAME [--to SINK] [--checkpoint DIR] ..."
     add = parser.group("what is read and written")
     add("SOURCE", "address of the events")
@@ -156,10 +145,9 @@ def _parser() -> Parser:
     )
     add("--config FILE", "TOML file with any of these options")
     _add_model(parser)
-    add_challengers(parser)
-    add_late(parser)
-    add_sharding(parser)
     _add_running(parser)
+    for part in added:
+        part.add(parser)
     parser.add_common()
     return parser
 
@@ -196,13 +184,9 @@ def _add_running(parser: Parser) -> None:
     parser.add_key(add)
     add("--window N", "events that the windowed figures are about (default 1000)", whole(1))
     add_running(parser, add)
-    add_address(
-        parser.group("watching"),
-        "show the job on a live page there, with figures for Prometheus",
-    )
 
 
-def _check(options: dict[str, Any]) -> None:
+def _check(options: dict[str, Any], added: Sequence[Part]) -> None:
     """Raise `UsageError` for options that make no sense together."""
     if "source" not in options:
         raise UsageError(
@@ -213,11 +197,12 @@ def _check(options: dict[str, Any]) -> None:
         raise UsageError("--state-key signs checkpoints; it needs --checkpoint or --start-from")
     if "label" not in options and options.get("schema") in (None, "open", "strict"):
         raise UsageError("--label NAME is needed: the field that is to be learned and predicted")
-    check_late(options)
-    check(options)
+    for part in added:
+        part.check(options)
+    check(options, [name for part in added for name in part.SOURCES])
 
 
-def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
+def _engine(options: dict[str, Any], added: Sequence[Part], stack: ExitStack) -> Any:
     """Everything put together, cheapest mistakes first."""
     schema = _schema(options.get("schema", "open"))
     settings = options.get("set", [])
@@ -228,39 +213,31 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     if own is None and "start_from" in options:
         first = kept_model(options["start_from"], key)
     kept = own or first
-    named = {name for name, _ in options.get("challenger", ())}
-    before = None if kept is None else own_header(kept, named)
+    before = None
+    if kept is not None:
+        own_headers = (part.own_header(kept, options) for part in added)
+        before = next(filter(None, own_headers), None) or learner_header(kept)
     name = options.get("model") or (MODEL if before is None else str(before["type"]))
     experts = options.get("expert")
     if before is not None and name == MODEL:  # as the model has them that the job goes on with
         experts = experts_of(before, experts)
     made = partial(build, task=task, seed=options.get("seed", 0))
     model = made(name, settings=settings, experts=experts)
-    model = sharded(model, options, own, first, stack)
-    model = contested(model, name, options, partial(_challenger, made=made, kept=kept))
+    job = Making(options, name, own, first, partial(_described, made=made), stack)
+    for part in added:
+        model = part.model(model, job)
     engine_options = {**options, "schema": schema, "ignore": tuple(options.get("ignore", ()))}
     display(options, engine_options, stack)
-    if "http" in options:
-        show, observer = engine_options.get("on_progress"), Observer()
-        engine_options["on_progress"] = watched(options, name, show, observer, stack)
-        engine_options["observer"] = observer
-    elif "token_file" in options:
-        raise UsageError("--token-file is for a job with --http")
+    for part in added:
+        part.connect(job, engine_options)
     source, sink = connected(options, engine_options, stack)
-    labels = None
-    if "labels" in options:
-        of_labels: Source = opened(open_source, options["labels"])
-        stack.callback(of_labels.close)
-        labels = late_labels(options, of_labels)
+    labels = engine_options.pop("labels", None)
     with preparing(model):
         return Engine(source, model, sink=sink, labels=labels, **grouped(engine_options))
 
 
-def _challenger(
-    name: str, text: str, option: str, *, made: Callable[..., Any], kept: Mapping[str, Any] | None
-) -> Any:
-    """A challenger that is described; external experts are as the checkpoint has them."""
-    before = None if kept is None else challenger_header(kept, name)
+def _described(text: str, option: str, before: Any, *, made: Callable[..., Any]) -> Any:
+    """Return a model that is described; external experts are as a saved one has them."""
     if before is not None and text.partition(":")[0] == MODEL:
         made = partial(made, experts=experts_of(before))
     return described(text, option, made)

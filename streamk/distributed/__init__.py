@@ -2,8 +2,9 @@
 
 from streamk.distributed.actors import ActorShards
 from streamk.distributed.oasis import ShardedLandmarks, oasis_parallel
+from streamk.distributed.replicas import ShardBatch
 from streamk.distributed.rounds import Processes, RayWorkers, Rounds, TaskDivision
-from streamk.learners.sharded.replicas import ShardBatch
+from streamk.distributed.sharded import Sharded
 
 __all__ = [
     "ActorShards",
@@ -11,6 +12,7 @@ __all__ = [
     "RayWorkers",
     "Rounds",
     "ShardBatch",
+    "Sharded",
     "ShardedLandmarks",
     "TaskDivision",
     "oasis_parallel",

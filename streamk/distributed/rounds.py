@@ -22,12 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk import errors
 from streamk.distributed.actors import Actors, Closing, limited_threads, one_thread_each
-from streamk.errors import InvalidInput, StreamkError, WorkerLost
-from streamk.landmarks.selection import check_count
-from streamk.learners.base import Learner
-from streamk.learners.common.prequential import Followed, Prequential, joined_by_class
-from streamk.learners.registry import from_state
-from streamk.learners.sharded.replicas import (
+from streamk.distributed.replicas import (
     Answer,
     Outcome,
     ShardBatch,
@@ -36,7 +31,12 @@ from streamk.learners.sharded.replicas import (
     reduced,
     work,
 )
-from streamk.learners.sharded.sharded import MOST_SHARDS
+from streamk.distributed.sharded import MOST_SHARDS
+from streamk.errors import InvalidInput, StreamkError, WorkerLost
+from streamk.landmarks.selection import check_count
+from streamk.learners.base import Learner
+from streamk.learners.common.prequential import Followed, Prequential, joined_by_class
+from streamk.learners.registry import from_state
 from streamk.options import Whole
 from streamk.packing import pack, unpack
 from streamk.state import State
@@ -53,7 +53,7 @@ def answered(message: Message) -> bytes:
     Examples
     --------
     >>> import numpy as np
-    >>> from streamk.learners.sharded.replicas import ShardBatch
+    >>> from streamk.distributed.replicas import ShardBatch
     >>> from streamk.learners import create
     >>> state = create("kernel-ridge", task="regression").state()
     >>> X = np.arange(6.0).reshape(3, 2)
@@ -230,7 +230,7 @@ class TaskDivision(Closing):
         Returns
         -------
         callable
-            It waits for the task and returns what `streamk.learners.sharded.replicas.work` does.
+            It waits for the task and returns what `streamk.distributed.replicas.work` does.
 
         Raises
         ------
@@ -533,7 +533,7 @@ class Rounds(Closing):
     ----------
     model : Learner or State
         It stays as it is. A new one of many kernels is learned without the external expert that it
-        has by default, as in `streamk.learners.Sharded`.
+        has by default, as in `streamk.distributed.Sharded`.
     shards : int, default 16
         Up to 4096.
     workers : int or MessageWorkers, default 1

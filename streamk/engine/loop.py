@@ -17,7 +17,6 @@ from connectors.base import Sink, Source, group_of
 from connectors.errors import Aborted
 from connectors.fields import declare
 from streamk.encoding import Schema
-from streamk.engine.alarms import ALARM
 from streamk.engine.checkpoints.opening import Checkpoints
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.display import Display, HealthMonitor
@@ -96,7 +95,7 @@ class Engine:
     details : Details, optional
         What comes with predictions: intervals, sets of classes, reasons. Each event takes a
         prediction more for every field for these (`streamk.learners.explaining`).
-    labels : streamk.engine.late.LateLabels, optional
+    labels : streamk.late.LateLabels, optional
         Labels that come later than the events, from a source of their own; the label is their
         field there. Events are held until then, and one of that name in them is not read. Counts of
         events of the sequence, as in `max_events`, count labels too.
@@ -226,7 +225,8 @@ class Engine:
         """Tell sinks whose records have a schema which fields there will be."""
         declare(self._sinks.get("sink"), self._trainer.prediction_type)
         declare(self._sinks.get("dead_letters"), DEAD_LETTER)
-        declare(self._sinks.get("alarms"), ALARM)
+        if self._trainer.alarms is not None:
+            declare(self._sinks.get("alarms"), self._trainer.alarms.RECORD)
 
     def _coordinated(self) -> CheckpointCoordinator:
         """Open the store, if there are checkpoints, and return what saves and restores the run."""

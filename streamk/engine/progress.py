@@ -48,7 +48,7 @@ class Snapshot:
     trouble : str or None
         What the run waits for and for how long, such as "broker gone 12s".
     contest : dict or None
-        `streamk.learners.Contest.standings`, where there are challengers.
+        `streamk.contest.Contest.standings`, where there are challengers.
     slices : dict of str to dict
         Figures of each value of a column, where one was named.
     alarms : dict of str to int

@@ -2,7 +2,6 @@
 
 from streamk.learners.base import Learner
 from streamk.learners.common.steps import AdaGrad, Constant, InverseTime, Ladder, Step
-from streamk.learners.contest.contest import Contest
 from streamk.learners.doubly_stochastic.doubly_stochastic import DoublyStochastic
 from streamk.learners.eigenpro.eigenpro import EigenPro
 from streamk.learners.kernel_ridge import OnlineKernelRidge
@@ -12,13 +11,11 @@ from streamk.learners.nystrom import OnlineNystrom
 from streamk.learners.registry import MODELS, create, from_state
 from streamk.learners.rfm.feature_machine import FeatureMachine
 from streamk.learners.scaled import Scaled
-from streamk.learners.sharded.sharded import Sharded
 
 __all__ = [
     "MODELS",
     "AdaGrad",
     "Constant",
-    "Contest",
     "DoublyStochastic",
     "EigenPro",
     "FeatureMachine",
@@ -29,7 +26,6 @@ __all__ = [
     "OnlineKernelRidge",
     "OnlineNystrom",
     "Scaled",
-    "Sharded",
     "Step",
     "StreamingMeka",
     "create",

@@ -8,13 +8,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from streamk import kernels
+from streamk import extensions, kernels
 from streamk.errors import InvalidInput, StateError
 from streamk.features.random_features import check_seed
 from streamk.kernels import Kernel
 from streamk.learners.base import Learner
 from streamk.learners.common.steps import Constant, Ladder, Step
-from streamk.learners.contest.contest import Contest
 from streamk.learners.doubly_stochastic.doubly_stochastic import DoublyStochastic
 from streamk.learners.eigenpro.eigenpro import EigenPro
 from streamk.learners.kernel_ridge import OnlineKernelRidge
@@ -24,7 +23,6 @@ from streamk.learners.multi_kernel.multi_kernel import GIVEN_TO_MULTI_KERNEL, Mu
 from streamk.learners.nystrom import OnlineNystrom
 from streamk.learners.rfm.feature_machine import FeatureMachine
 from streamk.learners.scaled import Scaled
-from streamk.learners.sharded.sharded import Sharded
 from streamk.losses import Loss
 from streamk.options import Option, Real, of_parameters
 from streamk.state import State
@@ -155,7 +153,6 @@ MODELS: dict[str, Callable[..., Learner]] = {
     FeatureMachine.TYPE: _feature_machine,
 }
 """Makers of models by name; the first one is the default, which has nothing to tune."""
-_TYPES: dict[str, Any] = {**KINDS, Sharded.TYPE: Sharded, Contest.TYPE: Contest}
 
 
 def create(name: str, *, task: str, seed: int = 0, **options: Any) -> Learner:
@@ -235,16 +232,14 @@ _BANDWIDTH_OF_METRIC = replace(
 )
 
 
-def champion_state(state: State) -> State:
-    """Return the state of the model that predicts, where there are challengers beside it.
+def kind_of(state_type: object) -> Any:
+    """Return the class of learners whose states have a type; None if there is none.
 
-    Examples
-    --------
-    >>> models = {name: create("multi-kernel", task="regression") for name in ("a", "b")}
-    >>> champion_state(Contest(models).state()).type
-    'multi-kernel'
+    >>> kind_of("kernel-ridge").__name__
+    'OnlineKernelRidge'
     """
-    return state.child("learner") if state.type == Contest.TYPE else state
+    name = str(state_type)
+    return KINDS.get(name) or extensions.find("learners", name)
 
 
 def from_state(state: State, **placing: Any) -> Learner:
@@ -261,9 +256,9 @@ def from_state(state: State, **placing: Any) -> Learner:
     StateError
         If no learner of that type is known here.
     """
-    if state.type not in _TYPES:
-        raise StateError(
-            f"no learner is registered as {state.type!r}; there are {', '.join(_TYPES)}"
-        )
-    learner: Learner = _TYPES[state.type].from_state(state, **placing)
+    kind = kind_of(state.type)
+    if kind is None:
+        known = ", ".join([*KINDS, *extensions.provided("learners")])
+        raise StateError(f"no learner is registered as {state.type!r}; there are {known}")
+    learner: Learner = kind.from_state(state, **placing)
     return learner

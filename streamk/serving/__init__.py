@@ -1,7 +1,1 @@
-"""Models that a job has learned, to predict with in an application."""
-
-from __future__ import annotations
-
-from streamk.serving.trained import TrainedModel, load
-
-__all__ = ["TrainedModel", "load"]
+"""Models served over HTTP, and the live page of a job."""

@@ -11,15 +11,15 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.conformal import Regions
 from streamk.encoding import BadEvent, Rejected, Schema, decoder, flatten
 from streamk.encoding.values import read_json
+from streamk.engine.training.beside import Regions
 from streamk.engine.training.details import Details
 from streamk.engine.training.fields import KnownFields, Unknown
 from streamk.errors import InvalidInput
 from streamk.learners import Learner
 from streamk.learners.explaining import Event, Fields
-from streamk.serving.trained import TrainedModel, answers
+from streamk.trained import TrainedModel, answers
 
 _SHOWN, _HINTS = 20, 3
 """Unknown fields that are named of an event, and that the nearest are named of in an answer."""

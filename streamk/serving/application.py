@@ -25,13 +25,13 @@ from connectors.base import EventLog
 from connectors.errors import BadRecord, ConnectorError
 from streamk import __version__
 from streamk.encoding import BadEvent, Schema, decoder
-from streamk.engine.observing import Observer
 from streamk.engine.progress import Pace, process_bytes
 from streamk.engine.training.details import Details
 from streamk.errors import InvalidInput
 from streamk.serving.answers import Answers, RefusedEvents, split
 from streamk.serving.description import description
 from streamk.serving.monitoring import CONTENT_TYPE, Monitoring
+from streamk.serving.observing import Observer
 from streamk.serving.pages import (
     Guard,
     History,
@@ -41,7 +41,7 @@ from streamk.serving.pages import (
     page_routes,
     refused,
 )
-from streamk.serving.trained import Following, TrainedModel
+from streamk.trained import Following, TrainedModel
 
 _ENCODINGS = ("json", "dict")
 """Of jobs that read what is posted; dicts in memory stand for JSON."""

@@ -14,8 +14,8 @@ from prometheus_client import (
     generate_latest,
 )
 
-from streamk.engine.observing import Observer
-from streamk.serving.trained import TrainedModel
+from streamk.serving.observing import Observer
+from streamk.trained import TrainedModel
 
 __all__ = ["CONTENT_TYPE", "JobMonitoring", "Monitoring"]
 

@@ -23,10 +23,10 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from streamk.engine.observing import Observer
 from streamk.engine.progress import Snapshot
 from streamk.errors import InvalidInput
 from streamk.serving.monitoring import CONTENT_TYPE, JobMonitoring
+from streamk.serving.observing import Observer
 
 JSON = "application/json"
 COOKIE = "streamk_token"

@@ -23,7 +23,7 @@ from streamk.cli.arguments import UsageError
 from streamk.cli.model_options import build, options_of, task_of
 from streamk.cli.run import MODEL, _parser
 from streamk.engine import Engine
-from streamk.engine.late import LateLabels
+from streamk.late import LateLabels
 from streamk.engine.options import FLAGS
 from streamk.errors import BackendUnavailable, InvalidInput, StreamkError
 from streamk.kernels import KERNELS
@@ -38,7 +38,7 @@ from streamk.learners import (
     OnlineNystrom,
     StreamingMeka,
 )
-from streamk.learners.sharded.sharded import ROUND_EVENTS
+from streamk.distributed.sharded import ROUND_EVENTS
 from streamk.losses import LOSSES
 
 N_EVENTS = 400

@@ -17,7 +17,7 @@ from kafka_kit import producer
 from ray_kit import real_ray
 
 from streamk.engine import newest_checkpoint
-from streamk.learners import Sharded
+from streamk.distributed import Sharded
 from streamk.learners.registry import from_state
 from streamk.packing import fingerprint
 

@@ -17,7 +17,7 @@ from connectors.schemas.avro import AvroSchema
 from connectors.schemas.formats import SchemaFormat, enveloped
 from connectors.schemas.stores import StoredSchema
 from streamk.engine import Report
-from streamk.engine.late import LateLabels
+from streamk.late import LateLabels
 from streamk.kernels import Gaussian
 from streamk.learners import DoublyStochastic
 

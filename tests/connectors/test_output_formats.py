@@ -28,7 +28,7 @@ from connectors.schemas.outputs import (
     protobuf_text,
 )
 from connectors.schemas.stores import SchemaDirectory
-from streamk.engine.alarms import ALARM
+from streamk.drift.alarms import ALARM
 from streamk.engine.training.outputs import DEAD_LETTER, prediction_type
 
 ENCODINGS = ("avro", "json-schema", "protobuf")

@@ -15,7 +15,7 @@ from ray_kit import Fake, faking, two_raylets
 from streamk.cli import job
 from streamk.distributed import RayWorkers, TaskDivision, actors
 from streamk.errors import InvalidInput, WorkerLost
-from streamk.learners import Sharded
+from streamk.distributed import Sharded
 from streamk.packing import fingerprint
 from tests.rounds_kit import events, model
 

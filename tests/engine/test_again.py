@@ -15,8 +15,10 @@ from connectors.errors import Aborted
 from connectors.memory import MemorySource
 from connectors.registry import open_sink
 from streamk.engine import Report
-from streamk.engine.late import LateLabels
-from streamk.learners import Contest, MultiKernel, Sharded, create
+from streamk.late import LateLabels
+from streamk.contest import Contest
+from streamk.distributed import Sharded
+from streamk.learners import MultiKernel, create
 
 N = 400
 

@@ -20,8 +20,8 @@ import streamk as package
 from connectors.memory import MemorySink, MemorySource
 from streamk.drift import RankTest, ShareTest
 from streamk.engine import Engine, Fixed
-from streamk.engine.alarms import Bounds, Rise
-from streamk.engine.late import LateLabels
+from streamk.drift.alarms import Bounds, Rise
+from streamk.late import LateLabels
 from streamk.errors import StateError
 from streamk.learners import create
 

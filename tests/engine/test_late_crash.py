@@ -21,10 +21,10 @@ from multi_kernel_kit import pool_alone
 
 from connectors.memory import MemorySink
 from streamk.engine import newest_checkpoint
-from streamk.engine.late.held import packed, record_type, unpacked
-from streamk.engine.observing import Observer
+from streamk.late.held import packed, record_type, unpacked
+from streamk.serving.observing import Observer
 from streamk.errors import StateError
-from streamk.learners import Sharded
+from streamk.distributed import Sharded
 from streamk.state import State
 
 

@@ -14,7 +14,7 @@ from multi_kernel_kit import pool_alone
 
 from connectors.kafka import KafkaSource
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine.late import LateLabels
+from streamk.late import LateLabels
 from streamk.errors import InvalidInput
 
 pytestmark = [

@@ -13,8 +13,8 @@ import streamk
 from connectors.memory import MemorySource
 from streamk.engine import Engine, Fixed
 from streamk.engine.evaluation import confusion
-from streamk.engine.late import LateLabels
-from streamk.learners import Contest
+from streamk.late import LateLabels
+from streamk.contest import Contest
 
 EVENTS = 100
 TEXTS = {

@@ -20,8 +20,8 @@ from test_state_key import key_file
 import streamk
 from connectors.memory import MemorySource
 from streamk.engine import Key, Untrusted, kept_model, newest_checkpoint
-from streamk.engine.checkpoints.object_path import ObjectPath, StoreUnavailable, location
-from streamk.engine.checkpoints.object_store import ObjectStore
+from streamk.object_store.path import ObjectPath, StoreUnavailable, location
+from streamk.object_store.store import ObjectStore
 from streamk.engine.checkpoints.opening import open_store
 from streamk.engine.checkpoints.store import Fenced, NotSaved
 from streamk.engine.order.sequence import IdleAdvance

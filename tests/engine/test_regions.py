@@ -16,7 +16,7 @@ import streamk as package
 from connectors.base import Rows
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, Fixed, newest_checkpoint
-from streamk.engine.late import LateLabels
+from streamk.late import LateLabels
 from streamk.errors import InvalidInput
 from streamk.learners import create
 

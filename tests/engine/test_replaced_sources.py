@@ -13,7 +13,7 @@ from connectors.memory import MemorySource
 from connectors.registry import open_source
 from streamk import load
 from streamk.engine import Fixed, Report
-from streamk.engine.late import LateLabels
+from streamk.late import LateLabels
 from streamk.errors import EngineError
 
 

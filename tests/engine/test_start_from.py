@@ -18,7 +18,8 @@ from streamk.cli import main
 from streamk.engine import Report
 from streamk.engine.checkpoints.reading import newest_of_all
 from streamk.errors import EngineError, InvalidInput, StateError
-from streamk.learners import Contest, Sharded
+from streamk.contest import Contest
+from streamk.distributed import Sharded
 
 HISTORY, LIVE = events(120, seed=1), events(80, seed=2, first=120)
 

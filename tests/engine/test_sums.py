@@ -9,8 +9,8 @@ import pytest
 from engine_kit import attached, events, learner
 
 from connectors.memory import MemorySource
-from streamk.engine.late import LateLabels
-from streamk.engine.late.join import Join
+from streamk.late import LateLabels
+from streamk.late.join import Join
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError
 

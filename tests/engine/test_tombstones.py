@@ -13,7 +13,7 @@ from connectors.memory import MemorySink, MemorySource
 from connectors.records import framed
 from streamk.cli.report import as_json, as_text
 from streamk.engine import Report
-from streamk.engine.late import LateLabels
+from streamk.late import LateLabels
 from streamk.errors import EngineError
 
 N = 60

@@ -15,14 +15,8 @@ from state_kit import assert_same
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.kernels import Gaussian
-from streamk.learners import (
-    FeatureMachine,
-    MultiKernel,
-    OnlineKernelRidge,
-    Sharded,
-    create,
-    from_state,
-)
+from streamk.distributed import Sharded
+from streamk.learners import FeatureMachine, MultiKernel, OnlineKernelRidge, create, from_state
 from streamk.losses import loss
 
 

@@ -14,7 +14,7 @@ from streamk.encoding.schema import Schema
 from streamk.learners import create
 from streamk.prediction import compile as compiled
 from streamk.prediction import dc_pred, load
-from streamk.prediction.export import to_onnx
+from streamk.export import to_onnx
 
 pytest.importorskip("sklearn", reason="landmarks need scikit-learn: pip install scikit-learn")
 

@@ -22,7 +22,7 @@ from streamk.errors import InvalidInput
 from streamk.learners import create
 from streamk.prediction import CompiledModel, dc_pred, load
 from streamk.prediction import compile as compiled
-from streamk.prediction.export import to_c, to_onnx
+from streamk.export import to_c, to_onnx
 from streamk.state import State
 
 pytest.importorskip("sklearn", reason="landmarks need scikit-learn: pip install scikit-learn")

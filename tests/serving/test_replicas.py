@@ -14,9 +14,10 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import streamk
 from connectors.memory import MemorySource
-from streamk.engine.checkpoints.object_path import ObjectPath, StoreUnavailable, location
-from streamk.engine.recovery.promotion import change_champion
-from streamk.learners import Contest, MultiKernel
+from streamk.object_store.path import ObjectPath, StoreUnavailable, location
+from streamk.contest.promotion import change_champion
+from streamk.contest import Contest
+from streamk.learners import MultiKernel
 
 JOB = "memory://models/clicks"
 STREAM = events(300, seed=3)

@@ -7,7 +7,7 @@ from collections import Counter
 
 from streamk.distributed import TaskDivision
 from streamk.distributed.rounds import answered
-from streamk.learners import Sharded
+from streamk.distributed import Sharded
 from streamk.learners.base import Learner
 
 __all__ = ["Mortal", "in_shards"]

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from streamk.engine.checkpoints.object_path import Location, ObjectPath
+from streamk.engine.checkpoints.places import Location
 from streamk.errors import EngineError, StateError
 
 
@@ -32,7 +32,7 @@ def reading(path: Location) -> Iterator[tuple[BinaryIO, int]]:
         If an object store is away.
     """
     try:
-        if isinstance(path, ObjectPath):
+        if not isinstance(path, Path):
             data = path.read()
             yield io.BytesIO(data), len(data)
             return
@@ -42,7 +42,7 @@ def reading(path: Location) -> Iterator[tuple[BinaryIO, int]]:
                 raise StateError(f"{path}: is not a regular file")
             yield file, found.st_size
     except OSError as error:
-        if isinstance(path, ObjectPath) and not isinstance(error, FileNotFoundError):
+        if not isinstance(path, Path) and not isinstance(error, FileNotFoundError):
             raise
         raise StateError(f"{path}: cannot be read: {error.strerror or error}") from error
     except MemoryError as error:
@@ -65,7 +65,7 @@ def sizes(path: Location) -> dict[str, int | None]:
     OSError
         If an object store is away.
     """
-    if isinstance(path, ObjectPath):
+    if not isinstance(path, Path):
         return path.sizes()
     try:
         found = {file.name: file.lstat() for file in sorted(path.iterdir())}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from streamk.engine.checkpoints.files import read_bytes
-from streamk.engine.checkpoints.object_path import Location
+from streamk.engine.checkpoints.places import Location
 from streamk.errors import InvalidInput, StateError
 from streamk.packing import canonical
 from streamk.state import FORMAT

@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated
 
 from streamk.engine.checkpoints.directory_store import DirectoryStore
 from streamk.engine.checkpoints.manifests import MANIFEST, Key, key_of
-from streamk.engine.checkpoints.object_path import Location, ObjectPath, location
-from streamk.engine.checkpoints.object_store import CURRENT, ObjectStore
-from streamk.engine.checkpoints.reading import epochs
+from streamk.engine.checkpoints.places import Location, Remote, location
 from streamk.engine.checkpoints.store import Store
 from streamk.errors import InvalidInput
 from streamk.options import Checked, Real, Whole
 
-Place = str | os.PathLike[str] | ObjectPath
+Place = str | os.PathLike[str] | Remote
 
 
 def open_store(directory: Location, *, alone: bool, key: Key | None) -> Store:
@@ -24,7 +23,7 @@ def open_store(directory: Location, *, alone: bool, key: Key | None) -> Store:
 
     Parameters
     ----------
-    directory : Path or ObjectPath
+    directory : Path or Remote
     alone : bool
         The job is that of a single process.
     key : Key, optional
@@ -37,14 +36,14 @@ def open_store(directory: Location, *, alone: bool, key: Key | None) -> Store:
     EngineError
         If the directory cannot be made or written, or is in use.
     """
-    if not isinstance(directory, ObjectPath):
+    if isinstance(directory, Path):
         return DirectoryStore(directory, alone=alone, key=key)
     if not alone:
         raise InvalidInput(
             f"{directory} is an object store, which is of one process: its members of a consumer"
             " group could not tell who is running. Leave out ?group=, or give a directory"
         )
-    return ObjectStore(directory, key=key)
+    return directory.store(key)
 
 
 def marker(directory: Location) -> object:
@@ -54,7 +53,7 @@ def marker(directory: Location) -> object:
 
     Parameters
     ----------
-    directory : Path or ObjectPath
+    directory : Path or Remote
         The place of a job, or one inside it.
 
     Raises
@@ -62,17 +61,10 @@ def marker(directory: Location) -> object:
     OSError
         If an object store is away.
     """
-    if isinstance(directory, ObjectPath):
-        try:
-            return (directory / CURRENT).read(_LONGEST)
-        except FileNotFoundError:  # of one checkpoint, or of a job that has not written any
-            return epochs(directory)
+    if not isinstance(directory, Path):
+        return directory.marker()
     depth = (f"*/*/{MANIFEST}", f"*/{MANIFEST}", MANIFEST)
     return sorted(str(path) for names in depth for path in directory.glob(names))
-
-
-_LONGEST = 4096
-"""Bytes of the small object at most."""
 
 
 @dataclass(frozen=True)

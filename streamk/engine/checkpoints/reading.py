@@ -9,11 +9,12 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from streamk.engine.checkpoints.files import reading, sizes
 from streamk.engine.checkpoints.manifests import MANIFEST, Key, Untrusted, read_manifest
-from streamk.engine.checkpoints.object_path import Location, ObjectPath, location
+from streamk.engine.checkpoints.places import Location, Remote, location
 from streamk.engine.checkpoints.segment_files import SEGMENTS, SUFFIX, is_name, read_segment
 from streamk.errors import InvalidInput, StateError
 from streamk.packing import header_bytes, places, unpack
@@ -110,9 +111,7 @@ class NotACheckpoint(StateError):
     """A number of an object store under which something else than a checkpoint was written."""
 
 
-def read_checkpoint(
-    path: str | os.PathLike[str] | ObjectPath, key: Key | None = None
-) -> Checkpoint:
+def read_checkpoint(path: str | os.PathLike[str] | Remote, key: Key | None = None) -> Checkpoint:
     """Read one checkpoint (the directory with its files) and check it in full.
 
     Files of held events that it shares with other checkpoints are not read: `Engine` does that,
@@ -159,7 +158,7 @@ def read_checkpoint(
 
 
 def _written(path: Location, manifest: Mapping[str, Any]) -> float:
-    if isinstance(path, ObjectPath):
+    if not isinstance(path, Path):
         found = manifest.get("written")
         if not isinstance(found, float):
             raise StateError(f"{path / MANIFEST}: does not say when it was written")
@@ -282,7 +281,7 @@ def _learned(found: Checkpoint) -> int:
 
 def members_of(directory: Location) -> list[Location]:
     """Return the directories of members in order; none of an object store, which has one job."""
-    if isinstance(directory, ObjectPath):
+    if not isinstance(directory, Path):
         return []
     found = [path for path in directory.glob("member-*") if path.is_dir()]
     return sorted(found, key=lambda path: (len(path.name), path.name))
@@ -295,7 +294,7 @@ def kept_model(directory: Location, key: Key | None = None) -> Mapping[str, Any]
     checkpoints are passed over: the engine checks what it goes on from. Raises `Untrusted` for one
     that is not signed with the key, if there is a key.
     """
-    members = [directory] if isinstance(directory, ObjectPath) else members_of(directory)
+    members = [directory] if not isinstance(directory, Path) else members_of(directory)
     for member in members:
         for epoch in reversed(epochs(member)):
             try:
@@ -316,7 +315,7 @@ def epochs(directory: Location) -> list[int]:
 def _files(path: Location) -> dict[str, int | None]:
     """Return the sizes of the files of a checkpoint, among which there must be a manifest."""
     found = sizes(path)
-    if isinstance(path, ObjectPath):
+    if not isinstance(path, Path):
         if MANIFEST not in found:  # it is written last, and a job may be writing
             raise NotACheckpoint(f"{path / MANIFEST}: is missing")
         return found

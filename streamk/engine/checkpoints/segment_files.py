@@ -16,7 +16,7 @@ from streamk.engine.checkpoints.files import (
     write_file,
     writing,
 )
-from streamk.engine.checkpoints.object_path import Location
+from streamk.engine.checkpoints.places import Location
 from streamk.errors import StateError
 
 __all__ = ["SEGMENTS", "SUFFIX", "SegmentFiles", "is_name", "read_segment"]
@@ -136,7 +136,7 @@ def read_segment(path: Location, name: str) -> bytes:
 
     Parameters
     ----------
-    path : Path or ObjectPath
+    path : Path or Remote
     name : str
         Its name in checkpoints.
 

@@ -12,7 +12,7 @@ Events that wait for long are in files that never change and that the checkpoint
 It holds no code: reading one runs none, and a file that is missing, cut short, changed in a single
 bit, or that has no business there is told from a good one. There is never half a one: see
 `streamk.engine.checkpoints.directory_store` and
-`streamk.engine.checkpoints.object_store`.
+`streamk.object_store.store`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from streamk.engine.checkpoints.manifests import (
     read_manifest,
     sealed,
 )
-from streamk.engine.checkpoints.object_path import Location
+from streamk.engine.checkpoints.places import Location
 from streamk.engine.checkpoints.reading import (
     HELD,
     MODEL,
@@ -63,7 +63,7 @@ class Store(ABC):
 
     Parameters
     ----------
-    directory : Path or ObjectPath
+    directory : Path or Remote
         The one given to the engine.
     key : Key, optional
         What is written is signed with it, and other things are refused.
@@ -72,7 +72,7 @@ class Store(ABC):
     ----------
     keep : int
         Checkpoints that stay, at least 2: the newest may be damaged, or never be committed.
-    path : Path or ObjectPath
+    path : Path or Remote
         Where the epochs lie.
     name : str
         Its last part.

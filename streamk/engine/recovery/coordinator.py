@@ -19,11 +19,12 @@ from streamk.engine.order.partitions import Clock
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.engine.recovery.group import Group, Owner, Peers, places
 from streamk.engine.recovery.job import Job, identities, renamed, replaced
-from streamk.engine.recovery.opening import Opening, tell_of_challengers
 from streamk.engine.recovery.takeover import Revisions, Takeover
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError
 from streamk.learners.base import Learner
+from streamk.learners.opening import initials
+from streamk.state import State
 
 __all__ = ["CheckpointCoordinator"]
 
@@ -93,7 +94,7 @@ class CheckpointCoordinator:
         self._finished = False
         # What only checkpoints are compared by takes a copy of the model.
         compared = store is not None or checkpoints.start_from is not None
-        self._opening = Opening(trainer.model) if compared else None
+        self._opening = trainer.model.opening() if compared else None
         initial = None if self._opening is None else self._opening.initial
         self._job = Job(config, initial, learns=trainer.learns)
 
@@ -185,7 +186,7 @@ class CheckpointCoordinator:
         else:
             return
         self._trainer.start_from(found.body["training"], self._opened(found))
-        tell_of_challengers(found.model, self._trainer.model)
+        _tell_of_challengers(found.model, self._trainer.model)
         n_events = self._trainer.model.n_events
         self._group.begin_with(found.body, n_events)
         _log.info("starting from %s, %d events learned", found.path, n_events)
@@ -212,12 +213,13 @@ class CheckpointCoordinator:
     def _opened(self, found: Checkpoint) -> Learner:
         """Return the model of a checkpoint, on the device and threads of this run's."""
         assert self._opening is not None
-        return self._opening.open(found.model, self._trainer.model)
+        opened: Learner = self._opening.open(found.model, self._trainer.model)
+        return opened
 
     def _restore(self, found: Checkpoint) -> None:
         body, trainer = found.body, self._trainer
         trainer.restore(body["training"], self._opened(found) if trainer.learns else trainer.model)
-        tell_of_challengers(found.model, trainer.model)
+        _tell_of_challengers(found.model, trainer.model)
         self._trainer.restore_held(found.held)
         self._origin = list(body["origin"])
         self._places = self._feed.restore(body["feed"])
@@ -490,3 +492,16 @@ class CheckpointCoordinator:
 def _address(sink: Sink) -> str | None:
     """Return where a sink writes, if it tells."""
     return getattr(sink, "address", None)
+
+
+def _tell_of_challengers(state: State, model: Learner) -> None:
+    """Log which challengers begin or are dropped where a run goes on from a checkpoint."""
+    before, now = set(initials(state)), set[str]()
+    if model.models:
+        before, now = before or {model.champion}, set(model.models)
+    elif before:
+        now = {str(state.header.get("champion"))}
+    for name in sorted(now - before):
+        _log.info("the challenger %s begins here", name)
+    for name in sorted(before - now):
+        _log.warning("the model %s is dropped: this run does not name it", name)

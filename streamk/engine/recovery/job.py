@@ -9,9 +9,10 @@ from typing import Any
 
 from connectors.base import InGroup, Source
 from streamk.engine.checkpoints.reading import Checkpoint
-from streamk.engine.recovery.opening import initials
 from streamk.errors import StateError
-from streamk.learners import Scaled, Sharded
+from streamk.learners import Scaled
+from streamk.learners.opening import initials
+from streamk.learners.registry import kind_of
 from streamk.packing import fingerprint
 from streamk.state import State
 
@@ -57,7 +58,7 @@ class AnotherJob(StateError):
 
     Parameters
     ----------
-    path : Path or ObjectPath
+    path : Path or Remote
         Of the checkpoint.
     name : str
         Of an option that differs.
@@ -103,7 +104,7 @@ class Job:
         if initial is not None:
             self.initial = self._learner = fingerprint(initial)
             self._config["model"] = initial.header
-            if initial.type == Sharded.TYPE:
+            if _is_in_shards(initial.header):
                 self._learner = fingerprint(initial.child("learner"))
 
     def to_json(self) -> dict[str, Any]:
@@ -147,7 +148,12 @@ class Job:
 
 def _in_shards(header: Any) -> Any:
     """Return the header of the learner in shards, or the header itself where there are none."""
-    return header["parts"]["learner"] if header["type"] == Sharded.TYPE else header
+    return header["parts"]["learner"] if _is_in_shards(header) else header
+
+
+def _is_in_shards(header: Any) -> bool:
+    kind = kind_of(header["type"])
+    return kind is not None and bool(kind.in_shards)
 
 
 def _difference(theirs: Any, mine: Any, name: str = "") -> tuple[str, Any, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from connectors.base import Source
 from connectors.errors import BadRecord
 from streamk.encoding import Schema
-from streamk.engine.checkpoints.object_path import Location
+from streamk.engine.checkpoints.places import Location
 from streamk.engine.checkpoints.reading import Checkpoint
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.order.feed import Feed

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.conformal import AdaptiveIntervals, AdaptiveSets, Regions
+from streamk.engine.training.beside import Regions, regions_of
 from streamk.errors import InvalidInput, shown
 from streamk.learners import Learner
 from streamk.learners.explaining import TOLD, Event, Fields, reasons_of
@@ -76,9 +76,12 @@ class Details:
 
     def regions(self) -> Regions | None:
         """Return intervals or sets that have met nothing yet, None where neither is wanted."""
-        if self.interval is not None:
-            return AdaptiveIntervals(self.interval)
-        return None if self.prediction_set is None else AdaptiveSets(self.prediction_set)
+        for name in ("interval", "prediction_set"):
+            level = getattr(self, name)
+            if level is not None:
+                made: Regions = regions_of(name)(level)
+                return made
+        return None
 
     def served(self, model: Learner, kept: Regions | None) -> tuple[Details, Regions | None]:
         """Return what is left to be asked of a model that learns no more, and its regions.

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from streamk.encoding import BadEvent, Decoded, Schema
-from streamk.engine.observing import Explanation
 from streamk.engine.order.batch import Batch
 from streamk.errors import EngineError, InvalidInput
 from streamk.learners.base import Learner
@@ -106,8 +105,8 @@ class Predicted(NamedTuple):
         Which of its labelled events, counted from 1, were the last before experts began anew.
     measured : float64 array of shape (n, 2), optional
         Whether the region of each event held its label, and its size, where there are regions.
-    explanation : Explanation, optional
-        Of the first prediction.
+    explanation : optional
+        Of the first prediction, see `Observer`.
     """
 
     prequential: Prequential
@@ -115,7 +114,7 @@ class Predicted(NamedTuple):
     details: list[dict[str, Any]]
     drifts: list[int]
     measured: npt.NDArray[np.float64] | None = None
-    explanation: Explanation | None = None
+    explanation: Any | None = None
 
 
 def surplus_of(

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from connectors.base import Sink
-from streamk.conformal import Regions
 from streamk.encoding import Absent, LabelType, Mode, Schema
-from streamk.engine.observing import Observer
 from streamk.engine.order.feed import DataLoss
 from streamk.engine.progress import Snapshot
 from streamk.engine.training.bad_events import OnError
+from streamk.engine.training.beside import Observer, Regions
 from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
 from streamk.options import Checked, Choice, Real, Seconds, Whole, choice_of
@@ -109,14 +108,14 @@ class Watch(Checked):
         others together.
     alarms : Sink, optional
         Gets an event when the error rises against its past, the columns drift, labels come later
-        than before, or coverage or calibration leave their bounds, see `streamk.engine.alarms`.
+        than before, or coverage or calibration leave their bounds, see `streamk.drift.alarms`.
     on_progress : function of a Snapshot, optional
         Called every `progress_interval` seconds, and at the end unless it is as it was then; by
         another thread where the run waits for a source or sink that is gone.
     progress_interval : float, default 1.0
     observer : Observer, optional
         Gets samples of the predictions, with their reasons, and the events that cannot be used, see
-        `streamk.engine.observing`.
+        `streamk.serving.observing`.
     """
 
     window: Annotated[int, Whole()] = 1000

@@ -11,11 +11,10 @@ import numpy.typing as npt
 from connectors.base import Sink, Source
 from connectors.errors import BadRecord
 from connectors.records import FRAMED
-from streamk.conformal import Regions
 from streamk.encoding import FieldReader, Rejected
-from streamk.engine.alarms import Alarms, Scored
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.engine.evaluation.slices import Coverage, Slices
+from streamk.engine.training.beside import Alarms, Regions, Scored, alarms
 from streamk.errors import InvalidInput
 
 Floats = npt.NDArray[np.float64]
@@ -89,7 +88,7 @@ class Scoring:
         Those that come with predictions.
     slices : SliceReader, optional
         Of the column whose values have figures of their own.
-    alarms : Sink, optional
+    alarm_sink : Sink, optional
         Gets the alarms.
 
     Attributes
@@ -106,7 +105,7 @@ class Scoring:
         names: tuple[str, ...],
         regions: Regions | None,
         slices: SliceReader | None,
-        alarms: Sink | None,
+        alarm_sink: Sink | None,
     ) -> None:
         self._slices = slices
         self._figures: dict[str, Any] = {
@@ -117,7 +116,9 @@ class Scoring:
         }
         self.metrics = Metrics(classification=classification, **self._figures)
         level = None if regions is None else regions.level
-        self.alarms = None if alarms is None else Alarms(alarms, classification, level)
+        self.alarms: Alarms | None = None
+        if alarm_sink is not None:
+            self.alarms = alarms(alarm_sink, classification=classification, level=level)
 
     @property
     def slice(self) -> str | int | None:

@@ -19,15 +19,11 @@ import numpy.typing as npt
 from connectors.base import Sink, Source, group_of
 from connectors.errors import BadRecord
 from connectors.fields import RecordType
-from streamk.conformal import Regions
 from streamk.encoding import BadEvent, Decoded, Decoder, LoneReader, Name, Schema, decoder
-from streamk.engine.alarms import Alarms, Scored
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
-from streamk.engine.observing import Explanation, observed
 from streamk.engine.order.batch import Batch
-from streamk.engine.training import regions
 from streamk.engine.training.bad_events import (
     BadEvents,
     Counts,
@@ -36,6 +32,7 @@ from streamk.engine.training.bad_events import (
     complaint,
     tombstones_apart,
 )
+from streamk.engine.training.beside import Alarms, Regions, Scored
 from streamk.engine.training.details import Details
 from streamk.engine.training.fields import EventFields, LabelCheck, NameCheck
 from streamk.engine.training.learning import (
@@ -107,7 +104,7 @@ class Trainer:
             names=tuple(watch.metrics),
             regions=self._regions,
             slices=slices,
-            alarms=watch.alarms,
+            alarm_sink=watch.alarms,
         )
         self.drifts, self.bad = Marks(), Marks()
         """After how many events of the sequence experts began anew, and those of no use."""
@@ -378,8 +375,8 @@ class Trainer:
         self._note_learned(len(batch))
         found, measured = joined(pieces, model), None
         if self._regions is not None:
-            more, measured = regions.follow(
-                self._regions, found, model.classes, decoded.y, learns=self.learns
+            more, measured = self._regions.follow_events(
+                found, model.classes, decoded.y, learns=self.learns
             )
             details = [a | b for a, b in zip(more, details or [{}] * len(more), strict=True)]
         return Predicted(found, model.classes, details, drifts, measured, explanation)
@@ -486,7 +483,7 @@ class Trainer:
 
     def _observe(
         self,
-        explanation: Explanation,
+        explanation: Any,
         batch: Batch,
         row: int,
         predicted: Prequential,
@@ -501,7 +498,7 @@ class Trainer:
         one = Prequential(predicted.predictions[:1], None if P is None else P[:1])
         (output,) = predictions(batch, np.array([row]), one, classes, details[:1])
         name = self._scoring.slice_name(batch.values[row])
-        self._observer.add(explanation, observed(output, label, name), held)
+        self._observer.show(explanation, output, label, name, held)
 
     def renew(self, model: Learner, schema: Schema, kept: Regions | None) -> None:
         """Predict by another model, which has its own columns and regions, from here on."""
@@ -604,7 +601,7 @@ def _warn(sentences: Iterable[str]) -> None:
 
 
 class DelayedLabels(Protocol):
-    """Labels that are not in the events, as `streamk.engine.late.LateLabels` has them."""
+    """Labels that are not in the events, as `streamk.late.LateLabels` has them."""
 
     def joined(
         self, events: Source, label: str | int | None, model: Learner, *, learn: bool

@@ -115,6 +115,43 @@ class Methods(Protocol):
         """The learner whose predictions these are: this one, or the champion."""
         return self
 
+    @classmethod
+    def initials(cls, state: State) -> dict[str, str]:  # noqa: ARG003
+        """Return digests of the models of a contest before they learned, by name; {} of another."""
+        return {}
+
+    @classmethod
+    def champion_state(cls, state: State) -> State:
+        """Return the state of the one that predicts, of several that a state has."""
+        return state
+
+    @classmethod
+    def without_shards(cls, state: State) -> State:
+        """Return the state of the learner that is in shards, with what all have learned."""
+        return state
+
+    in_shards: bool = False
+    """True if the part "learner" of its state is learned in shards."""
+
+    @property
+    def sharding(self) -> dict[str, int] | None:
+        """Rounds so far, and the options of shards, of a learner in shards."""
+        return None
+
+    def opening(self) -> Any:
+        """Return what opens the models of checkpoints for a run that begins with this learner."""
+        from streamk.learners.opening import Opening
+
+        return Opening(self)
+
+    def reopened(self, state: State) -> Any:
+        """Return the learner of a state, in shards as this one is, or in none as it is."""
+        from streamk.learners.registry import kind_of
+
+        kind = kind_of(state.type)
+        plain = state if kind is None else kind.without_shards(state)
+        return type(self).from_state(plain, **self.placing)
+
     @property
     def standings(self) -> dict[str, Any] | None:
         """Champion, figures and promotions of a contest, as JSON data."""

@@ -1,0 +1,146 @@
+"""Challengers: their options of `streamk run`, `streamk promote` and `streamk rollback`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from streamk.cli.arguments import Parser, UsageError, checkpoint_place, state_key, whole
+from streamk.cli.model_options import learner_header
+from streamk.cli.parts import Header, Making, Part
+from streamk.contest.contest import WINDOW, Contest
+from streamk.contest.promotion import change_champion
+from streamk.engine.checkpoints.manifests import key_of
+from streamk.learners.registry import kind_of
+
+PROMOTE = """\
+Make a challenger the champion of a job that is stopped: it predicts from the
+next event on. The champion until then becomes a challenger of the same name.
+"""
+AFTER_PROMOTE = """\
+Start the job again with the command that it had. streamk rollback CHECKPOINT
+undoes the promotion, streamk inspect CHECKPOINT shows all of them.
+
+examples:
+  streamk promote state lean
+"""
+ROLL_BACK = """\
+Undo the last promotion of a job that is stopped, by command or by rule: the
+champion before it predicts from the next event on. Each further call goes
+back one promotion more.
+"""
+AFTER_ROLL_BACK = """\
+examples:
+  streamk rollback state
+"""
+
+
+class ContestPart(Part):
+    """Challengers that learn beside the champion."""
+
+    def add(self, parser: Parser) -> None:
+        """Add the options of challengers."""
+        add = parser.group("challengers")
+        add(
+            "--challenger NAME=MODEL...",
+            "a model that learns beside the champion, which predicts; options follow a colon"
+            " (lean=doubly-stochastic:kernel=laplacian,step=0.5); may be repeated",
+            _named_model,
+        )
+        add(
+            "--promote-after N",
+            "test each challenger after every N labelled events, and make it the champion where it"
+            " is better (default: streamk promote alone does); give it at each start",
+            whole(1),
+        )
+
+    def own_header(self, kept: Header, options: Mapping[str, Any]) -> Header | None:
+        """Return the header of the job's own model among those of a saved contest.
+
+        That is the champion's or else the first one's, of those that no ``--challenger`` has named.
+        """
+        if kept["type"] != Contest.TYPE:
+            return None
+        named = {name for name, _ in options.get("challenger", ())}
+        names = [each["name"] for each in kept["models"] if each["name"] not in named]
+        if not names or kept["champion"] in names:
+            return learner_header(kept)
+        return learner_header(kept["parts"][f"challenger-{names[0]}"])
+
+    def model(self, model: Any, job: Making) -> Any:
+        """Return the model with its challengers, if there are any. Raises `UsageError`."""
+        options = job.options
+        given: Sequence[tuple[str, str]] = options.get("challenger", ())
+        if not given:
+            if "promote_after" in options:
+                raise UsageError("--promote-after is for a job with --challenger")
+            return model
+        if "labels" in options:
+            raise UsageError("--labels and --challenger exclude each other; leave one")
+        kind = None if job.own is None else kind_of(job.own["type"])
+        if {"workers", "shards"} & options.keys() or (kind is not None and kind.in_shards):
+            raise UsageError(
+                "--challenger excludes --workers and --shards, and a job that began"
+                " with one of them; leave one, or begin in another directory"
+            )
+        models = {job.name: model}
+        for name, text in given:
+            option = f"--challenger {name}={text}"
+            if name in models:
+                what = "this job's own model" if name == job.name else "another challenger"
+                raise UsageError(f"{option}: {what} is called {name}; choose another name")
+            models[name] = job.described(text, option, _header(job.kept, name))
+        return Contest(
+            models,
+            promote_after=options.get("promote_after", 0),
+            window=options.get("window", WINDOW),
+        )
+
+
+def _header(kept: Header | None, name: str) -> Header | None:
+    """Return of a saved contest's header that of the model of a name; None if there is none."""
+    if kept is None or kept["type"] != Contest.TYPE:
+        return None
+    if name not in [each["name"] for each in kept["models"]]:
+        return None
+    part = "learner" if name == kept["champion"] else f"challenger-{name}"
+    return learner_header(kept["parts"][part])
+
+
+def _named_model(text: str) -> tuple[str, str]:
+    """Read NAME=MODEL, or NAME=MODEL:option=value,..."""
+    name, equals, model = text.partition("=")
+    if not (equals and name.strip() and model.strip()) or ":" in name:
+        raise argparse.ArgumentTypeError(
+            "it is written NAME=MODEL, for example lean=doubly-stochastic:kernel=laplacian"
+        )
+    return name.strip(), model.strip()
+
+
+def promote(arguments: Sequence[str]) -> int:
+    """Promote a challenger."""
+    parser = Parser("streamk promote", PROMOTE, AFTER_PROMOTE)
+    parser.add_checkpoint()
+    parser.add_argument("name", metavar="NAME", help="that of the challenger")
+    return _changed(parser, arguments, lambda contest, name: contest.promote(name))
+
+
+def roll_back(arguments: Sequence[str]) -> int:
+    """Undo a promotion."""
+    parser = Parser("streamk rollback", ROLL_BACK, AFTER_ROLL_BACK)
+    parser.add_checkpoint()
+    return _changed(parser, arguments, lambda contest, _: contest.roll_back())
+
+
+def _changed(parser: Parser, arguments: Sequence[str], change: Callable[[Any, Any], None]) -> int:
+    """Change the champion in a checkpoint and say so; return the exit status."""
+    parser.add_key()
+    parser.add_common()
+    options = parser.parse(arguments)
+    place, key = checkpoint_place(options["model"]), key_of(state_key(options))
+    changed = change_champion(place, lambda contest: change(contest, options.get("name")), key)
+    for path, contest in changed:
+        former = list(contest.promotions)[-1].former
+        print(f"{path}: {contest.champion} is the champion, {former} a challenger")
+    return 0

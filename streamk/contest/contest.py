@@ -1,0 +1,482 @@
+"""Several models that learn the same events, of which one predicts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamk.contest.entries import (
+    Cause,
+    Entry,
+    Promotion,
+    PromotionRule,
+    Promotions,
+    check_beside,
+    check_name,
+    new_entry,
+    scored,
+)
+from streamk.declared import count, listed, reading
+from streamk.errors import InvalidInput, StateError
+from streamk.features.columns import Column
+from streamk.learners.common.predictor import OwnClasses
+from streamk.learners.common.prequential import (
+    Followed,
+    Prequential,
+    joined_by_class,
+)
+from streamk.learners.kinds import check_kind, inner
+from streamk.options import Whole
+from streamk.state import JSON, State
+
+_OWNER = "a contest"
+_log = logging.getLogger("streamk.contest")
+WINDOW = 1000
+"""Default of the events that windowed figures are about."""
+
+
+class Contest(OwnClasses):
+    """A champion, whose predictions count, and challengers that learn beside it.
+
+    Each model predicts each event before it learns it, as it would alone; what it predicts and
+    learns does not depend on the others. The champion's predictions are those of the contest. The
+    figures of all are in `standings`, and a challenger becomes champion by `promote`, or by a test:
+    with ``promote_after=n`` each challenger is tested against the champion after every n events
+    that both have predicted, on these, and is promoted where it is better
+    (`streamk.contest.entries`): it was right, or nearer to the number, more often than
+    the champion, and of numbers its mean absolute error was less. The probability that a challenger
+    that is not better is ever promoted is at most 5%. Of several that pass at one event that of the
+    strongest evidence is promoted. All tests begin anew with each champion.
+
+    Predictions and states are the same bits whatever the batches.
+
+    Parameters
+    ----------
+    models : mapping of str to Learner
+        Two at least, which have not learned yet; the first one is the champion. Names are made of
+        letters, digits, ``-`` and ``_``.
+    promote_after : int, default 0
+        Events of a test; 0 for none.
+    window : int, default 1000
+        Events in the windowed figures.
+
+    Attributes
+    ----------
+    champion : str
+        The name of the champion.
+    promotions : Promotions
+        All changes of the champion so far.
+
+    Raises
+    ------
+    InvalidInput
+        If a name or number is out of its domain, there is no challenger, or models are of different
+        tasks, have learned, or cannot be in a contest.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamk.learners import create
+    >>> X = np.random.default_rng(0).normal(size=(400, 2))
+    >>> y = np.where(X[:, 0] * X[:, 1] > 0.0, "same", "other").tolist()
+    >>> small = {"task": "classification", "block_size": 64, "max_features": 64}
+    >>> models = {
+    ...     "line": create("doubly-stochastic", kernel="linear", **small),
+    ...     "curve": create("doubly-stochastic", kernel="gaussian", **small),
+    ... }
+    >>> contest = Contest(models, promote_after=100)
+    >>> _ = contest.predict_then_learn_many(X, y)
+    >>> contest.champion, [promotion.events for promotion in contest.promotions]
+    ('curve', [101])
+    """
+
+    TYPE = "contest"
+
+    def __init__(
+        self, models: Mapping[str, Any], *, promote_after: int = 0, window: int = WINDOW
+    ) -> None:
+        Whole(least=0).check("promote_after", promote_after)
+        Whole(least=1).check("window", window)
+        if len(models) < 2:
+            raise InvalidInput(f"a contest is of two models at least, not of {len(models)}")
+        self._rule, self.window = PromotionRule(promote_after), window
+        self.promotions = Promotions()
+        self._entries: dict[str, Entry] = {}
+        self._events = 0
+        self._classes = []
+        self.champion = next(iter(models))
+        self.learner = models[self.champion]
+        for name, learner in models.items():
+            self.begin(name, learner)
+
+    def begin(self, name: str, learner: Any) -> None:
+        """Have another model join as a challenger, which begins with the next event.
+
+        Raises
+        ------
+        InvalidInput
+            If the name is taken or none, or the model cannot be in this contest.
+        """
+        check_kind(learner, f"{name}: {learner!r} cannot be in a contest")
+        check_beside(name, learner, self.models, self._classes)
+        entry = new_entry(learner, window=self.window, began=self._events)
+        if self.columns is not None and learner.columns is None:
+            learner.add_columns(self.columns)
+        self._entries[name] = entry
+        self._met(learner.classes)
+        if name != self.champion:
+            self._rule.begin(entry)
+
+    def go_on_with(self, learner: Any) -> None:
+        """Have the champion be one that has learned alone; the challengers begin after it.
+
+        Parameters
+        ----------
+        learner : Learner
+            Of the kind that the champion is. Nothing was learned here.
+        """
+        self._entries[self.champion].learner = self.learner = learner
+        self._events, self._classes = int(learner.n_events), list(learner.classes)
+        for entry in self._challengers.values():
+            entry.began = self._events
+            self._met(entry.learner.classes)
+            if learner.columns is not None and entry.learner.columns is None:
+                entry.learner.add_columns(learner.columns)
+
+    def drop(self, name: str) -> None:
+        """Have a challenger leave.
+
+        Raises
+        ------
+        InvalidInput
+            Unless there is a challenger of that name, and another one.
+        """
+        self._challenger(name)
+        if len(self._entries) == 2:
+            raise InvalidInput(f"{name} is the last challenger; go on with the champion, `learner`")
+        del self._entries[name]
+
+    # What it is
+
+    @property
+    def predicting(self) -> Any:
+        """The champion."""
+        return self.learner
+
+    @property
+    def models(self) -> dict[str, Any]:
+        """The learners by their names, in the order in which they began."""
+        return {name: entry.learner for name, entry in self._entries.items()}
+
+    @property
+    def promote_after(self) -> int:
+        """Events of a test; 0 for none."""
+        return self._rule.events
+
+    @property
+    def initial(self) -> dict[str, str]:
+        """Digests of the models before they learned anything, by their names."""
+        return {name: entry.initial for name, entry in self._entries.items()}
+
+    @property
+    def takes_missing(self) -> bool:  # type: ignore[override]
+        """True if a value may be missing (NaN)."""
+        return all(learner.takes_missing for learner in self.models.values())
+
+    @property
+    def max_classes(self) -> int:
+        """Classes that there may be; labels that would make more are refused."""
+        return min(int(learner.max_classes) for learner in self.models.values())
+
+    @property
+    def n_events(self) -> int:
+        """Events learned."""
+        return self._events
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all models, in bytes."""
+        return sum(entry.learner.nbytes + entry.scores.nbytes for entry in self._entries.values())
+
+    @property
+    def drifts(self) -> tuple[int, ...]:
+        """After how many events the champion's experts began anew because of drift."""
+        began = self._entries[self.champion].began
+        return tuple(began + n for n in self.learner.drifts)
+
+    @property
+    def standings(self) -> dict[str, Any]:
+        """The champion, the figures of all models and the promotions, as JSON data.
+
+        ``champion`` is a name. ``models`` has for each name ``began``, after how many labelled
+        events, ``events``, how many were scored, and the figures of these, ``whole`` and
+        ``window``: accuracy and log_loss, or mae and rmse. ``promotions`` is a list of
+        `streamk.contest.entries.Promotion`.
+        """
+        return {
+            "champion": self.champion,
+            "models": {
+                name: {"began": entry.began, **entry.scores.figures()}
+                for name, entry in self._entries.items()
+            },
+            "promotions": self.promotions.to_json(),
+        }
+
+    def add_columns(self, names: Sequence[Column]) -> None:
+        """Append columns; in all events so far they were zero."""
+        for learner in self.models.values():
+            learner.add_columns(names)
+
+    # Learning
+
+    def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
+        """Predict each event of X (n, d) in turn, then learn it if its label in y is not None.
+
+        Raises
+        ------
+        InvalidInput
+            If events or labels cannot be used, naming the model that refuses them.
+        """
+        events, labels, known = self._checked(X, y)
+        found: list[Followed] = []
+        first = 0
+        while first < len(events):
+            stop = first + self._rule.until_test(known[first:], self._challengers)
+            part = slice(first, stop)
+            found.append(self._follow(events[part], labels[part], known[part]))
+            better = self._rule.best(self._challengers)
+            if better is not None:
+                self._promote(better, "rule")
+            first = stop
+        return joined_by_class(found, self._classes if self.is_classifier else None)
+
+    def _follow(self, X: NDArray[Any], y: list[Any], known: NDArray[np.bool_]) -> Followed:
+        """Have all models predict and learn events, and compare; return the champion's part."""
+        found = {}
+        for name, learner in self.models.items():
+            try:
+                found[name] = learner.predict_then_learn_many(X, y)
+            except InvalidInput as error:
+                raise InvalidInput(f"{name}: {error}") from error
+        self._events += int(known.sum())
+        if known.any():
+            scores = {
+                name: scored(found[name], tuple(entry.learner.classes), y, known)
+                for name, entry in self._entries.items()
+            }
+            for name, entry in self._entries.items():
+                entry.scores.add(scores[name].scores[scores[name].there])
+                if name != self.champion:
+                    entry.compare(scores[name], scores[self.champion])
+        for learner in self.models.values():
+            self._met(learner.classes)
+        return Followed(found[self.champion], tuple(self.learner.classes))
+
+    # The champion
+
+    @property
+    def _challengers(self) -> dict[str, Entry]:
+        return {name: entry for name, entry in self._entries.items() if name != self.champion}
+
+    def _challenger(self, name: str) -> Entry:
+        """Return the challenger of that name. Raises `InvalidInput` if there is none."""
+        found = self._challengers
+        if name not in found:
+            what = "is the champion" if name == self.champion else "is no model here"
+            raise InvalidInput(f"{name!r} {what}; the challengers are {', '.join(found)}")
+        return found[name]
+
+    def promote(self, name: str) -> None:
+        """Have a challenger predict from the next event on; the champion becomes a challenger.
+
+        Raises
+        ------
+        InvalidInput
+            Unless there is a challenger of that name.
+        """
+        with self.lock:
+            self._challenger(name)
+            self._promote(name, "command")
+
+    def roll_back(self) -> None:
+        """Have the champion before the last promotion predict again.
+
+        Raises
+        ------
+        InvalidInput
+            If there was no promotion, or that model is no longer here.
+        """
+        with self.lock:
+            name = self.promotions.undone()
+            self._challenger(name)
+            self._promote(name, "rollback")
+
+    def _promote(self, name: str, by: Cause) -> None:
+        entry = self._entries[name]
+        tested = (entry.wins, entry.losses) if by == "rule" else (0, 0)
+        self.promotions.add(Promotion(self._events, name, self.champion, by, *tested))
+        self.champion, self.learner = name, entry.learner
+        _log.info("%s is the champion, after %s labelled events", name, f"{self._events:,}")
+        entry.restart(0)
+        for each in self._challengers.values():
+            self._rule.begin(each)
+
+    def __repr__(self) -> str:
+        return f"Contest(champion={self.champion!r}, models={self.models!r})"
+
+    # State
+
+    def state(self) -> State:
+        """Return everything needed to go on exactly from here."""
+        header: dict[str, JSON] = {
+            "type": self.TYPE,
+            "champion": self.champion,
+            "models": [entry.to_json(name) for name, entry in self._entries.items()],
+            "promotions": self.promotions.to_json(),
+            "promote_after": self.promote_after,
+            "window": self.window,
+            "events": self._events,
+            "tests": self._rule.tests,
+            "classes": list[JSON](self._classes),
+        }
+        parts = {
+            _part(name, self.champion): learner.state() for name, learner in self.models.items()
+        }
+        parts |= {f"entry-{name}": entry.state() for name, entry in self._entries.items()}
+        return State.nest(parts, header)
+
+    @classmethod
+    def initials(cls, state: State) -> dict[str, str]:
+        """Return digests of the models before they learned, by name. Raises `StateError`."""
+        models = listed(state.header, "models", _OWNER)
+        with reading(_OWNER):
+            return {str(each["name"]): str(each["initial"]) for each in models}
+
+    @classmethod
+    def champion_state(cls, state: State) -> State:
+        """Return the state of the champion."""
+        return state.child("learner")
+
+    def opening(self) -> Any:
+        """Return what opens the models of checkpoints for a run that begins with this contest."""
+        from streamk.contest.opening import ContestOpening
+
+        return ContestOpening(self)
+
+    @property
+    def placing(self) -> dict[str, Any]:
+        """That of each model, and the options that a job may change."""
+        return {
+            "models": {name: learner.placing for name, learner in self.models.items()},
+            "promote_after": self.promote_after,
+            "window": self.window,
+        }
+
+    @classmethod
+    def from_state(
+        cls,
+        state: State,
+        *,
+        models: Mapping[str, dict[str, Any]] | None = None,
+        promote_after: int | None = None,
+        window: int | None = None,
+    ) -> Self:
+        """Return the contest whose state this is.
+
+        Parameters
+        ----------
+        state : State
+        models : mapping of str to dict, optional
+            `Learner.placing` of the models, by their names.
+        promote_after, window : int, optional
+            See above; by default as they were. Tests begin anew where `promote_after` is another.
+
+        Raises
+        ------
+        StateError
+            If the state is another learner's or does not fit.
+        """
+        header: Any = state.expect(cls.TYPE).header
+        contest = cls.__new__(cls)
+        before = count(header, "promote_after", _OWNER)
+        contest._rule = PromotionRule(before if promote_after is None else promote_after)
+        contest._rule.tests = count(header, "tests", _OWNER)
+        contest.window = count(header, "window", _OWNER, least=1) if window is None else window
+        contest.champion = str(header.get("champion"))
+        contest.promotions = Promotions.from_json(header.get("promotions"))
+        contest._events = count(header, "events", _OWNER)
+        contest._classes = listed(header, "classes", _OWNER)
+        contest._entries = {}
+        for data in listed(header, "models", _OWNER):
+            with reading(_OWNER):
+                name = data["name"]
+                check_name(name)
+            part = state.child(_part(name, contest.champion))
+            learner = inner(part, (models or {}).get(name), _OWNER)
+            kept = state.child(f"entry-{name}")
+            contest._entries[name] = Entry.restored(learner, data, kept, contest.window)
+        contest._check(before)
+        if contest.promote_after != before:
+            for entry in contest._challengers.values():
+                contest._rule.begin(entry)
+        return contest
+
+    def _check(self, before: int) -> None:
+        """Raise StateError unless the parts of a state with tests of so many events fit."""
+        fits = len(self._entries) > 1 and self.champion in self._entries
+        if fits:
+            self.learner = self._entries[self.champion].learner
+            fits = all(self._fits(entry, before) for entry in self._entries.values())
+            begun = [entry.test for entry in self._challengers.values()]
+            fits = fits and all(bool(before) <= test <= self._rule.tests for test in begun)
+        if not fits:
+            raise StateError(f"the parts of {_OWNER} do not fit together; take another checkpoint")
+
+    def _fits(self, entry: Entry, before: int) -> bool:
+        learner = entry.learner
+        return (
+            learner.is_classifier == self.is_classifier
+            and learner.columns == self.columns
+            and set(learner.classes) <= set(self._classes)
+            and entry.began <= self._events
+            and entry.scores.events <= self._events - entry.began
+            and (not before or entry.compared < before)
+        )
+
+    def merge(self, other: Self, *, common_events: int = 0) -> None:
+        """Take in what another contest learned since the two were one, model by model.
+
+        A model that the other lacks stays as it is. Champion, figures and tests stay those of this
+        contest.
+
+        Raises
+        ------
+        InvalidInput
+            If models of one name differ in an option, naming both.
+        """
+        for name, entry in self._entries.items():
+            its = other._entries.get(name)
+            if its is None:
+                continue
+            # Models that began apart have nothing in common.
+            together = entry.began == its.began
+            common = max(0, common_events - entry.began) if together else 0
+            try:
+                entry.learner.merge(its.learner, common_events=common)
+            except InvalidInput as error:
+                raise InvalidInput(f"{name}: {error}") from error
+        self._events += other._events - common_events
+        known = self.columns or ()
+        for learner in self.models.values():
+            there = set(learner.columns or ())
+            learner.add_columns([column for column in known if column not in there])
+        self._met(other.classes)
+
+
+def _part(name: str, champion: str) -> str:
+    """Return the name of the part of a state that has a model."""
+    return "learner" if name == champion else f"challenger-{name}"

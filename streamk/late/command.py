@@ -1,0 +1,119 @@
+"""Late labels on the command line: their options of `streamk run`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from connectors.base import Source
+from connectors.registry import open_source
+from streamk.cli.arguments import Parser, UsageError, flag_of, number, one_of, whole
+from streamk.cli.job import opened
+from streamk.cli.parts import Making, Part
+from streamk.late import LateLabels
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_OF_LABELS = {
+    "key": "key",
+    "time": "time",
+    "label_timeout": "timeout",
+    "label_default": "default",
+    "held_events": "held_events",
+    "label_revisions": "revisions",
+}
+"""Options of late labels, and the names that the engine has for them."""
+
+
+def duration(text: str) -> float:
+    """Read a time span in seconds: a number, or one with a unit.
+
+    >>> duration("7d"), duration("90"), duration("250ms")
+    (604800.0, 90.0, 0.25)
+    """
+    plain = text.strip().lower()
+    unit = plain.lstrip("0123456789.")
+    if unit and unit not in _UNITS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time span; write seconds or a number with ms, s, m, h or d, as 7d"
+        )
+    return number(plain.removesuffix(unit)) * _UNITS[unit or "s"]
+
+
+class LatePart(Part):
+    """Labels that come later than their events, from a source of their own."""
+
+    FIRST = "labels", "key"
+    SOURCES = ("labels",)
+    EXAMPLE = """\
+  streamk run kafka://localhost:9092/ads --label clicked --key ad \\
+      --labels kafka://localhost:9092/clicks \\
+      --label-timeout 7d --label-default false
+"""
+
+    def add(self, parser: Parser) -> None:
+        """Add the options of late labels."""
+        add = parser.group("labels that come later than their events")
+        add(
+            "--labels SOURCE",
+            "address of the labels: records with a key and the field that --label names; an event"
+            " is predicted at once and learned when its label comes",
+        )
+        add("--key NAME", "the field that is equal in an event and its label")
+        add(
+            "--time NAME",
+            "the field of both that tells when they were, in milliseconds since 1970 or as text"
+            " (default: the sources' timestamps; lines of files are numbered)",
+        )
+        add(
+            "--label-timeout SPAN",
+            "how long an event waits for its label, as 7d or 30m, in the time of the stream"
+            " (default: as long as there is room)",
+            duration,
+        )
+        add(
+            "--label-default VALUE",
+            "the label of events whose own has not come in time (default: they are not learned)",
+        )
+        add(
+            "--held-events N",
+            "events that wait at once, the oldest go first (default 1000000)",
+            whole(1),
+        )
+        add(
+            "--label-revisions POLICY",
+            "of a label that says otherwise than the one before: ignore (default), or learn: the"
+            " event is learned again with it, as long as its key is remembered",
+            one_of("ignore", "learn"),
+        )
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Raise `UsageError` for options of late labels that make no sense together."""
+        if "labels" not in options:
+            for name in _OF_LABELS:
+                if name in options:
+                    raise UsageError(
+                        f"{flag_of(name)} is for labels of their own; it needs --labels SOURCE"
+                    )
+            return
+        if "key" not in options:
+            raise UsageError(
+                "--labels needs --key NAME: the field that is equal in an event and its label"
+            )
+        if "label" not in options:
+            raise UsageError("--labels needs --label NAME: the field of the label in its records")
+        if options["key"] == options["label"]:
+            raise UsageError(f"--key and --label are both {options['key']!r}")
+        if "label_default" in options and "label_timeout" not in options:
+            raise UsageError(
+                "--label-default is the label after a time; it needs --label-timeout SPAN"
+            )
+
+    def connect(self, job: Making, engine_options: dict[str, Any]) -> None:
+        """Open the source of the labels, where there is one."""
+        options = job.options
+        if "labels" in options:
+            source: Source = opened(open_source, options["labels"])
+            job.stack.callback(source.close)
+            given = {to: options[name] for name, to in _OF_LABELS.items() if name in options}
+            engine_options["labels"] = LateLabels(source, **given)

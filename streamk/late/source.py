@@ -1,0 +1,374 @@
+"""Events and labels as one source, and how a batch of its sequence is taken apart again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from connectors.base import (
+    Chunk,
+    Source,
+    SourceBase,
+    Trouble,
+    Troubled,
+)
+from connectors.errors import OffsetOutOfRange
+from streamk.encoding import (
+    BadEvent,
+    Decoded,
+    Decoder,
+    FieldReader,
+    LabelReader,
+    Name,
+    Rejected,
+    Schema,
+    key_of,
+    milliseconds_of,
+)
+from streamk.engine.order.batch import Batch
+from streamk.engine.order.feed import Holding, Positioned
+from streamk.engine.order.partitions import NEVER
+from streamk.engine.training.bad_events import tombstones_apart
+
+if TYPE_CHECKING:
+    from streamk.late import LateLabels
+
+__all__ = ["EVENTS", "LABELS", "JoinedSource", "LateReader", "Taken"]
+
+EVENTS, LABELS = "stream/", "labels/"
+"""Beginnings of the names of partitions. Where clocks are equal the names decide: labels that
+came until an event are learned before it is predicted."""
+
+
+class JoinedSource(SourceBase):
+    """Two sources as one: its partitions are those of both, with "stream/" or "labels/" before.
+
+    Parameters
+    ----------
+    events, labels : Source
+    time : str, optional
+        The field that holds when a record was, see `LateLabels`. A record without one has the
+        timestamp `NEVER`, which moves no clock.
+
+    Examples
+    --------
+    >>> from connectors.memory import MemorySource
+    >>> source = JoinedSource(MemorySource([{"id": 1}]), MemorySource([{"id": 1, "y": 2.0}]))
+    >>> source.partitions()
+    ('labels/0', 'stream/0')
+    """
+
+    def __init__(self, events: Source, labels: Source, *, time: Name | None = None) -> None:
+        self._sources = {EVENTS: events, LABELS: labels}
+        self.encoding, self.fields = events.encoding, events.fields
+        self.record_format = events.record_format
+        self._held: frozenset[str] = frozenset()
+        self._times: dict[str, FieldReader] = {}
+        if time is not None:
+            self._times = {
+                prefix: FieldReader.of_source(source, (time,))
+                for prefix, source in self._sources.items()
+            }
+
+    @property
+    def delimiter(self) -> str:
+        """The character between the cells of the events' CSV."""
+        return self._sources[EVENTS].delimiter
+
+    def partitions(self) -> tuple[str, ...]:
+        """Names of the partitions of both, sorted."""
+        names = [prefix + name for prefix, of in self._sources.items() for name in of.partitions()]
+        return tuple(sorted(names))
+
+    def poll(self, max_events: int, timeout: float) -> list[Chunk]:
+        """Return new events of both, waiting for the first half the time for either."""
+        found = self._polled(max_events, 0.0)
+        if not found and timeout > 0.0:
+            found = self._polled(max_events, timeout / 2.0)
+        return found
+
+    def _polled(self, max_events: int, timeout: float) -> list[Chunk]:
+        found = []
+        for prefix, source in self._sources.items():
+            held = self._held_of(prefix)
+            if held and held >= set(source.partitions()):
+                continue  # there is nothing to ask for
+            try:
+                chunks = source.poll(max_events, timeout)
+            except OffsetOutOfRange as error:
+                raise OffsetOutOfRange(
+                    str(error), partition=prefix + error.partition, offset=error.offset
+                ) from error
+            for chunk in chunks:
+                if chunk.partition in held and not isinstance(source, Holding):
+                    source.seek(chunk.partition, int(chunk.offsets[0]))
+                else:
+                    found.append(self._joined(prefix, chunk))
+        return found
+
+    def _joined(self, prefix: str, chunk: Chunk) -> Chunk:
+        times = chunk.timestamps
+        if self._times:
+            cells = self._times[prefix].many(chunk.values)
+            read = [None if isinstance(one, Rejected) else milliseconds_of(one[0]) for one in cells]
+            times = np.array([NEVER if one is None else one for one in read], np.int64)
+        return replace(chunk, partition=prefix + chunk.partition, timestamps=times)
+
+    def hold(self, partitions: Collection[str]) -> None:
+        """Do not read these partitions until the next call."""
+        self._held = frozenset(partitions)
+        for prefix, source in self._sources.items():
+            if isinstance(source, Holding):
+                source.hold(self._held_of(prefix))
+
+    def _held_of(self, prefix: str) -> frozenset[str]:
+        return frozenset(
+            name.removeprefix(prefix) for name in self._held if name.startswith(prefix)
+        )
+
+    def seek(self, partition: str, offset: int) -> None:
+        """Go to a position. Raises `OffsetOutOfRange` as the source does."""
+        source, name = self._place(partition)
+        try:
+            source.seek(name, offset)
+        except OffsetOutOfRange as error:
+            raise OffsetOutOfRange(str(error), partition=partition, offset=error.offset) from error
+
+    def position(self, partition: str) -> int:
+        """Return the next offset to read, as far as the source knows it, else 0."""
+        source, name = self._place(partition)
+        return source.position(name) if isinstance(source, Positioned) else 0
+
+    def start(self, partition: str) -> int:
+        """Return the earliest position that can still be read."""
+        source, name = self._place(partition)
+        return source.start(name)
+
+    def beginning(self, partition: str) -> int:
+        """Return the position where a job begins that has none of its own."""
+        source, name = self._place(partition)
+        return source.beginning(name)
+
+    def end(self, partition: str) -> int | None:
+        """Return one past the last record there is now; None where that is not known."""
+        source, name = self._place(partition)
+        return source.end(name)
+
+    def lag(self) -> int | None:
+        """Return the records of both that were not polled yet, if known."""
+        lags = [source.lag() for source in self._sources.values()]
+        return None if None in lags else sum(lag for lag in lags if lag is not None)
+
+    def finished(self) -> bool:
+        """Return whether both have given their last record."""
+        return all(source.finished() for source in self._sources.values())
+
+    def ended(self) -> list[str]:
+        """Return the partitions that have given their last record, where one source has."""
+        return [
+            prefix + name
+            for prefix, source in self._sources.items()
+            if source.finished()
+            for name in source.partitions()
+        ]
+
+    def identity(self, partition: str, offset: int) -> str | None:
+        """Return by what a partition is known again, if its source can tell."""
+        source, name = self._place(partition)
+        return source.identity(name, offset)
+
+    def recognize(self, partition: str, identity: str) -> str | None:
+        """Return how a partition is another by now; None if it is the same, as far as is known."""
+        source, name = self._place(partition)
+        return source.recognize(name, identity)
+
+    def provisional(self, partition: str) -> int | None:
+        """Return the position from which on events may be others when they are read again."""
+        source, name = self._place(partition)
+        return source.provisional(name)
+
+    def unfinished(self) -> list[str]:
+        """Return a sentence for everything that is not read of both."""
+        return [told for source in self._sources.values() for told in source.unfinished()]
+
+    def trouble(self) -> Trouble | None:
+        """Return what is wrong with one of them; None if nothing is."""
+        asked = [s.trouble() for s in self._sources.values() if isinstance(s, Troubled)]
+        return next((trouble for trouble in asked if trouble is not None), None)
+
+    def close(self) -> None:
+        """Close both."""
+        for source in self._sources.values():
+            source.close()
+
+    def _place(self, partition: str) -> tuple[Source, str]:
+        prefix = EVENTS if partition.startswith(EVENTS) else LABELS
+        return self._sources[prefix], partition.removeprefix(prefix)
+
+
+@dataclass
+class Taken:
+    """Events and labels of a batch, in its order.
+
+    Attributes
+    ----------
+    batch : Batch
+        With the names of partitions as the sources have them.
+    is_label : list of bool (n,)
+    keys : list of str or None (n,)
+        None of what is bad.
+    labels : list (n,)
+        Of labels.
+    rows : list of int (n,)
+        Of events the row of `X`.
+    raw : list (m,)
+        The events of `X` as they came.
+    X : float64 array of shape (m, d)
+    width : int64 array of shape (m,)
+        Columns that there were when the event had come.
+    schema : Schema
+        Of the d columns.
+    bad : list of BadEvent, by row of the batch
+    tombstones : set of int
+        Rows of the batch that are neither, but tell of a deletion.
+    slices : float64 array of shape (m,), or None
+        Numbers of the events' slices.
+    """
+
+    batch: Batch
+    is_label: list[bool]
+    keys: list[str | None]
+    labels: list[Any]
+    rows: list[int]
+    raw: list[Any]
+    X: NDArray[np.float64]
+    width: NDArray[np.int64]
+    schema: Schema
+    bad: list[BadEvent] = field(default_factory=list)
+    tombstones: set[int] = field(default_factory=set)
+    slices: NDArray[np.float64] | None = None
+
+    def before(self, row: int) -> Taken:
+        """Return what comes before a row of the batch."""
+        cut = slice(0, row)
+        return replace(
+            self,
+            batch=self.batch.slice(0, row),
+            is_label=self.is_label[cut],
+            keys=self.keys[cut],
+            bad=[event for event in self.bad if event.row < row],
+            tombstones={place for place in self.tombstones if place < row},
+        )
+
+
+class LateReader:
+    """Reads keys of events and labels, and labels.
+
+    Parameters
+    ----------
+    events : Source
+        Of the job.
+    late : LateLabels
+    schema : Schema
+        Of the job, with the label.
+    """
+
+    def __init__(self, events: Source, late: LateLabels, schema: Schema) -> None:
+        self._late, self._label = late, schema.label
+        labels = late.source
+        self._event_keys = FieldReader.of_source(events, (late.key,))
+        names = (late.key,) if schema.label is None else (late.key, schema.label)
+        self._cells = FieldReader.of_source(labels, names)
+        self._as_label = LabelReader(schema).one
+        self.default = self._as_label(late.default)
+
+    def read(self, batch: Batch, decoder: Decoder) -> Taken:
+        """Take a batch apart. Raises `BadRecord` as decoders do."""
+        is_label = np.array([name.startswith(LABELS) for name in batch.names], bool)[batch.codes]
+        plain = [name.removeprefix(LABELS).removeprefix(EVENTS) for name in batch.names]
+        n, known = len(batch), len(decoder.schema.columns)
+        at_events = np.flatnonzero(~is_label).tolist()
+        events = [batch.values[row] for row in at_events]
+        decoded = decoder.decode(events)
+        rows, keys, labels = [-1] * n, _nothing(n), _nothing(n)
+        for i, row in enumerate(decoded.good.tolist()):
+            rows[at_events[row]] = i
+        bad = {at_events[e.row]: e._replace(row=at_events[e.row]) for e in decoded.bad}
+        self._read_keys(events, at_events, keys, bad)
+        at_labels = np.flatnonzero(is_label).tolist()
+        self._read_labels([batch.values[row] for row in at_labels], at_labels, keys, labels, bad)
+        if self._late.time is not None:
+            for row in np.flatnonzero(batch.timestamps == NEVER).tolist():
+                reason = f"time missing: {self._late.time!r} holds no time"
+                bad.setdefault(row, BadEvent(row, self._late.time, reason))
+        for row in bad:
+            keys[row] = None
+        times = np.where(batch.timestamps == NEVER, np.maximum(batch.clocks, 0), batch.timestamps)
+        return Taken(
+            replace(batch, names=plain, timestamps=times),
+            is_label.tolist(),
+            keys,
+            labels,
+            rows,
+            [events[row] for row in decoded.good.tolist()],
+            decoded.X,
+            _widths(decoded, known),
+            decoder.schema,
+            *tombstones_apart([bad[row] for row in sorted(bad)], batch.values),
+        )
+
+    def _read_keys(
+        self,
+        values: Sequence[Any],
+        places: list[int],
+        keys: list[str | None],
+        bad: dict[int, BadEvent],
+    ) -> None:
+        for row, cells in zip(places, self._event_keys.many(values), strict=True):
+            if row in bad:
+                continue
+            try:
+                keys[row] = key_of(_taken(cells)[0], self._late.key)
+            except Rejected as rejection:
+                bad[row] = BadEvent(row, rejection.column, rejection.reason)
+
+    def _read_labels(
+        self,
+        values: Sequence[Any],
+        places: list[int],
+        keys: list[str | None],
+        labels: list[Any],
+        bad: dict[int, BadEvent],
+    ) -> None:
+        name = self._label
+        for row, cells in zip(places, self._cells.many(values), strict=True):
+            try:
+                key, label = _taken(cells)
+                keys[row], labels[row] = key_of(key, self._late.key), self._as_label(label)
+                if labels[row] is None:
+                    raise Rejected("label missing", f"the record of a label has no {name!r}", name)
+            except Rejected as rejection:
+                bad[row] = BadEvent(row, rejection.column, rejection.reason)
+
+
+def _nothing(n: int) -> list[Any]:
+    return [None] * n
+
+
+def _taken(cells: tuple[Any, ...] | Rejected) -> tuple[Any, ...]:
+    """Return the fields of a record, or raise what is wrong with it."""
+    if isinstance(cells, Rejected):
+        raise cells
+    return cells
+
+
+def _widths(decoded: Decoded, known: int) -> NDArray[np.int64]:
+    """Return how many columns there were at each good event."""
+    width = np.full(len(decoded.X), known, np.int64)
+    for row, columns in decoded.growth:
+        width[row:] = columns
+    return width

@@ -1,1 +1,0 @@
-"""A champion that predicts, and challengers that learn beside it."""

@@ -1,1 +1,0 @@
-"""A learner whose stream is cut into shards that learn on replicas, which are merged in rounds."""

@@ -1,0 +1,1 @@
+"""Checkpoints in an object store, through fsspec."""

@@ -1,0 +1,282 @@
+"""Checkpoints in an object store: numbered manifests, each created once.
+
+Below the address given to the engine::
+
+    00000007/model.safetensors  the model's arrays
+    00000007/manifest.json      makes the checkpoint, or something else, number 7
+    held/                       files that checkpoints share, see `SegmentFiles`
+    current.json                the number of the newest checkpoint
+
+Each number belongs to whoever creates its manifest, which the store lets one process do. A job
+writes the numbers that follow each other: when it starts, for a checkpoint, whose other objects are
+there before, and for what a journal has where there is a directory. A job that starts takes the
+next number, and the one before it, if that is still running, finds it taken and stops (`Fenced`).
+So nothing is written after what a job went on from but by itself, without any lock.
+
+Readers look for a newer checkpoint at ``current.json``, which is written last and proves nothing;
+they go on from the newest manifest that fits.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from streamk.declared import listed
+from streamk.engine.checkpoints.files import writing
+from streamk.engine.checkpoints.journal import as_pass
+from streamk.engine.checkpoints.manifests import MANIFEST, Key, read_manifest, sealed
+from streamk.engine.checkpoints.reading import MODEL, Checkpoint, epochs
+from streamk.engine.checkpoints.segment_files import (
+    SEGMENTS,
+    SUFFIX,
+    SegmentFiles,
+    read_segment,
+)
+from streamk.engine.checkpoints.store import Fenced, Store
+from streamk.engine.order.sequence import IdleAdvance
+from streamk.errors import EngineError, StateError
+from streamk.object_store.path import CURRENT, ObjectPath
+from streamk.packing import canonical
+
+__all__ = ["ObjectStore"]
+
+_START, _SILENCE = "start", "silence"
+"""Kinds of numbers that are no checkpoints."""
+
+
+class ObjectStore(Store):
+    """The checkpoints of a job in an object store.
+
+    Parameters
+    ----------
+    directory : ObjectPath
+        Of one job, whose process is alone.
+    key : Key, optional
+        What is written is signed with it, and other things are refused.
+    """
+
+    path: ObjectPath
+
+    def __init__(self, directory: ObjectPath, *, key: Key | None = None) -> None:
+        super().__init__(directory, key=key)
+        self.path, self.name = directory, directory.name
+        self._owner = {
+            "id": uuid.uuid4().hex,
+            "name": f"process {os.getpid()} on {socket.gethostname()}",
+        }
+        self._last = 0
+        """The last number that is known to be taken."""
+        self._kept: list[int] = []
+        """The checkpoints that are known to be good, the newest last."""
+        self.segments = SegmentFiles()
+        self._shared: set[str] = set()
+        """Names of the shared files that are known to be in the store."""
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def find(self, accept: Callable[[Checkpoint], bool] | None = None) -> Checkpoint | None:
+        """As `Store.find`."""
+        # Before anything is read: what is written meanwhile is found by `own`.
+        taken = (n for n in reversed(epochs(self.path)) if self._manifest(n).exists())
+        self._last = next(taken, 0)
+        return super().find(accept)
+
+    def _have(self, name: str) -> None:
+        """Copy a shared file to this machine, where its rows are read one by one."""
+        self.segments.write(read_segment(self._segment(name), name))
+        self._shared.add(name)
+
+    def _segment(self, name: str) -> ObjectPath:
+        return self.path / SEGMENTS / f"{name}{SUFFIX}"
+
+    def own(self) -> bool:
+        """Take the next number; False if it was taken since `find`.
+
+        Raises
+        ------
+        EngineError
+            If the store cannot be written, or lets several processes create one object.
+        """
+        number = self._last + 1
+        entry = sealed({**self._entry(number), "kind": _START}, self.key)
+        with writing(self.path):
+            try:
+                self._create(number, entry)
+            except FileExistsError:
+                return False
+            try:
+                self._manifest(number).create(entry)
+            except FileExistsError:
+                return True
+        raise EngineError(
+            f"{self.path}: this store creates an object that is there, so that two jobs could write"
+            " one checkpoint; take one with conditional writes, as S3 has, or a directory"
+        )
+
+    def peers(self) -> list[Path]:
+        """Return none: a store is of one job."""
+        return []
+
+    def noted(self) -> list[IdleAdvance]:
+        """Return what was noted since the current epoch, after later ones too.
+
+        Raises
+        ------
+        StateError
+            If that is damaged.
+        OSError
+            If the store is away.
+        """
+        passes: list[IdleAdvance] = []
+        for number in epochs(self.path):
+            found = (self.path / f"{number:08d}").sizes() if number > self.epoch else {}
+            if MANIFEST not in found or MODEL in found:
+                continue
+            where = self._manifest(number)
+            entry = read_manifest(where, self.key)
+            if entry["epoch"] != number:
+                raise StateError(f"{where}: holds number {entry['epoch']}")
+            if entry.get("kind") == _SILENCE:
+                passes += [as_pass(record, where) for record in listed(entry, "passes", str(where))]
+        return passes
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    def note(self, passes: Iterable[IdleAdvance]) -> None:
+        """Note what was decided since the current epoch; it is in the store when this returns.
+
+        Raises
+        ------
+        EngineError
+            If it cannot be written.
+        Fenced
+            If another job has begun to write.
+        """
+        with writing(self.path):
+            self._check_last()
+        number = self._last + 1
+        records = [[record.partition, record.offset, record.clock] for record in passes]
+        entry = {**self._entry(number), "kind": _SILENCE, "passes": records}
+        with writing(self.path):
+            try:
+                self._create(number, sealed(entry, self.key))
+            except FileExistsError:
+                raise self._fenced(number) from None
+
+    def close(self) -> None:
+        """Remove copies on this machine; the next job takes the number that follows."""
+        self.segments.close()
+
+    def _entry(self, epoch: int) -> dict[str, Any]:
+        return {**super()._entry(epoch), "owner": self._owner, "written": time.time()}
+
+    def _next_epoch(self) -> int:
+        """Return the number of the next checkpoint. Raises `Fenced`, and `OSError`."""
+        self._check(epochs(self.path))
+        self._check_last()
+        return self._last + 1
+
+    def _check_last(self) -> None:
+        """Raise `Fenced` if the number that this job took last is not its own any more.
+
+        Where all was moved away or removed, another job begins with number 1, and what follows here
+        would be newer than all that one writes. Raises `OSError`, too.
+        """
+        manifest = self._manifest(self._last)
+        if not manifest.exists():
+            raise Fenced(
+                f"{manifest} is gone, which this job wrote last: what lay at {self.path} was moved"
+                " away or removed, and another job may write there now. So this one ends and writes"
+                " nothing more; put it back, and start this job again"
+            )
+        if self._owner_of(self._last) not in (None, self._owner):
+            raise self._fenced(self._last)
+
+    def _check(self, numbers: Iterable[int]) -> None:
+        """Raise `Fenced` if another job has taken one of the numbers that there are."""
+        for number in numbers:
+            if number > self._last and self._manifest(number).exists():
+                if self._owner_of(number) != self._owner:
+                    raise self._fenced(number)
+                self._last = number  # the answer was lost when this one was written
+
+    def _share(self, names: Collection[str]) -> None:
+        for name in sorted(set(names) - self._shared):
+            self._segment(name).write(self.segments.read(name))
+            self._shared.add(name)
+
+    def _write(self, epoch: int, files: Mapping[str, bytes]) -> None:
+        path = self.path / f"{epoch:08d}"
+        for name, data in files.items():
+            if name != MANIFEST:
+                (path / name).write(data)
+        try:
+            self._create(epoch, files[MANIFEST])
+        except FileExistsError:
+            self._check(epochs(self.path))
+            raise OSError("an attempt before this one was carried out late") from None
+
+    def _create(self, number: int, entry: bytes) -> None:
+        """Create a manifest. Raises `FileExistsError` if there is another, and `OSError`."""
+        manifest = self._manifest(number)
+        try:
+            manifest.create(entry)
+        except FileExistsError:
+            if manifest.read() != entry:  # else it is this one, and the answer was lost
+                raise
+        self._last = number
+
+    def _go_on(self, epoch: int) -> None:
+        super()._go_on(epoch)
+        self._kept = [*self._kept, epoch][-self.keep :]
+
+    def _prune(self) -> None:
+        # Listed before it is certain that no other job has begun, whose files are not among these.
+        shared = (self.path / SEGMENTS).sizes() if any(self._named.values()) else {}
+        numbers = epochs(self.path)
+        # A process that stood still for long may have written a number that was removed before.
+        self._check(numbers)
+        (self.path / CURRENT).write(canonical({"epoch": self.epoch}))
+        if len(self._kept) < self.keep:
+            return
+        for number in numbers:
+            if number < self._kept[0]:
+                self._manifest(number).remove()  # first, so that nobody begins to read it
+                for left in (self.path / f"{number:08d}").iterdir():
+                    left.remove()
+                self._named.pop(number, None)
+        named = frozenset().union(*(self._named.get(number, ()) for number in self._kept))
+        for file in shared:
+            if file.removesuffix(SUFFIX) not in named:
+                (self.path / SEGMENTS / file).remove()
+                self._shared.discard(file.removesuffix(SUFFIX))
+
+    # --- other jobs -------------------------------------------------------------------------------
+
+    def _manifest(self, number: int) -> ObjectPath:
+        return self.path / f"{number:08d}" / MANIFEST
+
+    def _owner_of(self, number: int) -> Any:
+        """Return who wrote a number; None where that cannot be told."""
+        try:
+            return read_manifest(self._manifest(number), self.key).get("owner")
+        except StateError:
+            return None
+
+    def _fenced(self, number: int) -> Fenced:
+        match self._owner_of(number):
+            case {"name": str(name)}:
+                other = name
+            case _:
+                other = "another process"
+        return Fenced(
+            f"{self.path} is written by {other} now, which has taken number {number}: a job is one"
+            " process, and the one that began last goes on. Stop that one, or give each job an"
+            " address of its own"
+        )
