@@ -12,13 +12,13 @@ import msgspec
 from connectors.base import Output, Sink, Source, Trouble
 from connectors.errors import Aborted, BadRecord, ConnectorError, Unavailable
 from connectors.fields import RecordType
+from connectors.formats import open_output_format
 from connectors.kafka.client import Producer, TooLarge, Writer, Writing, choose, errors
 from connectors.kafka.cluster import Cluster
 from connectors.kafka.security import Security
 from connectors.kafka.source import KafkaSource
 from connectors.kafka.tail import Standing, Tail, origin_of
 from connectors.kafka.transaction import Link, Transaction
-from connectors.schemas.outputs import open_output_format
 
 __all__ = ["Connection", "Destination", "KafkaSink", "TopicLog"]
 

@@ -12,6 +12,7 @@ import numpy as np
 from connectors.base import AssignedCallback, Chunk, RevokedCallback, SourceBase, Trouble
 from connectors.cells import check_names
 from connectors.errors import Aborted, BadURL, ConnectorError, Revoked
+from connectors.formats import FramedFormat, enveloped, open_format
 from connectors.kafka.client import Gone, Reader, Reading, Records, choose, errors
 from connectors.kafka.cluster import (
     Cluster,
@@ -23,7 +24,6 @@ from connectors.kafka.cluster import (
 from connectors.kafka.security import Security
 from connectors.kafka.transaction import Link, Transaction
 from connectors.records import FRAMED
-from connectors.schemas.formats import SchemaFormat, enveloped, open_format
 
 __all__ = ["KafkaSource"]
 
@@ -53,7 +53,7 @@ class KafkaSource(SourceBase):
     reader_schema : int, optional
         The number of the schema of Avro whose names fields get where their own are its aliases.
     envelope : str, optional
-        "debezium" where the event is the `after` of the record (`connectors.schemas.formats`).
+        "debezium" where the event is the `after` of the record (`connectors.formats`).
     group, group_instance_id : str, optional
         The consumer group, and the name of a static member in it (a static member that returns
         within `session_timeout` gets its partitions back without a rebalance).
@@ -411,7 +411,7 @@ class KafkaSource(SourceBase):
             keys=None if keys.count(None) == len(keys) else keys,
         )
 
-    def _with_schemas(self, found: list[Records], of: SchemaFormat) -> list[Records]:
+    def _with_schemas(self, found: list[Records], of: FramedFormat) -> list[Records]:
         """Return the records whose schemas are known, and go back to the others."""
         ready = []
         for records in found:

@@ -15,6 +15,7 @@ import msgspec
 
 from connectors.base import Output
 from connectors.errors import ConnectorError
+from connectors.formats import JSONOutputs
 from connectors.kafka.client import (
     MAX_UNFLUSHED,
     Client,
@@ -26,7 +27,6 @@ from connectors.kafka.client import (
     errors,
 )
 from connectors.kafka.cluster import Cluster, partition_name, split_partition
-from connectors.schemas.outputs import JSONOutputs
 
 __all__ = ["WRITER", "Standing", "Tail", "origin_of"]
 

@@ -8,16 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-import msgspec
-
 from connectors.base import Trouble
 from connectors.errors import BadRecord, BadURL, Unavailable
 from connectors.records import (
     FRAME_BYTES,
     ReadRecord,
-    RecordFormat,
-    Tombstone,
-    json_body,
     schema_id_of,
 )
 from connectors.schemas.stores import (
@@ -29,12 +24,9 @@ from connectors.schemas.stores import (
 )
 
 __all__ = [
-    "ENVELOPES",
-    "Debezium",
     "SchemaFormat",
-    "enveloped",
     "format_of",
-    "open_format",
+    "open_schemas",
     "store_of",
 ]
 
@@ -191,16 +183,13 @@ class SchemaFormat:
         return read
 
 
-def open_format(
-    encoding: str, place: str | None, reader_schema: int | None = None
-) -> SchemaFormat | None:
-    """Return the format of an encoding, whose schemas are at a place; None if it needs none.
+def open_schemas(encoding: str, place: str, reader_schema: int | None = None) -> SchemaFormat:
+    """Return the format of an encoding, "avro" or "protobuf", whose schemas are at a place.
 
     Parameters
     ----------
     encoding : str
-        That of a source, as "avro", "protobuf" or "json".
-    place : str, optional
+    place : str
         The address of a registry, or a directory.
     reader_schema : int, optional
         The number of the schema of Avro whose names fields get, see `AvroSchema`.
@@ -208,25 +197,15 @@ def open_format(
     Raises
     ------
     BadURL
-        If options do not go together, there is no such directory, or the reader's schema is none.
+        If there is no such directory, or the reader's schema is none.
     Unavailable
         If no registry answers, or a package is missing.
     """
-    if reader_schema is not None and encoding != "avro":
-        raise BadURL(f"reader_schema= is for encoding=avro, encoding={encoding} has none")
-    if encoding not in _READ_BY_SCHEMA:
-        if place is not None:
-            raise BadURL(f"schemas= is for encoding=avro or protobuf, encoding={encoding} has none")
-        return None
-    if place is None:
-        raise BadURL(
-            f"encoding={encoding} needs schemas=, the address of a schema registry or a directory"
-        )
     return format_of(encoding, store_of(encoding, place), reader_schema)
 
 
 def store_of(encoding: str, place: str) -> SchemaStore:
-    """Return the place of the schemas of an encoding. Raises as `open_format` does."""
+    """Return the place of the schemas of an encoding. Raises as `open_schemas` does."""
     for package in _NEEDED.get(encoding, ()):
         if find_spec(package) is None:
             raise Unavailable(
@@ -240,7 +219,7 @@ def store_of(encoding: str, place: str) -> SchemaStore:
 def format_of(encoding: str, store: SchemaStore, reader_schema: int | None = None) -> SchemaFormat:
     """Return the format of an encoding, "avro" or "protobuf", with the schemas of a place.
 
-    Raises as `open_format` does.
+    Raises as `open_schemas` does.
     """
     if encoding == "protobuf":
         from connectors.schemas.protobuf import ProtobufSchema
@@ -262,110 +241,6 @@ def format_of(encoding: str, store: SchemaStore, reader_schema: int | None = Non
 
 _KINDS = {"avro": "AVRO", "json-schema": "JSON", "protobuf": "PROTOBUF"}
 _SUFFIXES = {"avro": ".avsc", "json-schema": ".json", "protobuf": ".proto"}
-_READ_BY_SCHEMA = ("avro", "protobuf")
 
 
 _NEEDED = {"avro": ("fastavro",), "protobuf": ("grpc_tools", "google.protobuf")}
-
-
-# --- envelopes ------------------------------------------------------------------------------------
-
-
-ENVELOPES = ("debezium",)
-
-_AFTER = "after."
-_EVENTS, _DELETIONS = ("c", "u", "r"), ("d", "t")
-"""Values of `op`: created, updated, read for a snapshot; deleted, the table truncated."""
-
-
-class Debezium:
-    """The envelope of Debezium: the row as it is after a change is the event.
-
-    A row that was deleted is a `Tombstone`.
-
-    Parameters
-    ----------
-    inner : RecordFormat, optional
-        That of the envelope itself; by default it is read by `read`.
-    read : function, optional
-        From a record to the envelope.
-
-    Examples
-    --------
-    >>> read = Debezium(read=msgspec.json.decode).reading(frozenset)
-    >>> read(b'{"before": null, "after": {"a": 1}, "op": "c"}')
-    {'a': 1}
-    """
-
-    def __init__(
-        self, inner: RecordFormat | None = None, read: Callable[[Any], Any] | None = None
-    ) -> None:
-        self._inner, self._read = inner, read
-
-    def reading(self, names: Callable[[], frozenset[str]], *, settled: bool = False) -> ReadRecord:
-        """Return a function that reads a record, see `connectors.records.RecordFormat`."""
-        if self._inner is None:
-            read = self._read
-        else:
-            read = self._inner.reading(_inside(names), settled=settled)
-        assert read is not None
-        return lambda value: _row(read(value))
-
-
-def _inside(names: Callable[[], frozenset[str]]) -> Callable[[], frozenset[str]]:
-    """Return the fields' names within the envelope; the same object while they do not change."""
-    last: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
-
-    def found() -> frozenset[str]:
-        nonlocal last
-        known = names()
-        if last[0] is not known:
-            last = known, frozenset(_AFTER + name for name in known)
-        return last[1]
-
-    return found
-
-
-def _row(envelope: Any) -> dict[str, Any]:
-    """Return the event of an envelope. Raises `Tombstone`, or `BadRecord` where it is none."""
-    if isinstance(envelope, dict) and envelope.keys() == {"schema", "payload"}:
-        envelope = envelope["payload"]  # as Connect's JSON converter writes it with schemas
-    if envelope is None:
-        raise Tombstone("the record has no value")
-    if not isinstance(envelope, dict) or "op" not in envelope:
-        raise BadRecord("it is no envelope of Debezium, which is an object with an `op`")
-    op, row = envelope["op"], envelope.get("after")
-    if op in _DELETIONS or (op in _EVENTS and row is None and "after" in envelope):
-        raise Tombstone(f"the row was deleted (op {op!r})")
-    if op not in _EVENTS:
-        raise BadRecord(f"in its envelope of Debezium `op` is {op!r}, not c, u, r or d")
-    if not isinstance(row, dict):
-        what = f"a {type(row).__name__}" if "after" in envelope else "not there"
-        raise BadRecord(f"in its envelope of Debezium `after` is {what}, not an object")
-    return row
-
-
-def _json(value: Any) -> Any:
-    """Return a value of JSON."""
-    try:
-        return msgspec.json.decode(value)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError) as error:
-        raise BadRecord(str(error)) from None
-
-
-def enveloped(envelope: str, encoding: str, inner: RecordFormat | None) -> RecordFormat | None:
-    """Return the format of records in an envelope; the inner format without one.
-
-    Raises `BadURL` where there is no such envelope, or not of this encoding.
-    """
-    if not envelope:
-        return inner
-    if envelope not in ENVELOPES:
-        raise BadURL(f"kafka: envelope {envelope!r} must be {' or '.join(ENVELOPES)}")
-    if inner is not None:
-        return Debezium(inner)
-    if encoding == "json":
-        return Debezium(read=_json)
-    if encoding == "json-schema":
-        return Debezium(read=lambda value: _json(json_body(value)))
-    raise BadURL(f"kafka: envelope={envelope} is of records with named fields, not of {encoding}")

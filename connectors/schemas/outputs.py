@@ -12,18 +12,17 @@ from typing import Any
 import msgspec
 
 from connectors.base import Trouble
-from connectors.errors import BadRecord, BadURL, ConnectorError, Unavailable
+from connectors.errors import BadRecord, ConnectorError, Unavailable
 from connectors.fields import UNIONS, Field, ListOf, MapOf, RecordType, Scalar, branches
-from connectors.records import FRAMED, framed, json_body
+from connectors.formats import Encode, JSONOutputs, json_object
+from connectors.records import framed, json_body
 from connectors.schemas.formats import SchemaFormat, format_of, store_of
 from connectors.schemas.stores import Away, SchemaStore
 
 __all__ = [
     "FramedOutputs",
-    "JSONOutputs",
     "avro_text",
     "json_schema_text",
-    "open_output_format",
     "protobuf_text",
 ]
 
@@ -202,38 +201,6 @@ def _message(record: RecordType) -> list[str]:
 
 _log = logging.getLogger("streamk.connectors")
 
-_ENCODINGS = ("json", *FRAMED)
-
-Encode = Callable[[Mapping[str, Any]], bytes]
-
-
-class JSONOutputs:
-    """The way from outputs to records, and back: as JSON, which needs no schema.
-
-    Attributes
-    ----------
-    name : str
-        For messages.
-    encode : function of an output's value
-        Returns a record; raises a `ValueError` or `TypeError` for what it cannot hold.
-    """
-
-    name = "JSON"
-
-    def __init__(self) -> None:
-        self.encode: Encode = msgspec.json.Encoder().encode
-
-    def declare(self, record: RecordType, subject: str) -> None:
-        """Write outputs of this type from here on; see `connectors.fields.Declaring`."""
-
-    def contents(self, records: Sequence[bytes | None]) -> list[dict[str, Any]]:
-        """Return the outputs of records; {} for a record of another format."""
-        return [_json_object(record or b"") for record in records]
-
-    def trouble(self) -> Trouble | None:
-        """Tell of a registry that is gone."""
-        return None
-
 
 class FramedOutputs(JSONOutputs):
     """Outputs as framed records, whose schema is made of their fields.
@@ -242,7 +209,7 @@ class FramedOutputs(JSONOutputs):
     ----------
     encoding : "avro", "json-schema" or "protobuf"
     place : str
-        The address of a registry, or a directory; see `connectors.schemas.formats.open_format`.
+        The address of a registry, or a directory; see `connectors.formats.open_format`.
 
     Raises
     ------
@@ -286,7 +253,7 @@ class FramedOutputs(JSONOutputs):
         Asks for the schemas that are not known yet, and waits for a registry that is gone.
         """
         if self._read is None:
-            return [_json_object(_body(record)) for record in records]
+            return [json_object(_body(record)) for record in records]
         told = False
         while self._read.ready(records) < len(records):
             trouble = self._read.trouble()
@@ -314,39 +281,6 @@ class FramedOutputs(JSONOutputs):
     def trouble(self) -> Trouble | None:
         """Tell of a registry that is gone."""
         return None if self._read is None else self._read.trouble()
-
-
-def open_output_format(encoding: str, place: str | None) -> JSONOutputs:
-    """Return the format of an encoding, whose schemas are kept at a place.
-
-    Parameters
-    ----------
-    encoding : "json", "avro", "json-schema" or "protobuf"
-    place : str, optional
-        The address of a registry, or a directory; needed by all but "json".
-
-    Raises
-    ------
-    BadURL
-        If options do not go together, or there is no such directory.
-    Unavailable
-        If no registry answers, or a package is missing.
-    """
-    if encoding not in _ENCODINGS:
-        raise BadURL(
-            f"encoding {encoding!r} of what is written must be {', '.join(_ENCODINGS[:-1])} or"
-            f" {_ENCODINGS[-1]}"
-        )
-    if encoding == "json":
-        if place is not None:
-            raise BadURL("schemas= is for encoding=avro, json-schema or protobuf; json has none")
-        return JSONOutputs()
-    if place is None:
-        raise BadURL(
-            f"encoding={encoding} needs schemas=, the address of a schema registry or a directory,"
-            " to write by"
-        )
-    return FramedOutputs(encoding, place)
 
 
 _NAMES = {"avro": "Avro", "json-schema": "JSON Schema", "protobuf": "Protobuf"}
@@ -396,11 +330,3 @@ def _body(record: bytes | None) -> bytes:
     with contextlib.suppress(BadRecord):
         return json_body(record)
     return b""
-
-
-def _json_object(text: bytes) -> dict[str, Any]:
-    with contextlib.suppress(msgspec.DecodeError):
-        found = msgspec.json.decode(text)
-        if isinstance(found, dict):
-            return found
-    return {}

@@ -14,7 +14,8 @@ from connectors.errors import BadRecord, BadURL
 from connectors.memory import MemorySink, MemorySource
 from connectors.records import Tombstone, framed
 from connectors.schemas.avro import AvroSchema
-from connectors.schemas.formats import SchemaFormat, enveloped
+from connectors.formats import enveloped
+from connectors.schemas.formats import SchemaFormat
 from connectors.schemas.stores import StoredSchema
 from streamk.engine import Report
 from streamk.late import LateLabels

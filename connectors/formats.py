@@ -1,0 +1,270 @@
+"""The formats of a topic's records: JSON, envelopes, and those that need schemas.
+
+What reads and writes by schemas is registered in the group `streamk.formats`: ``read`` is called
+with an encoding, the place of the schemas and the number of a reader's schema or None, ``write``
+with an encoding and the place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+import msgspec
+
+from connectors.base import Trouble
+from connectors.errors import BadRecord, BadURL, Unavailable
+from connectors.fields import RecordType
+from connectors.records import FRAMED, ReadRecord, RecordFormat, Tombstone, json_body
+
+__all__ = [
+    "ENVELOPES",
+    "Debezium",
+    "FramedFormat",
+    "JSONOutputs",
+    "enveloped",
+    "open_format",
+    "open_output_format",
+]
+
+GROUP = "streamk.formats"
+
+_ENCODINGS = ("json", *FRAMED)
+
+Encode = Callable[[Mapping[str, Any]], bytes]
+
+
+def _by_schemas(name: str, encoding: str) -> Any:
+    """Return what opens formats of records with schemas. Raises `Unavailable` if it is not here."""
+    for entry in entry_points(group=GROUP, name=name):
+        with contextlib.suppress(ModuleNotFoundError):
+            return entry.load()
+    raise Unavailable(f"encoding={encoding} needs connectors/schemas, which is not here")
+
+
+class FramedFormat(RecordFormat, Protocol):
+    """The format of framed records, whose schemas are fetched before they are read."""
+
+    @property
+    def rest(self) -> float:
+        """Seconds until the registry is asked again."""
+        ...
+
+    def ready(self, values: Sequence[Any]) -> int:
+        """Return how many of the first records can be read: their schemas are there."""
+        ...
+
+    def trouble(self) -> Trouble | None:
+        """Tell of a registry that is gone."""
+        ...
+
+
+def open_format(
+    encoding: str, place: str | None, reader_schema: int | None = None
+) -> FramedFormat | None:
+    """Return the format of an encoding, whose schemas are at a place; None if it needs none.
+
+    Parameters
+    ----------
+    encoding : str
+        That of a source, as "avro", "protobuf" or "json".
+    place : str, optional
+        The address of a registry, or a directory.
+    reader_schema : int, optional
+        The number of the schema of Avro whose names fields get, see `AvroSchema`.
+
+    Raises
+    ------
+    BadURL
+        If options do not go together, there is no such directory, or the reader's schema is none.
+    Unavailable
+        If no registry answers, or a package is missing.
+    """
+    if reader_schema is not None and encoding != "avro":
+        raise BadURL(f"reader_schema= is for encoding=avro, encoding={encoding} has none")
+    if encoding not in _READ_BY_SCHEMA:
+        if place is not None:
+            raise BadURL(f"schemas= is for encoding=avro or protobuf, encoding={encoding} has none")
+        return None
+    if place is None:
+        raise BadURL(
+            f"encoding={encoding} needs schemas=, the address of a schema registry or a directory"
+        )
+    found: FramedFormat = _by_schemas("read", encoding)(encoding, place, reader_schema)
+    return found
+
+
+_READ_BY_SCHEMA = ("avro", "protobuf")
+
+
+class JSONOutputs:
+    """The way from outputs to records, and back: as JSON, which needs no schema.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    encode : function of an output's value
+        Returns a record; raises a `ValueError` or `TypeError` for what it cannot hold.
+    """
+
+    name = "JSON"
+
+    def __init__(self) -> None:
+        self.encode: Encode = msgspec.json.Encoder().encode
+
+    def declare(self, record: RecordType, subject: str) -> None:
+        """Write outputs of this type from here on; see `connectors.fields.Declaring`."""
+
+    def contents(self, records: Sequence[bytes | None]) -> list[dict[str, Any]]:
+        """Return the outputs of records; {} for a record of another format."""
+        return [json_object(record or b"") for record in records]
+
+    def trouble(self) -> Trouble | None:
+        """Tell of a registry that is gone."""
+        return None
+
+
+def json_object(text: bytes) -> dict[str, Any]:
+    """Return the object that a text is; {} if it is none."""
+    with contextlib.suppress(msgspec.DecodeError):
+        found = msgspec.json.decode(text)
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def open_output_format(encoding: str, place: str | None) -> JSONOutputs:
+    """Return the format of an encoding, whose schemas are kept at a place.
+
+    Parameters
+    ----------
+    encoding : "json", "avro", "json-schema" or "protobuf"
+    place : str, optional
+        The address of a registry, or a directory; needed by all but "json".
+
+    Raises
+    ------
+    BadURL
+        If options do not go together, or there is no such directory.
+    Unavailable
+        If no registry answers, or a package is missing.
+    """
+    if encoding not in _ENCODINGS:
+        raise BadURL(
+            f"encoding {encoding!r} of what is written must be {', '.join(_ENCODINGS[:-1])} or"
+            f" {_ENCODINGS[-1]}"
+        )
+    if encoding == "json":
+        if place is not None:
+            raise BadURL("schemas= is for encoding=avro, json-schema or protobuf; json has none")
+        return JSONOutputs()
+    if place is None:
+        raise BadURL(
+            f"encoding={encoding} needs schemas=, the address of a schema registry or a directory,"
+            " to write by"
+        )
+    found: JSONOutputs = _by_schemas("write", encoding)(encoding, place)
+    return found
+
+
+ENVELOPES = ("debezium",)
+
+_AFTER = "after."
+_EVENTS, _DELETIONS = ("c", "u", "r"), ("d", "t")
+"""Values of `op`: created, updated, read for a snapshot; deleted, the table truncated."""
+
+
+class Debezium:
+    """The envelope of Debezium: the row as it is after a change is the event.
+
+    A row that was deleted is a `Tombstone`.
+
+    Parameters
+    ----------
+    inner : RecordFormat, optional
+        That of the envelope itself; by default it is read by `read`.
+    read : function, optional
+        From a record to the envelope.
+
+    Examples
+    --------
+    >>> read = Debezium(read=msgspec.json.decode).reading(frozenset)
+    >>> read(b'{"before": null, "after": {"a": 1}, "op": "c"}')
+    {'a': 1}
+    """
+
+    def __init__(
+        self, inner: RecordFormat | None = None, read: Callable[[Any], Any] | None = None
+    ) -> None:
+        self._inner, self._read = inner, read
+
+    def reading(self, names: Callable[[], frozenset[str]], *, settled: bool = False) -> ReadRecord:
+        """Return a function that reads a record, see `connectors.records.RecordFormat`."""
+        if self._inner is None:
+            read = self._read
+        else:
+            read = self._inner.reading(_inside(names), settled=settled)
+        assert read is not None
+        return lambda value: _row(read(value))
+
+
+def _inside(names: Callable[[], frozenset[str]]) -> Callable[[], frozenset[str]]:
+    """Return the fields' names within the envelope; the same object while they do not change."""
+    last: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
+
+    def found() -> frozenset[str]:
+        nonlocal last
+        known = names()
+        if last[0] is not known:
+            last = known, frozenset(_AFTER + name for name in known)
+        return last[1]
+
+    return found
+
+
+def _row(envelope: Any) -> dict[str, Any]:
+    """Return the event of an envelope. Raises `Tombstone`, or `BadRecord` where it is none."""
+    if isinstance(envelope, dict) and envelope.keys() == {"schema", "payload"}:
+        envelope = envelope["payload"]  # as Connect's JSON converter writes it with schemas
+    if envelope is None:
+        raise Tombstone("the record has no value")
+    if not isinstance(envelope, dict) or "op" not in envelope:
+        raise BadRecord("it is no envelope of Debezium, which is an object with an `op`")
+    op, row = envelope["op"], envelope.get("after")
+    if op in _DELETIONS or (op in _EVENTS and row is None and "after" in envelope):
+        raise Tombstone(f"the row was deleted (op {op!r})")
+    if op not in _EVENTS:
+        raise BadRecord(f"in its envelope of Debezium `op` is {op!r}, not c, u, r or d")
+    if not isinstance(row, dict):
+        what = f"a {type(row).__name__}" if "after" in envelope else "not there"
+        raise BadRecord(f"in its envelope of Debezium `after` is {what}, not an object")
+    return row
+
+
+def _json(value: Any) -> Any:
+    """Return a value of JSON."""
+    try:
+        return msgspec.json.decode(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError) as error:
+        raise BadRecord(str(error)) from None
+
+
+def enveloped(envelope: str, encoding: str, inner: RecordFormat | None) -> RecordFormat | None:
+    """Return the format of records in an envelope; the inner format without one.
+
+    Raises `BadURL` where there is no such envelope, or not of this encoding.
+    """
+    if not envelope:
+        return inner
+    if envelope not in ENVELOPES:
+        raise BadURL(f"kafka: envelope {envelope!r} must be {' or '.join(ENVELOPES)}")
+    if inner is not None:
+        return Debezium(inner)
+    if encoding == "json":
+        return Debezium(read=_json)
+    if encoding == "json-schema":
+        return Debezium(read=lambda value: _json(json_body(value)))
+    raise BadURL(f"kafka: envelope={envelope} is of records with named fields, not of {encoding}")
