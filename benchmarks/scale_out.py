@@ -1,4 +1,4 @@
-"""What it costs to learn in shards, `streamk.distributed.Sharded`, beside the same without shards."""
+"""The cost of learning in shards, `streamk.distributed.Sharded`, beside the same without them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import numpy as np
 from benchmarks import common
 from benchmarks.common import Part, mean
 from benchmarks.data import Dataset, Directory, load
-from streamk.distributed import Processes, TaskDivision
-from streamk.distributed import Sharded
+from streamk.distributed import Processes, Sharded, TaskDivision
 from streamk.learners import MultiKernel, create
 from streamk.learners.base import Learner
 

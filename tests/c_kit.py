@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamk.prediction.compiled import CompiledModel
 from streamk.export import to_c
+from streamk.prediction.compiled import CompiledModel
 
 STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic")
 FLAGS = (

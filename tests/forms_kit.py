@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from c_kit import Header
 
-from streamk.prediction import CompiledModel, load
 from streamk.export import to_onnx
+from streamk.prediction import CompiledModel, load
 
 TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64}
 

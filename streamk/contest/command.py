@@ -90,7 +90,7 @@ class ContestPart(Part):
             if name in models:
                 what = "this job's own model" if name == job.name else "another challenger"
                 raise UsageError(f"{option}: {what} is called {name}; choose another name")
-            models[name] = job.described(text, option, _header(job.kept, name))
+            models[name] = job.described(text, option, header_of(job.kept, name))
         return Contest(
             models,
             promote_after=options.get("promote_after", 0),
@@ -98,7 +98,7 @@ class ContestPart(Part):
         )
 
 
-def _header(kept: Header | None, name: str) -> Header | None:
+def header_of(kept: Header | None, name: str) -> Header | None:
     """Return of a saved contest's header that of the model of a name; None if there is none."""
     if kept is None or kept["type"] != Contest.TYPE:
         return None

@@ -11,8 +11,9 @@ from cli_kit import click_events, ndjson, streamk
 
 from streamk.cli.arguments import UsageError
 from streamk.cli.inspect import _experts
-from streamk.cli.model_options import build, challenger_header, experts_of
+from streamk.cli.model_options import build, experts_of
 from streamk.contest import Contest
+from streamk.contest.command import header_of
 from streamk.distributed import Sharded
 from streamk.learners import FeatureMachine, create
 
@@ -163,10 +164,10 @@ def test_challengers_have_it_as_the_checkpoint_has_it(home: Path) -> None:
     model = create("multi-kernel", task="classification", max_classes=9, external_experts=())
     own = create("multi-kernel", task="classification", external_experts=())
     header = Contest({"multi-kernel": own, "many": model}).state().header
-    assert experts_of(challenger_header(header, "many") or {}) == ["none"]
-    assert experts_of(challenger_header(header, "multi-kernel") or {}) == ["none"]
-    assert challenger_header(header, "other") is None
-    assert challenger_header(own.state().header, "many") is None
+    assert experts_of(header_of(header, "many") or {}) == ["none"]
+    assert experts_of(header_of(header, "multi-kernel") or {}) == ["none"]
+    assert header_of(header, "other") is None
+    assert header_of(own.state().header, "many") is None
     streamk(*challenged, "--expert", "none", "--max-events", "100", cwd=home)
     streamk(*challenged, cwd=home)
     out, _ = streamk("inspect", "state", "--json", cwd=home)

@@ -14,10 +14,10 @@ from connectors.base import Output
 from connectors.errors import Aborted
 from connectors.memory import MemorySource
 from connectors.registry import open_sink
-from streamk.engine import Report
-from streamk.late import LateLabels
 from streamk.contest import Contest
 from streamk.distributed import Sharded
+from streamk.engine import Report
+from streamk.late import LateLabels
 from streamk.learners import MultiKernel, create
 
 N = 400

@@ -19,10 +19,10 @@ from engine_kit import Crash, CrashingSink, WhimsicalSource, attached
 import streamk as package
 from connectors.memory import MemorySink, MemorySource
 from streamk.drift import RankTest, ShareTest
-from streamk.engine import Engine, Fixed
 from streamk.drift.alarms import Bounds, Rise
-from streamk.late import LateLabels
+from streamk.engine import Engine, Fixed
 from streamk.errors import StateError
+from streamk.late import LateLabels
 from streamk.learners import create
 
 CHANGE = 2000

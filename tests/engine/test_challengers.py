@@ -24,14 +24,14 @@ from engine_kit import (
 from multi_kernel_kit import pool_alone
 
 from connectors.memory import MemorySink, MemorySource
+from streamk.contest import Contest
+from streamk.contest.promotion import change_champion
 from streamk.engine import Key, Report, Snapshot, newest_checkpoint
 from streamk.engine.checkpoints.directory_store import DirectoryStore
 from streamk.engine.checkpoints.files import lock
-from streamk.late import LateLabels
 from streamk.engine.order.sequence import IdleAdvance
-from streamk.contest.promotion import change_champion
 from streamk.errors import EngineError, InvalidInput, StateError
-from streamk.contest import Contest
+from streamk.late import LateLabels
 from streamk.learners import Scaled, create
 
 N = 400

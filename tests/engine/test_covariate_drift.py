@@ -17,8 +17,8 @@ from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_sink
 from streamk.drift import StreamingMMD
 from streamk.drift.alarms import CovariateWatch
-from streamk.late import LateLabels
 from streamk.errors import StateError
+from streamk.late import LateLabels
 from streamk.learners import create
 
 KIND = "covariate_drift"

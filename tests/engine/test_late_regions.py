@@ -12,9 +12,9 @@ from reference.conformal import NaiveQuantile
 from reference.late import NaiveJoin, in_order
 
 from connectors.memory import MemorySink, MemorySource
+from streamk.distributed import Sharded
 from streamk.engine import loop
 from streamk.late import LateLabels
-from streamk.distributed import Sharded
 from streamk.learners import create
 from streamk.packing import fingerprint
 

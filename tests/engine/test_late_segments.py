@@ -17,16 +17,16 @@ from late_kit import small_segments
 from multi_kernel_kit import pool_alone
 
 from connectors.memory import MemorySink, MemorySource
+from streamk.conformal import Regions
 from streamk.engine import Checkpoint, newest_checkpoint
-from streamk.object_store.path import ObjectPath
 from streamk.engine.checkpoints.reading import read_checkpoint
 from streamk.engine.checkpoints.segment_files import SegmentFiles
+from streamk.errors import EngineError, StateError
 from streamk.late import LateLabels, segments
 from streamk.late.held import HeldEvents, record_type
 from streamk.late.join import Join, Predict
 from streamk.late.segments import KeyIndex, Segment, SegmentLog, hashes_of
-from streamk.engine.training import regions
-from streamk.errors import EngineError, StateError
+from streamk.object_store.path import ObjectPath
 
 ENTRY = tuple[str, int]
 
@@ -362,13 +362,13 @@ def test_regions_of_another_level_are_forgotten(
     streams: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of events in files, too, and also by a run with the first level again."""
-    learn, known, sink = regions.learn, list[bool](), MemorySink()
+    learn, known, sink = Regions.learn_later, list[bool](), MemorySink()
 
     def learned(*arguments: Any) -> Any:
         known.extend(~np.isnan(arguments[4]))
         return learn(*arguments)
 
-    monkeypatch.setattr(regions, "learn", learned)
+    monkeypatch.setattr(Regions, "learn_later", learned)
     shares = []
     for most, level in ((400, 0.9), (450, 0.9), (500, 0.5), (550, 0.9)):
         known.clear()

@@ -20,12 +20,13 @@ from test_state_key import key_file
 import streamk
 from connectors.memory import MemorySource
 from streamk.engine import Key, Untrusted, kept_model, newest_checkpoint
-from streamk.object_store.path import ObjectPath, StoreUnavailable, location
-from streamk.object_store.store import ObjectStore
 from streamk.engine.checkpoints.opening import open_store
+from streamk.engine.checkpoints.places import location
 from streamk.engine.checkpoints.store import Fenced, NotSaved
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import EngineError, InvalidInput, StateError
+from streamk.object_store.path import ObjectPath, StoreUnavailable
+from streamk.object_store.store import ObjectStore
 from streamk.state import State
 
 JOB = "memory://models/job"

@@ -13,8 +13,12 @@ from engine_kit import WhimsicalSource, attached, events, learner, same_model
 from multi_kernel_kit import pool_alone
 
 from connectors.memory import MemorySink
+from streamk.contest import Contest
+from streamk.distributed import Sharded
 from streamk.encoding import Schema
 from streamk.late import LateLabels
+from streamk.learners import MultiKernel, create
+from streamk.learners.explaining import Fields, Reason, attributions
 from streamk.serving.observing import (
     MOST_BYTES,
     MOST_FIELDS,
@@ -24,10 +28,6 @@ from streamk.serving.observing import (
     explain,
     turn_of,
 )
-from streamk.contest import Contest
-from streamk.distributed import Sharded
-from streamk.learners import MultiKernel, create
-from streamk.learners.explaining import Fields, Reason, attributions
 
 
 class Always(Observer):

@@ -19,13 +19,13 @@ import streamk
 from connectors.memory import MemorySink, MemorySource
 from streamk.cli import main
 from streamk.encoding import Schema, decoder
-from streamk.late import LateLabels
-from streamk.serving.observing import Observer
 from streamk.engine.training.details import Details
 from streamk.engine.training.fields import EventFields
+from streamk.late import LateLabels
 from streamk.learners import MultiKernel, create
 from streamk.learners.explaining import Fields
 from streamk.serving.answers import Answers
+from streamk.serving.observing import Observer
 
 # --- values ---------------------------------------------------------------------------------------
 

@@ -22,17 +22,19 @@ ROOT = Path(__file__).parents[2]
 # The arrows of the house: a room may use the rooms of the floors below its own, not its
 # neighbours on the same floor.
 FLOORS = (
-    ("errors", "state", "declared", "options", "packing"),
+    ("errors", "state", "declared", "extensions", "options", "packing"),
     ("backends",),
     ("kernels", "losses"),
     ("landmarks", "features"),
     ("scaling",),
-    ("conformal", "factorization", "drift"),
+    ("factorization",),
     ("prediction", "encoding"),
     ("learners",),
-    ("engine", "distributed", "adapters"),
-    ("serving",),
-    ("cli", "mlflow"),
+    ("engine", "adapters"),
+    ("trained",),
+    ("cli",),
+    # Nobody knows an extension, not even another one: each may be deleted.
+    tuple(sorted(path.parent.name for path in ROOT.glob("streamk/*/extension.toml"))),
 )
 GROUND = FLOORS[0]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
@@ -50,7 +52,7 @@ CONNECTORS_BELOW = {
 }
 
 # What the package itself offers at its front door, imported when it is called.
-FRONT_DOOR = (("streamk", "streamk.learners.warming"), ("streamk", "streamk.serving"))
+FRONT_DOOR = (("streamk", "streamk.learners.warming"), ("streamk", "streamk.trained"))
 
 COMPILED = "streamk.backends.numba_backend"
 

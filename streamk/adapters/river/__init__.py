@@ -1,4 +1,4 @@
-"""Kernel learners as River estimators, and a kernel test as a drift detector.
+"""Kernel learners as River estimators, and what extensions add to these.
 
 Events are dicts whose keys name columns: strings, whole numbers from 0, or tuples of such. A number
 or a boolean is its column's value, a string `s` under the name `c` is the column "c=s" with value
@@ -7,7 +7,9 @@ shares one of 64 columns, "c=#0" to "c=#63", with others of its hash. Columns ma
 column is 0 in events that lack it, and one that no learned event had is passed over in predicting.
 """
 
-from streamk.adapters.river.conformal import ConformalClassifier, ConformalRegressor
+from typing import Any
+
+from streamk import extensions
 from streamk.adapters.river.learners import (
     DoublyStochasticClassifier,
     DoublyStochasticRegressor,
@@ -24,11 +26,8 @@ from streamk.adapters.river.learners import (
     StreamingMekaClassifier,
     StreamingMekaRegressor,
 )
-from streamk.adapters.river.mmd_drift import MMDDrift
 
 __all__ = [
-    "ConformalClassifier",
-    "ConformalRegressor",
     "DoublyStochasticClassifier",
     "DoublyStochasticRegressor",
     "EigenProClassifier",
@@ -39,9 +38,17 @@ __all__ = [
     "KernelRegressor",
     "KernelRidgeClassifier",
     "KernelRidgeRegressor",
-    "MMDDrift",
     "NystromClassifier",
     "NystromRegressor",
     "StreamingMekaClassifier",
     "StreamingMekaRegressor",
+    *extensions.provided("river"),
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return an estimator of an extension, by its name."""
+    found = extensions.find("river", name)
+    if found is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return found
