@@ -20,7 +20,7 @@ from streamk.engine.checkpoints.opening import marker
 from streamk.engine.checkpoints.places import Remote, location
 from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
 from streamk.engine.evaluation.metrics import Metrics
-from streamk.engine.training.beside import Regions, regions_of
+from streamk.engine.training.beside import RegionGiver, regions_of
 from streamk.engine.training.details import Details
 from streamk.engine.training.fields import KnownFields, Unknown
 from streamk.errors import InvalidInput, StateError, StreamkError
@@ -68,7 +68,7 @@ class Following:
 
 
 def answers(
-    learner: Learner, X: NDArray[np.float64], regions: Regions | None = None
+    learner: Learner, X: NDArray[np.float64], regions: RegionGiver | None = None
 ) -> list[dict[str, Any]]:
     """Return predictions and, of classes, probabilities; None, {} and 0 where nothing is known.
 
@@ -76,7 +76,7 @@ def answers(
     ----------
     learner : Learner
     X : float64 array of shape (n, d)
-    regions : Regions, optional
+    regions : RegionGiver, optional
         Intervals or sets of classes that are to go with them.
 
     Returns
@@ -288,14 +288,14 @@ class TrainedModel:
         return max(0.0, time.time() - self.written)
 
     @property
-    def current(self) -> tuple[Learner, Schema, Regions | None]:
+    def current(self) -> tuple[Learner, Schema, RegionGiver | None]:
         """The model, its schema and what its job keeps for regions, of one checkpoint."""
         model, schema, kept = self._opened
         return model.learner, schema, kept
 
     @property
-    def kept(self) -> Regions | None:
-        """Regions as the job has learned them, intervals or sets; None where it gives none."""
+    def kept(self) -> RegionGiver | None:
+        """RegionGiver as the job has learned them, intervals or sets; None where it gives none."""
         return self._opened[2]
 
     @property
@@ -325,7 +325,7 @@ class TrainedModel:
         """Events the model has learned."""
         return self.learner.n_events
 
-    def _current(self) -> tuple[Model, Schema, Regions | None]:
+    def _current(self) -> tuple[Model, Schema, RegionGiver | None]:
         if self._follow is not None and time.monotonic() - self._looked >= self._follow:
             self._following.look()
         return self._opened
@@ -476,13 +476,13 @@ class TrainedModel:
         return f"<{kind} of {self.path}: {self.n_events:,} events, label {self.label!r}>"
 
 
-def _kept(found: Checkpoint) -> Regions | None:
+def _kept(found: Checkpoint) -> RegionGiver | None:
     """Return what the job of a checkpoint keeps for intervals or sets. Raises `StateError`."""
     data = found.body["training"]["regions"]
     if data is None:
         return None
     kind = regions_of("interval" if data.get("region") == "interval" else "prediction_set")
-    kept: Regions = kind.from_json(data)
+    kept: RegionGiver = kind.from_json(data)
     return kept
 
 

@@ -1,4 +1,4 @@
-"""What extensions add to `streamk run`."""
+"""Options of `streamk run` that extensions add."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Header = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Making:
-    """How the model of a job is made.
+    """The making of the model of a job.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Making:
 
 
 class Part:
-    """What one extension adds; here it is nothing."""
+    """The options of one extension; here there are none."""
 
     FIRST: tuple[str, ...] = ()
     """Options that a first user needs."""

@@ -17,6 +17,7 @@ from streamk.contest.contest import Contest
 from streamk.errors import InvalidInput, StateError
 from streamk.learners.base import Learner
 from streamk.learners.opening import Opening, initials, other_champion
+from streamk.learners.registry import kind_of
 from streamk.state import State
 
 __all__ = ["ContestOpening"]
@@ -43,7 +44,7 @@ class ContestOpening(Opening):
         if state.type == Contest.TYPE:
             return self._with_challengers(state)
         contest = Contest.from_state(self._fresh, **self._placing)
-        contest.go_on_with(contest.learner.reopened(state))
+        contest.go_on_with(contest.learner.reopened(state, kind_of(state.type)))
         return contest
 
     def _with_challengers(self, state: State) -> Contest:

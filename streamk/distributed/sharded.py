@@ -494,7 +494,7 @@ class Sharded(OwnClasses):
         merged: State = cls.from_state(state).merged().state()
         return merged
 
-    def reopened(self, state: State) -> Sharded:
+    def reopened(self, state: State, kind: Any) -> Sharded:
         """Return the learner of a state, in shards as this one is.
 
         A round that is open goes on where both have the same shards. Else it ends: what the shards
@@ -509,14 +509,14 @@ class Sharded(OwnClasses):
         --------
         >>> from streamk.learners import create
         >>> plain = create("kernel-ridge", task="regression")
-        >>> Sharded(plain, shards=2).reopened(plain.state()).shards
+        >>> Sharded(plain, shards=2).reopened(plain.state(), type(plain)).shards
         2
-        >>> type(plain.reopened(Sharded(plain).state())) is type(plain)
+        >>> type(plain.reopened(Sharded(plain).state(), Sharded)) is type(plain)
         True
         """
         options = {name: getattr(self, name) for name in OPTIONS}
         if state.type != self.TYPE:
-            learner = self.learner.reopened(state)
+            learner = self.learner.reopened(state, kind)
             return Sharded(learner, **options, workers=self.workers)
         found = Sharded.from_state(state, **self.placing)
         if found.sharding | {"count": 0} == self.sharding | {"count": 0}:

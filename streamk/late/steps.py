@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.encoding import BadEvent, Name
-from streamk.engine.training.beside import Observer, Regions
+from streamk.engine.training.beside import RegionGiver, Watcher
 from streamk.engine.training.details import Details
 from streamk.engine.training.fields import EventFields
 from streamk.engine.training.learning import cut
@@ -109,8 +109,8 @@ class HoldingModel:
     label : str
         The label's field, for messages.
     details : Details, optional
-    regions : Regions, optional
-    observer : Observer, optional
+    regions : RegionGiver, optional
+    observer : Watcher, optional
     event_fields : EventFields
     number : int, default 0
         Of the next event to be held.
@@ -122,8 +122,8 @@ class HoldingModel:
     held: HeldEvents
     label: Name | None
     details: Details | None
-    regions: Regions | None
-    observer: Observer | None
+    regions: RegionGiver | None
+    observer: Watcher | None
     event_fields: EventFields
     number: int = 0
     sliced_from: int = 0

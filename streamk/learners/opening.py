@@ -9,7 +9,7 @@ from streamk.learners.registry import kind_of
 from streamk.packing import fingerprint
 from streamk.state import State
 
-__all__ = ["Opening", "champion_state", "initials"]
+__all__ = ["Opening", "champion_state", "initials", "opening_of"]
 
 
 def initials(state: State) -> dict[str, str]:
@@ -66,7 +66,13 @@ class Opening:
             champion = str(state.header.get("champion"))
             if initials(state).get(champion) != self._digest:
                 raise StateError(other_champion(champion))
-        return like.reopened(champion_state(state))
+        state = champion_state(state)
+        return like.reopened(state, kind_of(state.type))
+
+
+def opening_of(model: Any) -> Opening:
+    """Return what opens the models of checkpoints for a run that begins with a model."""
+    return model.opening() or Opening(model)
 
 
 def other_champion(champion: str) -> str:

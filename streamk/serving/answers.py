@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from streamk.encoding import BadEvent, Rejected, Schema, decoder, flatten
 from streamk.encoding.values import read_json
-from streamk.engine.training.beside import Regions
+from streamk.engine.training.beside import RegionGiver
 from streamk.engine.training.details import Details
 from streamk.engine.training.fields import KnownFields, Unknown
 from streamk.errors import InvalidInput
@@ -98,7 +98,7 @@ def _one_by_one(events: Sequence[msgspec.Raw]) -> list[Any]:
 class _Reading:
     """The decoder of events for one model, and the fields that it has."""
 
-    def __init__(self, learner: Learner, schema: Schema, kept: Regions | None) -> None:
+    def __init__(self, learner: Learner, schema: Schema, kept: RegionGiver | None) -> None:
         self.learner, self.schema, self.kept = learner, schema, kept
         self.known, self.fields = KnownFields(schema), Fields()
         self.fields.follow(schema, learner.columns or ())
@@ -154,7 +154,7 @@ class Answers:
         if len(X):
             last = events[-1]
             self._asked = learner, schema, X[-1:], lambda: flatten(last, schema.ignore)
-        regions: Regions | None = None
+        regions: RegionGiver | None = None
         if details is not None:
             details, regions = details.served(learner, reading.kept)
         found = answers(learner, X, regions)

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from ray_kit import Fake, faking, two_raylets
 
-from streamk.cli import job
 from streamk.distributed import RayWorkers, Sharded, TaskDivision, actors
 from streamk.errors import InvalidInput, WorkerLost
 from streamk.packing import fingerprint
@@ -111,14 +110,14 @@ def test_actors_of_a_model_on_gpus_have_one_each(
     """Ray shows each actor its own, and the model computes on the first that it sees."""
     for name in LIMITS:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(job, "_connect", lambda *_: None)
+    monkeypatch.setattr(command, "_connect", lambda *_: None)
 
     def ask(_: Any) -> tuple[Any, ...]:
         return tuple(os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", *LIMITS))
 
     with ExitStack() as stack:
         model = SimpleNamespace(placing=placing)
-        division = job._workers(2, "auto", model, stack)
+        division = command._workers(2, "auto", model, stack)
         actors = division._workers._workers
         found = [cluster.ray.get(actor.__ray_call__.remote(ask)) for actor in actors]
     assert sorted(found) == [("0", *["1"] * 4), ("1", *["1"] * 4)]

@@ -75,6 +75,8 @@ HOMES = {
     "river": (
         "streamk.adapters.river",
         "streamk.cli.demo",
+        "streamk.conformal.river",
+        "streamk.drift.river",
         "streamk.engine.evaluation.river_metrics",
         "connectors.river",
     ),
@@ -115,6 +117,8 @@ MAY_LOAD = {
     "connectors.kafka.python_client": "kafka",
     "connectors.schemas.avro": "fastavro",
     "streamk.adapters.river": "river",
+    "streamk.conformal.river": "river",
+    "streamk.drift.river": "river",
     "streamk.adapters.sklearn": "sklearn",
     "streamk.backends.numba_backend": "numba",
 }
@@ -186,8 +190,8 @@ def arrow_fault(importer: str, imported: str) -> str | None:
         if below(imported, "streamk"):
             return "connectors knows nothing of streamk"
     elif below(imported, "connectors"):
-        if room(importer) not in ("encoding", "engine", "distributed", "serving", "cli"):
-            return "only encoding, engine, distributed, serving and cli know where events come from"
+        if room(importer) not in ("encoding", "engine", "cli", *FLOORS[-1]):
+            return "only encoding, engine, cli and extensions know where events come from"
         if room(importer) in ("encoding", "engine", "serving") and imported not in CONNECTORS_BELOW:
             return "encoding and engine know only the protocols Source and Sink, no connector"
     elif below(imported, "streamk") and (importer, imported) not in FRONT_DOOR:

@@ -23,7 +23,7 @@ from streamk.engine.recovery.takeover import Revisions, Takeover
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError
 from streamk.learners.base import Learner
-from streamk.learners.opening import initials
+from streamk.learners.opening import initials, opening_of
 from streamk.state import State
 
 __all__ = ["CheckpointCoordinator"]
@@ -94,7 +94,7 @@ class CheckpointCoordinator:
         self._finished = False
         # What only checkpoints are compared by takes a copy of the model.
         compared = store is not None or checkpoints.start_from is not None
-        self._opening = trainer.model.opening() if compared else None
+        self._opening = opening_of(trainer.model) if compared else None
         initial = None if self._opening is None else self._opening.initial
         self._job = Job(config, initial, learns=trainer.learns)
 

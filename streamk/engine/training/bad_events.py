@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from connectors.base import Sink
 from streamk.encoding import TOMBSTONE, BadEvent
 from streamk.engine.order.batch import Batch
-from streamk.engine.training.beside import Observer
+from streamk.engine.training.beside import Watcher
 from streamk.engine.training.outputs import dead_letter
 from streamk.errors import EngineError
 
@@ -136,12 +136,12 @@ class BadEvents:
         Where they are written.
     max_share : float
         Largest share of all events that they may be.
-    observer : Observer, optional
+    observer : Watcher, optional
         Gets them, too.
     """
 
     def __init__(
-        self, dead_letters: Sink | None, max_share: float, observer: Observer | None = None
+        self, dead_letters: Sink | None, max_share: float, observer: Watcher | None = None
     ) -> None:
         self._dead_letters, self._max_share = dead_letters, max_share
         self._observer = observer

@@ -23,7 +23,7 @@ Int64s = npt.NDArray[np.int64]
 Entries = list[dict[str, Any]]
 
 
-class Regions(Protocol):
+class RegionGiver(Protocol):
     """Intervals or sets of classes beside predictions, as `streamk.conformal.Regions` are."""
 
     NAME: str
@@ -89,7 +89,7 @@ class Scored(NamedTuple):
     delays: Sequence[int] | None = None
 
 
-class Alarms(Protocol):
+class AlarmWriter(Protocol):
     """Watches over a job, as `streamk.drift.alarms.Alarms` does."""
 
     counts: dict[str, int]
@@ -118,9 +118,9 @@ class Alarms(Protocol):
         ...
 
 
-def alarms(sink: Sink, *, classification: bool, level: float | None) -> Alarms:
+def alarms(sink: Sink, *, classification: bool, level: float | None) -> AlarmWriter:
     """Return alarms that are written to a sink; `level` is that of regions, where there are any."""
-    made: Alarms = _needed("alarms", "alarms", "streamk/drift")(sink, classification, level)
+    made: AlarmWriter = _needed("alarms", "alarms", "streamk/drift")(sink, classification, level)
     return made
 
 
@@ -136,7 +136,7 @@ def _needed(point: str, name: str, folder: str) -> Any:
     return found
 
 
-class Observer(Protocol):
+class Watcher(Protocol):
     """Gets samples of predictions with their reasons, as `streamk.serving.observing.Observer`."""
 
     @property

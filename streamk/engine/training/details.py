@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.engine.training.beside import Regions, regions_of
+from streamk.engine.training.beside import RegionGiver, regions_of
 from streamk.errors import InvalidInput, shown
 from streamk.learners import Learner
 from streamk.learners.explaining import TOLD, Event, Fields, reasons_of
@@ -74,16 +74,18 @@ class Details:
         if self.prediction_set is not None and not model.is_classifier:
             raise InvalidInput("prediction sets are for classes; of numbers ask for an interval")
 
-    def regions(self) -> Regions | None:
+    def regions(self) -> RegionGiver | None:
         """Return intervals or sets that have met nothing yet, None where neither is wanted."""
         for name in ("interval", "prediction_set"):
             level = getattr(self, name)
             if level is not None:
-                made: Regions = regions_of(name)(level)
+                made: RegionGiver = regions_of(name)(level)
                 return made
         return None
 
-    def served(self, model: Learner, kept: Regions | None) -> tuple[Details, Regions | None]:
+    def served(
+        self, model: Learner, kept: RegionGiver | None
+    ) -> tuple[Details, RegionGiver | None]:
         """Return what is left to be asked of a model that learns no more, and its regions.
 
         Those that its job has `kept`, or of other levels what the model knows itself.

@@ -11,7 +11,7 @@ from streamk.encoding import Absent, LabelType, Mode, Schema
 from streamk.engine.order.feed import DataLoss
 from streamk.engine.progress import Snapshot
 from streamk.engine.training.bad_events import OnError
-from streamk.engine.training.beside import Observer, Regions
+from streamk.engine.training.beside import RegionGiver, Watcher
 from streamk.errors import InvalidInput
 from streamk.learners.base import Learner
 from streamk.options import Checked, Choice, Real, Seconds, Whole, choice_of
@@ -113,7 +113,7 @@ class Watch(Checked):
         Called every `progress_interval` seconds, and at the end unless it is as it was then; by
         another thread where the run waits for a source or sink that is gone.
     progress_interval : float, default 1.0
-    observer : Observer, optional
+    observer : Watcher, optional
         Gets samples of the predictions, with their reasons, and the events that cannot be used, see
         `streamk.serving.observing`.
     """
@@ -124,10 +124,10 @@ class Watch(Checked):
     alarms: Sink | None = None
     on_progress: Callable[[Snapshot], None] | None = None
     progress_interval: Annotated[float, Seconds()] = 1.0
-    observer: Observer | None = None
+    observer: Watcher | None = None
 
 
-Newer = tuple[Learner, Schema, Regions | None]
+Newer = tuple[Learner, Schema, RegionGiver | None]
 """A model, its columns, and what its job has learned for intervals or sets of classes."""
 
 
@@ -140,7 +140,7 @@ class Fixed:
 
     Parameters
     ----------
-    kept : Regions, optional
+    kept : RegionGiver, optional
         What the job of the model has learned for intervals or sets of classes
         (`TrainedModel.kept`).
     newer : function, optional
@@ -148,5 +148,5 @@ class Fixed:
         on, or None.
     """
 
-    kept: Regions | None = None
+    kept: RegionGiver | None = None
     newer: Callable[[], Newer | None] | None = None

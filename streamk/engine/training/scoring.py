@@ -14,7 +14,7 @@ from connectors.records import FRAMED
 from streamk.encoding import FieldReader, Rejected
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.engine.evaluation.slices import Coverage, Slices
-from streamk.engine.training.beside import Alarms, Regions, Scored, alarms
+from streamk.engine.training.beside import AlarmWriter, RegionGiver, Scored, alarms
 from streamk.errors import InvalidInput
 
 Floats = npt.NDArray[np.float64]
@@ -84,7 +84,7 @@ class Scoring:
         Events in the windowed figures.
     names : tuple of str
         Of further figures.
-    regions : Regions, optional
+    regions : RegionGiver, optional
         Those that come with predictions.
     slices : SliceReader, optional
         Of the column whose values have figures of their own.
@@ -103,7 +103,7 @@ class Scoring:
         classification: bool,
         window: int,
         names: tuple[str, ...],
-        regions: Regions | None,
+        regions: RegionGiver | None,
         slices: SliceReader | None,
         alarm_sink: Sink | None,
     ) -> None:
@@ -116,7 +116,7 @@ class Scoring:
         }
         self.metrics = Metrics(classification=classification, **self._figures)
         level = None if regions is None else regions.level
-        self.alarms: Alarms | None = None
+        self.alarms: AlarmWriter | None = None
         if alarm_sink is not None:
             self.alarms = alarms(alarm_sink, classification=classification, level=level)
 

@@ -32,7 +32,7 @@ from streamk.engine.training.bad_events import (
     complaint,
     tombstones_apart,
 )
-from streamk.engine.training.beside import Alarms, Regions, Scored
+from streamk.engine.training.beside import AlarmWriter, RegionGiver, Scored
 from streamk.engine.training.details import Details
 from streamk.engine.training.fields import EventFields, LabelCheck, NameCheck
 from streamk.engine.training.learning import (
@@ -136,13 +136,13 @@ class Trainer:
         if model.columns is None and schema.columns:
             model.add_columns(schema.columns)
 
-    def _use_details(self, kept: Regions | None) -> None:
+    def _use_details(self, kept: RegionGiver | None) -> None:
         """Prepare what goes with predictions; a model that learns no more has `kept` its regions.
 
         Raises `InvalidInput` if the model cannot give it.
         """
         self._wanted.check(self.model)
-        self._regions: Regions | None
+        self._regions: RegionGiver | None
         if self.learns:
             self._regions, details = self._wanted.regions(), Details(explain=self._wanted.explain)
         else:
@@ -155,7 +155,7 @@ class Trainer:
         return self._scoring.metrics
 
     @property
-    def alarms(self) -> Alarms | None:
+    def alarms(self) -> AlarmWriter | None:
         """The alarms of the run; None where there is no sink for them."""
         return self._scoring.alarms
 
@@ -500,7 +500,7 @@ class Trainer:
         name = self._scoring.slice_name(batch.values[row])
         self._observer.show(explanation, output, label, name, held)
 
-    def renew(self, model: Learner, schema: Schema, kept: Regions | None) -> None:
+    def renew(self, model: Learner, schema: Schema, kept: RegionGiver | None) -> None:
         """Predict by another model, which has its own columns and regions, from here on."""
         self.settle()
         self.model, self._n_ended = model, len(_ended(model))

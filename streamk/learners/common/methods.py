@@ -139,16 +139,14 @@ class Methods(Protocol):
         return None
 
     def opening(self) -> Any:
-        """Return what opens the models of checkpoints for a run that begins with this learner."""
-        from streamk.learners.opening import Opening
+        """Return an opening of its own, see `streamk.learners.opening`; None for the usual one."""
+        return None
 
-        return Opening(self)
+    def reopened(self, state: State, kind: Any) -> Any:
+        """Return the learner of a state, in shards as this one is, or in none as it is.
 
-    def reopened(self, state: State) -> Any:
-        """Return the learner of a state, in shards as this one is, or in none as it is."""
-        from streamk.learners.registry import kind_of
-
-        kind = kind_of(state.type)
+        `kind` is the class of learners that have such states, None for an unknown one.
+        """
         plain = state if kind is None else kind.without_shards(state)
         return type(self).from_state(plain, **self.placing)
 
