@@ -4,11 +4,14 @@ A folder with a file ``extension.toml`` is an extension. That file names, for ea
 rest can be extended, what the folder provides there, as ``name = "module:attribute"``:
 
 learners    learners around others, by the types of their states
+openings    how a run with such a learner goes on, where it is not `streamk.learners.opening.Opening`
 run         options of `streamk run`, see `streamk.cli.parts.Part`
 commands    further commands, by what is called; ``about`` beside it tells what they do
+alarms      what watches over a job
 regions     what comes beside predictions, by the details that ask for it (`streamk.engine.Details`)
 exports     forms of a compiled model, by the options of `streamk compile`
 places      places of checkpoints that are no directories
+stores      what keeps checkpoints there
 river       estimators in `streamk.adapters.river`, by their names
 
 Nothing is imported before it is asked for, and nothing else knows of an extension: where its folder

@@ -10,10 +10,11 @@ import sys
 from collections.abc import Callable, Sequence
 
 from connectors.errors import BadRecord, BadURL, ConnectorError
-from streamk import __version__, extensions
+from streamk import __version__
 from streamk.cli import ForPeople
 from streamk.cli.arguments import UsageError, nearest
 from streamk.errors import InvalidInput, StreamkError
+from streamk.extensions import find, provided
 
 COMMANDS = {
     "run": "learn and predict on a stream, until it ends or is stopped",
@@ -23,7 +24,7 @@ COMMANDS = {
     "inspect": "show what a checkpoint holds, and check it",
     "plot": "draw the figures of a run along its stream",
     "models": "list the models, their options, the kernels and the losses",
-    **{name: extensions.provided("about")[name] for name in extensions.provided("commands")},
+    **{name: provided("about")[name] for name in provided("commands")},
 }
 
 SHOWING = ("", "demo", "inspect", "models")
@@ -73,7 +74,7 @@ def dispatch(given: Sequence[str], interrupts: Sequence[int], out: ForPeople) ->
 
 
 def _command(name: str) -> Callable[[Sequence[str]], int]:
-    found: Callable[[Sequence[str]], int] | None = extensions.find("commands", name)
+    found: Callable[[Sequence[str]], int] | None = find("commands", name)
     if found is None:
         found = importlib.import_module(f"streamk.cli.{name}").main
     return found

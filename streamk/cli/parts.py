@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from streamk import extensions
 from streamk.cli.arguments import Parser
+from streamk.extensions import all_of
 
 __all__ = ["Making", "Part", "parts"]
 
@@ -79,4 +79,4 @@ class Part:
 
 def parts() -> list[Part]:
     """Return the parts of all extensions that are there."""
-    return [part() for _, part in extensions.all_of("run")]
+    return [part() for _, part in all_of("run")]

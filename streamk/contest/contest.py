@@ -361,12 +361,6 @@ class Contest(OwnClasses):
         """Return the state of the champion."""
         return state.child("learner")
 
-    def opening(self) -> Any:
-        """Return what opens the models of checkpoints for a run that begins with this contest."""
-        from streamk.contest.opening import ContestOpening
-
-        return ContestOpening(self)
-
     @property
     def placing(self) -> dict[str, Any]:
         """That of each model, and the options that a job may change."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from streamk.errors import StateError
+from streamk.extensions import find
 from streamk.learners.registry import kind_of
 from streamk.packing import fingerprint
 from streamk.state import State
@@ -72,7 +73,8 @@ class Opening:
 
 def opening_of(model: Any) -> Opening:
     """Return what opens the models of checkpoints for a run that begins with a model."""
-    return model.opening() or Opening(model)
+    made: Opening = (find("openings", model.TYPE) or Opening)(model)
+    return made
 
 
 def other_champion(champion: str) -> str:

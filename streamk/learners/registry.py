@@ -8,8 +8,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from streamk import extensions, kernels
+from streamk import kernels
 from streamk.errors import InvalidInput, StateError
+from streamk.extensions import find, provided
 from streamk.features.random_features import check_seed
 from streamk.kernels import Kernel
 from streamk.learners.base import Learner
@@ -239,7 +240,7 @@ def kind_of(state_type: object) -> Any:
     'OnlineKernelRidge'
     """
     name = str(state_type)
-    return KINDS.get(name) or extensions.find("learners", name)
+    return KINDS.get(name) or find("learners", name)
 
 
 def from_state(state: State, **placing: Any) -> Learner:
@@ -258,7 +259,7 @@ def from_state(state: State, **placing: Any) -> Learner:
     """
     kind = kind_of(state.type)
     if kind is None:
-        known = ", ".join([*KINDS, *extensions.provided("learners")])
+        known = ", ".join([*KINDS, *provided("learners")])
         raise StateError(f"no learner is registered as {state.type!r}; there are {known}")
     learner: Learner = kind.from_state(state, **placing)
     return learner

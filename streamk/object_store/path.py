@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from streamk.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from streamk.engine.checkpoints.manifests import Key
-    from streamk.engine.checkpoints.store import Store
 
 __all__ = ["CURRENT", "ObjectPath", "StoreUnavailable"]
 
@@ -136,12 +132,6 @@ class ObjectPath:
         """Remove the object, if there is one. Raises `OSError`."""
         with self._asking(), contextlib.suppress(FileNotFoundError):
             self._store.rm_file(self._key)
-
-    def store(self, key: Key | None) -> Store:
-        """Return the store of the job whose place this is."""
-        from streamk.object_store.store import ObjectStore
-
-        return ObjectStore(self, key=key)
 
     def marker(self) -> object:
         """Return a value that is another one once there is a newer checkpoint."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ray_kit import Fake, faking, two_raylets
 
-from streamk.distributed import RayWorkers, Sharded, TaskDivision, actors
+from streamk.distributed import RayWorkers, Sharded, TaskDivision, actors, command
 from streamk.errors import InvalidInput, WorkerLost
 from streamk.packing import fingerprint
 from tests.rounds_kit import events, model

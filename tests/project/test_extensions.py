@@ -16,7 +16,10 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = sorted(path.parent.name for path in ROOT.glob("streamk/*/extension.toml"))
 DELETED = [*(f"streamk/{name}" for name in FOLDERS), "connectors/schemas"]
 
-POINTS = {"learners", "run", "commands", "about", "regions", "alarms", "exports", "places", "river"}
+POINTS = {
+    *("learners", "openings", "run", "commands", "about", "regions", "alarms"),
+    *("exports", "places", "stores", "river"),
+}
 
 LEFT = """
 import importlib, json, pathlib, pkgutil, sys

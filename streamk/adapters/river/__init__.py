@@ -9,7 +9,6 @@ column is 0 in events that lack it, and one that no learned event had is passed 
 
 from typing import Any
 
-from streamk import extensions
 from streamk.adapters.river.learners import (
     DoublyStochasticClassifier,
     DoublyStochasticRegressor,
@@ -26,6 +25,7 @@ from streamk.adapters.river.learners import (
     StreamingMekaClassifier,
     StreamingMekaRegressor,
 )
+from streamk.extensions import find, provided
 
 __all__ = [
     "DoublyStochasticClassifier",
@@ -42,13 +42,13 @@ __all__ = [
     "NystromRegressor",
     "StreamingMekaClassifier",
     "StreamingMekaRegressor",
-    *extensions.provided("river"),
+    *provided("river"),
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Return an estimator of an extension, by its name."""
-    found = extensions.find("river", name)
+    found = find("river", name)
     if found is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return found

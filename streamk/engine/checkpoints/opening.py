@@ -13,6 +13,7 @@ from streamk.engine.checkpoints.manifests import MANIFEST, Key, key_of
 from streamk.engine.checkpoints.places import Location, Remote, location
 from streamk.engine.checkpoints.store import Store
 from streamk.errors import InvalidInput
+from streamk.extensions import all_of
 from streamk.options import Checked, Real, Whole
 
 Place = str | os.PathLike[str] | Remote
@@ -43,7 +44,9 @@ def open_store(directory: Location, *, alone: bool, key: Key | None) -> Store:
             f"{directory} is an object store, which is of one process: its members of a consumer"
             " group could not tell who is running. Leave out ?group=, or give a directory"
         )
-    return directory.store(key)
+    (opened,) = (opened for _, opened in all_of("stores"))
+    store: Store = opened(directory, key=key)
+    return store
 
 
 def marker(directory: Location) -> object:

@@ -5,21 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 from urllib.parse import unquote, urlsplit
 
-from streamk import extensions
 from streamk.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from streamk.engine.checkpoints.manifests import Key
-    from streamk.engine.checkpoints.store import Store
+from streamk.extensions import all_of
 
 __all__ = ["Location", "Remote", "location"]
 
 
 class Remote(Protocol):
-    """A place that is no directory: so much of `pathlib.Path` as checkpoints take, and a store.
+    """A place that is no directory: so much of `pathlib.Path` as checkpoints take.
 
     All raise `OSError` where it is away.
     """
@@ -54,10 +50,6 @@ class Remote(Protocol):
 
     def read(self, most: int | None = None) -> bytes:
         """Return the bytes there, or the first of them. Raises `FileNotFoundError`."""
-        ...
-
-    def store(self, key: Key | None) -> Store:
-        """Return the store of the job whose place this is."""
         ...
 
     def marker(self) -> object:
@@ -95,7 +87,7 @@ def location(address: str | os.PathLike[str] | Remote) -> Location:
     parts = urlsplit(address)
     if parts.scheme == "file":
         return Path(unquote(parts.path))
-    for _, opened in extensions.all_of("places"):
+    for _, opened in all_of("places"):
         found: Remote = opened(address)
         return found
     raise InvalidInput(f"{address}: addresses need streamk/object_store, which is not here")

@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from connectors.base import Output, Sink
 from connectors.fields import RecordType
-from streamk import extensions
 from streamk.encoding import LoneReader, Schema
 from streamk.engine.order.batch import Batch
 from streamk.errors import InvalidInput
+from streamk.extensions import find
 from streamk.learners.base import Learner
 from streamk.learners.common.prequential import Prequential
 from streamk.learners.explaining import Event
@@ -130,7 +130,7 @@ def regions_of(detail: str) -> Any:
 
 
 def _needed(point: str, name: str, folder: str) -> Any:
-    found = extensions.find(point, name)
+    found = find(point, name)
     if found is None:
         raise InvalidInput(f"{name.replace('_', ' ')}: the extension {folder} is not here")
     return found

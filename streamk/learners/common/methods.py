@@ -138,10 +138,6 @@ class Methods(Protocol):
         """Rounds so far, and the options of shards, of a learner in shards."""
         return None
 
-    def opening(self) -> Any:
-        """Return an opening of its own, see `streamk.learners.opening`; None for the usual one."""
-        return None
-
     def reopened(self, state: State, kind: Any) -> Any:
         """Return the learner of a state, in shards as this one is, or in none as it is.
 
