@@ -3,19 +3,8 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import re
 from pathlib import Path
-
-from streamk.learners import (
-    DoublyStochastic,
-    EigenPro,
-    FeatureMachine,
-    MultiKernel,
-    OnlineKernelRidge,
-    OnlineNystrom,
-    StreamingMeka,
-)
 
 ROOT = Path(__file__).parents[2]
 GLOSSARY = (ROOT / "docs" / "words.md").read_text()
@@ -67,13 +56,6 @@ def test_a_text_begins_with_a_noun_or_a_verb_for_its_thing() -> None:
         for found in clause.finditer(path.read_text())
     ]
     assert not faults, "\n".join(faults)
-
-
-def test_the_glossary_has_every_option_of_the_learners() -> None:
-    of_one = (DoublyStochastic, OnlineNystrom, StreamingMeka, OnlineKernelRidge, EigenPro)
-    learners = (MultiKernel, *of_one, FeatureMachine)
-    options = {name for each in learners for name in inspect.signature(each).parameters}
-    assert options <= NAMED | {"self"}, sorted(options - NAMED)
 
 
 def test_the_glossary_has_only_names_that_there_are() -> None:
