@@ -11,25 +11,82 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import LossCode as Code
 from streamk.errors import InvalidInput, shown
 
 Scores = NDArray[np.float64]
 
 
-_CLASSIFICATION = (Code.SQUARED, Code.HINGE, Code.SQUARED_HINGE, Code.LOGISTIC, Code.SOFTMAX)
-_REGRESSION = (Code.SQUARED, Code.HUBER, Code.EPSILON_INSENSITIVE, Code.QUANTILE)
-_PARAMETERS = {
-    Code.HUBER: ("delta", 1.0),
-    Code.EPSILON_INSENSITIVE: ("epsilon", 0.1),
-    Code.QUANTILE: ("q", 0.5),
+class LossCode(IntEnum):
+    """Integer code of a loss."""
+
+    SQUARED = 0
+    HINGE = 1
+    SQUARED_HINGE = 2
+    LOGISTIC = 3
+    SOFTMAX = 4
+    HUBER = 5
+    EPSILON_INSENSITIVE = 6
+    QUANTILE = 7
+
+
+@dataclass(frozen=True)
+class LossKind:
+    """The description of a loss.
+
+    Attributes
+    ----------
+    about : str
+        A line for `streamk models`.
+    classifies, regresses : bool
+        Whether labels can be classes, and numbers.
+    parameter, meaning : str
+        The name of its parameter, "" without, and a few words about it.
+    default : float
+        Of the parameter.
+    curvature : (float, float), or None
+        Largest second derivative of one output and of several; None where there is none.
+    """
+
+    about: str
+    classifies: bool = True
+    regresses: bool = False
+    parameter: str = ""
+    meaning: str = ""
+    default: float = 0.0
+    curvature: tuple[float, float] | None = None
+
+
+KINDS: dict[LossCode, LossKind] = {
+    LossCode.SQUARED: LossKind("½ (f-y)², classes and numbers", True, True, curvature=(1.0, 1.0)),
+    LossCode.HINGE: LossKind("max(0, 1 - y f), classes"),
+    LossCode.SQUARED_HINGE: LossKind("½ max(0, 1 - y f)², classes", curvature=(1.0, 2.0)),
+    LossCode.LOGISTIC: LossKind(
+        "log(1 + exp(-y f)), classes; each against the others", curvature=(0.25, 0.25)
+    ),
+    LossCode.SOFTMAX: LossKind(
+        "cross entropy of all classes; the default for classes", curvature=(0.5, 0.5)
+    ),
+    LossCode.HUBER: LossKind(
+        "squared up to delta, linear beyond: numbers with outliers",
+        *(False, True, "delta", "in standard deviations of the label", 1.0),
+        curvature=(1.0, 1.0),
+    ),
+    LossCode.EPSILON_INSENSITIVE: LossKind(
+        "max(0, |f-y| - epsilon), numbers",
+        *(False, True, "epsilon", "in standard deviations of the label", 0.1),
+    ),
+    LossCode.QUANTILE: LossKind(
+        "the quantile q instead of the mean, numbers",
+        *(False, True, "q", "between 0 and 1", 0.5),
+    ),
 }
-LOSSES = tuple(code.name.lower() for code in Code)
+LOSSES = tuple(code.name.lower() for code in LossCode)
 """Names of all losses."""
 
 
@@ -39,14 +96,19 @@ class Loss:
 
     Attributes
     ----------
-    code : Code
+    code : LossCode
     parameter : float
         ``delta`` of huber, ``epsilon`` of epsilon_insensitive, ``q`` of quantile, 0 otherwise; in
         the unit of the label, except that q is a probability.
     """
 
-    code: Code
+    code: LossCode
     parameter: float = 0.0
+
+    @property
+    def kind(self) -> LossKind:
+        """The description of the loss."""
+        return KINDS[self.code]
 
     @property
     def name(self) -> str:
@@ -56,16 +118,16 @@ class Loss:
     @property
     def classifies(self) -> bool:
         """True if labels can be classes."""
-        return self.code in _CLASSIFICATION
+        return self.kind.classifies
 
     @property
     def regresses(self) -> bool:
         """True if labels can be numbers."""
-        return self.code in _REGRESSION
+        return self.kind.regresses
 
     def n_outputs(self, n_classes: int) -> int:
         """Return the number of outputs for so many classes (0 classes: regression)."""
-        if self.code == Code.SOFTMAX:
+        if self.code == LossCode.SOFTMAX:
             return n_classes
         return n_classes if n_classes > 2 else 1
 
@@ -75,7 +137,7 @@ class Loss:
         The losses measured against -1/+1 keep f for the second class and take -f for the first;
         a Crammer-Singer margin is the difference of two outputs, so each gets half.
         """
-        half = 0.5 if self.code in (Code.HINGE, Code.SQUARED_HINGE) else 1.0
+        half = 0.5 if self.code in (LossCode.HINGE, LossCode.SQUARED_HINGE) else 1.0
         return np.stack([-half * f, half * f], axis=-1)
 
     def value(self, F: Scores, y: NDArray[Any]) -> NDArray[np.float64]:
@@ -97,13 +159,13 @@ class Loss:
         array([0.125, 2.5  ])
         """
         F = np.asarray(F, dtype=np.float64)
-        if self.code == Code.SOFTMAX:
+        if self.code == LossCode.SOFTMAX:
             top = F.max(axis=1)
             chosen = F[np.arange(len(F)), y.astype(np.intp)]
             return np.asarray(np.log(np.exp(F - top[:, None]).sum(axis=1)) + top - chosen)
         if self._has_margins(F):
             violation = np.maximum(_crammer_singer(F, y)[0], 0.0)
-            return violation if self.code == Code.HINGE else 0.5 * violation**2
+            return violation if self.code == LossCode.HINGE else 0.5 * violation**2
         return np.asarray(_values(self.code, self.parameter, F, _targets(F, y)).sum(axis=1))
 
     def gradient(self, F: Scores, y: NDArray[Any]) -> NDArray[np.float64]:
@@ -127,13 +189,13 @@ class Loss:
         """
         F = np.asarray(F, dtype=np.float64)
         rows = np.arange(len(F))
-        if self.code == Code.SOFTMAX:
+        if self.code == LossCode.SOFTMAX:
             slopes = softmax(F)
             slopes[rows, y.astype(np.intp)] -= 1.0
             return slopes
         if self._has_margins(F):
             margin, best = _crammer_singer(F, y)
-            slope = (margin > 0) * (1.0 if self.code == Code.HINGE else margin)
+            slope = (margin > 0) * (1.0 if self.code == LossCode.HINGE else margin)
             slopes = np.zeros(F.shape)
             slopes[rows, y.astype(np.intp)] -= slope
             slopes[rows, best] += slope
@@ -142,7 +204,7 @@ class Loss:
 
     def _has_margins(self, F: Scores) -> bool:
         """Return whether the true class is measured against the best other one."""
-        return self.code in (Code.HINGE, Code.SQUARED_HINGE) and F.shape[1] > 1
+        return self.code in (LossCode.HINGE, LossCode.SQUARED_HINGE) and F.shape[1] > 1
 
     def probabilities(self, F: Scores) -> NDArray[np.float64]:
         """Class probabilities from outputs, rows summing to 1.
@@ -160,13 +222,13 @@ class Loss:
         float64 array of shape (n, n_classes)
         """
         F = np.asarray(F, dtype=np.float64)
-        if self.code == Code.SOFTMAX:
+        if self.code == LossCode.SOFTMAX:
             return softmax(F)
-        sharpness = 1.0 if self.code == Code.LOGISTIC else 2.0
+        sharpness = 1.0 if self.code == LossCode.LOGISTIC else 2.0
         if F.shape[1] == 1:
             p = sigmoid(sharpness * F)
             return np.concatenate([1.0 - p, p], axis=1)
-        if self.code == Code.LOGISTIC:
+        if self.code == LossCode.LOGISTIC:
             p = sigmoid(F)
             # All sigmoids can underflow together; softmax is their ratio there.
             total = p.sum(axis=1, keepdims=True)
@@ -179,9 +241,8 @@ class Loss:
         >>> loss("quantile", q=0.9).to_json()
         {'name': 'quantile', 'q': 0.9}
         """
-        if self.code in _PARAMETERS:
-            return {"name": self.name, _PARAMETERS[self.code][0]: self.parameter}
-        return {"name": self.name}
+        parameter = {self.kind.parameter: self.parameter} if self.kind.parameter else {}
+        return {"name": self.name, **parameter}
 
 
 def loss(name: str, **parameter: float) -> Loss:
@@ -206,9 +267,9 @@ def loss(name: str, **parameter: float) -> Loss:
     """
     if name not in LOSSES:
         raise InvalidInput(f"no loss is called {name!r}; there are {', '.join(LOSSES)}")
-    code = Code[name.upper()]
-    key, value = _PARAMETERS.get(code, ("", 0.0))
-    value = parameter.pop(key, value)
+    code = LossCode[name.upper()]
+    key = KINDS[code].parameter
+    value = parameter.pop(key, KINDS[code].default)
     if not isinstance(value, int | float):
         raise InvalidInput(f"{key}={shown(value)} of loss {name!r} must be a number")
     if parameter:
@@ -256,17 +317,17 @@ def _crammer_singer(F: Scores, y: NDArray[Any]) -> tuple[Scores, NDArray[np.intp
 def _slopes(code: int, p: float, F: Scores, Y: NDArray[np.float64]) -> NDArray[np.float64]:
     r = F - Y
     match code:
-        case Code.SQUARED:
+        case LossCode.SQUARED:
             return r
-        case Code.HINGE:
+        case LossCode.HINGE:
             return -Y * (Y * F < 1.0)
-        case Code.SQUARED_HINGE:
+        case LossCode.SQUARED_HINGE:
             return -Y * np.maximum(0.0, 1.0 - Y * F)
-        case Code.LOGISTIC:
+        case LossCode.LOGISTIC:
             return -Y * sigmoid(-Y * F)
-        case Code.HUBER:
+        case LossCode.HUBER:
             return np.clip(r, -p, p)
-        case Code.EPSILON_INSENSITIVE:
+        case LossCode.EPSILON_INSENSITIVE:
             return np.asarray(np.sign(r) * (np.abs(r) > p))
         case _:
             return np.where(r > 0, 1.0 - p, np.where(r < 0, -p, 0.0))
@@ -275,18 +336,18 @@ def _slopes(code: int, p: float, F: Scores, Y: NDArray[np.float64]) -> NDArray[n
 def _values(code: int, p: float, F: Scores, Y: NDArray[np.float64]) -> NDArray[np.float64]:
     r = F - Y
     match code:
-        case Code.SQUARED:
+        case LossCode.SQUARED:
             return 0.5 * r * r
-        case Code.HINGE:
+        case LossCode.HINGE:
             return np.maximum(0.0, 1.0 - Y * F)
-        case Code.SQUARED_HINGE:
+        case LossCode.SQUARED_HINGE:
             return 0.5 * np.maximum(0.0, 1.0 - Y * F) ** 2
-        case Code.LOGISTIC:
+        case LossCode.LOGISTIC:
             return np.logaddexp(0.0, -Y * F)
-        case Code.HUBER:
+        case LossCode.HUBER:
             a = np.abs(r)
             return np.where(a <= p, 0.5 * r * r, p * (a - 0.5 * p))
-        case Code.EPSILON_INSENSITIVE:
+        case LossCode.EPSILON_INSENSITIVE:
             return np.maximum(0.0, np.abs(r) - p)
         case _:
             return np.maximum(-p * r, (1.0 - p) * r)

@@ -152,19 +152,6 @@ NOWHERE = -1e30
 """Exponent of a landmark that is none: its kernel is 0. Score of an output that is none."""
 
 
-class LossCode(IntEnum):
-    """Integer code of a loss."""
-
-    SQUARED = 0
-    HINGE = 1
-    SQUARED_HINGE = 2
-    LOGISTIC = 3
-    SOFTMAX = 4
-    HUBER = 5
-    EPSILON_INSENSITIVE = 6
-    QUANTILE = 7
-
-
 class KernelCode(IntEnum):
     """Integer code of a kernel."""
 

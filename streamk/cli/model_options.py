@@ -25,6 +25,7 @@ from streamk.cli.arguments import (
 )
 from streamk.errors import BackendUnavailable, InvalidInput
 from streamk.learners.base import Learner
+from streamk.losses import KINDS
 from streamk.options import Choice, Flag, Option, Whole
 
 __all__ = [
@@ -128,9 +129,9 @@ _OF_FEATURES = {
 }
 """Options of kernels that only doubly stochastic learning has."""
 _OF_LOSS = {
-    "delta": Setting(number, "of huber, in standard deviations of the label (1)"),
-    "epsilon": Setting(number, "of epsilon_insensitive, likewise (0.1)"),
-    "q": Setting(number, "of quantile: which one, between 0 and 1 (0.5)"),
+    kind.parameter: Setting(number, f"of {code.name.lower()}, {kind.meaning} ({kind.default:g})")
+    for code, kind in KINDS.items()
+    if kind.parameter
 }
 _OF_POOLS = {
     "delta": Setting(number, "of huber, in units of the label's spread (1)"),
@@ -174,10 +175,6 @@ def _reader(option: Option) -> Callable[[str], Any]:
     elif isinstance(option, Flag):
         read = _flag
     return _unless_none(read) if option.optional else read
-
-
-_LOSS_OPTIONS = {"delta": "huber", "epsilon": "epsilon_insensitive", "q": "quantile"}
-"""Options of a loss, and which one has it."""
 
 
 def task_of(settings: Sequence[tuple[str, str]]) -> str:
@@ -261,13 +258,14 @@ def build(
 
 def _make_parts(name: str, options: dict[str, Any]) -> None:
     """Put loss and kernel together, in the place of their options."""
-    loss_options = _taken(options, tuple(_LOSS_OPTIONS))
+    loss_options = _taken(options, tuple(_OF_LOSS))
     if loss_options:
         from streamk.losses import loss
 
         if "loss" not in options:
             option = next(iter(loss_options))
-            raise UsageError(f"--set {option} needs a loss: --set loss={_LOSS_OPTIONS[option]}")
+            (having,) = (code for code, kind in KINDS.items() if kind.parameter == option)
+            raise UsageError(f"--set {option} needs a loss: --set loss={having.name.lower()}")
         options["loss"] = loss(options["loss"], **loss_options)
     if options.keys() & {"bandwidth", *_OF_KERNEL, *_OF_FEATURES}:
         options["kernel"] = _made_kernel(name, options)

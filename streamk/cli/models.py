@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from streamk.cli.arguments import Parser, UsageError, nearest
 from streamk.cli.model_options import options_of
 from streamk.cli.report import columns
+from streamk.losses import KINDS
 
 MODELS = {
     "multi-kernel": "many kernels and a feature-machine, mixed (default)",
@@ -33,16 +34,6 @@ OF_FEATURES = {
     "zonal": "harmonics of the angle of such directions, by their weights",
 }
 """Kernels that have random features, but no compiled values."""
-LOSSES = {
-    "squared": "½ (f-y)², classes and numbers",
-    "hinge": "max(0, 1 - y f), classes",
-    "squared_hinge": "½ max(0, 1 - y f)², classes",
-    "logistic": "log(1 + exp(-y f)), classes; each against the others",
-    "softmax": "cross entropy of all classes; the default for classes",
-    "huber": "squared up to delta, linear beyond: numbers with outliers",
-    "epsilon_insensitive": "max(0, |f-y| - epsilon), numbers",
-    "quantile": "the quantile q instead of the mean, numbers",
-}
 STEPS = {
     "constant:SIZE": "always the same, follows change; SIZE alone means this",
     "inverse-time:SIZE": "SIZE / (t + offset) in step t, settles down",
@@ -66,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     parts |= {
         "kernels (--set kernel=NAME)": KERNELS,
         "more kernels of doubly-stochastic": OF_FEATURES,
-        "losses (--set loss=NAME)": LOSSES,
+        "losses (--set loss=NAME)": {code.name.lower(): kind.about for code, kind in KINDS.items()},
         "step sizes (--set step=RULE:SIZE)": STEPS,
     }
     print(

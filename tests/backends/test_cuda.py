@@ -34,7 +34,6 @@ from streamk.backends import (
     Hadamard,
     KernelCode,
     Law,
-    LossCode,
     numba_backend,
 )
 from streamk.backends.cupy_backend import connect, device, functions, projection
@@ -42,6 +41,7 @@ from streamk.backends.cupy_backend.device import source
 from streamk.errors import BackendUnavailable
 from streamk.features.blocks import FeatureBlocks
 from streamk.kernels import Kernel, Polynomial, Zonal
+from streamk.losses import LossCode
 
 LAWS = [
     (Law.NORMAL, 0),

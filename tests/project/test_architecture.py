@@ -23,8 +23,9 @@ ROOT = Path(__file__).parents[2]
 # neighbours on the same floor.
 FLOORS = (
     ("errors", "state", "declared", "extensions", "options", "packing"),
+    ("losses",),
     ("backends",),
-    ("kernels", "losses"),
+    ("kernels",),
     ("landmarks", "features"),
     ("scaling",),
     ("factorization",),

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends import LossCode
 from streamk.backends.numba_backend.compiling import (
     compiled,
     compiling,
@@ -21,6 +20,7 @@ from streamk.backends.numba_backend.compiling import (
     part,
 )
 from streamk.backends.numba_backend.learning import loss_gradient
+from streamk.losses import LossCode
 
 _LOGISTIC, _SOFTMAX = int(LossCode.LOGISTIC), int(LossCode.SOFTMAX)
 _HUBER, _SQUARED_HINGE = int(LossCode.HUBER), int(LossCode.SQUARED_HINGE)

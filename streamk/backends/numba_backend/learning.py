@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends import CHUNK, LANES, LossCode
+from streamk.backends import CHUNK, LANES
 from streamk.backends.numba_backend.compiling import exact, exact_part, short
 from streamk.backends.threads import pieces
+from streamk.losses import LossCode
 
 _SQUARED, _HINGE = int(LossCode.SQUARED), int(LossCode.HINGE)
 _SQUARED_HINGE, _LOGISTIC = int(LossCode.SQUARED_HINGE), int(LossCode.LOGISTIC)

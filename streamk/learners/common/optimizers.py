@@ -14,13 +14,13 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from streamk.backends import LossCode, loops
+from streamk.backends import loops
 from streamk.declared import Declared, taken
 from streamk.errors import InvalidInput
 from streamk.landmarks import Change, carried
 from streamk.learners.common.classes import bounded
 from streamk.learners.common.steps import Step
-from streamk.losses import Loss
+from streamk.losses import Loss, LossCode
 
 Matrix = NDArray[np.float64]
 
@@ -28,15 +28,6 @@ RIDGE = 1.0
 """Factor of half the squared norm of what is solved for, beside the sum of losses: that of errors
 as large as the function where nothing is known of either."""
 _ITERATIONS = 12
-_BOUNDS = {
-    LossCode.SQUARED: (1.0, 1.0),
-    LossCode.HUBER: (1.0, 1.0),
-    LossCode.LOGISTIC: (0.25, 0.25),
-    LossCode.SOFTMAX: (0.5, 0.5),
-    LossCode.SQUARED_HINGE: (1.0, 2.0),
-}
-"""Bounds of the curvature of losses in a direction of the outputs: of one output, of several."""
-
 
 _FADED = 8.0
 """Most halvings of a coordinate's ridge by forgetting before it is given back."""
@@ -51,7 +42,7 @@ def curvature(loss: Loss, n_outputs: int) -> float | None:
     >>> curvature(loss("logistic"), 1), curvature(loss("hinge"), 1)
     (0.25, None)
     """
-    bounds = _BOUNDS.get(loss.code)
+    bounds = loss.kind.curvature
     return bounds and bounds[n_outputs > 1]
 
 
@@ -332,7 +323,7 @@ class Newton(Optimizer):
     @staticmethod
     def takes(loss: Loss) -> bool:
         """Return whether the loss has a curvature."""
-        return loss.code not in (LossCode.HINGE, LossCode.EPSILON_INSENSITIVE, LossCode.QUANTILE)
+        return loss.kind.curvature is not None
 
     @property
     def inverse(self) -> Matrix:
