@@ -251,7 +251,7 @@ def test_no_rooms_import_each_other_in_a_circle() -> None:
     [
         ("connectors.files", "streamk.errors"),
         ("streamk.backends.numpy", "streamk.kernels"),
-        ("streamk.kernels", "streamk.losses"),
+        ("streamk.losses", "streamk.kernels"),
         ("streamk.learners.base", "connectors.base"),
         ("streamk.learners.base", "streamk.engine.loop"),
         ("streamk.engine.loop", "streamk.adapters.river"),
