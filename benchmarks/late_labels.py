@@ -26,7 +26,7 @@ from benchmarks.common import Part
 from connectors.memory import MemorySource
 from streamk.engine import Stream
 from streamk.engine.checkpoints.directory_store import DirectoryStore
-from streamk.engine.order.batch import Batch
+from streamk.engine.order.partitions import Batch
 from streamk.late import LateLabels
 from streamk.late.source import JoinedSource
 from streamk.late.trainer import LateTrainer

@@ -4,7 +4,7 @@ A folder with a file ``extension.toml`` is an extension. That file names, for ea
 rest can be extended, what the folder provides there, as ``name = "module:attribute"``:
 
 learners    learners around others, by the types of their states
-openings    how a run with such a learner goes on, in place of `streamk.learners.opening.Opening`
+openings    how a run with such a learner goes on, in place of `streamk.learners.registry.Opening`
 run         options of `streamk run`, see `streamk.cli.parts.Part`
 commands    further commands, by what is called; ``about`` beside it tells what they do
 alarms      what watches over a job

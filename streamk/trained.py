@@ -15,21 +15,21 @@ from numpy.typing import NDArray
 
 from streamk.adapters.rows import Model
 from streamk.encoding import Schema
-from streamk.engine.checkpoints.manifests import key_of
+from streamk.engine.checkpoints.files import key_of
 from streamk.engine.checkpoints.opening import marker
 from streamk.engine.checkpoints.places import Remote, location
 from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.engine.training.beside import RegionGiver, regions_of
-from streamk.engine.training.details import Details
 from streamk.engine.training.fields import KnownFields, Unknown
+from streamk.engine.training.options import Details
 from streamk.errors import InvalidInput, StateError, StreamkError
 from streamk.learners import Learner, from_state
 from streamk.learners.common.classes import Label
 from streamk.learners.common.predictor import Decider
 from streamk.learners.common.prequential import Prequential, nothing
 from streamk.learners.explaining import Fields
-from streamk.learners.opening import champion_state, initials
+from streamk.learners.registry import champion_state, initials
 
 _log = logging.getLogger("streamk.serving")
 

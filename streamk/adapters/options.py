@@ -17,8 +17,7 @@ from typing import Any, Self, TypeVar
 from streamk.errors import InvalidInput, shown
 from streamk.kernels import Kernel
 from streamk.learners.common.predictor import Turns
-from streamk.learners.kinds import LEARNERS
-from streamk.learners.registry import options_of
+from streamk.learners.registry import LEARNERS, options_of
 from streamk.options import Option, joined, parameters, sections
 
 Kind = TypeVar("Kind", bound=type)

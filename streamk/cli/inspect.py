@@ -24,8 +24,7 @@ from streamk.cli.report import (
     wrapped,
 )
 from streamk.engine import Checkpoint, Key, read_checkpoint
-from streamk.engine.checkpoints.files import sizes
-from streamk.engine.checkpoints.manifests import key_of
+from streamk.engine.checkpoints.files import key_of, sizes
 from streamk.engine.checkpoints.places import Location
 from streamk.engine.checkpoints.reading import (
     NotACheckpoint,

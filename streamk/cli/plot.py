@@ -12,7 +12,7 @@ from streamk.cli.arguments import Parser, UsageError, checkpoint_place, state_ke
 from streamk.cli.inspect import members
 from streamk.cli.report import words
 from streamk.engine import Checkpoint, Key
-from streamk.engine.checkpoints.manifests import key_of
+from streamk.engine.checkpoints.files import key_of
 from streamk.engine.checkpoints.places import Location
 from streamk.engine.checkpoints.reading import newest_of_all
 from streamk.engine.evaluation.marks import Marks

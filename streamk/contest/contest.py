@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Self
 
 import numpy as np
@@ -23,13 +23,14 @@ from streamk.contest.entries import (
 from streamk.declared import count, listed, reading
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
+from streamk.learners.base import Learner
 from streamk.learners.common.predictor import OwnClasses
 from streamk.learners.common.prequential import (
     Followed,
     Prequential,
     joined_by_class,
 )
-from streamk.learners.kinds import check_kind, inner
+from streamk.learners.registry import Opening, check_kind, initials, inner, kind_of, other_champion
 from streamk.options import Whole
 from streamk.state import JSON, State
 
@@ -474,3 +475,65 @@ class Contest(OwnClasses):
 def _part(name: str, champion: str) -> str:
     """Return the name of the part of a state that has a model."""
     return "learner" if name == champion else f"challenger-{name}"
+
+
+class ContestOpening(Opening):
+    """Opens what checkpoints hold as the contest of a run.
+
+    Parameters
+    ----------
+    contest : Contest
+        The run's, as it begins without a checkpoint.
+    """
+
+    def __init__(self, contest: Contest) -> None:
+        super().__init__(contest)
+        self._placing = contest.placing
+        self._own = contest.champion
+        """The name of the run's own model."""
+        self._digest = initials(self._fresh)[self._own]
+
+    def open(self, state: State, like: Learner) -> Contest:
+        """Return the contest that goes on from a state; raises as `Opening.open` does."""
+        if state.type == Contest.TYPE:
+            return self._with_challengers(state)
+        contest = Contest.from_state(self._fresh, **self._placing)
+        contest.go_on_with(contest.learner.reopened(state, kind_of(state.type)))
+        return contest
+
+    def _with_challengers(self, state: State) -> Contest:
+        """Return a contest that goes on with the models that this run has, and no others."""
+        there, wanted = initials(state), initials(self._fresh)
+        del wanted[self._own]
+        for name, digest in wanted.items():
+            if there.get(name, digest) != digest:
+                raise StateError(
+                    f"the model {name!r} of the checkpoint began otherwise than the one that is"
+                    " given here; give it the same options, or another name"
+                )
+        champion = str(state.header.get("champion"))
+        own = self._name_of_own(there.keys() - wanted.keys(), there, champion)
+        if champion != own and champion not in wanted:
+            raise StateError(other_champion(champion))
+        models = self._placing["models"]
+        of_each = {own: models[self._own], **{name: models[name] for name in wanted}}
+        contest = Contest.from_state(state, **{**self._placing, "models": of_each})
+        fresh = Contest.from_state(self._fresh, **self._placing).models
+        try:
+            for name in [name for name in wanted if name not in there]:
+                contest.begin(name, fresh[name])
+        except InvalidInput as error:
+            raise StateError(f"no challenger can be added to the checkpoint: {error}") from error
+        for name in there.keys() - wanted.keys() - {own}:
+            contest.drop(name)
+        return contest
+
+    def _name_of_own(self, names: Set[str], there: Mapping[str, str], champion: str) -> str:
+        """Return the name that the run's own model has among those that no challenger has."""
+        found = [name for name in there if name in names and there[name] == self._digest]
+        if not found:
+            raise StateError(
+                "this run's own model is none of the checkpoint's, or one of the challengers that"
+                " are given, too; give it the options of a model that `streamk inspect` shows"
+            )
+        return champion if champion in found else found[0]

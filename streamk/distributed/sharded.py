@@ -32,7 +32,7 @@ from streamk.learners.common.prequential import (
     Prequential,
     joined_by_class,
 )
-from streamk.learners.kinds import check_kind, inner
+from streamk.learners.registry import check_kind, inner
 from streamk.options import Whole
 from streamk.state import JSON, State
 

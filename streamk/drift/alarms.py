@@ -17,7 +17,7 @@ from streamk.drift import EventMMD, RankTest, ShareTest
 from streamk.drift.event_mmd import Cells, from_pairs, to_pairs
 from streamk.drift.rise import Draws, RiseTest
 from streamk.encoding import LoneReader, shortened
-from streamk.engine.order.batch import Batch
+from streamk.engine.order.partitions import Batch
 from streamk.engine.training.beside import Scored
 from streamk.errors import InvalidInput, StateError
 from streamk.learners.common.prequential import Prequential

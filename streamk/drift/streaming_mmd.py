@@ -34,9 +34,8 @@ from streamk.backends.two_sample import (
 from streamk.declared import Declared, Domain, count, listed, number, reading, taken
 from streamk.drift.rise import Draws
 from streamk.errors import InvalidInput, StateError
-from streamk.features.blocks import FeatureBlocks
 from streamk.features.columns import Column, column_keys
-from streamk.features.random_features import check_events
+from streamk.features.random_features import FeatureBlocks, check_events
 from streamk.kernels import Gaussian
 from streamk.options import Option, Real, Whole
 from streamk.scaling.quantiles import CENTERS, DISTANCES, INVERSES, RunningQuantiles

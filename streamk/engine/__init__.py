@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamk.engine.checkpoints.manifests import Key, Untrusted
+from streamk.engine.checkpoints.files import Key, Untrusted
 from streamk.engine.checkpoints.opening import Checkpoints
 from streamk.engine.checkpoints.reading import (
     Checkpoint,
@@ -15,8 +15,7 @@ from streamk.engine.order.feed import Order
 from streamk.engine.progress import Snapshot, shown_on
 from streamk.engine.report import Report
 from streamk.engine.training.bad_events import Counts
-from streamk.engine.training.details import Details
-from streamk.engine.training.options import Fixed, Stream, Watch
+from streamk.engine.training.options import Details, Fixed, Stream, Watch
 
 __all__ = [
     "Checkpoint",

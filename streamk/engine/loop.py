@@ -27,8 +27,7 @@ from streamk.engine.recovery.coordinator import CheckpointCoordinator
 from streamk.engine.recovery.group import transactions_of
 from streamk.engine.report import Report, Stopped, report_of
 from streamk.engine.saving import Again, Saving
-from streamk.engine.training.details import Details
-from streamk.engine.training.options import Fixed, Newer, Stream, Watch
+from streamk.engine.training.options import Details, Fixed, Newer, Stream, Watch
 from streamk.engine.training.outputs import DEAD_LETTER
 from streamk.engine.training.trainer import DETAILS, WATCH, DelayedLabels, Trainer
 from streamk.errors import InvalidInput

@@ -8,8 +8,7 @@ from typing import Any
 
 from streamk.engine.checkpoints.opening import Checkpoints
 from streamk.engine.order.feed import Order
-from streamk.engine.training.details import Details
-from streamk.engine.training.options import Stream, Watch
+from streamk.engine.training.options import Details, Stream, Watch
 
 __all__ = ["FLAGS", "grouped"]
 

@@ -29,9 +29,8 @@ from streamk.encoding import (
     key_of,
     milliseconds_of,
 )
-from streamk.engine.order.batch import Batch
 from streamk.engine.order.feed import Holding, Positioned
-from streamk.engine.order.partitions import NEVER
+from streamk.engine.order.partitions import NEVER, Batch
 from streamk.engine.training.bad_events import tombstones_apart
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from streamk.encoding import BadEvent, Name
 from streamk.engine.training.beside import RegionGiver, Watcher
-from streamk.engine.training.details import Details
 from streamk.engine.training.fields import EventFields
 from streamk.engine.training.learning import cut
+from streamk.engine.training.options import Details
 from streamk.late.held import HeldEvents
 from streamk.late.join import Join, Predict, Step
 from streamk.late.source import Taken

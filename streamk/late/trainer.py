@@ -16,7 +16,7 @@ from connectors.errors import BadRecord
 from streamk.declared import ANY, NON_NEGATIVE, Declared, count, taken
 from streamk.encoding import BadEvent, Schema
 from streamk.engine.checkpoints.segment_files import SegmentFiles, is_name
-from streamk.engine.order.batch import Batch
+from streamk.engine.order.partitions import Batch
 from streamk.engine.training.bad_events import Fates, check_sum, complaint
 from streamk.engine.training.beside import Scored
 from streamk.engine.training.fields import NameCheck

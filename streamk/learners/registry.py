@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,15 +18,35 @@ from streamk.learners.common.steps import Constant, Ladder, Step
 from streamk.learners.doubly_stochastic.doubly_stochastic import DoublyStochastic
 from streamk.learners.eigenpro.eigenpro import EigenPro
 from streamk.learners.kernel_ridge import OnlineKernelRidge
-from streamk.learners.kinds import KINDS, LEARNERS
 from streamk.learners.meka.streaming import StreamingMeka
 from streamk.learners.multi_kernel.multi_kernel import GIVEN_TO_MULTI_KERNEL, MultiKernel
 from streamk.learners.nystrom import OnlineNystrom
 from streamk.learners.rfm.feature_machine import FeatureMachine
-from streamk.learners.scaled import Scaled
+from streamk.learners.scaled import TYPES, Scaled
 from streamk.losses import Loss
 from streamk.options import Option, Real, of_parameters
+from streamk.packing import fingerprint
 from streamk.state import State
+
+LEARNERS: dict[str, Any] = {MultiKernel.TYPE: MultiKernel, **TYPES}
+"""Those that have options of their own."""
+KINDS: dict[str, Any] = {**LEARNERS, Scaled.TYPE: Scaled}
+
+
+def check_kind(learner: Any, sentence: str) -> None:
+    """Raise InvalidInput, which says that a learner cannot do so, unless it is one of these."""
+    if getattr(learner, "TYPE", None) not in KINDS:
+        raise InvalidInput(
+            f"{sentence}; give one of the learners of streamk, such as MultiKernel()"
+        )
+
+
+def inner(state: State, placing: Mapping[str, Any] | None, owner: str) -> Any:
+    """Return the learner whose state this is, or raise StateError if it is none of these."""
+    if state.type not in KINDS:
+        raise StateError(f"{owner} cannot have a learner of the type {state.type!r}")
+    return KINDS[state.type].from_state(state, **(placing or {}))
+
 
 BANDWIDTH = 0.5
 """Default bandwidth on scaled columns, whose root mean squared distance is sqrt(2)."""
@@ -263,3 +283,76 @@ def from_state(state: State, **placing: Any) -> Learner:
         raise StateError(f"no learner is registered as {state.type!r}; there are {known}")
     learner: Learner = kind.from_state(state, **placing)
     return learner
+
+
+def initials(state: State) -> dict[str, str]:
+    """Return digests of the models of a contest before they learned, by name; {} of another model.
+
+    Raises `StateError` if they are not there.
+    """
+    kind = kind_of(state.type)
+    return {} if kind is None else dict(kind.initials(state))
+
+
+def champion_state(state: State) -> State:
+    """Return the state of the model that predicts, where there are challengers beside it."""
+    kind = kind_of(state.type)
+    found: State = state if kind is None else kind.champion_state(state)
+    return found
+
+
+class Opening:
+    """Opens what checkpoints hold as the model of a run.
+
+    Parameters
+    ----------
+    model : Learner
+        The run's, as it begins without a checkpoint.
+
+    Attributes
+    ----------
+    initial : State
+        That of the run's own model: of a contest the champion's.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._fresh = model.state()
+        self.initial = champion_state(self._fresh)
+        alone = self.initial.child("learner") if model.in_shards else self.initial
+        self._digest = fingerprint(alone)
+
+    def open(self, state: State, like: Any) -> Any:
+        """Return the model whose state this is, with the challengers of this run.
+
+        Parameters
+        ----------
+        state : State
+        like : Learner
+            The run's model as it is, for the shards and the place of one without challengers.
+
+        Raises
+        ------
+        StateError
+            If it cannot be opened, or the champion is no model of this run.
+        """
+        if initials(state):
+            champion = str(state.header.get("champion"))
+            if initials(state).get(champion) != self._digest:
+                raise StateError(other_champion(champion))
+        state = champion_state(state)
+        return like.reopened(state, kind_of(state.type))
+
+
+def opening_of(model: Any) -> Opening:
+    """Return what opens the models of checkpoints for a run that begins with a model."""
+    made: Opening = (find("openings", model.TYPE) or Opening)(model)
+    return made
+
+
+def other_champion(champion: str) -> str:
+    """Return the sentence where the champion of a checkpoint is no model of the run."""
+    return (
+        f"the champion of the checkpoint is {champion!r}, which is neither this run's model nor one"
+        f" of its challengers; name it (--challenger {champion}=...), give its options as those of"
+        " the model, or roll the promotion back (streamk rollback)"
+    )

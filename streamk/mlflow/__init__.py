@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from streamk import __version__
-from streamk.engine.checkpoints.files import sizes
-from streamk.engine.checkpoints.manifests import key_of
+from streamk.engine.checkpoints.files import key_of, sizes
 from streamk.engine.checkpoints.places import Remote, location
 from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
 from streamk.errors import InvalidInput

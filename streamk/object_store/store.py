@@ -28,9 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from streamk.declared import listed
-from streamk.engine.checkpoints.files import writing
-from streamk.engine.checkpoints.journal import as_pass
-from streamk.engine.checkpoints.manifests import MANIFEST, Key, read_manifest, sealed
+from streamk.engine.checkpoints.files import MANIFEST, Key, as_pass, read_manifest, sealed, writing
 from streamk.engine.checkpoints.reading import MODEL, Checkpoint, epochs
 from streamk.engine.checkpoints.segment_files import (
     SEGMENTS,

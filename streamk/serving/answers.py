@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from streamk.encoding import BadEvent, Rejected, Schema, decoder, flatten
 from streamk.encoding.values import read_json
 from streamk.engine.training.beside import RegionGiver
-from streamk.engine.training.details import Details
 from streamk.engine.training.fields import KnownFields, Unknown
+from streamk.engine.training.options import Details
 from streamk.errors import InvalidInput
 from streamk.learners import Learner
 from streamk.learners.explaining import Event, Fields

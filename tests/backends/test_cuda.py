@@ -39,7 +39,7 @@ from streamk.backends import (
 from streamk.backends.cupy_backend import connect, device, functions, projection
 from streamk.backends.cupy_backend.device import source
 from streamk.errors import BackendUnavailable
-from streamk.features.blocks import FeatureBlocks
+from streamk.features.random_features import FeatureBlocks
 from streamk.kernels import Kernel, Polynomial, Zonal
 from streamk.losses import LossCode
 

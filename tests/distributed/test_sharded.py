@@ -18,7 +18,7 @@ from streamk.distributed import Processes, Sharded, TaskDivision
 from streamk.distributed.replicas import Outcome, ShardBatch, Task, work
 from streamk.errors import InvalidInput, StateError, WorkerLost
 from streamk.learners import create
-from streamk.learners.multi_kernel import cells
+from streamk.learners.multi_kernel import tables
 from streamk.learners.registry import from_state
 from streamk.packing import fingerprint
 from streamk.state import State
@@ -437,7 +437,7 @@ def test_cells_have_the_means_of_those_that_met_them() -> None:
     one[2, first:], two[2, first:] = 1.0, 3.0
     expected = [one[0].copy(), two[1].copy(), began[2] + 2.5]
     expected[2][first:] = 4.0
-    cells.join(one, two, began, outputs, 0.5)
+    tables.join(one, two, began, outputs, 0.5)
     assert np.allclose(one, expected, atol=1e-6)
 
 

@@ -25,7 +25,7 @@ from multi_kernel_kit import pool_alone
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.contest import Contest
-from streamk.contest.promotion import change_champion
+from streamk.contest.command import change_champion
 from streamk.engine import Key, Report, Snapshot, newest_checkpoint
 from streamk.engine.checkpoints.directory_store import DirectoryStore
 from streamk.engine.checkpoints.files import lock

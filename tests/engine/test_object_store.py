@@ -135,7 +135,7 @@ def test_a_note_of_wrong_types_is_told(place: ObjectPath, passes: Any) -> None:
     store.note([IdleAdvance("p", 1, 2)])
     manifest = json.loads((place / "00000002" / "manifest.json").read())
     del manifest["sha256"]
-    from streamk.engine.checkpoints.manifests import sealed
+    from streamk.engine.checkpoints.files import sealed
 
     (place / "00000002" / "manifest.json").write(sealed({**manifest, "passes": passes}, None))
     with pytest.raises(StateError, match="is no partition, offset and clock"):

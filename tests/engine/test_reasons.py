@@ -19,8 +19,8 @@ import streamk
 from connectors.memory import MemorySink, MemorySource
 from streamk.cli import main
 from streamk.encoding import Schema, decoder
-from streamk.engine.training.details import Details
 from streamk.engine.training.fields import EventFields
+from streamk.engine.training.options import Details
 from streamk.late import LateLabels
 from streamk.learners import MultiKernel, create
 from streamk.learners.explaining import Fields

@@ -23,7 +23,7 @@ from starlette.testclient import TestClient
 import streamk
 from connectors.memory import MemorySink, MemorySource
 from streamk.contest import Contest
-from streamk.contest.promotion import change_champion
+from streamk.contest.command import change_champion
 from streamk.engine import Fixed
 from streamk.learners import MultiKernel, create
 from streamk.serving import application as module

@@ -15,7 +15,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 import streamk
 from connectors.memory import MemorySource
 from streamk.contest import Contest
-from streamk.contest.promotion import change_champion
+from streamk.contest.command import change_champion
 from streamk.engine.checkpoints.places import location
 from streamk.learners import MultiKernel
 from streamk.object_store.path import ObjectPath, StoreUnavailable

@@ -33,7 +33,7 @@ from streamk.kernels import Kernel
 from streamk.landmarks.matrices import PRECOMPUTED
 from streamk.landmarks.selection import check_count
 from streamk.learners import Learner
-from streamk.learners.kinds import LEARNERS
+from streamk.learners.registry import LEARNERS
 from streamk.options import Option, Real, Whole
 
 RANDOM_STATE = Option(

@@ -23,6 +23,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from streamk.engine.checkpoints.files import (
+    MEMBER,
+    Journal,
+    Key,
     holder,
     lies_in,
     lock,
@@ -31,8 +34,6 @@ from streamk.engine.checkpoints.files import (
     write_file,
     writing,
 )
-from streamk.engine.checkpoints.journal import Journal
-from streamk.engine.checkpoints.manifests import MEMBER, Key
 from streamk.engine.checkpoints.reading import Checkpoint, epochs
 from streamk.engine.checkpoints.segment_files import SEGMENTS, SegmentFiles
 from streamk.engine.checkpoints.store import Fenced, Store

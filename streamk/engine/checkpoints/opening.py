@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from streamk.engine.checkpoints.directory_store import DirectoryStore
-from streamk.engine.checkpoints.manifests import MANIFEST, Key, key_of
+from streamk.engine.checkpoints.files import MANIFEST, Key, key_of
 from streamk.engine.checkpoints.places import Location, Remote, location
 from streamk.engine.checkpoints.store import Store
 from streamk.errors import InvalidInput

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streamk.engine.checkpoints.files import reading, sizes
-from streamk.engine.checkpoints.manifests import MANIFEST, Key, Untrusted, read_manifest
+from streamk.engine.checkpoints.files import MANIFEST, Key, Untrusted, read_manifest, reading, sizes
 from streamk.engine.checkpoints.places import Location, Remote, location
 from streamk.engine.checkpoints.segment_files import SEGMENTS, SUFFIX, is_name, read_segment
 from streamk.errors import InvalidInput, StateError

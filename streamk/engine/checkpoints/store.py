@@ -25,13 +25,13 @@ from pathlib import Path
 from typing import Any
 
 from streamk import __version__
-from streamk.engine.checkpoints.files import writing
-from streamk.engine.checkpoints.manifests import (
+from streamk.engine.checkpoints.files import (
     MANIFEST,
     Key,
     Untrusted,
     read_manifest,
     sealed,
+    writing,
 )
 from streamk.engine.checkpoints.places import Location
 from streamk.engine.checkpoints.reading import (

@@ -31,8 +31,16 @@ from typing import Any
 import numpy as np
 
 from connectors.base import Chunk
-from streamk.engine.order.batch import Batch, nbytes
-from streamk.engine.order.partitions import ENOUGH, LATEST, NEVER, UNBOUNDED, Clock, PartitionBuffer
+from streamk.engine.order.partitions import (
+    ENOUGH,
+    LATEST,
+    NEVER,
+    UNBOUNDED,
+    Batch,
+    Clock,
+    PartitionBuffer,
+    nbytes,
+)
 from streamk.errors import EngineError, StateError
 
 __all__ = ["IdleAdvance", "Sequencer"]

@@ -23,7 +23,7 @@ from streamk.engine.recovery.takeover import Revisions, Takeover
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError
 from streamk.learners.base import Learner
-from streamk.learners.opening import initials, opening_of
+from streamk.learners.registry import initials, opening_of
 from streamk.state import State
 
 __all__ = ["CheckpointCoordinator"]

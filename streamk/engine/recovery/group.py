@@ -54,8 +54,7 @@ from pathlib import Path
 from typing import Any
 
 from connectors.base import InGroup, Sink, Source, Transactional, Transactions, group_of
-from streamk.engine.checkpoints.files import lock
-from streamk.engine.checkpoints.manifests import Untrusted
+from streamk.engine.checkpoints.files import Untrusted, lock
 from streamk.engine.checkpoints.places import Location
 from streamk.engine.checkpoints.reading import Checkpoint, newest_checkpoint
 from streamk.engine.checkpoints.store import Store

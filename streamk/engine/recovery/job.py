@@ -11,8 +11,7 @@ from connectors.base import InGroup, Source
 from streamk.engine.checkpoints.reading import Checkpoint
 from streamk.errors import StateError
 from streamk.learners import Scaled
-from streamk.learners.opening import initials
-from streamk.learners.registry import kind_of
+from streamk.learners.registry import initials, kind_of
 from streamk.packing import fingerprint
 from streamk.state import State
 

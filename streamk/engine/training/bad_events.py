@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from connectors.base import Sink
 from streamk.encoding import TOMBSTONE, BadEvent
-from streamk.engine.order.batch import Batch
+from streamk.engine.order.partitions import Batch
 from streamk.engine.training.beside import Watcher
 from streamk.engine.training.outputs import dead_letter
 from streamk.errors import EngineError

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from connectors.base import Output, Sink
 from connectors.fields import RecordType
 from streamk.encoding import LoneReader, Schema
-from streamk.engine.order.batch import Batch
+from streamk.engine.order.partitions import Batch
 from streamk.errors import InvalidInput
 from streamk.extensions import find
 from streamk.learners.base import Learner

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamk.encoding import BadEvent, Decoded, Schema
-from streamk.engine.order.batch import Batch
+from streamk.engine.order.partitions import Batch
 from streamk.errors import EngineError, InvalidInput
 from streamk.learners.base import Learner
 from streamk.learners.common.classes import Label, beyond

@@ -23,7 +23,7 @@ from streamk.encoding import BadEvent, Decoded, Decoder, LoneReader, Name, Schem
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
-from streamk.engine.order.batch import Batch
+from streamk.engine.order.partitions import Batch
 from streamk.engine.training.bad_events import (
     BadEvents,
     Counts,
@@ -33,7 +33,6 @@ from streamk.engine.training.bad_events import (
     tombstones_apart,
 )
 from streamk.engine.training.beside import AlarmWriter, RegionGiver, Scored
-from streamk.engine.training.details import Details
 from streamk.engine.training.fields import EventFields, LabelCheck, NameCheck
 from streamk.engine.training.learning import (
     Predicted,
@@ -46,9 +45,14 @@ from streamk.engine.training.learning import (
     surplus_of,
     without,
 )
-from streamk.engine.training.options import Fixed, Stream, Watch
-from streamk.engine.training.outputs import prediction_type, predictions, revise
-from streamk.engine.training.scoring import Scoring, SliceReader
+from streamk.engine.training.options import Details, Fixed, Stream, Watch
+from streamk.engine.training.outputs import (
+    Scoring,
+    SliceReader,
+    prediction_type,
+    predictions,
+    revise,
+)
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.base import Learner
 from streamk.learners.common.classes import Label

@@ -16,6 +16,7 @@ from streamk.declared import FINITE, Domain, listed
 from streamk.errors import InvalidInput, NotLearned
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
+from streamk.learners.base import Methods
 from streamk.learners.common.classes import (
     Classes,
     ClassWeights,
@@ -24,7 +25,6 @@ from streamk.learners.common.classes import (
     check_most,
     check_numbers,
 )
-from streamk.learners.common.methods import Methods
 from streamk.learners.common.prequential import labels_or_none, with_gaps
 from streamk.options import Option
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from streamk.backends import CHUNK, Backend, Basis, Steps
 from streamk.declared import Declared, Domain, taken
 from streamk.errors import InvalidInput
-from streamk.features.blocks import FeatureBlocks
 from streamk.features.columns import Column, column_keys
+from streamk.features.random_features import FeatureBlocks
 from streamk.kernels import Kernel
 from streamk.learners.common.classes import bounded
 from streamk.learners.common.steps import AdaGrad, Step

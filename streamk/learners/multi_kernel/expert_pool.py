@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from streamk import backends
 from streamk.backends import BINARY, CHUNK, CLASSES, LINE, Law, loops, pool_arrays
-from streamk.learners.multi_kernel import cells, tables
+from streamk.learners.multi_kernel import tables
+from streamk.learners.multi_kernel import tables as cells
 from streamk.learners.multi_kernel.tables import (
     ADAGRAD,
     ALPHAS,

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from streamk.backends import BINARY, CLASSES, NUMBERS, pool_arrays
 from streamk.declared import NON_NEGATIVE, Domain, count, taken, within
 from streamk.errors import StateError
-from streamk.learners.multi_kernel import cells, tables
+from streamk.learners.multi_kernel import tables
+from streamk.learners.multi_kernel import tables as cells
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
 from streamk.learners.multi_kernel.tables import cells_of
 from streamk.losses import Loss

@@ -25,8 +25,7 @@ from streamk.learners.common.options import (
 )
 from streamk.learners.common.supervised import Asked, Supervised
 from streamk.learners.renewal import EventBuffer, Replacement
-from streamk.learners.rfm.beginnings import Beginnings
-from streamk.learners.rfm.machine import METRICS
+from streamk.learners.rfm.machine import METRICS, Beginnings
 from streamk.learners.rfm.metric_tree import MetricTree
 from streamk.learners.rfm.solving import Beginning, MetricRecipe
 from streamk.losses import loss as loss_by_name
@@ -78,7 +77,7 @@ class FeatureMachine(Supervised):
     if its error is at most 2% above the other's. If it is late, learning waits, so what is learned
     depends on the events and their order alone.
 
-    Where its errors rise (`streamk.learners.rfm.beginnings`), a function is begun anew of the
+    Where its errors rise (`streamk.learners.rfm.machine`), a function is begun anew of the
     1,536 events since then, and all families are compared for it. If it predicts the next ones
     better than the one in use, it goes on with the events since then alone.
 

@@ -16,7 +16,7 @@ from streamk.learners.centers import targets_of
 from streamk.learners.common.supervised import Asked
 from streamk.learners.kernel_ridge import BLOCK, OnlineKernelRidge
 from streamk.learners.renewal import Background
-from streamk.learners.rfm.solved_part import SolvedPart
+from streamk.learners.rfm.ridge import SolvedPart
 from streamk.state import State
 
 Numbers = NDArray[Any]

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from streamk.kernels import Kernel, Laplacian, PowerExponential
 from streamk.landmarks.oasis import oasis
 from streamk.landmarks.rpcholesky import block_rpcholesky
-from streamk.learners.rfm.gradients import outer_products
 from streamk.learners.rfm.metric import (
     Columns,
     Metric,
@@ -28,6 +27,7 @@ from streamk.learners.rfm.metric import (
     mean,
     mean_error,
     of_rows,
+    outer_products,
     rescaled,
     sum_of,
 )

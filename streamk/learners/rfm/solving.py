@@ -16,9 +16,8 @@ from streamk.kernels import Kernel
 from streamk.learners.common.calibration import LARGEST, LEAST
 from streamk.learners.common.classes import Label
 from streamk.learners.kernel_ridge import BLOCK
-from streamk.learners.rfm.gradients import PRODUCTS
 from streamk.learners.rfm.machine import families
-from streamk.learners.rfm.metric import Columns, Weights, mean_error
+from streamk.learners.rfm.metric import PRODUCTS, Columns, Weights, mean_error
 from streamk.learners.rfm.metric_ridge import Solution
 from streamk.learners.rfm.metric_tree import MetricTree
 from streamk.learners.rfm.search import (
