@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from reference import backend as reference
 from reference import naive
 
 from streamk import kernels
@@ -39,8 +38,7 @@ def hadamard(kernel, **options):
 # --- against the oracle ---------------------------------------------------------------------
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("d", [1, 2, 64, 65])
+@pytest.mark.parametrize("d", [2, 65])
 @pytest.mark.parametrize("case", ALL)
 def test_features_are_the_oracle_s(case, d):
     ours, theirs = ALL[case]
@@ -67,7 +65,6 @@ def test_features_of_many_columns_are_the_oracle_s(d, widths):
     np.testing.assert_allclose(Z, expected, rtol=0, atol=1e-9)
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("d", [7, 784])
 @pytest.mark.parametrize("case", ["gaussian", "rational-quadratic", "linear"])
 def test_single_precision_features_are_the_oracle_s(case, d):
@@ -80,9 +77,8 @@ def test_single_precision_features_are_the_oracle_s(case, d):
     np.testing.assert_allclose(Z, expected, rtol=0, atol=2e-5)
 
 
-@pytest.mark.parametrize("twin", [reference, select()], ids=["reference", "host"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_fewer_chunks_than_the_basis_has(dtype, twin):
+def test_fewer_chunks_than_the_basis_has(dtype):
     """Groups of different widths, and sums over chunks in the middle of the widest's block."""
     rng, widths, chunks = np.random.default_rng(3), (64, 256, 128), 8
     basis = Hadamard(
@@ -91,7 +87,7 @@ def test_fewer_chunks_than_the_basis_has(dtype, twin):
         np.empty((chunks, 3, CHUNK), dtype),
         np.empty((chunks, CHUNK), dtype),
     )
-    kernel, k = CASES["gaussian"]
+    twin, (kernel, k) = select(), CASES["gaussian"]
     law = (kernel.law, kernel.degrees_of_freedom, kernel.frequency_scale)
     twin.rotations(9, *law, widths, 4, *basis[1:])
     X = (rng.normal(size=(5, 333)) / 10).astype(dtype)
@@ -169,7 +165,7 @@ def agrees(z):
     return np.sqrt(np.mean(z**2)) < 1.7 and np.abs(z).max() < 4.0
 
 
-DIMENSIONS = [1, 2, 5, 8, 54, 784]
+DIMENSIONS = [1, 54]
 
 
 @pytest.mark.parametrize("d", DIMENSIONS)
@@ -192,26 +188,7 @@ def test_products_of_features_converge_to_the_kernel(case, d):
         assert ratio.min() < 0.85, "orthogonality should pay"
 
 
-@pytest.mark.parametrize("factor", [1.2, 1 / 1.2])
-@pytest.mark.parametrize("d", DIMENSIONS)
-@pytest.mark.parametrize("case", CASES)
-def test_a_wrong_bandwidth_would_be_found(case, d, factor):
-    (ours, k), (X, Y) = CASES[case], pairs_of_points(d)
-    wrong = type(ours)(**{**vars(ours), "bandwidth": BANDWIDTH * factor})
-    means, _ = block_means(wrong, X, Y, seeds=1)
-    assert not agrees(standard_errors(means, k, X, Y))
-
-
-def test_rotations_hold_the_lengths_of_linear_features():
-    """Projections of x on all features of a block: their squares sum up to |x|^2 on average."""
-    X = np.random.default_rng(0).normal(size=(3, 784))
-    Z = hadamard(kernels.Linear()).transform(X, 0, 2**14).astype(np.float64)
-    np.testing.assert_allclose(Z @ Z.T / 2**14, X @ X.T, atol=0.05 * 784)
-    lengths = (Z**2).reshape(3, 16, 1024).mean(axis=2) / (X**2).sum(axis=1)[:, None]
-    assert np.abs(lengths - 1.0).max() < 0.02  # independent projections would be off by .05
-
-
-@pytest.mark.parametrize("d", [1, 54, 100, 784])
+@pytest.mark.parametrize("d", [1, 100])
 def test_far_away_along_a_column_a_trace_of_the_kernel_is_left(d):
     """What the guide says of it: nothing up to ten bandwidths, up to .12 beyond.
 
@@ -236,7 +213,7 @@ def test_far_away_along_a_column_a_trace_of_the_kernel_is_left(d):
 # --- blocks ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("d", [3, 784, 1200])
+@pytest.mark.parametrize("d", [3, 1200])
 @pytest.mark.parametrize("case", ["gaussian", "matern-1.5", "linear"])
 def test_pieces_equal_the_whole(case, d):
     X = np.random.default_rng(0).normal(size=(5, d))

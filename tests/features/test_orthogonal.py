@@ -96,8 +96,7 @@ def test_directions_are_orthogonal_and_lengths_are_those_of_normal_vectors(d):
 # --- against the kernels --------------------------------------------------------------------
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("d", [1, 2, 5, 64, 100])
+@pytest.mark.parametrize("d", [2, 100])
 @every_case
 def test_products_of_features_are_unbiased(case, d):
     """Means over independent pieces, in their own standard errors, are standard normal numbers."""
@@ -124,7 +123,7 @@ def variance(kernel, sampler, d, distance):
     return np.mean(np.square(errors))
 
 
-@pytest.mark.parametrize("d", [2, 20, 64, 200])
+@pytest.mark.parametrize("d", [2, 64])
 @pytest.mark.parametrize(
     ("kernel", "distance", "most"),
     [

@@ -122,15 +122,6 @@ def randomized_eigh(
     return values, Q @ V
 
 
-def randomized_nystrom(
-    C: np.ndarray, M: np.ndarray, rank: int, gaussian: np.ndarray, power: int = 1
-) -> Basis:
-    """RNys (Li et al.): equation 1 by the randomized SVD of M, q = 1 and p = 10 (section 6)."""
-    values, U = randomized_eigh(M, rank, gaussian, power)
-    T = U / np.sqrt(values)
-    return Basis(C @ T, np.eye(len(values)), T)
-
-
 def ensemble_nystrom(G: np.ndarray, samples: Sequence[Sequence[int]], rank: int) -> np.ndarray:
     """ENys (Kumar et al.): the mean of what each expert makes of columns of its own, 3 of them."""
     total = np.zeros_like(G)

@@ -9,7 +9,7 @@ from reference import naive
 from state_kit import assert_same, reopened
 
 from streamk.backends.numba_backend.experts.banks import rank_row
-from streamk.errors import InvalidInput, StateError
+from streamk.errors import StateError
 from streamk.scaling.quantiles import KNOTS, RunningQuantiles
 from streamk.scaling.running import RunningScale
 from streamk.state import State
@@ -155,13 +155,6 @@ def test_events_that_may_be_observed_at_once_share_their_estimates():
     assert part.until_change() == 2
     part.observe(X[:2, :1])
     assert part.until_change() == 8
-
-
-def test_seeds_sample_differently():
-    X = events(2000)
-    assert (observed(X, seed=1, budget=SMALL).center != observed(X, budget=SMALL).center).any()
-    with pytest.raises(InvalidInput):
-        RunningQuantiles(1, seed=-1)
 
 
 # --- streams ----------------------------------------------------------------------------------
@@ -377,7 +370,7 @@ def test_selecting_columns():
     assert len(quantiles.select([])) == 0
 
 
-@pytest.mark.parametrize("n", [0, 1, 3, 16, 100, 1000, 8192, 9000])
+@pytest.mark.parametrize("n", [0, 1, 16, 1000, 8192])
 @pytest.mark.parametrize("budget", [SMALL, BUDGET])
 def test_a_state_goes_on_bit_for_bit(n, budget):
     X = events(n + 9000)
@@ -387,16 +380,6 @@ def test_a_state_goes_on_bit_for_bit(n, budget):
     assert resumed.until_change() == straight.until_change()
     assert straight.observe(X[n:]) == resumed.observe(X[n : n + 1]) | resumed.observe(X[n + 1 :])
     assert_same(resumed, straight)
-
-
-def test_a_state_is_no_view():
-    X = events(100)
-    quantiles = observed(X)
-    state = quantiles.state()
-    kept = {name: array.copy() for name, array in state.arrays.items()}
-    quantiles.observe(1.0 + 3.0 * X)
-    for name, array in state.arrays.items():
-        np.testing.assert_array_equal(array, kept[name])
 
 
 def test_a_state_of_something_else_is_refused():
@@ -487,10 +470,3 @@ def test_ranks_of_equal_knots():
         ([1e308, -1e308, 7.25], [0.999, 0.0, 7.25 / 31]),
     ]:
         np.testing.assert_allclose(ranked(np.array(x), quantiles)[1], expected, rtol=1e-6)
-
-
-def test_ranks_of_a_stream_are_even():
-    X = np.random.default_rng(0).standard_cauchy(size=(2048, 1)) ** 3
-    quantiles = observed(X)
-    ranks = [ranked(x, quantiles)[1][0] for x in X]
-    np.testing.assert_allclose(np.quantile(ranks, [0.1, 0.5, 0.9]), [0.1, 0.5, 0.9], atol=0.03)
