@@ -38,6 +38,8 @@ def lacking_for_a_gpu() -> str | None:
 GPU_LACKS = lacking_for_a_gpu()
 PLACES = ["host", "host backwards"] + ["gpu"] * (GPU_LACKS is None)
 """Where the backend runs: compiled for the host, its threads in either order, and on a GPU."""
+FORWARDS = [place for place in PLACES if place != "host backwards"]
+"""Those for whole learners, whose loops are tried in either order by themselves."""
 
 
 def backend_at(place: str) -> Any:

@@ -184,30 +184,6 @@ def test_features(
     np.testing.assert_allclose(found, expected, rtol=most, atol=most)
 
 
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize(("widths", "d"), [((), 54), ((64,), 54), ((1024,), 784)])
-@pytest.mark.parametrize(("dtype", "wide"), TYPES)
-def test_features_and_predictions_are_those_of_numba_within_the_ulps_stated(
-    backend: Any, widths: tuple[int, ...], d: int, dtype: str, wide: bool
-) -> None:
-    """For events as scaled columns make them; in units of the last place of 1."""
-    n, chunks = 64, 16
-    X = points(n, d, dtype)
-    X *= np.sqrt(2.0) / np.linalg.norm(X, axis=1, keepdims=True)
-    A = points(chunks, CHUNK, dtype).reshape(chunks, 1, CHUNK)
-    basis = basis_of(widths, d, chunks, dtype, 2.0)
-    Z, F = np.empty((n, chunks * CHUNK), dtype), np.empty((n, 1))
-    numba_backend.features(X, basis, True, wide, Z)
-    numba_backend.predict(X, basis, A, True, wide, 1.0, F)
-    x, there = backend.put(X), put(backend, basis)
-    Z2, F2 = backend.xp.empty(Z.shape, dtype), backend.xp.empty(F.shape, np.float64)
-    backend.features(x, there, True, wide, Z2)
-    backend.predict(x, there, backend.put(A), True, wide, 1.0, F2)
-    ulp = np.finfo(dtype).eps
-    assert np.abs(backend.get(Z2) - Z).max() <= (4 if wide and dtype == "float32" else 64) * ulp
-    assert np.abs(backend.get(F2) - F).max() <= 32 * ulp * np.linalg.norm(A)
-
-
 @pytest.mark.parametrize(
     ("n", "d", "widths", "chunks", "scale"),
     [(3, 100, (128,), 4, 0.5), (300, 260, (), 3, 0.05)],

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from llvmlite import ir
 from reference import naive
-from scipy import stats
 
 from streamk import backends
 from streamk.backends import CHUNK, ROUNDS, Law, philox, select
@@ -293,35 +292,6 @@ def test_no_columns_and_no_chunks():
             b, draw(5, Law.NORMAL, [1], chunks=chunks)[1].astype("float32")
         )
     assert turn(5, Law.RATIONAL, chunks=0, dof=1)[1].shape == (0, len(WIDTHS), CHUNK)
-
-
-@pytest.mark.parametrize(
-    ("law", "dof", "distribution"),
-    [
-        (Law.NORMAL, 0, stats.norm()),
-        (Law.CAUCHY, 0, stats.cauchy()),
-        (Law.LAPLACE, 0, stats.laplace()),
-        (Law.STUDENT, 1, stats.t(1)),
-        (Law.STUDENT, 3, stats.t(3)),
-        (Law.STUDENT, 5, stats.t(5)),
-        (Law.RATIONAL, 2, stats.laplace(scale=np.sqrt(0.5))),
-    ],
-)
-def test_laws(law, dof, distribution):
-    """Kolmogorov-Smirnov on 2^16 draws; a scale wrong by 5% fails, and is shown to fail."""
-    W, _ = draw(1, law, [17], chunks=2**16 // CHUNK, dof=dof)
-    z = W[:, 0]
-    assert stats.kstest(z, distribution.cdf).pvalue > 1e-3
-    assert stats.kstest(1.05 * z, distribution.cdf).pvalue < 1e-3
-
-
-@pytest.mark.parametrize("width", [64, 1024])
-def test_lengths_are_those_of_normal_vectors(width):
-    """Wilson and Hilferty's chi; the variance of another width is told apart."""
-    _, radii, _ = turn(3, Law.NORMAL, widths=(width,), chunks=2**14 // CHUNK)
-    chi = radii.ravel() * width**1.5 * 2.0 * np.pi * 4.0
-    assert stats.kstest(chi, stats.chi(width).cdf).pvalue > 1e-3
-    assert stats.kstest(chi + 0.05, stats.chi(width).cdf).pvalue < 1e-3
 
 
 def test_no_two_streams_have_one_tag():

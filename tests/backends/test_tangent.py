@@ -15,12 +15,8 @@ from streamk.errors import InvalidInput
 from streamk.factorization import block_kernel, meka
 from streamk.features import RandomFeatures
 from streamk.kernels import NTK
-from streamk.landmarks import oasis
 from streamk.learners import (
     DoublyStochastic,
-    EigenPro,
-    OnlineKernelRidge,
-    OnlineNystrom,
     StreamingMeka,
 )
 
@@ -91,16 +87,6 @@ def test_near_points_are_told_apart(depth: int) -> None:
     assert (error <= depth * theta**2 + 4e-16).all()
 
 
-def test_bandwidth_is_the_constant_column() -> None:
-    X = points(20, 4)
-    np.testing.assert_allclose(
-        NTK(bandwidth=0.3).pairwise(X), NTK().pairwise(X / 0.3), rtol=0, atol=1e-14
-    )
-    ones = np.ones((20, 1))
-    U = np.hstack([ones, X]) / np.linalg.norm(np.hstack([ones, X]), axis=1, keepdims=True)
-    np.testing.assert_allclose(NTK().mapped(X), U, rtol=1e-14)
-
-
 # --- points on the sphere -------------------------------------------------------------------------
 
 
@@ -159,47 +145,6 @@ def test_extreme_values_leave_a_number(dtype: Any, depth: int) -> None:
 
 
 # --- whoever takes kernels ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda k: EigenPro(k, task="regression", n_centers=40),
-        lambda k: EigenPro(k, task="regression", n_centers=40, solver="eigenpro"),
-        lambda k: OnlineKernelRidge(k, task="regression", max_centers=100),
-        lambda k: OnlineNystrom(k, loss="squared", max_landmarks=40),
-    ],
-    ids=["direct", "eigenpro", "kernel-ridge", "nystrom"],
-)
-def test_columns_that_come_late_change_no_prediction(make: Any) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(700, 5)).astype(np.float32)
-    X[:600, 3:] = 0.0
-    y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2]
-    early, late = (make(NTK(depth=2)) for _ in range(2))
-    early.learn_many(X[:600], y[:600])
-    late.learn_many(X[:600, :3], y[:600])
-    error = np.abs(early.predict_many(X[500:600]) - y[500:600]).mean()
-    assert error < 0.7 * np.abs(y[500:600]).mean()
-    late.add_columns([3, 4])
-    np.testing.assert_array_equal(late.predict_many(X), early.predict_many(X))
-    for model in (early, late):
-        model.learn_many(X[600:], y[600:])
-    np.testing.assert_array_equal(late.predict_many(X), early.predict_many(X))
-    restored = type(late).from_state(late.state())
-    assert restored.kernel == NTK(depth=2)
-    np.testing.assert_array_equal(restored.predict_many(X), late.predict_many(X))
-
-
-def test_landmarks_of_its_matrix() -> None:
-    X = points(300, 4)
-    for dtype in ("float32", "float64"):
-        found = oasis(X, NTK(), max_landmarks=80, dtype=dtype, seed=0)
-        C = NTK().pairwise(X, X[found.indices])
-        W = NTK().pairwise(X[found.indices])
-        approximation, Phi = C @ np.linalg.solve(W, C.T), found.transform(X)
-        np.testing.assert_allclose(Phi @ Phi.T, approximation, atol=1e-3)
-        assert np.abs(approximation - NTK().pairwise(X)).max() < 0.5
 
 
 _FEATURES = r"'ntk' has no random features.*EigenPro"

@@ -12,7 +12,6 @@ from state_kit import assert_same, reopened
 
 from streamk.drift import StreamingMMD
 from streamk.errors import InvalidInput, StateError
-from streamk.state import State
 
 Numbers = np.ndarray[Any, Any]
 Law = Callable[[np.random.Generator, int], Numbers]
@@ -244,8 +243,3 @@ def test_events_of_no_use_are_not_taken_in(X: Any, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         test.update(X)
     assert test.n_events == 0
-
-
-def test_a_state_of_something_else() -> None:
-    with pytest.raises(StateError, match="streaming-mmd"):
-        StreamingMMD.from_state(State({"type": "scaled", "format": 1}))

@@ -158,13 +158,6 @@ def test_predictions_are_those_of_the_own_cluster() -> None:
     assert made.predict(Y[:0], alpha).shape == (0, 2)
 
 
-def test_threads_do_not_matter() -> None:
-    one, many = (blocks(3_000, threads=threads) for threads in (1, 3))
-    v = np.random.default_rng(1).normal(size=3_000)
-    assert np.array_equal(one @ v, many @ v)
-    assert np.array_equal(one.solve(0.1, v), many.solve(0.1, v))
-
-
 # What cannot be used
 
 

@@ -207,20 +207,6 @@ def test_a_beginning_that_is_all_rounding_does_not_spoil_what_follows():
 # --- coordinates ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [1, 16, 33])
-def test_coordinates_reproduce_the_kernel_in_the_span(count):
-    kernel = Matern(nu=0.5, bandwidth=2.0)
-    landmarks = IncrementalOasis(kernel, max_landmarks=count)
-    landmarks.learn_many(normal(400, 3))
-    assert landmarks.n_landmarks == count
-    Y, Z = normal(70, 3, seed=1), landmarks.points
-    Phi = landmarks.transform(Y)
-    np.testing.assert_allclose(Phi @ landmarks.transform(Z).T, kernel.pairwise(Y, Z), atol=1e-12)
-    C = kernel.pairwise(Y, Z)
-    expected = C @ np.linalg.solve(kernel.pairwise(Z), C.T)
-    np.testing.assert_allclose(Phi @ Phi.T, expected, atol=1e-12)
-
-
 def test_a_row_has_the_same_coordinates_in_any_batch():
     landmarks = IncrementalOasis(RationalQuadratic(alpha=0.5), max_landmarks=45)
     landmarks.learn_many(normal(500, 5))

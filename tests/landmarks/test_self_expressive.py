@@ -151,14 +151,6 @@ def test_points_without_length_and_twins() -> None:
     assert found.affinity()[:2].nnz == 0
 
 
-def test_one_landmark() -> None:
-    line = np.outer([1.0, -2.0, 0.5], [3.0, 4.0])
-    found = self_expressive(line, max_landmarks=5)
-    assert found.codes.shape == (3, 1)
-    np.testing.assert_allclose(found.reconstruct(), line)
-    assert found.cluster(1).tolist() == [0, 0, 0]
-
-
 @pytest.mark.parametrize(
     ("points", "options", "says"),
     [

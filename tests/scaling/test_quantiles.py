@@ -86,22 +86,6 @@ def test_the_estimates_are_the_oracles(budget, capacity, missing):
     assert is_sound(mine)
 
 
-def test_columns_of_every_kind():
-    quantiles = observed(events(2048, missing=0.0))
-    indicator = [False, False, False, True, True, False, False, False, False, False, False]
-    assert quantiles.indicator.tolist() == indicator
-    center, scale = quantiles.center, 1.0 / quantiles.inverse
-    np.testing.assert_allclose(center[[3, 4, 7, 10]], 0.0)
-    np.testing.assert_allclose(scale[:3], [1.0, 1e-6, 1.0], rtol=0.25)
-    np.testing.assert_allclose(center[[2, 5, 8]], [1e4, 7.3, 0.1], rtol=1e-4)
-    np.testing.assert_allclose(scale[[3, 4, 5, 10]], [0.5, 0.5, 1.0, 1.0])
-    # Cauchy: its deciles are 3.078 half-widths out, whatever the tails.
-    assert scale[6] == pytest.approx(100.0 * 2 * 3.078 / 2.563, rel=0.3)
-    assert 0.05 < scale[7] < 1.0
-    assert 0.1 < scale[8] < 0.6  # 0.4% of the values are 5.1 away
-    np.testing.assert_allclose(np.abs(quantiles.knots[3]), quantiles.knots[3])
-
-
 def test_more_columns_than_a_block():
     X = np.tile(events(300), (1, 40))
     wide, narrow = (
@@ -158,27 +142,6 @@ def test_events_that_may_be_observed_at_once_share_their_estimates():
 
 
 # --- streams ----------------------------------------------------------------------------------
-
-
-def test_a_drift_is_followed():
-    rng = np.random.default_rng(0)
-    before = rng.normal(size=(16_384 + 5 * 8192, 2))
-    before[16_384:] += [100.0, -100.0]
-    for budget in (BUDGET, SMALL):
-        quantiles = observed(before[:16_384], budget=budget)
-        np.testing.assert_allclose(quantiles.center, 0.0, atol=0.6)
-        quantiles.observe(before[16_384:])
-        np.testing.assert_allclose(quantiles.center, [100.0, -100.0], atol=3.0)
-
-
-def test_a_quiet_stream_changes_seldom():
-    rng = np.random.default_rng(1)
-    quantiles = observed(rng.normal(size=(2048, 3)))
-    before, version = in_use(quantiles), quantiles.version
-    quantiles.observe(rng.normal(size=(8192, 3)))
-    for a, b in zip(before[:2], in_use(quantiles)[:2], strict=True):
-        np.testing.assert_array_equal(a, b)  # centers and scales have not moved at all
-    assert quantiles.version <= version + 3
 
 
 def test_what_has_not_moved_far_stays_in_every_bit():

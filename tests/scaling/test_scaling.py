@@ -73,17 +73,6 @@ def test_equal_values_have_no_spread_in_any_bit(value):
     assert (state["mean"], state["squares"]) == (value, 0.0)
 
 
-def test_two_events_are_at_a_mean_squared_distance_of_two():
-    rng = np.random.default_rng(0)
-    for d in (1, 2, 30):
-        X = rng.normal(size=(2000, d)) * 10.0 ** rng.uniform(-5, 5, size=d) + 3.0
-        scale = RunningScale(d)
-        scale.update(X)
-        Z = scale.transform(X, FLOAT64)
-        assert ((Z[:1000] - Z[1000:]) ** 2).sum(axis=1).mean() == pytest.approx(2.0, rel=0.15)
-        assert 2.0 * Z.var(axis=0).sum() == pytest.approx(2.0, rel=1e-9)
-
-
 def test_what_is_missing_is_the_mean_and_what_never_came_is_zero():
     scale = RunningScale(2)
     scale.update(np.array([[1.0, np.nan], [5.0, np.nan]]))
@@ -190,31 +179,6 @@ def test_numbers_are_learned_in_deviations_and_given_back_in_their_unit():
     other.learn_many(X, y + 100.0)
     scaled.merge(other, common_events=160)
     np.testing.assert_allclose(scaled.decision_many(X), other.decision_many(X), rtol=1e-12)
-
-
-def test_units_do_not_matter():
-    X = events(200)
-    units = np.array([1e3, 1e9, 2.0**-20, 1.0, 1.0, 5.0, 0.01])
-    a, b = model(dtype="float64"), model(dtype="float64")
-    a.learn_many(X, labels(X))
-    b.learn_many(X * units, labels(X))
-    # But for the second estimate, which replaces a scale of 1 only if it is another one by 15%.
-    np.testing.assert_allclose(
-        a.decision_many(X)[:, 0], b.decision_many(X * units)[:, 0], atol=0.02
-    )
-
-
-def test_predicting_changes_nothing():
-    X = events(100)
-    one, other = model(), model()
-    for first in range(0, 100, 10):
-        batch = X[first : first + 10]
-        if first:
-            one.predict_many(batch)
-            one.predict_proba_many(1e6 * batch)
-        one.learn_many(batch, labels(batch))
-        other.learn_many(batch, labels(batch))
-    assert_same(one, other)
 
 
 def test_a_restart_goes_on_as_if_nothing_had_happened():
