@@ -89,15 +89,6 @@ def test_the_first_landmarks_are_a_shorter_run(name):
     bit_equal(select(case).first(17), oasis(case.X, case.kernel, max_landmarks=17))
 
 
-@pytest.mark.parametrize("k", [2, 31])
-def test_a_matrix_of_rank_r_is_recovered_in_r_steps(k):
-    Z = np.random.default_rng(k).normal(size=(120, k))
-    for X, kernel in ((Z, kernels.Linear()), (Z @ Z.T, "precomputed")):
-        lm = oasis(X, kernel, max_landmarks=100)
-        assert (len(lm), lm.stopped) == (k, "rounding")
-        np.testing.assert_allclose(lm.factor @ lm.factor.T, Z @ Z.T, rtol=0, atol=1e-11 * k)
-
-
 @pytest.mark.parametrize("name", ["two moons", "two moons, diffusion", "laplacian 0.5", "linear"])
 def test_transform_of_the_points_is_the_factor(name):
     case = CASES[name]
