@@ -19,8 +19,9 @@ from cuda_kit import (
     tolerance,
 )
 
-from streamk.backends import CHUNK, LANES, KernelCode, LossCode, numba_backend
+from streamk.backends import CHUNK, LANES, KernelCode, numba_backend
 from streamk.kernels import NTK, Laplacian, base
+from streamk.losses import LossCode
 
 
 @pytest.fixture(params=PLACES)

@@ -12,7 +12,9 @@ from cli_kit import click_events, ndjson, streamk
 from streamk.cli.arguments import UsageError
 from streamk.cli.inspect import _experts
 from streamk.cli.model_options import build, challenger_header, experts_of
-from streamk.learners import Contest, FeatureMachine, Sharded, create
+from streamk.contest import Contest
+from streamk.distributed import Sharded
+from streamk.learners import FeatureMachine, create
 
 RUN = ("run", "file:events.ndjson", "--label", "clicked", "--checkpoint", "state")
 

@@ -14,7 +14,7 @@ from crash_kit import outputs
 from kafka_kit import producer
 
 from streamk.learners import create
-from streamk.learners.kinds import LEARNERS
+from streamk.learners.registry import LEARNERS
 
 N = 1500
 SMALL: dict[str, dict[str, Any]] = {

@@ -14,7 +14,7 @@ import pytest
 from cli_kit import crossed_events, kill, ndjson, results
 
 from streamk.cli import main
-from streamk.serving import load
+from streamk.trained import load
 
 SIZE = "block_size=64,max_features=64"
 FIRST = ("--model", "doubly-stochastic", "--set", "kernel=linear", "--set", "step=1e-6")

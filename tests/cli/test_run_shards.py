@@ -16,8 +16,8 @@ from cli_kit import crossed_events, kill, ndjson, results, streamk
 from kafka_kit import producer
 from ray_kit import real_ray
 
+from streamk.distributed import Sharded
 from streamk.engine import newest_checkpoint
-from streamk.learners import Sharded
 from streamk.learners.registry import from_state
 from streamk.packing import fingerprint
 

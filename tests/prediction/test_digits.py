@@ -10,8 +10,8 @@ import pytest
 from forms_kit import forms
 
 from streamk.encoding.schema import Schema
+from streamk.export import to_onnx
 from streamk.prediction import dc_pred
-from streamk.prediction.export import to_onnx
 
 pytest.importorskip("sklearn", reason="landmarks need scikit-learn: pip install scikit-learn")
 

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import losses
-from streamk.backends import LossCode
-from streamk.losses import softmax
+from streamk.losses import LossCode, softmax
 
 Array = NDArray[Any]
 Loss = tuple[int, float, bool]
