@@ -1,4 +1,4 @@
-"""The CuPy backend's learning and kernels against the reference's; see `cuda_kit`."""
+"""The CuPy backend's learning and kernels against the host's; see `cuda_kit`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from cuda_kit import (
     some_of,
     tolerance,
 )
-from reference import backend as reference
 
-from streamk.backends import CHUNK, LANES, KernelCode
+from streamk.backends import CHUNK, LANES, KernelCode, numba_backend
 from streamk.kernels import NTK, Laplacian, base
 from streamk.losses import LossCode
 
@@ -52,7 +51,7 @@ def labels(n: int, outputs: int, loss: tuple[LossCode, float, bool]) -> Any:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("outputs", [1, 2, 5])
+@pytest.mark.parametrize("outputs", [1, 5])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_loss_gradients(
     backend: Any, loss: tuple[LossCode, float, bool], outputs: int, dtype: str
@@ -74,7 +73,7 @@ def test_descent_is_the_same_bit_for_bit(backend: Any, dtype: str, adaptive: boo
     A, g = (points(6, CHUNK, dtype, seed).reshape(shape) for seed in (1, 2))
     squares = np.abs(points(6, CHUNK, dtype, 3)).reshape(shape)[: 3 if adaptive else 0]
     there = [backend.put(array) for array in (A, squares, g)]
-    reference.descend(A, squares, g, 0.1, 10, 150)
+    numba_backend.descend(A, squares, g, 0.1, 10, 150)
     backend.descend(*there, 0.1, 10, 150)
     np.testing.assert_array_equal(backend.get(there[0]), A)
     np.testing.assert_array_equal(backend.get(there[1]), squares)
@@ -83,7 +82,7 @@ def test_descent_is_the_same_bit_for_bit(backend: Any, dtype: str, adaptive: boo
 def test_decay_is_the_same_bit_for_bit(backend: Any) -> None:
     A = points(4, CHUNK, "float32")
     there = backend.put(A)
-    reference.decay(A, 0.3)
+    numba_backend.decay(A, 0.3)
     backend.decay(there, 0.3)
     np.testing.assert_array_equal(backend.get(there), A)
 
@@ -110,8 +109,8 @@ def test_step(
     F = np.empty((n, outputs))
     F2 = backend.xp.empty(F.shape, np.float64)
     before = A.copy()
-    rest = (block, True, wide, loss, 0.1, 0.2, 0.3)
-    assert reference.step(X, y, basis, A, squares, *rest, F)
+    rest = (block, True, wide, (int(loss[0]), *loss[1:]), 0.1, 0.2, 0.3)
+    assert numba_backend.step(X, y, basis, A, squares, *rest, F)
     assert backend.step(*there[:2], put(backend, basis), *there[2:], *rest, F2)
     atol = 300 * tolerance(dtype)
     np.testing.assert_allclose(backend.get(F2), F, atol=atol)
@@ -179,7 +178,7 @@ KERNELS = [
 ]
 
 
-@pytest.mark.parametrize(("n", "m", "d"), [(1, 1, 1), (67, 130, 9), (3, 1100, 17)])
+@pytest.mark.parametrize(("n", "m", "d"), [(67, 130, 9), (3, 1100, 17)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("code", "parameter"), KERNELS)
 def test_kernels_between_points(

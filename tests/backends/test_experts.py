@@ -90,8 +90,7 @@ def betting(d, outputs, dtype=np.float64):
     return [np.zeros((outputs, d), dtype) for _ in range(5)]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("outputs", [1, 5])
+@pytest.mark.parametrize(("outputs", "dtype"), [(1, np.float64), (5, np.float32)])
 def test_coefficients_that_bet(outputs, dtype):
     rng = np.random.default_rng(10)
     d, wealth = 19, 2.0
@@ -113,42 +112,6 @@ def test_coefficients_that_bet(outputs, dtype):
         close(arrays[0], found, 1e-9 if dtype is np.float64 else 5e-4)
     assert (arrays[0][:, 3] == 0.0).all()
     assert np.abs(arrays[0]).max() > 1.0
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_coefficients_that_bet_have_no_unit(dtype):
-    """Powers of two change nothing but the exponents, in the losses as in the columns."""
-    rng = np.random.default_rng(11)
-    d, w = 7, rng.normal(size=7)
-    units = 2.0 ** np.array([-20, -8, -1, 0, 3, 14, 0])
-    plain, scaled = betting(d, 1, dtype), betting(d, 1, dtype)
-    for _ in range(500):
-        phi = np.append(rng.normal(size=d - 1), 1.0).astype(dtype)
-        f = plain[0] @ phi
-        g = np.clip(f - phi @ w, -3, 3).astype(dtype)
-        np.testing.assert_allclose(scaled[0] @ (phi * units), f, rtol=1e-4, atol=1e-4)
-        banks.update_bets(phi, *plain, 1.0, g)
-        banks.update_bets((phi * units).astype(dtype), *scaled, 1.0, g * dtype(2.0**12))
-        np.testing.assert_allclose(scaled[0] * units, plain[0], rtol=1e-4, atol=1e-5)
-    close(plain[0][0], w, 0.1)
-
-
-def test_bets_reach_far_and_do_no_harm():
-    """Whatever the size of the best coefficient, without a rate; and little where there is none."""
-    for size in (1e-3, 1.0, 1e3):
-        rng, arrays, lost = np.random.default_rng(12), betting(3, 1), []
-        for _ in range(3000):
-            phi = np.append(rng.normal(size=2), 1.0)
-            error = arrays[0] @ phi - size * phi[0]
-            lost.append(abs(error[0]))
-            banks.update_bets(phi, *arrays, 1.0, np.sign(error))  # of the absolute error
-        assert np.mean(lost[-500:]) < 0.05 * size + 0.05
-    rng, arrays, total = np.random.default_rng(13), betting(3, 1), 0.0
-    for _ in range(3000):
-        phi, g = np.append(rng.normal(size=2), 1.0), rng.choice([-1.0, 1.0], size=1)
-        total += float(g[0] * (arrays[0] @ phi)[0])
-        banks.update_bets(phi, *arrays, 1.0, g)
-    assert total < 3 * 20
 
 
 @pytest.mark.parametrize("size", [1e-20, 1.0, 8.0])
@@ -328,51 +291,6 @@ def test_fixed_share_with_experts_asleep():
         close(weights, expected, 1e-10)
 
 
-@pytest.mark.parametrize("tempered", [False, True])
-def test_the_regret_of_fixed_share_is_bounded(tempered):
-    """Herbster and Warmuth 1998: against every sequence of experts with k changes."""
-    rng = np.random.default_rng(7)
-    events, experts, changes, alpha = 3000, 8, 5, 5 / 2999
-    best = np.repeat(rng.integers(0, experts, size=changes + 1), events // (changes + 1))
-    p = rng.uniform(0.05, 0.6, size=(events, experts, 1))
-    p[np.arange(events), best] = rng.uniform(0.7, 0.99, size=(events, 1))
-    weights, out, on, loss = np.full(experts, 1 / experts), np.empty(1), np.ones(experts), 0.0
-    likely = np.empty(experts)
-    for t in range(events):
-        two_stage.share(weights, p[t], on, np.empty(len(weights)), out)
-        loss += two_stage.loss(BINARY, out, 1.0, DEFAULT)
-        two_stage.likelihoods(BINARY, p[t], 1.0, DEFAULT, likely)
-        if tempered:
-            two_stage.temper(likely)
-        two_stage.reweigh(weights, likely, on, alpha)
-    moved = np.count_nonzero(np.diff(best))
-    theirs = -np.log(p[np.arange(events), best]).sum()
-    stay = 1 - alpha + alpha / experts
-    bound = math.log(experts) - moved * math.log(alpha / experts)
-    bound -= (events - moved) * math.log(stay)
-    assert loss <= theirs + (4.0 if tempered else 1.0) * bound
-    assert loss < -np.log(p).sum(axis=0).min()  # no single expert is as good
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_a_mixture_loses_no_more_than_its_tempered_weights_do(task):
-    """-4 ln of the mean of exp(-loss / 4): what the guarantee of the fixed shares rests on."""
-    rng = np.random.default_rng(12)
-    code, how = TASKS[task], (pool_arrays.SQUARED, 0.0)
-    for _ in range(300):
-        weights, out = rng.dirichlet(np.ones(6)), np.empty({"classes": 4}.get(task, 1))
-        label = float(rng.integers(2 if task == "binary" else 4))
-        said = rng.dirichlet(np.ones(4), 6) if task == "classes" else rng.uniform(size=(6, 1))
-        said = np.maximum(said, two_stage.LEAST)
-        if task == "numbers":
-            label, said = 0.3, 0.3 + rng.uniform(-1.0, 1.0) * np.sqrt(8.0) * said
-        likely = np.empty(6)
-        two_stage.share(weights, said, np.ones(6), np.empty(6), out)
-        two_stage.likelihoods(code, said, label, how, likely)
-        two_stage.temper(likely)
-        assert two_stage.loss(code, out, label, how) <= -4.0 * math.log(weights @ likely) + 1e-9
-
-
 def said(task, rng, experts=6):
     F = single(rng, experts, OUTPUTS[task])
     L, P = np.empty_like(F), np.empty_like(F)
@@ -546,15 +464,6 @@ def test_what_errors_of_numbers_cost(name, parameter):
     close(P[:, 0], [naive.number_slope(name, parameter, v - 0.7) for v in errors[:-2]])
 
 
-@pytest.mark.parametrize("q", [0.1, 0.5, 0.98])
-def test_slopes_of_the_pinball_loss_balance_at_the_quantile(q):
-    for size in (0.01, 1.0, 100.0):
-        up, down = (two_stage.slope(e, (pool_arrays.QUANTILE, q), size) for e in (1.0, -1.0))
-        assert q * up + (1 - q) * down == pytest.approx(0.0, abs=1e-12)
-        if size < 0.1:
-            assert q * up - (1 - q) * down == pytest.approx(size)
-
-
 @pytest.mark.parametrize("q", [0.1, 0.5, 0.9])
 def test_offsets_take_experts_to_the_quantile(q):
     rng = np.random.default_rng(10)
@@ -563,7 +472,7 @@ def test_offsets_take_experts_to_the_quantile(q):
     tracked[1] = 1.0
     pinball = np.array([True, False, True, False, False])
     spreads, below = np.array([0.1, 0.3, 0.5, 1.0, 2.0]), np.zeros(experts)
-    for t in range(6000):
+    for t in range(3000):
         active = rng.uniform(size=experts) < 0.9
         on, y, error = active.astype(float), rng.normal(), rng.normal()
         F = (y + spreads * rng.normal(size=experts)).astype(np.float32)[:, None] * on[:, None]
@@ -572,7 +481,7 @@ def test_offsets_take_experts_to_the_quantile(q):
         expert_predictions.add_offsets(tracked, on, L, P)
         close(L[:, 0], F[:, 0] + on * plain.offsets, 1e-4)
         close(P, L)
-        if t >= 2000:
+        if t >= 1000:
             below += active & (y <= P[:, 0])
         expert_predictions.learn_offsets(error, y, how, F, on, pinball, tracked, P)
         if t < 300:
@@ -581,7 +490,7 @@ def test_offsets_take_experts_to_the_quantile(q):
             close(tracked, [[*plain.offsets, 0.0], [*plain.sizes, plain.mixture]], 1e-4)
         else:  # rounding would tell them apart at a label that is just hit
             plain.offsets = tracked[0, :-1].copy()
-    close(below / (4000 * 0.9), np.full(experts, q), 0.025)
+    close(below / (2000 * 0.9), np.full(experts, q), 0.04)
     far = np.full((experts, 1), 100.0, np.float32)
     expert_predictions.add_offsets(tracked, np.ones(experts), L, far)
     assert L.max() == two_stage.ENDS
@@ -594,9 +503,9 @@ def test_newton_steps_outlast_rounding(damaged: bool) -> None:
     P, w = np.eye(12) * 0.1, np.zeros(12)
     small, step = np.eye(12, dtype=np.float32), np.zeros(12, np.float32)
     room = np.zeros(12)
-    for n, mix in enumerate(rng.normal(size=(20_000, 3))):
+    for n, mix in enumerate(rng.normal(size=(10_000, 3))):
         g = mix @ directions
-        if damaged and n % 5_000 == 4_999:
+        if damaged and n % 2_500 == 2_499:
             P[...], small[...] = -P, -small
         two_stage.newton_step(w, P, g, 0.01, 0.999, 0.1, room)
         banks.newton_gain(g.astype(np.float32), small, np.float32(0.999), step)

@@ -1,15 +1,21 @@
-"""Prediction by trees of small kernel models, against the model itself."""
+"""Prediction by trees of small kernel models, on the host and on CuPy, against the model itself."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
+from cuda_host import HostDevice
+from cuda_kit import PLACES, backend_at
 from local_kernels_kit import Made, events, made
 
-from streamk.backends import LocalKernels
+from streamk.backends import LANES, LEAF
+from streamk.backends.cupy_backend import functions
+from streamk.backends.cupy_backend.device import CudaDevice, source
 from streamk.backends.numba_backend import local_kernels
 
 SHAPES: list[dict[str, Any]] = [
@@ -23,39 +29,72 @@ SHAPES: list[dict[str, Any]] = [
 ]
 """Sizes around multiples of a vector's."""
 
-
-def scores(model: LocalKernels, X: Any, n_outputs: int) -> Any:
-    out = np.full((len(X), n_outputs), np.nan, np.float32)
-    assert local_kernels.Evaluator(model).scores(X, out) == len(X)
-    return out
+Scores = Callable[[Made, Any], tuple[int, Any]]
+"""How many events of X have scores, and the scores."""
 
 
-def check(found: Any, model: Made, X: Any) -> None:
-    """Compare scores with those of the model in double precision."""
+def compiled(model: Made, X: Any) -> tuple[int, Any]:
+    out = np.full((len(X), model.n_outputs), np.nan, np.float32)
+    return local_kernels.Evaluator(model.kernels).scores(X, out), out
+
+
+@pytest.fixture(params=["loops", *PLACES])
+def scores(request: pytest.FixtureRequest) -> Scores:
+    if request.param == "loops":
+        return compiled
+    backend_at(request.param)  # skips where something is missing
+    backwards = request.param == "host backwards"
+    place: Any = CudaDevice() if request.param == "gpu" else HostDevice(backwards=backwards)
+
+    def on_device(model: Made, X: Any) -> tuple[int, Any]:
+        out = place.xp.zeros((len(X), model.n_outputs), np.float32)
+        n = functions.Evaluator(model.kernels, place).scores(place.put(X), out)
+        return n, place.get(out)
+
+    return on_device
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("n", [1, 300])
+def test_scores_are_those_of_the_model(scores: Scores, shape: dict[str, Any], n: int) -> None:
+    model = made(**shape, seed=n)
+    X = events(n, shape["d"], seed=n)
+    count, found = scores(model, X)
+    assert count == n
     sure = ~model.beside_planes(X)
     assert sure.mean() > 0.95
     expected = model.scores(X)[sure]
     np.testing.assert_allclose(found[sure], expected, rtol=1e-6, atol=model.tolerance)
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("n", [1, 255, 2000])
-def test_scores_are_those_of_the_model(shape: dict[str, Any], n: int) -> None:
-    model = made(**shape, seed=n)
-    X = events(n, shape["d"], seed=n)
-    check(scores(model.kernels, X, model.n_outputs), model, X)
+@pytest.mark.parametrize("infinity", [np.inf, -np.inf])
+@pytest.mark.parametrize("n", [50, 1500])
+def test_an_infinite_value_stops_at_its_row(scores: Scores, infinity: float, n: int) -> None:
+    model, X = made(), events(n, 5)
+    X[n - 10, 3] = X[n - 2, 0] = infinity
+    assert scores(model, X)[0] == n - 10
+    assert scores(model, X[: n - 10])[0] == n - 10
+    assert scores(model, X[:0])[0] == 0
+    X[n - 10, 3] = X[n - 2, 0] = np.nan
+    assert scores(model, X)[0] == n
 
 
-@pytest.mark.parametrize("seed", range(10))
+def test_values_at_the_ends_of_their_range_are_far_away(scores: Scores) -> None:
+    model = made(d=2, leaves=1, n_outputs=1)
+    X = np.array([[1.7e308, 0.0], [-1.7e308, 1e300], [1e9, -1e9]])
+    np.testing.assert_allclose(scores(model, X)[1], model.models[0].bias[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_leaves_of_one_class_have_its_score_alone(seed: int) -> None:
     model = made(leaves=4, n_outputs=3, trees=2, seed=seed)
     assert (model.kernels.leaves[:, 2] == 1).any()
     X = events(200, 5, seed=seed)
-    check(scores(model.kernels, X, 3), model, X)
-
-
-def test_no_events_have_no_scores() -> None:
-    assert scores(made().kernels, np.empty((0, 5)), 4).shape == (0, 4)
+    sure = ~model.beside_planes(X)
+    expected = model.scores(X)[sure]
+    np.testing.assert_allclose(
+        compiled(model, X)[1][sure], expected, rtol=1e-6, atol=model.tolerance
+    )
 
 
 @pytest.mark.parametrize("n", [1, 300])
@@ -73,35 +112,27 @@ def test_leaves(n: int) -> None:
 def test_a_row_has_the_same_scores_in_any_batch(n: int) -> None:
     model = made(d=7, n_outputs=5)
     X = events(n, 7)
-    together = scores(model.kernels, X, 5)
-    one_by_one = np.concatenate([scores(model.kernels, x[None], 5) for x in X])
-    np.testing.assert_array_equal(together, one_by_one)
+    one_by_one = np.concatenate([compiled(model, x[None])[1] for x in X])
+    np.testing.assert_array_equal(compiled(model, X)[1], one_by_one)
 
 
-@pytest.mark.parametrize("infinity", [np.inf, -np.inf])
-@pytest.mark.parametrize("n", [50, 1500])
-def test_an_infinite_value_stops_at_its_row(infinity: float, n: int) -> None:
-    model = made()
-    X = events(n, 5)
-    X[n - 10, 3] = X[n - 2, 0] = infinity
-    out = np.empty((n, 4), np.float32)
-    evaluator = local_kernels.Evaluator(model.kernels)
-    assert evaluator.scores(X, out) == n - 10
-    X[n - 10, 3] = X[n - 2, 0] = np.nan
-    assert evaluator.scores(X, out) == n
+def test_pieces_on_a_device_are_one_batch(scores: Scores, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, X = made(), events(700, 5)
+    expected = scores(model, X)[1]
+    monkeypatch.setattr(functions, "_ROWS", 300)
+    monkeypatch.setattr(functions, "SCRATCH", 0)
+    np.testing.assert_array_equal(scores(model, X)[1], expected)
 
 
-def test_values_at_the_ends_of_their_range_are_far_away() -> None:
-    model = made(d=2, leaves=1, n_outputs=1)
-    X = np.array([[1.7e308, 0.0], [-1.7e308, 1e300], [1e9, -1e9]])
-    found = scores(model.kernels, X, 1)
-    np.testing.assert_allclose(found, model.models[0].bias[0], rtol=1e-6)
+def test_constants_are_the_same_on_both_sides() -> None:
+    text = dict(re.findall(r"^#define (\w+) (\w+)", source("local_kernels"), re.MULTILINE))
+    assert (text["LEAF"], text["LANES"]) == (str(LEAF), str(LANES))
 
 
 def test_threads_share_an_evaluator() -> None:
     model = made(d=9, leaves=20, n_outputs=6)
     batches = [events(n, 9, seed=n) for n in (1, 2, 100, 255, 256, 800) for _ in range(5)]
-    expected = [scores(model.kernels, X, 6) for X in batches]
+    expected = [compiled(model, X)[1] for X in batches]
     evaluator = local_kernels.Evaluator(model.kernels)
 
     def evaluate(X: Any) -> Any:

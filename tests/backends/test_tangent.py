@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from reference import backend as reference
 from reference import naive
 
 from streamk import kernels
@@ -16,18 +15,12 @@ from streamk.errors import InvalidInput
 from streamk.factorization import block_kernel, meka
 from streamk.features import RandomFeatures
 from streamk.kernels import NTK
-from streamk.landmarks import oasis
 from streamk.learners import (
     DoublyStochastic,
-    EigenPro,
-    OnlineKernelRidge,
-    OnlineNystrom,
     StreamingMeka,
 )
 
 both_types = pytest.mark.parametrize("dtype", [np.float32, np.float64])
-BACKENDS = {"reference": reference, "host": select()}
-every_backend = pytest.mark.parametrize("backend", BACKENDS)
 
 
 def points(n: int, d: int, seed: int = 0) -> Any:
@@ -52,7 +45,7 @@ def tangents(weights: Any, u: Any) -> Any:
     return np.concatenate(parts)
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("depth", [1, 3])
 def test_it_is_that_of_a_wide_network(depth: int) -> None:
     X, width, kernel = points(5, 3), 600, NTK(depth=depth, bandwidth=0.8)
     U, found = kernel.mapped(X), np.zeros((5, 5))
@@ -70,66 +63,28 @@ def test_it_is_that_of_a_wide_network(depth: int) -> None:
     assert np.abs(other - kernel.pairwise(X)).max() > 3.0 * error
 
 
-@pytest.mark.parametrize("depth", [1, 2])
-def test_it_is_the_integral_over_weights(depth: int) -> None:
-    # In the plane of two unit vectors normal weights have a uniform direction phi and E r^2 = 2.
-    phi = (np.arange(400_000) + 0.5) / 400_000 * 2.0 * np.pi
-    x, y = points(2, 3, seed=4)
-    Sigma = np.cos(naive.angle(1.3, x, y))
-    Theta = Sigma
-    for _ in range(depth):
-        on_u, on_v = np.cos(phi), np.cos(phi - np.arccos(Sigma))
-        both = (on_u > 0.0) & (on_v > 0.0)
-        derivative = 2.0 * both.mean()
-        Sigma = 2.0 * (on_u * on_v * both).mean() * 2.0
-        Theta = Theta * derivative + Sigma
-    found = NTK(depth=depth, bandwidth=1.3).pairwise([x], [y])[0, 0]
-    assert found == pytest.approx(Theta / (depth + 1), abs=1e-5)
-
-
-@every_backend
-@pytest.mark.parametrize("depth", range(1, DEEPEST + 1))
-def test_all_angles_are_the_oracle_s(backend: str, depth: int) -> None:
+@pytest.mark.parametrize("depth", [1, 2, 5, DEEPEST])
+def test_all_angles_are_the_oracle_s(depth: int) -> None:
     angles = np.linspace(0.0, np.pi, 501)
     U = np.column_stack([np.cos(angles), np.sin(angles)])
     expected = np.array([naive.neural_tangent(t, depth) for t in angles]) / (depth + 1)
     for dtype, error in ((np.float64, 1e-12), (np.float32, 1.2e-7 * (depth + 6))):
         W, K = U.astype(dtype), np.empty((1, 501), dtype)
-        BACKENDS[backend].pairwise(KernelCode.NTK, float(depth), 1.0, W[:1], W, K)
+        select().pairwise(KernelCode.NTK, float(depth), 1.0, W[:1], W, K)
         assert K[0, 0] == 1.0
         allowed = np.minimum(error / np.maximum(np.cos(angles / 2.0), 1e-30), error**0.5)
         assert (np.abs(K[0] - expected) <= allowed).all()
 
 
-@pytest.mark.parametrize("depth", range(1, DEEPEST + 1))
+@pytest.mark.parametrize("depth", [1, 2, 5, DEEPEST])
 def test_near_points_are_told_apart(depth: int) -> None:
     # 1 - K is depth theta / (2 pi), and terms of theta^2.
     theta = np.logspace(-14, -5, 10)
     U = np.column_stack([np.cos(theta), np.sin(theta)])
-    for backend in BACKENDS:
-        K = np.empty((1, 10))
-        BACKENDS[backend].pairwise(KernelCode.NTK, float(depth), 1.0, np.eye(2)[:1], U, K)
-        error = np.abs(1.0 - K[0] - depth * theta / (2.0 * np.pi))
-        assert (error <= depth * theta**2 + 4e-16).all()
-
-
-@pytest.mark.parametrize("depth", [1, 2, 3, 5, 12])
-@pytest.mark.parametrize("d", [1, 3, 54])
-def test_it_is_positive_definite(depth: int, d: int) -> None:
-    X = np.concatenate([points(150, d), 1e-3 * points(20, d, 1), 100.0 * points(30, d, 2)])
-    values = np.linalg.eigvalsh(NTK(depth=depth).pairwise(X))
-    assert values[0] > -1e-10
-    assert np.linalg.eigvalsh(NTK(depth=depth).pairwise(points(100, 3)))[0] > 1e-6
-
-
-def test_bandwidth_is_the_constant_column() -> None:
-    X = points(20, 4)
-    np.testing.assert_allclose(
-        NTK(bandwidth=0.3).pairwise(X), NTK().pairwise(X / 0.3), rtol=0, atol=1e-14
-    )
-    ones = np.ones((20, 1))
-    U = np.hstack([ones, X]) / np.linalg.norm(np.hstack([ones, X]), axis=1, keepdims=True)
-    np.testing.assert_allclose(NTK().mapped(X), U, rtol=1e-14)
+    K = np.empty((1, 10))
+    select().pairwise(KernelCode.NTK, float(depth), 1.0, np.eye(2)[:1], U, K)
+    error = np.abs(1.0 - K[0] - depth * theta / (2.0 * np.pi))
+    assert (error <= depth * theta**2 + 4e-16).all()
 
 
 # --- points on the sphere -------------------------------------------------------------------------
@@ -190,47 +145,6 @@ def test_extreme_values_leave_a_number(dtype: Any, depth: int) -> None:
 
 
 # --- whoever takes kernels ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda k: EigenPro(k, task="regression", n_centers=40),
-        lambda k: EigenPro(k, task="regression", n_centers=40, solver="eigenpro"),
-        lambda k: OnlineKernelRidge(k, task="regression", max_centers=100),
-        lambda k: OnlineNystrom(k, loss="squared", max_landmarks=40),
-    ],
-    ids=["direct", "eigenpro", "kernel-ridge", "nystrom"],
-)
-def test_columns_that_come_late_change_no_prediction(make: Any) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(700, 5)).astype(np.float32)
-    X[:600, 3:] = 0.0
-    y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2]
-    early, late = (make(NTK(depth=2)) for _ in range(2))
-    early.learn_many(X[:600], y[:600])
-    late.learn_many(X[:600, :3], y[:600])
-    error = np.abs(early.predict_many(X[500:600]) - y[500:600]).mean()
-    assert error < 0.7 * np.abs(y[500:600]).mean()
-    late.add_columns([3, 4])
-    np.testing.assert_array_equal(late.predict_many(X), early.predict_many(X))
-    for model in (early, late):
-        model.learn_many(X[600:], y[600:])
-    np.testing.assert_array_equal(late.predict_many(X), early.predict_many(X))
-    restored = type(late).from_state(late.state())
-    assert restored.kernel == NTK(depth=2)
-    np.testing.assert_array_equal(restored.predict_many(X), late.predict_many(X))
-
-
-def test_landmarks_of_its_matrix() -> None:
-    X = points(300, 4)
-    for dtype in ("float32", "float64"):
-        found = oasis(X, NTK(), max_landmarks=80, dtype=dtype, seed=0)
-        C = NTK().pairwise(X, X[found.indices])
-        W = NTK().pairwise(X[found.indices])
-        approximation, Phi = C @ np.linalg.solve(W, C.T), found.transform(X)
-        np.testing.assert_allclose(Phi @ Phi.T, approximation, atol=1e-3)
-        assert np.abs(approximation - NTK().pairwise(X)).max() < 0.5
 
 
 _FEATURES = r"'ntk' has no random features.*EigenPro"

@@ -13,7 +13,7 @@ import pytest
 from streamk.learners import MODELS, Learner, create
 
 TASKS = ("classification", "regression")
-N = 600
+N = 300
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def stream(task: str, seed: int) -> tuple[Any, Any]:
     return X, np.array(["a", "b", "c"])[np.digitize(values, [-0.3, 0.3])]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", MODELS)
 def test_threads_learn_and_predict_at_once(name: str, task: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import multi_kernel
-from benchmarks.multi_kernel import AGAINST, Variant
+from benchmarks.multi_kernel import AGAINST
 from benchmarks.streams import Stream, load
 
 
@@ -59,14 +59,6 @@ def test_patches_are_undone() -> None:
     assert all(a is b for a, b in zip(before, after, strict=True))
 
 
-def test_a_patch_is_of_something_that_is_there() -> None:
-    from streamk.learners.multi_kernel import upkeep
-
-    missing = Variant("", "", patches=((upkeep, "_NONE", 0),))
-    with pytest.raises(AttributeError), missing.constants():
-        pass
-
-
 @pytest.mark.parametrize("bank", range(5))
 def test_a_bank_without_a_say_sleeps(bank: int) -> None:
     from streamk.learners.multi_kernel.tables import BANKS
@@ -99,22 +91,3 @@ def halves(*, alike: bool) -> Any:
 def test_no_restarts() -> None:
     assert learned("all", halves(alike=False))._mixture.upkeep.alarms > 0
     assert learned("no restarts", halves(alike=False))._mixture.upkeep.alarms == 0
-
-
-def test_no_sleeping() -> None:
-    assert not learned("all", halves(alike=True))._mixture.pool.arrays["ACTIVE"].all()
-    assert learned("no sleeping", halves(alike=True))._mixture.pool.arrays["ACTIVE"].all()
-
-
-def test_no_forgetting() -> None:
-    alphas = learned("no forgetting", stream("elec2"))._mixture.pool.arrays["ALPHAS"]
-    assert alphas.max() < 1e-200
-    assert learned("all", stream("elec2"))._mixture.pool.arrays["ALPHAS"].min() > 1e-4
-
-
-def test_judged_at_the_label() -> None:
-    found = stream("elec2")
-    for name, kept in (("all, late", 48), ("judged at the label", 1)):
-        model = learned(name, found)
-        model._mixture.settle()  # what is said of the last event
-        assert len(model._mixture.pending._kept) == kept

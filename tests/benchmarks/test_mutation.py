@@ -67,31 +67,6 @@ def test_a_compiled_function_has_the_tests_of_the_folder(tests: mutation.Tests) 
     assert tests.of(mutant) == [mutation.MIRROR]
 
 
-def test_slow_tests_come_in_a_batch_of_their_own(tests: mutation.Tests) -> None:
-    chosen = tests.of(Mutant("streamk/module.py", 10, "core/AddNot", 0))
-    assert list(mutation._batches(chosen, tests)) == [[QUICK, METHOD], [SLOW]]
-
-
-def test_the_table_has_shares_by_room_and_the_changes_that_survive() -> None:
-    common = {"line": 1, "occurrence": 0, "tests": 1, "seconds": 1.0}
-    found = [
-        {"file": "streamk/engine/a.py", "operator": "core/AddNot", "killed": True, **common},
-        {"file": "streamk/engine/b.py", "operator": "core/NumberReplacer", "killed": False,
-         **common},
-    ]  # fmt: skip
-    document = {
-        "results": {"coverage": 91.25, "mutants": found},
-        "date": "2026-11-25T00:00:00+00:00",
-        "machine": {"cpu": "x", "cores": 2, "vectors": []},
-        "versions": {"python": "3.11", "numpy": "2", "numba": "0", "river": "0"},
-    }
-    table = mutation.render(document)
-    assert "engine" in table
-    assert "50.0%" in table
-    assert "Survivors by their change: NumberReplacer 1" in table
-    assert "91.2%" in table
-
-
 def test_mutants_are_drawn_from_all_rooms_the_same_for_a_seed() -> None:
     pytest.importorskip("cosmic_ray", reason="cosmic-ray is not installed")
     some = mutation.drawn(12, 2, seed=3)

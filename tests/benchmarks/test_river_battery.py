@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import battery_tables
 from benchmarks import river_battery as battery
-from benchmarks.battery_tables import best_mean, mean_places, paired, ranks
+from benchmarks.battery_tables import mean_places, paired, ranks
 from benchmarks.common import RESULTS
 from benchmarks.data import DataError
-from benchmarks.rivals import CONTESTANTS, RIVER, SEED, Contestant
+from benchmarks.rivals import CONTESTANTS, SEED, Contestant
 from benchmarks.streams import load
 
 STREAM = "letter"
@@ -186,17 +185,6 @@ def test_the_bootstrap_is_that_of_pairs() -> None:
     assert paired(a, a)["low"] == paired(a, a)["high"] == 0
 
 
-def test_a_mean_is_best_only_where_it_is_one() -> None:
-
-    figures: Any = {
-        "streamk": {"elec2": {"accuracy": 0.9}},
-        "River linear": {"elec2": {"ended": "too slow"}},
-        "River HAT": {"elec2": {"accuracy": 0.8}},
-    }
-    assert best_mean(figures, ["River linear", "River HAT"], ["elec2"]) == "River HAT"
-    assert best_mean(figures, ["River linear"], ["elec2"]) is None
-
-
 # --- kept runs ----------------------------------------------------------------------------------
 
 
@@ -221,62 +209,6 @@ def test_a_kept_run_comes_back(tmp_path: Path) -> None:
     ]
     assert len({battery.path(tmp_path, other) for other in (key, *others)}) == 6
     assert [path.suffix for path in tmp_path.iterdir()] == [".npz"]
-
-
-def quick_run(
-    capsys: pytest.CaptureFixture[str], cache: Path, *arguments: str
-) -> tuple[Any, list[str]]:
-    """Results of a quick run, and the lines it said on the way."""
-
-    out = cache / "out.json"
-    contestants = ["streamk", "no change", "River linear", "River naive Bayes"]
-    where = ["--out", str(out), "--cache", str(cache / "cache")]
-    streams = ["--streams", "elec2", STREAM, "ChickWeights"]
-    battery.run(["--quick", *where, *streams, "--contestants", *contestants, *arguments])
-    said = capsys.readouterr()
-    assert max(map(len, said.out.splitlines()[:-1])) <= 100
-    return json.loads(out.read_text(encoding="utf-8"))["results"], said.err.splitlines()
-
-
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("name", ["Phishing", "ChickWeights", "elec2"])
-@pytest.mark.parametrize("contestants", [["streamk", "no change"], ["no change"]])
-@pytest.mark.parametrize("limit", ["600", "1e-9"])
-def test_tables_without_rows_are_left_out(
-    name: str,
-    contestants: list[str],
-    limit: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-
-    where = ["--out", str(tmp_path / "out.json"), "--cache", str(tmp_path / "cache")]
-    few = ["--events", "40", "--delays", "48", "--limit", limit]
-    battery.run(["--quick", *where, *few, "--streams", name, "--contestants", *contestants])
-    said = capsys.readouterr().out
-    assert f"40 events: {name}" in said
-    assert "nan" not in said
-    assert said == said.lstrip()
-
-
-@pytest.mark.nightly
-def test_what_is_kept_is_not_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    none, _ = quick_run(capsys, tmp_path, "--cached")
-    assert list(none["delays"]["0"]["contestants"]) == ["streamk"]
-    first, said = quick_run(capsys, tmp_path)
-    assert sum("River linear" in line for line in said) == 6
-    kept = sorted((tmp_path / "cache").iterdir())
-    assert len(kept) == 2 * (3 + 3 + 2)
-    kept[0].unlink()
-    second, said = quick_run(capsys, tmp_path)
-    assert len(said) == 2 * 3 + 1, "ours, and the one that was lost"
-    for delay in ("0", "48"):
-        one, other = (found["delays"][delay]["contestants"] for found in (first, second))
-        assert (
-            one["River linear"]["elec2"]["accuracy"] == other["River linear"]["elec2"]["accuracy"]
-        )
-        assert set(one["streamk"]) == {"elec2", STREAM, "ChickWeights"}
-        assert set(first["delays"][delay]["against_river"]) == {"elec2", STREAM, "ChickWeights"}
 
 
 def test_ours_alone_are_run_beside_the_figures_of_rivals(
@@ -313,56 +245,3 @@ def test_ours_alone_are_run_beside_the_figures_of_rivals(
 def results() -> Any:
 
     return json.loads((RESULTS / "river_battery.json").read_text(encoding="utf-8"))
-
-
-def test_the_best_of_each_library_on_the_front_page() -> None:
-
-    figures = battery_tables.now(results())
-    found = battery_tables.best_by_library(figures, "letter")
-    assert list(found) == ["streamk", "River", "CapyMOA", "VW"]
-    # The sampler did not come to the end of letter.
-    ended = [name for name in RIVER if "ended" not in figures[name]["letter"]]
-    assert len(ended) < len(RIVER)
-    assert found["River"] == max((figures[name]["letter"]["accuracy"], name) for name in ended)
-    assert "CapyMOA" not in battery_tables.best_by_library(figures, "spam_sparse")
-    assert battery_tables.baseline(figures, "rialto") == pytest.approx(0.1, abs=0.01)
-    assert len(battery_tables.shown(figures)) <= 10
-
-
-def test_the_front_page_tells_where_others_are_ahead() -> None:
-
-    document = results()
-    figures = battery_tables.now(document)
-    document["results"]["delays"]["0"]["contestants"]["River kNN"]["letter"]["accuracy"] = 0.9999
-    text = battery_tables.front(document)
-    behind = 100 * (0.9999 - figures["streamk"]["letter"]["accuracy"])
-    assert f"letter      {behind:.2f} points behind River kNN" in text
-    assert max(map(len, text.splitlines())) <= 100
-
-
-def test_contestants_take_streams_of_their_tasks_and_width() -> None:
-
-    contestant, found = CONTESTANTS["River naive Bayes"], stream(STREAM)
-    assert contestant.takes(found)
-    assert not contestant.takes(stream("cpusmall"))
-    assert not replace(contestant, most_columns=len(found.columns) - 1).takes(found)
-
-
-@pytest.mark.parametrize("alone", [0, 5, 280, 1000])
-def test_events_come_alone_before_they_come_in_batches(alone: int) -> None:
-
-    asked: list[int] = []
-
-    class Counts:
-        def predict_many(self, events: list[Any]) -> list[None]:
-            asked.append(len(events))
-            return [None] * len(events)
-
-        def learn_many(self, events: list[Any], labels: list[Any]) -> None:
-            pass
-
-    contestant = Contestant("counts", lambda _: Counts(), "river", "", batch=100, alone=alone)
-    battery.run_loop(contestant, stream(STREAM), 0, math.inf)
-    there = min(alone, 280)
-    assert asked[:there] == [1] * there
-    assert asked[there:] == [min(100, 280 - at) for at in range(there, 280, 100)]

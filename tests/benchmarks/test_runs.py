@@ -15,9 +15,7 @@ ROOT = Path(__file__).parents[2]
 QUICK = (
     ("memory", "budget"),
     ("meka", "table7"),
-    ("doubly_stochastic", "storage"),
     ("multi_kernel", "calibration"),
-    ("drift", "delays"),
 )
 """Runs of every day; all others are of the night."""
 ELSEWHERE = {"gpu", "mutation", "revisions", "river_battery", "retrained", "soak", "engine"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import common, doubly_stochastic, drift, feature_machine, signals, soak
+from benchmarks import common, doubly_stochastic, signals
 from benchmarks.multi_kernel import calibration_error
 
 
@@ -45,18 +45,6 @@ def test_a_function_is_called_in_a_process_of_its_own() -> None:
     assert common.fresh(common.resident, {"line": "VmRSS"}) != common.resident()
 
 
-def test_the_error_of_a_slope_covers_noise_whose_samples_are_alike() -> None:
-    """Of 200 lines with noise about 95% lie within 2.2 errors, the bound of 10 degrees."""
-    rng = np.random.default_rng(3)
-    seconds = np.arange(600.0)
-    within = 0
-    for _ in range(200):
-        noise = np.convolve(rng.normal(size=609), np.ones(10), "valid")  # ten in a row are alike
-        found, error = soak.slope(seconds, 3.0 * seconds + noise)
-        within += abs(found - 3.0) < 2.2 * error
-    assert 180 <= within <= 198
-
-
 def test_a_slope_of_logarithms_is_that_of_a_power() -> None:
     t = np.array([10, 100, 1000])
     assert doubly_stochastic.slope(t, 5.0 / t) == pytest.approx(-1.0)
@@ -78,14 +66,3 @@ def test_the_lowest_coverage_is_of_successive_events() -> None:
     held[2000:3000:4] = 0.0
     assert signals.lowest(held) == 0.75
     assert signals.lowest(np.array([1.0, 1.0, 0.0, 1.0, 1.0, 1.0])) == 0.5
-
-
-@pytest.mark.parametrize("kind", drift.KINDS)
-def test_streams_change_where_they_are_to(kind: str) -> None:
-    one, other = (drift.changed(kind, 400, before, seed=1) for before in (200, 400))
-    np.testing.assert_array_equal(one[:200], other[:200])
-    assert (one[200:] != other[200:]).any()
-
-
-def test_a_fifth_is_held_back() -> None:
-    assert feature_machine.held_back(50, 3).sum() == 10

@@ -13,10 +13,8 @@ import pytest
 import state_fuzz
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import two_sample_loops
 from state_kit import assert_same, reopened
 
-from streamk.backends import loops
 from streamk.drift import EventMMD
 from streamk.errors import InvalidInput, StateError
 from streamk.state import State
@@ -57,36 +55,14 @@ def alarms(test: EventMMD, events: list[Cells], at_once: int = 1000) -> list[int
 
 @pytest.mark.parametrize("law", LAWS)
 def test_alarms_are_as_rare_as_promised(law: str) -> None:
-    alpha, runs, found, low = 0.2, 40, 0, 0
+    alpha, runs, found, low = 0.2, 20, 0, 0
     for seed in range(runs):
         test = EventMMD(most=64, alpha=alpha, warning=1.0, reference=64, seed=seed)
-        found += bool(alarms(test, drawn(LAWS[law], 900, seed, 1)))
+        found += bool(alarms(test, drawn(LAWS[law], 600, seed, 1)))
         low += test.test.p_value <= 0.5
     # A binomial number with that probability is larger with probability 0.001.
-    assert found <= 16
-    assert low <= 30
-
-
-@pytest.mark.parametrize("law", ["ids, each once", "200 ids", "late fields", "bags"])
-def test_ranks_are_uniform_and_independent(law: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, rank = [], two_sample_loops.rank
-
-    def recorded(*arguments: Any) -> Any:
-        found.append(rank(*arguments))
-        return found[-1]
-
-    monkeypatch.setattr(two_sample_loops, "rank", recorded)
-    monkeypatch.setattr(loops, "two_sample", two_sample_loops)
-    test = EventMMD(most=64, reference=64, seed=5, alpha=1e-12)
-    test.advance(drawn(LAWS[law], 3000, 3))
-    n = len(found)
-    assert n > 1700
-    for witness in np.array(found).T:
-        gaps = np.abs(np.sort(witness) - (np.arange(n) + 0.5) / n)
-        assert gaps.max() < 2.4 / np.sqrt(n)
-        centered = witness - 0.5
-        for lag in (1, 2, 7, 64):
-            assert abs(12.0 * np.mean(centered[lag:] * centered[:-lag])) < 4.5 / np.sqrt(n)
+    assert found <= 10
+    assert low <= 17
 
 
 COLUMNS = st.one_of(st.integers(0, 99), st.sampled_from("abcdef"), st.text(max_size=3))
@@ -183,11 +159,10 @@ CHANGES: dict[str, tuple[Law, Law, int]] = {
 @pytest.mark.parametrize("kind", CHANGES)
 def test_changes_are_found(kind: str) -> None:
     before, after, most = CHANGES[kind]
-    for seed in range(3):
-        test = EventMMD(most=64, seed=seed)
-        found = alarms(test, [*drawn(before, 1500, seed, 5), *drawn(after, most, seed, 6)])
-        assert [at for at in found if at < 1500] == []
-        assert found
+    test = EventMMD(most=64)
+    found = alarms(test, [*drawn(before, 1500, 0, 5), *drawn(after, most, 0, 6)])
+    assert [at for at in found if at < 1500] == []
+    assert found
 
 
 def test_the_next_run_has_other_columns() -> None:
@@ -210,17 +185,28 @@ def some(n: int) -> list[Cells]:
     return events
 
 
-@pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 400, 1099, 1600])
+def same(one: EventMMD, other: EventMMD) -> None:
+    """Hold that two tests are the same, bit for bit, with what their states leave out."""
+    assert_same(one, other)
+    runs = [test.test._run.sample for test in (one, other)]
+    size = int(runs[0].counts[0])
+    for name in ("features", "scores"):
+        np.testing.assert_array_equal(*(getattr(run, name)[:, :size] for run in runs))
+
+
+@pytest.mark.parametrize("n", [0, 63, 64, 400, 1023, 1100, 1600])
 def test_it_goes_on_from_its_state(n: int) -> None:
     events = some(1800)
     test = EventMMD(most=8, seed=3, reference=128, alpha=0.05)
     alarms(test, events[:n])
     others = [reopened(test), copy.deepcopy(test), pickle.loads(pickle.dumps(test))]
+    for other in others:
+        same(test, other)
     found = alarms(test, events[n:])
     assert len(found) == (n < 1600)
     for other in others:
         assert alarms(other, events[n:]) == found
-        assert_same(test, other)
+        same(test, other)
 
 
 def test_any_cut_gives_the_same_bits() -> None:
@@ -230,7 +216,7 @@ def test_any_cut_gives_the_same_bits() -> None:
     for at_once in (1, 7, 100):
         test = EventMMD(most=8, seed=3, reference=128)
         assert alarms(test, events, at_once) == found
-        assert_same(test, whole)
+        same(test, whole)
 
 
 def test_damaged_states_are_refused_or_do_no_harm() -> None:
@@ -240,7 +226,7 @@ def test_damaged_states_are_refused_or_do_no_harm() -> None:
         alarms(test, some(n))
         states.append(test.state())
     refused = 0
-    for seed in range(300):
+    for seed in range(120):
         try:
             damaged, said = state_fuzz.mutated(states[seed % 3], seed)
             test = EventMMD.from_state(damaged)
@@ -249,8 +235,9 @@ def test_damaged_states_are_refused_or_do_no_harm() -> None:
             continue
         alarms(test, some(100))
         assert 0.0 <= test.test.p_value <= 1.0, said
+        assert np.isfinite(test.test._run.sample.wealth).all(), said
         test.state()
-    assert refused > 100
+    assert refused > 40
 
 
 @pytest.mark.parametrize(

@@ -85,57 +85,17 @@ def test_the_evidence_is_that_of_the_definition(make: Any, bets: Any, kind: str)
     np.testing.assert_allclose(found, naive(numbers.tolist(), 100, bets), rtol=1e-9)
 
 
-def growth(make: Any, bag: list[float]) -> list[float]:
-    """The factor of each number of a bag, as the one that comes after the others."""
-    found = []
-    for last in range(len(bag)):
-        test = make()
-        test._begin([*bag[:last], *bag[last + 1 :]])
-        test.n = len(bag) - 1
-        test.update(bag[last])
-        found.append(test.evidence)
-    return found
-
-
-def test_bets_on_ranks_are_fair() -> None:
-    assert np.mean(growth(RankTest, np.random.default_rng(2).normal(size=84).tolist())) == (
-        pytest.approx(1.0)
-    )
-
-
-@pytest.mark.parametrize("errors", [0, 1, 40, 83, 84])
-def test_bets_on_shares_win_nothing_in_the_mean(errors: int) -> None:
-    bag = [1.0] * errors + [0.0] * (84 - errors)
-    of_errors = np.mean(growth(ShareTest, bag))
-    assert of_errors <= 1.0
-    # Probabilities of the same mean are less evidence than the errors would be.
-    of_means = np.mean(growth(ShareTest, [errors / 84] * 84))
-    assert of_means <= of_errors + 1e-12
-    assert 0 < errors < 84 or of_errors > 0.7
-
-
 @pytest.mark.parametrize("make", TESTS)
-@pytest.mark.parametrize("rate", [0.001, 0.01, 0.1, 0.4, 0.97])
+@pytest.mark.parametrize("rate", [0.001, 0.1, 0.97])
 def test_false_alarms_about_errors_are_as_rare_as_promised(make: Any, rate: float) -> None:
-    wrong = np.random.default_rng(7).random(60_000) < rate
-    assert len(alarms(make(run_length=5000.0), wrong)) <= 60_000 / 5000
-
-
-@pytest.mark.parametrize("law", ["normal", "Cauchy", "few"])
-def test_false_alarms_about_numbers_are_as_rare_as_promised(law: str) -> None:
-    rng, n = np.random.default_rng(3), 60_000
-    numbers = {
-        "normal": rng.normal(size=n),
-        "Cauchy": rng.standard_cauchy(n),
-        "few": rng.integers(5, 8, size=n).astype(float),
-    }[law]
-    assert len(alarms(RankTest(run_length=5000.0), numbers)) <= n / 5000
+    wrong = np.random.default_rng(7).random(20_000) < rate
+    assert len(alarms(make(run_length=2000.0), wrong)) <= 10
 
 
 @pytest.mark.parametrize("level", [0.02, 0.3, 0.5])
 def test_probabilities_that_wander_a_little_are_no_rise(level: float) -> None:
     """A model that learns is a little surer now and then, of all events together."""
-    n = 40_000
+    n = 15_000
     wander = 1.0 + 0.1 * np.sin(np.arange(n) / 500.0)
     noise = np.random.default_rng(5).beta(2.0, 2.0 / level - 2.0, size=n)
     for numbers in (level * wander, np.minimum(1.0, noise * wander)):

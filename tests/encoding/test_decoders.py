@@ -72,18 +72,6 @@ def test_named_values_go_to_their_columns(encoding: str) -> None:
     assert (out.bad, out.growth) == ([], [])
 
 
-@NAMED
-def test_absent_values_can_be_missing(encoding: str) -> None:
-    events = [
-        {"a": 1, "b": 1, "c": "x", "y": 1},
-        {"b": 2, "y": 0},
-        {"a": math.nan, "c": "z", "y": 0},
-    ]
-    out = decode(encoding, MISSING, *[encoded(encoding, event) for event in events])
-    n = np.nan
-    np.testing.assert_array_equal(out.X, [[1, 1, 1, 0], [n, 2, n, n], [n, n, 0, 1]])
-
-
 GOOD = {"a": 1, "b": 2, "c": "x", "y": 1}
 BAD = [
     ("json", b'{"a": 1,', None, "undecodable"),
@@ -190,11 +178,6 @@ def test_one_and_true_are_different_labels() -> None:
     out = decoder("dict", schema).decode([{"a": 1, "y": True}, {"a": 1, "y": 1}])
     assert out.y == [True]
     assert out.bad[0].kind == "label out of domain"
-
-
-def test_without_a_label_every_event_is_only_to_be_predicted() -> None:
-    out = decoder("json", Schema(("a",))).decode([b'{"a": 1}', b'{"a": 2}'])
-    assert out.y == [None, None]
 
 
 NEW = [
@@ -322,7 +305,7 @@ PIECES = (
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(st.lists(st.sampled_from(PIECES), max_size=6), st.booleans())
 @example([b'{"a":1,"y":0},{"a":2,"y":1}', b'{"a":1', b'"y":1}'], False)
 @example([b'{"a":1,"y":0},{"a":2,"y":1}', b'{"a":1', b'"y":1}'], True)
@@ -445,23 +428,6 @@ def test_times_however_they_are_written() -> None:
     assert np.isnan(out.X[-1]).all()
 
 
-@pytest.mark.parametrize(
-    ("time", "same"),
-    [
-        (date(2024, 2, 29), "2024-02-29"),
-        (np.datetime64("2024-02-29T01:02:03.000000004"), "2024-02-29T01:02:03"),
-        (np.datetime64("NaT"), None),
-        (datetime(2024, 2, 29, 1), "2024-02-29T01:00:00Z"),
-        (datetime(2024, 2, 29, 1), "2024-02-29T01:00:00 UTC"),
-    ],
-)
-def test_times_of_python_and_numpy(time: Any, same: str | None) -> None:
-    decoding = decoder("dict", Schema())
-    first, second = decoding.decode([{"t": "2024-01-01"}, {"t": time}, {"t": same}]).X[1:]
-    np.testing.assert_array_equal(first, second)
-    assert np.isnan(first).any() == (same is None)
-
-
 def test_a_list_with_fractions_is_a_vector() -> None:
     for encoding in ("json", "dict"):
         decoding = decoder(encoding, Schema())
@@ -471,17 +437,6 @@ def test_a_list_with_fractions_is_a_vector() -> None:
         np.testing.assert_array_equal(out.X, [[0.5, 1, -2, 1, 1], [1.5, 0, 0, 0, 0]])
     out = decoding.decode([{"v": [0.5, [1]]}, {"w": [{}]}])
     assert [bad.kind for bad in out.bad] == ["wrong type"] * 2
-
-
-def test_bags_share_columns_past_the_first_texts() -> None:
-    events = [{"c": [f"n{i}", f"n{i + 1}", f"n{i}"]} for i in range(OWN + 50)]
-    found = list(naive_encoding.encode(events))
-    for encoding in ("json", "dict"):
-        decoding = decoder(encoding, Schema())
-        X = decoding.decode([encoded(encoding, event) for event in events]).X
-        assert list(decoding.schema.columns) == found[-1][0]
-        np.testing.assert_array_equal(X[-1], found[-1][1])
-        assert X[-1].sum() == 3
 
 
 ODD_ORDERS: list[list[Any]] = [
@@ -499,7 +454,7 @@ ODD_ORDERS: list[list[Any]] = [
 @pytest.mark.parametrize("absent", ["zero", "missing"])
 def test_both_ways_agree_whatever_a_field_holds_next(values: list[Any], absent: Any) -> None:
     """Each value in an event of its own, behind a field that makes its way the careful one."""
-    for order in itertools.permutations(values, 4):
+    for order in itertools.permutations(values, 3):
         fast, careful = (decoder("dict", Schema(absent=absent)) for _ in range(2))
         events = [{"c": value} for value in order] * 2
         together = fast.decode(events)
@@ -610,14 +565,6 @@ def test_records_of_no_size_do_not_tell_how_many_numbers_there_are() -> None:
     assert whole.X.tolist() == [[1, 2], [3, 4]]
     assert [len(out.bad) for out in found] == [1, 1, 0, 0]
     assert parts.schema.columns == (0, 1)
-
-
-def test_a_field_without_a_column_gets_one() -> None:
-    kinds: dict[Any, Any] = {"a": "number", "b": "number", "c": "text"}
-    decoding = decoder("json", Schema(("b",), label="y", kinds=kinds))
-    out = decoding.decode([b'{"a": 1, "b": 2, "c": "x", "y": 0}', b'{"b": 2, "y": 0}'])
-    assert decoding.schema.columns == ("b", "a", "c=x")
-    assert out.X.tolist() == [[2, 1, 1], [2, 0, 0]]
 
 
 def test_only_events_that_are_learned_bring_columns() -> None:
@@ -731,14 +678,6 @@ def check_reports(out: Decoded, n: int) -> None:
     assert out.X.shape[0] == len(out.y) == len(out.good)
     assert not np.isinf(out.X).any()
     assert all(event.kind in BAD_KINDS for event in out.bad)
-
-
-@settings(deadline=None)
-@given(st.lists(st.binary(max_size=80), max_size=8), st.sampled_from(["json", "float32", "csv"]))
-def test_random_bytes_never_crash(values: list[bytes], encoding: str) -> None:
-    schema = Schema.from_json({**SCHEMA.to_json(), "columns": ["a", "b"], "kinds": []})
-    fields = ("a", "b", "y") if encoding == "csv" else None
-    check_reports(decoder(encoding, schema, fields=fields).decode(values), len(values))
 
 
 JSON_LIKE = st.recursive(

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schema_kit import avro_body, avro_record, record_schema
+from schema_kit import avro_record, record_schema
 
 from connectors.errors import BadRecord
-from connectors.records import framed, schema_id_of
+from connectors.records import framed
 from connectors.schemas.avro import AvroSchema
 from connectors.schemas.formats import SchemaFormat
 from connectors.schemas.protobuf import ProtobufSchema
@@ -139,7 +139,7 @@ def alike(one: Any, other: Any) -> None:
 # --- the same as JSON -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", [1, 7, 1000])
+@pytest.mark.parametrize("step", [1, 1000])
 @pytest.mark.parametrize("absent", ["zero", "missing"])
 @pytest.mark.parametrize("ignore", [(), ("note", "user")])
 @pytest.mark.parametrize(("schema", "make"), [(FLAT, flat_events), (DEEP, deep_events)])
@@ -200,7 +200,7 @@ def test_protobuf_gives_the_columns_of_json(absent: Any) -> None:
         assert found[2] == expected[2]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("absent", ["zero", "missing"])
 def test_the_fast_way_gives_what_the_careful_way_does(absent: Any, seed: int) -> None:
     def refuse(_value: Any) -> Any:
@@ -249,7 +249,7 @@ def test_the_fast_way_gives_what_the_careful_way_does(absent: Any, seed: int) ->
     assert (one.y, one.growth, one.bad) == (other.y, other.growth, [])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=30), st.randoms())
 def test_columns_do_not_depend_on_the_division_into_calls(
     kinds: list[int], randomness: random.Random
@@ -436,7 +436,7 @@ def test_records_need_the_format_of_their_source() -> None:
         decoder("avro", Schema())
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(st.lists(st.binary(max_size=40) | st.just(GOOD) | st.none(), max_size=5), st.data())
 def test_no_bytes_stop_the_decoder(values: list[Any], data: st.DataObject) -> None:
     of = avro(FLAT, DEEP)
@@ -450,8 +450,3 @@ def test_no_bytes_stop_the_decoder(values: list[Any], data: st.DataObject) -> No
     assert len(out.good) >= values.count(GOOD)
     for event in out.bad:
         assert event.kind in ("undecodable", "wrong type", "inf", "duplicate column")
-
-
-def test_ids_are_read_as_they_were_written() -> None:
-    for number in (0, 1, 2**31, 2**32 - 1):
-        assert schema_id_of(framed(number, avro_body("int", 1))) == number

@@ -89,16 +89,15 @@ def read(url: str, step: int = 700) -> list[bytes]:
     return found
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize(("form", "suffix"), [("pretty", ""), ("dense", ".gz")])
 def test_a_file_is_read_and_gone_on_with(tmp_path: Path, form: str, suffix: str) -> None:
-    rows = events(9000)
+    rows = events(4500)
     path = tmp_path / f"events.json{suffix}"
     data = json.dumps(rows, **FORMS[form]).encode()
     path.write_bytes(gzip.compress(data) if suffix else data)
     assert [json.loads(value) for value in read(f"file:{path}")] == rows
     with closing(open_source(f"file:{path}")) as source:
-        for offset in (8999, 4097, 0, 5000):
+        for offset in (4499, 4097, 0, 3000):
             source.seek(path.name, offset)
             [chunk] = source.poll(1, 0.0)
             assert json.loads(chunk.values[0]) == rows[offset]

@@ -562,7 +562,7 @@ def _cell(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(st.lists(st.one_of(TEXTS, NUMBERS), min_size=1, max_size=12))
 def test_a_stream_of_any_values_is_the_same_in_json_and_csv(values: list[Any]) -> None:
     """A text in one format and a number in another are the same column and the same label."""
@@ -583,7 +583,7 @@ def test_a_stream_of_any_values_is_the_same_in_json_and_csv(values: list[Any]) -
     assert typed.y == cells.y
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(st.lists(TEXTS, min_size=1, max_size=30), st.integers(1, 8))
 def test_columns_of_any_texts_do_not_depend_on_cuts(texts: list[str], size: int) -> None:
     events = [json.dumps({"c": text, "y": 0}).encode() for text in texts]

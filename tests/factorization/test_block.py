@@ -66,13 +66,6 @@ def test_all_points_go_to_the_nearest_centre() -> None:
     assert np.array_equal(found.nearest(Y), nearest)
 
 
-def test_centres_are_about_the_means_and_better_than_random_ones() -> None:
-    X = np.concatenate([points(100) + 10 * corner for corner in range(4)])
-    found = clustered(X, 4, seed=0)
-    means = [X[100 * corner : 100 * corner + 100].mean(axis=0) for corner in range(4)]
-    assert np.allclose(np.sort(found.centers, axis=0), means)
-
-
 @pytest.mark.usefixtures("many_threads")
 def test_a_seed_decides_and_threads_and_batches_do_not() -> None:
     X = points(30_000, 5)
@@ -141,20 +134,6 @@ def test_what_it_says_of_itself() -> None:
     assert np.array_equal(copy @ np.ones(300), made @ np.ones(300))
 
 
-def test_one_cluster_is_the_kernel() -> None:
-    made = blocks(n_clusters=1)
-    assert made.error() == 0.0
-    assert np.allclose(made @ np.eye(300), made.kernel.pairwise(made.points), atol=1e-14)
-
-
-def test_kmeans_keeps_more_of_the_kernel_than_chance() -> None:
-    made = blocks(1_000, Gaussian(bandwidth=0.05))
-    parts = np.array_split(np.random.default_rng(0).permutation(1_000), 7)
-    G = made.kernel.pairwise(made.points)
-    kept = sum(np.square(G[np.ix_(rows, rows)]).sum() for rows in parts)
-    assert made.error() < 0.7 * np.sqrt(1.0 - kept / np.square(G).sum())
-
-
 @pytest.mark.parametrize("shape", [(300,), (300, 1), (300, 3)])
 def test_solutions_are_those_of_the_matrix(shape: tuple[int, ...]) -> None:
     made, y = blocks(), np.random.default_rng(1).normal(size=shape)
@@ -177,13 +156,6 @@ def test_predictions_are_those_of_the_own_cluster() -> None:
         assert np.array_equal(made.predict(Y[some], alpha), F[some])
     assert np.allclose(made.predict(made.points, alpha), made @ alpha, atol=1e-12)
     assert made.predict(Y[:0], alpha).shape == (0, 2)
-
-
-def test_threads_do_not_matter() -> None:
-    one, many = (blocks(3_000, threads=threads) for threads in (1, 3))
-    v = np.random.default_rng(1).normal(size=3_000)
-    assert np.array_equal(one @ v, many @ v)
-    assert np.array_equal(one.solve(0.1, v), many.solve(0.1, v))
 
 
 # What cannot be used

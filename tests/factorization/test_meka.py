@@ -107,25 +107,6 @@ def test_where_every_point_is_a_landmark(kernel, plain):
     assert m.error() == pytest.approx(oracle.relative_error(expected, exact), abs=1e-7)
 
 
-@pytest.mark.parametrize("basis", BASES)
-@pytest.mark.parametrize("columns", ["cluster", "row"])
-def test_links_of_every_sample_are_least_squares(basis, columns):
-    m = made(basis=basis, columns=columns, link_samples=1e4)
-    full = oracle.full_links(G, *as_oracle(m)[:2])
-    for s, t in itertools.permutations(range(C), 2):
-        np.testing.assert_allclose(m.link(s, t), full.L[s, t], rtol=0, atol=1e-8)
-
-
-@pytest.mark.parametrize("basis", ["uniform", "k_means", "oasis", "rpcholesky"])
-def test_every_landmark_leaves_the_leading_eigenvectors(basis):
-    m = made(basis=basis, **EVERY)
-    for s in range(C):
-        values, U = oracle.leading(block(m, s, s), K)
-        np.testing.assert_allclose(m.basis(s) @ m.basis(s).T, U @ U.T, rtol=0, atol=1e-7)
-        own = m.basis(s) @ m.link(s, s) @ m.basis(s).T
-        np.testing.assert_allclose(own, U @ np.diag(values) @ U.T, rtol=0, atol=1e-8)
-
-
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_links_are_symmetric(dtype):
     m = made(dtype=dtype)
@@ -133,54 +114,6 @@ def test_links_are_symmetric(dtype):
     for s, t in itertools.product(range(C), repeat=2):
         assert m.link(s, t).shape == (m.ranks[s], m.ranks[t])
         np.testing.assert_array_equal(m.link(s, t), m.link(t, s).T)
-
-
-@pytest.mark.parametrize("sampling", ["leverage", "uniform"])
-@pytest.mark.parametrize("basis", BASES)
-def test_sampled_links_are_as_good_as_algorithm_1(basis, sampling):
-    """No better than the best links of these bases, no worse than those of a like sample."""
-    found, plain, least = [], [], []
-    rng = np.random.default_rng(0)
-    for seed in range(5):
-        m = made(basis=basis, sampling=sampling, seed=seed)
-        rows, bases, _ = as_oracle(m)
-        samples = {
-            (s, t): [rng.choice(len(rows[j]), min(4 * K, len(rows[j])), False) for j in (s, t)]
-            for s, t in itertools.permutations(range(C), 2)
-        }
-        plain.append(
-            oracle.relative_error(oracle.approximation(oracle.meka(G, rows, bases, samples)), G)
-        )
-        best = oracle.approximation(oracle.full_links(G, rows, bases))
-        least.append(oracle.relative_error(best, G))
-        found.append(oracle.relative_error(dense(m), G))
-    assert (np.array(found) >= np.array(least) * (1.0 - 1e-9)).all()
-    assert np.median(found) < 1.1 * np.median(plain)
-
-
-def test_it_is_closer_than_nystrom_in_the_same_memory():
-    ours, nystroms, blocks = [], [], []
-    for seed in range(5):
-        m = made(seed=seed)
-        rank = m.nbytes // (8 * N)
-        columns = np.random.default_rng(seed).choice(N, 2 * rank, replace=False)
-        W = oracle.nystrom(G[:, columns], G[np.ix_(columns, columns)], rank).W
-        ours.append(m.error())
-        nystroms.append(oracle.relative_error(W @ W.T, G))
-        blocks.append(oracle.relative_error(oracle.block_kernel(G, m.labels), G))
-    assert np.median(ours) < 0.7 * np.median(nystroms)
-    assert np.median(ours) < np.median(blocks)
-
-
-def test_columns_of_the_whole_row_help_where_there_are_no_clusters():
-    """Section 7.2: a wide kernel on one cloud, whose blocks are as large off the diagonal."""
-    cloud, wide = clouds((200,), spread=1.0), kernels.Gaussian(bandwidth=2.0)
-
-    def median(columns):
-        options = {"columns": columns, "rank": 4, "n_clusters": 8, "link_samples": 1e4}
-        return np.median([made(cloud, wide, seed=seed, **options).error() for seed in range(5)])
-
-    assert median("row") < median("cluster")
 
 
 # --- what was drawn, handed to the oracle ---------------------------------------------------
@@ -273,7 +206,7 @@ def test_links_of_the_same_samples(monkeypatch, sampling, rho):
 
 def test_rows_are_drawn_by_their_leverage_scores():
     """The frequency of each row is its chance, and weights make the sum of squares unbiased."""
-    m, times = made(), 2000
+    m, times = made(), 500
     s = int(np.bincount(m.labels).argmax())
     W = m.basis(s)
     expected = oracle.chances(W, 10)
@@ -284,7 +217,7 @@ def test_rows_are_drawn_by_their_leverage_scores():
         grams.append(W[rows].T @ (W[rows] / expected[rows, None]))
     deviation = np.sqrt(expected * (1.0 - expected) / times)
     np.testing.assert_array_less(abs(seen / times - expected), 4.5 * deviation + 1e-12)
-    np.testing.assert_allclose(np.mean(grams, axis=0), np.eye(K), rtol=0, atol=0.1)
+    np.testing.assert_allclose(np.mean(grams, axis=0), np.eye(K), rtol=0, atol=0.2)
 
 
 # --- thresholding, ranks, memory ------------------------------------------------------------
@@ -335,16 +268,8 @@ def test_ranks_by_the_spectrum():
     assert len(set(expected)) > 1
 
 
-@pytest.mark.parametrize("basis", BASES)
-def test_the_spectrum_gives_a_cluster_more_than_the_rank(basis):
-    random = np.random.default_rng(0)
-    points = np.vstack([random.normal(size=(100, 2)), 0.01 * random.normal(size=(100, 2)) + 10.0])
-    m = made(points, kernels.Gaussian(bandwidth=0.3), 20, 2, rank_rule="spectrum", basis=basis)
-    assert m.ranks.max() > 30
-
-
 @pytest.mark.parametrize("rule", ["same", "size", "spectrum"])
-@pytest.mark.parametrize("rank", [1, 2, 10])
+@pytest.mark.parametrize("rank", [1, 10])
 def test_ranks_are_no_more_than_asked_for(rule, rank):
     lonely = np.vstack([X, 50.0 * (1.0 + np.arange(4.0))[:, None] * np.ones(3)])
     m = made(lonely, rank=rank, n_clusters=7, rank_rule=rule)
@@ -420,13 +345,6 @@ def test_clipping_leaves_apart_what_no_link_joins():
     assert not clipped.links[far].any()
 
 
-def test_clipping_leaves_diagonal_blocks_as_they_are():
-    m = made(threshold=1.0)
-    clipped = m.psd()
-    assert clipped.nbytes == m.nbytes
-    np.testing.assert_allclose(dense(clipped), dense(m), rtol=0, atol=1e-12)
-
-
 def test_a_shift_of_the_diagonal(indefinite):
     m, G0 = indefinite.psd("shift"), dense(indefinite)
     least = oracle.diagonal_shift(G0)
@@ -445,14 +363,6 @@ def test_a_shift_of_the_diagonal(indefinite):
     assert m.error() == pytest.approx(oracle.relative_error(shifted, G), rel=1e-6)
 
 
-@pytest.mark.parametrize("method", ["clip", "shift"])
-def test_what_is_semidefinite_stays_as_it_is(method):
-    m = made(**EVERY)
-    again = m.psd(method)
-    assert again.shift == pytest.approx(0.0, abs=1e-12)
-    np.testing.assert_allclose(again.matvec(np.eye(N)), dense(m), rtol=0, atol=1e-9)
-
-
 # --- solving --------------------------------------------------------------------------------
 
 
@@ -467,14 +377,6 @@ def test_ridge_regression(method, lam):
     assert m.solve(lam, y, method=method).dtype == np.float64
     np.testing.assert_allclose(m.solve(lam, y, method=method), expected, **close)
     np.testing.assert_allclose(m.solve(lam, y[:, 0], method=method), expected[:, 0], **close)
-
-
-@pytest.mark.parametrize("method", ["cg", "minres"])
-@pytest.mark.parametrize("lam", [1e-3, 1.0])
-def test_iterations_go_on_to_the_residual_they_promise(method, lam):
-    m, y = made().psd(), np.sin(X[:, 0])
-    alpha = m.solve(lam, y, method=method)
-    assert np.linalg.norm(m.matvec(alpha) + lam * alpha - y) < 2e-8 * np.linalg.norm(y)
 
 
 @pytest.mark.parametrize("method", ["woodbury", "cg", "minres"])
@@ -496,11 +398,6 @@ def test_an_indefinite_system_has_a_solution_too(indefinite, method):
     assert np.linalg.norm(system @ alpha - y) < 1e-4 * np.linalg.norm(y)
     expected = oracle.woodbury(W, L, lam) @ y
     np.testing.assert_allclose(alpha, expected, rtol=0, atol=1e-3 * abs(expected).max())
-
-
-def test_woodbury_is_the_default(model):
-    y = np.random.default_rng(0).normal(size=N)
-    np.testing.assert_array_equal(model.solve(1.0, y), model.solve(1.0, y, method="woodbury"))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -573,16 +470,6 @@ def test_predictions_are_the_approximate_kernel_times_the_coefficients(indefinit
     np.testing.assert_allclose(m.predict(new, beta), expected, rtol=0, atol=1e-9)
     one = m.predict(new, m.weights(alpha[:, 0]))
     np.testing.assert_allclose(np.ravel(one), np.array(expected)[:, 0], rtol=0, atol=1e-9)
-
-
-def test_predictions_near_the_kernels_own():
-    """Ridge regression: those of the approximation are close to those of the exact kernel."""
-    m, rng = made(rank=15), np.random.default_rng(2)
-    new = X[:100] + 0.1 * rng.normal(size=(100, 3))
-    y = np.sin(X.sum(axis=1))
-    exact = PLAIN(new, X) @ oracle.ridge(G, 0.1, y)
-    found = np.ravel(m.predict(new, m.weights(m.psd().solve(0.1, y))))
-    assert np.sqrt(((found - exact) ** 2).mean()) < 0.1 * exact.std()
 
 
 def test_features_have_the_clipped_approximation_as_products(indefinite):
@@ -663,14 +550,9 @@ def test_it_comes_back_from_its_state(basis, dtype):
         assert (again.nbytes, again.map_nbytes) == (one.nbytes, one.map_nbytes)
 
 
-@pytest.mark.parametrize("kernel", [kernel for kernel, _ in KERNELS[1:]])
-def test_its_kernel_comes_back(kernel):
-    m = made(kernel=kernel)
-    assert bit_equal(Meka.from_state(m.state()), m)
-
-
-@pytest.mark.parametrize("basis", BASES)
-@pytest.mark.parametrize("columns", ["cluster", "row"])
+@pytest.mark.parametrize(
+    ("basis", "columns"), [("uniform", "row"), *((b, "cluster") for b in BASES)]
+)
 @pytest.mark.usefixtures("many_threads")
 def test_the_seed_decides_and_not_the_threads(basis, columns):
     first = made(basis=basis, columns=columns, seed=1, threads=1)
@@ -687,16 +569,6 @@ def test_a_point_is_the_same_in_any_batch(dtype):
         alone = np.vstack([call(x[None]) for x in new])
         np.testing.assert_array_equal(alone, call(new))
         np.testing.assert_array_equal(call(new[::-3]), call(new)[::-3])
-
-
-def test_what_is_drawn_is_not_numpys_global_state():
-    np.random.seed(0)  # noqa: NPY002 (the global state is what is at issue)
-    first = made(basis="k_means")
-    np.random.seed(1)  # noqa: NPY002
-    assert bit_equal(first, made(basis="k_means"))
-    before = X.copy()
-    made()
-    np.testing.assert_array_equal(X, before)
 
 
 def test_rows_are_drawn_until_they_see_every_direction():

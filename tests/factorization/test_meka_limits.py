@@ -85,10 +85,10 @@ def test_options_that_cannot_be(option, values):
 
 
 @pytest.mark.parametrize("lam", [0.0, -1.0, math.nan, math.inf, "1", None, True])
-@pytest.mark.parametrize("method", ["woodbury", "cg", "minres"])
-def test_a_lambda_that_is_not_positive(model, lam, method):
-    with pytest.raises(InvalidInput, match="lam="):
-        model.solve(lam, np.ones(N), method=method)
+def test_a_lambda_that_is_not_positive(model, lam):
+    for method in METHODS:
+        with pytest.raises(InvalidInput, match="lam="):
+            model.solve(lam, np.ones(N), method=method)
     with pytest.raises(InvalidInput, match="lam="):
         model.is_definite(lam)
 
@@ -117,7 +117,7 @@ def test_vectors_that_are_no_numbers(model, bad):
 
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # in the test's norm
 @pytest.mark.parametrize("method", ["woodbury", "cg", "minres"])
-@pytest.mark.parametrize("lam", [1e-3, 1e-6, 1e-12, 1e-300])
+@pytest.mark.parametrize("lam", [1e-6, 1e-300])
 def test_a_lambda_so_small_that_rounding_is_all(method, lam):
     """What is returned solves the system, or an error says that it cannot be solved."""
     m, y = made().psd(), np.sin(X[:, 0])
@@ -291,8 +291,9 @@ def sound(m, points, kernel=GAUSSIAN):
     return np.linalg.norm(whole - kernel.pairwise(points)) / np.linalg.norm(whole)
 
 
-@pytest.mark.parametrize("basis", BASES)
-@pytest.mark.parametrize("columns", ["cluster", "row"])
+@pytest.mark.parametrize(
+    ("basis", "columns"), [("uniform", "row"), *((b, "cluster") for b in BASES)]
+)
 def test_duplicates(basis, columns):
     points = np.repeat(clouds((4, 5, 6)), 8, axis=0)
     m = made(points, basis=basis, columns=columns)
@@ -312,42 +313,12 @@ def test_all_points_equal(basis, n, dtype):
 
 
 @pytest.mark.parametrize("basis", BASES)
-@pytest.mark.parametrize("columns", ["cluster", "row"])
-def test_one_cluster(basis, columns):
-    m = made(n_clusters=1, rank=20, basis=basis, columns=columns)
-    assert (m.n_clusters, m.links.tolist()) == (1, [[True]])
-    assert sound(m, X) < 0.3
-
-
-@pytest.mark.parametrize("basis", BASES)
-@pytest.mark.parametrize("rule", ["same", "size", "spectrum"])
-def test_clusters_of_one_point(basis, rule):
+def test_clusters_of_one_point(basis):
+    rule = "spectrum"
     points = np.vstack([X, [[40.0, 0.0, 0.0], [0.0, 40.0, 0.0]]])
     m = made(points, n_clusters=5, basis=basis, rank_rule=rule)
     assert sorted(np.bincount(m.labels))[:2] == [1, 1]
     assert sound(m, points) < 0.5
-
-
-@pytest.mark.parametrize("basis", BASES)
-@pytest.mark.parametrize("more", [0, 5])
-def test_as_many_clusters_as_points(basis, more):
-    points = X[:12]
-    m = made(points, n_clusters=12 + more, basis=basis)
-    assert m.n_clusters == m.rank == 12
-    assert sound(m, points) < 1e-6
-
-
-@pytest.mark.parametrize("columns", ["cluster", "row"])
-def test_a_rank_beyond_the_points(columns):
-    m = made(rank=10 * N, columns=columns)
-    assert m.rank <= N
-    assert sound(m, X) < (1e-6 if columns == "cluster" else 1e-4)
-
-
-def test_constant_columns():
-    points = np.column_stack([np.full(N, 7.0), X, np.zeros(N)])
-    m, same = made(points), made(X)
-    assert sound(m, points) == pytest.approx(sound(same, X), rel=0.5)
 
 
 @pytest.mark.parametrize("threshold", [1.0, 5.0])
@@ -364,7 +335,7 @@ def test_a_threshold_above_all_leaves_the_diagonal_blocks(threshold):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("far", [1e20, 1e60, 1e100, 1e300])
+@pytest.mark.parametrize("far", [1e20, 1e300])
 def test_points_at_the_end_of_the_world(far, dtype):
     """They are clustered as any others, or refused."""
     points = np.array([[0.0], [far], [1.001 * far], [1.0]])
@@ -413,12 +384,6 @@ def test_a_kernel_so_narrow_that_centres_see_no_point(columns):
     m = made(points, narrow, n_clusters=10, **options)
     assert m.ranks.tolist() == [1] * 10
     assert sound(m, points, narrow) < 5.0
-
-
-def test_a_kernel_so_wide_that_all_is_one():
-    wide = kernels.Gaussian(bandwidth=1e6)
-    for dtype in ("float64", "float32"):
-        assert sound(made(kernel=wide, dtype=dtype), X, wide) < 1e-5
 
 
 anything = st.one_of(

@@ -9,7 +9,7 @@ from meka_kit import EVERY, clouds, dense
 
 from streamk import kernels
 from streamk.errors import InvalidInput
-from streamk.factorization import Meka, meka, solving
+from streamk.factorization import meka, solving
 from streamk.factorization.blocks import BlockDiagonal, LinkMatrix
 
 X = clouds((150, 200, 250))
@@ -34,10 +34,9 @@ def oblique(m):
     )
 
 
-@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kernel", STEEP)
 @pytest.mark.parametrize("columns", ["cluster", "row"])
-@pytest.mark.parametrize("basis", ["uniform", "k_means", "randomized_svd", "oasis", "rpcholesky"])
+@pytest.mark.parametrize("basis", ["uniform", "oasis"])
 def test_a_basis_is_orthonormal_however_steep_the_spectrum(kernel, columns, basis):
     m = made(kernel, columns=columns, basis=basis)
     assert oblique(m) < 1.001e-6
@@ -51,8 +50,7 @@ def poor(dtype="float64", **options):
     return made(kernels.Gaussian(bandwidth=1.0), dtype=dtype, **few)
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("kernel", STEEP)
+@pytest.mark.parametrize("kernel", STEEP[1:3])
 @pytest.mark.parametrize("columns", ["cluster", "row"])
 def test_what_is_made_orthonormal_is_the_same_approximation(monkeypatch, kernel, columns):
     """W R^-1 with R L R^T, and a map that new points agree with as far as it can be computed."""
@@ -69,16 +67,9 @@ def test_what_is_made_orthonormal_is_the_same_approximation(monkeypatch, kernel,
 
 
 @pytest.mark.parametrize("columns", ["cluster", "row"])
-def test_predictions_come_back_from_a_state_bit_for_bit(columns):
-    m = made(STEEP[0], columns=columns)
-    again, y = Meka.from_state(m.state()), np.cos(X)
-    np.testing.assert_array_equal(again.predict(X, m.weights(y)), m.predict(X, m.weights(y)))
-
-
-@pytest.mark.parametrize("columns", ["cluster", "row"])
 def test_making_it_takes_little_more_memory_than_it_has(columns):
     random = np.random.default_rng(0)
-    points = random.normal(size=(20_000, 3))
+    points = random.normal(size=(14_000, 3))
     options = {"rank": 64, "n_clusters": 10, "columns": columns, "dtype": "float32"}
     made(kernels.Gaussian(bandwidth=0.5), points[:200], **{**options, "rank": 2})
     tracemalloc.start()
@@ -95,9 +86,8 @@ def test_making_it_takes_little_more_memory_than_it_has(columns):
 
 @pytest.mark.parametrize("method", ["woodbury", "cg", "minres"])
 @pytest.mark.parametrize("psd", ["clip", "shift"])
-@pytest.mark.parametrize("lam", [0.05, 1.0])
-def test_weights_are_those_of_a_dense_solve(method, psd, lam):
-    m, y = poor().psd(psd), np.cos(X)
+def test_weights_are_those_of_a_dense_solve(method, psd):
+    m, y, lam = poor().psd(psd), np.cos(X), 0.05
     assert (m.shift > 0.0) == (psd == "shift")
     weights = np.random.default_rng(0).exponential(size=N) ** 2
     weights[::11] = 0.0
@@ -169,9 +159,8 @@ def large(monkeypatch):
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("threshold", [0.0, 1e-3])
-@pytest.mark.parametrize("seed", range(5))
-def test_large_ranks_are_definite_where_small_ones_are(dtype, threshold, seed):
-    m = poor(dtype=dtype, threshold=threshold, seed=seed)
+def test_large_ranks_are_definite_where_small_ones_are(dtype, threshold):
+    m = poor(dtype=dtype, threshold=threshold)
     smallest = np.linalg.eigvalsh(dense(m))[0]
     for share in (1e-3, 0.5, 0.999, 1.001, 2.0, 100.0):
         assert m.is_definite(-share * smallest) == (share > 1.0)

@@ -5,8 +5,7 @@ import pytest
 from multi_kernel_kit import pool_alone
 
 from streamk import kernels
-from streamk.learners import DoublyStochastic, MultiKernel, Scaled
-from streamk.state import State
+from streamk.learners import DoublyStochastic, Scaled
 
 N = 4000
 
@@ -35,31 +34,24 @@ def learned(X, y, **options):
     return np.concatenate(said)
 
 
-@pytest.mark.parametrize("far", [1e8, -1e12])
-def test_classes(far):
+def test_classes():
     X, y = stream()
+    far = -1e12
     y = labels(y)
     right = [(learned(V, y) == y[500:]).mean() for V in (X, X + far)]
     assert right[0] > 0.85
     assert right[1] == pytest.approx(right[0], abs=0.01)
 
 
-@pytest.mark.parametrize("far", [1e8, -1e12])
-def test_numbers(far):
+def test_numbers():
     X, y = stream()
+    far = 1e8
     missed = [
         np.abs(learned(V, w, task="regression") - w[500:]).mean()
         for V, w in ((X, y), (X + far, y), (X, y + far))
     ]
     assert missed[0] < 0.6 * np.abs(y - np.median(y)).mean()
     assert missed[1:] == pytest.approx([missed[0]] * 2, rel=0.03)
-
-
-def test_seconds_since_1970_of_which_fractions_matter():
-    X, y = stream()
-    seconds = 1.7e9 + 1e-3 * X  # float64 has them to a quarter of a microsecond
-    right = [(learned(V, labels(y)) == labels(y)[500:]).mean() for V in (X, seconds)]
-    assert right[1] == pytest.approx(right[0], abs=0.01)
 
 
 def test_a_column_that_is_far_only_after_it_was_missing_and_zero():
@@ -71,21 +63,8 @@ def test_a_column_that_is_far_only_after_it_was_missing_and_zero():
     assert right[1] == pytest.approx(right[0], abs=0.02)
 
 
-def test_a_state_goes_on_and_cuts_into_calls_change_nothing():
-    X, y = stream(n=1500)
-    X, y = X + 1e12, labels(y)
-    whole, parts = (pool_alone(seed=3, threads=1) for _ in range(2))
-    whole.learn_many(X, y)
-    for first, stop in ((0, 1), (1, 2), (2, 40), (40, 999), (999, 1500)):
-        parts.learn_many(X[first:stop], y[first:stop])
-        state = parts.state()
-        parts = MultiKernel.from_state(State(state.header, state.arrays))
-    np.testing.assert_array_equal(parts.decision_many(X), whole.decision_many(X))
-
-
-@pytest.mark.parametrize("far", [1e8, -1e12])
-@pytest.mark.parametrize("task", ["classes", "numbers"])
-def test_a_scaled_learner_of_one_kernel(far, task):
+@pytest.mark.parametrize(("task", "far"), [("classes", -1e12), ("numbers", 1e8)])
+def test_a_scaled_learner_of_one_kernel(task, far):
     X, y = stream()
     loss = {} if task == "classes" else {"loss": "squared"}
     y = labels(y) if task == "classes" else y

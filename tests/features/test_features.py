@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -46,32 +45,6 @@ def oracle(case, bandwidth=BANDWIDTH):
 
 
 # --- against the oracle ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("d", [1, 2, 5, 54])
-@pytest.mark.parametrize("case", ALL)
-def test_features_are_the_oracle_s(case, d):
-    X = np.random.default_rng(d).normal(size=(3, d))
-    start, stop = 3, 3 + CHUNK + 20  # neither a whole chunk nor at the edge of one
-    features = RandomFeatures(ours(case), seed=9, dtype="float64")
-    Z = features.transform(X, start, stop)
-    expected = [
-        [naive.feature(oracle(case), 9, i, x, range(d)) for i in range(start, stop)] for x in X
-    ]
-    assert Z.shape == (3, stop - start)
-    assert Z.dtype == np.float64
-    # The turns of a heavy tail cost digits in the oracle's own sum too.
-    np.testing.assert_allclose(Z, expected, rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize("case", ["gaussian", "cauchy", "linear"])
-def test_single_precision_features_are_the_oracle_s(case):
-    X = np.random.default_rng(2).normal(size=(4, 7)).astype(np.float32)
-    features = RandomFeatures(ours(case), seed=9)
-    Z = features.transform(X, 0, 200)
-    expected = [[naive.feature(oracle(case), 9, i, x, range(7)) for i in range(200)] for x in X]
-    assert Z.dtype == np.float32
-    np.testing.assert_allclose(Z, expected, rtol=0, atol=2e-5)
 
 
 def turns(case, d, m, *, seed, dtype="float32"):
@@ -120,23 +93,6 @@ def test_phases_of_many_turns_keep_their_fraction(case, dtype):
     assert np.abs(rounded - expected).max() > 0.01
 
 
-@pytest.mark.parametrize("case", ["laplacian", "matern-0.5"])
-def test_phases_of_many_turns_are_the_oracle_s(case):
-    d, m = 3, 120
-    X = 3e3 * np.random.default_rng(1).normal(size=(3, d))
-    Z = RandomFeatures(ours(case), seed=4, dtype="float64").transform(X, 0, m)
-    k, worst = oracle(case), 0.0
-    for i in range(m):
-        omega = [naive.frequency(k, 4, i, key) for key in range(d)]
-        phase = naive.uniform(4, naive.PHASE, i, 0)
-        for r, x in enumerate(X):
-            turns = abs(float(np.dot(omega, x))) / (2.0 * math.pi)
-            worst = max(worst, turns)
-            error = abs(Z[r, i] - naive.exact_cosine_feature(omega, phase, x))
-            assert error < 1e-14 * (100.0 + 10.0 * turns)
-    assert worst > 1e5
-
-
 @pytest.mark.parametrize("case", list(CASES))
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_huge_finite_values_cannot_poison_a_model(case, dtype):
@@ -148,105 +104,21 @@ def test_huge_finite_values_cannot_poison_a_model(case, dtype):
         assert (np.abs(Z) <= math.sqrt(2.0) * (1 + 1e-5)).all(), f"at {size}"
 
 
-# --- against the kernels --------------------------------------------------------------------
-
-
-def pairs_of_points(case, d, n=250):
-    """Pairs whose kernel values spread over (0, 1): the distances are what a bandwidth scales."""
-    rng = np.random.default_rng(100 + d)
-    X = rng.normal(size=(n, d))
-    delta = rng.normal(size=(n, d))
-    norm = np.abs(delta).sum(axis=1) if case == "laplacian" else np.linalg.norm(delta, axis=1)
-    delta *= (BANDWIDTH * rng.uniform(0.05, 2.2, size=n) / norm)[:, None]
-    return X, X + delta
-
-
-def deviations(features, X, Y, m, k, start=0):
-    """Errors of the mean of m products, in standard errors; one for each pair."""
-    Z = features.transform(np.vstack([X, Y]), start, start + m).astype(np.float64)
-    estimate = np.einsum("ij,ij->i", Z[: len(X)], Z[len(X) :]) / m
-    value = np.array([naive.kernel(k, x, y) for x, y in zip(X, Y, strict=True)])
-    if k.name == "linear":
-        variance = np.array([x @ x * (y @ y) + (x @ y) ** 2 for x, y in zip(X, Y, strict=True)])
-    else:
-        # phi(x) phi(y) = cos(w.(x - y)) + cos(w.(x + y) + 2 b), and cos^2 = (1 + cos 2)/2.
-        double = [naive.kernel(k, 2.0 * x, 2.0 * y) for x, y in zip(X, Y, strict=True)]
-        variance = 1.0 + 0.5 * np.array(double) - value**2
-    return (estimate - value) * np.sqrt(m / variance)
-
-
-def agrees(z):
-    """Whether deviations of all pairs look like standard normal ones, on the mean and the maximum.
-
-    Pairs share their features, so they count as fewer: the bands are wide, and a bandwidth that is
-    wrong by a fifth is still far outside.
-    """
-    return 0.6 < np.sqrt(np.mean(z**2)) < 1.5, np.abs(z).max() < 4.8
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("d", [1, 2, 5, 8, 54, 784])
-@pytest.mark.parametrize("case", ALL)
-def test_products_of_features_converge_to_the_kernel(case, d):
-    """At the Monte-Carlo rate: errors in units of 1/sqrt(m) neither grow nor shrink with m."""
-    X, Y = pairs_of_points(case, d)
-    for m in (512, 2048, 8192):
-        z = [
-            deviations(RandomFeatures(ours(case), seed=seed), X, Y, m, oracle(case))
-            for seed in (1, 2, 3, 4)
-        ]
-        on_means, on_maxima = agrees(np.array(z))
-        assert on_means, f"m={m}"
-        assert on_maxima, f"m={m}"
-
-
-@pytest.mark.parametrize("factor", [1.2, 1 / 1.2, math.sqrt(2.0), math.sqrt(0.5)])
-@pytest.mark.parametrize("d", [1, 2, 5, 54])
-@pytest.mark.parametrize("case", list(CASES))
-def test_a_wrong_bandwidth_would_be_found(case, d, factor):
-    X, Y = pairs_of_points(case, d)
-    wrong = RandomFeatures(ours(case, BANDWIDTH * factor), seed=1)
-    on_means, on_maxima = agrees(deviations(wrong, X, Y, 8192, oracle(case)))
-    assert not on_means
-    assert not on_maxima
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [("laplacian", "matern-0.5"), ("matern-0.5", "matern-1.5"), ("matern-1.5", "matern-2.5"),
-     ("matern-2.5", "gaussian"), ("gaussian", "cauchy")],
-)  # fmt: skip
-@pytest.mark.parametrize("d", [2, 5])
-def test_a_wrong_law_would_be_found(one, other, d):
-    X, Y = pairs_of_points(one, d)
-    z = deviations(RandomFeatures(ours(one), seed=1), X, Y, 2**15, oracle(other))
-    assert not all(agrees(z))
-
-
-def test_later_features_are_as_good_as_the_first():
-    X, Y = pairs_of_points("gaussian", 5)
-    features = RandomFeatures(ours("gaussian"), seed=1)
-    for start in (2**17, 2**31, 2**33):
-        assert all(agrees(deviations(features, X, Y, 4096, oracle("gaussian"), start=start)))
+@pytest.mark.parametrize("start", [2**17 + 1, 2**31, 2**33 - 2])
+def test_later_features_are_the_oracle_s(start):
+    x = [0.3, -1.2]
+    Z = RandomFeatures(ours("gaussian"), seed=1, dtype="float64").transform([x], start, start + 4)
+    expected = [
+        naive.feature(oracle("gaussian"), 1, i, x, range(2)) for i in range(start, start + 4)
+    ]
+    np.testing.assert_allclose(Z[0], expected, rtol=0, atol=1e-9)
 
 
 # --- the same everywhere --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", ["gaussian", "laplacian", "matern-1.5", "linear"])
-def test_pieces_equal_the_whole(case):
-    X = np.random.default_rng(0).normal(size=(5, 3))
-    features = RandomFeatures(ours(case), seed=1)
-    whole = features.transform(X, 0, 500)
-    cuts = [0, 1, 10, 63, 64, 65, 200, 200, 499, 500]
-    pieces = [features.transform(X, a, b) for a, b in pairwise(cuts)]
-    np.testing.assert_array_equal(np.hstack(pieces), whole)
-    rows = [features.transform(x[None, :], 0, 500) for x in X]
-    np.testing.assert_array_equal(np.vstack(rows), whole)
-
-
 @pytest.mark.parametrize("case", ALL)
-def test_order_of_columns_changes_nothing(case):
+def test_columns_are_known_by_name_and_may_come_late(case):
     rng = np.random.default_rng(0)
     columns = ["age", "size", 7, "city=Rome", "größe"]
     X = rng.normal(size=(5, 5))
@@ -257,16 +129,9 @@ def test_order_of_columns_changes_nothing(case):
     np.testing.assert_allclose(Z, V, rtol=0, atol=1e-9)
     other = features.transform(X, 0, 200, columns=["AGE", *columns[1:]])
     assert np.abs(Z - other).max() > 0.1
-
-
-@pytest.mark.parametrize("case", ALL)
-def test_a_column_that_comes_late_was_always_zero(case):
-    X = np.random.default_rng(0).normal(size=(5, 3))
-    features = RandomFeatures(ours(case), seed=1, dtype="float64")
-    before = features.transform(X, 0, 200, columns=["a", "b", "c"])
     wider = np.insert(X, 1, 0.0, axis=1)
-    after = features.transform(wider, 0, 200, columns=["a", "late", "b", "c"])
-    np.testing.assert_allclose(after, before, rtol=0, atol=1e-9)
+    after = features.transform(wider, 0, 200, columns=[columns[0], "late", *columns[1:]])
+    np.testing.assert_allclose(after, Z, rtol=0, atol=1e-9)
 
 
 SCRIPT = """
@@ -287,25 +152,14 @@ def test_the_same_bits_in_another_process_with_another_hash_seed():
     exec(SCRIPT, here)
     expected = here["digest"].hexdigest()
     assert expected != hashlib.sha256().hexdigest()
-    for hash_seed in ("1", "4000000000"):
-        there = subprocess.run(
-            [sys.executable, "-X", "utf8", "-c", SCRIPT + "print(digest.hexdigest())"],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert there.stdout.strip() == expected
-
-
-def test_seeds_and_sequences_differ():
-    X = [[0.3, -1.2]]
-    Z = RandomFeatures(kernels.Gaussian(), seed=1).transform(X, 0, 4096)[0]
-    for seed in (2, 2**32 + 1, 2**63 + 1):
-        V = RandomFeatures(kernels.Gaussian(), seed=seed).transform(X, 0, 4096)[0]
-        assert abs(np.corrcoef(Z, V)[0, 1]) < 0.08
-    assert abs(np.corrcoef(Z[:-64], Z[64:])[0, 1]) < 0.08
-    assert len(np.unique(Z)) > 4000
+    there = subprocess.run(
+        [sys.executable, "-X", "utf8", "-c", SCRIPT + "print(digest.hexdigest())"],
+        env={**os.environ, "PYTHONHASHSEED": "4000000000"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert there.stdout.strip() == expected
 
 
 def test_shapes_and_types():

@@ -8,7 +8,6 @@ import pytest
 from reference import naive
 
 from streamk import kernels
-from streamk.backends import Law
 from streamk.errors import InvalidInput
 from streamk.features import RandomFeatures
 
@@ -37,7 +36,7 @@ def formula(kernel, X, Y):
     return np.array([[naive.kernel(kernel, x, y) for y in Y] for x in X])
 
 
-@pytest.mark.parametrize("d", [1, 2, 5, 54])
+@pytest.mark.parametrize("d", [1, 5, 54])
 @pytest.mark.parametrize(("kernel", "oracle"), PAIRS, ids=IDS)
 def test_pairwise_is_the_formula(kernel, oracle, d):
     rng = np.random.default_rng(d)
@@ -56,7 +55,10 @@ def test_diagonal_and_symmetry(kernel, oracle):
     np.testing.assert_allclose(kernel.diagonal(X), expected, rtol=1e-13)
     K = kernel.pairwise(X)
     np.testing.assert_array_equal(np.diag(K), kernel.diagonal(X))
-    np.testing.assert_allclose(K, K.T, rtol=0, atol=1e-14)
+    np.testing.assert_array_equal(K, K.T)
+    of_two_sets = kernel.pairwise(X, X.copy())
+    np.testing.assert_allclose(np.diag(of_two_sets), kernel.diagonal(X), rtol=1e-15)
+    np.testing.assert_array_equal(of_two_sets, of_two_sets.T)
     assert np.linalg.eigvalsh(K).min() > -1e-10
 
 
@@ -70,42 +72,13 @@ def test_far_from_the_origin_nothing_cancels(kernel, oracle):
     np.testing.assert_allclose(kernel.pairwise(X, Y), formula(oracle, X, Y), rtol=rtol)
 
 
-@pytest.mark.parametrize("kernel", [ours for ours, _ in PAIRS], ids=IDS)
-def test_equal_points_of_two_sets(kernel):
-    X = np.random.default_rng(5).normal(size=(20, 6))
-    K = kernel.pairwise(X, X.copy())
-    np.testing.assert_allclose(np.diag(K), kernel.diagonal(X), rtol=1e-15)
-    np.testing.assert_array_equal(K, K.T)
-
-
-def test_a_rational_quadratic_of_large_alpha_is_nearly_gaussian():
-    X = np.random.default_rng(6).normal(size=(20, 3))
-    ours, limit = (
-        kernels.RationalQuadratic(alpha=32, bandwidth=2.0),
-        kernels.Gaussian(bandwidth=2.0),
-    )
-    np.testing.assert_allclose(ours.pairwise(X), limit.pairwise(X), atol=0.01)
-
-
-def test_a_rational_quadratic_is_the_mean_over_its_frequencies():
-    # A normal times the root of an independent chi-squared of 2 alpha degrees over 2 alpha.
-    kernel = kernels.RationalQuadratic(alpha=1.5, bandwidth=0.7)
-    assert (kernel.law, kernel.degrees_of_freedom) == (Law.RATIONAL, 3)
-    rng, x, n = np.random.default_rng(7), np.array([0.4, -0.9]), 400_000
-    radius = np.sqrt(rng.chisquare(3, size=n) / 3.0)
-    frequencies = rng.normal(size=(n, 2)) * radius[:, None] * kernel.frequency_scale
-    assert np.cos(frequencies @ x).mean() == pytest.approx(
-        kernel.pairwise([x], [[0.0, 0.0]])[0, 0], abs=0.005
-    )
-    assert not kernel.heavy_tailed
-
-
 def test_which_kernels_turn_with_the_points():
     turn, _ = np.linalg.qr(np.random.default_rng(8).normal(size=(3, 3)))
     X = np.random.default_rng(9).normal(size=(6, 3))
     for kernel, _ in PAIRS:
         same = np.allclose(kernel.pairwise(X @ turn), kernel.pairwise(X), atol=1e-9)
         assert same == kernel.isotropic, kernel
+    assert {kernel.name for kernel, _ in PAIRS if kernel.heavy_tailed} == {"laplacian", "matern"}
 
 
 @pytest.mark.parametrize("sampler", ["iid", "hadamard", "orthogonal"])

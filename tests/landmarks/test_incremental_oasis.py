@@ -21,7 +21,7 @@ from streamk.kernels import (
     PowerExponential,
     RationalQuadratic,
 )
-from streamk.landmarks import Admission, IncrementalOasis, Removal, carried, oasis
+from streamk.landmarks import Admission, IncrementalOasis, Removal, carried
 from streamk.state import State
 
 
@@ -73,12 +73,10 @@ CASES = {
 }
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("stream", [normal, drifting])
 @pytest.mark.parametrize("case", CASES)
-def test_the_choice_is_the_oracles_event_by_event(case, stream):
+def test_the_choice_is_the_oracles_event_by_event(case):
     kernel, plain_kernel, options = CASES[case]
-    X = stream(400, 3)
+    X = np.vstack([normal(100, 3), drifting(150, 3)])
     ours = IncrementalOasis(kernel, max_landmarks=20, **options)
     oracle = naive_landmarks.Incremental(
         lambda a, b: naive_landmarks.kernel_matrix(plain_kernel, a, b),
@@ -93,27 +91,13 @@ def test_the_choice_is_the_oracles_event_by_event(case, stream):
         removals += len(told) == 2
     assert np.array_equal(ours.points, np.array(oracle.points))
     assert removals > 5
-    assert ours.n_events == 400
+    assert ours.n_events == 250
     assert ours.n_removed == removals
     assert ours.n_admitted == removals + ours.n_landmarks
 
 
-def test_the_determinant_grows_with_every_replacement():
-    kernel = Gaussian(bandwidth=2.0)
-    landmarks = IncrementalOasis(kernel, max_landmarks=25, margin=0.25)
-    last = -np.inf
-    for x in normal(2000, 3):
-        changes = landmarks.learn_one(x)
-        if len(changes) == 2:
-            now = np.linalg.slogdet(kernel.pairwise(landmarks.points))[1]
-            assert now > last + 0.99 * np.log(1.25)
-        if changes and landmarks.n_landmarks == 25:
-            last = np.linalg.slogdet(kernel.pairwise(landmarks.points))[1]
-    assert landmarks.n_removed > 20
-
-
 @pytest.mark.parametrize("half_life", [None, 100.0])
-def test_however_a_stream_is_cut_the_bits_are_the_same(half_life):
+def test_however_a_stream_is_cut_and_gone_on_with_the_bits_are_the_same(half_life):
     X = drifting(350, 4, seed=3)
 
     def after(cuts: list[int]) -> IncrementalOasis:
@@ -122,19 +106,21 @@ def test_however_a_stream_is_cut_the_bits_are_the_same(half_life):
         )
         for start, stop in itertools.pairwise([0, *cuts, len(X)]):
             landmarks.learn_many(X[start:stop])
+            landmarks = IncrementalOasis.from_state(landmarks.state())
         return landmarks
 
     whole = after([])
     assert whole.n_removed > 20
-    assert same(whole, after(list(range(1, 350))))
+    by_one = after(list(range(1, 350)))
+    assert same(whole, by_one)
+    assert np.array_equal(whole.transform(X), by_one.transform(X))
     random = np.random.default_rng(1)
     for _ in range(3):
         assert same(whole, after(sorted(random.integers(0, 350, 15).tolist())))
 
 
-@pytest.mark.parametrize("d", [0, 1, 2, 8])
-@pytest.mark.parametrize("tol", [0.0, 0.01])
-@pytest.mark.parametrize("room", [20, 300])
+@pytest.mark.parametrize("d", [0, 1, 8])
+@pytest.mark.parametrize(("tol", "room"), [(0.0, 300), (0.01, 20)])
 def test_a_beginning_is_that_of_events_one_after_the_other(d, tol, room):
     options = {"max_landmarks": room, "tol": tol, "margin": None}
     X = normal(120, d)
@@ -153,18 +139,6 @@ def test_a_beginning_is_that_of_events_one_after_the_other(d, tol, room):
         assert begun.learn_many(probe) == followed.learn_many(probe)
 
 
-def test_the_changes_of_many_are_those_of_one_after_the_other():
-    X = normal(300, 3)
-    one, many = (IncrementalOasis(Gaussian(), max_landmarks=10, margin=0.1) for _ in range(2))
-    expected = [change for x in X for change in one.learn_one(x)]
-    found = many.learn_many(X)
-    assert len(found) == len(expected) > 20
-    for a, b in zip(found, expected, strict=True):
-        assert type(a) is type(b)
-        assert all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
-
-
-@pytest.mark.parametrize("half_life", [None, 60.0])
 @pytest.mark.parametrize(
     "kernel",
     [
@@ -178,8 +152,8 @@ def test_the_changes_of_many_are_those_of_one_after_the_other():
     ],
     ids=lambda kernel: kernel.name,
 )
-def test_points_and_coordinates_of_every_kernel_are_those_of_its_matrix(kernel, half_life):
-    X, Y = drifting(500, 3), normal(50, 3, seed=1)
+def test_points_and_coordinates_of_every_kernel_are_those_of_its_matrix(kernel):
+    X, Y, half_life = drifting(300, 3), normal(50, 3, seed=1), 60.0
     landmarks = IncrementalOasis(kernel, max_landmarks=30, half_life=half_life, margin=0.5)
     landmarks.learn_many(X)
     oracle = naive_landmarks.Incremental(kernel.pairwise, 30, half_life=half_life, margin=0.5)
@@ -191,40 +165,6 @@ def test_points_and_coordinates_of_every_kernel_are_those_of_its_matrix(kernel, 
     np.testing.assert_allclose(Phi @ Phi.T, K @ inverse @ K.T, atol=1e-10)
     found = arrays(landmarks)["inverse_diagonal"]
     np.testing.assert_allclose(found, np.diag(inverse), rtol=1e-9)
-
-
-def test_what_is_kept_is_nearly_as_good_as_the_choice_from_all():
-    # Clusters of very different sizes, the rare ones late.
-    random = np.random.default_rng(4)
-    centers = random.standard_normal((12, 5)) * 4.0
-    cluster = np.minimum(random.geometric(0.3, 6000) - 1, 11)
-    X = centers[np.sort(cluster)] + 0.4 * random.standard_normal((6000, 5))
-    kernel, held_out = Gaussian(bandwidth=2.0), np.arange(0, 6000, 10)
-    seen = np.setdiff1d(np.arange(6000), held_out)
-    landmarks = IncrementalOasis(kernel, max_landmarks=60)
-    landmarks.learn_many(X[seen])
-    until_full = IncrementalOasis(kernel, max_landmarks=60, margin=1e300)
-    until_full.learn_many(X[seen])
-    batch = oasis(X[seen], kernel, max_landmarks=60, n_init=0)
-    ours, first_come, best = (
-        schur(kernel, points, X[held_out]).mean()
-        for points in (landmarks.points, until_full.points, batch.points)
-    )
-    assert ours < 1.3 * best
-    assert first_come > 2.0 * best
-
-
-def test_landmarks_that_nothing_leans_on_are_forgotten():
-    early, late = normal(600, 2), normal(600, 2, seed=1) * 0.5 + 50.0
-    X = np.vstack([early, late])
-
-    def share_of_late(half_life: float | None) -> float:
-        landmarks = IncrementalOasis(Gaussian(), max_landmarks=20, half_life=half_life)
-        landmarks.learn_many(X)
-        return float((landmarks.points[:, 0] > 25.0).mean())
-
-    assert share_of_late(60.0) > 0.9
-    assert share_of_late(None) < 0.6
 
 
 def test_what_is_known_already_is_refused():
@@ -268,20 +208,6 @@ def test_a_beginning_that_is_all_rounding_does_not_spoil_what_follows():
 
 
 # --- coordinates ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("count", [1, 15, 16, 17, 33, 48])
-def test_coordinates_reproduce_the_kernel_in_the_span(count):
-    kernel = Matern(nu=0.5, bandwidth=2.0)
-    landmarks = IncrementalOasis(kernel, max_landmarks=count)
-    landmarks.learn_many(normal(400, 3))
-    assert landmarks.n_landmarks == count
-    Y, Z = normal(70, 3, seed=1), landmarks.points
-    Phi = landmarks.transform(Y)
-    np.testing.assert_allclose(Phi @ landmarks.transform(Z).T, kernel.pairwise(Y, Z), atol=1e-12)
-    C = kernel.pairwise(Y, Z)
-    expected = C @ np.linalg.solve(kernel.pairwise(Z), C.T)
-    np.testing.assert_allclose(Phi @ Phi.T, expected, atol=1e-12)
 
 
 def test_a_row_has_the_same_coordinates_in_any_batch():
@@ -349,7 +275,7 @@ def test_carried_coefficients_are_the_projection_of_the_function():
 @pytest.mark.parametrize(
     ("swaps", "size"),
     [
-        (3000, 40),
+        (1000, 40),
         pytest.param(1_000_000, 32, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)]),
     ],
 )
@@ -374,30 +300,6 @@ def test_replacements_without_end_leave_the_factor_sound(swaps, size):
 # --- state ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seen", [0, 1, 30, 333])
-def test_from_its_state_it_goes_on_bit_for_bit(seen):
-    X = drifting(700, 3)
-    landmarks = IncrementalOasis(
-        Matern(nu=2.5, bandwidth=3.0), max_landmarks=21, tol=1e-4, half_life=200, margin=0.2
-    )
-    landmarks.learn_many(X[:seen])
-    restored = IncrementalOasis.from_state(landmarks.state())
-    assert same(landmarks, restored)
-    landmarks.learn_many(X[seen:])
-    restored.learn_many(X[seen:])
-    assert same(landmarks, restored)
-    assert np.array_equal(landmarks.transform(X), restored.transform(X))
-
-
-def test_a_state_is_a_copy():
-    landmarks = IncrementalOasis(Gaussian(), max_landmarks=5, half_life=50.0)
-    landmarks.learn_many(normal(20, 2))
-    state = landmarks.state()
-    kept = {name: array.copy() for name, array in state.arrays.items()}
-    landmarks.learn_many(normal(200, 2, seed=1) * 3.0)
-    assert all(np.array_equal(kept[name], state.arrays[name]) for name in kept)
-
-
 @pytest.mark.parametrize("name", ["points", "leaned", "factor", "inverse_diagonal"])
 def test_a_damaged_state_is_refused(name):
     landmarks = IncrementalOasis(Gaussian(), max_landmarks=5)
@@ -407,14 +309,6 @@ def test_a_damaged_state_is_refused(name):
     for arrays_ in (without, {**state.arrays, name: state.arrays[name][:-1]}):
         with pytest.raises(StateError, match=f"{name}|shape"):
             IncrementalOasis.from_state(State(state.header, arrays_))
-
-
-def test_states_of_others_are_refused():
-    state = IncrementalOasis(Gaussian(), max_landmarks=5).state()
-    with pytest.raises(StateError, match="'other'"):
-        IncrementalOasis.from_state(State({"type": "other", "format": 1}))
-    with pytest.raises(StateError, match="kernel"):
-        IncrementalOasis.from_state(State({"type": state.type, "format": 1}, state.arrays))
 
 
 # --- arguments and columns ------------------------------------------------------------------

@@ -1,8 +1,5 @@
 """oASIS against Algorithm 1: what it selects, and what it keeps of the matrix."""
 
-import math
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import scipy.sparse
@@ -14,21 +11,6 @@ from streamk import kernels
 from streamk.backends import numba_backend, threads
 from streamk.landmarks import Diffusion, oasis, selection
 from streamk.landmarks import selection as factor
-
-# --- the oracles against each other ---------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["gaussian 0.5", "borg, diffusion", "linear", "sparse, scaled"])
-def test_algorithm_1_selects_what_plain_incoherence_does(name):
-    case = CASES[name]
-    plain = naive_landmarks.sis(case.G, case.count, [7])
-    updated = naive_landmarks.oasis(case.G, case.count, [7])
-    top = case.G.diagonal().max()
-    n = naive_landmarks.decided(plain, top)
-    assert n == naive_landmarks.decided(updated, top)
-    assert plain.indices[:n] == updated.indices[:n]
-    np.testing.assert_allclose(plain.schur[:n], updated.schur[:n], rtol=0, atol=1e-11 * top)
-
 
 # --- what is selected -----------------------------------------------------------------------
 
@@ -51,31 +33,6 @@ def test_selects_as_algorithm_1_does(name, n_init):
     np.testing.assert_allclose(lm.schur, oracle.schur, rtol=0, atol=1e-10 * top)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "two moons, wide",
-        "two moons, diffusion",
-        "abalone, diffusion",
-        "borg, diffusion",
-        "gaussian 0.5",
-        "laplacian 0.5",
-        "matern 0.5",
-        "matern 2.5",
-        "linear",
-        "precomputed",
-        "sparse, scaled",
-    ],
-)
-def test_the_same_landmarks_until_rounding_chooses(name):
-    case = CASES[name]
-    lm = select(case)
-    oracle = naive_landmarks.oasis(case.G, case.count, lm.indices[:1].tolist())
-    n = naive_landmarks.decided(oracle, case.G.diagonal().max())
-    assert n >= 25
-    assert lm.indices[:n].tolist() == oracle.indices[:n]
-
-
 def test_equal_schur_complements_go_to_the_lowest_index():
     lm = oasis(np.eye(9), "precomputed", max_landmarks=9, seed=1)
     first = int(lm.indices[0])
@@ -84,23 +41,6 @@ def test_equal_schur_complements_go_to_the_lowest_index():
     lm = oasis(blocks, "precomputed", max_landmarks=8, seed=1)
     oracle = naive_landmarks.oasis(blocks, 8, lm.indices[:1].tolist())
     assert lm.indices.tolist() == oracle.indices
-
-
-@pytest.mark.parametrize("name", ["two moons, wide", "laplacian 0.5", "borg, diffusion"])
-def test_the_order_of_the_rows_changes_nothing(name):
-    case = CASES[name]
-    lm = select(case)
-    order = np.random.default_rng(3).permutation(len(case.X))
-    place = np.argsort(order)  # where each row went
-    first = lm.indices[0]
-    swap = int(place[first])  # the seed starts at the same number: put the same row there
-    order[[first, swap]] = order[[swap, first]]
-    again = select(replace(case, X=case.X[order]))
-    n = naive_landmarks.decided(
-        naive_landmarks.oasis(case.G, case.count, [int(first)]), case.G.diagonal().max()
-    )
-    assert order[again.indices[:n]].tolist() == lm.indices[:n].tolist()
-    np.testing.assert_allclose(again.schur[:n], lm.schur[:n], rtol=0, atol=1e-12)
 
 
 def test_starting_columns_are_random_by_the_seed():
@@ -112,13 +52,6 @@ def test_starting_columns_are_random_by_the_seed():
         bit_equal(select(case, n_init=n_init, seed=5), select(case, n_init=n_init, seed=5))
 
 
-def test_all_columns_may_be_starting_columns():
-    for n_init in (4, 9):
-        lm = oasis(np.eye(4), "precomputed", max_landmarks=4, n_init=n_init)
-        assert sorted(lm.indices.tolist()) == [0, 1, 2, 3]
-        assert lm.schur.tolist() == [1.0] * 4
-
-
 # --- what is kept of the matrix -------------------------------------------------------------
 
 
@@ -126,6 +59,9 @@ def test_all_columns_may_be_starting_columns():
 def test_the_factor_is_the_nystrom_approximation(name):
     case = CASES[name]
     lm = select(case)
+    assert len(lm) == case.count
+    assert lm.n == len(case.G)
+    assert lm.nbytes >= lm.factor.nbytes
     top = case.G.diagonal().max()
     dense = lm.C.toarray() if scipy.sparse.issparse(lm.C) else lm.C
     assert dense.shape == (len(case.G), case.count)
@@ -147,40 +83,10 @@ def test_the_factor_is_the_nystrom_approximation(name):
     )
 
 
-def test_what_landmarks_say_of_themselves():
-    case = CASES["two moons"]
-    lm = select(case)
-    assert len(lm) == lm.indices.size == case.count
-    assert lm.n == len(case.X)
-    assert lm.indices.dtype == np.int64
-    assert lm.schur.dtype == np.float64
-    np.testing.assert_array_equal(lm.points, case.X[lm.indices])
-    assert lm.nbytes >= lm.factor.nbytes
-    G = CASES["precomputed"]
-    assert select(G).points is None
-
-
 @pytest.mark.parametrize("name", ["two moons", "borg, diffusion", "sparse", "precomputed"])
 def test_the_first_landmarks_are_a_shorter_run(name):
     case = CASES[name]
     bit_equal(select(case).first(17), oasis(case.X, case.kernel, max_landmarks=17))
-
-
-@pytest.mark.parametrize("k", [2, 3, 10, 31])
-def test_a_matrix_of_rank_r_is_recovered_in_r_steps(k):
-    Z = np.random.default_rng(k).normal(size=(120, k))
-    for X, kernel in ((Z, kernels.Linear()), (Z @ Z.T, "precomputed")):
-        lm = oasis(X, kernel, max_landmarks=100)
-        assert (len(lm), lm.stopped) == (k, "rounding")
-        np.testing.assert_allclose(lm.factor @ lm.factor.T, Z @ Z.T, rtol=0, atol=1e-11 * k)
-
-
-def test_the_paper_s_figure_5_takes_three_columns():
-    rng = np.random.default_rng(0)
-    flat = np.column_stack([rng.normal(size=(90, 2)), np.zeros(90)])
-    solid = rng.normal(size=(10, 3)) * 0.1 + [0.0, 0.0, 1.0]
-    lm = oasis(np.vstack([flat, solid]), kernels.Linear(), max_landmarks=50)
-    assert (len(lm), lm.stopped) == (3, "rounding")
 
 
 @pytest.mark.parametrize("name", ["two moons", "two moons, diffusion", "laplacian 0.5", "linear"])
@@ -215,33 +121,10 @@ def test_transform_of_new_points_on_a_diffusion():
     np.testing.assert_allclose(lm.transform(Y) @ lm.factor.T, expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["precomputed", "sparse"])
-def test_transform_of_rows_of_a_precomputed_matrix(name):
-    case = CASES[name]
-    lm = select(case)
-    top = case.G.diagonal().max()
-    rows = case.G[:, lm.indices]
-    np.testing.assert_allclose(lm.transform(rows), lm.factor, rtol=0, atol=1e-9 * math.sqrt(top))
-
-
-@pytest.mark.parametrize("name", ["two moons", "abalone, diffusion", "sparse", "precomputed"])
-def test_svd_of_the_approximation(name):
-    case = CASES[name]
-    lm = select(case)
-    U, s = lm.svd(12)
-    assert (U.shape, s.shape) == ((len(case.G), 12), (12,))
-    theirs, values, _ = np.linalg.svd(lm.factor @ lm.factor.T, hermitian=True)
-    np.testing.assert_allclose(s, values[:12], rtol=1e-10)
-    np.testing.assert_allclose(U.T @ U, np.eye(12), atol=1e-9)
-    nearest = (theirs[:, :12] * values[:12]) @ theirs[:, :12].T
-    if values[11] - values[12] > 1e-6 * values[0]:  # else the best approximation is not unique
-        np.testing.assert_allclose((U * s) @ U.T, nearest, rtol=0, atol=1e-9 * values[0])
-
-
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_all_singular_vectors_are_orthonormal(dtype):
     """The eigenvalues fall to rounding, where those of F^T F would be nothing else."""
-    X = np.random.default_rng(0).normal(size=(4500, 2))
+    X = np.random.default_rng(0).normal(size=(1500, 2))
     lm = oasis(X, kernels.Gaussian(bandwidth=3.0), max_landmarks=300, dtype=dtype)
     assert lm.stopped == "rounding"
     U, s = lm.svd(lm.rank)

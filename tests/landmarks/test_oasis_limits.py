@@ -25,7 +25,7 @@ def left(case, lm):
 
 
 @pytest.mark.parametrize("name", ["two moons, wide", "abalone", "gaussian 0.5", "sparse, scaled"])
-@pytest.mark.parametrize("share", [0.5, 0.05])
+@pytest.mark.parametrize("share", [0.05])
 def test_stops_by_tolerance(name, share):
     case = CASES[name]
     tol = share * case.G.diagonal().max()
@@ -54,7 +54,7 @@ def test_duplicates_are_taken_once(n_init):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("tol", [0.0, 1e-300, 1e-18])
+@pytest.mark.parametrize("tol", [0.0, 1e-18])
 def test_a_tolerance_below_rounding_stops_at_rounding(tol, dtype):
     X = np.linspace(0.0, 1.0, 300)[:, None]  # a wide kernel on a line: of low rank in all but name
     lm = oasis(X, kernels.Gaussian(bandwidth=1.0), max_landmarks=300, tol=tol, dtype=dtype)
@@ -72,8 +72,8 @@ def test_starting_columns_that_nearly_span_each_other(dtype):
     X = np.random.default_rng(0).normal(size=(400, 2))
     X[300:] *= 4.0
     kernel = kernels.Gaussian(bandwidth=4.0)
-    for n_init in (50, 100, 400):
-        for seed in range(3):
+    for n_init in (50, 400):
+        for seed in range(2):
             lm = oasis(X, kernel, max_landmarks=400, n_init=n_init, seed=seed, dtype=dtype)
             assert lm.stopped == "rounding"
             F = lm.factor.astype(np.float64)
@@ -111,10 +111,10 @@ GAUSSIAN = kernels.Gaussian(bandwidth=1.0)
         (scipy.sparse.csr_array([[1.0, 0.5], [0.1, 1.0]]), "precomputed", "symmetric"),
     ],
 )
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_what_cannot_be_used_is_named(X, kernel, message, dtype):
-    with pytest.raises(InvalidInput, match=message):
-        oasis(X, kernel, max_landmarks=3, dtype=dtype)
+def test_what_cannot_be_used_is_named(X, kernel, message):
+    for dtype in ("float64", "float32"):
+        with pytest.raises(InvalidInput, match=message):
+            oasis(X, kernel, max_landmarks=3, dtype=dtype)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ anything = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.integers(1, 7).flatmap(lambda n: hnp.arrays(float, (n, n), elements=anything)),
     st.booleans(),

@@ -32,8 +32,7 @@ def labels(X: Any, classes: int = 2) -> Any:
 SMALL: dict[str, Any] = {"leaves": 4, "landmarks": 8, "iterations": 30}
 
 
-@pytest.mark.parametrize("trees", [1, 2])
-@pytest.mark.parametrize("classes", [2, 5])
+@pytest.mark.parametrize(("classes", "trees"), [(2, 1), (5, 2)])
 def test_classes(classes: int, trees: int) -> None:
     X, test = events(), events(seed=1)
     model = dc_pred(X, labels(X, classes), trees=trees, **SMALL)
@@ -46,17 +45,6 @@ def test_classes(classes: int, trees: int) -> None:
     assert model.predict_one(test[0]) == found[0]
     assert model.predict_proba_one(test[0]) == dict(zip(model.classes, P[0], strict=True))
     assert type(model.predict_one(test[0])) is type(model.classes[0])
-
-
-def test_numbers_in_any_unit() -> None:
-    X, test = events(3000), events(seed=1)
-    f = lambda X: 1e6 + 1e4 * np.sin(3 * X[:, 0]) * X[:, 1]  # noqa: E731
-    model = dc_pred(X, f(X), task="regression", **SMALL)
-    assert (model.task, model.classes) == ("regression", ())
-    errors = model.predict_many(test) - f(test)
-    assert np.mean(errors**2) < 0.05 * f(test).var()
-    with pytest.raises(InvalidInput, match="no probabilities"):
-        model.predict_proba_many(test)
 
 
 def test_a_budget_is_kept() -> None:
@@ -95,7 +83,7 @@ def test_constant_columns_and_far_events() -> None:
     np.testing.assert_allclose(model.predict_proba_many(far).sum(axis=1), 1.0)
 
 
-@pytest.mark.parametrize("unit", [1e-280, 1e-200, 1e-30, 1e30, 1e200, 1e307])
+@pytest.mark.parametrize("unit", [1e-280, 1e307])
 def test_columns_in_any_unit(unit: float) -> None:
     X = events(300)
     few = {"leaves": 2, "landmarks": 6, "iterations": 5}
@@ -118,38 +106,13 @@ def test_columns_without_any_number() -> None:
     np.testing.assert_allclose(nothing.predict_proba_many([[1.0, np.nan]]), [[0.5, 0.5]])
 
 
-@pytest.mark.parametrize("n", [2, 3, 6])
+@pytest.mark.parametrize("n", [2, 6])
 def test_few_events_within_a_budget(n: int) -> None:
     X = events(n)
     model = dc_pred(X, np.arange(n) % 2, iterations=5)
     assert (model.predict_many(X) == np.arange(n) % 2).all()
     numbers = dc_pred(X, X[:, 0], task="regression", iterations=5)
     assert np.isfinite(numbers.predict_many(X)).all()
-
-
-def test_one_event_of_a_class() -> None:
-    X, y = events(300), np.zeros(300, int)
-    y[7] = 1
-    model = dc_pred(X, y, leaves=4, landmarks=6, iterations=5)
-    assert (model.predict_many(X) == y).mean() > 0.99
-    P = model.predict_proba_many(X)
-    assert ((P > 0.0) & (P < 1.0)).all()
-    every = dc_pred(X[:30], np.arange(30), leaves=4, landmarks=6, iterations=5)
-    np.testing.assert_allclose(every.predict_proba_many(X).sum(axis=1), 1.0)
-
-
-def test_products_and_given_importance() -> None:
-    X, y = events(), labels(events())
-    model = dc_pred(X, y, products=6, importance=np.ones(len(X)), **SMALL)
-    assert (model.kernels.leaves[:, 1] == 6).all()
-    assert (model.predict_many(X) == y).mean() > 0.9
-
-
-def test_as_the_paper_has_it() -> None:
-    """No halo, no balance, landmarks where weighted k-means puts them."""
-    X = events()
-    model = dc_pred(X, labels(X), leaves=8, landmarks=20, halo=0.0, balance=0.0, iterations=0)
-    assert (model.predict_many(X) == labels(X)).mean() > 0.9
 
 
 @pytest.mark.parametrize("products", [0, 5])
@@ -212,6 +175,10 @@ def test_bad_events_to_predict() -> None:
         model.predict_one([0.0, 1.0])
     with pytest.raises(InvalidInput, match="shape"):
         model.predict_one(3.0)
+    numbers = dc_pred(events(50), events(50)[:, 0], task="regression", leaves=1, landmarks=3)
+    assert (numbers.task, numbers.classes) == ("regression", ())
+    with pytest.raises(InvalidInput, match="no probabilities"):
+        numbers.predict_proba_many(events(5))
 
 
 def test_a_file(tmp_path: Path) -> None:
@@ -282,7 +249,7 @@ def test_compile_takes_estimators_and_learners() -> None:
 
     from streamk.learners import create
 
-    X = events(700, d=2)
+    X = events(400, d=2)
     for y, teacher in (
         (labels(X), SVC()),
         (labels(X, 5), HistGradientBoostingClassifier(max_iter=10)),
@@ -294,7 +261,7 @@ def test_compile_takes_estimators_and_learners() -> None:
     ridge = KernelRidge(kernel="rbf", gamma=1.0).fit(X, X[:, 0] * X[:, 1])
     fast = prediction.compile(ridge, X, budget=20)
     assert np.mean((fast.predict_many(X) - ridge.predict(X)) ** 2) < 1e-2
-    learner = create("multi-kernel", task="classification")
+    learner = create("multi-kernel", task="classification", external_experts=())
     learner.learn_many(X, labels(X))
     fast = prediction.compile(learner, X, budget=20)
     assert fast.columns == learner.columns
@@ -338,12 +305,3 @@ def test_what_cannot_be_compiled() -> None:
         prediction.compile(object(), X)
     with pytest.raises(InvalidInput, match="predicts 2 numbers"):
         prediction.compile(LinearRegression().fit(X, X[:, :2]), X)
-
-
-def test_a_few_numbers_far_out_do_not_decide_on_the_scale() -> None:
-    X = np.random.default_rng(3).uniform(-1, 1, (2000, 2))
-    y = X[:, 0] * X[:, 1] > 0
-    far = X.copy()
-    far[0, 0], far[1, 1] = 1e200, -1e12
-    model = dc_pred(far, y, leaves=4, landmarks=10)
-    assert np.mean(model.predict_many(X) == y) > 0.95

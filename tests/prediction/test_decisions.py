@@ -15,15 +15,12 @@ from hypothesis import strategies as st
 from streamk.errors import InvalidInput
 from streamk.learners import create
 from streamk.prediction import compile as compiled
-from streamk.prediction.compiled import linear_cost
-from streamk.prediction.dc_pred import TreeOptions, _Trials
-from streamk.prediction.local_model import LocalOptions
-from streamk.prediction.teachers import Targets, agreement, weights_of
+from streamk.prediction.teachers import agreement, weights_of
 
 pytest.importorskip("sklearn", reason="landmarks need scikit-learn: pip install scikit-learn")
 pd = pytest.importorskip("pandas", reason="River's models take events by name")
 
-LEARNED, PREDICTED = 1500, 10_000
+LEARNED, PREDICTED = 1500, 2_000
 NAMES = ["a", "b", "c"]
 
 
@@ -227,7 +224,7 @@ def test_a_class_that_a_leaf_lacks_is_not_decided_on() -> None:
     assert not (found == 3).any()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.integers(2, 8),
     st.integers(0, 2**32 - 1),
@@ -264,36 +261,6 @@ def test_a_threshold_lies_in_the_middle(threshold: float, share: float) -> None:
     assert low < found < high
 
 
-def test_any_probabilities_have_weights() -> None:
-    """As of a model that is sure: 0, 1, and the least numbers that there are."""
-    P = np.array([[1.0, 0.0], [1.0, 5e-324], [5e-324, 1.0], [0.0, 1.0], [1.0, 1e-300]])
-    for decided in ([0, 0, 1, 1, 0], [0, 1, 1, 1, 1], [0, 0, 0, 1, 0], [1, 1, 1, 1, 1]):
-        weights = weights_of(P, np.array(decided))
-        assert (np.isfinite(np.log(weights))).all()
-        assert agreement(P, weights, np.array(decided)) >= 0.6
-
-
-def test_shapes_are_compared_by_what_the_targets_leave_open() -> None:
-    """Events of different leaves are tested, whose own entropies differ by more than the fits."""
-    X = np.random.default_rng(0).uniform(-1, 1, (3000, 2))
-    p = 0.5 + 0.48 * np.tanh(3 * X[:, 0])
-    for P in (np.stack([1 - p, p], axis=1), np.stack([1 - p, p / 2, p / 2], axis=1)):
-        targets = Targets.probabilities(P, list(range(P.shape[1])))
-        learned, tested = slice(2000), slice(2000, 3000)
-        trials = _Trials(
-            X[learned],
-            targets.take(learned),
-            X[tested],
-            targets.values[tested],
-            TreeOptions(budget=400.0 / linear_cost(2, targets.values.shape[1])),
-            LocalOptions(0, 0, weighted=True, ridge=1e-6, iterations=10, is_classifier=True),
-            0,
-        )
-        trials.take((1, leaves) for leaves in (1, 4, 16, 64))
-        assert len(trials.losses) == 4
-        assert all(0.0 <= loss < 0.05 for loss in trials.losses.values())
-
-
 class Odd:
     """A model of two classes that decides in an odd way."""
 
@@ -323,20 +290,12 @@ def test_a_model_that_decides_otherwise_is_refused(decided: Any, message: str) -
         compiled(Odd(decided), X)
 
 
-def test_its_decisions_alone_can_be_compiled_instead() -> None:
-    from streamk.prediction import dc_pred
-
-    X = np.random.default_rng(0).random((1000, 2))
-    model = Odd(lambda p: np.where(p < 0.2, "review", "a"))
-    assert (dc_pred(X, model.predict(X)).predict_many(X) == model.predict(X)).mean() > 0.98
-
-
 def test_clusters_and_outliers_are_classes() -> None:
     from sklearn.cluster import KMeans
     from sklearn.ensemble import IsolationForest
     from sklearn.mixture import GaussianMixture
 
-    X = np.random.default_rng(0).normal(size=(1000, 2))
+    X = np.random.default_rng(0).normal(size=(600, 2))
     X[::3] += 5.0
     for model in (
         KMeans(3, random_state=0),
@@ -347,18 +306,6 @@ def test_clusters_and_outliers_are_classes() -> None:
         fast = compiled(model, X, budget=5)
         assert fast.is_classifier
         assert (fast.predict_many(X) == expected).mean() > 0.95
-
-
-def test_numbers_of_transformed_targets() -> None:
-    from sklearn.compose import TransformedTargetRegressor
-    from sklearn.linear_model import LinearRegression
-
-    X, signal = stream()
-    model = TransformedTargetRegressor(LinearRegression(), func=np.log, inverse_func=np.exp)
-    model.fit(X[:LEARNED], np.exp(signal[:LEARNED] / 3))
-    fast = compiled(model, X[:LEARNED], budget=5)
-    expected, found = model.predict(X[LEARNED:]), fast.predict_many(X[LEARNED:])
-    assert np.mean((found - expected) ** 2) < 1e-3 * expected.var()
 
 
 def test_models_by_the_names_of_columns() -> None:

@@ -76,16 +76,6 @@ def test_machines_of_clusters_sum_over_their_pairs() -> None:
     np.testing.assert_allclose(importance_of(model, X), expected)
 
 
-def test_a_machine_of_sparse_events() -> None:
-    from scipy.sparse import csr_array
-
-    X = events()
-    model = SVC().fit(csr_array(X), classes(X, 3))
-    assert hasattr(model.dual_coef_, "toarray")
-    expected = importance_of(SVC().fit(X, classes(X, 3)), X)
-    np.testing.assert_allclose(importance_of(model, csr_array(X)), expected, rtol=1e-6)
-
-
 @pytest.mark.parametrize(
     "model",
     [
@@ -136,11 +126,9 @@ def test_centers_count_for_the_events_that_they_are() -> None:
 @pytest.mark.parametrize(
     ("model", "count"),
     [
-        (EigenProClassifier(n_centers=30, random_state=0), 2),
         (EigenProClassifier(n_centers=30, selection="k-means", random_state=0), 3),
         (EigenProClassifier(n_centers=30, solver="eigenpro", random_state=0), 3),
         (EigenProRegressor(n_centers=30, random_state=0), 0),
-        (KernelRidgeClassifier(random_state=0), 3),
         (KernelRidgeRegressor(random_state=0), 0),
     ],
 )
@@ -155,16 +143,6 @@ def test_estimators_on_centers(model: Any, count: int) -> None:
         assert 15 < np.count_nonzero(found) <= 30
     else:  # some of the first events, in the scale of their time, are now nearer to another one
         assert np.count_nonzero(found) > 400
-
-
-def test_coefficients_of_the_function_that_is_asked() -> None:
-    """Of several regularizations: the chosen one's, beside which the others are larger or less."""
-    X = events(600)
-    learner = OnlineKernelRidge(Gaussian(bandwidth=0.7), task="regression")
-    learner.learn_many(X, number(X))
-    f = Gaussian(bandwidth=0.7).product(X[:50], X, learner.coefficients_of(X))
-    answers = learner.decision_many(X[:50])
-    np.testing.assert_allclose(answers - f, np.full((50, 1), (answers - f).mean()), atol=1e-3)
 
 
 def test_models_without_coefficients_of_events() -> None:

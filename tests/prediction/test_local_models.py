@@ -82,11 +82,6 @@ def test_refining_lowers_the_loss() -> None:
     assert after < 0.5 * before
 
 
-def test_no_iterations_leave_the_model_as_it_is() -> None:
-    model, Z = local_model(q=1), np.random.default_rng(2).normal(size=(50, 2))
-    assert refine(model, Z, Z[:, :1], is_classifier=False, ridge=1e-6, iterations=0) is model
-
-
 def test_importance_is_that_of_kernel_ridge_regression() -> None:
     from streamk.prediction.local_model import _importance
 
@@ -144,13 +139,6 @@ def test_points_that_do_not_differ_are_one_leaf(points: Any) -> None:
     assert (tree.leaves(points) == 0).all()
 
 
-def test_fewer_points_than_leaves() -> None:
-    Z = np.array([[0.0], [1.0], [1.0], [5.0]])
-    tree, parts = grow(Z, 100, balance=0.5, halo=1.0, random=random())
-    assert tree.n_leaves == 3
-    assert all(len(part.own) for part in parts)
-
-
 def test_a_leaf_of_one_class_is_constant() -> None:
     Z = np.random.default_rng(0).normal(size=(10, 2))
     binary = fit_local(Z, np.ones((10, 1)), np.zeros(1, np.int64), OPTIONS, random())
@@ -158,13 +146,6 @@ def test_a_leaf_of_one_class_is_constant() -> None:
     assert binary.scores(Z)[:, 0] == pytest.approx(np.log(10.5 / 0.5))
     one = fit_local(Z, np.ones((10, 1)), np.array([4]), OPTIONS, random())
     assert one.outputs.tolist() == [4]
-
-
-def test_equal_points_are_constant() -> None:
-    T = np.array([[1.0], [0.0], [1.0]])
-    model = fit_local(np.ones((3, 2)), T, np.zeros(1, np.int64), OPTIONS, random())
-    assert len(model.landmarks) == 0
-    assert 0.0 < model.scores(np.ones((1, 2)))[0, 0] < 1.0
 
 
 def test_fewer_points_than_landmarks() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -14,8 +13,7 @@ from scipy import sparse
 
 from streamk import kernels
 from streamk.errors import InvalidInput
-from streamk.kernels import Gaussian, Kernel, Laplacian, Linear
-from streamk.landmarks import nystrom
+from streamk.kernels import Kernel, Laplacian, Linear
 from streamk.prediction import PseudoLandmarks, PseudoNystrom
 
 RADIAL = [
@@ -66,39 +64,6 @@ def test_bounds_are_the_oracles(kernel: Kernel, plain: naive.Kernel, kind: str) 
     pseudo, X = made(kind, kernel), points(40, seed=2)
     expected = oracle.by_bounds(plain, X, pseudo.landmarks, pseudo.pseudo, BOUNDS[kind])
     assert pseudo.expand(X) == pytest.approx(expected, rel=1e-12, abs=1e-14)
-
-
-@pytest.mark.parametrize(("kernel", "_"), RADIAL)
-def test_bounds_bracket_the_kernel(kernel: Kernel, _: naive.Kernel) -> None:
-    X, (low, high) = points(200, seed=2), (made(kind, kernel) for kind in ("upper", "lower"))
-    assert np.array_equal(low.pseudo, high.pseudo)
-    true = kernel.pairwise(X, low.pseudo)
-    assert np.all(low.expand(X)[:, 6:] <= true + 1e-14)
-    assert np.all(true <= high.expand(X)[:, 6:] + 1e-14)
-
-
-def test_bounds_are_exact_on_a_line_through_a_landmark() -> None:
-    X = np.linspace(1.0, 4.0, 30)[:, None]
-    low = PseudoLandmarks(kernel=GAUSSIAN, landmarks=[[0.0]], pseudo=X[::3], kind="lower")
-    assert low.expand(X)[:, 1:] == pytest.approx(GAUSSIAN.pairwise(X, X[::3]), abs=1e-14)
-    high = PseudoLandmarks(kernel=GAUSSIAN, landmarks=[[0.0]], pseudo=-X[::3], kind="upper")
-    assert high.expand(X)[:, 1:] == pytest.approx(GAUSSIAN.pairwise(X, -X[::3]), abs=1e-14)
-
-
-def test_a_pseudo_landmark_that_is_a_landmark_is_exact() -> None:
-    Z = points(5)
-    for kind in BOUNDS:
-        C = PseudoLandmarks(kernel=GAUSSIAN, landmarks=Z, pseudo=Z, kind=kind).expand(points(30))
-        assert C[:, 5:] == pytest.approx(C[:, :5], abs=1e-14)
-
-
-def test_a_product_of_gaussian_values_is_a_gaussian_at_the_midpoint() -> None:
-    pseudo, X, s = made("products"), points(50, seed=4), GAUSSIAN.bandwidth
-    i, j = pseudo.pseudo.T
-    U, V = pseudo.landmarks[i], pseudo.landmarks[j]
-    factor = np.exp(-((U - V) ** 2).sum(axis=1) / (4.0 * s**2))
-    at_midpoints = Gaussian(bandwidth=s / math.sqrt(2.0)).pairwise(X, (U + V) / 2.0)
-    assert pseudo.expand(X)[:, 6:] == pytest.approx(factor * at_midpoints, rel=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["products", "lower", "upper"])
@@ -160,17 +125,6 @@ def test_pseudo_landmarks_are_points_or_pairs() -> None:
     assert [tuple(pair) for pair in every.pseudo.tolist()] == oracle.every_pair(5)
 
 
-def test_what_was_given_may_change() -> None:
-    Z, V = points(5), points(7, seed=1)
-    pseudo = PseudoLandmarks(kernel=GAUSSIAN, landmarks=Z, pseudo=V, kind="lower")
-    before = pseudo.expand(points(9))
-    Z += 1.0
-    V += 1.0
-    assert np.array_equal(pseudo.expand(points(9)), before)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        pseudo.kind = "upper"  # type: ignore[misc]
-
-
 # --- the approximation ----------------------------------------------------------------------------
 
 
@@ -204,62 +158,6 @@ def test_sampled_rows_are_rows() -> None:
     assert not np.array_equal(found.map, PseudoNystrom.of(X, pseudo, n_rows=60, seed=3).map)
 
 
-def test_no_other_weights_approximate_the_sampled_rows_better() -> None:
-    X, pseudo = points(90, seed=6), made("products")
-    C, G, W = pseudo.expand(X), GAUSSIAN.pairwise(X), PseudoNystrom.of(X, pseudo).W
-    least, random = oracle.error(C, W, G), np.random.default_rng(0)
-    for _ in range(50):
-        change = random.normal(size=W.shape)
-        for scale in (1e-1, 1e-3):
-            other = W + scale * (change + change.T)
-            assert oracle.error(C, other, G) >= least
-    assert np.linalg.eigvalsh(W).min() > -1e-9 * np.linalg.eigvalsh(W).max()
-
-
-def test_lemma_1() -> None:
-    """Of all products the error is at most that of learned polynomials of degree 2."""
-    X, V, Z = points(120), points(10, seed=1), points(5, seed=2)
-    G, C = GAUSSIAN.pairwise(X), GAUSSIAN.pairwise(X, Z)
-    implicit = PseudoLandmarks.of(X, GAUSSIAN, landmarks=Z, n_pseudo=15)
-    ours = float(np.linalg.norm(G - PseudoNystrom.of(X, implicit).pairwise(X)))
-    previous = math.inf
-    for p in (0, 3, 10):
-        estimates = [oracle.learned(C, GAUSSIAN.pairwise(X, V[t : t + 1])[:, 0]) for t in range(p)]
-        explicit = oracle.expanded(C, estimates)
-        theirs = oracle.error(explicit, oracle.weights(explicit, G), G)
-        assert ours <= theirs + 1e-9
-        assert theirs <= previous + 1e-9
-        previous = theirs
-    assert ours < 0.5 * oracle.error(C, oracle.weights(C, G), G)
-
-
-def test_landmarks_alone_are_nystroms_on_their_own_rows() -> None:
-    """And on all rows W̄ is better than W^+, which is not meant for them."""
-    X, alone = points(100, seed=6), made("products", p=0)
-    G = GAUSSIAN.pairwise(X)
-    theirs = nystrom(X, GAUSSIAN, points=alone.landmarks).factor
-    plain = oracle.nystrom(
-        GAUSSIAN.pairwise(X, alone.landmarks), GAUSSIAN.pairwise(alone.landmarks)
-    )
-    assert theirs @ theirs.T == pytest.approx(plain, abs=1e-9)
-    own = PseudoNystrom.of(alone.landmarks, alone)
-    assert own.pairwise(X) == pytest.approx(plain, abs=1e-9)
-    every = PseudoNystrom.of(X, alone)
-    assert np.linalg.norm(G - every.pairwise(X)) < np.linalg.norm(G - plain)
-
-
-@pytest.mark.parametrize("kind", ["products", "lower", "upper"])
-def test_pseudo_landmarks_lower_the_error(kind: str) -> None:
-    X = points(1500, seed=6)
-    G = GAUSSIAN.pairwise(X)
-
-    def error(p: int) -> float:
-        found = PseudoNystrom.of(X, made(kind, p=p), n_rows=600)
-        return float(np.linalg.norm(G - found.pairwise(X)))
-
-    assert error(20) < 0.8 * error(0)
-
-
 @pytest.mark.parametrize("outputs", [None, 2])
 def test_weights_predict_as_the_approximate_kernel(outputs: int | None) -> None:
     X, new, pseudo = points(90, seed=6), points(20, seed=7), made("products")
@@ -286,15 +184,6 @@ def test_landmarks_of_no_use_have_rank_0() -> None:
     assert found.rank == 0
     assert not found.pairwise(points(4)).any()
     assert not found.weights(points(4), np.ones(4)).any()
-
-
-def test_equal_landmarks_count_once() -> None:
-    X, Z = points(60), points(4, seed=1)
-    twice = PseudoLandmarks.of(X, GAUSSIAN, landmarks=np.vstack([Z, Z]), n_pseudo=0)
-    found = PseudoNystrom.of(X, twice)
-    assert found.rank == 4
-    once = PseudoNystrom.of(X, PseudoLandmarks.of(X, GAUSSIAN, landmarks=Z, n_pseudo=0))
-    assert found.pairwise(X) == pytest.approx(once.pairwise(X), abs=1e-9)
 
 
 # --- what cannot be -------------------------------------------------------------------------------

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk import losses
 from streamk.losses import LossCode, softmax
-
-from .backend import loss_gradient
 
 Array = NDArray[Any]
 Loss = tuple[int, float, bool]
@@ -33,9 +32,9 @@ def _slopes(f: Array, y: float, loss: Loss) -> Array | None:
     """Return the loss's slopes in the outputs f, None if one of these is not finite."""
     if not np.isfinite(f).all():
         return None
-    G = np.empty((1, len(f)))
-    loss_gradient(*loss, f[None], np.array([y]), 1.0, G)
-    return np.asarray(G[0])
+    code, parameter, classes = loss
+    gradient = losses.Loss(LossCode(code), parameter).gradient
+    return np.asarray(gradient(f[None], np.array([y], np.intp if classes else np.float64))[0])
 
 
 def descend(

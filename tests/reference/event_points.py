@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import OUTERMOST, ColumnMap, KernelCode
-
-from .backend import pairwise
+from streamk.backends import OUTERMOST, ColumnMap
 
 Array = NDArray[Any]
 
@@ -44,8 +42,9 @@ def leaves(products: Array, thresholds: Array, children: Array, out: Array) -> N
 
 def leaf(point: Array, directions: Array, thresholds: Array, children: Array, out: Array) -> None:
     """Write the leaf of a point into `out`."""
-    products = np.empty((1, len(directions)))
-    pairwise(KernelCode.LINEAR, 0.0, 1.0, point.astype(float), directions.astype(float), products)
+    products = np.zeros((1, len(directions)))
+    for x, column in zip(point.astype(float).T, directions.astype(float).T, strict=True):
+        products += x[:, None] * column
     leaves(products, thresholds, children, out)
 
 

@@ -3,10 +3,9 @@
 Plain Python, one feature of one point at a time. Nothing here imports streamk.
 
 Tensor sketches: Pham and Pagh, "Fast and scalable polynomial kernels via explicit feature maps"
-(KDD 2013), for a hash that adds buckets bit by bit, and in their own form, modulo the number of
-buckets. Arc-cosine kernels: Cho and Saul, "Kernel methods for deep learning" (NIPS 2009). Zonal
-harmonics: Mueller, "Spherical harmonics" (1966). Orthogonal frequencies: Yu et al., "Orthogonal
-random features" (NIPS 2016).
+(KDD 2013), for a hash that adds buckets bit by bit. Arc-cosine kernels: Cho and Saul, "Kernel
+methods for deep learning" (NIPS 2009). Zonal harmonics: Mueller, "Spherical harmonics" (1966).
+Orthogonal frequencies: Yu et al., "Orthogonal random features" (NIPS 2016).
 """
 
 from __future__ import annotations
@@ -88,31 +87,6 @@ def polynomial_feature(degree: int, offset: float, bandwidth: float) -> Feature:
         return sum((-1) ** (k & b).bit_count() * v for b, v in enumerate(buckets))
 
     return feature
-
-
-def sketch_variance(degree: int, u: Sequence[float], v: Sequence[float]) -> float:
-    """The variance of the mean of a chunk's products at u and v.
-
-    Two different Walsh-Hadamard coefficients of a count sketch have products of the mean (u.v)^2,
-    which is that of independent ones; a product's square has the mean of four random signs.
-    """
-    inner = dot(u, v)
-    same = sum((a * b) ** 2 for a, b in zip(u, v, strict=True))
-    square = dot(u, u) * dot(v, v) + 2.0 * inner**2 - 2.0 * same
-    return (square**degree - inner ** (2 * degree)) / CHUNK
-
-
-def fourier_sketch(rng: np.random.Generator, degree: int, X: np.ndarray, buckets: int):
-    """Pham and Pagh's own: buckets are added modulo their number, by the fast Fourier transform."""
-    spectrum = np.ones((len(X), buckets), complex)
-    for _ in range(degree):
-        where = rng.integers(buckets, size=X.shape[1])
-        signs = rng.choice([-1.0, 1.0], size=X.shape[1])
-        counts = np.zeros((len(X), buckets))
-        for j, (b, sign) in enumerate(zip(where, signs, strict=True)):
-            counts[:, b] += sign * X[:, j]
-        spectrum *= np.fft.fft(counts, axis=1)
-    return np.fft.ifft(spectrum, axis=1).real
 
 
 # --- arc-cosine kernels ---------------------------------------------------------------------------

@@ -102,26 +102,6 @@ def largest(delta: np.ndarray, taken: Sequence[int]) -> int:
     return int(np.argmax(size))  # the first of equals
 
 
-def sis(G: np.ndarray, count: int, start: Sequence[int], tol: float = 0.0) -> Selection:
-    """Sequential incoherence selection (section III-A): W is inverted anew at each step."""
-    chosen = list(start)
-    schur = [schur_complement(G, chosen[:t], i) for t, i in enumerate(chosen)]
-    deltas = []
-    while True:
-        C = G[:, chosen]
-        W_inverse = np.linalg.inv(C[chosen])
-        if len(chosen) == min(count, len(G)):
-            break
-        delta = np.array([G[i, i] - C[i] @ W_inverse @ C[i] for i in range(len(G))])
-        i = largest(delta, chosen)
-        if abs(delta[i]) < tol:
-            break
-        chosen.append(i)
-        schur.append(float(delta[i]))
-        deltas.append(delta)
-    return Selection(chosen, schur, deltas, C, W_inverse)
-
-
 def oasis(
     G: np.ndarray,
     count: int,
@@ -223,25 +203,6 @@ def rpcholesky(G: np.ndarray, count: int, uniforms: Iterator[float]) -> list[int
     return chosen
 
 
-def rejection_rpcholesky(
-    G: np.ndarray, count: int, block_size: int, uniforms: Iterator[float]
-) -> list[int]:
-    """The same law of columns from blocks of proposals, of which some are rejected.
-
-    A round proposes a block of columns by the diagonal at its start and accepts each in turn with
-    the probability that is left of its diagonal entry then.
-    """
-    E, chosen = G.astype(float), []
-    while len(chosen) < count:
-        before = np.maximum(np.diag(E), 0.0)
-        before[chosen] = 0.0
-        for i in [proportional(before, next(uniforms)) for _ in range(block_size)]:
-            if len(chosen) < count and i not in chosen and next(uniforms) * before[i] < E[i, i]:
-                chosen.append(i)
-                E = without(E, i)
-    return chosen
-
-
 # --- landmarks on a stream ------------------------------------------------------------------
 
 
@@ -315,27 +276,6 @@ def projected(W: np.ndarray, a: np.ndarray, j: int) -> np.ndarray:
     """
     rest = [i for i in range(len(W)) if i != j]
     return a[rest] + np.linalg.solve(W[np.ix_(rest, rest)], W[rest, j]) * a[j]
-
-
-# --- sparse codes ---------------------------------------------------------------------------
-
-
-def orthogonal_matching_pursuit(
-    D: np.ndarray, y: np.ndarray, count: int, tol: float = 0.0
-) -> np.ndarray:
-    """Coefficients of y in at most `count` columns of D, which have norm 1 (section II-E).
-
-    The column most correlated with what is left, then all coefficients anew by least squares,
-    until |y - D a|^2 <= tol.
-    """
-    support: list[int] = []
-    a, rest = np.zeros(D.shape[1]), y
-    while len(support) < count and rest @ rest > tol:
-        support.append(int(np.argmax(abs(D.T @ rest))))
-        a = np.zeros(D.shape[1])
-        a[support] = np.linalg.lstsq(D[:, support], y, rcond=None)[0]
-        rest = y - D @ a
-    return a
 
 
 # --- data -----------------------------------------------------------------------------------

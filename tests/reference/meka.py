@@ -107,30 +107,6 @@ def row_basis(C: np.ndarray, stands_for: Sequence[float], own: np.ndarray, rank:
     return Basis(W, W.T @ own @ W, D @ C.T @ W / values)
 
 
-def randomized_eigh(
-    M: np.ndarray, rank: int, gaussian: np.ndarray, power: int = 1
-) -> tuple[np.ndarray, np.ndarray]:
-    """Leading eigenvalues and vectors of M by randomized SVD, as RNys takes them.
-
-    `gaussian` has a column for each of the rank + p random directions; `power` is q.
-    """
-    Y = M @ gaussian
-    for _ in range(power):
-        Y = M @ np.linalg.qr(Y)[0]
-    Q = np.linalg.qr(Y)[0]
-    values, V = leading(Q.T @ M @ Q, rank)
-    return values, Q @ V
-
-
-def randomized_nystrom(
-    C: np.ndarray, M: np.ndarray, rank: int, gaussian: np.ndarray, power: int = 1
-) -> Basis:
-    """RNys (Li et al.): equation 1 by the randomized SVD of M, q = 1 and p = 10 (section 6)."""
-    values, U = randomized_eigh(M, rank, gaussian, power)
-    T = U / np.sqrt(values)
-    return Basis(C @ T, np.eye(len(values)), T)
-
-
 def ensemble_nystrom(G: np.ndarray, samples: Sequence[Sequence[int]], rank: int) -> np.ndarray:
     """ENys (Kumar et al.): the mean of what each expert makes of columns of its own, 3 of them."""
     total = np.zeros_like(G)

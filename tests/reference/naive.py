@@ -253,17 +253,6 @@ def hadamard_feature(
     return wave(k, seed, i, sum(w * float(v) for w, v in zip(omega.tolist(), x, strict=False)))
 
 
-# pi to 60 digits: phases of 1e5 turns and more can be reduced to one turn without rounding.
-PI = Fraction(3141592653589793238462643383279502884197169399375105820974944, 10**60)
-
-
-def exact_cosine_feature(omega: Sequence[float], phase: float, x: Sequence[float]) -> float:
-    """sqrt(2) cos(omega . x + 2 pi phase), reduced to one turn in exact rational arithmetic."""
-    projection = sum(Fraction(float(w)) * Fraction(float(v)) for w, v in zip(omega, x, strict=True))
-    turns = projection / (2 * PI) + Fraction(float(phase))
-    return math.sqrt(2.0) * math.cos(2.0 * math.pi * float(turns - math.floor(turns)))
-
-
 # --- losses ---------------------------------------------------------------------------------------
 
 

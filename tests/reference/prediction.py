@@ -17,9 +17,6 @@ import numpy as np
 from . import naive
 
 Point = Sequence[float]
-Estimate = Callable[[Sequence[float]], float]
-"""f_t: from the kernel values of a point with the landmarks to that with a pseudo landmark."""
-
 CUTOFF = 1e-12
 """Singular value, relative to the largest, that is nothing but rounding."""
 
@@ -40,17 +37,7 @@ def pseudo_inverse(M: np.ndarray) -> np.ndarray:
     return np.linalg.pinv(M, rcond=CUTOFF)
 
 
-def nystrom(C: np.ndarray, W: np.ndarray) -> np.ndarray:
-    """Equation 3: C W^+ C'."""
-    return C @ pseudo_inverse(W) @ C.T
-
-
 # --- pseudo landmarks (equations 4 and 5) ---------------------------------------------------------
-
-
-def expanded(C: np.ndarray, estimates: Sequence[Estimate]) -> np.ndarray:
-    """Equation 4: C with a column f_t(c_i) for each pseudo landmark."""
-    return np.array([[*c, *(f(c) for f in estimates)] for c in C.tolist()])
 
 
 def weights(C: np.ndarray, G: np.ndarray, rows: Sequence[int] | None = None) -> np.ndarray:
@@ -59,11 +46,6 @@ def weights(C: np.ndarray, G: np.ndarray, rows: Sequence[int] | None = None) -> 
         C, G = C[list(rows)], G[np.ix_(list(rows), list(rows))]
     inverse = pseudo_inverse(C)
     return inverse @ G @ inverse.T
-
-
-def error(C: np.ndarray, W: np.ndarray, G: np.ndarray) -> float:
-    """|G - C W C'|_F."""
-    return float(np.linalg.norm(G - C @ W @ C.T))
 
 
 def decision_values(C: np.ndarray, W: np.ndarray, alpha: np.ndarray, new: np.ndarray) -> np.ndarray:
@@ -114,15 +96,3 @@ def every_pair(m: int) -> list[tuple[int, int]]:
 def monomials(C: np.ndarray, pairs: Sequence[tuple[int, int]]) -> np.ndarray:
     """Equation 7: C with a column for each of some monomials."""
     return np.array([[*c, *(c[i] * c[j] for i, j in pairs)] for c in C.tolist()])
-
-
-def learned(C: np.ndarray, target: np.ndarray) -> Estimate:
-    """The f_t of the two-step procedure: least squares for K(x_i, v_t) by all monomials."""
-    m = C.shape[1]
-    pairs = every_pair(m)
-    a = np.linalg.lstsq(monomials(C, pairs)[:, m:], target, rcond=None)[0]
-
-    def f(c: Sequence[float]) -> float:
-        return sum(float(a[q]) * c[i] * c[j] for q, (i, j) in enumerate(pairs))
-
-    return f

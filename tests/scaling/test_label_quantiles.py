@@ -85,18 +85,7 @@ def test_without_a_jump_they_are_running_quantiles(kind: str) -> None:
     np.testing.assert_array_equal(mine.sample, plain.sample)
 
 
-@pytest.mark.parametrize("kind", JUMPING)
-def test_a_jump_is_forgotten(kind: str) -> None:
-    y = labels(kind)
-    mine = LabelQuantiles(1)
-    mine.observe(y[:, None])
-    later = y[-500:]
-    spread = later.std() or 1.0
-    assert abs(mine.center[0] - np.median(later)) < 0.35 * spread
-    assert 0.7 < 1.0 / mine.inverse[0] / spread < 1.4
-
-
-@pytest.mark.parametrize("period", [500, 1000, 2000, 4000])
+@pytest.mark.parametrize("period", [500, 4000])
 @pytest.mark.parametrize("kind", ["level", "unit", "bursts"])
 @pytest.mark.parametrize("scale", ["quantiles", "mean and deviation"])
 def test_labels_that_come_and_go_jump_a_few_times_only(kind: str, period: int, scale: str) -> None:
@@ -178,7 +167,7 @@ def stream(a: float, b: float, n: int = 3000, at: int = 1500) -> tuple[Numbers, 
     return X, np.where(np.arange(n) < at, f, a + b * f), b * deviation
 
 
-@pytest.mark.parametrize(("a", "b"), [(1e6, 1e3), (10.0, 1.0), (-1e3, 1.0), (0.0, 1e3)])
+@pytest.mark.parametrize(("a", "b"), [(1e6, 1e3), (-1e3, 1.0)])
 def test_a_jump_of_level_or_unit_is_forgotten_within_some_hundred_events(
     a: float, b: float
 ) -> None:

@@ -1,7 +1,5 @@
 """The sample of events against the oracle, and what it is a sample of."""
 
-import math
-
 import numpy as np
 import pytest
 from reference import naive
@@ -32,22 +30,6 @@ def test_the_first_rows_are_the_sample_of_a_smaller_one():
         sample.take(X[first:stop], first)
         sample.shrink(capacity)
     assert sample.rows[:, 0].tolist() == small
-
-
-def test_up_to_the_window_all_events_count_alike_and_then_the_past_fades():
-    X, early, late = np.arange(1600.0)[:, None], [], []
-    for seed in range(400):
-        sample = Reservoir(1, capacity=16, seed=seed)
-        for first, stop, numbers in [(0, 160, early), (160, 1600, late)]:
-            sample.plan(first, stop)
-            sample.take(X[first:stop], first)
-            numbers += sample.rows[:, 0].tolist()
-    shares = np.histogram(early, bins=4, range=(0, 160))[0] / len(early)
-    np.testing.assert_allclose(shares, 0.25, atol=0.03)
-    # An event stays with probability 15/16 ** (events after it / 16), about e^(-events / 256).
-    age = 1599 - np.array(late)
-    assert np.mean(age < 256) == pytest.approx(1.0 - math.exp(-1.0), abs=0.03)
-    assert np.mean(age < 1000) == pytest.approx(1.0 - math.exp(-1000 / 256), abs=0.02)
 
 
 def test_far_event_numbers_have_words_of_their_own():

@@ -51,7 +51,7 @@ def test_the_running_statistics_are_those_of_all_events(pieces, missing):
 
 
 @pytest.mark.parametrize("far", [1e9, 1e12])
-@pytest.mark.parametrize("parts", [1, 600, 3000])
+@pytest.mark.parametrize("parts", [1, 3000])
 def test_far_from_zero_the_variance_does_not_cancel(far, parts):
     X = far + np.random.default_rng(0).normal(size=(3000, 1))
     scale = RunningScale(1)
@@ -64,24 +64,13 @@ def test_far_from_zero_the_variance_does_not_cancel(far, parts):
 
 @pytest.mark.parametrize("value", [0.1, 1e12 + 0.1, 1e150 / 3.0])
 def test_equal_values_have_no_spread_in_any_bit(value):
-    X = np.full((100_000, 1), value)
+    X = np.full((20_000, 1), value)
     X[::7] = np.nan
     scale = RunningScale(1)
-    for part in np.array_split(X, [0, 1, 2, 3, 50_000]):
+    for part in np.array_split(X, [0, 1, 2, 3, 10_000]):
         scale.update(part)
     state = scale.state().arrays
     assert (state["mean"], state["squares"]) == (value, 0.0)
-
-
-def test_two_events_are_at_a_mean_squared_distance_of_two():
-    rng = np.random.default_rng(0)
-    for d in (1, 2, 30):
-        X = rng.normal(size=(2000, d)) * 10.0 ** rng.uniform(-5, 5, size=d) + 3.0
-        scale = RunningScale(d)
-        scale.update(X)
-        Z = scale.transform(X, FLOAT64)
-        assert ((Z[:1000] - Z[1000:]) ** 2).sum(axis=1).mean() == pytest.approx(2.0, rel=0.15)
-        assert 2.0 * Z.var(axis=0).sum() == pytest.approx(2.0, rel=1e-9)
 
 
 def test_what_is_missing_is_the_mean_and_what_never_came_is_zero():
@@ -90,10 +79,6 @@ def test_what_is_missing_is_the_mean_and_what_never_came_is_zero():
     Z = scale.transform(np.array([[np.nan, np.nan], [3.0, 0.0]]), FLOAT64)
     np.testing.assert_array_equal(Z, np.zeros((2, 2)))
     assert np.isfinite(scale.transform(np.array([[9.0, 1e6]]), FLOAT64)).all()
-
-
-def test_before_any_event_values_are_finite():
-    assert np.isfinite(RunningScale(3).transform(np.array([[1.0, -5.0, np.nan]]), FLOAT64)).all()
 
 
 def test_one_event_and_equal_events_are_no_division_by_zero():
@@ -196,48 +181,6 @@ def test_numbers_are_learned_in_deviations_and_given_back_in_their_unit():
     np.testing.assert_allclose(scaled.decision_many(X), other.decision_many(X), rtol=1e-12)
 
 
-def test_equal_labels_are_predicted_at_once():
-    scaled = Scaled(learner(loss="huber"))
-    X = events(10)
-    scaled.learn_many(X, np.full(10, 1234.5))
-    np.testing.assert_allclose(scaled.predict_many(X), 1234.5, rtol=1e-6)
-
-
-def test_units_do_not_matter():
-    X = events(200)
-    units = np.array([1e3, 1e9, 2.0**-20, 1.0, 1.0, 5.0, 0.01])
-    a, b = model(dtype="float64"), model(dtype="float64")
-    a.learn_many(X, labels(X))
-    b.learn_many(X * units, labels(X))
-    # But for the second estimate, which replaces a scale of 1 only if it is another one by 15%.
-    np.testing.assert_allclose(
-        a.decision_many(X)[:, 0], b.decision_many(X * units)[:, 0], atol=0.02
-    )
-
-
-def test_a_row_is_predicted_the_same_in_any_batch():
-    X = events(150)
-    scaled = model()
-    scaled.learn_many(X, labels(X))
-    whole = scaled.decision_many(X)
-    for size in (1, 3, 16, 149):
-        parts = [scaled.decision_many(X[i : i + size]) for i in range(0, 150, size)]
-        np.testing.assert_array_equal(np.vstack(parts), whole)
-
-
-def test_predicting_changes_nothing():
-    X = events(100)
-    one, other = model(), model()
-    for first in range(0, 100, 10):
-        batch = X[first : first + 10]
-        if first:
-            one.predict_many(batch)
-            one.predict_proba_many(1e6 * batch)
-        one.learn_many(batch, labels(batch))
-        other.learn_many(batch, labels(batch))
-    assert_same(one, other)
-
-
 def test_a_restart_goes_on_as_if_nothing_had_happened():
     X = events(500)
     straight = model(step=AdaGrad(0.5))
@@ -298,17 +241,6 @@ def test_merging():
     assert mine.n_events == 400
     np.testing.assert_allclose(mine.learner.coefficients[: len(expected), 0], expected, atol=1e-12)
     np.testing.assert_array_equal(mine.state().arrays["scale.quantiles.center"], scaling)
-    assert np.isfinite(mine.decision_many(X)).all()
-    mine.learn_many(X, labels(X))
-
-
-def test_merging_matches_columns_by_their_names():
-    X = events(300, missing=0.0)[:, [0, 6, 2]]
-    mine, others = model(columns=["a", "b"]), model(columns=["c", "a"])
-    mine.learn_many(X[:100, :2], labels(X[:100]))
-    others.learn_many(X[100:, [2, 0]], labels(X[100:]))
-    mine.merge(others)
-    assert mine.columns == ("a", "b", "c")
     assert np.isfinite(mine.decision_many(X)).all()
     mine.learn_many(X, labels(X))
 
