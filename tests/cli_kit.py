@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
 import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,7 +16,9 @@ from typing import Any
 
 import forked_kit
 import numpy as np
+import pytest
 
+from streamk.cli import main
 from streamk.engine import newest_checkpoint
 from streamk.packing import fingerprint
 
@@ -29,17 +32,23 @@ def streamk(
     given: bytes = b"",
     environment: dict[str, str] | None = None,
 ) -> tuple[str, str]:
-    """Run the command, check its exit status and return what it wrote to stdout and stderr."""
-    done = forked_kit.run(
-        [sys.executable, "-m", "streamk", *map(str, arguments)],
-        cwd=cwd,
-        input=given,
-        capture_output=True,
-        env={**os.environ, "COLUMNS": "80", **(environment or {})},
-        timeout=300,
-    )
-    out, err = done.stdout.decode(), done.stderr.decode()
-    assert done.returncode == status, f"{arguments}\n{out}\n{err}"
+    """Run the command in this process, as in one whose standard streams are files.
+
+    Checks its exit status and returns what it wrote to stdout and stderr.
+    """
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryFile() as stdin:
+        stdin.write(given)
+        stdin.seek(0)
+        streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
+        patch.chdir(cwd)
+        for name, value in {"COLUMNS": "80", **(environment or {})}.items():
+            patch.setenv(name, value)
+        patch.setattr(sys, "stdin", io.TextIOWrapper(stdin))
+        patch.setattr(sys, "stdout", streams[0])
+        patch.setattr(sys, "stderr", streams[1])
+        found = main([*map(str, arguments)])
+    out, err = (stream.buffer.getvalue().decode() for stream in streams)  # type: ignore[attr-defined]
+    assert found == status, f"{arguments}\n{out}\n{err}"
     return out, err
 
 
