@@ -197,11 +197,11 @@ def test_mistakes_are_named(arguments: tuple[str, ...], says: str, home: Path) -
     assert "Traceback" not in err
 
 
-def test_a_package_that_is_missing_is_named(home: Path, tmp_path: Path) -> None:
-    (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError(name='uvicorn')")
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    environment = {"PYTHONPATH": path}
-    _, err = streamk("serve", "state", cwd=home, status=2, environment=environment)
+def test_a_package_that_is_missing_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "streamk.serving.server", raising=False)
+    monkeypatch.delattr("streamk.serving.server", raising=False)
+    _, err = streamk("serve", "state", cwd=home, status=2)
     assert "serving needs the package uvicorn: pip install 'streamk[serve]'" in err
 
 
