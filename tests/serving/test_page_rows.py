@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import signal
@@ -38,12 +37,6 @@ def lines(n: int = 3000) -> list[bytes]:
             event["age"] = [[HOSTILE]]
         found.append(json.dumps(event).encode() + b"\n" if i % 91 else b'{"age": "</script>\n')
     return found
-
-
-def shot(page: Any, name: str) -> None:
-    folder = os.environ.get("STREAMK_SCREENSHOTS")
-    if folder:
-        page.screenshot(path=Path(folder) / name, full_page=True)
 
 
 def visible(page: Any, table: str) -> list[str]:
@@ -98,12 +91,10 @@ def test_rows_are_text_and_are_filtered(browser: Any, tmp_path: Path) -> None:
         assert visible(page, "predictions")
         assert all("slice phone" in row for row in visible(page, "predictions"))
         page.wait_for_selector("#charts .u-legend:has-text('phone')")
-        shot(page, "rows.png")
         page.locator("#slice").select_option("")
         page.emulate_media(color_scheme="dark")
         page.set_viewport_size({"width": 400, "height": 800})
         page.wait_for_function("() => document.documentElement.scrollWidth <= 400")
-        shot(page, "rows_narrow.png")
     assert not wrong
 
 
@@ -164,7 +155,6 @@ def test_the_page_of_a_server(browser: Any, tmp_path: Path) -> None:
             name in figures for name in ("accuracy", "age of the model", "time of a request")
         )
         assert page.locator("tbody tr").count() == page.locator(".u-legend tr").count()
-        shot(page, "served.png")
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
         page.wait_for_selector("#state.lost")
