@@ -55,7 +55,7 @@ EVENTS = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(EVENTS)
 def test_values_are_those_that_were_written(event: dict[str, Any]) -> None:
     body = avro_body(NESTED, event)
@@ -215,7 +215,7 @@ WIDE = record_schema(
 )
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=150)
 @given(
     st.binary(max_size=300)
     | st.lists(st.sampled_from([b"\0", b"\2", b"\xfe\xff\xff\xff\x0f", b"\3", b"\4a"])).map(

@@ -537,6 +537,7 @@ def test_no_such_topic(kafka_address: str, kafka_topic: MakeTopic) -> None:
         KafkaSource((kafka_address,), topic + "x")
 
 
+@pytest.mark.nightly
 def test_the_broker_goes_away_and_comes_back(kafka_client: str, local_kafka: Any) -> None:
     topic, out = f"away-{kafka_client}", f"away-{kafka_client}-out"
     for one in (topic, out):

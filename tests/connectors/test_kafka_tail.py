@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -82,16 +81,6 @@ def test_the_end_is_asked_for_when_it_is_needed(
         assert len(asked) == 1
 
 
-def test_a_sink_goes_back_itself(kafka_address: str, kafka_topic: MakeTopic) -> None:
-    topic = kafka_topic(2)
-    with sink(kafka_address, topic) as one:
-        mark = one.mark()
-        one.write(outputs(0, 50))
-        one.rewind(mark)
-        one.write(outputs(0, 60))
-    assert offsets(kafka_address, topic) == list(range(60))
-
-
 def test_other_writers_count_for_nothing(kafka_address: str, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
     with sink(kafka_address, topic) as one, sink(kafka_address, topic) as other:
@@ -106,20 +95,6 @@ def test_other_writers_count_for_nothing(kafka_address: str, kafka_topic: MakeTo
         one.rewind(mark)
         one.write(outputs(0, 10))
         assert sum(one.mark()["ends"].values()) == 20 + 40 + 10
-
-
-def test_what_says_something_else_stays(
-    kafka_address: str, kafka_topic: MakeTopic, caplog: pytest.LogCaptureFixture
-) -> None:
-    topic = kafka_topic()
-    with sink(kafka_address, topic) as one:
-        mark = one.mark()
-        one.write(outputs(0, 10, "old"))
-    with sink(kafka_address, topic) as again, caplog.at_level(logging.WARNING):
-        again.rewind(mark)
-        again.write(outputs(0, 12, "new"))
-    assert offsets(kafka_address, topic) == list(range(12))
-    assert "clicks:3 offset 0 differs from its record in topic" in caplog.text
 
 
 @pytest.mark.parametrize("late", [False, True])

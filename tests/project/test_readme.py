@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import shlex
 import signal
@@ -23,6 +22,8 @@ from typing import Any
 
 import forked_kit
 import pytest
+from cli_kit import click_events, ndjson
+from kafka_kit import producer
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -78,18 +79,6 @@ def run(command: str, directory: Path) -> str:
     return output
 
 
-def click_events() -> list[dict[str, object]]:
-    """What a reader might have: numbers, a word and a label."""
-    randomness = random.Random(7)
-    events = []
-    for _ in range(N_EVENTS):
-        age, seconds = randomness.randint(18, 80), randomness.expovariate(0.1)
-        device = randomness.choice(["phone", "tablet", "desktop"])
-        clicked = age / 40 + seconds / 10 > 2 or device == "tablet"
-        events.append({"age": age, "seconds": seconds, "device": device, "clicked": clicked})
-    return events
-
-
 def test_there_is_something_to_test() -> None:
     assert len(FRESH) == 2
     assert BROKER
@@ -131,8 +120,8 @@ def test_the_main_command_runs(tmp_path: Path) -> None:
 
 
 def test_plain_commands_run_in_order(tmp_path: Path) -> None:
-    events = click_events()
-    (tmp_path / "events.ndjson").write_text("".join(json.dumps(event) + "\n" for event in events))
+    events = click_events(N_EVENTS)
+    (tmp_path / "events.ndjson").write_bytes(ndjson(events))
     shown = [
         {**event, "ad": n, "at": 60_000 * n, "clicked": None} for n, event in enumerate(events)
     ]
@@ -142,8 +131,7 @@ def test_plain_commands_run_in_order(tmp_path: Path) -> None:
         if event["clicked"]
     ]
     for name, records in (("shown", shown), ("clicks", clicks)):
-        text = "".join(json.dumps(record) + "\n" for record in records)
-        (tmp_path / f"{name}.ndjson").write_text(text)
+        (tmp_path / f"{name}.ndjson").write_bytes(ndjson(records))
     for command in PLAIN:
         run(command, tmp_path)
     predictions = (tmp_path / "predictions.ndjson").read_text()
@@ -177,13 +165,12 @@ def test_a_local_broker_starts_and_stops(command: str) -> None:
 def test_kafka_commands_run_until_stopped(
     command: str, tmp_path: Path, kafka_address: str, kafka_topic: Callable[..., str]
 ) -> None:
-    from kafka import KafkaConsumer, KafkaProducer
+    from kafka import KafkaConsumer
 
     inputs, outputs = kafka_topic(), kafka_topic()
-    producer = KafkaProducer(bootstrap_servers=kafka_address)
-    for event in click_events():
-        producer.send(inputs, json.dumps(event).encode())
-    producer.close()
+    with producer(kafka_address) as out:
+        for event in click_events(N_EVENTS):
+            out.send(inputs, json.dumps(event).encode())
 
     command = command.replace("localhost:9092/events", f"{kafka_address}/{inputs}")
     command = command.replace("localhost:9092/predictions", f"{kafka_address}/{outputs}")
