@@ -12,7 +12,6 @@ import json
 import re
 import shutil
 import signal
-import subprocess
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 
 import pytest
 from cli_kit import click_events, ndjson
-from test_readme import N_EVENTS, ROOT, forked, run, start
+from test_readme import N_EVENTS, ROOT, run, start
 
 import streamk
 
@@ -60,7 +59,8 @@ def follow(text: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {language for language, _ in blocks} <= {"console", "python", "py", "text", "c"}
     for language, block in blocks:
         if language == "console":
-            printed = "".join(command(line) for line in block.splitlines())
+            assert all(line.startswith("$ ") for line in block.splitlines())
+            printed = "".join(run(line[2:], directory) for line in block.splitlines())
         elif language == "c":
             (directory / "main.c").write_text(block)
         elif language in ("python", "py"):
@@ -71,20 +71,6 @@ def follow(text: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert shape(block) == shape(printed), printed
             assert accuracies(block) == pytest.approx(accuracies(printed), rel=0.05)
             printed = None
-
-
-def command(line: str) -> str:
-    """Run one line of a console block; return what it prints on stdout."""
-    assert line.startswith("$ "), "a console block holds commands only"
-    done = subprocess.run(
-        ["bash", "-c", line.removeprefix("$ ")],
-        env=forked(),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
-    return done.stdout
 
 
 @pytest.mark.slow
