@@ -68,12 +68,6 @@ def test_values_are_those_that_were_written(event: dict[str, Any]) -> None:
         schema.read(framed(1, body + b"\0"))
 
 
-def test_blocks_of_arrays_and_maps_may_have_their_size() -> None:
-    kind = record_schema(("a", {"type": "array", "items": "int"}))
-    body = b"\x03\x04\x02\x04" + b"\x02\x06" + b"\0"  # two items in 2 bytes, one, none
-    assert AvroSchema(json.dumps(kind)).read(framed(1, body)) == {"a": [1, 2, 3]}
-
-
 def test_named_types_are_found_in_their_namespaces_and_in_references() -> None:
     size = record_schema(("w", "int"), name="Size") | {"namespace": "shop.parts"}
     item = record_schema(("size", "parts.Size"), ("other", "Inner"), name="Item")

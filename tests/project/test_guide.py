@@ -127,7 +127,8 @@ def test_the_quick_start_for_kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         follow(rest.replace("localhost:9092", address[0]), tmp_path, monkeypatch)
     finally:
         broker.send_signal(signal.SIGINT)
-        broker.communicate(timeout=60)
+        output, _ = broker.communicate(timeout=60)
+    assert broker.returncode == 0, output
     predict = streamk.load(tmp_path / "state")
     assert predict.n_events == 1_500
 

@@ -147,6 +147,7 @@ def test_plain_commands_run_in_order(tmp_path: Path) -> None:
     assert (tmp_path / "predictions.ndjson").read_text() == predictions
 
 
+@pytest.mark.nightly
 @pytest.mark.kafka
 @pytest.mark.slow
 @pytest.mark.usefixtures("local_kafka")
