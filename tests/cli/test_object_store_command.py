@@ -11,9 +11,10 @@ from pathlib import Path
 import forked_kit
 import pytest
 from cli_kit import click_events, ndjson, streamk
+from live_page_kit import serving
 from object_store_kit import S3, s3_server
 from s3fs import S3FileSystem
-from test_serve import ask, get, serving
+from test_serve import ask, get
 
 from streamk.cli import main
 
@@ -98,7 +99,7 @@ def test_a_replica_follows_a_job_and_outlives_the_store(s3: S3, tmp_path: Path) 
         assert "streamk_model_events 1200.0" in text(url, "/metrics")
         replica.terminate()
         assert replica.wait(30) == 0
-        err = replica.stderr.read()
+        err = replica.stderr.read().decode()
         assert "no newer model, the one before stays" in err
         assert "newer models can be read again" in err
 

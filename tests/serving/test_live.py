@@ -288,11 +288,11 @@ def test_the_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
             page.wait_for_function("() => document.documentElement.scrollWidth <= 400")
             back = page.evaluate("getComputedStyle(document.body).backgroundColor")
             assert back == "rgb(22, 22, 21)"
-        port = int(address.rpartition(":")[2])
+        port = address.rpartition(":")[2]
         process.kill()
         process.wait()
         page.wait_for_selector("#state.lost")
         time.sleep(0.2)
-        with job(tmp_path, port) as (again, _), feeding(again):
+        with job(tmp_path, "--http", f":{port}") as (again, _), feeding(again):
             page.wait_for_selector("#state.live", timeout=60_000)
     assert not wrong

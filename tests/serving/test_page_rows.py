@@ -46,7 +46,7 @@ def visible(page: Any, table: str) -> list[str]:
 
 def test_rows_are_text_and_are_filtered(browser: Any, tmp_path: Path) -> None:
     wrong: list[str] = []
-    with job(tmp_path, options=("--slice", "device")) as (process, address):
+    with job(tmp_path, "--slice", "device") as (process, address):
         page = browser.new_page(viewport={"width": 1200, "height": 900})
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.goto(address)
@@ -113,7 +113,7 @@ def test_a_label_that_comes_late_comes_to_its_row(browser: Any, tmp_path: Path) 
     append(labels, known[:500])
     late = ("--labels", "file:labels.ndjson?follow=true", "--key", "id")
     wrong: list[str] = []
-    with job(tmp_path, options=late, source="file:events.ndjson?follow=true") as (_, address):
+    with job(tmp_path, *late, source="file:events.ndjson?follow=true") as (_, address):
         page = browser.new_page(viewport={"width": 1200, "height": 900})
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.goto(address)
@@ -137,7 +137,7 @@ def test_a_label_that_comes_late_comes_to_its_row(browser: Any, tmp_path: Path) 
 
 def test_the_page_of_a_server(browser: Any, tmp_path: Path) -> None:
     """Where nothing is served the page is reconnected to the next one; requests are on no row."""
-    with job(tmp_path, options=("--max-events", "1500")) as (process, _), feeding(process, lines()):
+    with job(tmp_path, "--max-events", "1500") as (process, _), feeding(process, lines()):
         assert process.wait(120) == 0
     wrong: list[str] = []
     with serving(tmp_path) as (process, address):
@@ -158,6 +158,6 @@ def test_the_page_of_a_server(browser: Any, tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
         page.wait_for_selector("#state.lost")
-        with serving(tmp_path, int(address.rpartition(":")[2])):
+        with serving(tmp_path, "--http", f":{address.rpartition(':')[2]}"):
             page.wait_for_selector("#state.live")
     assert not wrong
