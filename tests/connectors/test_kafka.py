@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kafka_kit import delete_before, producer
+from crash_kit import read_all
+from kafka_kit import delete_before, producer, read, values
 
 from connectors.base import Chunk, Output, Sink, Source
 from connectors.errors import (
@@ -47,16 +48,6 @@ def source(address: str, topic: str, **options: Any) -> contextlib.closing[Kafka
     return contextlib.closing(KafkaSource((address,), topic, **options))
 
 
-def read(src: KafkaSource, count: int, seconds: float = 20.0) -> list[Chunk]:
-    """Poll until there are `count` events."""
-    chunks: list[Chunk] = []
-    deadline = time.monotonic() + seconds
-    while sum(map(len, chunks)) < count:
-        assert time.monotonic() < deadline, f"only {sum(map(len, chunks))} of {count} events"
-        chunks += src.poll(1000, 0.2)
-    return chunks
-
-
 def poll_nothing(src: KafkaSource) -> None:
     """Poll for up to ten seconds where no event comes."""
     for _ in range(50):
@@ -65,10 +56,6 @@ def poll_nothing(src: KafkaSource) -> None:
 
 def offsets(chunks: list[Chunk], partition: str | None = None) -> list[int]:
     return [int(o) for c in chunks if partition in (None, c.partition) for o in c.offsets]
-
-
-def values(chunks: list[Chunk]) -> list[Any]:
-    return [value for chunk in chunks for value in chunk.values]
 
 
 def test_is_a_source_and_a_sink(kafka_address: str, kafka_topic: MakeTopic) -> None:
@@ -109,14 +96,7 @@ def test_predictions_carry_their_input_as_headers(
     assert mark["ends"] == {"0": 3}
     sink.close()
 
-    from kafka import KafkaConsumer
-
-    consumer = KafkaConsumer(topic, bootstrap_servers=kafka_address, auto_offset_reset="earliest")
-    records: list[Any] = []
-    while len(records) < 3:
-        for batch in consumer.poll(500).values():
-            records += batch
-    consumer.close()
+    records = list(read_all(kafka_address, topic))
     assert [r.key for r in records] == [b"key", None, None]
     assert json.loads(records[0].value) == {"prediction": "a", "p": 0.25}
     assert records[0].headers == [

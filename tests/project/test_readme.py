@@ -14,15 +14,17 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cli_kit import click_events, ndjson, streamk
-from kafka_kit import producer
+from crash_kit import read_all
+from kafka_kit import producer, read
+
+from connectors.kafka import KafkaSource
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -170,8 +172,6 @@ def test_a_local_broker_starts_and_stops(command: str) -> None:
 def test_kafka_commands_run_until_stopped(
     command: str, tmp_path: Path, kafka_address: str, kafka_topic: Callable[..., str]
 ) -> None:
-    from kafka import KafkaConsumer
-
     inputs, outputs = kafka_topic(), kafka_topic()
     with producer(kafka_address) as out:
         for event in click_events(N_EVENTS):
@@ -179,22 +179,16 @@ def test_kafka_commands_run_until_stopped(
 
     command = command.replace("localhost:9092/events", f"{kafka_address}/{inputs}")
     command = command.replace("localhost:9092/predictions", f"{kafka_address}/{outputs}")
-    consumer = KafkaConsumer(
-        outputs, bootstrap_servers=kafka_address, auto_offset_reset="earliest", group_id=None
-    )
     process = start(command, tmp_path)
     try:
-        records: list[Any] = []
-        give_up = time.monotonic() + 120
-        while len(records) < N_EVENTS and time.monotonic() < give_up and process.poll() is None:
-            for batch in consumer.poll(timeout_ms=500).values():
-                records += batch
+        with closing(KafkaSource((kafka_address,), outputs)) as source:
+            read(source, N_EVENTS, seconds=120)
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=60)
     finally:
         process.kill()
-        consumer.close()
     assert process.returncode == 0, output
+    records = list(read_all(kafka_address, outputs))
     assert len(records) == N_EVENTS, output
     assert all(record.headers for record in records)
     run("streamk inspect state", tmp_path)
