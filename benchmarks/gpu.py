@@ -31,8 +31,8 @@ from benchmarks.data import DataError
 from benchmarks.hot import QUICK, SAMPLERS, SEED, Case, Clock, Work
 from streamk import backends
 from streamk.backends import CHUNK
-from streamk.features.blocks import FeatureBlocks
 from streamk.features.columns import column_keys
+from streamk.features.random_features import FeatureBlocks
 from streamk.kernels import Gaussian, Matern
 from streamk.learners import DoublyStochastic, EigenPro
 

@@ -26,10 +26,10 @@ from benchmarks.common import Part
 from connectors.memory import MemorySource
 from streamk.engine import Stream
 from streamk.engine.checkpoints.directory_store import DirectoryStore
-from streamk.engine.late import LateLabels
-from streamk.engine.late.source import JoinedSource
-from streamk.engine.late.trainer import LateTrainer
-from streamk.engine.order.batch import Batch
+from streamk.engine.order.partitions import Batch
+from streamk.late import LateLabels
+from streamk.late.source import JoinedSource
+from streamk.late.trainer import LateTrainer
 from streamk.learners import MultiKernel
 from streamk.learners.base import Learner
 from streamk.learners.common.prequential import Prequential

@@ -1,4 +1,4 @@
-"""What it costs to learn in shards, `streamk.learners.Sharded`, beside the same without shards."""
+"""What it costs to learn in shards, `streamk.distributed.Sharded`, beside the same without shards."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 from benchmarks import common
 from benchmarks.common import Part, mean
 from benchmarks.data import Dataset, Directory, load
-from streamk.distributed import Processes, TaskDivision
-from streamk.learners import MultiKernel, Sharded, create
+from streamk.distributed import Processes, Sharded, TaskDivision
+from streamk.learners import MultiKernel, create
 from streamk.learners.base import Learner
 
 # --- replicas -------------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ def made(name: str, stream: Dataset, **options: Any) -> Learner:
 
 # --- growing --------------------------------------------------------------------------------------
 #
-# A learner in shards, `streamk.learners.Sharded`, beside the same without shards.
+# A learner in shards, `streamk.distributed.Sharded`, beside the same without shards.
 #
 # Accuracy is progressive, of whole streams, with the defaults: up to 4,096 events of a shard in a
 # round, and no more than an eighth of the events before it in a round. It does not depend on

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from streamk.export import to_c
 from streamk.prediction.compiled import CompiledModel
-from streamk.prediction.export import to_c
 
 STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic")
 FLAGS = (

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from c_kit import Header
 
+from streamk.export import to_onnx
 from streamk.prediction import CompiledModel, load
-from streamk.prediction.export import to_onnx
 
 TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64}
 

@@ -18,7 +18,7 @@ from connectors.base import Output
 from connectors.files.sinks import NDJSONSink
 from connectors.registry import open_source
 from streamk.engine import Engine
-from streamk.engine.late import LateLabels
+from streamk.late import LateLabels
 
 EVENTS = 500
 

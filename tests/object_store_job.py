@@ -15,7 +15,7 @@ from typing import Any
 
 import engine_job
 
-from streamk.engine.checkpoints.object_path import ObjectPath
+from streamk.object_store.path import ObjectPath
 
 
 def strike_at(number: int, moment: str) -> None:

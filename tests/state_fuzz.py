@@ -35,17 +35,11 @@ from typing import Any
 
 import numpy as np
 
+from streamk.contest import Contest
+from streamk.distributed import Sharded
 from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Gaussian, Kernel, Polynomial, Zonal
-from streamk.learners import (
-    Contest,
-    DoublyStochastic,
-    MultiKernel,
-    OnlineNystrom,
-    Scaled,
-    Sharded,
-    StreamingMeka,
-)
+from streamk.learners import DoublyStochastic, MultiKernel, OnlineNystrom, Scaled, StreamingMeka
 from streamk.learners.common.steps import AdaGrad, Constant
 from streamk.learners.registry import create, from_state
 from streamk.learners.rfm import metric_tree

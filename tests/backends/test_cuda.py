@@ -27,21 +27,13 @@ from cuda_kit import (
 from reference import backend as reference
 
 from streamk import backends
-from streamk.backends import (
-    CHUNK,
-    LANES,
-    Curve,
-    Hadamard,
-    KernelCode,
-    Law,
-    LossCode,
-    numba_backend,
-)
+from streamk.backends import CHUNK, LANES, Curve, Hadamard, KernelCode, Law, numba_backend
 from streamk.backends.cupy_backend import connect, device, functions, projection
 from streamk.backends.cupy_backend.device import source
 from streamk.errors import BackendUnavailable
-from streamk.features.blocks import FeatureBlocks
+from streamk.features.random_features import FeatureBlocks
 from streamk.kernels import Kernel, Polynomial, Zonal
+from streamk.losses import LossCode
 
 LAWS = [
     (Law.NORMAL, 0),

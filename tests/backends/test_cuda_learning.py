@@ -20,8 +20,9 @@ from cuda_kit import (
 )
 from reference import backend as reference
 
-from streamk.backends import CHUNK, LANES, KernelCode, LossCode
+from streamk.backends import CHUNK, LANES, KernelCode
 from streamk.kernels import NTK, Laplacian, base
+from streamk.losses import LossCode
 
 
 @pytest.fixture(params=PLACES)

@@ -25,12 +25,13 @@ from streamk.cli import dispatch, models, predict, run
 from streamk.cli.arguments import UsageError
 from streamk.cli.model_options import build, options_of, task_of
 from streamk.cli.run import MODEL, _parser
+from streamk.distributed.sharded import ROUND_EVENTS
 from streamk.engine import Engine
 from streamk.engine.checkpoints.directory_store import DirectoryStore
-from streamk.engine.late import LateLabels
 from streamk.engine.options import FLAGS
 from streamk.errors import BackendUnavailable, InvalidInput, StateError, StreamkError
 from streamk.kernels import KERNELS
+from streamk.late import LateLabels
 from streamk.learners import (
     MODELS,
     DoublyStochastic,
@@ -42,7 +43,6 @@ from streamk.learners import (
     OnlineNystrom,
     StreamingMeka,
 )
-from streamk.learners.sharded.sharded import ROUND_EVENTS
 from streamk.losses import LOSSES
 
 N_EVENTS = 400

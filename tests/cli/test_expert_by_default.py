@@ -11,7 +11,9 @@ from cli_kit import click_events, ndjson, streamk
 
 from streamk.cli.arguments import UsageError
 from streamk.cli.model_options import build, challenger_header, experts_of
-from streamk.learners import Contest, Sharded, create
+from streamk.contest import Contest
+from streamk.distributed import Sharded
+from streamk.learners import create
 
 RUN = ("run", "file:events.ndjson", "--label", "clicked", "--checkpoint", "state")
 

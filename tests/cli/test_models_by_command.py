@@ -11,7 +11,7 @@ import pytest
 from cli_kit import ndjson, streamk
 
 from streamk.learners import create
-from streamk.learners.kinds import LEARNERS
+from streamk.learners.registry import LEARNERS
 
 SMALL: dict[str, dict[str, Any]] = {
     "eigenpro": {"n_centers": 100},

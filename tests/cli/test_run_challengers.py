@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cli_kit import crossed_events, ndjson, results, streamk
 
-from streamk.serving import load
+from streamk.trained import load
 
 SIZE = "block_size=64,max_features=64"
 FIRST = ("--model", "doubly-stochastic", "--set", "kernel=linear", "--set", "step=1e-6")

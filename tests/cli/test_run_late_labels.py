@@ -10,9 +10,9 @@ from late_kit import small_segments
 
 from streamk.cli.arguments import UsageError
 from streamk.cli.inspect import main as inspect
-from streamk.cli.job import duration
 from streamk.cli.run import _options, main
 from streamk.errors import StateError
+from streamk.late.command import duration
 
 BASE = ["file:events.ndjson", "--label", "y"]
 

@@ -11,10 +11,11 @@ from schema_kit import avro_body, record_schema
 
 from connectors.base import Chunk
 from connectors.errors import BadRecord, BadURL
+from connectors.formats import enveloped
 from connectors.memory import MemorySink, MemorySource
 from connectors.records import Tombstone, framed
 from connectors.schemas.avro import AvroSchema
-from connectors.schemas.formats import SchemaFormat, enveloped
+from connectors.schemas.formats import SchemaFormat
 from connectors.schemas.stores import StoredSchema
 from streamk.engine import Report
 from streamk.kernels import Gaussian

@@ -19,16 +19,11 @@ from schema_kit import Registry
 
 from connectors.errors import BadRecord, BadURL, ConnectorError, Unavailable
 from connectors.fields import Field, ListOf, MapOf, RecordType
+from connectors.formats import open_output_format
 from connectors.records import framed, schema_id_of
-from connectors.schemas.outputs import (
-    FramedOutputs,
-    avro_text,
-    json_schema_text,
-    open_output_format,
-    protobuf_text,
-)
+from connectors.schemas.outputs import FramedOutputs, avro_text, json_schema_text, protobuf_text
 from connectors.schemas.stores import SchemaDirectory
-from streamk.engine.alarms import ALARM
+from streamk.drift.alarms import ALARM
 from streamk.engine.training.outputs import DEAD_LETTER, prediction_type
 
 ENCODINGS = ("avro", "json-schema", "protobuf")

@@ -12,9 +12,10 @@ import pytest
 from schema_kit import Registry, avro_record, record_schema
 
 from connectors.errors import BadRecord, BadURL, ConnectorError, Unavailable
+from connectors.formats import open_format
 from connectors.records import framed
 from connectors.schemas import formats as formats_module
-from connectors.schemas.formats import SchemaFormat, open_format
+from connectors.schemas.formats import SchemaFormat
 from connectors.schemas.stores import Away, SchemaDirectory, SchemaRegistry
 
 CLICK = record_schema(("age", "int"))

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from streamk.distributed.replicas import reduced, subtrees
 from streamk.learners import create
 from streamk.learners.base import Learner
 from streamk.learners.registry import from_state
-from streamk.learners.sharded.replicas import reduced, subtrees
 from streamk.packing import fingerprint
 from streamk.scaling.quantiles import RunningQuantiles
 from tests.rounds_kit import MODELS, TASKS, events, model

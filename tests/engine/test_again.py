@@ -14,9 +14,11 @@ from connectors.base import Output
 from connectors.errors import Aborted
 from connectors.memory import MemorySource
 from connectors.registry import open_sink
+from streamk.contest import Contest
+from streamk.distributed import Sharded
 from streamk.engine import Report
-from streamk.engine.late import LateLabels
-from streamk.learners import Contest, MultiKernel, Sharded, create
+from streamk.late import LateLabels
+from streamk.learners import MultiKernel, create
 
 N = 400
 

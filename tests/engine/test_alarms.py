@@ -19,10 +19,10 @@ from engine_kit import Crash, CrashingSink, WhimsicalSource, attached
 import streamk as package
 from connectors.memory import MemorySink, MemorySource
 from streamk.drift import RankTest, ShareTest
+from streamk.drift.alarms import Bounds, Rise
 from streamk.engine import Engine, Fixed
-from streamk.engine.alarms import Bounds, Rise
-from streamk.engine.late import LateLabels
 from streamk.errors import StateError
+from streamk.late import LateLabels
 from streamk.learners import create
 
 CHANGE = 2000

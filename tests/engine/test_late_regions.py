@@ -12,9 +12,10 @@ from reference.conformal import NaiveQuantile
 from reference.late import NaiveJoin, in_order
 
 from connectors.memory import MemorySink, MemorySource
+from streamk.distributed import Sharded
 from streamk.engine import loop
-from streamk.engine.late import LateLabels
-from streamk.learners import Sharded, create
+from streamk.late import LateLabels
+from streamk.learners import create
 from streamk.packing import fingerprint
 
 N = 400

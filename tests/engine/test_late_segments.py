@@ -18,15 +18,15 @@ from multi_kernel_kit import pool_alone
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Checkpoint, newest_checkpoint
-from streamk.engine.checkpoints.object_path import ObjectPath
 from streamk.engine.checkpoints.reading import read_checkpoint
 from streamk.engine.checkpoints.segment_files import SegmentFiles
-from streamk.engine.late import LateLabels, segments
-from streamk.engine.late.held import HeldEvents, record_type
-from streamk.engine.late.join import Join, Predict
-from streamk.engine.late.segments import KeyIndex, Segment, SegmentLog, hashes_of
 from streamk.engine.training import regions
 from streamk.errors import EngineError, StateError
+from streamk.late import LateLabels, segments
+from streamk.late.held import HeldEvents, record_type
+from streamk.late.join import Join, Predict
+from streamk.late.segments import KeyIndex, Segment, SegmentLog, hashes_of
+from streamk.object_store.path import ObjectPath
 
 ENTRY = tuple[str, int]
 

@@ -15,7 +15,7 @@ import pytest
 from object_store_kit import S3, s3_server
 
 from streamk.engine import Checkpoint, newest_checkpoint
-from streamk.engine.checkpoints.object_path import location
+from streamk.engine.checkpoints.places import location
 from streamk.packing import fingerprint
 
 pytestmark = pytest.mark.slow

@@ -19,13 +19,13 @@ import streamk
 from connectors.memory import MemorySink, MemorySource
 from streamk.cli import main
 from streamk.encoding import Schema, decoder
-from streamk.engine.late import LateLabels
-from streamk.engine.observing import Observer
-from streamk.engine.training.details import Details
 from streamk.engine.training.fields import EventFields
+from streamk.engine.training.options import Details
+from streamk.late import LateLabels
 from streamk.learners import MultiKernel, create
 from streamk.learners.explaining import Fields
 from streamk.serving.answers import Answers
+from streamk.serving.observing import Observer
 
 # --- values ---------------------------------------------------------------------------------------
 

@@ -16,8 +16,8 @@ import streamk as package
 from connectors.base import Rows
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, Fixed, newest_checkpoint
-from streamk.engine.late import LateLabels
 from streamk.errors import InvalidInput
+from streamk.late import LateLabels
 from streamk.learners import create
 
 LATE = 48

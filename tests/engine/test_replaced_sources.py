@@ -13,8 +13,8 @@ from connectors.memory import MemorySource
 from connectors.registry import open_source
 from streamk import load
 from streamk.engine import Fixed, Report
-from streamk.engine.late import LateLabels
 from streamk.errors import EngineError
+from streamk.late import LateLabels
 
 
 class NamedSource(MemorySource):

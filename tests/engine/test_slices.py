@@ -20,8 +20,8 @@ from connectors.schemas.formats import SchemaFormat
 from connectors.schemas.stores import StoredSchema
 from streamk.engine import Engine
 from streamk.engine.evaluation.slices import MISSING, MOST, OTHERS, Slices
-from streamk.engine.late import LateLabels
 from streamk.errors import InvalidInput, StateError
+from streamk.late import LateLabels
 from streamk.learners import create
 
 

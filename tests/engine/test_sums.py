@@ -9,10 +9,10 @@ import pytest
 from engine_kit import attached, events, learner
 
 from connectors.memory import MemorySource
-from streamk.engine.late import LateLabels
-from streamk.engine.late.join import Join
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError
+from streamk.late import LateLabels
+from streamk.late.join import Join
 
 WORDS = "are counted, which is an error of streamk"
 

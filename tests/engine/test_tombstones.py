@@ -13,8 +13,8 @@ from connectors.memory import MemorySink, MemorySource
 from connectors.records import framed
 from streamk.cli.report import as_json, as_text
 from streamk.engine import Report
-from streamk.engine.late import LateLabels
 from streamk.errors import EngineError
+from streamk.late import LateLabels
 
 N = 60
 

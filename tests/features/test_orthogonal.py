@@ -11,7 +11,7 @@ from streamk import kernels
 from streamk.backends import CHUNK, select
 from streamk.errors import InvalidInput
 from streamk.features import RandomFeatures, column_keys
-from streamk.features.blocks import FeatureBlocks
+from streamk.features.random_features import FeatureBlocks
 from streamk.features.samplers import WIDEST_ORTHOGONAL, extended
 
 CASES = {

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import FeatureMachine, MultiKernel
-from streamk.learners.rfm import beginnings
-from streamk.learners.rfm.beginnings import WINDOW, ErrorWatch
+from streamk.learners.rfm import machine as beginnings
+from streamk.learners.rfm.machine import WINDOW, ErrorWatch
 from streamk.learners.rfm.solving import Beginning
 
 SMALL: dict[str, Any] = {"buffer_size": 256, "reservoir_size": 256, "task": "regression"}

@@ -15,7 +15,8 @@ from streamk.errors import StateError
 from streamk.kernels import Gaussian, Matern
 from streamk.learners import FeatureMachine
 from streamk.learners.common.supervised import Asked
-from streamk.learners.rfm import metric_ridge, metric_tree, search, solved_part, solving
+from streamk.learners.rfm import metric_ridge, metric_tree, search, solving
+from streamk.learners.rfm import ridge as solved_part
 from streamk.learners.rfm.metric import Metric
 from streamk.learners.rfm.metric_ridge import Solution
 from streamk.learners.rfm.metric_tree import MetricTree

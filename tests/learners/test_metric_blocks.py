@@ -18,7 +18,7 @@ from streamk.learners.common.supervised import Asked
 from streamk.learners.renewal import Background
 from streamk.learners.rfm import metric_ridge
 from streamk.learners.rfm.metric_ridge import MetricRidge, Solution
-from streamk.learners.rfm.solved_part import SolvedPart
+from streamk.learners.rfm.ridge import SolvedPart
 from streamk.state import State
 
 Numbers = NDArray[Any]

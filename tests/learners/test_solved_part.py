@@ -11,9 +11,15 @@ from numpy.typing import NDArray
 from streamk.declared import FINITE
 from streamk.errors import StateError
 from streamk.kernels import Matern
-from streamk.learners.rfm import solved_part
-from streamk.learners.rfm.ridge import ExactRidge, RidgeFactor, SingleRidge, kernel_rows, nbytes_of
-from streamk.learners.rfm.solved_part import SolvedPart
+from streamk.learners.rfm import ridge as solved_part
+from streamk.learners.rfm.ridge import (
+    ExactRidge,
+    RidgeFactor,
+    SingleRidge,
+    SolvedPart,
+    kernel_rows,
+    nbytes_of,
+)
 
 KERNEL = Matern(nu=0.5, bandwidth=1.5)
 

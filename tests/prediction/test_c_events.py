@@ -17,8 +17,8 @@ from streamk.encoding.columns import ColumnTable
 from streamk.encoding.schema import Absent, Schema
 from streamk.encoding.values import BOOLEANS, MISSING, Rejected, text_of
 from streamk.errors import InvalidInput
+from streamk.export import c_code, to_c
 from streamk.features.columns import SHARED
-from streamk.prediction.export import c_code, to_c
 
 LEARNED: list[dict[str, Any]] = [
     {"price": 3.5, "colour": "red", "member": True, "tags": ["a", "b"], "mixed": 7.0, "a.b": 1},

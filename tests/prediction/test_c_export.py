@@ -15,8 +15,8 @@ from local_kernels_kit import MODELS, compiled, events, made
 
 from streamk.encoding.schema import Schema
 from streamk.errors import InvalidInput
+from streamk.export import to_c
 from streamk.prediction import dc_pred
-from streamk.prediction.export import to_c
 
 
 @pytest.mark.one_in(3)

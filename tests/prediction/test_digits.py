@@ -11,10 +11,10 @@ from c_kit import Header
 from forms_kit import forms
 
 from streamk.encoding.schema import Schema
+from streamk.export import to_onnx
 from streamk.learners import create
 from streamk.prediction import compile as compiled
 from streamk.prediction import dc_pred, load
-from streamk.prediction.export import to_onnx
 
 pytest.importorskip("sklearn", reason="landmarks need scikit-learn: pip install scikit-learn")
 

@@ -15,9 +15,9 @@ from streamk.encoding.columns import ColumnTable
 from streamk.encoding.schema import Absent, Schema
 from streamk.encoding.values import MISSING
 from streamk.errors import BackendUnavailable, InvalidInput
+from streamk.export import to_onnx
+from streamk.export.onnx import leaves_of, paths
 from streamk.prediction import dc_pred
-from streamk.prediction.export import to_onnx
-from streamk.prediction.export.onnx import leaves_of, paths
 
 pytest.importorskip("onnx", reason="models are written by onnx: pip install onnx")
 runtime = pytest.importorskip("onnxruntime", reason="they are run by onnxruntime")

@@ -17,9 +17,10 @@ import pytest
 from connectors.registry import schemes
 from streamk.adapters import river, sklearn
 from streamk.cli import compile as compiling
-from streamk.cli import predict, serve
+from streamk.cli import predict
 from streamk.cli.run import _parser
 from streamk.encoding import BAD_KINDS
+from streamk.serving import command as serve
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(DOCS.glob("*.md"))

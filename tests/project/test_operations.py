@@ -18,7 +18,7 @@ from cli_kit import click_events, ndjson, streamk
 from wheel_kit import ROOT, run
 
 from streamk.cli.run import _parser
-from streamk.cli.serve import _parser as serve_parser
+from streamk.serving.command import _parser as serve_parser
 
 FILES = ROOT / "demos" / "operations"
 PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -125,8 +125,8 @@ NAME = re.compile(r"\bstreamk_\w+\b")
 def exported() -> set[str]:
     """Names of all that `/metrics` of a job and of a server have, without a histogram's endings."""
     pytest.importorskip("prometheus_client", reason="pip install streamk[serve]")
-    from streamk.engine.observing import Observer
     from streamk.serving.monitoring import JobMonitoring, Monitoring
+    from streamk.serving.observing import Observer
 
     model: Any = SimpleNamespace(epoch=1, n_events=2, age=3.0)
     text = Monitoring(model, Observer()).text() + JobMonitoring(lambda: None).text()

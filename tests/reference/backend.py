@@ -27,12 +27,11 @@ from streamk.backends import (
     Hadamard,
     KernelCode,
     Law,
-    LossCode,
     philox,
     sum_factor,
 )
 from streamk.backends.numba_backend.tangent import lacking
-from streamk.losses import Loss
+from streamk.losses import Loss, LossCode
 
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 _EXPONENTIALS = (KernelCode.GAUSSIAN, KernelCode.LAPLACIAN, KernelCode.POWER_EXPONENTIAL)

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import LossCode
-from streamk.losses import softmax
+from streamk.losses import LossCode, softmax
 
 from .backend import loss_gradient
 

@@ -20,9 +20,10 @@ from starlette.testclient import TestClient
 
 import streamk
 from connectors.memory import MemorySink, MemorySource
+from streamk.contest import Contest
+from streamk.contest.command import change_champion
 from streamk.engine import Fixed
-from streamk.engine.recovery.promotion import change_champion
-from streamk.learners import Contest, MultiKernel, create
+from streamk.learners import MultiKernel, create
 from streamk.serving import application as module
 from streamk.serving.application import Limits, application
 

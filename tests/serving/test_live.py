@@ -25,9 +25,9 @@ pytest.importorskip("prometheus_client", reason="pip install streamk[serve]")
 from http_kit import Client
 
 from streamk.engine.evaluation.slices import Slices
-from streamk.engine.observing import MOST_BYTES, Explanation
 from streamk.engine.progress import Snapshot
 from streamk.learners.explaining import Reason
+from streamk.serving.observing import MOST_BYTES, Explanation
 from streamk.serving.pages import MOST, History, _Page, live_page
 
 TOKEN = "a token of some length"

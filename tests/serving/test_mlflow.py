@@ -12,8 +12,9 @@ from engine_kit import attached, events
 import streamk
 from connectors.memory import MemorySource
 from streamk import mlflow as flavour
+from streamk.contest import Contest
 from streamk.errors import InvalidInput, StateError
-from streamk.learners import Contest, MultiKernel, create
+from streamk.learners import MultiKernel, create
 
 # MLflow warns of the type hints of its own classes when it is imported.
 pytestmark = pytest.mark.filterwarnings("ignore:.*Any type hint is inferred:UserWarning")

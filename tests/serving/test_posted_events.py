@@ -22,8 +22,8 @@ import streamk
 from connectors.errors import BadRecord, BadURL, ConnectorError, Unavailable
 from connectors.memory import MemorySource
 from connectors.registry import open_log, open_source
-from streamk.engine.late import LateLabels
 from streamk.errors import InvalidInput
+from streamk.late import LateLabels
 from streamk.learners import MultiKernel
 from streamk.packing import fingerprint
 from streamk.serving.application import Limits, application

@@ -15,9 +15,9 @@ from engine_kit import attached
 import streamk
 from connectors.memory import MemorySource
 from streamk.encoding import Schema
-from streamk.engine.late import LateLabels
 from streamk.engine.training import fields as known_fields
 from streamk.engine.training.fields import KnownFields, Unknown
+from streamk.late import LateLabels
 from streamk.learners import MultiKernel
 
 EVENTS: list[dict[str, Any]] = [

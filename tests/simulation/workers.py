@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from streamk.distributed import TaskDivision
+from streamk.distributed import Sharded, TaskDivision
 from streamk.distributed.rounds import answered
-from streamk.learners import Sharded
 from streamk.learners.base import Learner
 
 __all__ = ["Mortal", "in_shards"]
