@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
 import random
-import signal
-import subprocess
 import sys
-import time
-from collections.abc import Iterable, Sequence
+import tempfile
 from pathlib import Path
 from typing import Any
 
-import forked_kit
 import numpy as np
+import pytest
 
+from streamk.cli import main
 from streamk.engine import newest_checkpoint
 from streamk.packing import fingerprint
 
@@ -29,17 +27,23 @@ def streamk(
     given: bytes = b"",
     environment: dict[str, str] | None = None,
 ) -> tuple[str, str]:
-    """Run the command, check its exit status and return what it wrote to stdout and stderr."""
-    done = forked_kit.run(
-        [sys.executable, "-m", "streamk", *map(str, arguments)],
-        cwd=cwd,
-        input=given,
-        capture_output=True,
-        env={**os.environ, "COLUMNS": "80", **(environment or {})},
-        timeout=300,
-    )
-    out, err = done.stdout.decode(), done.stderr.decode()
-    assert done.returncode == status, f"{arguments}\n{out}\n{err}"
+    """Run the command in this process, as in one whose standard streams are files.
+
+    Checks its exit status and returns what it wrote to stdout and stderr.
+    """
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryFile() as stdin:
+        stdin.write(given)
+        stdin.seek(0)
+        streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
+        patch.chdir(cwd)
+        for name, value in {"COLUMNS": "80", **(environment or {})}.items():
+            patch.setenv(name, value)
+        patch.setattr(sys, "stdin", io.TextIOWrapper(stdin))
+        patch.setattr(sys, "stdout", streams[0])
+        patch.setattr(sys, "stderr", streams[1])
+        found = main([*map(str, arguments)])
+    out, err = (stream.buffer.getvalue().decode() for stream in streams)  # type: ignore[attr-defined]
+    assert found == status, f"{arguments}\n{out}\n{err}"
     return out, err
 
 
@@ -76,17 +80,3 @@ def results(folder: Path, name: str) -> tuple[bytes, str]:
     found = newest_checkpoint(folder / name)
     assert found is not None
     return (folder / f"{name}.out").read_bytes(), fingerprint(found.model)
-
-
-def kill(folder: Path, name: str, job: Sequence[str], epochs: Iterable[int]) -> None:
-    """Start a job again and again, and kill it when it has written so many checkpoints."""
-    command = [sys.executable, "-m", "streamk", *job]
-    for epoch in epochs:
-        with forked_kit.popen(command, cwd=folder, stderr=subprocess.DEVNULL) as process:
-            until = time.monotonic() + 120.0
-            while process.poll() is None and time.monotonic() < until:
-                found = newest_checkpoint(folder / name) if (folder / name).exists() else None
-                if found is not None and found.epoch >= epoch:
-                    break
-                time.sleep(0.005)
-            process.send_signal(signal.SIGKILL)

@@ -15,9 +15,7 @@ import contextlib
 import fcntl
 import json
 import os
-import secrets
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -108,7 +106,7 @@ class Forked:
                     number, files[name] = _stream(stack, stream, len(given), text=text)
                 given.append(number)
             self.stdin, self.stdout, self.stderr = files.values()
-            control, _ = _server()
+            control = _server()
             message = json.dumps(request).encode()
             control.sendall(len(message).to_bytes(4, "big"))
             control.sendall(message)
@@ -203,23 +201,19 @@ def _stream(stack: contextlib.ExitStack, stream: Any, own: int, *, text: bool) -
 
 
 @cache
-def _server() -> tuple[socket.socket, str]:
+def _server() -> socket.socket:
     """Start the process that others are forked from, once in a process of tests.
 
-    Returns what requests are sent by, and the name that others may connect to.
+    Returns what requests are sent by.
     """
     ours, theirs = socket.socketpair()
-    name = f"streamk-tests-{os.getpid()}-{secrets.token_hex(8)}"
-    with theirs, socket.socket(socket.AF_UNIX) as listening:
-        listening.bind("\0" + name)
-        listening.listen()
-        given = [theirs.fileno(), listening.fileno()]
+    with theirs:
         server = subprocess.Popen(
-            [sys.executable, __file__, *map(str, given)],
+            [sys.executable, __file__, str(theirs.fileno())],
             cwd=Path(__file__).parent,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            pass_fds=given,
+            pass_fds=[theirs.fileno()],
         )
     started_by = os.getpid()
 
@@ -229,49 +223,7 @@ def _server() -> tuple[socket.socket, str]:
             server.wait()
 
     atexit.register(end)
-    return ours, name
-
-
-_COMMAND = """\
-#!{python} -SE
-import json, os, signal, socket, sys
-own = {{name: os.environ[name] for name in os.environ if name.startswith({beginnings})}}
-arguments = ["-m", "streamk", *sys.argv[1:]]
-if own != {expected}:
-    os.execv({python!r}, [{python!r}, *arguments])
-with socket.socket(socket.AF_UNIX) as server:
-    server.connect("\\0" + {name!r})
-    environment = dict(os.environ)
-    request = {{"arguments": arguments, "cwd": os.getcwd(), "environment": environment}}
-    message = json.dumps(request).encode()
-    server.sendall(len(message).to_bytes(4, "big") + message)
-    socket.send_fds(server, [b"!"], [0, 1, 2])
-    process = int.from_bytes(server.recv(4, socket.MSG_WAITALL), "big")
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, _: os.kill(process, number))
-    status = int.from_bytes(server.recv(4, socket.MSG_WAITALL), "big", signed=True)
-if status < 0:
-    signal.signal(-status, signal.SIG_DFL)
-    os.kill(os.getpid(), -status)
-sys.exit(status)
-"""
-
-
-@cache
-def commands() -> Path:
-    """Return a directory whose command `streamk` runs in a process that is forked."""
-    folder = Path(tempfile.mkdtemp(prefix="streamk-commands-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    if _CAN_FORK:
-        _, name = _server()
-        path, own = folder / "streamk", repr(_read_once(os.environ))
-        path.write_text(
-            _COMMAND.format(
-                python=sys.executable, beginnings=repr(_READ_ONCE), expected=own, name=name
-            )
-        )
-        path.chmod(0o700)
-    return folder
+    return ours
 
 
 Popen = subprocess.Popen[Any] | Forked
@@ -298,7 +250,7 @@ def _warm() -> None:
             create(name, task=task, **options).predict_then_learn_many(X, y)
 
 
-def _serve(control: socket.socket, listening: socket.socket) -> dict[str, Any] | None:
+def _serve(control: socket.socket) -> dict[str, Any] | None:
     """Fork for each request, and tell its sender the process and, when it ends, its status.
 
     A process whose sender has gone is killed. Returns the request in the process that was forked,
@@ -307,7 +259,7 @@ def _serve(control: socket.socket, listening: socket.socket) -> dict[str, Any] |
     running: dict[int, tuple[int, socket.socket]] = {}
     while True:
         senders = {reply: pid for pid, reply in running.values()}
-        ready, _, _ = select.select([control, listening, *running, *senders], [], [])
+        ready, _, _ = select.select([control, *running, *senders], [], [])
         for one in ready:
             if one in senders:
                 os.kill(senders[one], signal.SIGKILL)
@@ -318,24 +270,18 @@ def _serve(control: socket.socket, listening: socket.socket) -> dict[str, Any] |
                 code = os.waitstatus_to_exitcode(status)
                 with reply, contextlib.suppress(OSError):
                     reply.sendall(code.to_bytes(4, "big", signed=True))
-        request = None
-        if control in ready:
-            request = _request(control)
-            if request is None:
-                return None
-            reply = socket.socket(fileno=request["streams"].pop(0))
-        elif listening in ready:
-            reply, _ = listening.accept()
-            request = _request(reply)
-        if request is None:
+        if control not in ready:
             continue
+        request = _request(control)
+        if request is None:
+            return None
+        reply = socket.socket(fileno=request["streams"].pop(0))
         pid = os.fork()
         if not pid:
             for number, (_, other) in running.items():
                 os.close(number)
                 other.close()
             reply.close()
-            listening.close()
             control.close()
             return request
         for stream in request["streams"]:
@@ -386,14 +332,13 @@ def main() -> None:
     import gc
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the tests end this process
-    given, asked = map(int, sys.argv[1:])
-    with socket.socket(fileno=given) as control, socket.socket(fileno=asked) as listening:
+    with socket.socket(fileno=int(sys.argv[1])) as control:
         with (Path(tempfile.gettempdir()) / f"streamk-warming-{os.getuid()}").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # what one has compiled the next one loads
             _warm()
         gc.collect()
         gc.freeze()
-        request = _serve(control, listening)
+        request = _serve(control)
     if request is not None:
         _become(request)
 

@@ -1,8 +1,9 @@
-"""A job with a live page, events that come to it, and a browser that looks."""
+"""Commands that listen, events that come to a job, and a browser that looks at its page."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import subprocess
@@ -20,18 +21,20 @@ Started = Iterator[tuple[forked_kit.Popen, str]]
 
 
 @contextlib.contextmanager
-def _started(home: Path, port: int, *command: str) -> Started:
-    """Start a command of streamk; yield its process and the address where it listens."""
+def started(home: Path, *command: str, **environment: str) -> Started:
+    """Start a command of streamk that listens; yield its process and its address."""
+    where = () if "--http" in command else ("--http", ":0")
     process = forked_kit.popen(
-        [sys.executable, "-m", "streamk", *command, "--http", f":{port}"],
+        [sys.executable, "-m", "streamk", *command, *where],
         cwd=home,
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        env={**os.environ, **environment},
     )
     assert process.stderr is not None
     try:
         line = process.stderr.readline().decode()
-        found = re.search(r"http://\S+", line)
+        found = re.search(r"https?://\S+", line)
         assert found, line
         yield process, found[0]
     finally:
@@ -39,21 +42,15 @@ def _started(home: Path, port: int, *command: str) -> Started:
         process.communicate()
 
 
-@contextlib.contextmanager
-def job(
-    home: Path, port: int = 0, options: tuple[str, ...] = (), source: str = "stdin:"
-) -> Started:
+def job(home: Path, *options: str, source: str = "stdin:") -> Any:
     """Start a job, which reads a pipe by default; yield its process and the address of its page."""
     command = ("run", source, "--label", "clicked", "--checkpoint", "state", "--quiet")
-    with _started(home, port, *command, *options) as found:
-        yield found
+    return started(home, *command, *options)
 
 
-@contextlib.contextmanager
-def serving(home: Path, port: int = 0) -> Started:
+def serving(home: Path, *options: str, checkpoint: str = "state", **environment: str) -> Any:
     """Serve the model of `home`; yield the process and the address."""
-    with _started(home, port, "serve", "state") as found:
-        yield found
+    return started(home, "serve", checkpoint, *options, **environment)
 
 
 @contextlib.contextmanager

@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import inspect
 import json
+import os
 import random
 import re
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import forked_kit
 import pytest
 from cli_kit import click_events, ndjson, streamk
 
+from connectors.registry import open_sink
 from streamk import backends, cli
 from streamk.cli import dispatch, models, predict, run
 from streamk.cli.arguments import UsageError
@@ -24,8 +27,9 @@ from streamk.cli.model_options import build, options_of, task_of
 from streamk.cli.run import MODEL, _parser
 from streamk.distributed.sharded import ROUND_EVENTS
 from streamk.engine import Engine
+from streamk.engine.checkpoints.directory_store import DirectoryStore
 from streamk.engine.options import FLAGS
-from streamk.errors import BackendUnavailable, InvalidInput, StreamkError
+from streamk.errors import BackendUnavailable, InvalidInput, StateError, StreamkError
 from streamk.kernels import KERNELS
 from streamk.late import LateLabels
 from streamk.learners import (
@@ -42,7 +46,10 @@ from streamk.learners import (
 from streamk.losses import LOSSES
 
 N_EVENTS = 400
-ONE_KERNEL = ("--model", "doubly-stochastic")
+DEFAULT = ("run", "file:events.ndjson", "--label", "clicked")
+SMALL = ("--model", "doubly-stochastic", "--set", "max_features=64", "--set", "block_size=64")
+RUN = (*DEFAULT, *SMALL)
+"""A job of a model that is quick."""
 
 
 def read_ndjson(path: Path) -> list[dict[str, Any]]:
@@ -54,9 +61,6 @@ def home(tmp_path: Path) -> Path:
     """A directory with a file of events."""
     (tmp_path / "events.ndjson").write_bytes(ndjson(click_events(N_EVENTS)))
     return tmp_path
-
-
-RUN = ("run", "file:events.ndjson", "--label", "clicked")
 
 
 # --- help -----------------------------------------------------------------------------------------
@@ -81,15 +85,6 @@ def test_help_of_a_command_is_there_by_two_names(
     once = capsys.readouterr().out
     assert once[: len(once) // 2] * 2 == once
     assert f"usage: streamk {name}" in once
-
-
-def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
-    code = (
-        "import sys, streamk.cli; streamk.cli.main(['--help']);"
-        "sys.exit(bool({'numba', 'river', 'kafka', 'matplotlib'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True)
-    assert done.returncode == 0
 
 
 def test_defaults_in_the_help_are_those_of_the_engine() -> None:
@@ -217,32 +212,10 @@ def test_the_kernels_of_a_model_and_their_options_are_those_shown(model: str) ->
         assert made.learner.kernel.weights == (0.5, 1.0, 0.0)
 
 
-def test_a_model_of_one_kernel_joins_the_experts(home: Path) -> None:
-    job = (*RUN, "--checkpoint", "state")
-    experts = ("--expert", "eigenpro:n_centers=20,batch_size=16,kernel=matern,nu=0.5")
-    streamk(*job, *experts, "--max-events", "50", cwd=home)
-    streamk(*job, *experts, cwd=home)
-    _, err = streamk(*job, cwd=home, status=1)
-    assert (
-        "with --expert eigenpro:batch_size=16, this run with --expert eigenpro:batch_size=256"
-        in err
-    )
-    shown, _ = streamk("inspect", "state", cwd=home)
-    assert "eigenpro: batch_size 16" in shown
-    text, _ = streamk("run", "--help", cwd=home)
+def test_an_expert_of_the_help_can_be_made(tmp_path: Path) -> None:
+    text, _ = streamk("run", "--help", cwd=tmp_path)
     [example] = re.findall(r"\((eigenpro:\S+)\)", " ".join(text.split()))
-    streamk(*RUN, "--expert", example, cwd=home)
-    for expert, message in (
-        ("eigenpro:foo=1", "eigenpro:foo=1: foo: eigenpro has no such option"),
-        ("eigenpro:foo", "it is written NAME=VALUE"),
-        ("eigenpro:n_centers=1", "n_centers: 1 is too small"),
-        ("multi-kernel", "multi-kernel is not a model of one kernel"),
-        ("nystrom", "no model 'nystrom'"),
-    ):
-        _, err = streamk(*RUN, "--expert", expert, cwd=home, status=2)
-        assert message in err
-    _, err = streamk(*RUN, "--model", "eigenpro", *experts, cwd=home, status=2)
-    assert "--expert joins the experts of multi-kernel, not eigenpro" in err
+    build(MODEL, task="classification", seed=0, settings=[], experts=[example])
 
 
 @pytest.mark.parametrize("model", ["eigenpro", "doubly-stochastic"])
@@ -260,25 +233,6 @@ def test_an_expert_whose_device_is_missing_is_named(
         build("multi-kernel", task="regression", seed=0, settings=[], experts=[expert])
 
 
-def test_depth_is_an_option_of_the_neural_tangent_kernel(home: Path) -> None:
-    settings = ("--set", "kernel=ntk", "--set", "depth=2", "--set", "n_centers=20")
-    streamk(*RUN, "--model", "eigenpro", *settings, "--checkpoint", "state", cwd=home)
-    out, _ = streamk("inspect", "state", "--json", cwd=home)
-    kernel = json.loads(out)["checkpoints"][0]["model"]["options"]["kernel"]
-    assert (kernel["kernel"], kernel["depth"]) == ("ntk", 2)
-    streamk(*RUN, "--expert", "eigenpro:kernel=ntk,depth=3,n_centers=20,batch_size=16", cwd=home)
-    for setting, message in (
-        ("depth=2.5", "depth: a whole number is needed, not '2.5'"),
-        ("depth=13", "depth=13 of NTK must be a whole number from 1 to 12"),
-    ):
-        wrong = ("--set", "kernel=ntk", "--set", setting)
-        _, err = streamk(*RUN, "--model", "kernel-ridge", *wrong, cwd=home, status=2)
-        assert message in err
-    for model in ("doubly-stochastic", "streaming-meka"):
-        _, err = streamk(*RUN, "--model", model, "--set", "kernel=ntk", cwd=home, status=2)
-        assert "ntk" in err.lower()
-
-
 def test_the_default_model_is_the_first() -> None:
     assert next(iter(MODELS)) == MODEL
     assert "(default)" in models.MODELS[MODEL]
@@ -292,13 +246,7 @@ LADDER = "ladder (2.0, 0.5, 0.125, 0.03125)"
     [
         ({}, "gaussian 0.5", "softmax", LADDER),
         ({"kernel": "matern", "nu": "2.5"}, "matern 0.5 2.5", "softmax", LADDER),
-        (
-            {"kernel": "rational_quadratic", "alpha": "2"},
-            "rational_quadratic 0.5 2.0",
-            "softmax",
-            LADDER,
-        ),
-        ({"gamma": "2"}, "gaussian 0.5", "softmax", LADDER),
+        ({"kernel": "rbf", "gamma": "2"}, "gaussian 0.5", "softmax", LADDER),
         (
             {"kernel": "linear", "step": "inverse-time:3"},
             "linear",
@@ -324,84 +272,38 @@ def test_models_from_words(settings: dict[str, str], kernel: str, loss: str, ste
     assert model.is_classifier == (settings.get("loss") != "quantile")
 
 
-def test_a_model_of_several_step_sizes_from_words() -> None:
+def test_models_of_several_step_sizes_or_a_preconditioner_from_words() -> None:
     words = [("step", "ladder"), ("batch_size", "4"), ("loss", "squared")]
     model: Any = build("doubly-stochastic", task="regression", seed=3, settings=words)
     assert model.learner.step == Ladder((1.0, 0.25, 1 / 16, 1 / 64, 4.0))
     with pytest.raises((InvalidInput, UsageError), match="cannot be a Ladder"):
         build("online-nystrom", task="regression", seed=3, settings=words[:1])
-
-
-def test_a_preconditioned_model_from_words() -> None:
     words = [("preconditioner", "block"), ("block_size", "64"), ("averaging", "true")]
-    model: Any = build("doubly-stochastic", task="classification", seed=3, settings=words)
-    learner = model.learner
-    assert (learner.preconditioner, learner.averaging, learner.step) == ("block", True, None)
-    assert learner.batch_size == 128
-    with pytest.raises(UsageError, match="'yes' is none of true, false"):
-        build("doubly-stochastic", task="classification", seed=3, settings=[("averaging", "yes")])
-
-
-def test_the_defaults_that_are_told_are_the_models_own() -> None:
-    model = build("doubly-stochastic", task="classification", seed=0, settings=[])
-    learner = model.state().header["parts"]["learner"]  # type: ignore[index, call-overload]
-    for name in ("batch_size", "block_size", "max_features", "cache_bytes", "sampler", "dtype"):
-        assert options_of("doubly-stochastic")[name].about.endswith(f"({learner[name]})"), name
-    model = build("online-nystrom", task="classification", seed=0, settings=[])
-    learner = model.state().header["parts"]["learner"]  # type: ignore[index, call-overload]
-    for name in ("optimizer", "forgetting", "max_landmarks", "tol"):
-        assert options_of("online-nystrom")[name].about.endswith(
-            f"({learner[name]:g})" if name != "optimizer" else "(sgd)"
-        ), name
-    model = build("streaming-meka", task="classification", seed=0, settings=[])
-    learner = model.state().header["parts"]["learner"]  # type: ignore[index, call-overload]
-    for name in ("rank", "n_clusters", "buffer_size", "first", "every", "swap_delay"):
-        assert options_of("streaming-meka")[name].about.endswith(f"({learner[name]})"), name
-    for name in ("max_error", "max_shift", "growth", "tol"):
-        assert options_of("streaming-meka")[name].about.endswith(f"({learner[name]})"), name
-    header = build(MODEL, task="classification", seed=0, settings=[]).state().header
-    assert options_of(MODEL)["pending_bytes"].about.endswith(f"({header['pending_bytes']})")
+    model = build("doubly-stochastic", task="classification", seed=3, settings=words)
+    found = model.learner
+    assert (found.preconditioner, found.averaging, found.step) == ("block", True, None)
+    assert found.batch_size == 128
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("model", "names"),
     [
-        ("balanced", "balanced"),
-        ("spam:5", {"spam": 5.0}),
-        ("0:1,1:20.5", {0: 1.0, 1: 20.5}),
-        ('"1":2,a:b:3,true:4', {"1": 2.0, "a:b": 3.0, True: 4.0}),
+        (
+            "doubly-stochastic",
+            ("batch_size", "block_size", "max_features", "cache_bytes", "sampler", "dtype"),
+        ),
+        ("online-nystrom", ("forgetting", "max_landmarks", "tol")),
+        ("streaming-meka", ("rank", "n_clusters", "buffer_size", "first", "every", "swap_delay")),
+        ("streaming-meka", ("max_error", "max_shift", "growth", "tol")),
+        (MODEL, ("pending_bytes",)),
     ],
 )
-def test_class_weights_from_words(text: str, found: Any) -> None:
-    model = build(MODEL, task="classification", seed=0, settings=[("class_weight", text)])
-    assert isinstance(model, MultiKernel)
-    assert model.class_weight == found
-    assert [*map(type, model.class_weight)] == [*map(type, found)]
-
-
-@pytest.mark.parametrize(
-    ("setting", "says"),
-    [
-        (("bandwith", "1"), "did you mean 'bandwidth'"),
-        (("colour", "1"), "there are kernel"),
-        (("bandwidth", "wide"), "a number is needed, not 'wide'"),
-        (("bandwidth", "-1"), "must be a positive number"),
-        (("kernel", "gausian"), "did you mean 'gaussian'"),
-        (("loss", "softmin"), "did you mean 'softmax'"),
-        (("step", "fast:1"), "none of constant, inverse-time, adagrad"),
-        (("step", "adagrad:0"), "must be a positive number"),
-        (("step", "adagrad"), "--set step: 'adagrad' needs a size: adagrad:SIZE"),
-        (("step", "ladder:3"), "'ladder' finds its sizes by itself; leave out :3"),
-        (("batch_size", "0"), "the least is 1"),
-        (("delta", "1"), "needs a loss: --set loss=huber"),
-        (("nu", "2"), "kernel 'gaussian' takes no nu, which is for matern"),
-    ],
-)
-def test_wrong_model_options_are_explained(setting: tuple[str, str], says: str) -> None:
-    with pytest.raises(StreamkError, match=re.escape(says)):
-        build("doubly-stochastic", task="classification", seed=0, settings=[setting])
-    with pytest.raises(InvalidInput):
-        build("doubly-stochastic", task="guessing", seed=0, settings=[])
+def test_the_defaults_that_are_told_are_the_models_own(model: str, names: tuple[str, ...]) -> None:
+    header: Any = build(model, task="classification", seed=0, settings=[]).state().header
+    learner = header if model == MODEL else header["parts"]["learner"]
+    for name in names:
+        shown = f"{learner[name]:g}" if name == "forgetting" else learner[name]
+        assert options_of(model)[name].about.endswith(f"({shown})"), name
 
 
 @pytest.mark.parametrize(
@@ -422,30 +324,65 @@ def test_a_loss_of_many_kernels_from_words(
     assert task_of(words) == ("classification" if "squared" in settings.values() else "regression")
 
 
+ONE = "doubly-stochastic"
+
+
 @pytest.mark.parametrize(
-    ("setting", "says"),
+    ("model", "setting", "says"),
     [
-        (("loss", "hubber"), "did you mean 'huber'"),
-        (("q", "0.5"), "needs a loss: --set loss=quantile"),
-        (("class_weight", "even"), "'even' is neither balanced nor LABEL:WEIGHT"),
-        (("class_weight", "a:b"), "a number is needed, not 'b'"),
-        (("class_weight", "a:0"), "'a' the weight 0"),
-        (("pending_byte", "1"), "did you mean 'pending_bytes'"),
-        (("pending_bytes", "-1"), "the least is 0"),
-        (("threads", "0"), "the least is 1"),
-        (("kernel", "matern"), "multi-kernel has no such option; --model doubly-stochastic has it"),
-        (("bandwith", "1"), "did you mean 'bandwidth'? It is for --model doubly-stochastic"),
-        (
-            ("colour", "1"),
-            "there are loss, delta, q, class_weight, max_classes, pending_bytes, threads",
-        ),
+        (ONE, "bandwith=1", "did you mean 'bandwidth'"),
+        (ONE, "colour=1", "there are kernel"),
+        (ONE, "bandwidth=wide", "a number is needed, not 'wide'"),
+        (ONE, "bandwidth=-1", "must be a positive number"),
+        (ONE, "kernel=gausian", "did you mean 'gaussian'"),
+        (ONE, "kernel=ntk", "ntk"),
+        ("streaming-meka", "kernel=ntk", "NTK"),
+        ("kernel-ridge", "kernel=ntk depth=2.5", "depth: a whole number is needed, not '2.5'"),
+        ("kernel-ridge", "kernel=ntk depth=13", "depth=13 of NTK must be a whole number from 1 to"),
+        (ONE, "loss=softmin", "did you mean 'softmax'"),
+        (ONE, "step=fast:1", "none of constant, inverse-time, adagrad"),
+        (ONE, "step=adagrad:0", "must be a positive number"),
+        (ONE, "step=adagrad", "--set step: 'adagrad' needs a size: adagrad:SIZE"),
+        (ONE, "step=ladder:3", "'ladder' finds its sizes by itself; leave out :3"),
+        (ONE, "batch_size=0", "the least is 1"),
+        (ONE, "averaging=yes", "'yes' is none of true, false"),
+        (ONE, "delta=1", "needs a loss: --set loss=huber"),
+        (ONE, "nu=2", "kernel 'gaussian' takes no nu, which is for matern"),
+        (MODEL, "loss=hubber", "did you mean 'huber'"),
+        (MODEL, "q=0.5", "needs a loss: --set loss=quantile"),
+        (MODEL, "class_weight=even", "'even' is neither balanced nor LABEL:WEIGHT"),
+        (MODEL, "class_weight=a:b", "a number is needed, not 'b'"),
+        (MODEL, "class_weight=a:0", "'a' the weight 0"),
+        (MODEL, "pending_byte=1", "did you mean 'pending_bytes'"),
+        (MODEL, "pending_bytes=-1", "the least is 0"),
+        (MODEL, "threads=0", "the least is 1"),
+        (MODEL, "kernel=matern", "has no such option; --model doubly-stochastic has it"),
+        (MODEL, "bandwith=1", "did you mean 'bandwidth'? It is for --model doubly-stochastic"),
+        (MODEL, "colour=1", "there are loss, delta, q, class_weight, max_classes, pending_bytes,"),
     ],
 )
-def test_wrong_options_of_the_default_model_are_explained(
-    setting: tuple[str, str], says: str
-) -> None:
+def test_wrong_model_options_are_explained(model: str, setting: str, says: str) -> None:
+    pairs = [(name, text) for name, _, text in (one.partition("=") for one in setting.split())]
     with pytest.raises(StreamkError, match=re.escape(says)):
-        build(MODEL, task="classification", seed=0, settings=[setting])
+        build(model, task="classification", seed=0, settings=pairs)
+    with pytest.raises(InvalidInput):
+        build(model, task="guessing", seed=0, settings=[])
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("balanced", "balanced"),
+        ("spam:5", {"spam": 5.0}),
+        ("0:1,1:20.5", {0: 1.0, 1: 20.5}),
+        ('"1":2,a:b:3,true:4', {"1": 2.0, "a:b": 3.0, True: 4.0}),
+    ],
+)
+def test_class_weights_from_words(text: str, found: Any) -> None:
+    model = build(MODEL, task="classification", seed=0, settings=[("class_weight", text)])
+    assert isinstance(model, MultiKernel)
+    assert model.class_weight == found
+    assert [*map(type, model.class_weight)] == [*map(type, found)]
 
 
 # --- run ------------------------------------------------------------------------------------------
@@ -475,35 +412,13 @@ def test_a_second_run_goes_on_and_a_third_finds_nothing_new(home: Path) -> None:
 
 
 def test_a_job_goes_on_with_the_model_of_its_checkpoint(home: Path) -> None:
-    run = (*RUN, "--checkpoint", "state", "--set", "max_features=64", "--json")
-    begun = (*run, "--max-events", "256")
-    assert json.loads(streamk(*begun, *ONE_KERNEL, cwd=home)[0])["features"] == 64
+    run = (*DEFAULT, "--checkpoint", "state", "--set", "max-features=64", "--json")
+    begun = (*run, "--max-events", "256", "--model", "doubly-stochastic")
+    assert json.loads(streamk(*begun, cwd=home)[0])["features"] == 64
     ended = json.loads(streamk(*run, cwd=home)[0])
     assert (ended["events_now"], ended["features"]) == (N_EVENTS - 256, 64)
-    _, err = streamk(*RUN, "--checkpoint", "state", "--model", MODEL, cwd=home, status=1)
+    _, err = streamk(*DEFAULT, "--checkpoint", "state", "--model", MODEL, cwd=home, status=1)
     assert "was made with --model doubly-stochastic, this run with --model multi-kernel;" in err
-
-
-@pytest.mark.parametrize(
-    ("other", "says"),
-    [
-        (("--seed", "3"), "was made with --seed 0, this run with --seed 3;"),
-        (("--ignore", "x1"), "was made with no --ignore, this run with --ignore x1;"),
-        (("--schema", "strict"), "was made with --schema open, this run with --schema strict;"),
-        (
-            ("--set", "class_weight=balanced"),
-            "was made with no --set class_weight, this run with a --set class_weight;",
-        ),
-    ],
-)
-def test_another_option_than_that_of_the_checkpoint_is_named(
-    other: tuple[str, ...], says: str, home: Path
-) -> None:
-    run = (*RUN, "--checkpoint", "state", "--max-events", "64", "--quiet")
-    streamk(*run, cwd=home)
-    _, err = streamk(*run, *other, cwd=home, status=1)
-    assert says in err
-    assert len(err) < 300
 
 
 def test_figures_that_are_asked_for(home: Path) -> None:
@@ -518,18 +433,6 @@ def test_figures_that_are_asked_for(home: Path) -> None:
     assert report["since"] == {}
 
 
-@pytest.mark.parametrize(
-    ("names", "says"),
-    [
-        ("F2", "no metric 'F2' for classification; did you mean F1"),
-        ("R2", "does not fit classification"),
-        ("F1,CohenKappa=true", "write it without =true"),
-    ],
-)
-def test_figures_that_cannot_be_had(home: Path, names: str, says: str) -> None:
-    assert says in streamk(*RUN, "--metrics", names, cwd=home, status=2)[1]
-
-
 def test_the_report_is_a_table_for_people(home: Path) -> None:
     out, err = streamk(*RUN, cwd=home)
     assert re.search(rf"the stream has ended: {N_EVENTS} events in", out)
@@ -539,15 +442,6 @@ def test_the_report_is_a_table_for_people(home: Path) -> None:
     assert "5 columns" in out
     # No terminal: what is going on is JSON, a line each.
     assert all("level" in json.loads(line) for line in err.splitlines())
-
-
-def test_the_report_of_numbers_has_the_last_value_and_the_mean(tmp_path: Path) -> None:
-    prices = [{"size": n % 9, "price": n % 9 * 3 + 0.5} for n in range(200)]
-    (tmp_path / "prices.ndjson").write_bytes(ndjson(prices))
-    run = ("run", "file:prices.ndjson", "--label", "price", "--task", "regression")
-    out, _ = streamk(*run, *ONE_KERNEL, "--metrics", "R2,MAE", cwd=tmp_path)
-    for name in ("mae", "  last value", "  mean", "rmse", "R2", "MAE"):
-        assert re.search(rf"^  {name} +-?\d+\.\d{{4}} +-?\d+\.\d{{4}}$", out, re.MULTILINE), name
 
 
 def test_csv_and_regression(tmp_path: Path) -> None:
@@ -563,71 +457,26 @@ def test_csv_and_regression(tmp_path: Path) -> None:
     assert json.loads(out)["whole"]["mae"] < 100
     with (tmp_path / "out.csv").open(newline="") as file:
         assert len(list(csv.DictReader(file))) == N_EVENTS
-    out, _ = streamk(*run, *ONE_KERNEL, "--set", "loss=huber", "--json", cwd=tmp_path)
-    assert "rmse" in json.loads(out)["whole"]
+    more = ("--set", "loss=huber", "--metrics", "R2,MAE")
+    out, _ = streamk(*run, *SMALL, *more, cwd=tmp_path)
+    for name in ("mae", "  last value", "  mean", "rmse", "R2", "MAE"):
+        assert re.search(rf"^  {name} +-?\d+\.\d{{4}} +-?\d+\.\d{{4}}$", out, re.MULTILINE), name
     _, err = streamk(*run, cwd=tmp_path, status=2)
     assert "numbers are learned with the task regression" in err
 
 
-def test_a_river_data_set(tmp_path: Path) -> None:
-    out, _ = streamk(
-        *("run", "river:Phishing", "--label", "label", "--set", "pending-bytes=100000", "--json"),
-        cwd=tmp_path,
-    )
-    report = json.loads(out)
-    assert report["events"] == 1250
-    assert report["whole"]["accuracy"] > 0.85
-
-
 def test_a_pipe_gets_predictions_only(tmp_path: Path) -> None:
     given = ndjson(click_events(N_EVENTS))
-    out, err = streamk(
-        "run", "stdin:", "--label", "clicked", "--to", "stdout:", cwd=tmp_path, given=given
-    )
+    run = ("run", "stdin:", "--label=clicked", "--to=stdout:", *SMALL)
+    out, err = streamk(*run, cwd=tmp_path, given=given)
     predictions = [json.loads(line) for line in out.splitlines()]
     assert [one["offset"] for one in predictions] == list(range(N_EVENTS))
-    assert predictions[-1].keys() == {
-        "partition",
-        "offset",
-        "timestamp",
-        "prediction",
-        "probabilities",
-    }
+    names = ["partition", "offset", "timestamp", "prediction", "probabilities"]
+    assert list(predictions[-1]) == names
     # The report is the last of the structured lines.
     assert json.loads(err.splitlines()[-1])["events"] == N_EVENTS
-    _, err = streamk(
-        "run",
-        "stdin:",
-        "--label=clicked",
-        "--to=stdout:",
-        "--quiet",
-        "--json",
-        cwd=tmp_path,
-        given=given,
-    )
+    _, err = streamk(*run, "--quiet", "--json", cwd=tmp_path, given=given)
     assert len(err.splitlines()) == 1
-
-
-def test_a_reader_that_goes_away_is_an_error_in_one_line(tmp_path: Path) -> None:
-    process = forked_kit.popen(
-        [
-            *(sys.executable, "-m", "streamk", "run", "stdin:"),
-            *("--label=clicked", "--to=stdout:", "--quiet"),
-        ],
-        cwd=tmp_path,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    process.stdin.write(ndjson(click_events(N_EVENTS)))
-    process.stdin.close()
-    assert process.stderr.read() == b"streamk run: the reader of standard output has gone\n"
-    process.stderr.close()
-    assert process.wait(60) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -635,7 +484,7 @@ def test_a_signal_ends_it_in_order(home: Path, number: signal.Signals) -> None:
     process = forked_kit.popen(
         [
             *(sys.executable, "-m", "streamk", "run", "file:events.ndjson?follow=true"),
-            *("--label", "clicked", "--to", "stdout:", "--checkpoint", "state"),
+            *("--label", "clicked", "--to", "stdout:", "--checkpoint", "state", *SMALL),
         ],
         cwd=home,
         stdout=subprocess.PIPE,
@@ -670,7 +519,7 @@ sys.exit(main(["run", "file:events.ndjson", "--label", "clicked"]))
 """The command, interrupted when it imports so many modules."""
 
 
-@pytest.mark.parametrize("turn", [1, 2, 5, 20, 33, 50, 100, 200, 400])
+@pytest.mark.parametrize("turn", [1, 20, 100, 400])
 def test_an_interrupt_of_its_imports_shows_no_traceback(home: Path, turn: int) -> None:
     process = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, str(turn)], cwd=home, capture_output=True, check=False
@@ -765,25 +614,19 @@ def test_a_configuration_file_holds_the_same_names_and_flags_win(home: Path) -> 
     assert checkpoint["model"]["options"]["kernel"]["nu"] == 1.5
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("lable = 'x'", "job.toml: no option 'lable'; did you mean 'label'?"),
-        ("config = 'x'", "job.toml: no option 'config'"),
-        ("seed = 'x'", "job.toml: seed: a whole number is needed, not 'x'"),
-        ("seed = 1.5", "job.toml: seed: a whole number is needed, not '1.5'"),
-        ("absent = 'zeroes'", "did you mean 'zero'?"),
-        ("quiet = 'yes'", "job.toml: quiet: must be true or false, not 'yes'"),
-        ("label = ['a', 'b']", "job.toml: label: must be a word or a number, not a list"),
-        ("label = ", "job.toml is not valid TOML"),
-        ("set = 3", "job.toml: set: it is written NAME=VALUE"),
-        ("label = 'y'\ntransactions = true", "it needs --checkpoint DIR"),
-    ],
-)
-def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path) -> None:
-    (tmp_path / "job.toml").write_text(line)
-    _, err = streamk("run", "file:x", "--config", "job.toml", cwd=tmp_path, status=2)
-    assert says in err
+WRONG_CONFIGS = [
+    ("lable = 'x'", "no option 'lable'; did you mean 'label'?"),
+    ("config = 'x'", "no option 'config'"),
+    ("seed = 'x'", "seed: a whole number is needed, not 'x'"),
+    ("seed = 1.5", "seed: a whole number is needed, not '1.5'"),
+    ("absent = 'zeroes'", "did you mean 'zero'?"),
+    ("quiet = 'yes'", "quiet: must be true or false, not 'yes'"),
+    ("label = ['a', 'b']", "label: must be a word or a number, not a list"),
+    ("label = ", "is not valid TOML"),
+    ("set = 3", "set: it is written NAME=VALUE"),
+    ("sasl_pasword = 'hunter2'", "no option 'sasl_pasword'"),
+]
+CONFIGS = [f"wrong{place}.toml" for place in range(len(WRONG_CONFIGS))]
 
 
 # --- what can be wrong ----------------------------------------------------------------------------
@@ -794,6 +637,13 @@ def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path
     [
         ("rnu", "no command 'rnu'; did you mean 'run'?"),
         ("--vresion", "no option '--vresion'"),
+        *(
+            (f"run file:x --config {name}", says)
+            for name, (_, says) in zip(CONFIGS, WRONG_CONFIGS, strict=True)
+        ),
+        ("run {} --metrics F2", "no metric 'F2' for classification; did you mean F1"),
+        ("run {} --metrics R2", "does not fit classification"),
+        ("run {} --metrics F1,CohenKappa=true", "write it without =true"),
         ("run", "no SOURCE is given, for example file:events.ndjson"),
         ("run file:events.ndjson", "--label NAME is needed"),
         ("run events.ndjson --label y", "a scheme: write file:events.ndjson"),
@@ -861,6 +711,10 @@ def test_a_wrong_configuration_is_explained(line: str, says: str, tmp_path: Path
         ("run {} --checkpoint events.ndjson", "must be a directory"),
         ("run {} --config jop.toml", "no configuration file jop.toml"),
         ("run kafka://localhost --label y", "is not a topic name"),
+        ("run kafka://localhost/t?sasl_plain_password=hunter2 --label y", "sasl_plain_password"),
+        ("run kafka://localhost/t --label y --password=hunter2", "no option '--password'"),
+        ("run kafka://localhost/t --label y --sasl-password hunter2", "'--sasl-password'"),
+        ("run kafka://localhost/t?security_file=secrets.toml --label y", "secrets.toml"),
         ("--verison", "no option '--verison'; did you mean '--version'?"),
         ("inspect", "required: CHECKPOINT"),
         ("inspect event", "no checkpoint event; did you mean 'events.ndjson'?"),
@@ -884,9 +738,15 @@ def test_a_wrong_command_is_explained(
     (home / "link.ndjson").symlink_to("events.ndjson")
     (home / "table.csv").write_text("a,y\n1,2\n")
     (home / "empty").mkdir()
+    (home / "secrets.toml").write_text("sasl_pasword = 'hunter2'\n")
+    for name, (line, _) in zip(CONFIGS, WRONG_CONFIGS, strict=True):
+        (home / name).write_text(line)
     assert cli.main(words) == 2
     out, err = capfd.readouterr()
     assert says in err
+    assert "hunter2" not in err
+    config = re.search(r"wrong\d+\.toml", command)
+    assert config is None or config[0] in err
     assert not out
     assert "Traceback" not in err
     lines = [line for line in err.splitlines() if not line.startswith("{")]
@@ -902,42 +762,41 @@ def test_what_fails_while_running_exits_1(home: Path) -> None:
     assert not out
     assert "was made with --absent zero, this run with --absent missing;" in err
     assert len(err.splitlines()) == 1
-    _, err = streamk(*RUN, *checkpoint, "--absent", "missing", "--debug", cwd=home, status=1)
-    assert "Traceback" in err
+    with pytest.raises(StateError):  # whose traceback is shown
+        streamk(*RUN, *checkpoint, "--absent", "missing", "--debug", cwd=home)
     _, err = streamk(
         "run", "kafka://127.0.0.1:9/t?connect_timeout=0.2", "--label=y", cwd=home, status=1
     )
     assert "no Kafka broker answered at 127.0.0.1:9" in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status"),
-    [
-        (("run", "kafka://me:hunter2@127.0.0.1:9/t?connect_timeout=0.2", "--label=y"), 2),
-        (("run", "kafka://127.0.0.1:9/t?sasl_plain_password=hunter2", "--label=y"), 2),
-        (("run", "kafka://127.0.0.1:9/t", "--label=y", "--password=hunter2"), 2),
-        (("run", "kafka://127.0.0.1:9/t", "--label=y", "--sasl-password", "hunter2"), 2),
-        (("run", "kafka://127.0.0.1:9/t?security_file=secrets.toml", "--label=y"), 2),
-        (("run", "--config", "secrets.toml"), 2),
-    ],
-)
-def test_secrets_are_not_printed(arguments: tuple[str, ...], status: int, tmp_path: Path) -> None:
-    (tmp_path / "secrets.toml").write_text("sasl_pasword = 'hunter2'\n")
-    out, err = streamk(
-        *arguments,
-        cwd=tmp_path,
-        status=status,
-        environment={"STREAMK_KAFKA_SASL_PLAIN_PASSWORD": "hunter2"} if status == 2 else {},
-    )
-    assert err
-    assert "hunter2" not in out + err
+def test_a_second_process_of_one_job_is_refused(home: Path) -> None:
+    job = (*RUN, "--checkpoint", "state", "--to", "file:out.ndjson")
+    first = DirectoryStore(home / "state")
+    _, err = streamk(*job, cwd=home, status=1)
+    assert f"in use by process {os.getpid()} on" in err
+    assert "another checkpoint directory" in err
+    first.close()
+    streamk(*job, cwd=home)
+    assert len(read_ndjson(home / "out.ndjson")) == N_EVENTS
+    with closing(open_sink(f"file:{home}/out.ndjson")):
+        _, err = streamk(*RUN, "--to", "file:out.ndjson", cwd=home, status=2)
+    assert "out.ndjson is being written by another sink or process" in err
+
+
+def test_a_source_that_is_missing_is_told_before_anything_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "preparing", None)
+    _, err = streamk("run", "file:none.ndjson", "--label", "a", cwd=tmp_path, status=2)
+    assert "none.ndjson" in err
 
 
 # --- inspect --------------------------------------------------------------------------------------
 
 
 def test_inspect_tells_what_a_checkpoint_holds(home: Path) -> None:
-    streamk(*RUN, "--checkpoint", "state", "--seed", "5", "--quiet", cwd=home)
+    streamk(*DEFAULT, "--checkpoint", "state", "--seed", "5", "--quiet", cwd=home)
     out, err = streamk("inspect", "state", cwd=home)
     assert not err
     for fact in (
@@ -956,17 +815,6 @@ def test_inspect_tells_what_a_checkpoint_holds(home: Path) -> None:
         assert json.loads(streamk("inspect", place, "--json", cwd=home)[0])["checkpoints"]
 
 
-def test_the_step_whose_function_predicts(home: Path) -> None:
-    streamk(*RUN, "--model", "doubly-stochastic", "--checkpoint", "state", "--quiet", cwd=home)
-    assert re.search(
-        r"step +(2|0\.5|0\.125|0\.03125) predicts", streamk("inspect", "state", cwd=home)[0]
-    )
-    model = json.loads(streamk("inspect", "state", "--json", cwd=home)[0])["checkpoints"][0][
-        "model"
-    ]
-    assert model["leading_step"] in model["options"]["step"]["gammas"]
-
-
 @pytest.mark.parametrize(
     ("model", "settings", "counted", "hidden"),
     [
@@ -979,15 +827,19 @@ def test_landmarks_and_centers_are_counted(
     model: str, settings: tuple[str, ...], counted: str, hidden: tuple[str, ...], home: Path
 ) -> None:
     options = [f"--set={setting}" for setting in settings]
-    told, _ = streamk(*RUN, "--model", model, *options, "--checkpoint", "state", cwd=home)
+    told, _ = streamk(*DEFAULT, "--model", model, *options, "--checkpoint", "state", cwd=home)
     assert f"5 columns, {counted}, 2 classes" in told
     out, _ = streamk("inspect", "state", cwd=home)
     assert f"{model}, {counted}" in out
     assert not [word for word in hidden if word in out]
 
 
-def test_inspect_finds_damage(home: Path) -> None:
+def test_inspect_tells_the_step_that_predicts_and_finds_damage(home: Path) -> None:
     streamk(*RUN, "--checkpoint", "state", "--quiet", cwd=home)
+    out, _ = streamk("inspect", "state", cwd=home)
+    assert re.search(r"step +(2|0\.5|0\.125|0\.03125) predicts", out)
+    (found,) = json.loads(streamk("inspect", "state", "--json", cwd=home)[0])["checkpoints"]
+    assert found["model"]["leading_step"] in found["model"]["options"]["step"]["gammas"]
     model = home / "state" / "member-0" / "00000002" / "model.safetensors"
     whole = model.read_bytes()
     model.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
@@ -1005,28 +857,17 @@ def test_inspect_finds_damage(home: Path) -> None:
 
 @pytest.mark.slow
 def test_the_demo_ends_with_a_table_and_a_picture(tmp_path: Path) -> None:
-    for _ in range(2):  # a second time it begins anew
-        out, err = streamk("demo", cwd=tmp_path)
-        assert "resuming from streamk-demo/state" in err
-        rows = re.findall(r"^(\S.*\S) +([\d.]+)% +[\d.]+ +[\d,]+$", out, re.MULTILINE)
-        accuracy = {name: float(figure) for name, figure in rows}
-        assert list(accuracy) == [
-            "streamk kernel model",
-            "River logistic regression",
-            "majority class",
-        ]
-        assert accuracy["streamk kernel model"] > accuracy["River logistic regression"] > 70
     made = tmp_path / "streamk-demo"
+    (made / "state" / "member-0").mkdir(parents=True)
+    (made / "predictions.ndjson").write_text("of an earlier demo\n")
+    out, err = streamk("demo", cwd=tmp_path)
+    assert "resuming from streamk-demo/state" in err
+    rows = re.findall(r"^(\S.*\S) +([\d.]+)% +[\d.]+ +[\d,]+$", out, re.MULTILINE)
+    accuracy = {name: float(figure) for name, figure in rows}
+    best, second, _ = accuracy
+    assert list(accuracy) == ["streamk kernel model", "River logistic regression", "majority class"]
+    assert accuracy[best] > accuracy[second] > 70
     assert (made / "accuracy.png").read_bytes().startswith(b"\x89PNG")
     assert len(read_ndjson(made / "predictions.ndjson")) == 2310
     out, _ = streamk("inspect", "streamk-demo/state", cwd=tmp_path)
     assert "2,310 events" in out
-
-
-def test_a_source_that_is_missing_is_told_before_anything_is_compiled(tmp_path: Path) -> None:
-    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    _, err = streamk(
-        "run", "file:none.ndjson", "--label", "a", cwd=tmp_path, status=2, environment=cache
-    )
-    assert "none.ndjson" in err
-    assert "compil" not in err

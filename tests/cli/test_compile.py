@@ -50,13 +50,10 @@ def test_a_job_is_compiled(home: Path) -> None:
     assert "static inline" in (home / "fast.h").read_text()
 
 
-def test_only_the_first_events_are_read(home: Path) -> None:
+def test_the_first_events_are_read_and_those_that_cannot_be_used_are_counted(home: Path) -> None:
     options = ("--max-events", "400", "--budget", "5", "--seed", "1")
     out, _ = streamk("compile", "state", "file:events.ndjson", "--to", "few", *options, cwd=home)
     assert "400 of 3 columns" in out
-
-
-def test_events_that_cannot_be_used_are_counted(home: Path) -> None:
     lines = (home / "events.ndjson").read_text().splitlines()[:200]
     (home / "some.ndjson").write_text("\n".join([*lines, "{", "[1, 2]"]) + "\n")
     to = ("--to", "some", "--budget", "5")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,8 +11,12 @@ from pathlib import Path
 import forked_kit
 import pytest
 from cli_kit import click_events, ndjson, streamk
+from live_page_kit import serving
 from object_store_kit import S3, s3_server
-from test_serve import ask, get, serving
+from s3fs import S3FileSystem
+from test_serve import ask, get
+
+from streamk.cli import main
 
 pytestmark = pytest.mark.slow
 
@@ -55,13 +58,10 @@ def test_all_that_opens_a_checkpoint_takes_an_address(job: str, tmp_path: Path) 
     same = ("--checkpoint", f"{job}/", "--quiet")
     _, err = streamk("predict", job, "file:events.ndjson", *same, cwd=tmp_path, status=2)
     assert "is where the model comes from; the position needs another" in err
-
-
-def test_a_figure_and_a_compiled_model(job: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     streamk("plot", job, "--to", "figure.svg", cwd=tmp_path)
     assert (tmp_path / "figure.svg").stat().st_size > 1000
-    to = ("--to", "model.safetensors")
+    to = ("--to", "model.safetensors", "--budget", "5")
     out, _ = streamk("compile", job, "file:events.ndjson", *to, cwd=tmp_path)
     assert "600 of" in out
 
@@ -78,8 +78,7 @@ def test_a_replica_follows_a_job_and_outlives_the_store(s3: S3, tmp_path: Path) 
     assert job.stdin is not None
     job.stdin.write(ndjson(events[:400]))
     job.stdin.flush()
-    inspect = [sys.executable, "-m", "streamk", "inspect", address]
-    while forked_kit.run(inspect, cwd=tmp_path, capture_output=True, check=False).returncode:
+    while main(["inspect", address]):
         assert job.poll() is None
     options = ("--refresh", "0.1", "--max-age", "1000000")
     with serving(tmp_path, *options, checkpoint=address) as (replica, url):
@@ -100,7 +99,7 @@ def test_a_replica_follows_a_job_and_outlives_the_store(s3: S3, tmp_path: Path) 
         assert "streamk_model_events 1200.0" in text(url, "/metrics")
         replica.terminate()
         assert replica.wait(30) == 0
-        err = replica.stderr.read()
+        err = replica.stderr.read().decode()
         assert "no newer model, the one before stays" in err
         assert "newer models can be read again" in err
 
@@ -122,7 +121,11 @@ def test_credentials_that_are_missing(command: tuple[str, ...], s3: S3, tmp_path
     (tmp_path / "events.ndjson").write_bytes(ndjson(EVENTS[:10]))
     address = ["--checkpoint", s3.address()] if command[0] == "run" else [s3.address()]
     environment = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "HOME": str(tmp_path)}
-    _, err = streamk(*command, *address, cwd=tmp_path, status=1, environment=environment)
+    S3FileSystem.clear_instance_cache()
+    try:
+        _, err = streamk(*command, *address, cwd=tmp_path, status=1, environment=environment)
+    finally:
+        S3FileSystem.clear_instance_cache()
     assert "Unable to locate credentials; credentials come from the environment" in err
     assert "Traceback" not in err
 
@@ -137,11 +140,11 @@ def test_a_bucket_that_is_not_there(tmp_path: Path) -> None:
     assert "s3://nowhere/job holds no checkpoint" in err
 
 
-@pytest.mark.parametrize("package", ["fsspec", "s3fs"])
-def test_a_package_that_is_missing_is_named(package: str, tmp_path: Path) -> None:
-    (tmp_path / f"{package}.py").write_text(f"raise ModuleNotFoundError(name={package!r})")
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    environment = {"PYTHONPATH": path}
-    _, err = streamk("inspect", "s3://a/b", cwd=tmp_path, status=2, environment=environment)
+@pytest.mark.parametrize(("package", "store"), [("fsspec", "s3"), ("gcsfs", "gs")])
+def test_a_package_that_is_missing_is_named(
+    package: str, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec.core" if package == "fsspec" else package, None)
+    _, err = streamk("inspect", f"{store}://a/b", cwd=tmp_path, status=2)
     assert package in err
     assert "pip install 'streamk[object-store]'" in err

@@ -71,9 +71,8 @@ def test_marks_are_where_it_happened(made: Path) -> None:
     assert all((learned.index(at - 1) + 1) % 32 == 0 for at in drifts)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_marks_do_not_depend_on_batches(made: Path, tmp_path: Path, seed: int) -> None:
-    source = WhimsicalSource(changing(), whim=seed)
+def test_marks_do_not_depend_on_batches(made: Path, tmp_path: Path) -> None:
+    source = WhimsicalSource(changing(), whim=1)
     job(tmp_path, source, checkpoint_every=700)
     assert body(tmp_path)["training"] == body(made)["training"]
     assert body(tmp_path)["restarts"]["places"] == []

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import re
 import signal
 import socket
 import ssl
@@ -14,7 +11,6 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +18,7 @@ import certificates
 import forked_kit
 import pytest
 from cli_kit import click_events, ndjson, streamk
+from live_page_kit import serving
 
 pytest.importorskip("starlette", reason="requests come by Starlette: pip install streamk[serve]")
 pytest.importorskip("uvicorn", reason="the server is uvicorn: pip install streamk[serve]")
@@ -41,26 +38,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = ("run", "file:events.ndjson", "--label", "clicked", "--checkpoint", "state", "--quiet")
     streamk(*run, cwd=home)
     return home
-
-
-@contextlib.contextmanager
-def serving(
-    home: Path, *options: str, checkpoint: str = "state", **environment: str
-) -> Iterator[tuple[Any, str]]:
-    """Start a server; yield its process and its address."""
-    command = [sys.executable, "-m", "streamk", "serve", checkpoint, "--http", ":0", *options]
-    process = forked_kit.popen(
-        command, cwd=home, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
-    )
-    assert process.stderr is not None
-    try:
-        line = process.stderr.readline()
-        found = re.search(r"https?://\S+", line)
-        assert found, line + process.stderr.read()
-        yield process, found[0]
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def ask(
@@ -87,7 +64,7 @@ def test_it_answers_until_a_signal_comes(number: signal.Signals, home: Path) -> 
         assert len(ask(address, [ASKED] * 3)) == 3
         process.send_signal(number)
         assert process.wait(30) == 0
-        assert "Traceback" not in process.stderr.read()
+        assert b"Traceback" not in process.stderr.read()
 
 
 def test_requests_are_answered_while_the_job_learns(tmp_path: Path) -> None:
@@ -197,11 +174,11 @@ def test_mistakes_are_named(arguments: tuple[str, ...], says: str, home: Path) -
     assert "Traceback" not in err
 
 
-def test_a_package_that_is_missing_is_named(home: Path, tmp_path: Path) -> None:
-    (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError(name='uvicorn')")
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    environment = {"PYTHONPATH": path}
-    _, err = streamk("serve", "state", cwd=home, status=2, environment=environment)
+def test_a_package_that_is_missing_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "streamk.serving.server", raising=False)
+    monkeypatch.delattr("streamk.serving.server", raising=False)
+    _, err = streamk("serve", "state", cwd=home, status=2)
     assert "serving needs the package uvicorn: pip install 'streamk[serve]'" in err
 
 

@@ -31,7 +31,6 @@ JOBS = {
     "plot": "plot state --to new.png",
 }
 """Commands that leave something behind, "new" in its name, whatever becomes of their streams."""
-SHOWING = ["inspect state", "models", "--version", "run --help"]
 
 
 @pytest.fixture(scope="module")
@@ -59,22 +58,7 @@ def shell(line: str, home: Path) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def check_job(job: str, way: str, home: Path) -> None:
-    status, out, err = shell(f"{JOBS[job]} {way}", home)
-    assert status == 0, err
-    assert not out or "full" in way or way in ("<&-", "2>&-")
-    assert "Traceback" not in err
-    assert "unexpected" not in err
-    assert "Exception ignored" not in err
-    (made,) = (path for path in home.glob("new.*"))
-    if made.suffix == ".ndjson":
-        rows = [json.loads(line) for line in made.read_text().splitlines()]
-        assert [row["offset"] for row in rows] == list(range(N))
-    else:
-        assert made.stat().st_size > 1000
-
-
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("job", list(JOBS))
 def test_a_job_does_its_work_whatever_its_streams_are(job: str, way: str, home: Path) -> None:
@@ -92,11 +76,10 @@ def test_a_job_does_its_work_whatever_its_streams_are(job: str, way: str, home: 
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        *((f"{show} >&-", "standard output is closed") for show in SHOWING),
-        *(
-            (f"{show} >/dev/full", "standard output cannot be written: No space")
-            for show in SHOWING
-        ),
+        ("inspect state >&-", "standard output is closed"),
+        ("models >/dev/full", "standard output cannot be written: No space"),
+        ("--version >&-", "standard output is closed"),
+        ("run --help >/dev/full", "standard output cannot be written: No space"),
         (f"{RUN} --to stdout: >&-", "standard output is closed"),
         (f"{RUN} --to stdout: >/dev/full", "standard output cannot be written: No space"),
         (f"{RUN} --to stdout: | true", "the reader of standard output has gone"),
@@ -116,7 +99,7 @@ def test_a_stream_that_is_asked_for_and_cannot_be_used_is_an_error(
     assert "unexpected" not in err
 
 
-@pytest.mark.parametrize("show", ["inspect state", "models", "--help"])
+@pytest.mark.parametrize("show", ["inspect state", "models"])
 def test_a_reader_that_has_enough_is_no_error(show: str, home: Path) -> None:
     assert shell(f"{show} | true", home) == (0, "", "")
 

@@ -55,7 +55,7 @@ EVENTS = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(EVENTS)
 def test_values_are_those_that_were_written(event: dict[str, Any]) -> None:
     body = avro_body(NESTED, event)
@@ -66,12 +66,6 @@ def test_values_are_those_that_were_written(event: dict[str, Any]) -> None:
             schema.read(framed(1, body[:end]))
     with pytest.raises(BadRecord, match="1 bytes stand behind"):
         schema.read(framed(1, body + b"\0"))
-
-
-def test_blocks_of_arrays_and_maps_may_have_their_size() -> None:
-    kind = record_schema(("a", {"type": "array", "items": "int"}))
-    body = b"\x03\x04\x02\x04" + b"\x02\x06" + b"\0"  # two items in 2 bytes, one, none
-    assert AvroSchema(json.dumps(kind)).read(framed(1, body)) == {"a": [1, 2, 3]}
 
 
 def test_named_types_are_found_in_their_namespaces_and_in_references() -> None:
@@ -215,7 +209,7 @@ WIDE = record_schema(
 )
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=150)
 @given(
     st.binary(max_size=300)
     | st.lists(st.sampled_from([b"\0", b"\2", b"\xfe\xff\xff\xff\x0f", b"\3", b"\4a"])).map(

@@ -158,8 +158,6 @@ def test_bad_headers_and_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "not.parquet").write_text("no")
     with pytest.raises(BadRecord, match="is empty"):
         open_source(f"csv:{tmp_path}/empty.csv")
-    with pytest.raises(BadRecord, match="names 'a' twice"):
-        open_source(f"csv:{tmp_path}/twice.csv")
     with pytest.raises(BadRecord, match=r"no Parquet file"):
         open_source(f"parquet:{tmp_path}/not.parquet")
     with pytest.raises(Unavailable, match=r"did you mean 'twice\.csv'"):
@@ -259,28 +257,6 @@ def test_a_long_line_is_kept_only_so_far_as_to_be_recognised(tmp_path: Path) -> 
     assert values(source.poll(1, 0.0)) == [b"b"]
 
 
-@settings(deadline=None)
-@given(
-    st.lists(st.lists(st.text('a,"\n x', max_size=6), min_size=2, max_size=3), max_size=8),
-    st.lists(st.integers(0, 200), max_size=5),
-)
-def test_csv_is_cut_as_the_csv_module_reads_it(rows: list[list[str]], cuts: list[int]) -> None:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
-    data = text.getvalue().encode()
-    splitter = Splitter(quoted=True, max_event_bytes=1000)
-    records: list[tuple[bytes, int]] = []
-    at = 0
-    for cut in [*sorted(cuts), len(data)]:
-        records += splitter.feed(data[at:cut])
-        at = max(at, min(cut, len(data)))
-    records += splitter.finish()
-    assert [next(csv.reader([record.decode()])) for record, _ in records] == rows
-    starts = [0, *[end for _, end in records]]
-    for start, (record, end) in zip(starts, records, strict=False):
-        assert data[start:end] == record + b"\n"
-
-
 LONG = st.builds(lambda text, n: text * n, st.text('a,"\n', max_size=6), st.integers(0, 12))
 
 
@@ -289,25 +265,27 @@ LONG = st.builds(lambda text, n: text * n, st.text('a,"\n', max_size=6), st.inte
     st.lists(st.lists(LONG, min_size=2, max_size=2), min_size=1, max_size=6),
     st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]),
     st.sampled_from([1, 7, 30, 10_000]),
+    st.sampled_from([20, 1000]),
 )
 def test_a_record_of_any_length_is_one_record(
-    rows: list[list[str]], quoting: int, block: int
+    rows: list[list[str]], quoting: int, block: int, most: int
 ) -> None:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n", quoting=quoting).writerows([["a", "b"], *rows])
     data = text.getvalue().encode()
-    splitter = Splitter(quoted=True, max_event_bytes=20)
+    splitter = Splitter(quoted=True, max_event_bytes=most)
     records: list[tuple[bytes, int]] = []
     for at in range(0, len(data), block):
         records += splitter.feed(data[at : at + block])
+    assert splitter.finish() == []
     starts = [0, *[end for _, end in records]]
     assert starts[-1] == len(data)
     assert len(records) == len(rows) + 1
     for (record, end), start, row in zip(records[1:], starts[1:], rows, strict=False):
         whole = data[start : end - 1]
         assert next(csv.reader([whole.decode()])) == row
-        assert record == whole if len(whole) <= 20 else record[:20] == whole[:20]
-        assert (len(record) > 20) == (len(whole) > 20)
+        assert record == whole if len(whole) <= most else record[:most] == whole[:most]
+        assert (len(record) > most) == (len(whole) > most)
 
 
 @pytest.mark.parametrize("block", [1, 7, 10_000])
@@ -326,9 +304,8 @@ def test_a_stray_quote_costs_no_more_than_a_bound(block: int) -> None:
     assert len(records) > 500 - 16 * 20 / 4
 
 
-@pytest.mark.parametrize("size", [131_000, 131_073, 500_000, MAX_EVENT_BYTES - 20])
-@pytest.mark.parametrize("inner", ["x", "x\n", 'x"",', "x\r\n"])
-@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("size", [131_073, MAX_EVENT_BYTES - 20])
+@pytest.mark.parametrize(("inner", "place"), [("x", 0), ("x\n", 1), ('x"",', 0), ("x\r\n", 1)])
 def test_a_quoted_cell_is_as_long_as_an_event_may_be(
     tmp_path: Path, size: int, inner: str, place: int
 ) -> None:
@@ -346,8 +323,12 @@ def test_a_quoted_cell_is_as_long_as_an_event_may_be(
                 assert cells[place] == cell[1:-1].replace('""', '"')
 
 
+KAFKA = "kafka://localhost:1/t?encoding=csv&fields=x.z,y,x.z"
+
+
 @pytest.mark.parametrize(
-    "address", ["csv:{}/a.csv", "csv:{}/a.tsv", "parquet:{}/flat", "parquet:{}/nested", "stdin"]
+    "address",
+    ["csv:{}/a.csv", "csv:{}/a.tsv", "parquet:{}/flat", "parquet:{}/nested", "stdin", KAFKA],
 )
 def test_a_column_named_twice_is_refused(tmp_path: Path, address: str) -> None:
     for name, mark in (("a.csv", ";"), ("a.tsv", "\t")):
@@ -369,11 +350,6 @@ def test_a_column_named_twice_is_refused(tmp_path: Path, address: str) -> None:
     else:
         with twice:
             open_source(address.format(tmp_path))
-
-
-def test_the_fields_of_a_topic_are_named_once() -> None:
-    with pytest.raises(BadRecord, match="kafka: fields names 'a' twice; give"):
-        open_source("kafka://localhost:1/t?encoding=csv&fields=a,b,a")
 
 
 # Compressed files

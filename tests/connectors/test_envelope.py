@@ -19,7 +19,6 @@ from connectors.schemas.formats import SchemaFormat
 from connectors.schemas.stores import StoredSchema
 from streamk.engine import Report
 from streamk.kernels import Gaussian
-from streamk.late import LateLabels
 from streamk.learners import DoublyStochastic
 
 ROW = {"id": 7, "x": 1.5, "y": "up"}
@@ -203,14 +202,3 @@ def test_a_job_learns_the_rows_of_a_table() -> None:
     assert dead.outputs[0].value["value"] == '{"x": 1}'
     run(MemorySource(rows(300)), sink=plain)
     assert [one.value for one in sink.outputs] == [one.value for one in plain.outputs]
-
-
-def test_labels_come_from_changes_too() -> None:
-    labels = [as_json(change("c", {"id": i, "y": i % 2 > 0})) for i in range(40)]
-    labels[20:20] = [as_json(change("d", None)), None]
-    events = MemorySource([{"id": i, "x": i} for i in range(40)])
-    late = LateLabels(Changes(labels), key="id")
-    report = run(events, labels=late)
-    assert report.fates is not None
-    assert report.fates.joined == 40
-    assert (report.counts.tombstones, report.counts.bad) == (2, {})

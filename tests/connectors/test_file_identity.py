@@ -139,7 +139,7 @@ def test_another_file_is_told_with_name_and_difference(
 
 
 @pytest.mark.parametrize("form", ["lines", "csv", "gzip", "array"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_any_byte_before_the_position_counts_and_none_behind_it(
     tmp_path_factory: pytest.TempPathFactory, form: str, data: st.DataObject

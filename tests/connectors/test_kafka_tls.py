@@ -11,6 +11,7 @@ from typing import Any
 
 import certificates
 import pytest
+from kafka_kit import read, values
 
 from connectors.base import Output
 from connectors.errors import Unavailable
@@ -41,12 +42,7 @@ def there_and_back(address: str, topic: str, how: Security, records: int = 1) ->
     sink.write([Output("a:0", 0, 0, None, {"p": 1})])
     sink.close()
     with contextlib.closing(KafkaSource((address,), topic, security=how)) as source:
-        values: list[Any] = []
-        for _ in range(100):
-            values += [value for chunk in source.poll(10, 0.2) for value in chunk.values]
-            if len(values) >= records:
-                break
-        assert values == [b'{"p":1}'] * records
+        assert values(read(source, records)) == [b'{"p":1}'] * records
 
 
 def refusal(end: Any, address: str, how: Security) -> str:

@@ -152,7 +152,7 @@ def whole(record: RecordType, value: dict[str, Any]) -> dict[str, Any]:
     return {**dict.fromkeys(field.name for field in record.fields), **value}
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=40)
 @given(examples())
 def test_other_implementations_read_what_was_written(
     messages: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, example: Any

@@ -191,7 +191,7 @@ def test_records_that_are_none(schema: ProtobufSchema, rest: bytes, complaint: s
         schema.read(framed(1, rest))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(st.binary(max_size=100))
 def test_any_bytes_are_read_or_refused(schema: ProtobufSchema, body: bytes) -> None:
     for place in (b"", b"\2\2"):

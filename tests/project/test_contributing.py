@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import json
@@ -9,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,21 +45,29 @@ def test_the_way_of_an_event_goes_by_functions_that_there_are(path: str, name: s
 # --- additions ------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the packages, with what numba has compiled for them."""
     if shutil.which("git") is None:
         pytest.skip("git is missing, which applies the patches")
+    copy = tmp_path_factory.mktemp("copy")
     for package in ("streamk", "connectors"):
-        shutil.copytree(ROOT / package, tmp_path / package)
+        shutil.copytree(ROOT / package, copy / package)
     events = ["a,b,y"]
     events += [f"{i % 7},{i % 5},{'high' if i % 7 > 3 else 'low'}" for i in range(300)]
-    (tmp_path / "events.csv").write_text("\n".join(events) + "\n")
-    return tmp_path
+    (copy / "events.csv").write_text("\n".join(events) + "\n")
+    return copy
 
 
-def apply(patch: str, copy: Path, *options: str) -> None:
-    subprocess.run(["git", "apply", *options, ADDITIONS / patch], cwd=copy, check=True)
+@contextlib.contextmanager
+def patched(patch: str, copy: Path) -> Iterator[None]:
+    """Have an addition be there, which is taken away without a trace."""
+    before = digests(copy)
+    apply = ["git", "apply", ADDITIONS / patch]
+    subprocess.run(apply, cwd=copy, check=True)
+    yield
+    subprocess.run([*apply, "-R"], cwd=copy, check=True)
+    assert digests(copy) == before
 
 
 def digests(copy: Path) -> dict[str, str]:
@@ -68,9 +78,9 @@ def digests(copy: Path) -> dict[str, str]:
     }
 
 
-def python(copy: Path, *arguments: str) -> str:
+def python(copy: Path, code: str) -> str:
     done = subprocess.run(
-        [sys.executable, *arguments],
+        [sys.executable, "-c", code],
         cwd=copy,
         env={"PYTHONPATH": str(copy), "PATH": "/usr/bin:/bin", "HOME": str(copy)},
         capture_output=True,
@@ -82,58 +92,52 @@ def python(copy: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def run(copy: Path, source: str, *options: str) -> str:
-    return python(copy, "-m", "streamk", "run", source, "--label", "y", *options)
+def streamk(copy: Path, *commands: str) -> list[str]:
+    """Run commands one after the other; return what they print."""
+    mark = "-- the next command --"
+    code = (
+        "import sys; from streamk.cli import main\n"
+        f"for command in {commands!r}:\n"
+        f"    main(command.split()) and sys.exit(1); print({mark!r})"
+    )
+    return python(copy, code).split(mark)
+
+
+SMALL = "--set max_features=64 --set block_size=64"
 
 
 def test_a_learner_is_added_and_taken_away(copy: Path) -> None:
-    before = digests(copy)
-    apply("learner.patch", copy)
-    job = ("--model", "kernel-means", "--set", "bandwidth=0.7", "--checkpoint", "state")
-    run(copy, "csv:events.csv", *job, "--max-events", "200")
-    run(copy, "csv:events.csv", *job)  # goes on from the checkpoint
-    shown = json.loads(python(copy, "-m", "streamk", "inspect", "state", "--json"))
-    (shown,) = shown["checkpoints"][:1]
-    assert shown["events"] == 300
-    assert shown["metrics"]["whole"]["accuracy"] > 0.6
-    assert "kernel-means" in python(copy, "-m", "streamk", "models")
-    apply("learner.patch", copy, "-R")
-    assert digests(copy) == before
+    job = "run csv:events.csv --label y --model kernel-means --set bandwidth=0.7 --checkpoint means"
+    with patched("learner.patch", copy):
+        _, _, shown, models, _ = streamk(
+            copy, f"{job} --max-events 200", job, "inspect means --json", "models"
+        )
+    checkpoint = json.loads(shown)["checkpoints"][0]
+    assert checkpoint["events"] == 300
+    assert checkpoint["metrics"]["whole"]["accuracy"] > 0.6
+    assert "kernel-means" in models
 
 
 def test_a_kernel_is_added_and_taken_away(copy: Path) -> None:
-    before = digests(copy)
-    apply("kernel.patch", copy)
-    options = (
-        "--model",
-        "doubly-stochastic",
-        "--set",
-        "max_features=64",
-        "--set",
-        "block_size=64",
-    )
-    run(copy, "csv:events.csv", *options, "--set", "kernel=exponential")
+    run = f"run csv:events.csv --label y --model doubly-stochastic {SMALL} --set kernel=exponential"
     same = (
         "from streamk.kernels import Exponential, Matern; X = [[0.0, 1.0], [2.0, 0.5]];"
-        "print((Exponential().pairwise(X) == Matern(nu=0.5).pairwise(X)).all())"
+        "assert (Exponential().pairwise(X) == Matern(nu=0.5).pairwise(X)).all();"
+        f"from streamk.cli import main; assert main({run.split()}) == 0"
     )
-    assert python(copy, "-c", same) == "True\n"
-    apply("kernel.patch", copy, "-R")
-    assert digests(copy) == before
+    with patched("kernel.patch", copy):
+        python(copy, same)
 
 
 def test_an_expert_is_added_and_taken_away(copy: Path) -> None:
-    before = digests(copy)
     code = (
         "from streamk.learners import MultiKernel;"
         "model = MultiKernel(); model.learn_many([[0.0], [1.0]] * 40, ['a', 'b'] * 40);"
         "print(model._mixture.pool.sizes['EXPERTS'], model.predict_one([1.0]))"
     )
-    experts, label = python(copy, "-c", code).split()
-    apply("expert.patch", copy)
-    assert python(copy, "-c", code).split() == [str(int(experts) + 1), label]
-    apply("expert.patch", copy, "-R")
-    assert digests(copy) == before
+    experts, label = python(copy, code).split()
+    with patched("expert.patch", copy):
+        assert python(copy, code).split() == [str(int(experts) + 1), label]
 
 
 def test_a_connector_is_added_and_taken_away(copy: Path) -> None:
@@ -145,14 +149,12 @@ def test_a_connector_is_added_and_taken_away(copy: Path) -> None:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: streamk-sine\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(f"[streamk.connectors]\n{entry[0]}{entry[1]}\n")
-    options = ("--task", "regression", "--model", "doubly-stochastic", "--checkpoint", "state")
-    few = ("--set", "max_features=64", "--set", "block_size=64")
-    run(copy, "sine:500?noise=0.1", *options, *few)
-    shown = json.loads(python(copy, "-m", "streamk", "inspect", "state", "--json"))
-    assert shown["checkpoints"][0]["events"] == 500
+    job = f"--label y --task regression --model doubly-stochastic --checkpoint state {SMALL}"
+    _, shown, _ = streamk(copy, f"run sine:500?noise=0.1 {job}", "inspect state --json")
+    assert json.loads(shown)["checkpoints"][0]["events"] == 500
     shutil.rmtree(info)
     with pytest.raises(AssertionError, match="sine"):
-        run(copy, "sine:500")
+        streamk(copy, "run sine:500 --label y")
 
 
 def test_the_page_names_every_module_that_tells_losses_apart() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
+from argparse import ArgumentTypeError
 from pathlib import Path
 
 import forked_kit
 import pytest
+from conftest import local_kafka_module
 
 DEMOS = Path(__file__).parents[2] / "demos"
 
@@ -51,41 +52,12 @@ def test_kafka_quickstart(tmp_path: Path, kafka_address: str) -> None:
     assert "1,250 events have one, 0 more than one" in out
 
 
-@pytest.mark.kafka
-@pytest.mark.slow
-@pytest.mark.usefixtures("local_kafka")
-def test_local_kafka_makes_topics(tmp_path: Path) -> None:
-    from kafka import KafkaConsumer
-
-    broker = subprocess.Popen(
-        [sys.executable, DEMOS / "local_kafka.py", "--topic", "events", "--topic", "other:3"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert broker.stdout is not None
-        address = broker.stdout.readline().split(" at ")[1].split()[0]
-        consumer = KafkaConsumer(bootstrap_servers=address)
-        assert {name: len(consumer.partitions_for_topic(name)) for name in ("events", "other")} == {
-            "events": 1,
-            "other": 3,
-        }
-        consumer.close()
-        broker.terminate()
-        assert broker.wait(60) == 0
-        broker.stdout.close()
-    finally:
-        broker.kill()
-
-
-def test_a_wrong_topic_is_explained(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, DEMOS / "local_kafka.py", "--topic", "events:none"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "NAME:PARTITIONS" in done.stderr
+@pytest.mark.parametrize(
+    ("text", "topic"), [("events", ("events", 1)), ("other:3", ("other", 3)), ("a:0", None)]
+)
+def test_topics_of_a_local_broker(text: str, topic: tuple[str, int] | None) -> None:
+    if topic is None:
+        with pytest.raises(ArgumentTypeError, match="NAME:PARTITIONS"):
+            local_kafka_module._topic(text)
+    else:
+        assert local_kafka_module._topic(text) == topic

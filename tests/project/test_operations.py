@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
@@ -15,8 +14,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cli_kit import ndjson, streamk
-from test_readme import ROOT, click_events
+from cli_kit import click_events, ndjson, streamk
+from wheel_kit import ROOT, run
 
 from streamk.cli.run import _parser
 from streamk.serving.command import _parser as serve_parser
@@ -102,7 +101,7 @@ def test_the_image_is_built_from_wheels_without_a_network(tmp_path: Path) -> Non
     (build,) = re.findall(r"^#   (pip wheel .*)$", (FILES / "Containerfile").read_text(), re.M)
     wheels = tmp_path / "wheelhouse"
     make = build.replace("wheelhouse", str(wheels))
-    run([*f"{sys.executable} -m".split(), *shlex.split(make)], cwd=ROOT)
+    run(sys.executable, "-m", *shlex.split(make), cwd=ROOT)
     home = tmp_path / "venv"
     venv.create(home, with_pip=True)
     (install,) = (text for name, text in steps() if name == "RUN" and "pip install" in text)
@@ -110,22 +109,12 @@ def test_the_image_is_built_from_wheels_without_a_network(tmp_path: Path) -> Non
         "python", str(home / "bin/python")
     )
     nowhere = {"PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_CONFIG_FILE": "/dev/null"}
-    run(["bash", "-euc", install], cwd=tmp_path, **nowhere)
+    run("bash", "-euc", install, cwd=tmp_path, **nowhere)
     assert not wheels.exists()
-    events = [json.dumps(event) for event in click_events()]
-    (tmp_path / "events.ndjson").write_text("\n".join(events) + "\n")
+    (tmp_path / "events.ndjson").write_bytes(ndjson(click_events(300)))
     learn = "run file:events.ndjson --label clicked --checkpoint state --quiet"
-    run([str(home / "bin" / "streamk"), *learn.split()], cwd=tmp_path)
-    assert "events" in run([str(home / "bin" / "streamk"), "inspect", "state"], cwd=tmp_path)
-
-
-def run(command: list[str], cwd: Path, **environment: str) -> str:
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        command, cwd=cwd, env={**kept, **environment}, capture_output=True, text=True, timeout=900
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
-    return done.stdout
+    run(home / "bin" / "streamk", *learn.split(), cwd=tmp_path)
+    assert "events" in run(home / "bin" / "streamk", "inspect", "state", cwd=tmp_path)
 
 
 # --- metrics --------------------------------------------------------------------------------------
@@ -186,7 +175,7 @@ def test_messages_on_the_page_are_those_of_the_code() -> None:
 
 def test_a_copy_of_a_checkpoint_is_a_backup(tmp_path: Path) -> None:
     """It can be looked at, and the job goes on from it as it did before."""
-    events = click_events()
+    events = click_events(300)
     (tmp_path / "events.ndjson").write_bytes(ndjson(events))
     job = ("run", "file:events.ndjson", "--label", "clicked", "--checkpoint", "state", "--quiet")
     job = (*job, "--model", "doubly-stochastic", "--to", "file:out.ndjson")

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import shlex
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-import forked_kit
 import pytest
+from cli_kit import click_events, ndjson, streamk
+from crash_kit import read_all
+from kafka_kit import producer, read
+
+from connectors.kafka import KafkaSource
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -48,22 +50,17 @@ KAFKA = [command for command in COMMANDS if "kafka://" in command]
 PLAIN = [command for command in COMMANDS if command not in [*FRESH, *BROKER, *KAFKA]]
 
 
-def environment(*first: Path) -> dict[str, str]:
+def environment() -> dict[str, str]:
     """The environment with this Python's programs first on the path, as when activated."""
-    folders = [*first, Path(sys.executable).parent, os.environ.get("PATH", "")]
-    return {**os.environ, "PATH": os.pathsep.join(map(str, folders))}
-
-
-def forked() -> dict[str, str]:
-    """The environment in which the command streamk imports nothing anew."""
-    return environment(forked_kit.commands())
+    folders = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    return {**os.environ, "PATH": os.pathsep.join(folders)}
 
 
 def start(command: str, directory: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
         ["bash", "-c", f"exec {command}"],
         cwd=directory,
-        env=environment() if "demo" in command else forked(),
+        env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,
@@ -72,22 +69,20 @@ def start(command: str, directory: Path) -> subprocess.Popen[str]:
 
 
 def run(command: str, directory: Path) -> str:
-    process = start(command, directory)
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, f"$ {command}\n{output}"
-    return output
-
-
-def click_events() -> list[dict[str, object]]:
-    """What a reader might have: numbers, a word and a label."""
-    randomness = random.Random(7)
-    events = []
-    for _ in range(N_EVENTS):
-        age, seconds = randomness.randint(18, 80), randomness.expovariate(0.1)
-        device = randomness.choice(["phone", "tablet", "desktop"])
-        clicked = age / 40 + seconds / 10 > 2 or device == "tablet"
-        events.append({"age": age, "seconds": seconds, "device": device, "clicked": clicked})
-    return events
+    """Run a command as it stands; return what it prints. `streamk` runs in this process."""
+    words = shlex.split(command)
+    if words[0] == "streamk" and ">" not in words:
+        return streamk(*words[1:], cwd=directory)[0]
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=directory,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
+    return done.stdout
 
 
 def test_there_is_something_to_test() -> None:
@@ -131,8 +126,8 @@ def test_the_main_command_runs(tmp_path: Path) -> None:
 
 
 def test_plain_commands_run_in_order(tmp_path: Path) -> None:
-    events = click_events()
-    (tmp_path / "events.ndjson").write_text("".join(json.dumps(event) + "\n" for event in events))
+    events = click_events(N_EVENTS)
+    (tmp_path / "events.ndjson").write_bytes(ndjson(events))
     shown = [
         {**event, "ad": n, "at": 60_000 * n, "clicked": None} for n, event in enumerate(events)
     ]
@@ -142,8 +137,7 @@ def test_plain_commands_run_in_order(tmp_path: Path) -> None:
         if event["clicked"]
     ]
     for name, records in (("shown", shown), ("clicks", clicks)):
-        text = "".join(json.dumps(record) + "\n" for record in records)
-        (tmp_path / f"{name}.ndjson").write_text(text)
+        (tmp_path / f"{name}.ndjson").write_bytes(ndjson(records))
     for command in PLAIN:
         run(command, tmp_path)
     predictions = (tmp_path / "predictions.ndjson").read_text()
@@ -155,6 +149,7 @@ def test_plain_commands_run_in_order(tmp_path: Path) -> None:
     assert (tmp_path / "predictions.ndjson").read_text() == predictions
 
 
+@pytest.mark.nightly
 @pytest.mark.kafka
 @pytest.mark.slow
 @pytest.mark.usefixtures("local_kafka")
@@ -177,32 +172,23 @@ def test_a_local_broker_starts_and_stops(command: str) -> None:
 def test_kafka_commands_run_until_stopped(
     command: str, tmp_path: Path, kafka_address: str, kafka_topic: Callable[..., str]
 ) -> None:
-    from kafka import KafkaConsumer, KafkaProducer
-
     inputs, outputs = kafka_topic(), kafka_topic()
-    producer = KafkaProducer(bootstrap_servers=kafka_address)
-    for event in click_events():
-        producer.send(inputs, json.dumps(event).encode())
-    producer.close()
+    with producer(kafka_address) as out:
+        for event in click_events(N_EVENTS):
+            out.send(inputs, json.dumps(event).encode())
 
     command = command.replace("localhost:9092/events", f"{kafka_address}/{inputs}")
     command = command.replace("localhost:9092/predictions", f"{kafka_address}/{outputs}")
-    consumer = KafkaConsumer(
-        outputs, bootstrap_servers=kafka_address, auto_offset_reset="earliest", group_id=None
-    )
     process = start(command, tmp_path)
     try:
-        records: list[Any] = []
-        give_up = time.monotonic() + 120
-        while len(records) < N_EVENTS and time.monotonic() < give_up and process.poll() is None:
-            for batch in consumer.poll(timeout_ms=500).values():
-                records += batch
+        with closing(KafkaSource((kafka_address,), outputs)) as source:
+            read(source, N_EVENTS, seconds=120)
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=60)
     finally:
         process.kill()
-        consumer.close()
     assert process.returncode == 0, output
+    records = list(read_all(kafka_address, outputs))
     assert len(records) == N_EVENTS, output
     assert all(record.headers for record in records)
     run("streamk inspect state", tmp_path)

@@ -177,8 +177,18 @@ def test_who_has_the_token_asks_from_anywhere(made: Any) -> None:
         assert set(statuses(make(TOKEN), {**headers, **JSON}).values()) <= {401, 403}
 
 
+WITHOUT: list[dict[str, Any]] = [
+    {},
+    {"Cookie": "streamk_token=another"},
+    *({"Authorization": one.encode()} for one in ("", "Bearer", "Bearer another", "Bearer é")),
+    {"Authorization": f"Basic {TOKEN}"},
+]
+
+
 def test_nothing_is_answered_without_the_token(made: Any) -> None:
     make, log = made
-    for headers in ({}, {"Authorization": "Bearer another"}, {"Cookie": "streamk_token=another"}):
+    for headers in WITHOUT:
         assert set(statuses(make(TOKEN), headers | JSON).values()) == {401}
+    with Client(make(TOKEN)) as client:
+        assert client.get("/points").headers["www-authenticate"] == "Bearer"
     assert log.events == []

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-import forked_kit
 import pytest
 from engine_kit import attached, events
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from live_page_kit import job, serving
 
 pytest.importorskip("starlette", reason="requests come by Starlette: pip install streamk[serve]")
 pytest.importorskip("uvicorn", reason="the server is uvicorn: pip install streamk[serve]")
@@ -45,21 +45,17 @@ class Served:
 
     Parameters
     ----------
-    arguments : sequence of str
+    process : forked_kit.Popen
+    address : str
     usual : sequence of (method, path, body)
         Requests of the usual kind, to which the answers stay the same.
     """
 
     def __init__(
-        self, arguments: Sequence[str], usual: Sequence[tuple[bytes, bytes, bytes]]
+        self, process: Any, address: str, usual: Sequence[tuple[bytes, bytes, bytes]]
     ) -> None:
-        self._usual = usual
-        command = [sys.executable, "-m", "streamk", *arguments, "--http", ":0"]
-        self._process = forked_kit.popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
-        assert self._process.stderr is not None
-        found = re.search(rb"http://127\.0\.0\.1:(\d+)", self._process.stderr.readline())
-        assert found
-        self._address = "127.0.0.1", int(found[1])
+        self._process, self._usual = process, usual
+        self._address = "127.0.0.1", int(address.rpartition(":")[2])
         self.first = self.well_formed()
 
     def send(self, request: bytes) -> bytes:
@@ -103,23 +99,22 @@ class Served:
         assert self._process.returncode == 0
         return log
 
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.communicate()
 
-
-def server(home: Path) -> Served:
+@contextlib.contextmanager
+def server(home: Path) -> Iterator[Served]:
     """A server of a model."""
     state = home / "state"
     attached(MemorySource(STREAM), MultiKernel(), label="y", ignore=("id",), checkpoint=state).run()
     usual = [(b"POST", b"/predict", ASKED), (b"GET", b"/model", b"")]
-    return Served(["serve", str(state), "--max-body", str(MOST)], usual)
+    with serving(home, "--max-body", str(MOST)) as found:
+        yield Served(*found, usual)
 
 
-def page(_: Path) -> Served:
+@contextlib.contextmanager
+def page(home: Path) -> Iterator[Served]:
     """The live page of a job to which nothing comes."""
-    usual = [(b"GET", b"/", b""), (b"GET", b"/healthz", b"")]
-    return Served(["run", "stdin:", "--label", "y", "--quiet"], usual)
+    with job(home) as found:
+        yield Served(*found, [(b"GET", b"/", b""), (b"GET", b"/healthz", b"")])
 
 
 FUZZED: list[Served] = []
@@ -204,14 +199,11 @@ def _no_bytes_make_it_fail(request: bytes) -> None:
 
 
 @pytest.mark.parametrize("make", [server, page])
-def test_it_goes_on_as_before(make: Callable[[Path], Served], tmp_path: Path) -> None:
-    served = make(tmp_path)
-    try:
+def test_it_goes_on_as_before(make: Any, tmp_path: Path) -> None:
+    with make(tmp_path) as served:
         FUZZED[:] = [served]
         _no_request_makes_it_fail()
         _no_bytes_make_it_fail()
         assert served.well_formed() == served.first
         log = served.end()
-    finally:
-        served.kill()
     assert b"Traceback" not in log, log[-4000:]

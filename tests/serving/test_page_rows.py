@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import signal
@@ -40,12 +39,6 @@ def lines(n: int = 3000) -> list[bytes]:
     return found
 
 
-def shot(page: Any, name: str) -> None:
-    folder = os.environ.get("STREAMK_SCREENSHOTS")
-    if folder:
-        page.screenshot(path=Path(folder) / name, full_page=True)
-
-
 def visible(page: Any, table: str) -> list[str]:
     found: list[str] = page.locator(f"#{table} tbody tr:not([hidden])").all_inner_texts()
     return found
@@ -53,7 +46,7 @@ def visible(page: Any, table: str) -> list[str]:
 
 def test_rows_are_text_and_are_filtered(browser: Any, tmp_path: Path) -> None:
     wrong: list[str] = []
-    with job(tmp_path, options=("--slice", "device")) as (process, address):
+    with job(tmp_path, "--slice", "device") as (process, address):
         page = browser.new_page(viewport={"width": 1200, "height": 900})
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.goto(address)
@@ -98,12 +91,10 @@ def test_rows_are_text_and_are_filtered(browser: Any, tmp_path: Path) -> None:
         assert visible(page, "predictions")
         assert all("slice phone" in row for row in visible(page, "predictions"))
         page.wait_for_selector("#charts .u-legend:has-text('phone')")
-        shot(page, "rows.png")
         page.locator("#slice").select_option("")
         page.emulate_media(color_scheme="dark")
         page.set_viewport_size({"width": 400, "height": 800})
         page.wait_for_function("() => document.documentElement.scrollWidth <= 400")
-        shot(page, "rows_narrow.png")
     assert not wrong
 
 
@@ -122,7 +113,7 @@ def test_a_label_that_comes_late_comes_to_its_row(browser: Any, tmp_path: Path) 
     append(labels, known[:500])
     late = ("--labels", "file:labels.ndjson?follow=true", "--key", "id")
     wrong: list[str] = []
-    with job(tmp_path, options=late, source="file:events.ndjson?follow=true") as (_, address):
+    with job(tmp_path, *late, source="file:events.ndjson?follow=true") as (_, address):
         page = browser.new_page(viewport={"width": 1200, "height": 900})
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.goto(address)
@@ -146,7 +137,7 @@ def test_a_label_that_comes_late_comes_to_its_row(browser: Any, tmp_path: Path) 
 
 def test_the_page_of_a_server(browser: Any, tmp_path: Path) -> None:
     """Where nothing is served the page is reconnected to the next one; requests are on no row."""
-    with job(tmp_path, options=("--max-events", "1500")) as (process, _), feeding(process, lines()):
+    with job(tmp_path, "--max-events", "1500") as (process, _), feeding(process, lines()):
         assert process.wait(120) == 0
     wrong: list[str] = []
     with serving(tmp_path) as (process, address):
@@ -164,10 +155,9 @@ def test_the_page_of_a_server(browser: Any, tmp_path: Path) -> None:
             name in figures for name in ("accuracy", "age of the model", "time of a request")
         )
         assert page.locator("tbody tr").count() == page.locator(".u-legend tr").count()
-        shot(page, "served.png")
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
         page.wait_for_selector("#state.lost")
-        with serving(tmp_path, int(address.rpartition(":")[2])):
+        with serving(tmp_path, "--http", f":{address.rpartition(':')[2]}"):
             page.wait_for_selector("#state.live")
     assert not wrong

@@ -125,17 +125,18 @@ def test_what_a_full_disk_does_not_take_is_told(
     assert len(path.read_bytes().splitlines()) == 5
 
 
+class _Refusing:
+    error: Exception = BadRecord("an event is too large")
+
+    def append(self, events: Sequence[bytes]) -> None:
+        raise self.error
+
+    def close(self) -> None:
+        pass
+
+
 def test_other_errors_of_the_log(state: Path) -> None:
-    class Refusing:
-        error: Exception = BadRecord("an event is too large")
-
-        def append(self, events: Sequence[bytes]) -> None:
-            raise self.error
-
-        def close(self) -> None:
-            pass
-
-    log = Refusing()
+    log = _Refusing()
     with Client(application(streamk.load(state), log=log)) as client:
         assert client.post("/learn", json=STREAM[0]).status_code == 413
         log.error = ConnectorError("the brokers are away")
@@ -145,18 +146,13 @@ def test_other_errors_of_the_log(state: Path) -> None:
 
 def test_the_path_is_described_where_it_is(served: tuple[TestClient, Path], state: Path) -> None:
     assert "/learn" in served[0].get("/openapi.json").json()["paths"]
+    with Client(application(streamk.load(state), log=_Refusing(), token="a long token")) as client:
+        headers = {"authorization": "Bearer a long token"}
+        found = client.get("/openapi.json", headers=headers).json()
+        assert found["paths"]["/learn"]["post"]["security"] == [{"token": []}]
     with Client(application(streamk.load(state))) as client:
         assert "/learn" not in client.get("/openapi.json").json()["paths"]
         assert client.post("/learn", json=STREAM[0]).status_code == 404
-
-
-def test_a_token_is_asked_for(state: Path, tmp_path: Path) -> None:
-    log = open_log(f"file:{tmp_path / 'log.ndjson'}")
-    with Client(application(streamk.load(state), log=log, token="a long token")) as client:
-        assert client.post("/learn", json=STREAM[0]).status_code == 401
-        found = client.get("/openapi.json", headers={"authorization": "Bearer a long token"}).json()
-        assert found["paths"]["/learn"]["post"]["security"] == [{"token": []}]
-    log.close()
 
 
 def test_logs_that_cannot_be_added_to(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_threads_do_not_mix_their_events(tmp_path: Path) -> None:
     found: list[list[Any]] = [[] for _ in events]
 
     def ask(n: int) -> None:
-        found[n] = [model.predict_proba_one(events[n]) for _ in range(2000)]
+        found[n] = [model.predict_proba_one(events[n]) for _ in range(300)]
 
     threads = [threading.Thread(target=ask, args=[n]) for n in range(4)]
     interval = sys.getswitchinterval()
@@ -177,7 +177,7 @@ def test_threads_do_not_mix_their_events(tmp_path: Path) -> None:
     finally:
         sys.setswitchinterval(interval)
     for answers, one in zip(found, expected, strict=True):
-        assert answers == [one] * 2000
+        assert answers == [one] * 300
 
 
 def test_of_several_members_the_one_that_knows_most(tmp_path: Path) -> None:
@@ -337,11 +337,8 @@ def test_predicting_goes_on_where_it_stopped(home: Path) -> None:
 def test_a_file_that_grows_is_answered_by_the_newest_model(home: Path) -> None:
     growing = home / "growing.ndjson"
     growing.write_bytes(b"")
-    streamk(
-        *("run", "file:events.ndjson", "--label", "clicked", "--checkpoint", "live", "--quiet"),
-        *("--max-events", "20"),
-        cwd=home,
-    )
+    job = ("run", "file:events.ndjson", "--label", "clicked", "--checkpoint", "live", "--quiet")
+    streamk(*job, "--max-events", "20", cwd=home)
     command = ["predict", "live", "file:growing.ndjson?follow=true", "--to", "stdout:", "--follow"]
     process = forked_kit.popen(
         [sys.executable, "-m", "streamk", *command, "--quiet"],
@@ -362,11 +359,7 @@ def test_a_file_that_grows_is_answered_by_the_newest_model(home: Path) -> None:
     try:
         first = answer()
         assert answer() == first
-        streamk(
-            *("run", "file:events.ndjson", "--label", "clicked", "--checkpoint", "live"),
-            "--quiet",
-            cwd=home,
-        )
+        streamk(*job, cwd=home)
         expected = package.load(home / "live").predict_proba_one(json.loads(request))
         for _ in range(600):
             found = answer()
