@@ -23,7 +23,7 @@ DIVIDED = ("learners", "engine", "adapters", "landmarks", "prediction", "cli", "
 BY_FILES = ("learners", "engine")
 """Those of them whose files are rooms, too."""
 GROUND = "errors, state"
-GROUND_MODULES = ("errors", "state", "declared", "options", "packing")
+GROUND_MODULES = ("errors", "state", "declared", "extensions", "options", "packing")
 
 
 def modules(root: Path) -> dict[str, Path]:

@@ -31,7 +31,7 @@ from streamk.late import LateLabels
 from streamk.late.source import JoinedSource
 from streamk.late.trainer import LateTrainer
 from streamk.learners import MultiKernel
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 from streamk.learners.common.prequential import Prequential
 from streamk.state import State
 

@@ -15,7 +15,7 @@ from benchmarks.common import Part, mean
 from benchmarks.data import Dataset, Directory, load
 from streamk.distributed import Processes, Sharded, TaskDivision
 from streamk.learners import MultiKernel, create
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 
 # --- replicas -------------------------------------------------------------------------------------
 #

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from streamk.distributed import Rounds, ShardBatch
 from streamk.learners import create
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 from streamk.packing import fingerprint
 
 MODELS: dict[str, dict[str, Any]] = {

@@ -24,7 +24,7 @@ from streamk.cli.arguments import (
     whole,
 )
 from streamk.errors import BackendUnavailable, InvalidInput
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 from streamk.losses import KINDS
 from streamk.options import Choice, Flag, Option, Whole
 

@@ -23,7 +23,7 @@ from streamk.contest.entries import (
 from streamk.declared import count, listed, reading
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 from streamk.learners.common.predictor import OwnClasses
 from streamk.learners.common.prequential import (
     Followed,

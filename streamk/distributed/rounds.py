@@ -34,7 +34,7 @@ from streamk.distributed.replicas import (
 from streamk.distributed.sharded import MOST_SHARDS
 from streamk.errors import InvalidInput, StreamkError, WorkerLost
 from streamk.landmarks.selection import check_count
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 from streamk.learners.common.prequential import Followed, Prequential, joined_by_class
 from streamk.learners.registry import from_state
 from streamk.options import Whole

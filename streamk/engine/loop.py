@@ -31,7 +31,7 @@ from streamk.engine.training.options import Details, Fixed, Newer, Stream, Watch
 from streamk.engine.training.outputs import DEAD_LETTER
 from streamk.engine.training.trainer import DETAILS, WATCH, DelayedLabels, Trainer
 from streamk.errors import InvalidInput
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 
 
 @contextmanager

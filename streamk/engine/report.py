@@ -10,7 +10,7 @@ from streamk.engine.evaluation.confusion import Confusion
 from streamk.engine.order.feed import Feed, Lost
 from streamk.engine.training.bad_events import Counts, Fates
 from streamk.engine.training.trainer import Trainer
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 
 __all__ = ["Report", "Stopped", "report_of"]
 

@@ -15,7 +15,7 @@ from streamk.engine.training.trainer import Trainer
 from streamk.errors import InvalidInput
 from streamk.late.source import JoinedSource
 from streamk.late.trainer import LateTrainer
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 from streamk.options import Choice, Whole
 
 __all__ = ["LateLabels"]

@@ -18,7 +18,7 @@ from streamk.engine.training.options import Details
 from streamk.late.held import HeldEvents
 from streamk.late.join import Join, Predict, Step
 from streamk.late.source import Taken
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 from streamk.learners.common.classes import beyond
 from streamk.learners.common.prequential import Prequential, joined, nothing
 from streamk.learners.explaining import Event

@@ -29,7 +29,7 @@ from streamk.late.held import HeldEvents, Limits, Records, packed, unpacked
 from streamk.late.join import QUEUES, Join
 from streamk.late.source import LateReader, Taken
 from streamk.late.steps import Followed, HoldingModel, follow
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 from streamk.learners.common.prequential import Prequential
 from streamk.state import State
 

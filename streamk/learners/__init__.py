@@ -1,6 +1,6 @@
 """Learners: models that predict batches of events and learn them."""
 
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 from streamk.learners.common.steps import AdaGrad, Constant, InverseTime, Ladder, Step
 from streamk.learners.doubly_stochastic.doubly_stochastic import DoublyStochastic
 from streamk.learners.eigenpro.eigenpro import EigenPro

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from streamk.encoding import Name, Schema, shortened, vector_of
 from streamk.encoding.values import SAFE, parse_number, plain
 from streamk.features.columns import BOOLEANS
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 
 Event = Mapping[Name, Any] | None
 """The values of an event's fields as they stand in it; None where it is an array of numbers."""

@@ -13,7 +13,7 @@ from streamk.errors import InvalidInput, StateError
 from streamk.extensions import find, provided
 from streamk.features.random_features import check_seed
 from streamk.kernels import Kernel
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 from streamk.learners.common.steps import Constant, Ladder, Step
 from streamk.learners.doubly_stochastic.doubly_stochastic import DoublyStochastic
 from streamk.learners.eigenpro.eigenpro import EigenPro

@@ -12,7 +12,7 @@ import numpy as np
 
 from streamk.backends import loops
 from streamk.backends.first_use import FIRST_USE
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 from streamk.learners.doubly_stochastic.doubly_stochastic import DoublyStochastic
 from streamk.learners.eigenpro.eigenpro import EigenPro
 from streamk.learners.kernel_ridge import OnlineKernelRidge

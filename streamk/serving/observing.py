@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from connectors.base import Output
 from streamk.encoding import Name, Schema, shortened
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 from streamk.learners.explaining import TOLD, Event, Fields, Places, Reason, reasons_of
 
 MOST_FIELDS = 256

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from streamk.distributed.replicas import reduced, subtrees
 from streamk.learners import create
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 from streamk.learners.registry import from_state
 from streamk.packing import fingerprint
 from streamk.scaling.quantiles import RunningQuantiles

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk.errors import InvalidInput
 from streamk.learners import registry
-from streamk.learners.base import Methods
+from streamk.learners.common.base import Methods
 from streamk.learners.common.prequential import Prequential
 from streamk.state import State
 

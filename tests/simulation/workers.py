@@ -7,7 +7,7 @@ from collections import Counter
 
 from streamk.distributed import Sharded, TaskDivision
 from streamk.distributed.rounds import answered
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 
 __all__ = ["Mortal", "in_shards"]
 

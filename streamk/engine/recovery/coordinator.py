@@ -22,7 +22,7 @@ from streamk.engine.recovery.job import Job, identities, renamed, replaced
 from streamk.engine.recovery.takeover import Revisions, Takeover
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 from streamk.learners.registry import initials, opening_of
 from streamk.state import State
 

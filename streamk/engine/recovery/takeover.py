@@ -15,7 +15,7 @@ from streamk.engine.order.feed import Feed
 from streamk.engine.recovery.group import Group, Owner, Peers, dead_member, places
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import InvalidInput, StateError
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 
 _log = logging.getLogger("streamk.engine")
 

@@ -14,7 +14,7 @@ from streamk.encoding import LoneReader, Schema
 from streamk.engine.order.partitions import Batch
 from streamk.errors import InvalidInput
 from streamk.extensions import find
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 from streamk.learners.common.prequential import Prequential
 from streamk.learners.explaining import Event
 

@@ -11,7 +11,7 @@ from connectors.base import Source
 from connectors.records import FRAMED
 from streamk.encoding import Expected, FieldReader, Name, Rejected, Schema, flatten, vector_of
 from streamk.encoding.values import parse_number
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 from streamk.learners.explaining import Event, Fields
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from streamk.encoding import BadEvent, Decoded, Schema
 from streamk.engine.order.partitions import Batch
 from streamk.errors import EngineError, InvalidInput
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 from streamk.learners.common.classes import Label, beyond
 from streamk.learners.common.prequential import Prequential, joined, nothing
 

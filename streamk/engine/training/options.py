@@ -16,7 +16,7 @@ from streamk.engine.progress import Snapshot
 from streamk.engine.training.bad_events import OnError
 from streamk.engine.training.beside import RegionGiver, Watcher, regions_of
 from streamk.errors import InvalidInput, shown
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 from streamk.learners.explaining import TOLD, Event, Fields, reasons_of
 from streamk.options import Checked, Choice, Real, Seconds, Whole, choice_of
 

@@ -54,7 +54,7 @@ from streamk.engine.training.outputs import (
     revise,
 )
 from streamk.errors import EngineError, InvalidInput, StateError
-from streamk.learners.base import Learner
+from streamk.learners.common.base import Learner
 from streamk.learners.common.classes import Label
 from streamk.learners.common.prequential import Prequential, joined
 from streamk.learners.explaining import Event

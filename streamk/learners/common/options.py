@@ -10,7 +10,7 @@ from streamk import kernels
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.learners.common.steps import Step, step_from_json
-from streamk.losses import Loss, loss
+from streamk.losses import KINDS, Loss, loss
 from streamk.options import Choice, Made, Option, Real, Whole
 
 
@@ -71,13 +71,23 @@ def of_kernel(
 
 _OF_FEATURES = ("polynomial", "arc_cosine", "zonal")
 KERNEL = of_kernel("linear")
+
+
+def _losses(classes: bool, numbers: bool) -> str:
+    """Return the names of the losses of just these tasks, for a sentence."""
+    tasks = classes, numbers
+    found = [code for code, kind in KINDS.items() if (kind.classifies, kind.regresses) == tasks]
+    *most, last = (f'"{code.name.lower()}"' for code in found)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
 LOSS = Made(
     kind=Loss,
     parse=lambda saved: loss(**saved),
     about="one of the losses below (softmax; regression: squared)",
-    doc='A name, or `streamk.losses.loss("quantile", q=0.9)`, say. "softmax", "logistic", "hinge" '
-    'and "squared_hinge" learn classes; "huber", "epsilon_insensitive" and "quantile" numbers; '
-    '"squared" either. By default "softmax" for classes and "squared" for numbers.',
+    doc='A name, or `streamk.losses.loss("quantile", q=0.9)`, say. '
+    f"{_losses(True, False)} learn classes; {_losses(False, True)} numbers; "
+    f'{_losses(True, True)} either. By default "softmax" for classes and "squared" for numbers.',
     or_by=str,
 )
 OF_OPTIMIZERS: dict[str, Option] = {

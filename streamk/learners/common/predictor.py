@@ -16,7 +16,7 @@ from streamk.declared import FINITE, Domain, listed
 from streamk.errors import InvalidInput, NotLearned
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
-from streamk.learners.base import Methods
+from streamk.learners.common.base import Methods
 from streamk.learners.common.classes import (
     Classes,
     ClassWeights,
