@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 import threading
 from typing import Any
 
@@ -62,32 +60,6 @@ def test_others_take_its_place() -> None:
     ridge = OnlineKernelRidge(Gaussian(), task="regression")
     model = MultiKernel(task="regression", external_experts=[ridge])
     assert [one["type"] for one in model.external_experts] == ["kernel-ridge"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_events_one_by_one_at_once_and_after_a_restart(kind: str) -> None:
-    X, y = stream(kind, 420)
-    one, many, again = default(kind), default(kind), default(kind)
-    for x, label in zip(X, y, strict=True):
-        one.learn_one(x, label)
-    many.learn_many(X, y)
-    for start, stop in ((0, 70), (70, 71), (71, 200), (200, 420)):  # 70: a function is being made
-        again = from_state(again.state())
-        again.learn_many(X[start:stop], y[start:stop])
-    assert machine(many).n_takeovers > 0
-    assert_same(one, many)
-    assert_same(again, many)
-
-
-def test_copies_go_on_alike() -> None:
-    X, y = stream("two", 300)
-    model = default("two")
-    model.learn_many(X[:70], y[:70])
-    copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
-    for each in (model, *copies):
-        each.learn_many(X[70:], y[70:])
-    assert_same(model, copies[0])
-    assert_same(model, copies[1])
 
 
 def test_a_state_without_external_experts_opens_as_one() -> None:

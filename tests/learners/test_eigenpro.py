@@ -247,11 +247,11 @@ def test_direct_gives_ridge_regression_of_all_events(task: str, ridge: float) ->
 @pytest.mark.parametrize("selection", METHODS)
 @pytest.mark.parametrize("task", TASKS)
 def test_learns_with_centers_of_its_own(task: str, solver: str, selection: str) -> None:
-    X, y = stream(task, 3000)
-    model = learner(task, n_centers=150, solver=solver, selection=selection, batch_size=32)
+    X, y = stream(task, 2000)
+    model = learner(task, n_centers=100, solver=solver, selection=selection, batch_size=32)
     model.learn_many(X, y)
     test, labels = stream(task, 500, seed=1)
-    assert len(model.centers) == 150
+    assert len(model.centers) == 100
     if task == "numbers":
         assert np.mean((model.predict_many(test) - labels) ** 2) < 0.25 * np.var(labels)
     else:
@@ -378,6 +378,8 @@ def test_a_center_in_the_span_of_others_is_not_added(solver: str) -> None:
     model = learner("two", centers=X[:50], solver=solver, batch_size=50)
     model.learn_many(X, y)
     assert model.add_centers(X[:50]) == 0
+    with pytest.raises(InvalidInput, match="nan"):
+        model.add_centers(np.full((2, 3), np.nan))
     assert model.add_centers(np.concatenate([X[60:62], X[60:62], X[:3]])) == 2
     assert len(model.centers) == 52
 
@@ -394,36 +396,6 @@ def test_centers_added_before_the_choice_stay(solver: str) -> None:
 
 
 # --- states, columns, merging ---------------------------------------------------------------------
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("stop", [0, 7, 32, 100, 640, 1000])
-@pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("task", TASKS)
-def test_a_restored_learner_goes_on_exactly(task: str, solver: str, stop: int) -> None:
-    X, y = stream(task, 1600)
-    whole = learner(task, n_centers=100, solver=solver, batch_size=32)
-    whole.learn_many(X[:stop], y[:stop])
-    part = EigenPro.from_state(whole.state())
-    for model in (whole, part):
-        model.learn_many(X[stop:], y[stop:])
-    assert_same(part, whole)
-    assert part.n_events == 1600
-
-
-@pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("size", [1, 33, 1000])
-def test_predictions_do_not_depend_on_how_events_come(solver: str, size: int) -> None:
-    X, y = stream("three", 900)
-    model = learner("three", n_centers=100, solver=solver, batch_size=32)
-    expected = learner("three", n_centers=100, solver=solver, batch_size=32)
-    want = expected.predict_then_learn_many(X, y).predictions
-    found: list[Any] = []
-    for at in range(0, 900, size):
-        some = slice(at, at + size)
-        found += [*model.predict_then_learn_many(X[some], y[some]).predictions]
-    assert found == [*want]
-    assert_same(model, expected)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -513,37 +485,12 @@ def test_events_that_are_all_alike_are_learned(solver: str) -> None:
     assert len(model.centers) == 1
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_a_bad_event_leaves_the_learner_as_it_is(solver: str) -> None:
-    X, y = stream("two", 300)
-    model = learner("two", n_centers=50, solver=solver, batch_size=32, max_classes=2)
-    model.learn_many(X, y)
-    before = EigenPro.from_state(model.state())
-    bad = X[:40].copy()
-    bad[7, 1] = np.nan
-    with pytest.raises(InvalidInput, match="7"):
-        model.learn_many(bad, y[:40])
-    with pytest.raises(InvalidInput, match="classes"):
-        model.learn_many(X[:40], [*y[:39], "z"])
-    with pytest.raises(InvalidInput, match="column"):
-        model.learn_many(X[:40, :2], y[:40])
-    with pytest.raises(InvalidInput):
-        model.add_centers(bad)
-    assert_same(model, before)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_centers": 1}, "n_centers"),
-        ({"selection": "best"}, "selection"),
         ({"selection": "oasis", "n_centers": 20_000}, "choose 'random' or 'k-means'"),
-        ({"solver": "fast"}, "solver"),
-        ({"regularization": 0.0}, "regularization"),
         ({"regularization": 1.0, "solver": "eigenpro"}, "leave it out"),
         ({"forgetting": 0.9, "n_centers": 20_000}, "n_centers=20000"),
-        ({"forgetting": 1.5}, "forgetting"),
-        ({"batch_size": 0}, "batch_size"),
         ({"centers": [[0.0, np.nan]]}, "nan"),
         ({"centers": [[0.0], [1.0]], "n_centers": 9}, "centers= gives 2; leave n_centers out"),
         ({"centers": [[0.0], [1.0]], "selection": "oasis"}, "leave selection out"),
@@ -567,27 +514,20 @@ def test_repeated_centers_beyond_the_budget_are_named(monkeypatch: pytest.Monkey
     [
         ({"classes": []}, "learned events without columns or classes"),
         ({"columns": None}, "learned events without columns or classes"),
-        ({"choosing": ...}, "choosing"),
-        ({"n_learned": ...}, "n_learned"),
-        ({"turn": ...}, "turn"),
     ],
 )
 def test_a_damaged_header_is_refused(entry: dict[str, Any], says: str) -> None:
     model = learner("two", n_centers=20)
     model.learn_many(*stream("two", 600))
     state = model.state()
-    header = {n: value for n, value in {**state.header, **entry}.items() if value is not ...}
     with pytest.raises(StateError, match=says):
-        EigenPro.from_state(State(header, state.arrays))
+        EigenPro.from_state(State({**state.header, **entry}, state.arrays))
 
 
 @pytest.mark.parametrize(
     ("name", "array"),
     [
         ("centers", np.zeros((50, 3), np.float32)),
-        ("centers", np.zeros((50, 2), np.float32)),
-        ("system", np.zeros((49, 50))),
-        ("moments", np.full((50, 1), np.nan)),
         ("factor_diagonal", np.full(50, -1.0)),
         ("weights", np.array([-1.0, 0.0, 0.5])),
         ("coefficients", np.zeros((50, 3))),

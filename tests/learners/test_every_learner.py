@@ -165,3 +165,28 @@ def test_an_event_is_predicted_alike_in_every_company(variant: Variant) -> None:
     else:
         assert model.predict_many(X).dtype == np.float64
     assert_same(model, type(model).from_state(before))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("many kernels, two", "many kernels, five", "many kernels, numbers"),
+        *(
+            "experts that take steps",
+            "mini-batches, softmax of five",
+            "mini-batches, huber of numbers",
+        ),
+        *("hadamard", "nothing kept", "several steps", "several steps, mini-batches"),
+    ],
+)
+@pytest.mark.usefixtures("many_threads")
+def test_threads_change_nothing(name: str) -> None:
+    events = VARIANTS[name].stream()
+    X = np.vstack([events.X] * 3)
+    one, *others = (VARIANTS[name](threads=threads) for threads in (1, 2, 5))
+    one.learn_many(events.X, events.y)
+    expected = one.decision_many(X)
+    for other in others:
+        other.learn_many(events.X, events.y)
+        assert_same(other, one)
+        np.testing.assert_array_equal(other.decision_many(X), expected)

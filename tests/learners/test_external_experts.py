@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,10 @@ from state_kit import assert_same
 
 from streamk.adapters.river import KernelClassifier
 from streamk.errors import InvalidInput, StateError
-from streamk.kernels import Gaussian, Laplacian
+from streamk.kernels import Gaussian
 from streamk.learners import (
     DoublyStochastic,
-    FeatureMachine,
     MultiKernel,
-    OnlineKernelRidge,
     OnlineNystrom,
     Scaled,
     StreamingMeka,
@@ -51,45 +48,6 @@ def said_by_guests(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
 
 
 # --- the same, however it is asked for ------------------------------------------------------------
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("kind", KINDS)
-def test_learners_in_batches_are_the_same_as_event_by_event(kind: str) -> None:
-    """Those that cannot diverge learn many events at once, beside one that can."""
-    X, y = stream(kind, 700)
-    X[::9, 1] = np.nan
-    task = "regression" if kind == "numbers" else "classification"
-
-    def guests() -> list[Any]:
-        ridge = OnlineKernelRidge(Laplacian(bandwidth=1.0), task=task, max_centers=128)
-        machine = FeatureMachine(
-            task=task, first=64, swap_delay=40, buffer_size=128, reservoir_size=128
-        )
-        return [ridge, nystrom(kind), machine]
-
-    one, some = (make(kind, external_experts=guests()) for _ in range(2))
-    said = [
-        one.predict_then_learn_many(X[n : n + 1], y[n : n + 1]).predictions for n in range(len(X))
-    ]
-    parts = [
-        some.predict_then_learn_many(X[rows], y[rows]).predictions
-        for rows in np.split(np.arange(700), [5, 230, 600])
-    ]
-    assert np.array_equal(np.concatenate(said), np.concatenate(parts))
-    assert_same(one, some)
-    assert one._mixture.external._learners[2].n_takeovers > 0
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_row_is_predicted_alike_in_every_company(kind: str) -> None:
-    model = learned(kind, 300, external_experts=external_experts(kind), threads=3)
-    X, _ = stream(kind, 200, seed=3)
-    together = model.decision_many(X)
-    np.testing.assert_array_equal(together, np.vstack([model.decision_one(x) for x in X]))
-    np.testing.assert_array_equal(together[50:113], model.decision_many(X[50:113]))
-    model.threads = 1
-    np.testing.assert_array_equal(together, model.decision_many(X))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -348,33 +306,6 @@ def test_a_learner_without_columns() -> None:
 # --- states ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("n", [0, 1, 2, 300])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_restored_learner_goes_on_exactly(kind: str, n: int) -> None:
-    model = make(kind, external_experts=external_experts(kind))
-    X, y = stream(kind, n + 200)
-    if n:
-        model.learn_many(X[:n], y[:n])
-    for again in (
-        MultiKernel.from_state(model.state()),
-        pickle.loads(pickle.dumps(model)),
-        copy.deepcopy(model),
-    ):
-        assert_same(model, again)
-        again.learn_many(X[n:], y[n:])
-        whole = make(kind, external_experts=external_experts(kind))
-        whole.learn_many(X, y)
-        assert_same(whole, again)
-
-
-def test_without_guests_a_state_is_what_it_was() -> None:
-    state = learned("two", 50).state()
-    parts: Any = state.header["parts"]
-    assert "external_experts" not in parts
-    assert_same(learned("two", 50), MultiKernel.from_state(state))
-
-
 @pytest.mark.parametrize(
     "change",
     [{"type": "scaled"}, {"format": 4}, {"alarms": -1}, {"learners": 4}, {"learners": "x"},
@@ -390,18 +321,6 @@ def test_damaged_guests_are_refused(change: dict[str, Any]) -> None:
     }
     with pytest.raises(StateError):
         MultiKernel.from_state(State(header, state.arrays))
-
-
-@pytest.mark.parametrize("name", ["unit", "events", "numbers", "center", "inverse", "distance"])
-def test_damaged_arrays_of_guests_are_refused(name: str) -> None:
-    state = learned("two", 50, external_experts=external_experts("two")).state()
-    arrays = {**state.arrays}
-    found = arrays.pop(f"external_experts.{name}")
-    with pytest.raises(StateError):
-        MultiKernel.from_state(State(state.header, arrays))
-    arrays[f"external_experts.{name}"] = found[:-1]
-    with pytest.raises(StateError):
-        MultiKernel.from_state(State(state.header, arrays))
 
 
 @pytest.mark.parametrize("part", ["fresh-0", "learner-0"])

@@ -343,30 +343,6 @@ def test_a_function_that_cannot_be_solved_for_does_not_take_over() -> None:
 # --- states, columns, classes ---------------------------------------------------------------------
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("at", [50, 64, 70, 80, 250])
-@pytest.mark.parametrize("scaled", [True, False])
-def test_a_state_goes_on_bit_for_bit(at: int, scaled: bool) -> None:
-    X, y = stream(330)
-    y[200:] = ["third" if x > 1.0 else label for x, label in zip(X[200:, 0], y[200:], strict=True)]
-
-    def make() -> Any:
-        if scaled:
-            return create("feature-machine", task="classification", **SMALL)
-        return FeatureMachine(**SMALL)
-
-    whole, part = make(), make()
-    whole.learn_many(X, y)
-    part.learn_many(X[:at], y[:at])
-    resumed = type(part).from_state(part.state())
-    assert same(resumed.state(), part.state())
-    assert scaled or resumed.nbytes == part.nbytes
-    for x, label in zip(X[at:], y[at:], strict=True):
-        resumed.learn_one(x, label)
-    assert same(resumed.state(), whole.state())
-    assert np.array_equal(resumed.decision_many(X), whole.decision_many(X))
-
-
 @pytest.mark.parametrize("at", [70, 120])
 def test_columns_and_classes_that_come_later_reach_both_functions(at: int) -> None:
     X, y = stream(300)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from reference import features as naive_features
 from reference import naive
-from state_kit import assert_same, through_json
+from state_kit import through_json
 
 from streamk import kernels
 from streamk.errors import InvalidInput, StateError
@@ -111,31 +111,6 @@ def test_coefficients_are_the_oracle_s(case):
     np.testing.assert_allclose(learner.coefficients, oracle.alpha, rtol=1e-6, atol=1e-9)
     expected = [oracle.decision(x) for x in X[:5]]
     np.testing.assert_allclose(learner.decision_many(X[:5]), expected, rtol=1e-6, atol=1e-7)
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("batch_size", [1, 8])
-@every_case
-def test_any_cut_cache_and_number_of_threads_gives_the_same_bits(case, batch_size):
-    X, y = stream(150)
-    sizes = {"batch_size": batch_size}
-    whole = model(case, **sizes)
-    whole.learn_many(X, LABELS[y])
-    singly = model(case, cache_bytes=0 if batch_size > 1 else 1 << 20, threads=1, **sizes)
-    for x, label in zip(X[:75], LABELS[y[:75]], strict=True):
-        singly.learn_one(x, label)
-    again = DoublyStochastic.from_state(through_json(singly.state()))
-    assert_same(singly, again)
-    for first in range(75, 150, 20):
-        some = slice(first, first + 20)
-        predicted = again.predict_then_learn_many(X[some], LABELS[y[some]])
-        singly.learn_many(X[some], LABELS[y[some]])
-        assert len(predicted.predictions) == len(X[some])
-    np.testing.assert_array_equal(whole.coefficients, again.coefficients)
-    np.testing.assert_array_equal(whole.coefficients, singly.coefficients)
-    batch = whole.decision_many(X)
-    np.testing.assert_array_equal(batch, [whole.decision_one(x) for x in X.astype(np.float32)])
-    np.testing.assert_array_equal(batch, again.decision_many(X))
 
 
 @every_case

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import itertools
-import pickle
 from typing import Any
 
 import numpy as np
@@ -245,6 +242,9 @@ def test_steps_of_few_events(batch: int) -> None:
     assert np.square(model.predict_many(Z) - np.array(truth)).mean() - noise < 0.02
 
 
+# --- any cut, states ------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("n", [20, 40])
 def test_a_stream_in_small_steps_as_the_oracle_learns_it(n: int) -> None:
     X, y = stream("regression", 4 * n)
@@ -262,32 +262,6 @@ def test_a_stream_in_small_steps_as_the_oracle_learns_it(n: int) -> None:
         model.learn_many(X[start : start + n], y[start : start + n])
         oracle.learn(X[start : start + n], y[start : start + n])
     np.testing.assert_allclose(model.coefficients, oracle.W, rtol=1e-6, atol=1e-9)
-
-
-# --- any cut, states ------------------------------------------------------------------------------
-
-KINDS: list[tuple[str, dict[str, Any]]] = [
-    ("classification", {}),
-    ("regression", {"averaging": True}),
-    ("classification", {"averaging": True, "loss": "logistic"}),
-    ("regression", {"step": InverseTime(2.0)}),
-]
-
-
-@pytest.mark.parametrize(("task", "options"), KINDS, ids=str)
-def test_any_cut_gives_the_same_bits(task: str, options: dict[str, Any]) -> None:
-    X, y = stream(task)
-    model, other = made(task, **options), made(task, **options)
-    whole = model.predict_then_learn_many(X, y)
-    found: list[Any] = []
-    cuts = [0, 1, 5, 127, 128, 129, 300, 500, N]
-    for start, stop in itertools.pairwise(cuts):
-        found += other.predict_then_learn_many(X[start:stop], y[start:stop]).predictions.tolist()
-        other = DoublyStochastic.from_state(through_json(other.state()))
-    assert found == whole.predictions.tolist()
-    assert_same(model, other)
-    for again in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert_same(model, again)
 
 
 register_map("first_two", lambda x: np.array([x[0] + x[1], x[0] * x[1]]))
@@ -363,20 +337,6 @@ def test_a_damaged_header_is_refused(header: dict[str, Any]) -> None:
     state = model.state()
     with pytest.raises(StateError):
         DoublyStochastic.from_state(State({**state.header, **header}, state.arrays))
-
-
-@pytest.mark.parametrize("value", [None, np.zeros((1, 1, 1)), "nan"])
-def test_damaged_averages_are_refused(value: Any) -> None:
-    model = made(averaging=True)
-    model.learn_many(*stream())
-    state = model.state()
-    if isinstance(value, str):
-        value = np.full_like(state.arrays["averages"], np.nan)
-    arrays = {name: array for name, array in state.arrays.items() if name != "averages"}
-    if value is not None:
-        arrays["averages"] = value
-    with pytest.raises(StateError):
-        DoublyStochastic.from_state(State(state.header, arrays))
 
 
 # --- options --------------------------------------------------------------------------------------

@@ -188,7 +188,6 @@ def test_an_event_that_cannot_be_learned_ends_the_call_there() -> None:
     options: dict[str, Any] = {"batch_size": 1, "kernel": Linear(), "step": Constant(1e6)}
     single, whole = (scaled(DoublyStochastic, "regression", **options) for _ in range(2))
 
-
     def go() -> None:
         for x, label in zip(events.X, events.y, strict=True):
             single.predict_one(x)

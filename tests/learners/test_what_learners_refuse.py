@@ -17,7 +17,18 @@ from streamk.encoding.labels import LARGEST_LABEL
 from streamk.errors import InvalidInput, NotLearned, StateError
 from streamk.kernels import Gaussian, Laplacian
 from streamk.landmarks import IncrementalOasis
-from streamk.learners import Constant, DoublyStochastic, MultiKernel, Scaled, create
+from streamk.learners import (
+    AdaGrad,
+    Constant,
+    DoublyStochastic,
+    EigenPro,
+    Ladder,
+    MultiKernel,
+    OnlineNystrom,
+    Scaled,
+    StreamingMeka,
+    create,
+)
 from streamk.learners.common.classes import LARGEST_NUMBER
 from streamk.learners.common.options import GIVEN
 from streamk.options import Choice, Flag, Made, Option, Real, Whole, shared
@@ -100,10 +111,13 @@ def test_a_bad_label_is_named_and_nothing_is_learned(kind: Any, task: str) -> No
     for label in NO_CLASSES if task == "classification" else NO_NUMBERS:
         said = message(model.learn_many, X, [*y[:2], label])
         assert isinstance(label, list) or "row 2" in said or "range" in said, said
-        message(model.learn_one, X[0], label)
+        assert message(model.learn_one, X[0], label) == message(model.learn_many, X[:1], [label])
         message(model.predict_then_learn_many, X, [None, y[1], label])
     message(model.learn_many, X, [*y[:2], None])
     assert fingerprint(model.state()) == before
+    fresh = made(kind, task)
+    message(fresh.learn_many, X, [*y[:2], [1.0]])
+    assert (fresh.n_events, fresh.columns) == (0, None), "a refused first batch fixes no columns"
     if task == "regression":
         assert message(model.learn_many, X, [1.0, "high", 10**400]).endswith(
             "must be numbers; 'high' of row 1 is none; to learn classes choose classification"
@@ -252,12 +266,36 @@ MAY_LACK = ("error", "next")
 """What a function without an error, or without a new one, does not have."""
 
 
-@each_task
-@each_kind
-def test_a_state_without_a_part_or_of_other_shapes_is_refused(kind: Any, task: str) -> None:
+OTHERS: dict[str, tuple[Any, str, dict[str, Any]]] = {
+    **{f"{kind.TYPE}, {task}": (kind, task, {}) for kind in KINDS for task in TASKS},
+    "sums of squares": (DoublyStochastic, "classification", {"step": AdaGrad(0.2)}),
+    "several steps": (DoublyStochastic, "regression", {"step": Ladder()}),
+    "averages": (
+        DoublyStochastic,
+        "classification",
+        {"preconditioner": "block", "averaging": True, "step": None, "batch_size": 50},
+    ),
+    **{
+        f"{kind.TYPE} by newton": (kind, "regression", {"optimizer": "newton"})
+        for kind in (OnlineNystrom, StreamingMeka)
+    },
+    "steps of centers": (EigenPro, "classification", {"solver": "eigenpro"}),
+    "quantile": (MultiKernel, "regression", {"loss": "quantile"}),
+    "balanced": (MultiKernel, "classification", {"class_weight": "balanced"}),
+    "experts": (
+        MultiKernel,
+        "classification",
+        {"external_experts": [made(OnlineNystrom), made(DoublyStochastic, batch_size=7)]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "task", "options"), OTHERS.values(), ids=list(OTHERS))
+def test_a_state_without_a_part_or_of_other_shapes_is_refused(
+    kind: Any, task: str, options: dict[str, Any]
+) -> None:
     """Of the shape of nothing else, and of numbers that are not finite, naming the array."""
-    model = learned(kind, task)
-    state = through_json(model.state())
+    state = through_json(learned(kind, task, **options).state())
 
     def opened(header: Any, arrays: Any) -> None:
         kind.from_state(State(header, arrays))
@@ -267,7 +305,7 @@ def test_a_state_without_a_part_or_of_other_shapes_is_refused(kind: Any, task: s
         with pytest.raises(StateError):
             opened({k: v for k, v in state.header.items() if k != name}, state.arrays)
         for value in ([], "x", -3) if name not in ("classes", "columns") else ("x", -3, 3):
-            if name not in ("scale", "widths", "choosing"):
+            if name not in ("scale", "averages_scale", "widths", "choosing"):
                 with pytest.raises(StateError):
                     opened({**state.header, name: value}, state.arrays)
     for name, array in state.arrays.items():
@@ -275,9 +313,9 @@ def test_a_state_without_a_part_or_of_other_shapes_is_refused(kind: Any, task: s
         with pytest.raises(StateError, match=f"{own}|center|inverse"):
             opened(state.header, {k: v for k, v in state.arrays.items() if k != name})
         others = [np.zeros(13, array.dtype), np.zeros((2, 5, 1), array.dtype)]
-        if array.dtype.kind == "f" and array.size and not name.endswith(".sample"):
+        if array.dtype.kind == "f" and array.size and not name.endswith((".sample", ".events")):
             others.append(np.full_like(array, np.nan))
-        for other in others[name.rpartition(".")[2] in ("recent", "leaned") :]:
+        for other in others[name.rpartition(".")[2] in ("recent", "leaned", "shares") :]:
             with pytest.raises(StateError, match=r"array '"):
                 opened(state.header, {**state.arrays, name: other})
 
