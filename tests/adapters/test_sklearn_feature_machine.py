@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
@@ -105,13 +104,6 @@ def test_weights_move_decisions_and_probabilities() -> None:
         for one in (plain, heavy)
     ]
     assert losses[1] < losses[0]
-
-
-def test_a_pickle_predicts_the_same() -> None:
-    X, y = friedman(150)
-    model = RFMRegressor(**ONE, random_state=0).fit(X, y)
-    again = pickle.loads(pickle.dumps(model))
-    assert np.array_equal(again.predict(X), model.predict(X))
 
 
 @pytest.mark.parametrize(

@@ -140,15 +140,6 @@ def test_what_is_shown_are_the_options_in_use() -> None:
     )
 
 
-def test_predictions_change_nothing() -> None:
-    X, y = moons()
-    asked, other = (KernelClassifier(random_state=0).fit(X, y) for _ in range(2))
-    asked.predict_proba(X)
-    for model in (asked, other):
-        model.partial_fit(X, y)
-    assert np.array_equal(asked.predict_proba(X), other.predict_proba(X))
-
-
 @pytest.mark.parametrize("load", [load_breast_cancer, load_digits, load_wine])
 def test_accuracy(load: Any) -> None:
     X, y = load(return_X_y=True)
@@ -209,19 +200,6 @@ def test_guests_options_copies() -> None:
 
 
 # Weights
-
-
-@pytest.mark.parametrize("made", [KernelClassifier, DoublyStochasticClassifier, NystromClassifier])
-def test_a_whole_weight_is_how_often_an_event_is_there(made: Any) -> None:
-    X, y = moons()
-    weights = np.random.default_rng(0).integers(0, 4, len(X))
-    often = np.repeat(np.arange(len(X)), weights)
-    weighted = made(random_state=0).fit(X, y, sample_weight=weights)
-    repeated = made(random_state=0).fit(X[often], y[often])
-    assert np.array_equal(weighted.predict_proba(X), repeated.predict_proba(X))
-    weighted.partial_fit(X, y, sample_weight=weights)
-    repeated.partial_fit(X[often], y[often])
-    assert np.array_equal(weighted.predict_proba(X), repeated.predict_proba(X))
 
 
 # The forms of events
