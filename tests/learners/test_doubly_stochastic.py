@@ -483,22 +483,6 @@ def test_memory_is_four_bytes_for_a_feature_and_output(task, outputs):
 # --- it learns ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loss", CLASSIFICATION)
-def test_it_learns_three_classes(loss):
-    rng = np.random.default_rng(1)
-    X = rng.uniform(-1, 1, size=(3000, 2))
-    y = LABELS[(np.hypot(*X.T) > 0.5).astype(int) + (np.hypot(*X.T) > 0.85)]
-    learner = DoublyStochastic(
-        kernels.Gaussian(bandwidth=0.3), loss=loss, task="classification", seed=1,
-        step=Constant(1.0), batch_size=16, max_features=2048,
-    )  # fmt: skip
-    learner.learn_many(X[:2500], y[:2500])
-    assert (learner.predict_many(X[2500:]) == y[2500:]).mean() > 0.85
-    p = learner.predict_proba_many(X[2500:])
-    assert p.dtype == np.float64
-    np.testing.assert_allclose(p.sum(axis=1), 1.0, atol=1e-12)
-
-
 @pytest.mark.parametrize("q", [0.1, 0.5, 0.9])
 def test_quantiles_leave_their_share_of_labels_below(q):
     rng = np.random.default_rng(1)

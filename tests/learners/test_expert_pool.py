@@ -244,22 +244,6 @@ def test_merging_columns_and_classes_in_another_order(kind: str, mine: int) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_merged_learners_know_what_either_knew(kind: str) -> None:
-    X, y = stream(kind, 4000)
-    fresh, expected = stream(kind, 500, seed=5)
-    one, other = make(kind), make(kind)
-    one.learn_many(X[:2000], y[:2000])
-    other.learn_many(X[2000:], y[2000:])
-    errors = error_of(one, fresh, expected), error_of(other, fresh, expected)
-    one.merge(other)
-    assert one.n_events == 4000
-    assert error_of(one, fresh, expected) < max(errors) + 0.02
-    one.learn_many(X[:500], y[:500])
-    assert error_of(one, fresh, expected) < max(errors) + 0.02
-    assert_sound(one)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_joining_takes_a_share_of_all_that_was_learned(kind: str) -> None:
     mine, theirs = (learned(kind, 400, seed=seed)._mixture.pool for seed in (0, 1))
     names = [name for name in mine.learned_names if name not in ("WINDOW_Z", "WINDOW_Y", "ACTIVE")]

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from multi_kernel_kit import KINDS, assert_sound, learned, make, pool_alone, stream
 from numpy.typing import NDArray
-from state_kit import assert_same
 
 from streamk.adapters.river import KernelClassifier
 from streamk.errors import InvalidInput, StateError
@@ -19,7 +18,6 @@ from streamk.learners import (
     MultiKernel,
     OnlineNystrom,
     Scaled,
-    StreamingMeka,
 )
 from streamk.learners.common.steps import Constant
 from streamk.learners.multi_kernel.external_experts import ExternalExperts
@@ -240,25 +238,6 @@ def test_the_unit_of_labels_does_not_matter(unit: float) -> None:
 # --- classes and columns that come late -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("named", [(), ("d", "b"), ("a", "b", "c", "d")])
-def test_classes_that_come_late(named: tuple[str, ...]) -> None:
-    X, y = stream("four", 900)
-    y[:100] = "a"
-    y[100:300][y[100:300] == "c"] = "b"
-    one, many = (
-        make("four", external_experts=external_experts("four"), classes=named) for _ in range(2)
-    )
-    for x, label in zip(X, y, strict=True):
-        one.learn_one(x, label)
-    many.learn_many(X, y)
-    assert_same(one, many)
-    for learner in one._mixture.external._learners:
-        assert learner.classes == one.classes
-    fresh, expected = stream("four", 300, seed=3)
-    best = one._mixture.external.outputs(fresh, 4)[:, 0].argmax(axis=1)
-    assert (np.array(one.classes)[best] == expected).mean() > 0.8
-
-
 @pytest.mark.parametrize("place", range(3))
 def test_classes_may_be_added_between_predictions(place: int) -> None:
     X, _ = stream("two", 60)
@@ -272,29 +251,6 @@ def test_classes_may_be_added_between_predictions(place: int) -> None:
     assert found.classes == told.classes == ("a", "b")
     assert found.predict_proba_many(X).shape == (60, 2)
     assert (told.predict_proba_many(X)[:, 0] > 0.5).all()
-
-
-def test_a_second_class_comes_after_a_prediction() -> None:
-    X, _ = stream("two", 60)
-    model = make("two", external_experts=external_experts("two"))
-    for n, x in enumerate(X):
-        model.learn_one(x, "a" if n < 30 else "b")
-        model.predict_proba_many(X[:5])
-        model.decision_one(x)
-    assert_sound(model)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_columns_that_come_late(kind: str) -> None:
-    X, y = stream(kind, 600, d=5)
-    model = make(kind, external_experts=external_experts(kind), columns=["a", "b"])
-    model.learn_many(X[:200, :2], y[:200])
-    model.add_columns(["c", "d", "e"])
-    model.learn_many(X[200:], y[200:])
-    for learner in model._mixture.external._learners:
-        assert learner.columns == ("a", "b", "c", "d", "e")
-    assert_sound(model)
-    assert_same(model, MultiKernel.from_state(model.state()))
 
 
 def test_a_learner_without_columns() -> None:
@@ -477,20 +433,3 @@ def test_guests_come_in_a_list(external_experts: Any) -> None:
 def test_no_guests_are_none() -> None:
     none = MultiKernel(external_experts=[]).external_experts
     assert none == MultiKernel(external_experts=()).external_experts == []
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_that_factorizes_joins_as_the_others_do(kind: str) -> None:
-    loss = "squared" if kind == "numbers" else "softmax"
-    sizes: Any = {"rank": 8, "n_clusters": 4, "first": 128, "swap_delay": 64}
-    X, y = stream(kind, 500)
-    whole, parts = (
-        make(kind, external_experts=[StreamingMeka(Gaussian(bandwidth=0.7), loss=loss, **sizes)])
-        for _ in range(2)
-    )
-    whole.learn_many(X, y)
-    for some in np.split(np.arange(len(X)), [150, 170, 400]):
-        parts.learn_many(X[some], y[some])
-        parts = MultiKernel.from_state(parts.state())
-    assert_same(whole, parts)
-    assert "streaming-meka" in whole.shares(X[0])

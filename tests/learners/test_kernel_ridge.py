@@ -172,41 +172,6 @@ def test_the_largest_are_those_of_a_stable_order() -> None:
 # --- streams --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("task", ["two", "numbers"])
-def test_memory_stays_when_the_centers_are_there(task: str) -> None:
-    X, y = stream(task, 1000)
-    model = learner(task, max_centers=200)
-    model.learn_many(X[:300], y[:300])
-    nbytes = model.nbytes
-    model.learn_many(X[300:], y[300:])
-    assert (model.n_features, model.n_events) == (200 + 1000 % 64, 1000)
-    assert model.nbytes <= nbytes + 64 * 8 * 20
-
-
-def test_what_is_learned_last_counts() -> None:
-    X, y = stream("two", 1000)
-    model = learner("two", max_centers=128)
-    model.learn_many(X, y)
-    other = ["b" if label == "a" else "a" for label in y]
-    model.learn_many(X, other)
-    assert (model.predict_many(X[-100:]) == np.array(other, object)[-100:]).mean() > 0.9
-
-
-def test_columns_and_classes_that_come_late_change_no_prediction() -> None:
-    X, y = stream("two", 200)
-    model = OnlineKernelRidge(LAPLACIAN, columns=["u", "v", "w"])
-    model.learn_many(X, y)
-    before = model.predict_proba_many(X)
-    model.add_columns(["late"])
-    wide = np.pad(X, ((0, 0), (0, 1)))
-    np.testing.assert_array_equal(model.predict_proba_many(wide), before)
-    labels = model.predict_many(wide)
-    model.add_classes(["c"])
-    assert (model.predict_many(wide) == labels).all()
-    assert model.decision_many(wide).shape == (200, 3)
-    np.testing.assert_allclose(model.decision_many(wide)[:, 2], -1.0)
-
-
 def test_a_copy_that_learned_on_is_taken_over_and_another_s_events_are_learned() -> None:
     X, y = stream("three", 600)
     model = learner("three", max_centers=256)
@@ -222,23 +187,6 @@ def test_a_copy_that_learned_on_is_taken_over_and_another_s_events_are_learned()
     assert (model.predict_many(X) == np.array(y, object)).mean() > 0.85
     with pytest.raises(InvalidInput, match="differ in regularization"):
         model.merge(learner("three", max_centers=256, regularization=1.0))
-
-
-@pytest.mark.parametrize("value", [3e38, -3e38, 1e-40])
-def test_extreme_values_leave_numbers(value: float) -> None:
-    X, y = stream("numbers", 200)
-    X[::7, 1] = value
-    y[::5] = 1e18
-    model = learner("numbers")
-    model.learn_many(X, y)
-    assert np.isfinite(model.predict_many(X)).all()
-    assert np.isfinite(OnlineKernelRidge.from_state(model.state()).predict_many(X)).all()
-
-
-def test_events_that_are_all_alike_are_learned() -> None:
-    model = learner("numbers", regularization=0.5)
-    model.learn_many(np.ones((300, 3)), np.full(300, 5.0))
-    np.testing.assert_allclose(model.predict_many(np.ones((1, 3))), 5.0, atol=1e-3)
 
 
 # --- options and states ---------------------------------------------------------------------------

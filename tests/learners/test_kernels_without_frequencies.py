@@ -74,9 +74,6 @@ def seldom(case):
     return pytest.param(case, marks=pytest.mark.nightly if case in SELDOM else ())
 
 
-every_case = pytest.mark.parametrize("case", [seldom(case) for case in CASES])
-
-
 def stream(n, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1.5, 1.5, size=(n, 3))
@@ -113,18 +110,6 @@ def test_coefficients_are_the_oracle_s(case):
     np.testing.assert_allclose(learner.decision_many(X[:5]), expected, rtol=1e-6, atol=1e-7)
 
 
-@every_case
-def test_it_learns(case):
-    X, y = stream(6000)
-    # A bounded step for a kernel whose values are not: k(x, x) is up to 16.
-    step = Constant(0.1 if case == "polynomial" else 1.0)
-    sizes = {"max_features": 2048, "block_size": 256, "regularization": 0.0}
-    learner = model(case, step=step, **sizes)
-    learner.learn_many(X[:5000], LABELS[y[:5000]])
-    right = (learner.predict_many(X[5000:]) == LABELS[y[5000:]]).mean()
-    assert right > 0.75 > 1.3 * np.bincount(y[5000:]).max() / 1000
-
-
 # --- columns that come late, merging ----------------------------------------------------------
 
 
@@ -156,21 +141,6 @@ def test_late_columns_are_refused_where_features_depend_on_all(case):
     assert learner.state().header == before.header
     learner.learn_many(X, LABELS[y])
     assert learner.columns == ("x", "größe", "in time")
-
-
-@every_case
-def test_models_of_one_seed_merge(case):
-    X, y = stream(160)
-    one, other, half = (model(case, dtype="float64") for _ in range(3))
-    one.learn_many(X[:80], LABELS[y[:80]])
-    other.learn_many(X[80:], LABELS[y[80:]])
-    half.learn_many(X[:80], LABELS[y[:80]])
-    theirs = other.decision_many(X[:5])
-    one.merge(other)
-    # Outputs go by the order in which labels came.
-    order = [list(other.classes).index(label) for label in one.classes]
-    mean = 0.5 * (half.decision_many(X[:5])[:, : len(one.classes)] + theirs[:, order])
-    np.testing.assert_allclose(one.decision_many(X[:5]), mean, rtol=1e-9, atol=1e-12)
 
 
 def test_maps_merge_in_one_order_of_columns_only():

@@ -322,22 +322,6 @@ def test_columns_that_appear_were_zero() -> None:
     assert np.array_equal(wide.decision_many(X), grown.decision_many(X))
 
 
-@pytest.mark.parametrize("name", ["softmax", "logistic", "hinge", "squared_hinge", "squared"])
-def test_a_third_class_leaves_what_was_said_of_two(name: str) -> None:
-    X, y = stream("softmax", 100, classes=2)
-    model = learner(name, task="classification")
-    model.learn_many(X, y)
-    before = model.predict_many(X)
-    p = model.predict_proba_many(X)
-    assert p.shape == (100, 2)
-    assert np.allclose(p.sum(axis=1), 1.0, atol=1e-12)
-    model._classes.encode([2])
-    model._fit_outputs()
-    model._served = None
-    F = model.decision_many(X)
-    assert np.array_equal(F[:, :2].argmax(axis=1), before.astype(int))
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [

@@ -294,17 +294,6 @@ def test_other_kernels_and_samplers_are_preconditioned_alike(kernel: Kernel, sam
     assert error < 0.6 * np.var(y)
 
 
-def test_classes_and_columns_may_come_late() -> None:
-    X, y = stream()
-    model = made(averaging=True, columns=("a",))
-    low = np.array(y) == "low"
-    model.learn_many(X[low][:, :1], ["low"] * int(low.sum()))
-    model.add_columns(["b"])
-    model.learn_many(X, y)
-    assert model.classes[0] == "low"
-    assert np.mean(model.predict_many(X) == np.array(y)) > 0.7
-
-
 def test_a_merge_is_the_mean_by_events() -> None:
     X, y = stream("regression", 1024)
     one, other = (made("regression", averaging=True) for _ in range(2))

@@ -16,7 +16,7 @@ from connectors.memory import MemorySink, MemorySource
 from streamk.errors import InvalidInput, StateError
 from streamk.factorization import meka
 from streamk.kernels import Gaussian, Laplacian
-from streamk.learners import Constant, Scaled, StreamingMeka, create, from_state
+from streamk.learners import Constant, StreamingMeka, create, from_state
 from streamk.learners.common.optimizers import curvature, projected, resolved
 from streamk.learners.meka.features import GrowingFeatures
 from streamk.learners.meka.streaming import Refactorization
@@ -436,24 +436,6 @@ def test_merging_is_learning_what_the_other_has_kept() -> None:
 
 
 # --- scaled, in the engine ------------------------------------------------------------------------
-
-
-def test_it_learns_scaled_and_follows_a_stream() -> None:
-    model = create(
-        "streaming-meka", task="regression", rank=8, n_clusters=4, first=128, swap_delay=64
-    )
-    assert isinstance(model, Scaled)
-    X, y = stream("squared", 1500)
-    model.learn_many(X[:1000] * 1e6, 1e3 * y[:1000])
-    again = from_state(model.state())
-    error = np.abs(model.predict_many(X[1000:] * 1e6) - 1e3 * y[1000:]).mean()
-    assert error < 300
-    assert np.array_equal(model.predict_many(X * 1e6), again.predict_many(X * 1e6))
-    twin = create(
-        "streaming-meka", task="regression", rank=8, n_clusters=4, first=128, swap_delay=64
-    )
-    twin.merge(model)
-    assert np.array_equal(model.predict_many(X * 1e6), twin.predict_many(X * 1e6))
 
 
 class Stopped(Exception):
