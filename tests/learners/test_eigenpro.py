@@ -59,16 +59,6 @@ def points(n: int, outputs: int = 1, seed: int = 0) -> tuple[Any, Any]:
 # --- the paper's algorithms -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("q", [0, 3, 10])
-def test_algorithm_1_goes_to_its_fixed_point(q: int) -> None:
-    X, y = points(60)
-    k, Z = LAPLACE.pairwise, X[:12] + 0.05
-    step = 0.99 * naive.longest_step(k, X, Z, q)
-    found = naive.exact_projection(k, X, y, Z, q, step, 5000)
-    fixed = naive.fixed_point(k, X, y, Z, q)
-    assert np.abs(found - fixed).max() < 1e-6 * np.abs(fixed).max()
-
-
 @pytest.mark.parametrize("kernel", [LAPLACE, ROUGH, SMOOTH, kernels.Cauchy(), kernels.NTK()])
 @pytest.mark.parametrize("q", [0, 1, 7])
 def test_preconditioner_is_the_oracle_s(kernel: kernels.Kernel, q: int) -> None:
@@ -122,25 +112,6 @@ def test_projected_gradient_is_algorithm_2(centers: int, outputs: int) -> None:
     assert not np.allclose(K @ found[0], K @ found[-1], atol=1e-2)
 
 
-def test_steps_of_all_batches_cancel_at_the_fixed_point() -> None:
-    """Algorithm 2 agrees with Algorithm 1 but for the noise of its mini-batches."""
-    X, T = points(320)
-    k, m = LAPLACE.pairwise, 16
-    Z = X[::4]
-    ours = Preconditioner(LAPLACE, X, batch_size=m)
-    a = naive.fixed_point(k, X, T, Z, ours.level)
-    steps = []
-    for at in range(0, len(X), m):
-        some = slice(at, at + m)
-        G = k(X[some], Z) @ a - T[some]
-        K_sample = k(X[some], X)
-        h = k(Z, X[some]) @ G - k(Z, X) @ ours.corrected(K_sample, G)
-        steps.append(np.linalg.solve(k(Z, Z), h))
-    each = np.abs(steps).max()
-    assert each > 0.1
-    assert np.abs(sum(steps)).max() < 1e-6 * each
-
-
 def test_inexact_projection_is_algorithm_3_and_goes_to_the_solution() -> None:
     Z, h = points(150, 2)
     sample = np.arange(0, 150, 3)
@@ -187,33 +158,6 @@ def test_gradients_between_two_factors_follow_the_solution() -> None:
     for part in (0.05, 1e-3, 1e-4):
         A = ours.refine(A, constant)
         assert np.abs(A - expected).max() < part * apart_before
-
-
-def test_equations_for_more_centers_predict_as_before() -> None:
-    X, T = points(100)
-    more = points(6, seed=3)[0]
-    Z, k = X[:10], LAPLACE.pairwise
-    ours = NormalEquations(k(Z), n_outputs=1)
-    ours.add(k(X, Z), T)
-    before = k(X, Z) @ ours.solve((0.5,), np.zeros(1), keep=0)
-    every = np.concatenate([Z, more])
-    ours.grow(k(every), np.linalg.solve(k(Z), k(Z, more)))
-    after = k(X, every) @ ours.solve((0.5,), np.zeros(1), keep=0)
-    assert np.allclose(after, before, atol=1e-6)
-
-
-def test_equations_of_two_streams_on_the_same_centers_add_up() -> None:
-    X, T = points(200)
-    Z, k = X[:12], LAPLACE.pairwise
-    parts = []
-    for some in (slice(0, 90), slice(90, 200), slice(0, 200)):
-        parts.append(NormalEquations(k(Z), n_outputs=1))
-        parts[-1].add(k(X[some], Z), T[some])
-    one, other, both = parts
-    one.join(other, k(Z), 1.0)
-    constant = np.array([0.1])
-    A, B = (each.solve((1.0,), constant, keep=0) for each in (one, both))
-    assert np.allclose(A, B, rtol=1e-5, atol=1e-6)
 
 
 def test_centers_in_the_span_of_others_are_left_out() -> None:

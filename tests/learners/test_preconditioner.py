@@ -104,7 +104,7 @@ def test_a_stream_as_the_oracle_learns_it(
         model.loss, evaluated, n_outputs=outputs, h=h, block=BLOCK, n_features=3 * BLOCK, **theirs
     )
     labels = [("high", "middle", "low").index(c) for c in y] if task == "classification" else y
-    for start in range(0, 640, 128):
+    for start in range(0, 384, 128):
         part = slice(start, start + 128)
         model.learn_many(X[part], y[part])
         oracle.learn(X[part], labels[part])
@@ -206,11 +206,11 @@ def test_a_searched_step_does_not_explode_where_a_constant_one_does() -> None:
         constant.learn_many(np.tile(X, (10, 1)), np.tile(y, 10))
 
 
-@pytest.mark.parametrize("left", [2, 10, 40])
+@pytest.mark.parametrize("left", [2, 40])
 def test_few_events_left_over_do_no_harm(left: int) -> None:
     Z, truth = stream("regression", 1500, seed=99)
-    wrong = np.zeros((2, 6))
-    for seed in range(6):
+    wrong = np.zeros((2, 4))
+    for seed in range(4):
         X, y = stream("regression", 20 * 128 + left, seed)
         options: dict[str, Any] = {"loss": "logistic", "max_features": 512, "seed": seed}
         model = made(dtype="float32", **options)
@@ -231,7 +231,7 @@ def test_a_first_mini_batch_that_is_not_whole_is_a_whole_step() -> None:
     np.testing.assert_array_equal(models[0].coefficients, models[1].coefficients)
 
 
-@pytest.mark.parametrize("batch", [2, 4, 16])
+@pytest.mark.parametrize("batch", [2, 16])
 def test_steps_of_few_events(batch: int) -> None:
     X, y = stream("regression", 400 * batch)
     Z, truth = stream("regression", 1500, seed=99)

@@ -49,7 +49,7 @@ LEARNING = [
 ]
 MORE: dict[str, dict[str, Any]] = {
     "landmarks": {"max_landmarks": 64},
-    "clusters": {"rank": 12, "n_clusters": 4, "buffer_size": 512, "every": 300},
+    "clusters": {"rank": 12, "n_clusters": 3, "buffer_size": 400, "every": 500},
     "a metric": {"buffer_size": 500, "reservoir_size": 500},
     "growing": {},
     "ridge": {"max_centers": 512},
@@ -65,7 +65,7 @@ def test_it_learns(name: str) -> None:
     task = "regression" if variant.labels == "numbers" else "classification"
     size = next((size for part, size in MORE.items() if part in name), {"max_features": 512})
     model = variant(**({} if isinstance(variant(), MultiKernel) else size))
-    model.learn_many(*product(task, 2000))
+    model.learn_many(*product(task, 1500))
     assert errors(model, task) < 0.2
     if task == "classification":
         X, y = product(task, 400, seed=1)
