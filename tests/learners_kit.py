@@ -117,6 +117,25 @@ def stream(labels: str, n: int = 240, seed: int = 0, *, missing: bool = False) -
     return Stream(X, y, [None if h else label for h, label in zip(hidden, y, strict=True)])
 
 
+def product_of_columns(task: str, n: int, seed: int = 0) -> tuple[Any, Any]:
+    """Events whose product of columns is a number, or one of "two" or "three" classes."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3)).astype(np.float32)
+    y = X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=n)
+    if task == "numbers":
+        return X, y
+    return X, [*np.array(["a", "b", "c"])[np.digitize(y, [0.0] if task == "two" else [-0.3, 0.3])]]
+
+
+def targets(task: str, y: Any) -> Any:
+    """The same labels as learners of squared loss have them, (n, outputs)."""
+    if task == "numbers":
+        return np.asarray(y, float)[:, None]
+    if task == "two":
+        return np.where(np.asarray(y) == "b", 1.0, -1.0)[:, None]
+    return np.where(np.asarray(y)[:, None] == np.array(["a", "b", "c"]), 1.0, -1.0)
+
+
 # --- learners and what tells them apart -----------------------------------------------------------
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from learners_kit import product_of_columns as stream
+from learners_kit import targets
 from reference import eigenpro as naive
 
 from streamk import kernels
@@ -27,27 +29,10 @@ TASKS = ("two", "three", "numbers")
 SOLVERS = ("direct", "eigenpro")
 
 
-def stream(task: str, n: int, seed: int = 0) -> tuple[Any, Any]:
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, 3)).astype(np.float32)
-    y = X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=n)
-    if task == "numbers":
-        return X, y
-    return X, [*np.array(["a", "b", "c"])[np.digitize(y, [0.0] if task == "two" else [-0.3, 0.3])]]
-
-
 def learner(task: str, kernel: kernels.Kernel = LAPLACE, **options: Any) -> EigenPro:
     if task == "numbers":
         return EigenPro(kernel, task="regression", **options)
     return EigenPro(kernel, classes=["a", "b", "c"][: 2 + (task == "three")], **options)
-
-
-def targets(task: str, y: Any) -> Any:
-    if task == "numbers":
-        return np.asarray(y, float)[:, None]
-    if task == "two":
-        return np.where(np.asarray(y) == "b", 1.0, -1.0)[:, None]
-    return np.where(np.asarray(y)[:, None] == np.array(["a", "b", "c"]), 1.0, -1.0)
 
 
 def points(n: int, outputs: int = 1, seed: int = 0) -> tuple[Any, Any]:
@@ -99,10 +84,10 @@ def test_projected_gradient_is_algorithm_2(centers: int, outputs: int) -> None:
         LAPLACE.pairwise, batches, Z, np.arange(centers), ours.preconditioner.level, every
     )
     found = []
-    for batch, targets in batches:
+    for batch, T in batches:
         F = LAPLACE.pairwise(batch, Z) @ ours.coefficients
         ours.add_outputs(batch, F)
-        ours.learn(batch, LAPLACE.pairwise(batch), F[:, :outputs] - targets)
+        ours.learn(batch, LAPLACE.pairwise(batch), F[:, :outputs] - T)
         if ours.n_temporary == 0:
             found.append(ours.coefficients[:, :outputs].copy())
     assert len(found) == len(expected) == 12 // every

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from learners_kit import product_of_columns as stream
+from learners_kit import targets
 from reference import kernel_ridge as naive
 
 from streamk import kernels
@@ -22,27 +24,10 @@ ROUGH = kernels.PowerExponential(bandwidth=3.0)
 TASKS = ("two", "three", "numbers")
 
 
-def stream(task: str, n: int, seed: int = 0) -> tuple[Any, Any]:
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, 3)).astype(np.float32)
-    y = X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=n)
-    if task == "numbers":
-        return X, y
-    return X, [*np.array(["a", "b", "c"])[np.digitize(y, [0.0] if task == "two" else [-0.3, 0.3])]]
-
-
 def learner(task: str, kernel: kernels.Kernel = LAPLACIAN, **options: Any) -> OnlineKernelRidge:
     if task == "numbers":
         return OnlineKernelRidge(kernel, task="regression", **options)
     return OnlineKernelRidge(kernel, classes=["a", "b", "c"][: 2 + (task == "three")], **options)
-
-
-def targets(task: str, y: Any) -> Any:
-    if task == "numbers":
-        return np.asarray(y)[:, None]
-    if task == "two":
-        return np.where(np.asarray(y) == "b", 1.0, -1.0)[:, None]
-    return np.where(np.asarray(y)[:, None] == np.array(["a", "b", "c"]), 1.0, -1.0)
 
 
 # --- the oracle -----------------------------------------------------------------------------------

@@ -114,6 +114,7 @@ def test_a_bad_label_is_named_and_nothing_is_learned(kind: Any, task: str) -> No
         assert message(model.learn_one, X[0], label) == message(model.learn_many, X[:1], [label])
         message(model.predict_then_learn_many, X, [None, y[1], label])
     message(model.learn_many, X, [*y[:2], None])
+    message(model.learn_many, X, np.zeros((3, 2)))
     assert fingerprint(model.state()) == before
     fresh = made(kind, task)
     message(fresh.learn_many, X, [*y[:2], [1.0]])
@@ -169,6 +170,11 @@ def test_labels_keep_their_type(kind: Any) -> None:
         one.learn_one(x, label)
         many.learn_many([x], [label])
     assert one.classes == many.classes == (0, 1, 7)
+    assert_same(one, many)
+    one, many = made(kind, "regression"), made(kind, "regression")
+    for x, label in zip(X, (1, True, 0.5, np.float32(2.0), np.int64(3)), strict=False):
+        one.learn_one(x, label)
+        many.learn_many([x], [float(label)])
     assert_same(one, many)
 
 
