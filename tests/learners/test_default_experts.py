@@ -74,7 +74,7 @@ def test_a_state_without_external_experts_opens_as_one() -> None:
     assert_same(model, opened)
 
 
-@pytest.mark.parametrize("q", [None, 0.1, 0.9])
+@pytest.mark.parametrize("q", [None, 0.9, pytest.param(0.1, marks=pytest.mark.nightly)])
 def test_it_does_no_harm_to_a_quantile(q: float | None) -> None:
     X, y = stream("numbers", 1_500)
     X = np.hstack([X, np.random.default_rng(1).normal(size=(1_500, 5))])  # of no use
