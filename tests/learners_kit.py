@@ -29,7 +29,8 @@ from streamk.learners import (
 from streamk.losses import loss
 
 GAUSSIAN = kernels.Gaussian(bandwidth=0.8)
-kernels.register_map("squares_too", lambda x: np.concatenate([x, x * x]))
+SQUARES_TOO = "squares_too"
+kernels.register_map(SQUARES_TOO, lambda x: np.concatenate([x, x * x]))
 
 SIZES: dict[type, dict[str, Any]] = {
     MultiKernel: {"external_experts": (), "seed": 1},
@@ -172,7 +173,7 @@ FEATURES: dict[str, dict[str, Any]] = {
     "polynomial": {"kernel": kernels.Polynomial(bandwidth=1.5), "step": Constant(0.05)},
     "arc cosine": {"kernel": kernels.ArcCosine(), "step": Constant(0.05)},
     "zonal": {"kernel": kernels.Zonal(weights=(0.2, 0.5, 0.3))},
-    "composed": {"kernel": kernels.Composed(kernel=GAUSSIAN, map="squares_too")},
+    "composed": {"kernel": kernels.Composed(kernel=GAUSSIAN, map=SQUARES_TOO)},
 }
 """Ways to random features."""
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from learners_kit import SQUARES_TOO
 from reference import features as naive_features
 from reference import naive
 from state_kit import through_json
@@ -17,8 +18,6 @@ from streamk.learners import (
     OnlineNystrom,
     StreamingMeka,
 )
-
-kernels.register_map("squares_too", lambda x: np.concatenate([x, x * x]))
 
 LABELS = np.array(["no", "yes", "maybe"], dtype=object)
 COLUMNS = ["x", "größe", 5]
@@ -49,7 +48,7 @@ CASES = {
         naive_features.zonal_feature((0.2, 0.5, 0.3), 1.0),
     ),
     "composed": (
-        kernels.Composed(kernel=kernels.Gaussian(bandwidth=1.5), map="squares_too"),
+        kernels.Composed(kernel=kernels.Gaussian(bandwidth=1.5), map=SQUARES_TOO),
         "iid",
         gaussian_of_squares,
     ),

@@ -206,7 +206,7 @@ class CrashingSink(MemorySink):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_engine_goes_on_exactly_after_crashes(kind: str, tmp_path: Path) -> None:
     task = "regression" if kind == "numbers" else "classification"
-    events = engine_events(kind, 240)
+    events = engine_events(kind, 400)
 
     def run(directory: Path | None, sink: MemorySink) -> Any:
         return attached(
@@ -215,7 +215,7 @@ def test_the_engine_goes_on_exactly_after_crashes(kind: str, tmp_path: Path) -> 
             label="y",
             until_end=True,
             checkpoint=directory,
-            checkpoint_every=32,
+            checkpoint_every=48,
             sink=sink,
         ).run()
 
