@@ -36,12 +36,13 @@ from typing import Any
 import numpy as np
 from learners_kit import made, scaled
 
+from streamk.contest import Contest
+from streamk.distributed import Sharded
 from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Gaussian, Linear, Polynomial, Zonal
 from streamk.learners import (
     AdaGrad,
     Constant,
-    Contest,
     DoublyStochastic,
     EigenPro,
     FeatureMachine,
@@ -49,7 +50,6 @@ from streamk.learners import (
     MultiKernel,
     OnlineKernelRidge,
     OnlineNystrom,
-    Sharded,
     StreamingMeka,
 )
 from streamk.learners.registry import from_state

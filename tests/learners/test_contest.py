@@ -14,9 +14,11 @@ from multi_kernel_kit import pool_alone
 from reference import contest as naive_contest
 from rounds_kit import TASKS, events, model
 
+from streamk.contest import Contest
+from streamk.contest.entries import ERROR_RATE, Promotions, evidence, needed
+from streamk.distributed import Sharded
 from streamk.errors import InvalidInput, StateError
-from streamk.learners import Contest, MultiKernel, Sharded, create
-from streamk.learners.contest.entries import ERROR_RATE, Promotions, evidence, needed
+from streamk.learners import MultiKernel, create
 from streamk.learners.registry import from_state
 from streamk.packing import fingerprint
 from streamk.state import State

@@ -12,15 +12,9 @@ from multi_kernel_kit import KINDS, stream
 from state_kit import assert_same
 
 from connectors.memory import MemorySink, MemorySource
+from streamk.distributed import Sharded
 from streamk.kernels import Gaussian
-from streamk.learners import (
-    FeatureMachine,
-    MultiKernel,
-    OnlineKernelRidge,
-    Sharded,
-    create,
-    from_state,
-)
+from streamk.learners import FeatureMachine, MultiKernel, OnlineKernelRidge, create, from_state
 from streamk.losses import loss
 
 

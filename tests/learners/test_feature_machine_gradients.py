@@ -22,8 +22,8 @@ from streamk.kernels import (
     PowerExponential,
     RationalQuadratic,
 )
-from streamk.learners.rfm import gradients as module
-from streamk.learners.rfm.gradients import outer_products
+from streamk.learners.rfm import metric as module
+from streamk.learners.rfm.metric import outer_products
 
 KERNELS: list[tuple[Kernel, naive.Kernel]] = [
     (Gaussian(bandwidth=1.3), naive.Kernel("gaussian", 1.3)),

@@ -12,9 +12,8 @@ from streamk.errors import InvalidInput
 from streamk.kernels import Gaussian, Matern
 from streamk.learners.rfm import metric as weights
 from streamk.learners.rfm import ridge
-from streamk.learners.rfm.gradients import outer_products
 from streamk.learners.rfm.machine import rfm
-from streamk.learners.rfm.metric import Columns, rescaled
+from streamk.learners.rfm.metric import Columns, outer_products, rescaled
 from streamk.learners.rfm.ridge import ExactRidge, NormalRidge
 from streamk.learners.rfm.solving import inverse_temperature
 
