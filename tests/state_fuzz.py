@@ -34,14 +34,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from learners_kit import made, scaled
 
 from streamk.contest import Contest
 from streamk.distributed import Sharded
 from streamk.errors import InvalidInput, StateError
-from streamk.kernels import Gaussian, Kernel, Polynomial, Zonal
-from streamk.learners import DoublyStochastic, MultiKernel, OnlineNystrom, Scaled, StreamingMeka
-from streamk.learners.common.steps import AdaGrad, Constant
-from streamk.learners.registry import create, from_state
+from streamk.kernels import Gaussian, Linear, Polynomial, Zonal
+from streamk.learners import (
+    AdaGrad,
+    Constant,
+    DoublyStochastic,
+    EigenPro,
+    FeatureMachine,
+    Ladder,
+    MultiKernel,
+    OnlineKernelRidge,
+    OnlineNystrom,
+    StreamingMeka,
+)
+from streamk.learners.registry import from_state
 from streamk.learners.rfm import metric_tree
 from streamk.state import State
 
@@ -76,61 +87,8 @@ def labels(task: str, y: np.ndarray[Any, Any]) -> Any:
     return np.array(["a", "b", "c"])[np.digitize(y, [0.0] if task == "two" else [-3.0, 3.0])]
 
 
-def _multi(task: str, **options: Any) -> Any:
-    kind = "regression" if task == "numbers" else "classification"
-    return MultiKernel(**{"task": kind, "external_experts": (), **options})
-
-
-def _external(task: str) -> Any:
-    loss = {"loss": "squared" if task == "numbers" else "softmax"}
-    options: dict[str, Any] = {"max_features": 256, "block_size": 256, "batch_size": 4}
-    return _multi(
-        task,
-        external_experts=[
-            OnlineNystrom(Gaussian(), max_landmarks=8, **loss),
-            DoublyStochastic(Gaussian(), **loss, **options),
-        ],
-    )
-
-
-def _meka(task: str, optimizer: str = "sgd", first: int = 40) -> Any:
-    sizes: dict[str, Any] = {"first": first, "swap_delay": 25, "buffer_size": 50, "growth": 8}
-    kind = "regression" if task == "numbers" else "classification"
-    return create("streaming-meka", task=kind, rank=6, n_clusters=2, optimizer=optimizer, **sizes)
-
-
-def _plain_meka(_: str) -> Any:
-    sizes: dict[str, Any] = {"first": 100, "swap_delay": 40, "buffer_size": 30}
-    return StreamingMeka(Gaussian(bandwidth=50.0), rank=4, n_clusters=3, loss="softmax", **sizes)
-
-
-def _nystrom(task: str, **options: Any) -> Any:
-    kind = "regression" if task == "numbers" else "classification"
-    return create("online-nystrom", task=kind, max_landmarks=12, **options)
-
-
-def _kernel_ridge(task: str) -> Any:
-    kind = "regression" if task == "numbers" else "classification"
-    return create("kernel-ridge", task=kind, max_centers=64)
-
-
-def _eigenpro(task: str, solver: str, n_centers: int = 12) -> Any:
-    kind = "regression" if task == "numbers" else "classification"
-    sizes = {"n_centers": n_centers, "batch_size": 16}
-    return create("eigenpro", task=kind, solver=solver, **sizes)
-
-
-def _feature_machine(task: str, first: int = 100) -> Any:
-    kind = "regression" if task == "numbers" else "classification"
-    sizes = {"buffer_size": 64, "reservoir_size": 20, "first": first, "swap_delay": 40}
-    return create("feature-machine", task=kind, **sizes)
-
-
-def _leaves(task: str) -> Any:
-    """Return a learner whose function has leaves, and so has the next one, after `_MANY` events."""
-    kind = "regression" if task == "numbers" else "classification"
-    sizes = {"buffer_size": 64, "reservoir_size": 240, "first": 70, "swap_delay": 60}
-    return create("feature-machine", task=kind, **sizes)
+def _task(labels: str) -> str:
+    return "regression" if labels == "numbers" else "classification"
 
 
 @contextlib.contextmanager
@@ -144,78 +102,111 @@ def small_leaves() -> Iterator[None]:
         metric_tree.SPLITS = before
 
 
-def _adagrad(_: str) -> Any:
-    """Return a learner that has gathered events."""
-    options: dict[str, Any] = {"block_size": 64, "max_features": 640, "batch_size": 7}
-    return Scaled(DoublyStochastic(Gaussian(), step=AdaGrad(0.5), loss="logistic", **options))
-
-
-def _of_features(kernel: Kernel, **options: Any) -> Any:
-    return Scaled(DoublyStochastic(kernel, block_size=100, max_features=512, **options))
-
-
-def _sharded(task: str) -> Any:
+def _sharded(_: str) -> Any:
     """Return a learner that is in the second shard of a round after `_LEARNED` events."""
-    kind = "regression" if task == "numbers" else "classification"
-    sizes: dict[str, Any] = {"max_features": 64, "block_size": 64}
-    return Sharded(create("doubly-stochastic", task=kind, **sizes), shards=2, round_events=7)
+    return Sharded(scaled(DoublyStochastic, max_features=64, **_STEPS), shards=2, round_events=7)
 
 
-def _contest(task: str) -> Any:
+def _contest(_: str) -> Any:
     """Return a contest in which a challenger was promoted."""
-    small = {"task": "classification", "max_features": 64, "block_size": 64}
-    poor = create("doubly-stochastic", kernel="linear", step=1e-6, **small)
-    models = {"poor": poor, "good": create("doubly-stochastic", **small), "many": _multi(task)}
+    poor = scaled(DoublyStochastic, kernel=Linear(), step=Constant(1e-6))
+    models = {"poor": poor, "good": scaled(DoublyStochastic, **_STEPS), "many": made(MultiKernel)}
     contest = Contest(models, promote_after=50)
     contest.promote("good")
     return contest
 
 
+def _external(labels: str) -> Any:
+    small = made(OnlineNystrom, _task(labels), max_landmarks=8, kernel=Gaussian())
+    steps = made(DoublyStochastic, _task(labels), max_features=256, block_size=256, batch_size=4)
+    return made(MultiKernel, _task(labels), external_experts=[small, steps])
+
+
+def _of(kind: type, make: Any = scaled, **options: Any) -> Callable[[str], Any]:
+    return lambda labels: make(kind, _task(labels), **options)
+
+
+_STEPS: dict[str, Any] = {"step": Ladder(), "batch_size": 1}
+_MEKA: dict[str, Any] = {
+    "rank": 6,
+    "first": 40,
+    "every": 1024,
+    "swap_delay": 25,
+    "buffer_size": 50,
+    "growth": 8,
+    "max_error": 1.5,
+    "max_shift": 0.1,
+    "kernel": Gaussian(bandwidth=0.5),
+}
+_LEAVES: dict[str, Any] = {"first": 70, "every": 1024, "swap_delay": 60, "kernel": None}
+_LEAVES |= {"buffer_size": 64, "reservoir_size": 240, "rounds": 4}
 LEARNERS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "multi-kernel two": ("two", _multi),
-    "multi-kernel three": ("three", lambda task: _multi(task, class_weight="balanced")),
-    "multi-kernel numbers": ("numbers", _multi),
+    "multi-kernel two": ("two", _of(MultiKernel)),
+    "multi-kernel three": ("three", _of(MultiKernel, class_weight="balanced")),
+    "multi-kernel numbers": ("numbers", _of(MultiKernel)),
     "multi-kernel external experts": ("three", _external),
     "multi-kernel external experts of numbers": ("numbers", _external),
-    "doubly-stochastic": (
-        "three",
-        lambda _: create("doubly-stochastic", task="classification", max_features=512),
-    ),
+    "doubly-stochastic": ("three", _of(DoublyStochastic, max_features=512, **_STEPS)),
     "doubly-stochastic numbers": (
         "numbers",
-        lambda _: create("doubly-stochastic", task="regression", sampler="hadamard", block_size=64),
+        _of(DoublyStochastic, sampler="hadamard", block_size=64, max_features=2048, **_STEPS),
     ),
-    "doubly-stochastic adagrad": ("two", _adagrad),
+    "doubly-stochastic adagrad": (
+        "two",
+        _of(
+            DoublyStochastic,
+            loss="logistic",
+            step=AdaGrad(0.5),
+            batch_size=7,
+            block_size=64,
+            max_features=640,
+        ),
+    ),
     "doubly-stochastic polynomial": (
         "three",
-        lambda _: _of_features(Polynomial(), step=Constant(0.05)),
+        _of(DoublyStochastic, kernel=Polynomial(), step=Constant(0.05)),
     ),
-    "doubly-stochastic zonal": ("two", lambda _: _of_features(Zonal(), loss="hinge")),
+    "doubly-stochastic zonal": ("two", _of(DoublyStochastic, kernel=Zonal(), loss="hinge")),
     "doubly-stochastic orthogonal": (
         "numbers",
-        lambda _: _of_features(Gaussian(), loss="huber", sampler="orthogonal"),
+        _of(DoublyStochastic, loss="huber", sampler="orthogonal"),
     ),
-    "online-nystrom": ("three", _nystrom),
-    "online-nystrom newton": ("numbers", lambda task: _nystrom(task, optimizer="newton")),
-    "streaming-meka": ("numbers", _meka),
-    "streaming-meka newton": ("three", lambda task: _meka(task, "newton", 65)),
-    "streaming-meka plain": ("two", _plain_meka),
-    "kernel-ridge": ("three", _kernel_ridge),
-    "eigenpro": ("three", lambda task: _eigenpro(task, "direct")),
-    "eigenpro numbers": ("numbers", lambda task: _eigenpro(task, "eigenpro")),
-    "kernel-ridge numbers": ("numbers", _kernel_ridge),
-    "feature-machine": ("three", _feature_machine),
-    "feature-machine numbers": ("numbers", lambda task: _feature_machine(task, 64)),
-    "feature-machine leaves": ("two", _leaves),
-    "feature-machine leaves of numbers": ("numbers", _leaves),
+    "online-nystrom": ("three", _of(OnlineNystrom)),
+    "online-nystrom newton": ("numbers", _of(OnlineNystrom, optimizer="newton")),
+    "streaming-meka": ("numbers", _of(StreamingMeka, **_MEKA)),
+    "streaming-meka newton": (
+        "three",
+        _of(StreamingMeka, **_MEKA | {"optimizer": "newton", "first": 65}),
+    ),
+    "streaming-meka plain": (
+        "two",
+        _of(
+            StreamingMeka,
+            made,
+            **_MEKA
+            | {"kernel": Gaussian(bandwidth=50.0), "n_clusters": 3, "first": 100}
+            | {"rank": 4, "swap_delay": 40, "buffer_size": 30},
+        ),
+    ),
+    "kernel-ridge": ("three", _of(OnlineKernelRidge, max_centers=64)),
+    "eigenpro": ("three", _of(EigenPro, n_centers=12, batch_size=16, solver="direct")),
+    "eigenpro numbers": (
+        "numbers",
+        _of(EigenPro, n_centers=12, batch_size=16, solver="eigenpro"),
+    ),
+    "kernel-ridge numbers": ("numbers", _of(OnlineKernelRidge, max_centers=64)),
+    "feature-machine": ("three", _of(FeatureMachine, kernel=None, first=100, swap_delay=40)),
+    "feature-machine numbers": ("numbers", _of(FeatureMachine, kernel=None, swap_delay=40)),
+    "feature-machine leaves": ("two", _of(FeatureMachine, **_LEAVES)),
+    "feature-machine leaves of numbers": ("numbers", _of(FeatureMachine, **_LEAVES)),
     "sharded": ("two", _sharded),
     "contest": ("two", _contest),
-    "multi-kernel new": ("two", _multi),
-    "doubly-stochastic new": ("two", _adagrad),
-    "online-nystrom new": ("numbers", _nystrom),
-    "streaming-meka new": ("three", _meka),
-    "kernel-ridge new": ("two", _kernel_ridge),
-    "eigenpro new": ("two", lambda task: _eigenpro(task, "direct", 64)),
+    "multi-kernel new": ("two", _of(MultiKernel)),
+    "doubly-stochastic new": ("two", _of(DoublyStochastic, batch_size=7, max_features=640)),
+    "online-nystrom new": ("numbers", _of(OnlineNystrom)),
+    "streaming-meka new": ("three", _of(StreamingMeka, **_MEKA)),
+    "kernel-ridge new": ("two", _of(OnlineKernelRidge, max_centers=64)),
+    "eigenpro new": ("two", _of(EigenPro, n_centers=64, batch_size=16, solver="direct")),
 }
 """What each one learns, and its maker. New ones have learned few events."""
 POOLED = tuple(name for name in LEARNERS if name.startswith("multi-kernel"))

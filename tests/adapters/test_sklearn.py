@@ -15,7 +15,6 @@ from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_breast_cancer, load_diabetes, make_friedman1, make_moons
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -75,26 +74,6 @@ def test_fit_is_the_learner_over_shuffled_passes() -> None:
     assert np.array_equal(model.predict_proba(X), learner.predict_proba_many(X))
 
 
-def test_partial_fit_is_the_learner_on_the_stream() -> None:
-    X, y = make_friedman1(300, random_state=0)
-    model, learner = regressor(), None
-    for first in range(0, 300, 50):
-        model.partial_fit(X[first : first + 50], y[first : first + 50])
-        learner = learner or learners.create(
-            "doubly-stochastic",
-            task="regression",
-            seed=model.learner_.state().child("learner").header["seed"],  # type: ignore[arg-type]
-            bandwidth=0.7,
-            batch_size=8,
-            max_features=512,
-            block_size=512,
-        )
-        learner.learn_many(X[first : first + 50], y[first : first + 50])
-    assert learner is not None
-    assert np.array_equal(model.predict(X), learner.predict_many(X))
-    assert model.score(X, y) > 0.65  # the first events are in a scale of few
-
-
 def test_a_metric_is_learned_in_fit_and_on_the_stream() -> None:
     X, y = make_friedman1(1_000, random_state=0)
     options: dict[str, Any] = {"metric": "diagonal", "first": 256, "swap_delay": 64}
@@ -134,22 +113,39 @@ def test_importances_of_a_frame_are_those_of_its_columns() -> None:
     assert model.feature_importances_.argmax() == 1
 
 
-def test_accuracy() -> None:
-    assert cross_val_score(DoublyStochasticClassifier(random_state=0), *moons(), cv=3).mean() > 0.95
+ACCURATE: list[tuple[Any, dict[str, Any]]] = [
+    (DoublyStochasticClassifier, {}),
+    (NystromClassifier, {}),
+    (EigenProClassifier, {"bandwidth": 2.0}),
+    (KernelRidgeClassifier, {"bandwidth": 2.0}),
+]
+
+
+@pytest.mark.parametrize("made", [*(made for made, _ in ACCURATE), FeatureMachineClassifier])
+def test_accuracy_of_classes(made: Any) -> None:
+    assert cross_val_score(made(random_state=0), *moons(), cv=3).mean() > 0.95
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("made", "options"), ACCURATE)
+def test_accuracy_of_more_columns(made: Any, options: dict[str, Any]) -> None:
     cancer = load_breast_cancer(return_X_y=True)
-    assert cross_val_score(DoublyStochasticClassifier(random_state=0), *cancer, cv=3).mean() > 0.95
+    assert cross_val_score(made(random_state=0, **options), *cancer, cv=3).mean() > 0.95
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        DoublyStochasticRegressor,
+        EigenProRegressor,
+        FeatureMachineRegressor,
+        KernelRidgeRegressor,
+        NystromRegressor,
+    ],
+)
+def test_accuracy_of_numbers(made: Any) -> None:
     diabetes = load_diabetes(return_X_y=True)
-    assert cross_val_score(DoublyStochasticRegressor(random_state=0), *diabetes, cv=3).mean() > 0.4
-    assert cross_val_score(NystromClassifier(random_state=0), *moons(), cv=3).mean() > 0.95
-    assert cross_val_score(NystromClassifier(random_state=0), *cancer, cv=3).mean() > 0.95
-    assert cross_val_score(NystromRegressor(random_state=0), *diabetes, cv=3).mean() > 0.4
-    for made in (EigenProClassifier, KernelRidgeClassifier):
-        assert cross_val_score(made(random_state=0), *moons(), cv=3).mean() > 0.95
-        wide = made(bandwidth=2.0, random_state=0)
-        assert cross_val_score(wide, *cancer, cv=3).mean() > 0.95
-    assert cross_val_score(FeatureMachineClassifier(random_state=0), *moons(), cv=3).mean() > 0.95
-    for made in (EigenProRegressor, KernelRidgeRegressor, FeatureMachineRegressor):
-        assert cross_val_score(made(random_state=0), *diabetes, cv=3).mean() > 0.4
+    assert cross_val_score(made(random_state=0), *diabetes, cv=3).mean() > 0.4
 
 
 @pytest.mark.parametrize("loss", ["softmax", "logistic", "hinge", "squared_hinge", "squared"])
@@ -301,12 +297,6 @@ def test_frames_and_categories() -> None:
     fitted = classifier(n_epochs=1).fit(frame, moons()[1])
     assert fitted.feature_names_in_.tolist() == ["a", "b"]
     assert fitted.n_features_in_ == 2
-
-
-def test_one_versus_rest() -> None:
-    X, _ = moons()
-    y = np.digitize(X[:, 0], [0.0, 1.0])
-    assert OneVsRestClassifier(classifier()).fit(X, y).score(X, y) > 0.9
 
 
 def test_a_missing_scikit_learn_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

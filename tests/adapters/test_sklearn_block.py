@@ -7,11 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.datasets import load_digits, make_blobs, make_friedman1, make_moons
+from sklearn.datasets import make_blobs, make_friedman1, make_moons
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from streamk.adapters.sklearn import BlockRidge, BlockSVC
@@ -260,15 +257,3 @@ def test_fewer_points_than_clusters() -> None:
 
 
 # Copies and tools
-
-
-def test_a_pipeline_and_a_search() -> None:
-    X, y = (rows[:900] for rows in load_digits(return_X_y=True))
-    search = GridSearchCV(
-        make_pipeline(StandardScaler(), BlockSVC(n_clusters=3, random_state=0)),
-        {"blocksvc__C": [1e-4, 10.0], "blocksvc__gamma": [0.01]},
-        cv=2,
-    )
-    search.fit(X, y)
-    assert search.best_params_["blocksvc__C"] == 10.0
-    assert search.score(X, y) > 0.95

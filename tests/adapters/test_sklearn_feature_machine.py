@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
@@ -75,21 +74,6 @@ def test_several_targets_count_in_their_own_units() -> None:
     np.testing.assert_allclose(alone.predict(X[:50]), F[:, 0], rtol=1e-4)
 
 
-def test_events_of_weight_0_are_left_out() -> None:
-    X, y = friedman(200)
-    w = np.where(np.arange(200) % 4, 1.0, 0.0)
-    model = RFMRegressor(**ONE, random_state=0).fit(X, np.where(w, y, 1e9), sample_weight=w)
-    less = RFMRegressor(**ONE, random_state=0).fit(X[w > 0], y[w > 0])
-    np.testing.assert_allclose(model.predict(X), less.predict(X), rtol=1e-5)
-    names = np.where(w == 0.0, "none", np.where(y > y.mean(), "high", "low"))
-    sorting = RFMClassifier(**ONE, random_state=0).fit(X, names, sample_weight=w)
-    assert sorting.classes_.tolist() == ["high", "low"]
-    with pytest.raises(InvalidInput, match=r"1 events have .* above 0; at least 2 are needed"):
-        model.fit(X, y, sample_weight=np.eye(200)[0])
-    with pytest.raises(InvalidInput, match="one class, 'high'"):
-        sorting.fit(X, names, sample_weight=names == "high")
-
-
 def test_weights_move_decisions_and_probabilities() -> None:
     random = np.random.default_rng(0)
     X = random.normal(size=(600, 2))
@@ -105,13 +89,6 @@ def test_weights_move_decisions_and_probabilities() -> None:
         for one in (plain, heavy)
     ]
     assert losses[1] < losses[0]
-
-
-def test_a_pickle_predicts_the_same() -> None:
-    X, y = friedman(150)
-    model = RFMRegressor(**ONE, random_state=0).fit(X, y)
-    again = pickle.loads(pickle.dumps(model))
-    assert np.array_equal(again.predict(X), model.predict(X))
 
 
 @pytest.mark.parametrize(

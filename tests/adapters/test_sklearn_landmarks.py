@@ -9,13 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csc_array
-from sklearn.datasets import load_digits, make_moons
+from sklearn.datasets import make_moons
 from sklearn.kernel_approximation import Nystroem
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from streamk import landmarks
 from streamk.adapters.sklearn import (
@@ -218,18 +214,3 @@ def test_frames_in_and_out() -> None:
     assert features.columns.tolist() == ["oasisnystroem0", "oasisnystroem1", "oasisnystroem2"]
     assert np.array_equal(model.transform(frame), features)
     assert model.feature_names_in_.tolist() == ["a", "b"]
-
-
-def test_a_pipeline_and_a_search() -> None:
-    X, y = (rows[:900] for rows in load_digits(return_X_y=True))
-    pipeline = make_pipeline(
-        StandardScaler(), RPCholeskyNystroem(random_state=0), LogisticRegression(max_iter=500)
-    )
-    search = GridSearchCV(
-        pipeline,
-        {"rpcholeskynystroem__n_components": [5, 150], "rpcholeskynystroem__gamma": [0.01]},
-        cv=2,
-    )
-    search.fit(X, y)
-    assert search.best_params_["rpcholeskynystroem__n_components"] == 150
-    assert search.score(X, y) > 0.9

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-import pickle
 from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits, make_friedman1, make_moons
+from sklearn.datasets import load_digits, make_friedman1
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.class_weight import compute_sample_weight
@@ -83,16 +81,6 @@ def test_whether_to_clip_is_asked_with_weights(monkeypatch: pytest.MonkeyPatch) 
     assert np.array_equal(alike.predict(X), plain.predict(X))
 
 
-def test_a_point_of_weight_2_is_there_twice() -> None:
-    X, y = friedman(200)
-    twice = np.r_[X, X[:50]], np.r_[y, y[:50]]
-    weights = 1.0 + (np.arange(200) < 50)
-    expected = MekaRidge(**full()).fit(*twice).predict(X)
-    np.testing.assert_allclose(
-        MekaRidge(**full()).fit(X, y, weights).predict(X), expected, **SINGLE
-    )
-
-
 @pytest.mark.parametrize("class_weight", ["balanced", {"a": 5.0, "c": 0.2}])
 def test_weights_of_classes_are_those_of_their_points(class_weight: Any) -> None:
     X, numbers = make_friedman1(300, random_state=0)
@@ -109,23 +97,6 @@ def test_weights_of_classes_are_those_of_their_points(class_weight: Any) -> None
         plain = KernelRidge(kernel="rbf", gamma=0.5).fit(X, targets, weights)
         model = MekaClassifier(**full(class_weight=class_weight)).fit(X, labels, given)
         np.testing.assert_allclose(model.decision_function(X), plain.predict(X), **SINGLE)
-
-
-@pytest.mark.parametrize(
-    ("weights", "words"),
-    [
-        ([1.0] * 49 + [-1.0], "-1.0 in row 49"),
-        ([np.inf] + [1.0] * 49, "sample_weight"),
-        ([0.0] * 50, "zero"),
-        ([1.0] * 49, "50"),
-    ],
-)
-def test_weights_that_cannot_be(weights: Any, words: str) -> None:
-    X, y = friedman(50)
-    with pytest.raises(ValueError, match=words):
-        MekaRidge(rank=8, random_state=0).fit(X, y, weights)
-    with pytest.raises(ValueError, match=words):
-        MekaClassifier(rank=8, class_weight="balanced").fit(X, y > 14.0, weights)
 
 
 @pytest.mark.parametrize("weights", [{True: -1.0}, {True: np.nan}, {True: 0.0, False: 0.0}])
@@ -174,15 +145,6 @@ def test_digits_are_told_apart() -> None:
     ).fit(X[:1_200], names[:1_200])
     assert model.score(X[1_200:], names[1_200:]) > 0.95
     assert model.decision_function(X[:5]).shape == (5, 10)
-
-
-def test_a_fitted_one_is_pickled_and_searched_for() -> None:
-    X, y = make_moons(600, noise=0.2, random_state=0)
-    search = GridSearchCV(
-        MekaClassifier(rank=16, n_clusters=3, random_state=0), {"gamma": [0.5, 2.0]}, cv=3
-    ).fit(X, y)
-    again = pickle.loads(pickle.dumps(search.best_estimator_))
-    assert np.array_equal(again.decision_function(X), search.decision_function(X))
 
 
 @pytest.mark.parametrize(

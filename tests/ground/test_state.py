@@ -13,7 +13,6 @@ import pytest
 from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Gaussian
 from streamk.landmarks import IncrementalOasis
-from streamk.learners import MODELS, create
 from streamk.state import State
 
 HEADER: dict[str, Any] = {"type": "linear", "format": 1}
@@ -103,35 +102,6 @@ COPIES = [
     pytest.param(copy.deepcopy, id="deepcopy"),
     pytest.param(lambda model: pickle.loads(pickle.dumps(model)), id="pickle"),
 ]
-
-
-@pytest.mark.parametrize("copied", COPIES)
-@pytest.mark.parametrize("scaled", [True, False])
-@pytest.mark.parametrize("name", MODELS)
-def test_a_copy_of_a_learner_goes_on_by_itself(name: str, scaled: bool, copied: Any) -> None:
-    rng = np.random.default_rng(0)
-    X, later = rng.normal(size=(2, 60, 2))
-    y = (X[:, 0] * X[:, 1] > 0).astype(int)
-    model: Any = create(name, task="classification")
-    if not scaled:
-        model = getattr(model, "learner", model)
-    model.learn_many(X[:20], y[:20])
-    before = model.predict_proba_many(later)
-    twin = copied(model)
-    assert type(twin) is type(model)
-    twin.learn_many(X[20:], y[20:])
-    np.testing.assert_array_equal(model.predict_proba_many(later), before)
-    model.learn_many(X[20:], y[20:])
-    np.testing.assert_array_equal(model.predict_proba_many(later), twin.predict_proba_many(later))
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_only_learners_of_one_class_merge(name: str) -> None:
-    model: Any = create(name, task="classification")
-    for learner in {model, getattr(model, "learner", model)}:
-        for other in (3, None, IncrementalOasis(Gaussian(), max_landmarks=5)):
-            with pytest.raises(InvalidInput, match=r"cannot merge a '.*' learner and a '.*' one"):
-                learner.merge(other)
 
 
 @pytest.mark.parametrize("copied", COPIES)

@@ -120,19 +120,6 @@ def test_one_wrong_label_does_not_undo_what_is_known() -> None:
     assert max(losses[121:]) < 0.03
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_a_third_class_leaves_the_others_their_probabilities(name: str) -> None:
-    X, y = stream(2000, 0.1)
-    model = MODELS[name]()
-    model.learn_many(X, y)
-    before = model.predict_proba_many(X)
-    model.add_classes(["third"])
-    after = model.predict_proba_many(X)
-    assert after.shape == (2000, 3)
-    shares = after[:, :2] / after[:, :2].sum(axis=1, keepdims=True)
-    assert np.allclose(shares, before, atol=1e-6)
-
-
 @pytest.mark.parametrize("classes", [3, 20, 21, 45])
 def test_a_model_of_one_event_opens_again(classes: int) -> None:
     for make in (OnlineKernelRidge, EigenPro):

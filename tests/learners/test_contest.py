@@ -41,15 +41,6 @@ def test_evidence_is_the_mean_wealth_of_all_bets() -> None:
                 assert evidence(wins, losses) == 0.0
 
 
-def test_the_mean_wealth_of_fair_bets_stays_the_same() -> None:
-    """So that it is a martingale where wins and losses are as likely, after any past."""
-    wealth = naive_contest.mean_wealth
-    for wins in range(8):
-        for losses in range(8):
-            after = wealth(wins + 1, losses) + wealth(wins, losses + 1)
-            assert after / 2 == wealth(wins, losses)
-
-
 def test_the_evidence_of_many_events_is_finite() -> None:
     assert evidence(10**7, 0) == pytest.approx(10**7 * math.log(2.0), rel=1e-5)
     assert 0.0 < evidence(5_010_000, 4_990_000) < math.inf

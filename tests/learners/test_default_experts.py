@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 import threading
 from typing import Any
 
@@ -58,32 +56,6 @@ def test_others_take_its_place() -> None:
     assert [one["type"] for one in model.external_experts] == ["kernel-ridge"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_events_one_by_one_at_once_and_after_a_restart(kind: str) -> None:
-    X, y = stream(kind, 420)
-    one, many, again = default(kind), default(kind), default(kind)
-    for x, label in zip(X, y, strict=True):
-        one.learn_one(x, label)
-    many.learn_many(X, y)
-    for start, stop in ((0, 70), (70, 71), (71, 200), (200, 420)):  # 70: a function is being made
-        again = from_state(again.state())
-        again.learn_many(X[start:stop], y[start:stop])
-    assert machine(many).n_takeovers > 0
-    assert_same(one, many)
-    assert_same(again, many)
-
-
-def test_copies_go_on_alike() -> None:
-    X, y = stream("two", 300)
-    model = default("two")
-    model.learn_many(X[:70], y[:70])
-    copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
-    for each in (model, *copies):
-        each.learn_many(X[70:], y[70:])
-    assert_same(model, copies[0])
-    assert_same(model, copies[1])
-
-
 def test_a_state_without_external_experts_opens_as_one() -> None:
     X, y = stream("two", 200)
     model = default("two", external_experts=[])
@@ -96,7 +68,7 @@ def test_a_state_without_external_experts_opens_as_one() -> None:
     assert_same(model, opened)
 
 
-@pytest.mark.parametrize("q", [None, 0.1, 0.9])
+@pytest.mark.parametrize("q", [None, 0.9, pytest.param(0.1, marks=pytest.mark.nightly)])
 def test_it_does_no_harm_to_a_quantile(q: float | None) -> None:
     X, y = stream("numbers", 1_500)
     X = np.hstack([X, np.random.default_rng(1).normal(size=(1_500, 5))])  # of no use

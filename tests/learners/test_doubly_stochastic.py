@@ -9,12 +9,13 @@ from functools import partial
 import numpy as np
 import pytest
 from reference import naive
-from state_kit import assert_same, through_json
+from state_kit import assert_same
 
 from streamk import kernels
-from streamk.errors import InvalidInput, NotLearned, StateError
+from streamk.errors import InvalidInput, StateError
 from streamk.learners import AdaGrad, Constant, DoublyStochastic, InverseTime
 from streamk.losses import loss as make_loss
+from streamk.state import State
 
 STEPS = {
     "inverse_time": (InverseTime(theta=5.0, offset=0), ("inverse_time", 5.0)),
@@ -79,7 +80,7 @@ def labels_of(task, y):
 @pytest.mark.parametrize(("loss", "task"), TASKS)
 def test_coefficients_are_the_oracle_s(loss, task, step, growing):
     ours_step, naive_step = STEPS[step]
-    steps, batch = 500, 2
+    steps, batch = 250, 2
     sizes = {"block_size": 3} if growing else {"block_size": 7, "max_features": 40}
     X, y = stream(task, steps * batch)
     oracle = naive.DoublyStochastic(
@@ -95,7 +96,7 @@ def test_coefficients_are_the_oracle_s(loss, task, step, growing):
 
     assert oracle.nearest_kink > 1e-6, "choose other data: a kink decides by rounding"
     assert learner.coefficients.shape == oracle.alpha.shape
-    assert learner.n_features == (1500 if growing else 40)
+    assert learner.n_features == (750 if growing else 40)
     assert learner.n_events == steps * batch
     assert np.abs(oracle.alpha).max() > 1e-3
     np.testing.assert_allclose(learner.coefficients, oracle.alpha, rtol=1e-5, atol=1e-8)
@@ -141,8 +142,7 @@ def test_every_kernel_and_sampler(ours, theirs, sampler):
     np.testing.assert_allclose(learner.coefficients, oracle.alpha, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("batch", [1, 5, 32])
-@pytest.mark.parametrize("block", [1, 64, 200])
+@pytest.mark.parametrize(("batch", "block"), [(1, 64), (5, 200), (32, 1)])
 def test_one_call_is_consecutive_mini_batches(batch, block):
     """Whatever comes in one call, a third class in its middle included."""
     X, y = stream("third comes late", 180)
@@ -150,19 +150,14 @@ def test_one_call_is_consecutive_mini_batches(batch, block):
         naive.Kernel("gaussian", 0.7), "hinge", 11, ("constant", 0.3), nu=NU, columns=range(3),
         block_size=block,
     )  # fmt: skip
-    whole, parts = (
-        model("hinge", batch_size=batch, block_size=block, classes=["no"]) for _ in range(2)
-    )
-    whole.learn_many(X, LABELS[y])
+    learner = model("hinge", batch_size=batch, block_size=block, classes=["no"])
+    learner.learn_many(X, LABELS[y])
     for first in range(0, 180, batch):
-        some = slice(first, first + batch)
-        oracle.learn(X[some], y[some])
-        parts.learn_many(X[some], LABELS[y[some]])
-    assert_same(whole, parts)
-    parts.finish()  # the oracle has taken the step of the last events, fewer than a mini-batch
-    assert parts.n_gathered == 0
+        oracle.learn(X[first : first + batch], y[first : first + batch])
+    learner.finish()  # the oracle has taken the step of the last events, fewer than a mini-batch
+    assert learner.n_gathered == 0
     assert oracle.nearest_kink > 1e-6
-    np.testing.assert_allclose(parts.coefficients, oracle.alpha, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(learner.coefficients, oracle.alpha, rtol=1e-7, atol=1e-9)
 
 
 def test_the_plain_equations_by_hand():
@@ -283,7 +278,7 @@ def grown(task="third comes late", loss="softmax", n=600, **options):
     return learner
 
 
-@pytest.mark.parametrize("kernel", [kernels.Gaussian(), kernels.Matern(nu=1.5), kernels.Linear()])
+@pytest.mark.parametrize("kernel", [kernels.Gaussian(), kernels.Linear()])
 @pytest.mark.parametrize("sizes", [{}, {"max_features": 700}], ids=["growing", "revisiting"])
 def test_the_cache_changes_nothing(sizes, kernel):
     kept = grown(kernel=kernel, **sizes)
@@ -296,9 +291,14 @@ def test_the_cache_changes_nothing(sizes, kernel):
         assert other.nbytes - grown(kernel=kernel, cache_bytes=0, **sizes).nbytes <= cache_bytes
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize(("loss", "task"), TASKS)
+@pytest.mark.parametrize(
+    ("loss", "task", "step"),
+    [
+        *((*both, "constant") for both in TASKS if both[1] != "two"),
+        ("softmax", "two", "adagrad"),
+        ("huber", "numbers", "inverse_time"),
+    ],
+)
 def test_a_step_on_kept_frequencies_is_a_step_on_new_ones(loss, task, step):
     """The short way of a small step and the long way round the same, whatever the loss."""
     X, y = stream(task, 240)
@@ -306,48 +306,9 @@ def test_a_step_on_kept_frequencies_is_a_step_on_new_ones(loss, task, step):
     for sizes in ({"block_size": 50}, {"block_size": 100, "max_features": 250}):
         kept = model(loss, task, **options, **sizes)
         new = model(loss, task, cache_bytes=0, **options, **sizes)
-        for first in range(0, 240, 60):
-            some = slice(first, first + 60)
-            for learner in (kept, new):
-                learner.learn_many(X[some], labels_of(task, y[some]))
-        a, b = kept.state(), new.state()
-        assert a.header["scale"] == b.header["scale"]
-        for name, array in a.arrays.items():
-            np.testing.assert_array_equal(array, b.arrays[name])
-
-
-@pytest.mark.parametrize("threads", [2, 3, 7])
-@pytest.mark.usefixtures("many_threads")
-def test_threads_change_nothing(threads):
-    """Enough work that threads are used: 400 rows of 2,000 features of 12 columns."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(400, 12))
-    y = rng.normal(size=400)
-    options = {"batch_size": 400, "block_size": 1000, "dtype": "float32"}
-    one, several = (model("squared", "numbers", threads=n, **options) for n in (1, threads))
-    for _ in range(2):
-        one.learn_many(X, y)
-        several.learn_many(X, y)
-    np.testing.assert_array_equal(several.coefficients, one.coefficients)
-    np.testing.assert_array_equal(several.decision_many(X), one.decision_many(X))
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("kernel", [kernels.Gaussian(), kernels.Laplacian(), kernels.Linear()])
-@pytest.mark.parametrize("task", ["two", "third comes late", "numbers"])
-def test_a_row_is_predicted_the_same_in_any_batch(task, kernel, dtype):
-    loss = "squared" if task == "numbers" else "logistic"
-    learner = grown(task, loss, n=200, kernel=kernel, dtype=dtype)
-    X, _ = stream("two", 301, d=5, seed=5)
-    whole = learner.decision_many(X)
-    for size in (1, 2, 3, 7, 16, 100, 300):
-        parts = [learner.decision_many(X[i : i + size]) for i in range(0, len(X), size)]
-        np.testing.assert_array_equal(np.vstack(parts), whole)
-    np.testing.assert_array_equal(learner.decision_many(X[::-1]), whole[::-1])
-    if task != "numbers":
-        p = learner.predict_proba_many(X)
-        np.testing.assert_array_equal(learner.predict_proba_many(X[7:8]), p[7:8])
+        for learner in (kept, new):
+            learner.learn_many(X, labels_of(task, y))
+        assert_same(kept, new, but="cache_bytes")
 
 
 def test_single_precision_is_near_double():
@@ -387,93 +348,18 @@ def test_a_column_that_comes_late_was_always_zero(cache_bytes):
     np.testing.assert_allclose(late.decision_many(X), always.decision_many(X), atol=1e-10)
 
 
-def test_columns_are_counted_when_they_have_no_names():
-    learner = model()
-    assert learner.columns is None
-    learner.learn_many([[0.0, 1.0]], ["a"])
-    assert learner.columns == (0, 1)
-
-
 # --- state and merging ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("sizes", [{}, {"max_features": 40}], ids=["growing", "revisiting"])
-@pytest.mark.parametrize(
-    ("loss", "task"),
-    [("logistic", "two"), ("hinge", "third comes late"), ("softmax", "third comes late"),
-     ("quantile", "numbers")],
-)  # fmt: skip
-def test_a_restart_goes_on_as_if_nothing_had_happened(loss, task, sizes, step):
-    X, y = stream(task, 400)
-    y = labels_of(task, y)
-    options = {"step": STEPS[step][0], "dtype": "float32", "block_size": 7, **sizes}
-    straight = model(loss, task, **options)
-    straight.learn_many(X[:100], y[:100])
-    saved = through_json(straight.state())
-    resumed = DoublyStochastic.from_state(saved)
-    assert_same(resumed, straight)
-    np.testing.assert_array_equal(resumed.decision_many(X), straight.decision_many(X))
-    for first in range(100, 400, 6):  # 50 steps of growing, a third class among them
-        straight.learn_many(X[first : first + 6], y[first : first + 6])
-        resumed.learn_many(X[first : first + 6], y[first : first + 6])
-    assert_same(resumed, straight)
-    assert resumed.n_events == 400
-    again = DoublyStochastic.from_state(saved)  # what was saved is still what it was
-    assert again.n_events == 100
-    assert again.n_features == (40 if sizes else 350)
-
-
-def test_a_model_that_has_seen_nothing_has_a_state():
-    fresh = model("softmax")
-    other = DoublyStochastic.from_state(through_json(fresh.state()))
-    X, y = stream("two", 20)
-    for learner in (fresh, other):
-        learner.learn_many(X, LABELS[y])
-    assert_same(other, fresh)
-
-
-def test_labels_keep_their_type_in_a_state():
-    for values in ([False, True], [3, -1], ["3", "x"]):
-        learner = model()
-        learner.learn_many([[0.0], [1.0]], values)
-        other = DoublyStochastic.from_state(through_json(learner.state()))
-        assert other.classes == tuple(values)
-        assert [type(label) for label in other.classes] == [type(label) for label in values]
-        assert {type(label) for label in other.predict_many([[0.0], [1.0]])} == {type(values[0])}
-
-
-def broken(change):
-    learner = model("logistic", step=AdaGrad(0.1))
-    X, y = stream("two", 60)
-    learner.learn_many(X, LABELS[y])
-    state = through_json(learner.state())
-    change(state)
-    return state
 
 
 @pytest.mark.parametrize(
     "change",
-    [
-        lambda s: s.header.update(type="other"),
-        lambda s: s.header.pop("loss"),
-        lambda s: s.header.pop("seed"),
-        lambda s: s.header.pop("scale"),
-        lambda s: s.header.update(step={"step": "sideways"}),
-        lambda s: s.header.update(step={}),
-        lambda s: s.header.update(kernel={"kernel": "unknown"}),
-        lambda s: s.header.update(block_size=-3),
-        lambda s: s.header.update(n_steps="many"),
-        lambda s: s.arrays.pop("coefficients"),
-        lambda s: s.arrays.pop("squares"),
-        lambda s: s.arrays.update(coefficients=s.arrays["coefficients"][:, :, :5]),
-        lambda s: s.arrays.update(coefficients=s.arrays["coefficients"][:1]),
-        lambda s: s.arrays.update(squares=s.arrays["squares"][:1]),
-    ],
+    [{"step": {"step": "sideways"}}, {"step": {}}, {"kernel": {"kernel": "unknown"}}],
+    ids=str,
 )
-def test_a_state_that_does_not_fit_is_refused(change):
+def test_a_state_of_a_step_or_kernel_that_there_is_not_is_refused(change):
+    state = model(step=AdaGrad(0.1)).state()
     with pytest.raises(StateError):
-        DoublyStochastic.from_state(broken(change))
+        DoublyStochastic.from_state(State({**state.header, **change}, state.arrays))
 
 
 def weights(mine, others):
@@ -503,18 +389,6 @@ def test_merging_is_the_weighted_mean_of_what_each_learned(loss, sizes):
     assert mine.n_events == 400
     mine.learn_many(X[:4], LABELS[y[:4]])  # and it goes on
     assert np.isfinite(mine.coefficients).all()
-
-
-def test_merging_two_models_without_a_common_past():
-    X, y = stream("numbers", 300)
-    mine, others = model("squared", "numbers"), model("squared", "numbers")
-    mine.learn_many(X[:200], y[:200])
-    others.learn_many(X[200:], y[200:])
-    v, w = weights(200, 100)
-    expected = v * mine.decision_many(X) + w * others.decision_many(X)
-    mine.merge(others)
-    np.testing.assert_allclose(mine.decision_many(X), expected, atol=1e-12)
-    assert mine.n_events == 300
 
 
 @pytest.mark.parametrize("loss", CLASSIFICATION)
@@ -569,21 +443,6 @@ def test_merging_matches_columns_by_their_names():
     np.testing.assert_allclose(mine.decision_many(Z), expected, atol=1e-10)
 
 
-def test_merging_leaves_the_others_alone_and_nothing_new_changes_nothing():
-    X, y = stream("two", 200)
-    base = model(step=AdaGrad(0.2))
-    base.learn_many(X[:100], LABELS[y[:100]])
-    mine, others = (DoublyStochastic.from_state(base.state()) for _ in range(2))
-    mine.learn_many(X[100:], LABELS[y[100:]])
-    before = DoublyStochastic.from_state(mine.state())
-    mine.merge(others, common_events=100)
-    assert_same(mine, before)
-    others.merge(mine, common_events=100)  # all the weight is on the one that learned
-    np.testing.assert_allclose(others.coefficients, mine.coefficients, rtol=1e-12)
-    assert_same(mine, before)
-    assert base.n_events == 100
-
-
 def test_merging_takes_the_mean_of_squared_gradients_too():
     X, y = stream("two", 300)
     mine, others = (model(step=AdaGrad(0.2), max_features=30) for _ in range(2))
@@ -595,51 +454,8 @@ def test_merging_takes_the_mean_of_squared_gradients_too():
     np.testing.assert_allclose(mine.state().arrays["squares"], v * a + w * b, rtol=1e-12)
 
 
-def test_one_that_has_seen_nothing_takes_over_what_another_learned():
-    """A member that joins late merges at once, before any event of its own."""
-    X, y = stream("two", 100)
-    fresh, learned = model(), model()
-    learned.learn_many(X, LABELS[y])
-    before = learned.coefficients
-    learned.merge(model())
-    np.testing.assert_array_equal(learned.coefficients, before)
-    fresh.merge(learned)
-    np.testing.assert_allclose(fresh.coefficients, before, rtol=1e-12)
-    assert (fresh.classes, fresh.columns) == (learned.classes, learned.columns)
-    np.testing.assert_allclose(fresh.decision_many(X), learned.decision_many(X), atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("options", "word"),
-    [
-        ({"seed": 12}, "seed"),
-        ({"kernel": kernels.Gaussian(bandwidth=0.8)}, "kernel"),
-        ({"loss": "hinge"}, "loss"),
-        ({"step": Constant(0.4)}, "step"),
-        ({"regularization": 0.5}, "regularization"),
-        ({"block_size": 4}, "block_size"),
-        ({"max_features": 99}, "max_features"),
-        ({"dtype": "float32"}, "dtype"),
-    ],
-)
-def test_learners_that_differ_do_not_merge(options, word):
-    mine, others = model("logistic"), model(**options)
-    with pytest.raises(InvalidInput, match=word):
-        mine.merge(others)
-
-
 def test_learners_that_differ_only_in_memory_merge():
     model(cache_bytes=0, threads=1).merge(model(cache_bytes=99, threads=2))
-
-
-@pytest.mark.parametrize("common", [-1, 11, 21])
-def test_more_events_in_common_than_were_learned_are_refused(common):
-    X, y = stream("two", 30)
-    mine, others = model(), model()
-    mine.learn_many(X[:10], LABELS[y[:10]])
-    others.learn_many(X[10:], LABELS[y[10:]])
-    with pytest.raises(InvalidInput, match=f"common_events={common}"):
-        mine.merge(others, common_events=common)
 
 
 # --- memory ---------------------------------------------------------------------------------
@@ -667,22 +483,6 @@ def test_memory_is_four_bytes_for_a_feature_and_output(task, outputs):
 # --- it learns ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loss", CLASSIFICATION)
-def test_it_learns_three_classes(loss):
-    rng = np.random.default_rng(1)
-    X = rng.uniform(-1, 1, size=(3000, 2))
-    y = LABELS[(np.hypot(*X.T) > 0.5).astype(int) + (np.hypot(*X.T) > 0.85)]
-    learner = DoublyStochastic(
-        kernels.Gaussian(bandwidth=0.3), loss=loss, task="classification", seed=1,
-        step=Constant(1.0), batch_size=16, max_features=2048,
-    )  # fmt: skip
-    learner.learn_many(X[:2500], y[:2500])
-    assert (learner.predict_many(X[2500:]) == y[2500:]).mean() > 0.85
-    p = learner.predict_proba_many(X[2500:])
-    assert p.dtype == np.float64
-    np.testing.assert_allclose(p.sum(axis=1), 1.0, atol=1e-12)
-
-
 @pytest.mark.parametrize("q", [0.1, 0.5, 0.9])
 def test_quantiles_leave_their_share_of_labels_below(q):
     rng = np.random.default_rng(1)
@@ -700,119 +500,15 @@ def test_quantiles_leave_their_share_of_labels_below(q):
 # --- before learning, and errors ------------------------------------------------------------
 
 
-def test_before_learning():
-    regression = model("squared", "numbers")
-    np.testing.assert_array_equal(regression.predict_many([[1.0, 2.0]]), [0.0])
-    assert regression.predict_many([[1.0, 2.0]]).dtype == np.float64
-    classifier = model()
-    assert classifier.classes == ()
-    for call in (classifier.predict_many, classifier.predict_proba_many):
-        with pytest.raises(NotLearned):
-            call([[1.0, 2.0]])
-    assert (classifier.n_events, classifier.n_features) == (0, 0)
-    known = model("logistic", classes=["no", "yes"])
-    np.testing.assert_array_equal(known.predict_proba_many([[1.0, 2.0]]), [[0.5, 0.5]])
-
-
-def test_one_class_is_certain():
-    for loss in CLASSIFICATION:
-        learner = model(loss)
-        learner.learn_many([[0.0], [1.0]], ["only", "only"])
-        assert learner.predict_many([[0.5]]).tolist() == ["only"]
-        np.testing.assert_array_equal(learner.predict_proba_many([[0.5]]), [[1.0]])
-
-
-@pytest.mark.parametrize(
-    ("X", "y", "words"),
-    [
-        ([[0.0, 1.0, math.nan]], ["a"], ["row 0", "column 2", "nan"]),
-        ([[0.0, 1.0, 2.0], [0.0, math.inf, 2.0]], ["a", "b"], ["row 1", "column 1", "inf"]),
-        ([[0.0, -math.inf, 2.0]], ["a"], ["row 0", "column 1", "-inf"]),
-        ([[0.0, 1.0]], ["a"], ["2 columns", "3", "add_columns"]),
-        ([0.0, 1.0, 2.0], ["a"], ["(3,)"]),
-        ([[0.0, 1.0, 2.0]], ["a", "b"], ["1 events", "2 labels"]),
-        ([[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]], ["a", None], ["row 1", "None"]),
-        ([[0.0, 1.0, 2.0]], [math.nan], ["row 0", "nan"]),
-        ([[0.0, 1.0, 2.0]], [0.25], ["row 0", "0.25", "regression"]),
-        ([[0.0, 1.0, 2.0]], [["a"]], ["row 0", "['a']"]),
-    ],
-)
-def test_a_bad_event_is_named_and_nothing_is_learned(X, y, words):
-    learner = model(block_size=5)
-    good, labels = stream("two", 20)
-    learner.learn_many(good, LABELS[labels])
-    before = DoublyStochastic.from_state(learner.state())
-    with pytest.raises(InvalidInput) as error:
-        learner.learn_many(X, y)
-    for word in words:
-        assert word in str(error.value)
-    assert_same(learner, before)
-
-
-@pytest.mark.parametrize(
-    ("y", "words"),
-    [
-        ([0.0, math.nan], ["row 1", "nan"]),
-        ([math.inf, 0.0], ["row 0", "inf"]),
-        (["a", "b"], ["numbers", "classification"]),
-        ([None, 1.0], ["row 0"]),
-        ([[1.0], [2.0]], ["(2,)", "(2, 1)"]),
-    ],
-)
-def test_a_bad_number_is_named_and_nothing_is_learned(y, words):
-    learner = model("squared", "numbers")
-    with pytest.raises(InvalidInput) as error:
-        learner.learn_many([[0.0, 1.0], [1.0, 0.0]], y)
-    for word in words:
-        assert word in str(error.value)
-    assert learner.n_events == 0
-    assert learner.columns is None, "a refused first batch must not fix the columns"
-
-
-@pytest.mark.parametrize(("dtype", "label"), [("float32", 1e39), ("float64", -1e200)])
-def test_one_huge_label_cannot_end_a_model(dtype, label):
-    """Its gradient would not be a number of the dtype, nor any coefficient after it."""
-    learner = model("squared", "numbers", dtype=dtype)
-    X, y = stream("numbers", 40)
-    learner.learn_many(X, y)
-    before = DoublyStochastic.from_state(learner.state())
-    with pytest.raises(InvalidInput, match=r"row 1 .*too large"):
-        learner.learn_many(X[:2], [0.5, label])
-    assert_same(learner, before)
-
-
-def test_a_column_is_named_by_its_name():
-    learner = model(columns=["age", "size"])
-    with pytest.raises(InvalidInput, match=r"row 1.*size.*nan"):
-        learner.predict_many([[0.0, 1.0], [1.0, math.nan]])
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"loss": "hing"}, ["hing", "hinge", "logistic"]),
         ({"loss": "quantile", "task": "classification"}, ["quantile", "classification"]),
         ({"loss": "softmax", "task": "regression"}, ["softmax", "regression"]),
-        ({"task": "ranking"}, ["ranking", "classification", "regression"]),
-        ({"seed": -1}, ["seed=-1"]),
-        ({"regularization": -0.1}, ["regularization=-0.1", "at least 0"]),
-        ({"regularization": math.nan}, ["regularization=nan"]),
-        ({"batch_size": 0}, ["batch_size=0", "at least 1"]),
-        ({"batch_size": 2.5}, ["batch_size=2.5", "whole"]),
-        ({"block_size": 0}, ["block_size=0"]),
-        ({"max_features": 0}, ["max_features=0"]),
-        ({"cache_bytes": -1}, ["cache_bytes=-1"]),
-        ({"threads": 0}, ["threads=0"]),
-        ({"dtype": "int8"}, ["int8", "float32"]),
-        ({"sampler": "sobol"}, ["sobol", "iid"]),
         ({"backend": "fortran"}, ["fortran", "cupy"]),
         ({"loss": "huber", "classes": ["a"]}, ["classes", "classification"]),
-        ({"columns": ["a", "a"]}, ["twice", "a"]),
-        ({"regularization": "much"}, ["regularization", "much"]),
-        ({"seed": True}, ["seed=True", "whole number"]),
         ({"step": 0.5}, ["step=0.5", "Step"]),
-        ({"loss": 3}, ["loss=3", "Loss"]),
-        ({"kernel": "gaussian"}, ["kernel='gaussian'", "Kernel"]),
     ],
 )
 def test_a_wrong_option_is_named_with_the_fix(options, words):
@@ -822,17 +518,14 @@ def test_a_wrong_option_is_named_with_the_fix(options, words):
         assert word in str(error.value)
 
 
-@pytest.mark.parametrize("make", [InverseTime, Constant, AdaGrad])
-@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, "one"])
-def test_steps_must_be_positive(make, value):
-    with pytest.raises(InvalidInput, match=str(value)):
-        make(value)
-
-
-@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf, "one"])
-def test_an_offset_must_not_be_negative(value):
-    with pytest.raises(InvalidInput, match=f"offset={value!r} of InverseTime"):
-        InverseTime(1.0, offset=value)
+def test_steps_must_be_positive():
+    for value in (-1.0, math.nan, math.inf, "one", 0.0):
+        for make in (InverseTime, Constant, AdaGrad):
+            with pytest.raises(InvalidInput, match=str(value)):
+                make(value)
+        if value != 0.0:
+            with pytest.raises(InvalidInput, match=f"offset={value!r} of InverseTime"):
+                InverseTime(1.0, offset=value)
 
 
 def test_the_offset_follows_from_block_batch_and_loss():
@@ -866,19 +559,6 @@ def test_inverse_time_does_not_explode_with_its_offset(nu):
         learner.learn_many(X[start : start + 100], y[start : start + 100])
         largest = max(largest, float(np.abs(learner.decision_many(X[:200])).max()))
     assert largest < 5.0
-
-
-def test_more_errors():
-    with pytest.raises(InvalidInput, match="probabilities"):
-        model("squared", "numbers").predict_proba_many([[1.0]])
-    learner = model(columns=["a"])
-    with pytest.raises(InvalidInput, match="twice"):
-        learner.add_columns(["a"])
-    assert learner.columns == ("a",)
-    with pytest.raises(InvalidInput, match="columns"):
-        learner.predict_one([1.0, 2.0])
-    with pytest.raises(InvalidInput, match="shape"):
-        learner.predict_one([[1.0]])
 
 
 def test_a_model_that_overflows_says_so_instead_of_learning_nan():

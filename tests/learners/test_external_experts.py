@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import copy
-import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 from multi_kernel_kit import KINDS, assert_sound, learned, make, pool_alone, stream
 from numpy.typing import NDArray
-from state_kit import assert_same
 
 from streamk.adapters.river import KernelClassifier
 from streamk.errors import InvalidInput, StateError
-from streamk.kernels import Gaussian, Laplacian
+from streamk.kernels import Gaussian
 from streamk.learners import (
     DoublyStochastic,
-    FeatureMachine,
     MultiKernel,
-    OnlineKernelRidge,
     OnlineNystrom,
     Scaled,
-    StreamingMeka,
 )
 from streamk.learners.common.steps import Constant
 from streamk.learners.multi_kernel.external_experts import ExternalExperts
@@ -51,45 +46,6 @@ def said_by_guests(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
 
 
 # --- the same, however it is asked for ------------------------------------------------------------
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("kind", KINDS)
-def test_learners_in_batches_are_the_same_as_event_by_event(kind: str) -> None:
-    """Those that cannot diverge learn many events at once, beside one that can."""
-    X, y = stream(kind, 700)
-    X[::9, 1] = np.nan
-    task = "regression" if kind == "numbers" else "classification"
-
-    def guests() -> list[Any]:
-        ridge = OnlineKernelRidge(Laplacian(bandwidth=1.0), task=task, max_centers=128)
-        machine = FeatureMachine(
-            task=task, first=64, swap_delay=40, buffer_size=128, reservoir_size=128
-        )
-        return [ridge, nystrom(kind), machine]
-
-    one, some = (make(kind, external_experts=guests()) for _ in range(2))
-    said = [
-        one.predict_then_learn_many(X[n : n + 1], y[n : n + 1]).predictions for n in range(len(X))
-    ]
-    parts = [
-        some.predict_then_learn_many(X[rows], y[rows]).predictions
-        for rows in np.split(np.arange(700), [5, 230, 600])
-    ]
-    assert np.array_equal(np.concatenate(said), np.concatenate(parts))
-    assert_same(one, some)
-    assert one._mixture.external._learners[2].n_takeovers > 0
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_row_is_predicted_alike_in_every_company(kind: str) -> None:
-    model = learned(kind, 300, external_experts=external_experts(kind), threads=3)
-    X, _ = stream(kind, 200, seed=3)
-    together = model.decision_many(X)
-    np.testing.assert_array_equal(together, np.vstack([model.decision_one(x) for x in X]))
-    np.testing.assert_array_equal(together[50:113], model.decision_many(X[50:113]))
-    model.threads = 1
-    np.testing.assert_array_equal(together, model.decision_many(X))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -282,25 +238,6 @@ def test_the_unit_of_labels_does_not_matter(unit: float) -> None:
 # --- classes and columns that come late -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("named", [(), ("d", "b"), ("a", "b", "c", "d")])
-def test_classes_that_come_late(named: tuple[str, ...]) -> None:
-    X, y = stream("four", 900)
-    y[:100] = "a"
-    y[100:300][y[100:300] == "c"] = "b"
-    one, many = (
-        make("four", external_experts=external_experts("four"), classes=named) for _ in range(2)
-    )
-    for x, label in zip(X, y, strict=True):
-        one.learn_one(x, label)
-    many.learn_many(X, y)
-    assert_same(one, many)
-    for learner in one._mixture.external._learners:
-        assert learner.classes == one.classes
-    fresh, expected = stream("four", 300, seed=3)
-    best = one._mixture.external.outputs(fresh, 4)[:, 0].argmax(axis=1)
-    assert (np.array(one.classes)[best] == expected).mean() > 0.8
-
-
 @pytest.mark.parametrize("place", range(3))
 def test_classes_may_be_added_between_predictions(place: int) -> None:
     X, _ = stream("two", 60)
@@ -316,29 +253,6 @@ def test_classes_may_be_added_between_predictions(place: int) -> None:
     assert (told.predict_proba_many(X)[:, 0] > 0.5).all()
 
 
-def test_a_second_class_comes_after_a_prediction() -> None:
-    X, _ = stream("two", 60)
-    model = make("two", external_experts=external_experts("two"))
-    for n, x in enumerate(X):
-        model.learn_one(x, "a" if n < 30 else "b")
-        model.predict_proba_many(X[:5])
-        model.decision_one(x)
-    assert_sound(model)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_columns_that_come_late(kind: str) -> None:
-    X, y = stream(kind, 600, d=5)
-    model = make(kind, external_experts=external_experts(kind), columns=["a", "b"])
-    model.learn_many(X[:200, :2], y[:200])
-    model.add_columns(["c", "d", "e"])
-    model.learn_many(X[200:], y[200:])
-    for learner in model._mixture.external._learners:
-        assert learner.columns == ("a", "b", "c", "d", "e")
-    assert_sound(model)
-    assert_same(model, MultiKernel.from_state(model.state()))
-
-
 def test_a_learner_without_columns() -> None:
     model = pool_alone(seed=1, external_experts=external_experts("two"))
     model.learn_many(np.zeros((20, 0)), [*"ab"] * 10)
@@ -346,33 +260,6 @@ def test_a_learner_without_columns() -> None:
 
 
 # --- states ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("n", [0, 1, 2, 300])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_restored_learner_goes_on_exactly(kind: str, n: int) -> None:
-    model = make(kind, external_experts=external_experts(kind))
-    X, y = stream(kind, n + 200)
-    if n:
-        model.learn_many(X[:n], y[:n])
-    for again in (
-        MultiKernel.from_state(model.state()),
-        pickle.loads(pickle.dumps(model)),
-        copy.deepcopy(model),
-    ):
-        assert_same(model, again)
-        again.learn_many(X[n:], y[n:])
-        whole = make(kind, external_experts=external_experts(kind))
-        whole.learn_many(X, y)
-        assert_same(whole, again)
-
-
-def test_without_guests_a_state_is_what_it_was() -> None:
-    state = learned("two", 50).state()
-    parts: Any = state.header["parts"]
-    assert "external_experts" not in parts
-    assert_same(learned("two", 50), MultiKernel.from_state(state))
 
 
 @pytest.mark.parametrize(
@@ -390,18 +277,6 @@ def test_damaged_guests_are_refused(change: dict[str, Any]) -> None:
     }
     with pytest.raises(StateError):
         MultiKernel.from_state(State(header, state.arrays))
-
-
-@pytest.mark.parametrize("name", ["unit", "events", "numbers", "center", "inverse", "distance"])
-def test_damaged_arrays_of_guests_are_refused(name: str) -> None:
-    state = learned("two", 50, external_experts=external_experts("two")).state()
-    arrays = {**state.arrays}
-    found = arrays.pop(f"external_experts.{name}")
-    with pytest.raises(StateError):
-        MultiKernel.from_state(State(state.header, arrays))
-    arrays[f"external_experts.{name}"] = found[:-1]
-    with pytest.raises(StateError):
-        MultiKernel.from_state(State(state.header, arrays))
 
 
 @pytest.mark.parametrize("part", ["fresh-0", "learner-0"])
@@ -558,20 +433,3 @@ def test_guests_come_in_a_list(external_experts: Any) -> None:
 def test_no_guests_are_none() -> None:
     none = MultiKernel(external_experts=[]).external_experts
     assert none == MultiKernel(external_experts=()).external_experts == []
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_that_factorizes_joins_as_the_others_do(kind: str) -> None:
-    loss = "squared" if kind == "numbers" else "softmax"
-    sizes: Any = {"rank": 8, "n_clusters": 4, "first": 128, "swap_delay": 64}
-    X, y = stream(kind, 500)
-    whole, parts = (
-        make(kind, external_experts=[StreamingMeka(Gaussian(bandwidth=0.7), loss=loss, **sizes)])
-        for _ in range(2)
-    )
-    whole.learn_many(X, y)
-    for some in np.split(np.arange(len(X)), [150, 170, 400]):
-        parts.learn_many(X[some], y[some])
-        parts = MultiKernel.from_state(parts.state())
-    assert_same(whole, parts)
-    assert "streaming-meka" in whole.shares(X[0])

@@ -56,16 +56,6 @@ def test_the_oracle_is_the_derivative(k: naive.Kernel) -> None:
             np.testing.assert_allclose(found, plain.differences(f, x), rtol=1e-6, atol=1e-8)
 
 
-def test_the_papers_kernel_is_that_of_the_oracle() -> None:
-    M, x, z = np.diag([4.0, 1.0]), [1.0, 0.0], [0.0, 2.0]
-    assert plain.laplace(M, 3.0, x, z) == pytest.approx(np.exp(-np.sqrt(8.0) / 3.0))
-    assert plain.kernel(naive.Kernel("matern", 3.0, 0.5), M, x, z) == pytest.approx(
-        plain.laplace(M, 3.0, x, z)
-    )
-    gaussian = plain.laplace(M, np.sqrt(2.0), x, z, exponent=2.0)
-    assert plain.kernel(naive.Kernel("gaussian", 1.0), M, x, z) == pytest.approx(gaussian)
-
-
 @each_kernel
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_outer_products_are_the_oracles(

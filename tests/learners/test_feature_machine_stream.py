@@ -343,46 +343,6 @@ def test_a_function_that_cannot_be_solved_for_does_not_take_over() -> None:
 # --- states, columns, classes ---------------------------------------------------------------------
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("at", [50, 64, 70, 80, 250])
-@pytest.mark.parametrize("scaled", [True, False])
-def test_a_state_goes_on_bit_for_bit(at: int, scaled: bool) -> None:
-    X, y = stream(330)
-    y[200:] = ["third" if x > 1.0 else label for x, label in zip(X[200:, 0], y[200:], strict=True)]
-
-    def make() -> Any:
-        if scaled:
-            return create("feature-machine", task="classification", **SMALL)
-        return FeatureMachine(**SMALL)
-
-    whole, part = make(), make()
-    whole.learn_many(X, y)
-    part.learn_many(X[:at], y[:at])
-    resumed = type(part).from_state(part.state())
-    assert same(resumed.state(), part.state())
-    assert scaled or resumed.nbytes == part.nbytes
-    for x, label in zip(X[at:], y[at:], strict=True):
-        resumed.learn_one(x, label)
-    assert same(resumed.state(), whole.state())
-    assert np.array_equal(resumed.decision_many(X), whole.decision_many(X))
-
-
-@pytest.mark.parametrize("at", [70, 120])
-def test_columns_and_classes_that_come_later_reach_both_functions(at: int) -> None:
-    X, y = stream(300)
-    model = FeatureMachine(columns=list("abcdef"), **SMALL)
-    model.learn_many(X[:at], y[:at])
-    model.add_columns(["g"])
-    model.add_classes(["third"])
-    wide = np.hstack([X, X[:, :1]])
-    before = model.decision_many(np.hstack([X, np.zeros((300, 1))]))
-    assert before.shape == (300, 3)
-    model.learn_many(wide[at:], y[at:])
-    assert same(FeatureMachine.from_state(model.state()).state(), model.state())
-    assert model.columns == tuple("abcdefg")
-    assert model.predict_proba_many(wide).shape == (300, 3)
-
-
 def test_merging_past_the_event_of_a_takeover() -> None:
     """A new function that is due by then is compared, and none has an event twice."""
     rng = np.random.default_rng(0)
@@ -405,22 +365,6 @@ def test_merging_past_the_event_of_a_takeover() -> None:
     kept = one._sample.events(until=one._recent.seen - len(one._recent))[0]
     both = np.concatenate([kept, one._recent.events()[0]])
     assert len(np.unique(both, axis=0)) == len(both)
-
-
-def test_merging() -> None:
-    X, y = stream(400)
-    one, other = FeatureMachine(**SMALL), FeatureMachine(**SMALL)
-    one.learn_many(X[:100], y[:100])
-    other = FeatureMachine.from_state(one.state())
-    other.learn_many(X[100:200], y[100:200])
-    one.merge(other, common_events=100)
-    assert same(one.state(), other.state())
-    other.learn_many(X[200:300], y[200:300])
-    one.learn_many(X[300:], y[300:])
-    one.merge(other, common_events=200)
-    assert one.n_events == 400
-    with pytest.raises(InvalidInput, match="differ in rounds"):
-        one.merge(FeatureMachine(rounds=1, **SMALL))
 
 
 def test_options_and_states_are_checked() -> None:

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 from feature_machine_kit import friedman
-from reference import feature_machine as plain
-from reference import naive
 
 from streamk.errors import InvalidInput
 from streamk.kernels import Gaussian, Matern
@@ -19,13 +17,6 @@ from streamk.learners.rfm.metric import Columns, outer_products, rescaled
 from streamk.learners.rfm.ridge import ExactRidge, NormalRidge
 from streamk.learners.rfm.solving import inverse_temperature
 
-KERNELS = [
-    (naive.Kernel("matern", 2.0, 0.5), True),
-    (naive.Kernel("gaussian", 1.5), False),
-    (naive.Kernel("laplacian", 3.0), True),
-    (naive.Kernel("power_exponential", 9.0), True),
-]
-
 
 def weighted(n: int = 24, d: int = 3) -> tuple[Any, Any, Any, Any]:
     """Events with targets, how often each of them counts, and where each is when repeated."""
@@ -34,20 +25,6 @@ def weighted(n: int = 24, d: int = 3) -> tuple[Any, Any, Any, Any]:
     Y = np.column_stack([np.sin(3.0 * X[:, 0]), X[:, 1] ** 2])
     often = random.integers(1, 5, n)
     return X, Y, often, np.repeat(np.arange(n), often)
-
-
-@pytest.mark.parametrize(("k", "diagonal"), KERNELS, ids=str)
-def test_the_oracles_weights_are_repeated_events(k: naive.Kernel, diagonal: bool) -> None:
-    X, Y, often, places = weighted(12)
-    ridges = (0.1, 0.3, 0.1)
-    # Slopes are not smoothed, for which centers count once.
-    one = plain.rounds(k, X, Y, ridges, diagonal=diagonal, weights=often, part=0.0)
-    other = plain.rounds(k, X[places], Y[places], ridges, diagonal=diagonal, part=0.0)
-    for (A, M), (repeated, M_repeated) in zip(one, other, strict=True):
-        np.testing.assert_allclose(M, M_repeated, rtol=1e-9, atol=1e-12)
-        # A repeated event's coefficients add up to that of the weighted one.
-        sums = [repeated[places == i].sum(axis=0) for i in range(len(X))]
-        np.testing.assert_allclose(A, sums, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("scale", ["standard", "ranks"])
@@ -116,9 +93,7 @@ def test_an_event_that_counts_a_million_times_is_solved_for() -> None:
 SMALL: dict[str, Any] = {"kernel": "matern", "bandwidth": 2.0, "metric": "diagonal", "rounds": 3}
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("n", [400, 1_100])
-@pytest.mark.parametrize("times", [1.0, 3.0, 1e-9, 1e12])
+@pytest.mark.parametrize(("n", "times"), [(400, 1e-9), (1_100, 3.0)])
 def test_the_unit_of_weights_does_not_matter(n: int, times: float) -> None:
     X, Y = friedman(n)
     found, alike = rfm(X, Y, weights=np.full(n, times), **SMALL), rfm(X, Y, **SMALL)

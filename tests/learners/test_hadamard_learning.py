@@ -1,20 +1,18 @@
 """Learners on Hadamard features: what must change nothing, and what columns may do."""
 
-import json
 import math
 import tracemalloc
 
 import numpy as np
 import pytest
 from reference import naive
-from state_kit import assert_same
+from state_kit import assert_same, reopened
 
 from streamk import kernels
 from streamk.adapters.river import DoublyStochasticClassifier
 from streamk.errors import InvalidInput, StateError
 from streamk.features.samplers import extended
 from streamk.learners import AdaGrad, Constant, DoublyStochastic
-from streamk.state import State
 
 BANDWIDTH = 0.8
 
@@ -73,32 +71,6 @@ def test_a_step_on_kept_features_is_a_step_on_new_ones(step, block):
     """Blocks of features begin and end in the middle of a transform's."""
     options = {"step": step, "block_size": block, "max_features": 5 * block - 9}
     assert_same(grown(**options), grown(**options, cache_bytes=0), but="cache_bytes")
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize(("d", "dtype"), [(5, "float32"), (5, "float64"), (100, "float32")])
-def test_a_row_is_predicted_the_same_in_any_batch(d, dtype):
-    learner = grown(d=d, n=60, dtype=dtype, block_size=300)
-    X, _ = stream(41, d, seed=5)
-    whole = learner.decision_many(X)
-    for size in (1, 2, 3, 7, 16, 40):
-        parts = [learner.decision_many(X[i : i + size]) for i in range(0, len(X), size)]
-        np.testing.assert_array_equal(np.vstack(parts), whole)
-    np.testing.assert_array_equal(learner.decision_many(X[::-1]), whole[::-1])
-
-
-@pytest.mark.parametrize("cache_bytes", [0, 2**20])
-@pytest.mark.parametrize("threads", [2, 3])
-@pytest.mark.usefixtures("many_threads")
-def test_threads_change_nothing(threads, cache_bytes):
-    X, y = stream(400, 100)
-    options = {"batch_size": 400, "block_size": 1000, "cache_bytes": cache_bytes}
-    one, several = (model(threads=n, **options) for n in (1, threads))
-    for _ in range(2):
-        one.learn_many(X, y)
-        several.learn_many(X, y)
-    np.testing.assert_array_equal(several.coefficients, one.coefficients)
-    np.testing.assert_array_equal(several.decision_many(X), one.decision_many(X))
 
 
 @pytest.mark.parametrize("sampler", ["iid", "hadamard"])
@@ -211,16 +183,16 @@ def test_dict_events_may_reorder_and_add_their_columns():
         for sampler in ("hadamard", "hadamard", "iid")
     )
     right = np.zeros(2)
-    for i, (x, y) in enumerate(events(600)):
+    for i, (x, y) in enumerate(events(400)):
         turned = dict(reversed(x.items()))
         assert one.predict_proba_one(x) == other.predict_proba_one(turned)
-        if i > 300:
+        if i > 200:
             right += [one.predict_one(x) == y, iid.predict_one(x) == y]
         one.learn_one(x, y)
         other.learn_one(turned, y)
         iid.learn_one(x, y)
-    assert right[0] > 0.75 * 299
-    assert abs(right[0] - right[1]) < 0.06 * 299
+    assert right[0] > 0.72 * 199
+    assert abs(right[0] - right[1]) < 0.08 * 199
     assert one.predict_proba_one({"never": 1.0}) == one.predict_proba_one({})
 
 
@@ -240,10 +212,8 @@ def late_columns(d=70):
 
 def test_a_restart_finds_every_column_in_its_place():
     straight, X, y = late_columns()
-    saved = straight.state()
-    header = json.loads(json.dumps(saved.header, allow_nan=False))
-    resumed = DoublyStochastic.from_state(State(header, saved.arrays))
-    assert header["widths"] == [64, 64]
+    resumed = reopened(straight)
+    assert resumed.state().header["widths"] == [64, 64]
     np.testing.assert_array_equal(resumed.decision_many(X), straight.decision_many(X))
     for learner in (straight, resumed):
         learner.learn_many(X[80:], y[80:])
@@ -300,11 +270,6 @@ def test_one_that_has_seen_nothing_takes_over_the_places():
     fresh.merge(late)
     assert fresh.state().header["widths"] == [64, 64]
     np.testing.assert_allclose(fresh.decision_many(X), late.decision_many(X), atol=1e-6)
-
-
-def test_models_of_two_samplers_do_not_merge():
-    with pytest.raises(InvalidInput, match="sampler"):
-        model().merge(model(sampler="iid"))
 
 
 @pytest.mark.parametrize("kernel", [kernels.Laplacian(), kernels.Cauchy()])

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from learners_kit import SQUARES_TOO
 from reference import features as naive_features
 from reference import naive
-from state_kit import assert_same, through_json
+from state_kit import through_json
 
 from streamk import kernels
 from streamk.errors import InvalidInput, StateError
@@ -17,8 +18,6 @@ from streamk.learners import (
     OnlineNystrom,
     StreamingMeka,
 )
-
-kernels.register_map("squares_too", lambda x: np.concatenate([x, x * x]))
 
 LABELS = np.array(["no", "yes", "maybe"], dtype=object)
 COLUMNS = ["x", "größe", 5]
@@ -49,7 +48,7 @@ CASES = {
         naive_features.zonal_feature((0.2, 0.5, 0.3), 1.0),
     ),
     "composed": (
-        kernels.Composed(kernel=kernels.Gaussian(bandwidth=1.5), map="squares_too"),
+        kernels.Composed(kernel=kernels.Gaussian(bandwidth=1.5), map=SQUARES_TOO),
         "iid",
         gaussian_of_squares,
     ),
@@ -72,9 +71,6 @@ SELDOM = {"arc_cosine-0", "arc_cosine-2", "matern-orthogonal", "arc_cosine-ortho
 
 def seldom(case):
     return pytest.param(case, marks=pytest.mark.nightly if case in SELDOM else ())
-
-
-every_case = pytest.mark.parametrize("case", [seldom(case) for case in CASES])
 
 
 def stream(n, seed=0):
@@ -113,43 +109,6 @@ def test_coefficients_are_the_oracle_s(case):
     np.testing.assert_allclose(learner.decision_many(X[:5]), expected, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("batch_size", [1, 8])
-@every_case
-def test_any_cut_cache_and_number_of_threads_gives_the_same_bits(case, batch_size):
-    X, y = stream(150)
-    sizes = {"batch_size": batch_size}
-    whole = model(case, **sizes)
-    whole.learn_many(X, LABELS[y])
-    singly = model(case, cache_bytes=0 if batch_size > 1 else 1 << 20, threads=1, **sizes)
-    for x, label in zip(X[:75], LABELS[y[:75]], strict=True):
-        singly.learn_one(x, label)
-    again = DoublyStochastic.from_state(through_json(singly.state()))
-    assert_same(singly, again)
-    for first in range(75, 150, 20):
-        some = slice(first, first + 20)
-        predicted = again.predict_then_learn_many(X[some], LABELS[y[some]])
-        singly.learn_many(X[some], LABELS[y[some]])
-        assert len(predicted.predictions) == len(X[some])
-    np.testing.assert_array_equal(whole.coefficients, again.coefficients)
-    np.testing.assert_array_equal(whole.coefficients, singly.coefficients)
-    batch = whole.decision_many(X)
-    np.testing.assert_array_equal(batch, [whole.decision_one(x) for x in X.astype(np.float32)])
-    np.testing.assert_array_equal(batch, again.decision_many(X))
-
-
-@every_case
-def test_it_learns(case):
-    X, y = stream(6000)
-    # A bounded step for a kernel whose values are not: k(x, x) is up to 16.
-    step = Constant(0.1 if case == "polynomial" else 1.0)
-    sizes = {"max_features": 2048, "block_size": 256, "regularization": 0.0}
-    learner = model(case, step=step, **sizes)
-    learner.learn_many(X[:5000], LABELS[y[:5000]])
-    right = (learner.predict_many(X[5000:]) == LABELS[y[5000:]]).mean()
-    assert right > 0.75 > 1.3 * np.bincount(y[5000:]).max() / 1000
-
-
 # --- columns that come late, merging ----------------------------------------------------------
 
 
@@ -181,21 +140,6 @@ def test_late_columns_are_refused_where_features_depend_on_all(case):
     assert learner.state().header == before.header
     learner.learn_many(X, LABELS[y])
     assert learner.columns == ("x", "größe", "in time")
-
-
-@every_case
-def test_models_of_one_seed_merge(case):
-    X, y = stream(160)
-    one, other, half = (model(case, dtype="float64") for _ in range(3))
-    one.learn_many(X[:80], LABELS[y[:80]])
-    other.learn_many(X[80:], LABELS[y[80:]])
-    half.learn_many(X[:80], LABELS[y[:80]])
-    theirs = other.decision_many(X[:5])
-    one.merge(other)
-    # Outputs go by the order in which labels came.
-    order = [list(other.classes).index(label) for label in one.classes]
-    mean = 0.5 * (half.decision_many(X[:5])[:, : len(one.classes)] + theirs[:, order])
-    np.testing.assert_allclose(one.decision_many(X[:5]), mean, rtol=1e-9, atol=1e-12)
 
 
 def test_maps_merge_in_one_order_of_columns_only():

@@ -17,25 +17,9 @@ from streamk.errors import EngineError, InvalidInput
 from streamk.kernels import Gaussian
 from streamk.learners import (
     DoublyStochastic,
-    EigenPro,
-    FeatureMachine,
     MultiKernel,
-    OnlineKernelRidge,
-    OnlineNystrom,
-    Scaled,
-    StreamingMeka,
 )
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
-
-ONE_KERNEL = {
-    "doubly-stochastic": lambda **options: DoublyStochastic(Gaussian(bandwidth=1.0), **options),
-    "online-nystrom": lambda **options: OnlineNystrom(Gaussian(bandwidth=1.0), **options),
-    "streaming-meka": lambda **options: StreamingMeka(Gaussian(bandwidth=1.0), **options),
-    "eigenpro": lambda **options: EigenPro(Gaussian(bandwidth=1.0), **options),
-    "kernel-ridge": lambda **options: OnlineKernelRidge(Gaussian(bandwidth=1.0), **options),
-    "feature-machine": lambda **options: FeatureMachine(Gaussian(bandwidth=1.0), **options),
-}
-MAKERS: dict[str, Any] = {"multi-kernel": pool_alone, **ONE_KERNEL}
 
 
 def coming(classes: int, n: int | None = None) -> tuple[NDArray[np.float64], list[int]]:
@@ -74,10 +58,9 @@ def test_few_of_the_classes_that_come_have_a_pool_made_anew(made: list[int]) -> 
     assert model._mixture.pool.class_room < 2 * 150
 
 
-@pytest.mark.parametrize("model", MAKERS)
-def test_what_is_learned_does_not_depend_on_the_cut(model: str) -> None:
+def test_what_is_learned_does_not_depend_on_the_cut() -> None:
     X, y = coming(40)
-    whole, parts = MAKERS[model](), MAKERS[model]()
+    whole, parts = pool_alone(), pool_alone()
     together = whole.predict_then_learn_many(X, y)
     said: list[Any] = []
     for at in range(0, len(X), 7):
@@ -144,45 +127,6 @@ def test_a_forecast_by_the_pool_of_before_goes_on() -> None:
         model._mixture._loops.forecast(table, X, said, out)
     assert out.shape == expected.shape
     assert np.isfinite(out).all()
-
-
-@pytest.mark.parametrize("model", MAKERS)
-def test_a_label_too_many_is_refused(model: str) -> None:
-    learner = MAKERS[model](max_classes=3)
-    learner.learn_many([[0.0], [1.0], [2.0]], ["a", "b", "c"])
-    with pytest.raises(InvalidInput, match=r"row 1, 'd', .* max_classes=3; drop the event, raise"):
-        learner.learn_many([[0.0], [3.0]], ["a", "d"])
-    with pytest.raises(InvalidInput, match="max_classes=3"):
-        learner.learn_one(np.array([3.0]), "d")
-    assert learner.n_events == 3
-    assert learner.classes == ("a", "b", "c")
-    assert learner.predict_then_learn_many([[0.0], [1.0]], [None, "b"]).predictions[1] is not None
-    assert type(learner).from_state(learner.state()).max_classes == 3
-    scaled = MAKERS[model](max_classes=3)
-    if model in ONE_KERNEL:
-        assert Scaled(scaled).max_classes == 3
-
-
-@pytest.mark.parametrize("model", MAKERS)
-def test_an_event_without_a_label_is_no_class(model: str) -> None:
-    learner = MAKERS[model](max_classes=2)
-    learner.predict_then_learn_many([[0.0], [1.0], [2.0]], [None, "a", "b"])
-    assert learner.classes == ("a", "b")
-
-
-@pytest.mark.parametrize("model", MAKERS)
-def test_classes_given_beforehand_are_all_there_may_be(model: str) -> None:
-    learner = MAKERS[model](max_classes=2, classes=["a", "b", "c"])
-    learner.learn_many([[0.0]], ["c"])
-    with pytest.raises(InvalidInput, match="max_classes=2"):
-        learner.learn_many([[0.0]], ["d"])
-
-
-@pytest.mark.parametrize("value", [1, 2.5, True, None])
-@pytest.mark.parametrize("model", MAKERS)
-def test_the_bound_is_a_whole_number_from_two(model: str, value: Any) -> None:
-    with pytest.raises(InvalidInput, match="max_classes="):
-        MAKERS[model](max_classes=value)
 
 
 def test_rivers_estimator_refuses_a_label_too_many() -> None:

@@ -18,12 +18,10 @@ from streamk.landmarks import IncrementalOasis, Removal
 from streamk.learners import (
     AdaGrad,
     Constant,
-    DoublyStochastic,
     InverseTime,
     OnlineNystrom,
     Scaled,
     create,
-    from_state,
 )
 from streamk.losses import LOSSES, loss
 from streamk.state import State
@@ -310,41 +308,6 @@ def test_no_windup_where_events_fade_faster_than_landmarks_take_turns() -> None:
 # --- the protocol ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "optimizer"), MADE)
-def test_a_state_goes_on_bit_for_bit(name: str, optimizer: str) -> None:
-    X, y = stream(name, 120)
-    extra = {"forgetting": 0.99} if optimizer == "newton" else {"step": InverseTime(5.0)}
-    one = learner(name, optimizer, half_life=50.0, **extra)
-    one.learn_many(X[:70], y[:70])
-    two = from_state(one.state())
-    assert same_model(one, two)
-    F = one.decision_many(X)
-    assert np.array_equal(F, two.decision_many(X))
-    for rows in (slice(0, 1), slice(3, 9), slice(40, 120)):
-        assert np.array_equal(one.decision_many(X[rows]), F[rows])
-    assert np.array_equal(one.decision_one(X[5]), F[5])
-    for model in (one, two):
-        model.learn_many(X[70:], y[70:])
-    assert same_model(one, two)
-    assert one.nbytes == two.nbytes > 0
-
-
-def test_a_fresh_model_has_a_state() -> None:
-    again = OnlineNystrom.from_state(learner(columns=["a"], classes=["u", "v"]).state())
-    assert (again.columns, again.classes, again.n_features) == (("a",), ("u", "v"), 0)
-    assert again.predict_proba_many([[1.0]]).tolist() == [[0.5, 0.5]]
-
-
-def test_a_damaged_state_is_explained() -> None:
-    model = learner("squared", "newton")
-    model.learn_many(*stream("squared", 30))
-    state = model.state()
-    with pytest.raises(StateError, match="'root' of an optimizer must have the shape"):
-        OnlineNystrom.from_state(State(state.header, {**state.arrays, "root": np.zeros((2, 2))}))
-    with pytest.raises(StateError, match="is damaged or was changed by hand"):
-        OnlineNystrom.from_state(State({**state.header, "optimizer": "luck"}, state.arrays))
-
-
 def test_columns_that_appear_were_zero() -> None:
     X, y = stream("squared", 100)
     wide, grown = learner("squared"), learner("squared", columns=["a"])
@@ -357,65 +320,23 @@ def test_columns_that_appear_were_zero() -> None:
     for model in (wide, grown):
         model.learn_many(X[50:], y[50:])
     assert np.array_equal(wide.decision_many(X), grown.decision_many(X))
-    with pytest.raises(InvalidInput, match="come twice"):
-        grown.add_columns(["a"])
-
-
-@pytest.mark.parametrize("name", ["softmax", "logistic", "hinge", "squared_hinge", "squared"])
-def test_a_third_class_leaves_what_was_said_of_two(name: str) -> None:
-    X, y = stream("softmax", 100, classes=2)
-    model = learner(name, task="classification")
-    model.learn_many(X, y)
-    before = model.predict_many(X)
-    p = model.predict_proba_many(X)
-    assert p.shape == (100, 2)
-    assert np.allclose(p.sum(axis=1), 1.0, atol=1e-12)
-    model._classes.encode([2])
-    model._fit_outputs()
-    model._served = None
-    F = model.decision_many(X)
-    assert np.array_equal(F[:, :2].argmax(axis=1), before.astype(int))
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"optimizer": "adam"}, "optimizer='adam' must be one of sgd, newton"),
         ({"loss": "hinge", "optimizer": "newton"}, "has no curvature; choose optimizer='sgd'"),
         ({"optimizer": "newton", "step": Constant(1.0)}, "is for optimizer='sgd'"),
         ({"forgetting": 0.9}, "is for optimizer='newton'"),
-        ({"optimizer": "newton", "forgetting": 1.1}, "must be a number above 0 and at most 1"),
         ({"optimizer": "newton", "regularization": 0.0}, "must be a number above 0"),
-        ({"regularization": -1.0}, "must be a number of at least 0"),
         ({"step": AdaGrad(1.0)}, "these turn where a landmark goes"),
-        ({"step": 1.0}, "must be a streamk Step"),
-        ({"loss": "squared", "classes": ["a"]}, "classes= is for classification"),
-        ({"loss": 3}, "must be a streamk Loss"),
-        ({"max_landmarks": 0}, "max_landmarks=0"),
     ],
 )
-def test_options_out_of_their_domain(options: dict[str, Any], says: str) -> None:
+def test_options_that_do_not_fit(options: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         OnlineNystrom(KERNEL, **options)
     with pytest.raises(InvalidInput, match="any but linear"):
         OnlineNystrom(Linear())
-    with pytest.raises(InvalidInput, match="must be a streamk Kernel"):
-        OnlineNystrom("gaussian")  # type: ignore[arg-type]
-
-
-def test_events_of_no_use_change_nothing() -> None:
-    model = learner("squared")
-    model.learn_many(*stream("squared", 20))
-    before = model.state()
-    for X, y in (
-        ([[np.nan, 0.0]], [1.0]),
-        ([[0.0]], [1.0]),
-        ([[0.0, 0.0]], [np.inf]),
-        ([[0.0, 1.0]], []),
-    ):
-        with pytest.raises(InvalidInput):
-            model.learn_many(X, y)
-    assert same_model(model, OnlineNystrom.from_state(before))
 
 
 def test_a_step_that_is_too_large_is_told() -> None:
@@ -510,42 +431,15 @@ def test_columns_and_classes_in_another_order_merge(name: str) -> None:
     assert third.predict_proba_many(X).shape == (300, 3)
 
 
-def test_what_cannot_be_merged_is_named() -> None:
-    model = learner("squared")
-    model.learn_many(*stream("squared", 20))
-    for other, says in (
-        (learner("huber"), "differ in loss"),
-        (learner("squared", "newton"), "differ in optimizer"),
-        (learner("squared", max_landmarks=5), "differ in max_landmarks"),
-        (learner("squared", half_life=5.0), "differ in half_life"),
-    ):
-        with pytest.raises(InvalidInput, match=says):
-            model.merge(other)
-    with pytest.raises(InvalidInput, match="common_events=30 must lie between"):
-        model.merge(learner("squared"), common_events=30)
-
-
 # --- scaled, in the engine, in twins --------------------------------------------------------------
 
 
-def test_scaling_holds_either_learner() -> None:
-    model = create("online-nystrom", task="regression", max_landmarks=16)
-    assert isinstance(model, Scaled)
-    X, y = stream("squared", 200)
-    model.learn_many(X * 1e6, 1e3 * y)
-    again = from_state(model.state())
-    assert isinstance(again, Scaled)
-    assert isinstance(again.learner, OnlineNystrom)
-    assert np.array_equal(model.predict_many(X), again.predict_many(X))
-    twin = create("online-nystrom", task="regression", max_landmarks=16)
-    twin.merge(model)
-    assert np.array_equal(model.predict_many(X), twin.predict_many(X))
-    with pytest.raises(InvalidInput, match="a 'online-nystrom' learner and a 'doubly-stochastic'"):
-        model.merge(Scaled(DoublyStochastic(KERNEL, loss="squared")))  # type: ignore[arg-type]
-    parts = dict(model.state().header)
-    parts["parts"] = {**parts["parts"], "learner": {"type": "x", "format": 1}}  # type: ignore[dict-item]
+def test_what_cannot_be_scaled_is_named() -> None:
+    state = create("online-nystrom", task="regression").state()
+    parts: Any = dict(state.header)
+    parts["parts"] = {**parts["parts"], "learner": {"type": "x", "format": 1}}
     with pytest.raises(StateError, match="no 'x' can be scaled"):
-        Scaled.from_state(State(parts, model.state().arrays))
+        Scaled.from_state(State(parts, state.arrays))
 
 
 def rows(seed: int, n: int, size: int, outputs: int) -> Iterator[Any]:

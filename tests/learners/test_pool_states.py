@@ -94,18 +94,6 @@ def test_a_label_that_is_no_class_is_refused(label: float) -> None:
         MultiKernel.from_state(with_array(trained("three"), "window_y", labels))
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_not_finite_is_refused(kind: str, value: float) -> None:
-    for name, array in trained(kind).arrays.items():
-        part, _, own = name.partition(".")
-        if part == "pool" and array.dtype.kind == "f":
-            changed = array.copy()
-            changed.flat[-1] = value
-            with pytest.raises(StateError, match=f"array '{own}' of a pool of experts"):
-                MultiKernel.from_state(with_array(trained(kind), own, changed))
-
-
 @pytest.mark.parametrize(
     ("name", "place", "value"),
     [

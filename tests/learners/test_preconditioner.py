@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import itertools
-import pickle
 from typing import Any
 
 import numpy as np
@@ -107,7 +104,7 @@ def test_a_stream_as_the_oracle_learns_it(
         model.loss, evaluated, n_outputs=outputs, h=h, block=BLOCK, n_features=3 * BLOCK, **theirs
     )
     labels = [("high", "middle", "low").index(c) for c in y] if task == "classification" else y
-    for start in range(0, 640, 128):
+    for start in range(0, 384, 128):
         part = slice(start, start + 128)
         model.learn_many(X[part], y[part])
         oracle.learn(X[part], labels[part])
@@ -209,11 +206,11 @@ def test_a_searched_step_does_not_explode_where_a_constant_one_does() -> None:
         constant.learn_many(np.tile(X, (10, 1)), np.tile(y, 10))
 
 
-@pytest.mark.parametrize("left", [2, 10, 40])
+@pytest.mark.parametrize("left", [2, 40])
 def test_few_events_left_over_do_no_harm(left: int) -> None:
     Z, truth = stream("regression", 1500, seed=99)
-    wrong = np.zeros((2, 6))
-    for seed in range(6):
+    wrong = np.zeros((2, 4))
+    for seed in range(4):
         X, y = stream("regression", 20 * 128 + left, seed)
         options: dict[str, Any] = {"loss": "logistic", "max_features": 512, "seed": seed}
         model = made(dtype="float32", **options)
@@ -234,7 +231,7 @@ def test_a_first_mini_batch_that_is_not_whole_is_a_whole_step() -> None:
     np.testing.assert_array_equal(models[0].coefficients, models[1].coefficients)
 
 
-@pytest.mark.parametrize("batch", [2, 4, 16])
+@pytest.mark.parametrize("batch", [2, 16])
 def test_steps_of_few_events(batch: int) -> None:
     X, y = stream("regression", 400 * batch)
     Z, truth = stream("regression", 1500, seed=99)
@@ -243,6 +240,9 @@ def test_steps_of_few_events(batch: int) -> None:
     model.learn_many(X, y)
     noise = 0.1**2
     assert np.square(model.predict_many(Z) - np.array(truth)).mean() - noise < 0.02
+
+
+# --- any cut, states ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [20, 40])
@@ -262,32 +262,6 @@ def test_a_stream_in_small_steps_as_the_oracle_learns_it(n: int) -> None:
         model.learn_many(X[start : start + n], y[start : start + n])
         oracle.learn(X[start : start + n], y[start : start + n])
     np.testing.assert_allclose(model.coefficients, oracle.W, rtol=1e-6, atol=1e-9)
-
-
-# --- any cut, states ------------------------------------------------------------------------------
-
-KINDS: list[tuple[str, dict[str, Any]]] = [
-    ("classification", {}),
-    ("regression", {"averaging": True}),
-    ("classification", {"averaging": True, "loss": "logistic"}),
-    ("regression", {"step": InverseTime(2.0)}),
-]
-
-
-@pytest.mark.parametrize(("task", "options"), KINDS, ids=str)
-def test_any_cut_gives_the_same_bits(task: str, options: dict[str, Any]) -> None:
-    X, y = stream(task)
-    model, other = made(task, **options), made(task, **options)
-    whole = model.predict_then_learn_many(X, y)
-    found: list[Any] = []
-    cuts = [0, 1, 5, 127, 128, 129, 300, 500, N]
-    for start, stop in itertools.pairwise(cuts):
-        found += other.predict_then_learn_many(X[start:stop], y[start:stop]).predictions.tolist()
-        other = DoublyStochastic.from_state(through_json(other.state()))
-    assert found == whole.predictions.tolist()
-    assert_same(model, other)
-    for again in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert_same(model, again)
 
 
 register_map("first_two", lambda x: np.array([x[0] + x[1], x[0] * x[1]]))
@@ -318,17 +292,6 @@ def test_other_kernels_and_samplers_are_preconditioned_alike(kernel: Kernel, sam
     assert_same(whole, cut)
     error = np.mean((np.asarray(whole.predict_many(X[1200:])) - y[1200:]) ** 2)
     assert error < 0.6 * np.var(y)
-
-
-def test_classes_and_columns_may_come_late() -> None:
-    X, y = stream()
-    model = made(averaging=True, columns=("a",))
-    low = np.array(y) == "low"
-    model.learn_many(X[low][:, :1], ["low"] * int(low.sum()))
-    model.add_columns(["b"])
-    model.learn_many(X, y)
-    assert model.classes[0] == "low"
-    assert np.mean(model.predict_many(X) == np.array(y)) > 0.7
 
 
 def test_a_merge_is_the_mean_by_events() -> None:
@@ -363,20 +326,6 @@ def test_a_damaged_header_is_refused(header: dict[str, Any]) -> None:
     state = model.state()
     with pytest.raises(StateError):
         DoublyStochastic.from_state(State({**state.header, **header}, state.arrays))
-
-
-@pytest.mark.parametrize("value", [None, np.zeros((1, 1, 1)), "nan"])
-def test_damaged_averages_are_refused(value: Any) -> None:
-    model = made(averaging=True)
-    model.learn_many(*stream())
-    state = model.state()
-    if isinstance(value, str):
-        value = np.full_like(state.arrays["averages"], np.nan)
-    arrays = {name: array for name, array in state.arrays.items() if name != "averages"}
-    if value is not None:
-        arrays["averages"] = value
-    with pytest.raises(StateError):
-        DoublyStochastic.from_state(State(state.header, arrays))
 
 
 # --- options --------------------------------------------------------------------------------------

@@ -1,273 +1,40 @@
-"""Events predicted, then learned: the same however a sequence of them is divided into calls."""
+"""Events predicted, then learned: what is known at each of them, and beside the oracle."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
+from learners_kit import VARIANTS, made, scaled, stream
 from multi_kernel_kit import pool_alone
-from numpy.typing import NDArray
-from state_kit import assert_same
+from reference import naive
+from state_kit import assert_same, reopened
 
-from streamk import kernels, losses
 from streamk.adapters.river import KernelClassifier, KernelRegressor
 from streamk.errors import InvalidInput
-from streamk.learners import (
-    DoublyStochastic,
-    EigenPro,
-    FeatureMachine,
-    MultiKernel,
-    OnlineKernelRidge,
-    OnlineNystrom,
-    Scaled,
-    StreamingMeka,
-    from_state,
-)
-
-GAUSSIAN = kernels.Gaussian(bandwidth=0.8)
+from streamk.kernels import Linear
+from streamk.learners import Constant, DoublyStochastic
+from streamk.scaling.running import RunningScale
 
 
-class Maker(NamedTuple):
-    """A kind of learner, and the stream that it is tested on."""
-
-    make: Callable[..., Any]
-    labels: str = "two"
-    missing: bool = True
-    """Whether values may be missing."""
-
-
-def many(labels: str = "two", **options: Any) -> Maker:
-    task = "regression" if labels == "numbers" else "classification"
-
-    def make(threads: int) -> MultiKernel:
-        return pool_alone(task=task, seed=1, threads=threads, **options)
-
-    return Maker(make, labels)
-
-
-MAKERS = {
-    "two classes": many(),
-    "classes that come late": many("five"),
-    "booleans": many("booleans"),
-    "classes known beforehand": many("five", classes=["d", "b", "x"]),
-    "balanced": many("five", class_weight="balanced"),
-    "balanced, two": many("booleans", class_weight="balanced"),
-    "weights": many(class_weight={"other": 3.0}),
-    "columns known beforehand": many(columns=["p", "q", "r"]),
-    "numbers": many("numbers"),
-    "squared": many("numbers", loss="squared"),
-    "huber": many("numbers", loss=losses.loss("huber", delta=0.5)),
-    "quantile": many("numbers", loss=losses.loss("quantile", q=0.9)),
-    "numbers of known columns": many("numbers", columns=["p", "q", "r"]),
-    "external_experts": many(
-        "five",
-        external_experts=[
-            OnlineNystrom(GAUSSIAN, max_landmarks=8),
-            OnlineNystrom(GAUSSIAN, max_landmarks=8, optimizer="newton", forgetting=0.999),
-            DoublyStochastic(GAUSSIAN, loss="logistic", max_features=128, block_size=128),
-        ],
-    ),
-    "external_experts, numbers": many(
-        "numbers", external_experts=[OnlineNystrom(GAUSSIAN, loss="squared", max_landmarks=8)]
-    ),
-    "little memory": many(pending_bytes=20_000),
-    "no memory": many("numbers", pending_bytes=0),
-}
-PARTS = ((0, 150), (150, 300), (300, 450), (450, 600))
-"""Events between the moments at which labels come late, or a column comes."""
-
-
-class Stream(NamedTuple):
-    """Events, their labels, and those that are known at once."""
-
-    X: NDArray[np.float64]
-    y: list[Any]
-    shown: list[Any]
-
-
-def stream(maker: Maker, seed: int = 0, n: int = 600) -> Stream:
-    """A stream with missing values and labels, drift, and events that come again."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, 3)) * (1.0, 50.0, 0.01)
-    g = X[:, 0] * np.sign(X[:, 1]) + 0.1 * rng.normal(size=n)
-    g[n // 2 :] *= -1.0
-    if maker.missing:
-        X[rng.random(X.shape) < 0.05] = np.nan
-    again = np.flatnonzero(rng.random(n - 9) < 0.1)
-    X[again + 9] = X[again]
-    if maker.labels == "numbers":
-        y = (100.0 + (10.0 + 0.1 * np.arange(n)) * g).tolist()
-    elif maker.labels == "two":
-        y = np.where(g > 0, "same", "other").tolist()
-    elif maker.labels == "booleans":
-        y = (g > 0.3).tolist()
-    else:
-        late = np.arange(n) > 0.55 * n
-        y = np.array([*"abcde"])[np.where(late & (g > 1), 4, 2 * (g > 0) + (X[:, 0] > 0))].tolist()
-    hidden = rng.random(n) < np.where(np.arange(n) // 50 % 3 == 0, 0.5, 0.05)
-    return Stream(X, y, [None if h else label for label, h in zip(y, hidden, strict=True)])
-
-
-Answers = tuple[list[Any], list[list[float]]]
-
-
-def answers(model: Any, found: Any) -> Answers:
-    """Predictions, and the probabilities of the classes known at each of them."""
-    if not model.is_classifier:
-        assert found.probabilities is None
-        assert found.predictions.dtype == np.float64
-        return found.predictions.tolist(), []
-    assert found.probabilities.shape == (len(found.predictions), len(model.classes))
-    known = ~np.isnan(found.probabilities)
-    return found.predictions.tolist(), [
-        row[some].tolist() for row, some in zip(found.probabilities, known, strict=True)
-    ]
-
-
-def one_by_one(model: Any, X: NDArray[np.float64], y: list[Any]) -> Answers:
-    """Predict each event, then learn it, by the verbs for one."""
-    predictions: list[Any] = []
-    probabilities: list[list[float]] = []
-    for x, label in zip(X, y, strict=True):
-        if model.is_classifier and not model.classes:
-            model.decision_one(x)
-            predictions.append(None)
-            probabilities.append([])
-        else:
-            predictions.append(model.predict_one(x))
-            if model.is_classifier:
-                probabilities.append([*model.predict_proba_one(x).values()])
-        if label is not None:
-            model.learn_one(x, label)
-    return predictions, probabilities
-
-
-def in_calls(
-    cuts: np.random.Generator, model: Any, X: NDArray[np.float64], y: list[Any]
-) -> Answers:
-    """Predict and learn in calls of random lengths."""
-    predictions: list[Any] = []
-    probabilities: list[list[float]] = []
-    for some in pieces(cuts, len(X)):
-        more = answers(model, model.predict_then_learn_many(X[some], y[some]))
-        predictions += more[0]
-        probabilities += more[1]
-    return predictions, probabilities
-
-
-def pieces(cuts: np.random.Generator, n: int) -> Iterator[slice]:
-    first, longest = 0, int(cuts.choice([1, 3, 20, n]))
-    while first < n:
-        size = int(cuts.integers(0, longest + 1))  # none at all is a call too
-        yield slice(first, first + size)
-        first += size
-
-
-def life(model: Any, events: Stream, go: Callable[..., Answers]) -> Answers:
-    """All that a model says of a stream on which labels, and a column, come late."""
-    X, y, shown = events
-    predictions: list[Any] = []
-    probabilities: list[list[float]] = []
-    for first, stop in PARTS:
-        late = [n for n in range(max(0, first - 150), first) if shown[n] is None]
-        for n in late[:3]:
-            model.learn_one(X[n], y[n])
-        if late:
-            model.learn_many(X[late[3:]], [y[n] for n in late[3:]])
-        if first == 300:
-            model.add_columns(["late"])
-            X = np.column_stack([X, np.where(np.arange(len(X)) < 300, 0.0, X[:, 0] ** 2)])
-        more = go(model, X[first:stop], shown[first:stop])
-        predictions += more[0]
-        probabilities += more[1]
-    left = [n for n in range(450, len(X)) if shown[n] is None]
-    model.learn_many(X[left], [y[n] for n in left])
-    return predictions, probabilities
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("cuts", [10, pytest.param(30, marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("name", MAKERS)
-def test_how_a_stream_is_divided_changes_nothing(name: str, cuts: int) -> None:
-    maker = MAKERS[name]
-    events = stream(maker)
-    model = maker.make(threads=1)
-    expected = life(model, events, one_by_one)
-    assert any(prediction is not None for prediction in expected[0])
-    rng = np.random.default_rng(cuts)
-    for trial in range(cuts):
-        other = maker.make(threads=1 + trial % 2)
-        found = life(other, events, lambda *args: in_calls(rng, *args))
-        assert found == expected, trial
-        assert_same(other, model)
-
-
-@pytest.mark.parametrize("name", MAKERS)
-def test_learning_is_the_same_whether_or_not_it_was_predicted(name: str) -> None:
-    maker = MAKERS[name]
-    X, y, _ = stream(maker, n=300)
-    predicted, at_once, one = (maker.make(threads=1) for _ in range(3))
-    predicted.predict_then_learn_many(X, y)
-    at_once.learn_many(X, y)
-    for x, label in zip(X, y, strict=True):
-        one.learn_one(x, label)
-    assert_same(at_once, predicted)
-    assert_same(one, predicted)
-
-
-@pytest.mark.parametrize("name", ["two classes", "numbers"])
-def test_calls_and_single_events_take_turns(name: str) -> None:
-    maker = MAKERS[name]
-    events = stream(maker, seed=1)
-    model = maker.make(threads=1)
-    expected = life(model, events, one_by_one)
-    rng = np.random.default_rng(0)
-
-    def go(*args: Any) -> Answers:
-        return one_by_one(*args) if rng.random() < 0.5 else in_calls(rng, *args)
-
-    def either(model: Any, X: NDArray[np.float64], y: list[Any]) -> Answers:
-        both = [go(model, X[some], y[some]) for some in pieces(rng, len(X))]
-        return [p for one in both for p in one[0]], [p for one in both for p in one[1]]
-
-    for _ in range(10):
-        other = maker.make(threads=1)
-        assert life(other, events, either) == expected
-        assert_same(other, model)
-
-
-@pytest.mark.parametrize("name", MAKERS)
-def test_a_model_goes_on_from_its_state(name: str) -> None:
-    maker = MAKERS[name]
-    X, y, _ = stream(maker, n=200)
-    model, other = maker.make(threads=1), maker.make(threads=1)
-    model.predict_then_learn_many(X, y)
-    other.predict_then_learn_many(X[:70], y[:70])
-    other = from_state(other.state())
-    other.predict_then_learn_many(X[70:], y[70:])
-    assert_same(other, model)
-
-
-@pytest.mark.parametrize("name", ["two classes", "booleans", "classes that come late", "numbers"])
-def test_a_river_estimator_says_the_same(name: str) -> None:
-    maker = MAKERS[name]
-    X, _, shown = stream(maker, n=300)
-    model = maker.make(threads=1)
-    found = model.predict_then_learn_many(X, shown)
-    numbers = maker.labels == "numbers"
-    made: Any = KernelRegressor if numbers else KernelClassifier
-    estimator = made(seed=1, external_experts=())
-    for n, x in enumerate(X):
+@pytest.mark.parametrize("labels", ["two", "booleans", "five", "numbers"])
+def test_a_river_estimator_says_the_same(labels: str) -> None:
+    events, model = stream(labels, missing=True), VARIANTS[f"many kernels, {labels}"]()
+    found = model.predict_then_learn_many(events.X, events.shown)
+    numbers = labels == "numbers"
+    kind: Any = KernelRegressor if numbers else KernelClassifier
+    estimator = kind(seed=1, external_experts=())
+    for n, (x, label) in enumerate(zip(events.X, events.shown, strict=True)):
         event = dict(enumerate(x.tolist()))
         assert estimator.predict_one(event) == found.predictions[n]
         if not numbers:
             p = found.probabilities[n]
             assert [*estimator.predict_proba_one(event).values()] == p[~np.isnan(p)].tolist()
-        if shown[n] is not None:
-            estimator.learn_one(event, shown[n])
-    assert estimator._model.learner.n_events == model.n_events == sum(s is not None for s in shown)
+        if label is not None:
+            estimator.learn_one(event, label)
+    assert estimator._model.learner.n_events == model.n_events == 240 - events.shown.count(None)
 
 
 def test_classes_not_known_yet_have_no_probability() -> None:
@@ -280,96 +47,52 @@ def test_classes_not_known_yet_have_no_probability() -> None:
     np.testing.assert_allclose(np.nansum(found.probabilities[1:], axis=1), 1.0)
 
 
-def test_an_event_without_a_label_is_not_learned() -> None:
-    X, y, _ = stream(MAKERS["two classes"], n=100)
-    model = pool_alone(seed=1)
-    model.learn_many(X[:50], y[:50])
-    before = model.state()
-    found = model.predict_then_learn_many(X[50:], [None] * 50)
-    assert found.predictions.tolist() == model.predict_many(X[50:]).tolist()
-    np.testing.assert_array_equal(found.probabilities, model.predict_proba_many(X[50:]))
-    assert model.state().header == before.header
-    for name, array in model.state().arrays.items():
-        np.testing.assert_array_equal(array, before.arrays[name])
-
-
-@pytest.mark.parametrize("name", ["two classes", "numbers"])
-def test_what_is_refused_leaves_nothing(name: str) -> None:
-    maker = MAKERS[name]
-    X, y, _ = stream(maker, n=60)
-    model, bad = maker.make(threads=1), X.copy()
-    model.learn_many(X[:20], y[:20])
-    before = model.state()
-    bad[50, 1] = np.inf
-    wrong = "1/2" if maker.labels == "numbers" else 0.5
-    cases: list[tuple[Any, Any, str]] = [
-        (bad, y, "row 50"),
-        (X, [None, *y[1:]][:-1], "60"),
-        (X[:, :2], y, "2 columns and the model has 3"),
-        (X, [None, None, *y[2:40], wrong, *y[41:]], "row 40|must be numbers"),
-    ]
-    if maker.labels == "numbers":
-        cases.append((X, [None, *y[1:40], np.nan, *y[41:]], "row 40 is nan"))
-    for events, labels, message in cases:
-        with pytest.raises(InvalidInput, match=message):
-            model.predict_then_learn_many(events, labels)
-    assert model.state().header == before.header
-    for key, array in model.state().arrays.items():
-        np.testing.assert_array_equal(array, before.arrays[key])
+@pytest.mark.parametrize("name", ["many kernels, two", "doubly-stochastic, alone", "ridges"])
+def test_an_event_without_a_label_is_not_learned(name: str) -> None:
+    model, events = VARIANTS[name](), VARIANTS[name].stream(100)
+    model.learn_many(events.X[:50], events.y[:50])
+    before = reopened(model)
+    found = model.predict_then_learn_many(events.X[50:], [None] * 50)
+    assert found.predictions.tolist() == model.predict_many(events.X[50:]).tolist()
+    if model.is_classifier:
+        P = model.predict_proba_many(events.X[50:])
+        np.testing.assert_array_equal(found.probabilities, P)
+    assert_same(model, before)
 
 
 # --- booleans -------------------------------------------------------------------------------------
 
-CLASSIFIERS: dict[str, Callable[..., Any]] = {
-    "many kernels": MultiKernel,
-    "doubly stochastic": lambda **options: DoublyStochastic(
-        GAUSSIAN, max_features=64, block_size=64, **options
-    ),
-    "logistic": lambda **options: DoublyStochastic(
-        GAUSSIAN, loss="logistic", max_features=64, block_size=64, **options
-    ),
-    "landmarks": lambda **options: OnlineNystrom(GAUSSIAN, **options),
-    "clusters": lambda **options: StreamingMeka(
-        GAUSSIAN, rank=2, n_clusters=2, first=8, swap_delay=1, **options
-    ),
-    "events": lambda **options: OnlineKernelRidge(GAUSSIAN, **options),
-    "centers": lambda **options: EigenPro(GAUSSIAN, n_centers=8, batch_size=4, **options),
-    "metric": lambda **options: FeatureMachine(GAUSSIAN, **options),
-    "scaled": lambda **options: Scaled(OnlineNystrom(GAUSSIAN, **options)),
-}
+
+BOOLEANS = [
+    *("many kernels, two", "a step an event, logistic of five", "clusters, logistic of five"),
+    *("doubly-stochastic, alone", "online-nystrom, alone", "kernel-ridge, alone"),
+    *("eigenpro, alone", "feature-machine, alone"),
+]
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize("name", BOOLEANS)
 @pytest.mark.parametrize("first", [True, False, np.bool_(True)])
-@pytest.mark.parametrize("one", [True, False])
-def test_of_booleans_both_are_classes(name: str, first: Any, one: bool) -> None:
+def test_of_booleans_both_are_classes(name: str, first: Any) -> None:
     """As if they had been known beforehand."""
     X = np.random.default_rng(0).normal(size=(20, 2))
     labels = [first, *(X[1:, 0] > 0).tolist()]
-    model, told = CLASSIFIERS[name](), CLASSIFIERS[name](classes=(False, True))
-    for learner in (model, told):
-        if one:
-            learner.learn_one(X[0], first)
-        else:
-            learner.learn_many(X[:1], [first])
-    assert model.classes == (False, True)
-    assert [type(label) for label in model.classes] == [bool, bool]
-    for learner in (model, told):
+    models = [VARIANTS[name](classes=classes) for classes in ((), (False, True), ())]
+    for learner in models[:2]:
+        learner.learn_one(X[0], first)
+    models[2].learn_many(X[:1], [first])
+    for learner in models:
+        assert learner.classes == (False, True)
+        assert [type(label) for label in learner.classes] == [bool, bool]
         assert learner.predict_proba_many(X).shape == (20, 2)
         learner.learn_many(X[1:], labels[1:])
-    np.testing.assert_array_equal(model.decision_many(X), told.decision_many(X))
-    assert from_state(model.state()).classes == (False, True)
-
-
-@pytest.mark.parametrize("name", CLASSIFIERS)
-def test_an_order_that_was_given_stays(name: str) -> None:
-    model = CLASSIFIERS[name](classes=[True, False])
-    model.learn_one([0.5, 1.0], False)
-    assert model.classes == (True, False)
-    assert from_state(model.state()).classes == (True, False)
-    model = CLASSIFIERS[name]()
-    model.learn_many([[0.5, 1.0], [1.0, 0.0]], ["a", True])
-    assert model.classes == ("a", True)
+        np.testing.assert_array_equal(learner.decision_many(X), models[0].decision_many(X))
+    assert reopened(models[0]).classes == (False, True)
+    given = VARIANTS[name](classes=[True, False])
+    given.learn_one(X[0], False)
+    assert given.classes == reopened(given).classes == (True, False), "the order given stays"
+    mixed = VARIANTS[name]()
+    mixed.learn_many(X[:2], ["a", True])
+    assert mixed.classes == ("a", True)
 
 
 def test_of_booleans_only_two_have_a_weight() -> None:
@@ -387,3 +110,93 @@ def test_of_booleans_only_two_have_a_weight() -> None:
     model.learn_one([1.0], "never")
     model.learn_one([1.0], True)
     assert model.classes == ("never", True)
+
+
+# --- against the oracle ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_predictions_are_the_oracle_s(task: str, batch_size: int) -> None:
+    """Predict in the scale so far, take the event in, learn it as scaled by that."""
+    classes = task == "classification"
+    events = stream("five" if classes else "numbers", 120, missing=True)
+    oracle = naive.Scaled(
+        naive.DoublyStochastic(
+            naive.Kernel("gaussian", 0.8), "logistic" if classes else "squared", 3,
+            ("constant", 0.5), block_size=30, max_features=30, classification=classes,
+            columns=range(3),
+        ),
+        batch_size,
+    )  # fmt: skip
+    model = scaled(
+        DoublyStochastic, task, loss="logistic" if classes else "squared", step=Constant(0.5),
+        batch_size=batch_size, block_size=30, max_features=30, dtype="float64",
+    )  # fmt: skip
+    numbers: dict[Any, int] = {}
+    for x, label in zip(events.X, events.shown, strict=True):
+        if oracle.scale is not None:
+            expected = oracle.decision(x)
+            np.testing.assert_allclose(model.decision_many(x[None])[0], expected, rtol=1e-6)
+        if label is not None:
+            oracle.learn(x, numbers.setdefault(label, len(numbers)) if classes else label)
+        model.predict_then_learn_many(x[None], [label])
+    whole = reopened(model)
+    np.testing.assert_allclose(whole.learner.coefficients, oracle.learner.alpha, rtol=1e-5)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_scaling_row_by_row_is_that_of_single_events(missing: bool) -> None:
+    X = 100.0 * stream("numbers", missing=missing).X + 5.0
+    known = np.arange(len(X)) % 5 > 0
+    one, many = RunningScale(3), RunningScale(3)
+    kind = np.dtype(np.float32)
+    after, before, units = many.transform_each(X, known, kind, before=True, units=True)
+    for r, x in enumerate(X[:, None]):
+        np.testing.assert_array_equal(before[r : r + 1], one.transform(x, kind))
+        np.testing.assert_allclose(one.invert(np.zeros((1, 3)))[0], units[r, 0])
+        if known[r]:
+            one.update(x)
+        np.testing.assert_array_equal(after[r : r + 1], one.transform(x, kind))
+    assert_same(one, many)
+
+
+# --- mini-batches ---------------------------------------------------------------------------------
+
+
+def test_a_mini_batch_is_gathered_until_it_is_whole() -> None:
+    events = stream("numbers", 30)
+    model = made(DoublyStochastic, "regression", batch_size=8)
+    for i in range(7):
+        model.learn_one(events.X[i], events.y[i])
+        assert (model.n_steps, model.n_gathered, model.n_events) == (0, i + 1, i + 1)
+    model.learn_many(events.X[7:18], events.y[7:18])
+    assert (model.n_steps, model.n_gathered, model.n_events) == (2, 2, 18)
+    other = reopened(model)
+    other.learn_many(events.X[18:], events.y[18:])
+    merged = made(DoublyStochastic, "regression", batch_size=8)
+    merged.merge(other)
+    assert (merged.n_steps, merged.n_gathered, other.n_gathered) == (4, 0, 6)
+    model.finish()
+    model.finish()
+    assert (model.n_steps, model.n_gathered, model.n_events) == (3, 0, 18)
+
+
+def test_an_event_that_cannot_be_learned_ends_the_call_there() -> None:
+    """The scale has taken in that event and those before it, as after single events."""
+    events = stream("numbers", 60)
+    options: dict[str, Any] = {"batch_size": 1, "kernel": Linear(), "step": Constant(1e6)}
+    single, whole = (scaled(DoublyStochastic, "regression", **options) for _ in range(2))
+
+    def go() -> None:
+        for x, label in zip(events.X, events.y, strict=True):
+            single.predict_one(x)
+            single.learn_one(x, label)
+
+    with pytest.raises(InvalidInput, match="overflowed") as one:
+        go()
+    with pytest.raises(InvalidInput, match="overflowed") as other:
+        whole.predict_then_learn_many(events.X, events.y)
+    assert str(one.value) == str(other.value)
+    assert 1 < single.n_events < 60
+    assert_same(whole, single)

@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 from streamk import kernels
-from streamk.adapters.river import DoublyStochasticClassifier
 from streamk.backends import Dense, select
 from streamk.errors import InvalidInput
-from streamk.learners import AdaGrad, Constant, DoublyStochastic, Scaled
+from streamk.learners import AdaGrad, Constant, DoublyStochastic
 from streamk.learners.doubly_stochastic.function import KernelFunction
 
 ROOT = Path(__file__).parents[2]
@@ -114,35 +113,6 @@ def test_single_events_are_batches_of_one(options, sampler, by_batches):
         np.testing.assert_array_equal(array, expected_arrays[name])
 
 
-def test_a_prepared_model_says_what_it_said():
-    """Labels, probabilities and the adapters', of one event as of a batch."""
-    X, y = stream(40, 5, np.float64, ("a", "b", "c"))
-    for loss in ("softmax", "logistic", "hinge"):
-        learner = model(loss=loss)
-        for i in range(40):
-            learner.learn_one(X[i], y[i])
-        for x in X:
-            assert learner.predict_one(x) == learner.predict_many([x])[0]
-            p = learner.predict_proba_many([x])[0].tolist()
-            assert learner.predict_proba_one(x) == dict(zip(learner.classes, p, strict=True))
-
-
-@pytest.mark.parametrize("task", ["classification", "regression"])
-def test_scaled_events_one_by_one(task):
-    X, y = stream(60, 5, np.float64)
-    X[::7, 2] = np.nan
-    y = y if task == "classification" else X[:, 0] * 100.0
-    loss = "softmax" if task == "classification" else "squared"
-    one, many = (Scaled(model(loss=loss, batch_size=1)) for _ in range(2))
-    for x, label in zip(X, y, strict=True):
-        one.learn_one(x, label)
-        many.learn_many([x], [label])
-        np.testing.assert_array_equal(one.decision_one(x), many.decision_many([x])[0])
-        assert one.predict_one(x) == many.predict_many([x])[0]
-    for name, array in many.state().arrays.items():
-        np.testing.assert_array_equal(one.state().arrays[name], array)
-
-
 # --- what must still be refused, and taken --------------------------------------------------
 
 
@@ -150,30 +120,6 @@ def message(function, *arguments):
     with pytest.raises(InvalidInput) as caught:
         function(*arguments)
     return str(caught.value)
-
-
-@pytest.mark.parametrize("scaled", [False, True])
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e200])
-@pytest.mark.parametrize("sampler", ["iid", "hadamard"])
-def test_a_bad_value_is_named_as_ever(sampler, value, scaled):
-    if scaled and np.isnan(value):
-        pytest.skip("a missing value is none")
-    learner = model(sampler=sampler)
-    learner = Scaled(learner) if scaled else learner
-    X, y = stream(10, 5, np.float64 if scaled else np.float32)
-    for x, label in zip(X, y, strict=True):
-        learner.learn_one(x, label)
-    before = learner.state()
-    with np.errstate(over="ignore"):
-        X[3, 2] = value
-    for label in ("a", "new"):
-        assert message(learner.decision_one, X[3]) == message(learner.decision_many, X[3:4])
-        assert message(learner.learn_one, X[3], label) == message(
-            learner.learn_many, X[3:4], [label]
-        )
-    assert learner.state().header == before.header
-    for name, array in learner.state().arrays.items():
-        np.testing.assert_array_equal(array, before.arrays[name])
 
 
 def test_arrays_of_every_kind_are_taken():
@@ -193,23 +139,6 @@ def test_arrays_of_every_kind_are_taken():
         learner.decision_one(x[:5])
     with pytest.raises(InvalidInput, match=r"shape \(columns,\)"):
         learner.decision_one(x[None])
-
-
-def test_labels_of_every_kind_are_taken():
-    one, many = (model(classes=[0, 1], batch_size=1) for _ in range(2))
-    X, _ = stream(8, 3, np.float32)
-    for x, label in zip(X, [0, True, 1.0, np.int64(1), False, np.float64(0.0), 7, 0], strict=True):
-        one.learn_one(x, label)
-        many.learn_many([x], [label])
-    assert one.classes == many.classes == (0, 1, 7)
-    np.testing.assert_array_equal(one.coefficients, many.coefficients)
-    assert message(one.learn_one, X[0], 0.5) == message(many.learn_many, X[:1], [0.5])
-    number = model(loss="squared")
-    for label in (1, True, 0.5, np.float32(2.0)):
-        number.learn_one(X[0], label)
-    for label in (np.nan, np.inf, 1e300, 10**400, "a"):
-        expected = message(number.learn_many, X[:1], [label])
-        assert message(number.learn_one, X[0], label) == expected
 
 
 def test_a_step_that_overflows_is_refused():
@@ -314,15 +243,6 @@ def test_nothing_is_allocated_for_an_event(sampler):
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_the_river_adapter_s_copies_go_on():
-    model = DoublyStochasticClassifier(seed=1, max_features=64, block_size=64)
-    for i in range(10):
-        model.learn_one({"a": 0.1 * i, "b": 1.0}, i % 2 == 0)
-    expected = model.predict_proba_one({"a": 0.3, "b": 1.0})
-    assert model.clone().predict_proba_one({"a": 0.3, "b": 1.0}) == {}
-    assert model.predict_proba_one({"b": 1.0, "a": 0.3}) == expected
 
 
 def test_either_function_keeps_what_it_points_to():

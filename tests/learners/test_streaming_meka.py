@@ -15,8 +15,8 @@ from engine_kit import BATCH, attached, events, same_model
 from connectors.memory import MemorySink, MemorySource
 from streamk.errors import InvalidInput, StateError
 from streamk.factorization import meka
-from streamk.kernels import Gaussian, Laplacian, Linear
-from streamk.learners import Constant, InverseTime, Scaled, StreamingMeka, create, from_state
+from streamk.kernels import Gaussian, Laplacian
+from streamk.learners import Constant, StreamingMeka, create, from_state
 from streamk.learners.common.optimizers import curvature, projected, resolved
 from streamk.learners.meka.features import GrowingFeatures
 from streamk.learners.meka.streaming import Refactorization
@@ -370,56 +370,6 @@ def test_a_reservoir_is_uniform() -> None:
 # --- the protocol ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "optimizer"), MADE)
-def test_batches_are_their_events(name: str, optimizer: str) -> None:
-    X, y = stream(name, 180)
-    whole, pieces, single = (learner(name, optimizer) for _ in range(3))
-    if whole.is_classifier:  # new classes of a batch are met before its first event
-        y = np.append([0, 1, 2], y[3:])
-    whole.learn_many(X[:3], y[:3])
-    whole.learn_many(X[3:], y[3:])
-    for first, stop in ((0, 3), (3, 7), (7, 8), (8, 90), (90, 180)):
-        pieces.learn_many(X[first:stop], y[first:stop])
-    single.learn_many(X[:3], y[:3])
-    for x, label in zip(X[3:], y[3:], strict=True):
-        single.learn_one(x, label)
-        single.predict_one(x)  # predicting changes nothing
-    assert whole.n_factorizations == 3
-    assert same_model(whole, pieces)
-    assert same_model(whole, single)
-    F = single.decision_many(X)
-    for rows in (slice(0, 1), slice(3, 9), slice(40, 120)):
-        assert np.array_equal(single.decision_many(X[rows]), F[rows])
-    assert np.array_equal(single.decision_one(X[5]), F[5])
-
-
-@pytest.mark.parametrize(("name", "optimizer"), MADE)
-@pytest.mark.parametrize("at", [30, 47, 60])
-def test_a_state_goes_on_bit_for_bit(name: str, optimizer: str, at: int) -> None:
-    X, y = stream(name, 130)
-    extra = {"forgetting": 0.99} if optimizer == "newton" else {"step": InverseTime(5.0)}
-    one, never = (learner(name, optimizer, **extra) for _ in range(2))
-    one.learn_many(X[:at], y[:at])
-    never.learn_many(X[:at], y[:at])
-    assert (one._next is not None) == (at == 47)
-    two = from_state(one.state())
-    assert same_model(one, two)
-    assert np.array_equal(one.decision_many(X), two.decision_many(X))
-    for model in (one, two, never):
-        model.learn_many(X[at:], y[at:])
-    assert same_model(one, two)
-    assert same_model(one, never)
-    assert one.nbytes == two.nbytes > 0
-
-
-def test_a_fresh_model_has_a_state() -> None:
-    again = StreamingMeka.from_state(learner(columns=["a"], classes=["u", "v"]).state())
-    assert (again.columns, again.classes, again.n_features) == (("a",), ("u", "v"), 0)
-    assert again.predict_proba_many([[1.0]]).tolist() == [[0.5, 0.5]]
-    assert learner("squared").predict_many([[1.0]]).tolist() == [0.0]
-    assert learner("squared").n_features == learner("squared").n_grown == 0
-
-
 def test_a_copy_in_the_middle_goes_on_by_itself(gate: Gate) -> None:
     X, y = stream("squared", 100)
     model = learner("squared")
@@ -433,17 +383,6 @@ def test_a_copy_in_the_middle_goes_on_by_itself(gate: Gate) -> None:
     assert same_model(model, twin)
 
 
-def test_a_damaged_state_is_explained() -> None:
-    model = learner("squared", "newton")
-    model.learn_many(*stream("squared", 30))
-    state = model.state()
-    arrays = {**state.arrays, "function.root": np.zeros((2, 2))}
-    with pytest.raises(StateError, match="'root' of an optimizer must have the shape"):
-        StreamingMeka.from_state(State(state.header, arrays))
-    with pytest.raises(StateError, match="is damaged or was changed by hand"):
-        StreamingMeka.from_state(State({**state.header, "optimizer": "luck"}, state.arrays))
-
-
 @pytest.mark.parametrize("at", [20, 45, 60])
 def test_columns_that_appear_were_zero(at: int) -> None:
     X, y = stream("squared", 120)
@@ -455,49 +394,6 @@ def test_columns_that_appear_were_zero(at: int) -> None:
     for model in (wide, grown):
         model.learn_many(X[at:], y[at:])
     np.testing.assert_allclose(wide.decision_many(X), grown.decision_many(X), atol=1e-6)
-    with pytest.raises(InvalidInput, match="come twice"):
-        grown.add_columns(["a"])
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"optimizer": "adam"}, "optimizer='adam' must be one of sgd, newton"),
-        ({"loss": "squared", "classes": ["a"]}, "classes= is for classification"),
-        ({"rank": 0}, "rank=0"),
-        ({"n_clusters": 2.5}, "n_clusters=2.5"),
-        ({"buffer_size": 0}, "buffer_size=0"),
-        ({"first": 0}, "first=0"),
-        ({"every": 0}, "every=0"),
-        ({"swap_delay": 0}, "swap_delay=0"),
-        ({"growth": -1}, "growth=-1"),
-        ({"tol": 1.0}, "tol=1.0 must be a number of at least 0 and below 1"),
-        ({"tol": None}, "tol=None must be a number"),
-        ({"max_error": -1.0}, "max_error=-1.0 must be a number of at least 0"),
-        ({"max_shift": 2}, "max_shift=2 must be a number of at least 0 and below 1"),
-        ({"seed": -1}, "seed"),
-    ],
-)
-def test_options_out_of_their_domain(options: dict[str, Any], says: str) -> None:
-    with pytest.raises(InvalidInput, match=says):
-        StreamingMeka(KERNEL, **options)
-    with pytest.raises(InvalidInput, match="is not shift-invariant"):
-        StreamingMeka(Linear())
-
-
-def test_events_of_no_use_change_nothing() -> None:
-    model = learner("squared")
-    model.learn_many(*stream("squared", 50))
-    before = model.state()
-    for X, y in (
-        ([[np.nan, 0.0]], [1.0]),
-        ([[0.0]], [1.0]),
-        ([[0.0, 0.0]], [np.inf]),
-        ([[0.0, 1.0]], []),
-    ):
-        with pytest.raises(InvalidInput):
-            model.learn_many(X, y)
-    assert same_model(model, StreamingMeka.from_state(before))
 
 
 def test_a_step_that_is_too_large_is_told() -> None:
@@ -539,36 +435,7 @@ def test_merging_is_learning_what_the_other_has_kept() -> None:
     assert same_model(two, from_state(before))
 
 
-def test_what_cannot_be_merged_is_named() -> None:
-    model = learner("squared")
-    model.learn_many(*stream("squared", 20))
-    for other, says in (
-        (learner("huber"), "differ in loss"),
-        (learner("squared", rank=5), "differ in rank"),
-    ):
-        with pytest.raises(InvalidInput, match=says):
-            model.merge(other)
-
-
 # --- scaled, in the engine ------------------------------------------------------------------------
-
-
-def test_it_learns_scaled_and_follows_a_stream() -> None:
-    model = create(
-        "streaming-meka", task="regression", rank=8, n_clusters=4, first=128, swap_delay=64
-    )
-    assert isinstance(model, Scaled)
-    X, y = stream("squared", 1500)
-    model.learn_many(X[:1000] * 1e6, 1e3 * y[:1000])
-    again = from_state(model.state())
-    error = np.abs(model.predict_many(X[1000:] * 1e6) - 1e3 * y[1000:]).mean()
-    assert error < 300
-    assert np.array_equal(model.predict_many(X * 1e6), again.predict_many(X * 1e6))
-    twin = create(
-        "streaming-meka", task="regression", rank=8, n_clusters=4, first=128, swap_delay=64
-    )
-    twin.merge(model)
-    assert np.array_equal(model.predict_many(X * 1e6), twin.predict_many(X * 1e6))
 
 
 class Stopped(Exception):

@@ -26,29 +26,6 @@ def full_preconditioner(k: Gram, X, q: int) -> np.ndarray:
     return E @ np.diag(1 - following / values) @ E.T
 
 
-def exact_projection(k: Gram, X, y, Z, q: int, step: float, steps: int) -> np.ndarray:
-    """Algorithm 1."""
-    Q = full_preconditioner(k, X, q)
-    a = np.zeros((len(Z), y.shape[1]))
-    for _ in range(steps):
-        g = k(X, Z) @ a - y
-        h = k(Z, X) @ (np.eye(len(X)) - Q) @ g
-        a = a - step * np.linalg.solve(k(Z, Z), h)
-    return a
-
-
-def fixed_point(k: Gram, X, y, Z, q: int) -> np.ndarray:
-    """Its fixed point (Lemma 6)."""
-    M = k(Z, X) @ (np.eye(len(X)) - full_preconditioner(k, X, q))
-    return np.linalg.solve(M @ k(X, Z), M @ y)
-
-
-def longest_step(k: Gram, X, Z, q: int) -> float:
-    """The bound on its step (Lemma 6, which lacks the inverse of K(Z, Z))."""
-    M = k(Z, X) @ (np.eye(len(X)) - full_preconditioner(k, X, q)) @ k(X, Z)
-    return 2 / np.linalg.eigvals(np.linalg.solve(k(Z, Z), M)).real.max()
-
-
 def correction(k: Gram, S, q: int, X, g) -> np.ndarray:
     """Q_s K(S, X) g: P{k(., X) g} is k(., X) g - k(., S) times this (Lemma 5, equation 30)."""
     values, E, following = top(k(S, S), q)
