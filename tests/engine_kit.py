@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from connectors.base import Chunk, Output
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine
+from streamk.engine.observing import Observer
 from streamk.engine.options import FLAGS, grouped
 from streamk.kernels import Gaussian
 from streamk.learners import DoublyStochastic
@@ -77,6 +78,26 @@ class WhimsicalSource(MemorySource):
         return kept
 
 
+class CrashingSource(WhimsicalSource):
+    """Fails in a poll or in a commit."""
+
+    left = 10**9
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Crash
+
+    def poll(self, max_events: int, timeout: float) -> list[Chunk]:
+        self._count()
+        return super().poll(max_events, timeout)
+
+    def commit(self, offsets: Mapping[str, int], metadata: Mapping[str, str]) -> None:
+        self._count()
+        super().commit(offsets, metadata)
+        self._count()
+
+
 class HoldingSource(WhimsicalSource):
     """One that can be told to leave partitions alone."""
 
@@ -92,6 +113,13 @@ class HoldingSource(WhimsicalSource):
             if chunk.partition in self.held:
                 self._next[chunk.partition] = at[chunk.partition]
         return [chunk for chunk in chunks if chunk.partition not in self.held]
+
+
+class Always(Observer):
+    """Explains the first event of every batch, and shows it."""
+
+    ROW_SECONDS = 0.0
+    due = True  # type: ignore[assignment]
 
 
 def same_model(a: Any, b: Any) -> bool:

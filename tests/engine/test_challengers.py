@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from engine_kit import (
-    BATCH,
-    Crash,
-    CrashingSink,
-    WhimsicalSource,
     attached,
     events,
     learner,
@@ -115,32 +110,6 @@ def test_the_default_model_learns_as_in_a_job_of_its_own() -> None:
     alone = run(MemorySource(data, timestamps=times), pool_alone(seed=1)).model
     assert isinstance(found, Contest)
     assert same_model(found.models["many"], alone)
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("seed", range(6))
-def test_crashes_leave_no_trace(seed: int, tmp_path: Path) -> None:
-    rng = random.Random(seed)
-    data, times = stream()
-    whole = MemorySink()
-    expected = run(MemorySource(data, timestamps=times), contest(promote_after=60), sink=whole)
-    assert isinstance(expected.model, Contest)
-    assert expected.model.promotions, "or nothing is promoted"
-    sink, crashes = CrashingSink(), 0
-    while True:
-        source = WhimsicalSource(data, timestamps=times, whim=rng.randrange(100))
-        sink.left = rng.randrange(9) if crashes < 8 else 10**9
-        model = contest(promote_after=60)
-        options: dict[str, Any] = {"checkpoint": tmp_path, "checkpoint_every": 3 * BATCH}
-        try:
-            report = run(source, model, sink=sink, until_end=True, **options)
-            break
-        except Crash:
-            crashes += 1
-    assert crashes
-    assert same_model(report.model, expected.model)
-    assert sink.outputs == whole.outputs
-    assert report.whole == expected.whole
 
 
 def test_the_figures_of_the_champion_are_those_of_the_job() -> None:

@@ -37,7 +37,7 @@ STRIKES = [
 
 
 @pytest.mark.parametrize(
-    ("size", "kills"), [(6_000, 2), pytest.param(200_000, 20, marks=pytest.mark.nightly)]
+    ("size", "kills"), [(4_000, 2), pytest.param(200_000, 20, marks=pytest.mark.nightly)]
 )
 def test_killed_at_random_moments(
     size: int,
@@ -55,7 +55,6 @@ def test_killed_at_random_moments(
         str(tmp_path / "undisturbed"),
         output=f"file:{tmp_path / 'predictions.ndjson'}",
         client=kafka_client,
-        features=512,
         whim=0,
         options={"until_end": True, "checkpoint_every": size // 40},
     )

@@ -16,7 +16,7 @@ from connectors.base import AssignedCallback, Chunk, RevokedCallback
 from connectors.errors import ConnectorError, Revoked
 from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_sink
-from streamk.engine import Engine, Report, newest_checkpoint
+from streamk.engine import Report, newest_checkpoint
 from streamk.engine.checkpoints.files import lock
 from streamk.engine.recovery.group import Owner, contents
 from streamk.errors import EngineError
@@ -460,107 +460,10 @@ def test_the_source_lacks_a_partition(tmp_path: Path) -> None:
         ).run()
 
 
-# Between saving and committing
-
-
-class Stuck(Member):
-    """A member whose commits stop to be taken at some moment, as `fault` says."""
-
-    fault: str | None = None
-    left = 0
-    """Commits that are taken before."""
-
-    def commit(self, offsets: Mapping[str, int], metadata: Mapping[str, str]) -> None:
-        if self.fault == "dies before" and not self.left:
-            raise Killed
-        self.left -= self.fault is not None
-        super().commit(offsets, metadata)
-        if self.fault == "dies after":
-            raise Killed
-        if self.fault == "no answer":
-            self.fault = None
-            raise ConnectorError("no answer")
-
-
-def stuck(directory: Path, group: Any, script: Any, **options: Any) -> Engine:
-    options = {"label": "y", "ignore": ("id",), "checkpoint_every": 2 * BATCH, **options}
-    source = Stuck(group, options.pop("first", ALL), script)
-    return attached(source, learner(), checkpoint=directory, **options)
-
-
-def failing(fault: str, left: int = 0) -> Callable[[Member], None]:
-    def fail(member: Member) -> None:
-        assert isinstance(member, Stuck)
-        member.fault, member.left = fault, left
-
-    return fail
-
-
 def assert_each_once(report: Report) -> None:
     """Every event is in the last model once, or in a range that was lost."""
     lost = sum(one["stop"] - one["start"] for one in report.lost)
     assert report.model.n_events + lost == N
-
-
-def test_a_checkpoint_that_was_never_committed_is_not_gone_on_from(tmp_path: Path) -> None:
-    """Frozen between the two, then killed, after another member has learned the same events."""
-    group: dict[str, tuple[int, str]] = {}
-    with pytest.raises(Killed):
-        stuck(tmp_path, group, {5: failing("dies before")}).run()
-    saved = newest_checkpoint(tmp_path / "member-0")
-    assert saved is not None
-    held = lock(tmp_path / "member-0")  # it is only frozen, as far as the other can tell
-    assert held is not None
-    run_and_die(tmp_path, group, ALL)
-    os.close(held)
-    assert sum(offset for offset, _ in group.values()) > saved.body["feed"]["sequence"]["events"]
-    assert_each_once(run(tmp_path, group, ALL))
-
-
-def test_an_absorbed_model_is_not_lost_with_the_commit_that_follows(tmp_path: Path) -> None:
-    """The successor dies between saving and committing; both come back."""
-    group: dict[str, tuple[int, str]] = {}
-
-    def other_dies(member: Member) -> None:
-        run_and_die(tmp_path, group, ALL[2:])
-        failing("dies before", left=1)(member)  # the commit on the way out is taken
-        member.rebalance(ALL)
-
-    with pytest.raises(Killed):
-        stuck(tmp_path, group, {4: other_dies}, first=ALL[:2]).run()
-    successor = newest_checkpoint(tmp_path / "member-0")
-    assert successor is not None
-    assert len(successor.body["absorbed"]) == 1
-    held = lock(tmp_path / "member-0")  # so that the one that was absorbed gets its own slot
-    assert held is not None
-    run(tmp_path, group, (), {2: lambda member: member.rebalance(ALL[3:])})
-    os.close(held)
-    assert_each_once(run(tmp_path, group, ALL))
-
-
-def test_a_commit_that_was_taken_without_an_answer_is_found(tmp_path: Path) -> None:
-    group: dict[str, tuple[int, str]] = {}
-
-    def lose_the_answer(member: Member) -> None:
-        failing("no answer")(member)
-        member.rebalance(ALL)
-
-    report = stuck(tmp_path, group, {5: lose_the_answer}, checkpoint_every=1000).run()
-    plain = run(tmp_path / "plain", {}, ALL)
-    assert report.lost == []
-    assert same_model(report.model, plain.model)
-
-
-def test_slots_of_one_name_in_two_directories_are_two_members(tmp_path: Path) -> None:
-    group: dict[str, tuple[int, str]] = {}
-    run_and_die(tmp_path / "here", group, ALL)
-    there = {name: offset for name, (offset, _) in group.items()}
-    report = run(tmp_path / "there", group, ALL)
-    assert {one["partition"]: one["stop"] for one in report.lost} == there
-    assert "there is no checkpoint of it" in report.lost[0]["reason"]
-    assert_each_once(report)
-    again = run(tmp_path / "there", group, ALL)
-    assert again.lost == report.lost
 
 
 def test_a_committed_checkpoint_that_is_gone_is_reported(tmp_path: Path) -> None:

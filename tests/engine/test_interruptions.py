@@ -45,6 +45,7 @@ def make_job(address: str, make_topic: MakeTopic, client: str, directory: Path) 
         output=f"kafka://{address}/{output}",
         group=f"g-{topic}",
         client=client,
+        session_timeout=2.0,
         options={"checkpoint_every": 320, "until_end": True},
     )
 
@@ -57,7 +58,9 @@ def job(kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path:
 # --- signals ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.nightly)]
+)
 def test_a_signal_ends_the_run_in_order(job: Job, number: int) -> None:
     with job.but(pause=0.01).start() as process:
         assert process.until_written(1000)
@@ -107,7 +110,7 @@ def test_a_signal_while_nothing_comes(job: Job) -> None:
     [
         pytest.param("stop", 0.0, marks=pytest.mark.nightly),
         pytest.param("kill", 0.0, marks=pytest.mark.nightly),
-        ("kill", 8.0),
+        ("kill", 3.0),
         pytest.param("kill", 60.0, marks=pytest.mark.nightly),
     ],
 )

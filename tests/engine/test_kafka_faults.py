@@ -4,59 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from crash_kit import BORN, Job, assert_as_undisturbed, fill, newest, stream
-from kafka_kit import delete_before, producer
+from kafka_kit import Topics, delete_before, producer
 from local_kafka import LocalKafka, missing
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
 
 MakeTopic = Callable[..., str]
 KEPT = {"retention.ms": "-1"}
-PATIENCE = 60.0
 
 
 # --- leaders --------------------------------------------------------------------------------------
-
-
-class Topics:
-    """Topics that two brokers keep, the second of which is to lead."""
-
-    def __init__(self, address: str) -> None:
-        from kafka import KafkaAdminClient
-
-        self._admin = KafkaAdminClient(bootstrap_servers=address)
-        self.close = self._admin.close
-
-    def make(self, topic: str, partitions: int) -> None:
-        from kafka.admin import NewTopic
-
-        replicas = {number: [2, 1] for number in range(partitions)}
-        self._admin.create_topics(
-            [NewTopic(topic, replica_assignments=replicas, topic_configs=KEPT)]
-        )
-        self.until(topic, lambda one: one["leader_id"] == 2 and len(one["isr_nodes"]) == 2)
-
-    def lead(self, topic: str) -> None:
-        """Have the second broker lead as soon as it has all records."""
-        self.until(topic, lambda one: len(one["isr_nodes"]) == 2)
-        self._admin.elect_leaders(0, [topic], raise_errors=False)
-        self.until(topic, lambda one: one["leader_id"] == 2)
-
-    def until(self, topic: str, there: Callable[[Any], bool]) -> None:
-        """Wait until something is so of all partitions."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            (found,) = self._admin.describe_topics([topic])
-            if found["partitions"] and all(map(there, found["partitions"])):
-                return
-            assert time.monotonic() < deadline, found
-            time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +37,9 @@ def test_leaders_change(two_brokers: tuple[Any, Any], kafka_client: str, tmp_pat
     first, second = two_brokers
     topic, output = f"events-{kafka_client}", f"outputs-{kafka_client}"
     topics = Topics(first.address)
-    topics.make(topic, 2)
-    topics.make(output, 1)
+    for name, partitions in ((topic, 2), (output, 1)):
+        topics.make(name, partitions, brokers=(2, 1))
+        topics.lead(name, 2)
     fill(first.address, topic, stream(8000, (0.6, 0.4)))
     job = Job(
         first.address,
@@ -92,8 +56,8 @@ def test_leaders_change(two_brokers: tuple[Any, Any], kafka_client: str, tmp_pat
         topics.until(topic, lambda one: one["leader_id"] == 1)
         assert process.until_written(3000)
         second.start()
-        topics.lead(topic)
-        topics.lead(output)
+        topics.lead(topic, 2)
+        topics.lead(output, 2)
         assert process.written < 7000
         report = process.report()
     topics.close()

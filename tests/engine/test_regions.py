@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cli_kit import ndjson, streamk
-from engine_kit import Crash, CrashingSink, WhimsicalSource, attached
+from engine_kit import WhimsicalSource, attached
 
 import streamk as package
 from connectors.base import Rows
@@ -103,41 +103,6 @@ def test_nine_in_ten_are_held_by_those_of_every_learner(name: str, task: str, la
     assert report.whole["coverage"] == pytest.approx(np.mean(found), abs=0.004)
     size = report.whole["mean_set_size" if task == "classification" else "mean_width"]
     assert 0 < size < 10
-
-
-@pytest.mark.parametrize("late", [False, True])
-@pytest.mark.parametrize("task", ["classification", "regression"])
-def test_batches_and_crashes_leave_no_trace(task: str, late: bool, tmp_path: Path) -> None:
-    stream = classes(900) if task == "classification" else numbers(900)
-    option = {"prediction_set" if task == "classification" else "interval": 0.8}
-
-    def model() -> Any:
-        return create("multi-kernel", external_experts=(), task=task, seed=1)
-
-    plain, sink = MemorySink(), CrashingSink()
-    expected = job(stream, model(), plain, late=late, **option).run()
-    crashes, sink.left = 0, 4
-    while True:
-        again = job(
-            stream,
-            model(),
-            sink,
-            late=late,
-            whim=crashes,
-            checkpoint=tmp_path,
-            checkpoint_every=130,
-            **option,
-        )
-        try:
-            report = again.run()
-            break
-        except Crash:
-            crashes += 1
-            sink.left = 4 if crashes < 3 else 10**9
-    assert crashes == 3
-    assert sink.outputs == plain.outputs
-    assert (report.whole, report.window) == (expected.whole, expected.window)
-    assert report.history == expected.history
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])

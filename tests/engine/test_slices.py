@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cli_kit import ndjson, streamk
-from engine_kit import Crash, CrashingSink, WhimsicalSource, attached
+from engine_kit import WhimsicalSource, attached
 from schema_kit import avro_record, record_schema
 
 from connectors.base import Rows
@@ -19,7 +19,7 @@ from connectors.schemas.avro import AvroSchema
 from connectors.schemas.formats import SchemaFormat
 from connectors.schemas.stores import StoredSchema
 from streamk.engine import Engine
-from streamk.engine.evaluation.slices import MISSING, MOST, OTHERS, Slices
+from streamk.engine.evaluation.slices import MISSING, MOST, Slices
 from streamk.engine.late import LateLabels
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import create
@@ -77,25 +77,6 @@ def test_figures_are_those_of_the_events_with_the_value(late: bool) -> None:
     assert sum(one["window"]["events"] for one in report.slices.values()) == 200
     assert report.slices["t0"]["accuracy"] > report.slices["t1"]["accuracy"] + 0.1
     assert report.slices["t0"]["log_loss"] < report.slices["t1"]["log_loss"]
-
-
-@pytest.mark.parametrize("late", [False, True])
-def test_batches_and_crashes_leave_no_trace(late: bool, tmp_path: Path) -> None:
-    stream, sink = towns(600, kinds=40), CrashingSink()
-    whole = job(stream, MemorySink(), late=late).run()
-    crashes, sink.left = 0, 3
-    while True:
-        options = {"checkpoint": tmp_path, "checkpoint_every": 90, "whim": crashes}
-        try:
-            report = job(stream, sink, late=late, **options).run()
-            break
-        except Crash:
-            crashes += 1
-            sink.left = 6 if crashes < 3 else 10**9
-    assert crashes == 3
-    assert report.slices == whole.slices
-    assert len(report.slices) == MOST + 1
-    assert report.slices[OTHERS]["events"] > 100
 
 
 @pytest.mark.parametrize("late", [False, True])
