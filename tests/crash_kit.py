@@ -33,7 +33,7 @@ from streamk.encoding import Schema
 from streamk.engine import Checkpoint, newest_checkpoint
 from streamk.learners import create
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds after which a process that shows no progress is a failure."""
 
 BORN = 1_700_000_000_000
@@ -103,6 +103,27 @@ class Job:
 
     def but(self, **changes: Any) -> Job:
         return replace(self, **changes)
+
+
+KEPT = {"retention.ms": "-1"}
+"""The events are older than what a broker keeps by default."""
+MakeTopic = Callable[..., str]
+
+
+def new_job(
+    address: str,
+    make_topic: MakeTopic,
+    folder: Path,
+    *,
+    partitions: int = 1,
+    written: int = 1,
+    **fields: Any,
+) -> Job:
+    """A job on a new topic that writes to another one of so many partitions; to none of 0."""
+    topic = make_topic(partitions, **KEPT)
+    output = f"kafka://{address}/{make_topic(written, **KEPT)}" if written else None
+    directory = str(folder / "checkpoints")
+    return Job(address, topic, directory, **{"output": output, **fields})
 
 
 # --- in the test's process ------------------------------------------------------------------------

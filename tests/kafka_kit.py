@@ -16,11 +16,14 @@ PATIENCE = 120.0
 """Seconds after which what does not happen is a failure."""
 
 
-def until(there: Callable[[], object], say: Callable[[], object] = lambda: "") -> None:
-    """Wait until something is so; `say` is told where it never is."""
+def until(
+    there: Callable[[], object], say: Callable[[], object] = lambda: "", process: Any = None
+) -> None:
+    """Wait until something is so; `say` is told where it never is, or a process ends before."""
     deadline = time.monotonic() + PATIENCE
     while not there():
         assert time.monotonic() < deadline, say()
+        assert process is None or process.poll() is None, say()
         time.sleep(0.02)
 
 

@@ -14,14 +14,13 @@ import forked_kit
 import numpy as np
 import pytest
 from cli_kit import ndjson, streamk
-from engine_kit import WhimsicalSource, attached
+from engine_kit import attached, job
 
 import streamk as package
 from connectors.memory import MemorySink, MemorySource
 from streamk.drift import RankTest, ShareTest
-from streamk.engine import Engine, Fixed
+from streamk.engine import Fixed
 from streamk.engine.alarms import Bounds, Rise
-from streamk.engine.late import LateLabels
 from streamk.errors import StateError
 from streamk.learners import create
 
@@ -38,39 +37,13 @@ def flipped(n: int, seed: int = 0) -> list[dict[str, Any]]:
     return [{"id": i, "a": a, "b": b, "y": label} for i, (a, b), label in rows]
 
 
-def job(stream: list[dict[str, Any]], alarms: Any, **options: Any) -> Engine:
-    times = {"p": [10 * n for n in range(len(stream))]}
-    whim = options.pop("whim", None)
-    source = MemorySource({"p": stream}, timestamps=times)
-    if whim is not None:
-        source = WhimsicalSource({"p": stream}, timestamps=times, whim=whim)
-    model = create("doubly-stochastic", task="classification", seed=1)
-    return attached(source, model, label="y", ignore=("id",), alarms=alarms, **options)
-
-
-def late_job(stream: list[dict[str, Any]], late: list[int], alarms: Any) -> Engine:
-    """Events every 10 ms, labels so many events after each."""
-    events = [{name: value for name, value in one.items() if name != "y"} for one in stream]
-    labels = sorted((10 * (n + more) + 5, n) for n, more in enumerate(late))
-    sources = [
-        MemorySource({"p": values}, timestamps={"p": times})
-        for values, times in (
-            (events, [10 * n for n in range(len(stream))]),
-            (
-                [{"id": stream[n]["id"], "y": stream[n]["y"]} for _, n in labels],
-                [at for at, _ in labels],
-            ),
-        )
-    ]
-    model = create("doubly-stochastic", task="classification", seed=1)
-    waiting = LateLabels(sources[1], key="id")
-    options: dict[str, Any] = {"label": "y", "max_skew": float("inf"), "alarms": alarms}
-    return attached(sources[0], model, labels=waiting, **options)
+def model() -> Any:
+    return create("doubly-stochastic", task="classification", seed=1)
 
 
 def test_errors_that_rise_are_told_and_nothing_before() -> None:
     sink = MemorySink()
-    report = job(flipped(3500), sink).run()
+    report = job(flipped(3500), model(), alarms=sink).run()
     values = [output.value for output in sink.outputs]
     first = next(value for value in values if value["kind"] == "error")
     assert CHANGE < first["events"] < CHANGE + 150
@@ -87,7 +60,7 @@ def test_labels_that_come_later_are_told() -> None:
     sink, n = MemorySink(), 1500
     late = [5 + t % 3 for t in range(n)]
     late[1000:] = [40 + t % 3 for t in range(n - 1000)]
-    late_job(flipped(n), late, sink).run()
+    job(flipped(n), model(), late=late, alarms=sink).run()
     values = [output.value for output in sink.outputs]
     assert [value["kind"] for value in values] == ["label_delay"]
     assert values[0]["events"] > 2 * 1000
@@ -98,7 +71,7 @@ def test_labels_that_come_later_are_told() -> None:
 def test_sets_of_a_model_that_does_not_follow_lose_their_coverage(tmp_path: Path) -> None:
     """The job has ended; what it has learned predicts a stream that changes."""
     stream = flipped(5000)
-    job(stream[:1500], None, checkpoint=tmp_path, prediction_set=0.9).run()
+    job(stream[:1500], model(), checkpoint=tmp_path, prediction_set=0.9).run()
     served, sink = package.load(tmp_path), MemorySink()
     attached(
         MemorySource(stream[1500:]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from connectors.registry import open_sink
 from streamk.engine import Report, newest_checkpoint
 from streamk.engine.checkpoints.files import lock
 from streamk.engine.recovery.group import Owner, contents
-from streamk.errors import EngineError
 from streamk.learners import Contest, Scaled, from_state
 
 N = 400
@@ -196,65 +195,6 @@ def test_challengers_of_a_dead_member_are_merged_by_their_names(tmp_path: Path) 
     }
 
 
-def test_a_member_that_was_taken_over_starts_anew(tmp_path: Path) -> None:
-    group: dict[str, tuple[int, str]] = {}
-    returned: list[Report] = []
-    known = 0
-
-    def other_dies(member: Member) -> None:
-        nonlocal known
-        run_and_die(tmp_path, group, ALL[2:])
-        known = learned(tmp_path, "member-1")
-        member.rebalance(ALL)
-
-    def other_returns(member: Member) -> None:
-        member.on_revoked(member.mine)
-        returned.append(run(tmp_path, group, ALL[2:]))
-        member.mine = ()
-        member.rebalance(ALL[:2])
-
-    report = run(tmp_path, group, ALL[:2], {4: other_dies, 6: other_returns})
-    # The one that returned began with a copy of the other's model, and every event was learned by
-    # one of the two.
-    assert report.counts.learned + returned[0].counts.learned == N - known
-    assert returned[0].model.n_events > returned[0].counts.learned > 0
-    found = newest_checkpoint(tmp_path / "member-1")
-    assert found is not None
-    held = contents(found.body, returned[0].model.n_events)
-    assert held[found.body["lineage"]] == returned[0].counts.learned
-    successor = newest_checkpoint(tmp_path / "member-0")
-    assert successor is not None
-    assert 0 < held[successor.body["lineage"]] <= report.counts.learned
-    assert not report.lost
-    assert not returned[0].lost
-
-    # And when the one that returned is gone for good, that is true of whoever is left.
-    last = run(tmp_path, group, ALL)
-    assert last.model.n_events == N
-    found = newest_checkpoint(tmp_path / "member-0")
-    assert found is not None
-    assert len(found.body["absorbed"]) == len(set(found.body["absorbed"])) == 2
-
-
-def test_a_living_member_keeps_what_it_knows(tmp_path: Path) -> None:
-    group: dict[str, tuple[int, str]] = {}
-    reports: list[Report] = []
-
-    def scale_out(member: Member) -> None:
-        member.on_revoked(member.mine)
-        reports.append(run(tmp_path, group, ALL[2:]))
-        member.mine = ()
-        member.rebalance(ALL[:2])
-
-    report = run(tmp_path, group, ALL, {5: scale_out})
-    assert reports[0].counts.learned + report.counts.learned == N
-    assert report.counts.learned == report.model.n_events
-    assert reports[0].model.n_events > reports[0].counts.learned  # it began with a copy
-    found = newest_checkpoint(tmp_path / "member-1")
-    assert found is not None
-    assert found.body["absorbed"] == []
-
-
 def test_the_slot_is_free_when_the_group_is_left(tmp_path: Path) -> None:
     """The successor may look at once, and must find that nobody is there."""
     free: list[bool] = []
@@ -361,23 +301,6 @@ def test_an_offset_that_somebody_has_reset_is_honoured(tmp_path: Path) -> None:
     assert report.counts.learned == N - 5
 
 
-def test_columns_of_the_dead_one_are_taken_over(tmp_path: Path) -> None:
-    group: dict[str, tuple[int, str]] = {}
-    data: dict[str, Sequence[Any]] = {
-        name: [{**event, f"only {name}": 1.0} for event in DATA[name]] for name in ALL
-    }
-
-    def other_dies(member: Member) -> None:
-        run_and_die(tmp_path, group, ALL[3:], data=data)
-        member.rebalance(ALL)
-
-    report = run(tmp_path, group, ALL[:3], {4: other_dies}, data=data)
-    assert report.model.n_events == N
-    assert report.schema is not None
-    assert set(report.schema.columns) >= {f"only {name}" for name in ALL}
-    assert report.model.columns == report.schema.columns
-
-
 def test_members_that_read_a_field_in_other_ways_are_joined(tmp_path: Path) -> None:
     """To one member `id` is a number, to the other it was text."""
     group: dict[str, tuple[int, str]] = {}
@@ -392,6 +315,8 @@ def test_members_that_read_a_field_in_other_ways_are_joined(tmp_path: Path) -> N
     assert report.lost == []
     assert report.model.n_events == N
     assert {"id", "id=it"} < set(report.model.columns)
+    assert report.schema is not None
+    assert report.model.columns == report.schema.columns
 
 
 def test_a_commit_that_is_refused_ends_the_run(tmp_path: Path) -> None:
@@ -446,18 +371,6 @@ def test_owners() -> None:
         "null",
     ):
         assert Owner.parse(other) is None
-
-
-def test_the_source_lacks_a_partition(tmp_path: Path) -> None:
-    run(tmp_path, {}, ALL)
-    with pytest.raises(EngineError, match="has read partition 't:0'"):
-        attached(
-            MemorySource({"t:1": DATA["t:1"]}),
-            learner(),
-            label="y",
-            ignore=("id",),
-            checkpoint=tmp_path,
-        ).run()
 
 
 def assert_each_once(report: Report) -> None:

@@ -212,28 +212,6 @@ def test_a_limit_counts_from_the_beginning(tmp_path: Path) -> None:
     assert figures(plain) == figures(report)
 
 
-def test_a_stop_at_any_event_leaves_no_trace(tmp_path: Path) -> None:
-    source = MemorySource({"0": []}, live=True)
-    source.extend("0", events(BATCH + 7))
-
-    class StopWhenFull(MemorySink):
-        def write(self, outputs: Sequence[Output]) -> None:
-            super().write(outputs)
-            if len(self.outputs) == BATCH + 7:
-                job.stop()
-
-    sink = StopWhenFull()
-    job = engine(source, tmp_path, until_end=False, sink=sink)
-    report = job.run()
-    assert report.events == BATCH + 7
-    assert report.stopped == "request"
-    report = engine(MemorySource(events(40)), tmp_path, sink=sink).run()
-    plain = MemorySink()
-    other = engine(MemorySource(events(40)), None, sink=plain).run()
-    assert figures(report) == figures(other)
-    assert sink.outputs == plain.outputs
-
-
 def test_a_finished_job_goes_on_with_what_was_added(tmp_path: Path) -> None:
     engine(MemorySource(events(40)), tmp_path).run()
     report = engine(MemorySource(events(40) + events(20, first=40)), tmp_path).run()

@@ -24,12 +24,13 @@ from engine_kit import (
     attached,
     events,
     learner,
+    run,
     same_model,
     split,
 )
 
 from connectors.base import Chunk
-from connectors.errors import ConnectorError, OffsetOutOfRange
+from connectors.errors import OffsetOutOfRange
 from connectors.files.sinks import NDJSONSink
 from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_sink
@@ -39,12 +40,6 @@ from streamk.engine.order.feed import Feed
 from streamk.errors import EngineError, InvalidInput
 from streamk.kernels import Gaussian, Kernel, Linear
 from streamk.learners import Constant, DoublyStochastic, Scaled
-
-
-def run(source: Any, model: Any = None, **options: Any) -> Any:
-    options = {"label": "y", "ignore": ("id",), **options}
-    return attached(source, model or learner(), **options).run()
-
 
 # --- figures and predictions ------------------------------------------------------------------
 
@@ -591,15 +586,6 @@ attached(MemorySource(events(100)), learner(), label="y", sink=Stuck()).run()
         assert process.poll() is None  # it finishes what is at work
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 128 + signal.SIGTERM
-
-
-def test_a_failing_sink_ends_the_run() -> None:
-    class Broken(MemorySink):
-        def write(self, outputs: Any) -> None:
-            raise ConnectorError("the disk is full")
-
-    with pytest.raises(ConnectorError, match="disk is full"):
-        run(MemorySource(events(100)), sink=Broken())
 
 
 @pytest.mark.parametrize(

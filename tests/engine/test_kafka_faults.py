@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from crash_kit import BORN, Job, assert_as_undisturbed, fill, newest, stream
+from crash_kit import (
+    BORN,
+    KEPT,
+    Job,
+    MakeTopic,
+    assert_as_undisturbed,
+    fill,
+    new_job,
+    newest,
+    output_topic,
+    stream,
+)
 from kafka_kit import Topics, delete_before, producer
 from local_kafka import LocalKafka, missing
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
-
-MakeTopic = Callable[..., str]
-KEPT = {"retention.ms": "-1"}
 
 
 # --- leaders --------------------------------------------------------------------------------------
@@ -72,22 +80,23 @@ def test_outputs_that_are_given_up(
     restarted: Any, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path
 ) -> None:
     """The broker is away for longer than outputs wait: the job ends; the next one writes them."""
-    topic, output = kafka_topic(2, **KEPT), kafka_topic(**KEPT)
-    fill(restarted.address, topic, stream(8000, (0.6, 0.4)))
-    job = Job(
+    job = new_job(
         restarted.address,
-        topic,
-        str(tmp_path / "checkpoints"),
-        output=f"kafka://{restarted.address}/{output}?delivery_timeout=3",
+        kafka_topic,
+        tmp_path,
+        partitions=2,
         client=kafka_client,
         pause=0.01,
         options={"checkpoint_every": 640, "until_end": True},
     )
+    job = job.but(output=f"{job.output}?delivery_timeout=3")
+    fill(job.address, job.topic, stream(4000, (0.6, 0.4)))
     with job.start() as process:
-        assert process.until_written(2000)
+        assert process.until_written(1000)
         restarted.kill()
         assert process.wait() == 1
-        assert restarted.address in process.log.splitlines()[-1] or output in process.log
+        last = process.log.splitlines()[-1]
+        assert restarted.address in last or output_topic(job) in process.log
         assert "ConnectorError: " in process.log or "Unavailable: " in process.log
     restarted.start()
     report = job.but(pause=0.0).run()
@@ -112,13 +121,11 @@ def test_retention_overtakes_a_slow_job(
     policy: str, kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path
 ) -> None:
     """The log begins behind what is read next, while the job reads."""
-    topic = kafka_topic(**KEPT)
-    fill(kafka_address, topic, noted(MANY))
-    name, begins = f"{topic}:0", MANY - 500
-    job = Job(
+    begins = MANY - 500
+    job = new_job(
         kafka_address,
-        topic,
-        str(tmp_path / "checkpoints"),
+        kafka_topic,
+        tmp_path,
         output=f"file:{tmp_path / 'out.ndjson'}",
         client=kafka_client,
         pause=0.01,
@@ -129,10 +136,13 @@ def test_retention_overtakes_a_slow_job(
             "ignore": ["note"],
             "data_loss": policy,
         },
+        written=0,
     )
+    fill(kafka_address, job.topic, noted(MANY))
+    name = f"{job.topic}:0"
     with job.start() as process:
         assert process.until_written(640)
-        delete_before(kafka_address, topic, 0, begins)
+        delete_before(kafka_address, job.topic, 0, begins)
         status = process.wait()
         log = process.log
     if policy == "fail":

@@ -69,7 +69,7 @@ RECORDS = st.lists(st.tuples(st.booleans(), KEYS, st.booleans(), st.integers(0, 
 
 
 @pytest.mark.parametrize("rows", [1 << 15, 1, 3])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     RECORDS,
     st.sampled_from([None, 0, 3, 10]),
@@ -164,7 +164,7 @@ def in_shards(columns: tuple[str, ...]) -> Sharded:
 
 
 @pytest.mark.parametrize("make", [learner, in_shards])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_predictions_and_model_are_those_of_the_plain_join(data: Any, make: Any) -> None:
     events = partitions_of(
@@ -308,7 +308,7 @@ def test_intervals_are_those_of_the_plain_join(shards: bool) -> None:
     assert next(answers, None) is None
 
 
-@pytest.mark.parametrize("revisions", ["ignore", "learn"])
+@pytest.mark.parametrize("revisions", [pytest.param("ignore", marks=pytest.mark.nightly), "learn"])
 def test_many_kernels_learn_the_same_from_the_disk(revisions: str) -> None:
     """With labels by default, some of which are revised, and columns that come later."""
     events, labels = stream(300, delay=200, kind="numbers")
@@ -328,7 +328,10 @@ def test_many_kernels_learn_the_same_from_the_disk(revisions: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["three", "numbers"])
-@pytest.mark.parametrize(("name", "staleness"), [("doubly-stochastic", 1), ("multi-kernel", 0)])
+@pytest.mark.parametrize(
+    ("name", "staleness"),
+    [("doubly-stochastic", 1), pytest.param("multi-kernel", 0, marks=pytest.mark.nightly)],
+)
 def test_workers_learn_late_and_change_nothing(name: str, staleness: int, kind: str) -> None:
     events, labels = stream(600, delay=200, kind=kind)
     events = [(time, {**x, "c": 1.0} if i > 400 else x) for i, (time, x) in enumerate(events)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import attached, events, learner
+from engine_kit import events, run
 from kafka_kit import Running, Topics, producer
 from kafka_kit import topics as topics
 
@@ -17,7 +17,6 @@ from connectors.base import Chunk
 from connectors.errors import Unavailable
 from connectors.kafka import KafkaSource
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Report
 from streamk.engine.late import LateLabels
 
 HOUR = 3_600_000
@@ -45,11 +44,6 @@ def parts(n: int) -> dict[str, Any]:
     return {"a": events(n), "b": events(n, first=n)}
 
 
-def run(source: Any, directory: Path | None = None, **options: Any) -> Report:
-    options = {"label": "y", "ignore": ("id",), "checkpoint": directory, **options}
-    return attached(source, learner(), **options).run()
-
-
 @pytest.mark.parametrize(("until_end", "latest"), [(False, False), (False, True), (True, False)])
 def test_one_is_read_from_its_start(until_end: bool, latest: bool) -> None:
     """Wherever the job begins, and wherever the others end."""
@@ -68,22 +62,25 @@ def test_one_that_came_between_two_runs_is_read_from_its_start(
     tmp_path: Path, finished: bool
 ) -> None:
     limit = {"until_end": True} if finished else {"max_events": 30}
-    assert run(GrowingSource(parts(50), 99), tmp_path, **limit).counts.learned in (30, 50)
+    assert run(GrowingSource(parts(50), 99), checkpoint=tmp_path, **limit).counts.learned in (
+        30,
+        50,
+    )
     source = GrowingSource(parts(50), 0, latest=True)
-    report = run(source, tmp_path, until_end=finished)
+    report = run(source, checkpoint=tmp_path, until_end=finished)
     assert report.counts.learned == 100
-    again = run(GrowingSource(parts(50), 0, latest=True), tmp_path)
+    again = run(GrowingSource(parts(50), 0, latest=True), checkpoint=tmp_path)
     assert (again.counts.learned, again.events_now) == (100, 0)
 
 
 def test_after_a_finished_run_both_are_merged_by_time(tmp_path: Path) -> None:
     """Nothing was taken after its checkpoint, so that new events are as those of a first run."""
     first = {"a": events(10), "b": []}
-    run(GrowingSource(first, 99), tmp_path, until_end=True)
+    run(GrowingSource(first, 99), checkpoint=tmp_path, until_end=True)
     later = {"a": events(20), "b": events(20, first=100)}
     times = {"a": range(20), "b": range(20)}
     sink = MemorySink()
-    run(GrowingSource(later, 0, timestamps=times), tmp_path, until_end=True, sink=sink)
+    run(GrowingSource(later, 0, timestamps=times), checkpoint=tmp_path, until_end=True, sink=sink)
     seen = [output.partition for output in sink.outputs]
     assert seen != sorted(seen)
 
@@ -198,6 +195,7 @@ def test_a_topic_gets_partitions(
 
 
 @on_broker
+@pytest.mark.nightly
 def test_a_topic_of_labels_gets_partitions(
     kafka_address: str, kafka_topic: MakeTopic, topics: Topics
 ) -> None:

@@ -1,6 +1,6 @@
 """Crashes, outputs taken back, stops, batches and watching leave no trace in any kind of job.
 
-Its model, its outputs, its alarms and its figures are those of a run that nothing disturbs.
+Its model, outputs, alarms, dead letters and figures are those of a run that nothing disturbs.
 """
 
 from __future__ import annotations
@@ -35,6 +35,13 @@ from streamk.engine.late import LateLabels
 from streamk.learners import Contest, FeatureMachine, Sharded, create
 from streamk.packing import fingerprint
 
+Others = dict[str, MemorySink]
+
+
+def others() -> Others:
+    """The sinks beside that of predictions."""
+    return {"alarms": MemorySink(), "dead_letters": MemorySink()}
+
 
 @dataclass
 class Kind:
@@ -46,7 +53,7 @@ class Kind:
     late: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
 
-    def engine(self, sink: Any, alarms: Any, whim: int = 0, **more: Any) -> Engine:
+    def engine(self, sink: Any, others: Others, whim: int = 0, **more: Any) -> Engine:
         """The job, with a source that polls at whim and may crash."""
         data, times = self.data()
         source = CrashingSource(data, timestamps=times, whim=whim)
@@ -56,7 +63,7 @@ class Kind:
             data, times = self.labels()
             of_labels = WhimsicalSource(data, timestamps=times, whim=whim + 1)
             options["labels"] = LateLabels(of_labels, key="id", **self.late)
-        return attached(source, self.model(), sink=sink, alarms=alarms, **options)
+        return attached(source, self.model(), sink=sink, **others, **options)
 
 
 def of_three() -> tuple[dict[str, Any], dict[str, Any]]:
@@ -154,35 +161,35 @@ KINDS: dict[str, Kind] = {
 every_kind = pytest.mark.parametrize("name", KINDS)
 
 
-def traces(report: Report, sink: MemorySink, alarms: MemorySink) -> dict[str, Any]:
+def traces(report: Report, sink: MemorySink, beside: Others) -> dict[str, Any]:
     """All that a job leaves."""
     left_out = ("model", "seconds", "events_now", "epoch", "stopped", "notes", "confusion")
-    found = {name: one for name, one in vars(report).items() if name not in left_out}
     return {
-        **found,
+        **{f"report {name}": one for name, one in vars(report).items() if name not in left_out},
         "confusion": report.confusion.to_json(),
         "model": fingerprint(report.model.state()),
         "outputs": sink.outputs,
-        "told": alarms.outputs,
+        **{name: one.outputs for name, one in beside.items()},
     }
 
 
 @cache
 def undisturbed(name: str) -> dict[str, Any]:
-    sink, alarms = MemorySink(), MemorySink()
-    return traces(KINDS[name].engine(sink, alarms).run(), sink, alarms)
+    sink, beside = MemorySink(), others()
+    return traces(KINDS[name].engine(sink, beside).run(), sink, beside)
 
 
 def test_the_jobs_have_all_that_there_is() -> None:
-    assert {one.value["kind"] for one in undisturbed("alarms")["told"]} >= {
+    assert {one.value["kind"] for one in undisturbed("alarms")["alarms"]} >= {
         *("error", "covariate_drift")
     }
-    assert OTHERS in undisturbed("pool")["slices"]
-    assert undisturbed("plain")["counts"].bad == {"inf": 1}
-    fates = undisturbed("late pool")["fates"]
+    assert OTHERS in undisturbed("pool")["report slices"]
+    assert undisturbed("plain")["report counts"].bad == {"inf": 1}
+    assert len(undisturbed("plain")["dead_letters"]) == 1
+    fates = undisturbed("late pool")["report fates"]
     assert min(fates.joined, fates.early, fates.defaulted, fates.revised) > 0
-    assert min(undisturbed("late sets")["fates"].overflow, fates.duplicate_events) > 0
-    model = KINDS["contest"].engine(MemorySink(), MemorySink()).run().model
+    assert min(undisturbed("late sets")["report fates"].overflow, fates.duplicate_events) > 0
+    model = KINDS["contest"].engine(MemorySink(), others()).run().model
     assert isinstance(model, Contest)
     assert model.promotions
 
@@ -193,8 +200,8 @@ def test_the_jobs_have_all_that_there_is() -> None:
 )
 def test_crashes(name: str, seed: int, tmp_path: Path) -> None:
     """In writes, polls and commits."""
-    rng, n = random.Random(f"{name} {seed}"), undisturbed(name)["events"]
-    sink, alarms = CrashingSink(), MemorySink()
+    rng, n = random.Random(f"{name} {seed}"), undisturbed(name)["report events"]
+    sink, beside = CrashingSink(), others()
     commits: dict[str, tuple[int, str]] = {}
     crashes = 0
     while True:
@@ -207,7 +214,7 @@ def test_crashes(name: str, seed: int, tmp_path: Path) -> None:
                 left = rng.randrange(2, polls)
         whim, every = rng.randrange(100), n // rng.choice((3, 9))
         options = {"checkpoint": tmp_path, "checkpoint_every": every, "left": left}
-        engine = KINDS[name].engine(sink, alarms, whim, **options)
+        engine = KINDS[name].engine(sink, beside, whim, **options)
         engine._source.commits = commits  # the group's own memory
         try:
             report = engine.run()
@@ -215,7 +222,7 @@ def test_crashes(name: str, seed: int, tmp_path: Path) -> None:
         except Crash:
             crashes += 1
     assert crashes >= 2
-    assert traces(report, sink, alarms) == undisturbed(name)
+    assert traces(report, sink, beside) == undisturbed(name)
 
 
 class AbortingSink(MemorySink):
@@ -245,45 +252,45 @@ class AbortingSink(MemorySink):
 @every_kind
 def test_outputs_that_are_taken_back(name: str, tmp_path: Path) -> None:
     """The run goes back and does them again."""
-    sink, alarms = AbortingSink(), MemorySink()
-    every = undisturbed(name)["events"] // 9
+    sink, beside = AbortingSink(), others()
+    every = undisturbed(name)["report events"] // 9
     options = {"checkpoint": tmp_path, "checkpoint_every": every}
-    report = KINDS[name].engine(sink, alarms, **options).run()
+    report = KINDS[name].engine(sink, beside, **options).run()
     assert sink.aborted > 2
-    assert traces(report, sink, alarms) == undisturbed(name)
+    assert traces(report, sink, beside) == undisturbed(name)
 
 
 @every_kind
 def test_stops(name: str, tmp_path: Path) -> None:
     """At the first events of all, and amid a batch."""
-    sink, alarms = MemorySink(), MemorySink()
+    sink, beside = MemorySink(), others()
     for most in (1, 2, 57, 207, None):
-        engine = KINDS[name].engine(sink, alarms, 3, checkpoint=tmp_path, max_events=most)
+        engine = KINDS[name].engine(sink, beside, 3, checkpoint=tmp_path, max_events=most)
         report = engine.run()
-    assert traces(report, sink, alarms) == undisturbed(name)
+    assert traces(report, sink, beside) == undisturbed(name)
 
 
 @every_kind
 @pytest.mark.parametrize("most", [7, pytest.param(1, marks=pytest.mark.nightly)])
 def test_batches(name: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "_MOST", most)
-    sink, alarms = MemorySink(), MemorySink()
-    report = KINDS[name].engine(sink, alarms, most).run()
-    assert traces(report, sink, alarms) == undisturbed(name)
+    sink, beside = MemorySink(), others()
+    report = KINDS[name].engine(sink, beside, most).run()
+    assert traces(report, sink, beside) == undisturbed(name)
 
 
 @every_kind
 def test_watching(name: str) -> None:
-    sink, alarms, observer = MemorySink(), MemorySink(), Always()
-    report = KINDS[name].engine(sink, alarms, 5, observer=observer).run()
-    assert traces(report, sink, alarms) == undisturbed(name)
+    sink, beside, observer = MemorySink(), others(), Always()
+    report = KINDS[name].engine(sink, beside, 5, observer=observer).run()
+    assert traces(report, sink, beside) == undisturbed(name)
     assert observer.version > 1
 
 
 @pytest.mark.parametrize("name", ["numbers", "late pool", "late sets", "late shards"])
 def test_reasons(name: str) -> None:
-    sink, alarms = MemorySink(), MemorySink()
-    report = KINDS[name].engine(sink, alarms, explain=True).run()
+    sink, beside = MemorySink(), others()
+    report = KINDS[name].engine(sink, beside, explain=True).run()
     for output in sink.outputs:
         output.value.pop("reasons")
-    assert traces(report, sink, alarms) == undisturbed(name)
+    assert traces(report, sink, beside) == undisturbed(name)

@@ -44,7 +44,9 @@ def models() -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", ["multi-kernel", "scaled"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("multi-kernel", marks=pytest.mark.nightly), "scaled"]
+)
 def test_late_labels_are_learned_the_same_and_explained(name: str) -> None:
     data = events(200)
     found = []
@@ -73,7 +75,9 @@ def test_late_labels_are_learned_the_same_and_explained(name: str) -> None:
 # --- what is said ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["multi-kernel", "scaled"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("multi-kernel", marks=pytest.mark.nightly), "scaled"]
+)
 def test_reasons_are_those_of_the_model_that_predicted(name: str) -> None:
     """Oracle: the job up to the event, and a prediction for each field without it.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from crash_kit import Job, fill, newest
+from crash_kit import Job, MakeTopic, fill, new_job, newest
 from kafka_kit import Topics
 from kafka_kit import topics as topics
 
@@ -18,7 +18,6 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 
-MakeTopic = Callable[..., str]
 GROUPS = pytest.mark.parametrize("group", [None, pytest.param("g", marks=pytest.mark.nightly)])
 
 
@@ -29,16 +28,11 @@ def events(count: int) -> Iterator[tuple[int, int, bytes]]:
 
 @pytest.fixture
 def job(kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path) -> Job:
-    topic = kafka_topic(**{"retention.ms": "-1"})
-    fill(kafka_address, topic, events(100))
-    return Job(
-        kafka_address,
-        topic,
-        str(tmp_path / "checkpoints"),
-        output=f"file:{tmp_path / 'out.ndjson'}",
-        client=kafka_client,
-        options={"checkpoint_every": 50},
-    )
+    output = f"file:{tmp_path / 'out.ndjson'}"
+    options = {"client": kafka_client, "output": output, "options": {"checkpoint_every": 50}}
+    one = new_job(kafka_address, kafka_topic, tmp_path, written=0, **options)
+    fill(kafka_address, one.topic, events(100))
+    return one
 
 
 def last_line(process: Any) -> str:
