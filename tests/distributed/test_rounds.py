@@ -46,13 +46,13 @@ def two() -> Iterator[Processes]:
 
 def followed(name: str, task: str, workers: Any, shards: int = SHARDS) -> list[Any]:
     rounds, found = Rounds(model(name, task), shards=shards, workers=workers), []
-    X, y = events(240, task)
-    y[7] = y[100] = None
-    for number, first in enumerate(range(0, 240, 60)):
-        some = slice(first, first + 60)
+    X, y = events(120, task)
+    y[7] = y[50] = None
+    for number, first in enumerate(range(0, 120, 30)):
+        some = slice(first, first + 30)
         deal = uneven if number % 2 else dealt
         found.append(digest(rounds, rounds.round(deal(X[some], y[some], shards))))
-    assert rounds.model.n_events == 238
+    assert rounds.model.n_events == 118
     assert rounds.n_rounds == 4
     return found
 

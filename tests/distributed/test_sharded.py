@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
@@ -146,10 +147,24 @@ def naive(learner: Any, X: Any, y: list[Any], staleness: int = 0) -> tuple[Any, 
     return from_state(results[0]), said
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("staleness", [0, 1, 3])
-@pytest.mark.parametrize("name", ["doubly-stochastic", "multi-kernel"])
-@pytest.mark.parametrize("task", TASKS)
+USUAL = (
+    ("doubly-stochastic", "classification", 0),
+    ("multi-kernel", "classification", 1),
+    ("doubly-stochastic", "regression", 3),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "staleness"),
+    [
+        *USUAL,
+        *(
+            pytest.param(*case, marks=pytest.mark.nightly)
+            for case in itertools.product(("doubly-stochastic", "multi-kernel"), TASKS, (0, 1, 3))
+            if case not in USUAL
+        ),
+    ],
+)
 def test_plain_replicas_give_the_same(name: str, task: str, staleness: int) -> None:
     X, y = events(N, task)
     y[7] = y[98] = None
