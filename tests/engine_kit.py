@@ -11,12 +11,12 @@ import numpy as np
 from connectors.base import Chunk, Output
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Engine, Report
-from streamk.engine.late import LateLabels
-from streamk.engine.observing import Observer
 from streamk.engine.options import FLAGS, grouped
 from streamk.kernels import Gaussian
+from streamk.late import LateLabels
 from streamk.learners import DoublyStochastic
 from streamk.packing import fingerprint
+from streamk.serving.observing import Observer
 
 BATCH = 16
 

@@ -12,12 +12,12 @@ from unittest import mock
 import msgspec
 import numpy as np
 
+from streamk.distributed.replicas import Outcome, Task, work
 from streamk.engine import Checkpoint
 from streamk.engine.checkpoints.segment_files import SegmentFiles
-from streamk.engine.late import join, segments
-from streamk.engine.late.held import Records, record_type, unpacked
+from streamk.late import join, segments
+from streamk.late.held import Records, record_type, unpacked
 from streamk.learners.registry import from_state
-from streamk.learners.sharded.replicas import Outcome, Task, work
 from streamk.packing import unpack
 
 EVENTS = 400

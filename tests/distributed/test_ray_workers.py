@@ -13,9 +13,8 @@ import pytest
 from ray_kit import Fake, faking, two_raylets
 
 from streamk.cli import job
-from streamk.distributed import RayWorkers, TaskDivision, actors
+from streamk.distributed import RayWorkers, Sharded, TaskDivision, actors
 from streamk.errors import InvalidInput, WorkerLost
-from streamk.learners import Sharded
 from streamk.packing import fingerprint
 from tests.rounds_kit import events, model
 

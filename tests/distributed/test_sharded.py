@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from streamk.backends import threads
-from streamk.distributed import Processes, TaskDivision
+from streamk.distributed import Processes, Sharded, TaskDivision
+from streamk.distributed.replicas import Outcome, ShardBatch, Task, work
 from streamk.errors import InvalidInput, StateError, WorkerLost
-from streamk.learners import Sharded, create
-from streamk.learners.multi_kernel import cells
+from streamk.learners import create
+from streamk.learners.multi_kernel import tables as cells
 from streamk.learners.registry import from_state
-from streamk.learners.sharded.replicas import Outcome, ShardBatch, Task, work
 from streamk.packing import fingerprint
 from streamk.state import State
 from tests.rounds_kit import MODELS, TASKS, events, model

@@ -19,8 +19,8 @@ from engine_kit import attached, job
 import streamk as package
 from connectors.memory import MemorySink, MemorySource
 from streamk.drift import RankTest, ShareTest
+from streamk.drift.alarms import Bounds, Rise
 from streamk.engine import Fixed
-from streamk.engine.alarms import Bounds, Rise
 from streamk.errors import StateError
 from streamk.learners import create
 

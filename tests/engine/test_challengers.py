@@ -20,14 +20,15 @@ from engine_kit import (
 from multi_kernel_kit import pool_alone
 
 from connectors.memory import MemorySink, MemorySource
+from streamk.contest import Contest
+from streamk.contest.command import change_champion
 from streamk.engine import Key, Snapshot, newest_checkpoint
 from streamk.engine.checkpoints.directory_store import DirectoryStore
 from streamk.engine.checkpoints.files import lock
-from streamk.engine.late import LateLabels
 from streamk.engine.order.sequence import IdleAdvance
-from streamk.engine.recovery.promotion import change_champion
 from streamk.errors import EngineError, InvalidInput, StateError
-from streamk.learners import Contest, Scaled, create
+from streamk.late import LateLabels
+from streamk.learners import Scaled, create
 
 N = 400
 HISTORY, LIVE = events(120, seed=1), events(80, seed=2, first=120)

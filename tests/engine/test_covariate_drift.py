@@ -15,9 +15,9 @@ from engine_kit import attached
 from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_sink
 from streamk.drift import StreamingMMD
-from streamk.engine.alarms import CovariateWatch
-from streamk.engine.late import LateLabels
+from streamk.drift.alarms import CovariateWatch
 from streamk.errors import StateError
+from streamk.late import LateLabels
 from streamk.learners import create
 
 KIND = "covariate_drift"

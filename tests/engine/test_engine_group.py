@@ -16,10 +16,11 @@ from connectors.base import AssignedCallback, Chunk, RevokedCallback
 from connectors.errors import ConnectorError, Revoked
 from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_sink
+from streamk.contest import Contest
 from streamk.engine import Report, newest_checkpoint
 from streamk.engine.checkpoints.files import lock
 from streamk.engine.recovery.group import Owner, contents
-from streamk.learners import Contest, Scaled, from_state
+from streamk.learners import Scaled, from_state
 
 N = 400
 DATA, TIMES = split(N, 4)

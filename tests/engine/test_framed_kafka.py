@@ -26,9 +26,9 @@ from connectors.memory import MemorySink, MemorySource
 from connectors.records import framed
 from connectors.registry import open_source
 from connectors.schemas.protobuf import ProtobufSchema
-from streamk.engine.late import LateLabels
-from streamk.engine.late.source import JoinedSource
 from streamk.kernels import Gaussian
+from streamk.late import LateLabels
+from streamk.late.source import JoinedSource
 from streamk.learners import DoublyStochastic
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]

@@ -20,11 +20,11 @@ from late_kit import small_segments, waiting
 from multi_kernel_kit import pool_alone
 
 from connectors.memory import MemorySink
+from streamk.distributed import Sharded
 from streamk.engine import newest_checkpoint
-from streamk.engine.late.held import packed, record_type, unpacked
-from streamk.engine.observing import Observer
 from streamk.errors import StateError
-from streamk.learners import Sharded
+from streamk.late.held import packed, record_type, unpacked
+from streamk.serving.observing import Observer
 from streamk.state import State
 
 

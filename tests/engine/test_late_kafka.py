@@ -14,8 +14,8 @@ from multi_kernel_kit import pool_alone
 
 from connectors.kafka import KafkaSource
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine.late import LateLabels
 from streamk.errors import InvalidInput
+from streamk.late import LateLabels
 
 pytestmark = [
     pytest.mark.kafka,

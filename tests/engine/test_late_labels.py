@@ -17,12 +17,13 @@ from reference.conformal import NaiveQuantile
 from reference.late import NaiveJoin, in_order
 
 from connectors.memory import MemorySink, MemorySource
+from streamk.distributed import Sharded
 from streamk.engine.checkpoints.segment_files import SegmentFiles
-from streamk.engine.late import LateLabels
-from streamk.engine.late.held import HeldEvents, Limits
-from streamk.engine.late.join import Join, Learn, Predict
 from streamk.errors import EngineError, InvalidInput
-from streamk.learners import MultiKernel, Sharded, create
+from streamk.late import LateLabels
+from streamk.late.held import HeldEvents, Limits
+from streamk.late.join import Join, Learn, Predict
+from streamk.learners import MultiKernel, create
 
 FOREVER = float("inf")
 

@@ -11,10 +11,10 @@ from engine_kit import attached, learner, same_model
 
 import streamk
 from connectors.memory import MemorySource
+from streamk.contest import Contest
 from streamk.engine import Engine, Fixed
 from streamk.engine.evaluation import confusion
-from streamk.engine.late import LateLabels
-from streamk.learners import Contest
+from streamk.late import LateLabels
 
 EVENTS = 100
 TEXTS = {

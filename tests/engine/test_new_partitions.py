@@ -17,7 +17,7 @@ from connectors.base import Chunk
 from connectors.errors import Unavailable
 from connectors.kafka import KafkaSource
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine.late import LateLabels
+from streamk.late import LateLabels
 
 HOUR = 3_600_000
 

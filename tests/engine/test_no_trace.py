@@ -29,10 +29,12 @@ from multi_kernel_kit import pool_alone
 
 from connectors.errors import Aborted
 from connectors.memory import MemorySink
+from streamk.contest import Contest
+from streamk.distributed import Sharded
 from streamk.engine import Engine, Report, loop
 from streamk.engine.evaluation.slices import OTHERS
-from streamk.engine.late import LateLabels
-from streamk.learners import Contest, FeatureMachine, Sharded, create
+from streamk.late import LateLabels
+from streamk.learners import FeatureMachine, create
 from streamk.packing import fingerprint
 
 Others = dict[str, MemorySink]

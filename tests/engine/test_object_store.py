@@ -20,12 +20,13 @@ from test_state_key import key_file
 import streamk
 from connectors.memory import MemorySource
 from streamk.engine import Key, Untrusted, kept_model, newest_checkpoint
-from streamk.engine.checkpoints.object_path import ObjectPath, StoreUnavailable, location
-from streamk.engine.checkpoints.object_store import ObjectStore
 from streamk.engine.checkpoints.opening import open_store
+from streamk.engine.checkpoints.places import location
 from streamk.engine.checkpoints.store import Fenced, NotSaved
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import EngineError, InvalidInput, StateError
+from streamk.object_store.path import ObjectPath, StoreUnavailable
+from streamk.object_store.store import ObjectStore
 from streamk.state import State
 
 JOB = "memory://models/job"
@@ -134,7 +135,7 @@ def test_a_note_of_wrong_types_is_told(place: ObjectPath, passes: Any) -> None:
     store.note([IdleAdvance("p", 1, 2)])
     manifest = json.loads((place / "00000002" / "manifest.json").read())
     del manifest["sha256"]
-    from streamk.engine.checkpoints.manifests import sealed
+    from streamk.engine.checkpoints.files import sealed
 
     (place / "00000002" / "manifest.json").write(sealed({**manifest, "passes": passes}, None))
     with pytest.raises(StateError, match="is no partition, offset and clock"):

@@ -13,8 +13,10 @@ from engine_kit import Always, WhimsicalSource, attached, events, same_model
 
 from connectors.memory import MemorySink
 from streamk.encoding import Schema
-from streamk.engine.late import LateLabels
-from streamk.engine.observing import (
+from streamk.late import LateLabels
+from streamk.learners import MultiKernel, create
+from streamk.learners.explaining import Fields, Reason, attributions
+from streamk.serving.observing import (
     MOST_BYTES,
     MOST_FIELDS,
     Explanation,
@@ -23,8 +25,6 @@ from streamk.engine.observing import (
     explain,
     turn_of,
 )
-from streamk.learners import MultiKernel, create
-from streamk.learners.explaining import Fields, Reason, attributions
 
 
 def run(
@@ -185,7 +185,7 @@ def test_many_fields_have_their_turn() -> None:
 
 def test_explanations_take_their_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes a second of a clock that stands otherwise: a hundred pass to the next."""
-    from streamk.engine import observing
+    from streamk.serving import observing
 
     now = [1000.0]
     for clock in ("monotonic", "thread_time"):
@@ -210,7 +210,7 @@ def test_explanations_take_their_share_of_the_time(monkeypatch: pytest.MonkeyPat
 
 
 def test_one_prediction_a_second_becomes_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    from streamk.engine import observing
+    from streamk.serving import observing
 
     now = [1000.0]
     monkeypatch.setattr(observing.time, "monotonic", lambda: now[0])

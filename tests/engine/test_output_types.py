@@ -16,8 +16,8 @@ from connectors.fields import RecordType
 from connectors.memory import MemorySink, MemorySource
 from connectors.schemas.outputs import FramedOutputs
 from streamk.encoding import Schema
-from streamk.engine.late import LateLabels
-from streamk.engine.training.details import Details
+from streamk.engine.training.options import Details
+from streamk.late import LateLabels
 from streamk.learners import MultiKernel
 from streamk.learners.explaining import Fields
 

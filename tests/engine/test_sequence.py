@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectors.base import Chunk, Rows
-from streamk.engine.order.batch import Batch
+from streamk.engine.order.partitions import Batch
 from streamk.engine.order.sequence import IdleAdvance, Sequencer
 from streamk.errors import EngineError, StateError
 

@@ -15,10 +15,11 @@ from connectors.files.sinks import NDJSONSink
 from connectors.memory import MemorySink
 from connectors.registry import open_source
 from streamk.cli import main
+from streamk.contest import Contest
+from streamk.distributed import Sharded
 from streamk.engine import Report
 from streamk.engine.checkpoints.reading import newest_of_all
 from streamk.errors import EngineError, InvalidInput, StateError
-from streamk.learners import Contest, Sharded
 
 HISTORY, LIVE = events(120, seed=1), events(80, seed=2, first=120)
 

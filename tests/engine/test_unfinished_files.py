@@ -13,8 +13,8 @@ from engine_kit import attached, events, learner, same_model
 
 from connectors.registry import open_sink, open_source
 from streamk.engine import Report
-from streamk.engine.late import LateLabels
 from streamk.errors import InvalidInput
+from streamk.late import LateLabels
 
 EVENTS = [{"a": round(e["a"], 2), "c": e["c"], "y": e["y"]} for e in events(24)]
 
