@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -77,7 +78,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Wait for the process that compiles."""
+    """Free what the last test has left, its sockets of lost connections too; end the compiler."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "unclosed <(socket.socket|ssl.SSLSocket)")
+        gc.collect()
     if _COMPILER in session.config.stash:
         session.config.stash[_COMPILER].kill()
         session.config.stash[_COMPILER].wait()

@@ -33,7 +33,7 @@ from streamk.encoding import Schema
 from streamk.engine import Checkpoint, newest_checkpoint
 from streamk.learners import create
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds after which a process that shows no progress is a failure."""
 
 BORN = 1_700_000_000_000
@@ -66,6 +66,8 @@ class Job:
         operating system syncs a file ("fsync"), before or after a commit ("commit", "committed"),
         when a checkpoint asks the sink for its mark ("mark"), or when a transaction is about to be
         committed ("end", after the offsets of a group) or has been ("ended").
+    armed : int
+        Predictions that the process has written before it counts the points.
     pause : float
         Seconds to rest after each batch: a slow model.
     features : int
@@ -86,6 +88,7 @@ class Job:
     session_timeout: float = 6.0
     whim: int | None = None
     strike: tuple[str, int] | None = None
+    armed: int = 0
     pause: float = 0.0
     features: int = 64
     options: dict[str, Any] = field(default_factory=dict)
@@ -100,6 +103,27 @@ class Job:
 
     def but(self, **changes: Any) -> Job:
         return replace(self, **changes)
+
+
+KEPT = {"retention.ms": "-1"}
+"""The events are older than what a broker keeps by default."""
+MakeTopic = Callable[..., str]
+
+
+def new_job(
+    address: str,
+    make_topic: MakeTopic,
+    folder: Path,
+    *,
+    partitions: int = 1,
+    written: int = 1,
+    **fields: Any,
+) -> Job:
+    """A job on a new topic that writes to another one of so many partitions; to none of 0."""
+    topic = make_topic(partitions, **KEPT)
+    output = f"kafka://{address}/{make_topic(written, **KEPT)}" if written else None
+    directory = str(folder / "checkpoints")
+    return Job(address, topic, directory, **{"output": output, **fields})
 
 
 # --- in the test's process ------------------------------------------------------------------------
@@ -279,6 +303,17 @@ def assert_as_undisturbed(job: Job, report: dict[str, Any]) -> dict[Position, li
     return written
 
 
+def every(job: Job) -> list[Position]:
+    """Every position of the topic."""
+    with contextlib.closing(KafkaSource((job.address,), job.topic)) as source:
+        return positions({name: [[0, source.end(name)]] for name in source.partitions()})
+
+
+def owns(n: int) -> Callable[[Process], bool]:
+    """Whether a process reads so many partitions."""
+    return lambda process: len(process.owned) == n
+
+
 def positions(learned: Mapping[str, Sequence[Sequence[int]]]) -> list[Position]:
     """Every offset in a table of ranges, as often as it is in it."""
     return sorted(
@@ -318,11 +353,13 @@ def _tell(**news: Any) -> None:
 class _Striker:
     """Ends the process with SIGKILL the n-th time that it comes to a point."""
 
-    def __init__(self, strike: tuple[str, int] | None) -> None:
+    def __init__(self, strike: tuple[str, int] | None, armed: int) -> None:
         self._point, self._left = strike or ("", 0)
+        self._armed = armed
+        self.written = 0
 
     def __call__(self, point: str) -> None:
-        if point == self._point:
+        if point == self._point and self.written >= self._armed:
             self._left -= 1
             if not self._left:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -358,15 +395,14 @@ class _ToldSink:
 
     def __init__(self, inner: Sink, pause: float, striker: _Striker) -> None:
         self._inner, self._pause, self._striker = inner, pause, striker
-        self._written = 0
         self.flush, self.rewind, self.close = inner.flush, inner.rewind, inner.close
         if isinstance(inner, KafkaSink):
             self.address, self.transact = inner.address, inner.transact
 
     def write(self, outputs: Sequence[Output]) -> None:
         self._inner.write(outputs)
-        self._written += len(outputs)
-        _tell(written=self._written)
+        self._striker.written += len(outputs)
+        _tell(written=self._striker.written)
         time.sleep(self._pause)
 
     def mark(self) -> Any:
@@ -405,7 +441,7 @@ def _open_sink(job: Job, url: str) -> Sink:
 
 
 def work(job: Job) -> None:
-    striker = _Striker(job.strike)
+    striker = _Striker(job.strike, job.armed)
     _count_fsyncs(striker)
     if "transactions" in job.options:
         _count_commits(striker)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from connectors.base import Chunk, Output
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Engine
+from streamk.engine import Engine, Report
 from streamk.engine.options import FLAGS, grouped
 from streamk.kernels import Gaussian
+from streamk.late import LateLabels
 from streamk.learners import DoublyStochastic
 from streamk.packing import fingerprint
+from streamk.serving.observing import Observer
 
 BATCH = 16
 
@@ -32,6 +34,13 @@ def attached(
     return Engine(source, model, sink=sink, labels=labels, fixed=fixed, **grouped(more))
 
 
+def run(source: Any, model: Any = None, **options: Any) -> Report:
+    """Run a job of a source, or of events in memory, that ignores the field id."""
+    source = MemorySource(source) if isinstance(source, list) else source
+    options = {"label": "y", "ignore": ("id",), **options}
+    return attached(source, model or learner(), **options).run()
+
+
 def events(n: int, *, seed: int = 0, first: int = 0) -> list[dict[str, Any]]:
     """Events with two numbers, a text and a label; their names know their place."""
     rng = random.Random(seed)
@@ -42,6 +51,43 @@ def events(n: int, *, seed: int = 0, first: int = 0) -> list[dict[str, Any]]:
             {"a": a, "b": b, "c": rng.choice("xyz"), "id": i, "y": "up" if a * b > 0 else "down"}
         )
     return made
+
+
+def apart(stream: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Events without their labels, and the labels, which the field id joins."""
+    events = [{name: value for name, value in one.items() if name != "y"} for one in stream]
+    return events, [{"id": one["id"], "y": one["y"]} for one in stream]
+
+
+def job(
+    stream: list[dict[str, Any]],
+    model: Any,
+    *,
+    late: int | Sequence[int] | None = None,
+    whim: int | None = None,
+    **options: Any,
+) -> Engine:
+    """An engine on events that come every 10 ms.
+
+    If `late` is given, each label comes so many events after its event, from a source of its own.
+    """
+
+    def source(records: list[Any], times: Sequence[int]) -> MemorySource:
+        of_time: dict[str, Any] = {"timestamps": {"p": times}}
+        if whim is None:
+            return MemorySource({"p": records}, **of_time)
+        return WhimsicalSource({"p": records}, whim=whim, **of_time)
+
+    times = range(0, 10 * len(stream), 10)
+    options = {"label": "y", "max_skew": float("inf"), **options}
+    if late is None:
+        return attached(source(stream, times), model, **{"ignore": ("id",), **options})
+    events, labels = apart(stream)
+    delays = [late] * len(stream) if isinstance(late, int) else late
+    due = sorted((times[n] + 10 * delay + 5, n) for n, delay in enumerate(delays))
+    of_labels = source([labels[n] for _, n in due], [at for at, _ in due])
+    joined = LateLabels(of_labels, key="id")
+    return attached(source(events, times), model, labels=joined, **options)
 
 
 class Crash(Exception):
@@ -77,6 +123,26 @@ class WhimsicalSource(MemorySource):
         return kept
 
 
+class CrashingSource(WhimsicalSource):
+    """Fails in a poll or in a commit."""
+
+    left = 10**9
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Crash
+
+    def poll(self, max_events: int, timeout: float) -> list[Chunk]:
+        self._count()
+        return super().poll(max_events, timeout)
+
+    def commit(self, offsets: Mapping[str, int], metadata: Mapping[str, str]) -> None:
+        self._count()
+        super().commit(offsets, metadata)
+        self._count()
+
+
 class HoldingSource(WhimsicalSource):
     """One that can be told to leave partitions alone."""
 
@@ -92,6 +158,13 @@ class HoldingSource(WhimsicalSource):
             if chunk.partition in self.held:
                 self._next[chunk.partition] = at[chunk.partition]
         return [chunk for chunk in chunks if chunk.partition not in self.held]
+
+
+class Always(Observer):
+    """Explains the first event of every batch, and shows it."""
+
+    ROW_SECONDS = 0.0
+    due = True  # type: ignore[assignment]
 
 
 def same_model(a: Any, b: Any) -> bool:

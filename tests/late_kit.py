@@ -20,6 +20,8 @@ from streamk.late.held import Records, record_type, unpacked
 from streamk.learners.registry import from_state
 from streamk.packing import unpack
 
+EVENTS = 400
+
 
 class Counting:
     """Workers in this process, which count the shards that they are given at once."""
@@ -78,3 +80,28 @@ def waiting(found: Checkpoint) -> dict[str, list[Any]]:
         lists[name] = rows + msgspec.json.decode(arrays[name].tobytes())
     add(young)
     return {**lists, "events": events}
+
+
+def streams(task: str) -> tuple[list[Any], list[Any]]:
+    """Events and labels as (time, value); the labels in an order of their own.
+
+    A field and a class come late, some labels before their events, some events twice, and some
+    labels never.
+    """
+    rng = np.random.default_rng(3)
+    events, labels = [], []
+    for n in range(EVENTS):
+        x: dict[str, Any] = {"id": str(n), "a": float(rng.normal()), "b": float(rng.normal())}
+        if n >= EVENTS // 2:
+            x["c"] = float(rng.normal())
+        x["part"] = "uv"[n % 2]
+        events.append((10 * n, x))
+        if n % 37 == 5:
+            events.append((10 * n + 1, x))
+        y: Any = np.sin(2.0 * x["a"]) + 0.3 * rng.normal()
+        if task == "classification":
+            y = "high" if y > 0.5 else "low" if y < -0.3 or n < 120 else "between"
+        if n % 29:
+            late = int(rng.integers(0, 300)) if n % 11 else -5
+            labels.append((10 * n + late, {"id": str(n), "y": y}))
+    return events, sorted(labels, key=lambda one: one[0])

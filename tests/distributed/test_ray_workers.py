@@ -102,7 +102,7 @@ def cluster() -> Iterator[Any]:
         yield found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("placing", [{"backend": "cupy"}, {"placings": [{"backend": "cupy"}]}])
 def test_actors_of_a_model_on_gpus_have_one_each(
     cluster: Any, monkeypatch: pytest.MonkeyPatch, placing: dict[str, Any]
@@ -123,7 +123,7 @@ def test_actors_of_a_model_on_gpus_have_one_each(
     assert sorted(found) == [("0", *["1"] * 4), ("1", *["1"] * 4)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_real_machine_is_lost(cluster: Any) -> None:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

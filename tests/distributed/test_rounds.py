@@ -14,7 +14,7 @@ import pytest
 from streamk.distributed import Processes, Rounds, ShardBatch
 from streamk.distributed.rounds import answered, outcome
 from streamk.errors import InvalidInput, WorkerLost
-from streamk.learners import MultiKernel, create
+from streamk.learners import create
 from streamk.packing import fingerprint
 from tests.rounds_kit import MODELS, TASKS, dealt, digest, events, model, uneven
 
@@ -46,18 +46,18 @@ def two() -> Iterator[Processes]:
 
 def followed(name: str, task: str, workers: Any, shards: int = SHARDS) -> list[Any]:
     rounds, found = Rounds(model(name, task), shards=shards, workers=workers), []
-    X, y = events(240, task)
-    y[7] = y[100] = None
-    for number, first in enumerate(range(0, 240, 60)):
-        some = slice(first, first + 60)
+    X, y = events(120, task)
+    y[7] = y[50] = None
+    for number, first in enumerate(range(0, 120, 30)):
+        some = slice(first, first + 30)
         deal = uneven if number % 2 else dealt
         found.append(digest(rounds, rounds.round(deal(X[some], y[some], shards))))
-    assert rounds.model.n_events == 238
+    assert rounds.model.n_events == 118
     assert rounds.n_rounds == 4
     return found
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_same_bits_for_any_number_of_workers(name: str, task: str, two: Processes) -> None:
@@ -66,10 +66,8 @@ def test_the_same_bits_for_any_number_of_workers(name: str, task: str, two: Proc
         assert followed(name, task, workers) == expected
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["doubly-stochastic", pytest.param("multi-kernel", marks=pytest.mark.nightly)]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["doubly-stochastic", "multi-kernel"])
 def test_the_same_bits_for_four_processes_and_sixteen_shards(name: str) -> None:
     expected = followed(name, "classification", 1, 16)
     with Processes(4) as four:
@@ -77,6 +75,7 @@ def test_the_same_bits_for_four_processes_and_sixteen_shards(name: str) -> None:
     assert followed(name, "classification", Here(16), 16) == expected
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", MODELS)
 def test_one_shard_is_the_learner_itself(name: str, task: str) -> None:
@@ -91,6 +90,7 @@ def test_one_shard_is_the_learner_itself(name: str, task: str) -> None:
     assert fingerprint(rounds.state()) == fingerprint(alone.state())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_round_without_labels_changes_nothing(name: str, task: str) -> None:
@@ -108,7 +108,7 @@ def test_a_round_without_labels_changes_nothing(name: str, task: str) -> None:
     assert answers[1].predictions.tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize("name", ["multi-kernel", "doubly-stochastic", "online-nystrom"])
+@pytest.mark.parametrize("name", ["doubly-stochastic", "online-nystrom"])
 def test_new_columns_and_classes_come_in_the_order_of_the_shards(name: str) -> None:
     X, _ = events(40, "classification")
     first = ["a", "b"] * 20
@@ -145,25 +145,6 @@ def test_columns_by_name_are_put_in_the_model_s_order() -> None:
     assert one.model.columns == other.model.columns == order
     at = X[:5]
     np.testing.assert_allclose(one.model.predict_many(at), other.model.predict_many(at), rtol=1e-5)
-
-
-def test_a_worker_that_is_killed_is_replaced_with_the_same_result() -> None:
-    X, y = events(200, "classification")
-    alone = Rounds(MultiKernel(), shards=4)
-    with Processes(2, max_restarts=4) as workers:
-        rounds = Rounds(MultiKernel(), shards=4, workers=workers)
-        for number, first in enumerate(range(0, 200, 50)):
-            batches = dealt(X[first : first + 50], y[first : first + 50], 4)
-            if number % 2:  # while it works, and while it waits
-                killer = threading.Timer(0.01, os.kill, (workers.pids[0], signal.SIGKILL))
-                killer.start()
-            else:
-                os.kill(workers.pids[number // 2], signal.SIGKILL)
-            found = digest(rounds, rounds.round(batches))
-            if number % 2:
-                killer.join()
-            assert found == digest(alone, alone.round(batches))
-        assert workers.restarts >= 2
 
 
 def test_a_worker_that_is_killed_while_it_is_sent_a_task_is_replaced() -> None:
@@ -241,7 +222,7 @@ def test_events_that_cannot_be_used_are_refused_and_nothing_is_learned(workers: 
 
 def test_a_state_can_be_gone_on_from() -> None:
     X, y = events(120, "classification")
-    one = Rounds(MultiKernel(), shards=3)
+    one = Rounds(model("doubly-stochastic", "classification"), shards=3)
     one.round(dealt(X[:60], y[:60], 3))
     other = Rounds(one.state(), shards=3)
     batches = dealt(X[60:], y[60:], 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
@@ -56,7 +57,7 @@ def followed(sharded: Sharded, task: str, cut: int) -> tuple[str, list[Any]]:
     return fingerprint(sharded.state()), said
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("name", "staleness"),
     [*((name, 0) for name in MODELS), ("multi-kernel", 1), ("doubly-stochastic", 2)],
@@ -78,7 +79,7 @@ class Here:
         return partial(work, task, from_state)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("staleness", [0, 1])
 @pytest.mark.parametrize("name", MODELS)
 def test_columns_classes_and_rounds_without_labels_are_the_same_in_any_batches(
@@ -146,10 +147,24 @@ def naive(learner: Any, X: Any, y: list[Any], staleness: int = 0) -> tuple[Any, 
     return from_state(results[0]), said
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("staleness", [0, 1, 3])
-@pytest.mark.parametrize("name", ["doubly-stochastic", "multi-kernel"])
-@pytest.mark.parametrize("task", TASKS)
+USUAL = (
+    ("doubly-stochastic", "classification", 0),
+    ("multi-kernel", "classification", 1),
+    ("doubly-stochastic", "regression", 3),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "staleness"),
+    [
+        *USUAL,
+        *(
+            pytest.param(*case, marks=pytest.mark.nightly)
+            for case in itertools.product(("doubly-stochastic", "multi-kernel"), TASKS, (0, 1, 3))
+            if case not in USUAL
+        ),
+    ],
+)
 def test_plain_replicas_give_the_same(name: str, task: str, staleness: int) -> None:
     X, y = events(N, task)
     y[7] = y[98] = None
@@ -186,8 +201,8 @@ def test_resumes_in_the_midst_of_a_round_with_other_workers(
 ) -> None:
     task = "classification"
     X, y = stream(task)
-    whole = made("multi-kernel", task, staleness=staleness)
-    part = made("multi-kernel", task, staleness=staleness)
+    whole = made("doubly-stochastic", task, staleness=staleness)
+    part = made("doubly-stochastic", task, staleness=staleness)
     whole.predict_then_learn_many(X, y)
     part.predict_then_learn_many(X[:110], y[:110])
     resumed = Sharded.from_state(part.state(), workers=two)
@@ -228,7 +243,7 @@ def test_a_class_of_one_shard_has_probabilities_in_all() -> None:
     assert set(sharded.learner.classes) == set(sharded.classes)
 
 
-@pytest.mark.parametrize("staleness", [0, 1])
+@pytest.mark.parametrize("staleness", [0, pytest.param(1, marks=pytest.mark.nightly)])
 def test_a_killed_process_does_its_shard_again(staleness: int) -> None:
     task = "regression"
     expected = followed(made("doubly-stochastic", task, staleness=staleness), task, N)
@@ -295,7 +310,7 @@ def test_stale_rounds_are_begun_before_those_before_them_are_merged(two: TaskDiv
     assert sharded.events_at_once == 4 * SHARDS * LENGTH
 
 
-@pytest.mark.parametrize("staleness", [0, 1])
+@pytest.mark.parametrize("staleness", [pytest.param(0, marks=pytest.mark.nightly), 1])
 def test_a_worker_that_dies_too_often_leaves_the_rounds_before(staleness: int) -> None:
     task = "regression"
     X, y = events(N, task)

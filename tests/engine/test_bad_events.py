@@ -185,17 +185,6 @@ def test_dead_letters_to_a_topic(
     assert {len(found) for found in letters.values()} == {1}
 
 
-def test_dead_letters_to_a_file(bad_stream: Stream, tmp_path: Path) -> None:
-    path = tmp_path / "dead.ndjson"
-    job = bad_stream.job.but(output=f"file:{tmp_path / 'out.ndjson'}", dead_letters=f"file:{path}")
-    with job.start() as process:
-        process.until_written(3500)
-        process.kill()
-    bad_stream.check_counts(job.run())
-    places = [bad_stream.check_letter(json.loads(line)) for line in path.read_text().splitlines()]
-    assert sorted(places) == sorted(bad_stream.bad)  # each once: a file is cut back
-
-
 def test_raise_stops_and_loses_nothing(bad_stream: Stream, tmp_path: Path) -> None:
     skipping = {**bad_stream.job.options, "on_error": "skip"}
     plain = bad_stream.job.but(directory=str(tmp_path / "plain"), options=skipping)

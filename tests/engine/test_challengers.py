@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from engine_kit import (
-    BATCH,
-    Crash,
-    CrashingSink,
-    WhimsicalSource,
     attached,
     events,
     learner,
+    run,
     same_model,
     split,
 )
@@ -26,7 +22,7 @@ from multi_kernel_kit import pool_alone
 from connectors.memory import MemorySink, MemorySource
 from streamk.contest import Contest
 from streamk.contest.command import change_champion
-from streamk.engine import Key, Report, Snapshot, newest_checkpoint
+from streamk.engine import Key, Snapshot, newest_checkpoint
 from streamk.engine.checkpoints.directory_store import DirectoryStore
 from streamk.engine.checkpoints.files import lock
 from streamk.engine.order.sequence import IdleAdvance
@@ -54,6 +50,7 @@ MODELS: dict[str, Maker] = {
     "small": small,
     "gathers": lambda: Scaled(learner()),
     "near": lambda: create("online-nystrom", task="classification", max_landmarks=16),
+    "many": lambda: pool_alone(seed=1),
 }
 
 
@@ -72,15 +69,6 @@ def stream() -> tuple[dict[str, Any], dict[str, Any]]:
         if one["id"] % 11 == 0:
             del one["y"]
     return data, times
-
-
-def run(source: Any, model: Any, **options: Any) -> Report:
-    options = {"label": "y", "ignore": ("id",), **options}
-    return attached(source, model, **options).run()
-
-
-def on(some: list[dict[str, Any]], model: Any, **options: Any) -> Report:
-    return run(MemorySource(some), model, **options)
 
 
 def values(sink: MemorySink) -> list[Any]:
@@ -109,44 +97,9 @@ def test_each_model_learns_as_in_a_job_of_its_own() -> None:
     assert values(sink) == values(said)
 
 
-def test_the_default_model_learns_as_in_a_job_of_its_own() -> None:
-    data, times = stream()
-    many = {"many": lambda: pool_alone(seed=1)}
-    found = run(MemorySource(data, timestamps=times), contest("first", **many)).model
-    alone = run(MemorySource(data, timestamps=times), pool_alone(seed=1)).model
-    assert isinstance(found, Contest)
-    assert same_model(found.models["many"], alone)
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("seed", range(6))
-def test_crashes_leave_no_trace(seed: int, tmp_path: Path) -> None:
-    rng = random.Random(seed)
-    data, times = stream()
-    whole = MemorySink()
-    expected = run(MemorySource(data, timestamps=times), contest(promote_after=60), sink=whole)
-    assert isinstance(expected.model, Contest)
-    assert expected.model.promotions, "or nothing is promoted"
-    sink, crashes = CrashingSink(), 0
-    while True:
-        source = WhimsicalSource(data, timestamps=times, whim=rng.randrange(100))
-        sink.left = rng.randrange(9) if crashes < 8 else 10**9
-        model = contest(promote_after=60)
-        options: dict[str, Any] = {"checkpoint": tmp_path, "checkpoint_every": 3 * BATCH}
-        try:
-            report = run(source, model, sink=sink, until_end=True, **options)
-            break
-        except Crash:
-            crashes += 1
-    assert crashes
-    assert same_model(report.model, expected.model)
-    assert sink.outputs == whole.outputs
-    assert report.whole == expected.whole
-
-
 def test_the_figures_of_the_champion_are_those_of_the_job() -> None:
     shown: list[Snapshot] = []
-    report = on(HISTORY, contest("first", "near"), on_progress=shown.append, window=50)
+    report = run(HISTORY, contest("first", "near"), on_progress=shown.append, window=50)
     assert isinstance(report.model, Contest)
     standings = report.model.standings
     assert shown[-1].contest == standings
@@ -161,87 +114,87 @@ def test_the_figures_of_the_champion_are_those_of_the_job() -> None:
 
 
 def test_challengers_begin_in_a_job_that_had_none(tmp_path: Path) -> None:
-    on(HISTORY, worse(), checkpoint=tmp_path)
-    report = on(HISTORY + LIVE, contest("first", "near"), checkpoint=tmp_path)
+    run(HISTORY, worse(), checkpoint=tmp_path)
+    report = run(HISTORY + LIVE, contest("first", "near"), checkpoint=tmp_path)
     assert isinstance(report.model, Contest)
-    assert same_model(report.model.models["first"], on(HISTORY + LIVE, worse()).model)
+    assert same_model(report.model.models["first"], run(HISTORY + LIVE, worse()).model)
     assert report.model.models["near"].n_events == len(LIVE)
     near = report.model.standings["models"]["near"]
     assert (near["began"], near["events"]) == (len(HISTORY), len(LIVE) - 1)
-    whole = on(HISTORY, contest("first", "near"), checkpoint=tmp_path / "again", max_events=0)
+    whole = run(HISTORY, contest("first", "near"), checkpoint=tmp_path / "again", max_events=0)
     assert whole.events == 0  # a contest of nothing is resumed, too
-    again = on(HISTORY, contest("first", "near"), checkpoint=tmp_path / "again")
-    assert same_model(again.model, on(HISTORY, contest("first", "near")).model)
+    again = run(HISTORY, contest("first", "near"), checkpoint=tmp_path / "again")
+    assert same_model(again.model, run(HISTORY, contest("first", "near")).model)
 
 
 def test_challengers_begin_and_are_dropped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "streamk.engine")
-    on(HISTORY, contest("first", "small", "near"), checkpoint=tmp_path)
-    report = on(HISTORY + LIVE, contest("first", "gathers", "near"), checkpoint=tmp_path)
+    run(HISTORY, contest("first", "small", "near"), checkpoint=tmp_path)
+    report = run(HISTORY + LIVE, contest("first", "gathers", "near"), checkpoint=tmp_path)
     assert isinstance(report.model, Contest)
     assert list(report.model.models) == ["first", "near", "gathers"]
-    assert same_model(report.model.models["near"], on(HISTORY + LIVE, MODELS["near"]()).model)
+    assert same_model(report.model.models["near"], run(HISTORY + LIVE, MODELS["near"]()).model)
     assert "the challenger gathers begins here" in caplog.text
     assert "the model small is dropped: this run does not name it" in caplog.text
 
 
 def test_a_run_without_challengers_goes_on_with_the_champion(tmp_path: Path) -> None:
-    on(HISTORY, contest("first", "near"), checkpoint=tmp_path)
-    report = on(HISTORY + LIVE, worse(), checkpoint=tmp_path)
-    assert same_model(report.model, on(HISTORY + LIVE, worse()).model)
+    run(HISTORY, contest("first", "near"), checkpoint=tmp_path)
+    report = run(HISTORY + LIVE, worse(), checkpoint=tmp_path)
+    assert same_model(report.model, run(HISTORY + LIVE, worse()).model)
     change = tmp_path / "other"
-    on(HISTORY, contest("first", "near"), checkpoint=change)
+    run(HISTORY, contest("first", "near"), checkpoint=change)
     change_champion(change, lambda found: found.promote("near"))
     with pytest.raises(StateError, match="the champion of the checkpoint is 'near', which is"):
-        on(HISTORY + LIVE, worse(), checkpoint=change)
+        run(HISTORY + LIVE, worse(), checkpoint=change)
     with pytest.raises(StateError, match="the champion of the checkpoint is 'near', which is"):
-        on(HISTORY + LIVE, contest("first", "small"), checkpoint=change)
-    report = on(HISTORY + LIVE, MODELS["near"](), checkpoint=change)
-    assert same_model(report.model, on(HISTORY + LIVE, MODELS["near"]()).model)
+        run(HISTORY + LIVE, contest("first", "small"), checkpoint=change)
+    report = run(HISTORY + LIVE, MODELS["near"](), checkpoint=change)
+    assert same_model(report.model, run(HISTORY + LIVE, MODELS["near"]()).model)
 
 
 def test_a_champion_keeps_its_name_where_it_is_the_runs_own_model(tmp_path: Path) -> None:
-    on(HISTORY, contest("first", "near"), checkpoint=tmp_path)
+    run(HISTORY, contest("first", "near"), checkpoint=tmp_path)
     change_champion(tmp_path, lambda found: found.promote("near"))
     # The run's own model is known by what it was, whatever its name.
     own = Contest({"own": MODELS["near"](), "small": MODELS["small"]()})
-    report = on(HISTORY + LIVE, own, checkpoint=tmp_path)
+    report = run(HISTORY + LIVE, own, checkpoint=tmp_path)
     assert isinstance(report.model, Contest)
     assert list(report.model.models) == ["near", "small"]
     assert report.model.champion == "near"
 
 
 def test_models_that_began_otherwise_are_refused(tmp_path: Path) -> None:
-    on(HISTORY, contest("first", "near"), checkpoint=tmp_path)
+    run(HISTORY, contest("first", "near"), checkpoint=tmp_path)
     other = contest("first", near=lambda: small(kernel="laplacian"))
     with pytest.raises(StateError, match="the model 'near' of the checkpoint began otherwise"):
-        on(HISTORY + LIVE, other, checkpoint=tmp_path)
+        run(HISTORY + LIVE, other, checkpoint=tmp_path)
     with pytest.raises(
         StateError, match="was made with model type='doubly-stochastic', this run has"
     ):
-        on(HISTORY + LIVE, Contest({"a": pool_alone(), "b": worse()}), checkpoint=tmp_path)
+        run(HISTORY + LIVE, Contest({"a": pool_alone(), "b": worse()}), checkpoint=tmp_path)
     both = Contest({"a": worse(), "first": worse()})
     with pytest.raises(StateError, match="own model is none of the checkpoint's, or one of the"):
-        on(HISTORY + LIVE, both, checkpoint=tmp_path)
+        run(HISTORY + LIVE, both, checkpoint=tmp_path)
     few = contest("first", "near", few=lambda: small(max_classes=2))
     three = [{**event, "y": "odd"} for event in LIVE[:1]]
-    on(HISTORY + three, contest("first", "near"), checkpoint=tmp_path)
+    run(HISTORY + three, contest("first", "near"), checkpoint=tmp_path)
     with pytest.raises(StateError, match="no challenger can be added to the checkpoint: with few"):
-        on(HISTORY + three + LIVE, few, checkpoint=tmp_path)
+        run(HISTORY + three + LIVE, few, checkpoint=tmp_path)
 
 
 def test_a_job_begins_with_the_models_of_another(tmp_path: Path) -> None:
-    on(HISTORY, worse(), checkpoint=tmp_path / "plain")
-    live = on(LIVE, contest("first", "near"), start_from=tmp_path / "plain").model
+    run(HISTORY, worse(), checkpoint=tmp_path / "plain")
+    live = run(LIVE, contest("first", "near"), start_from=tmp_path / "plain").model
     assert isinstance(live, Contest)
-    assert same_model(live.models["first"], on(HISTORY + LIVE, worse()).model)
+    assert same_model(live.models["first"], run(HISTORY + LIVE, worse()).model)
     assert live.models["near"].n_events == len(LIVE)
-    on(HISTORY, contest("first", "near"), checkpoint=tmp_path / "several")
-    live = on(LIVE, contest("first", "near"), start_from=tmp_path / "several").model
+    run(HISTORY, contest("first", "near"), checkpoint=tmp_path / "several")
+    live = run(LIVE, contest("first", "near"), start_from=tmp_path / "several").model
     assert isinstance(live, Contest)
-    assert same_model(live.models["near"], on(HISTORY + LIVE, MODELS["near"]()).model)
+    assert same_model(live.models["near"], run(HISTORY + LIVE, MODELS["near"]()).model)
 
 
 # --- promotion by command -------------------------------------------------------------------------
@@ -249,11 +202,11 @@ def test_a_job_begins_with_the_models_of_another(tmp_path: Path) -> None:
 
 def test_a_promoted_challenger_predicts_from_the_next_event_on(tmp_path: Path) -> None:
     sink, near = MemorySink(), MemorySink()
-    on(HISTORY, contest("first", "near"), checkpoint=tmp_path, sink=sink)
+    run(HISTORY, contest("first", "near"), checkpoint=tmp_path, sink=sink)
     ((path, _),) = change_champion(tmp_path, lambda found: found.promote("near"))
     assert path.name == "00000003"
-    on(HISTORY + LIVE, contest("first", "near"), checkpoint=tmp_path, sink=sink)
-    on(HISTORY + LIVE, MODELS["near"](), sink=near)
+    run(HISTORY + LIVE, contest("first", "near"), checkpoint=tmp_path, sink=sink)
+    run(HISTORY + LIVE, MODELS["near"](), sink=near)
     assert values(sink)[len(HISTORY) :] == values(near)[len(HISTORY) :] != []
     change_champion(tmp_path, Contest.roll_back)
     found = newest_checkpoint(tmp_path)
@@ -276,11 +229,11 @@ def test_a_promotion_is_signed(tmp_path: Path) -> None:
     file.write_bytes(bytes(range(32)))
     file.chmod(0o600)
     key, state = Key.read(file), tmp_path / "state"
-    on(HISTORY, contest("first", "near"), checkpoint=state, state_key=file)
+    run(HISTORY, contest("first", "near"), checkpoint=state, state_key=file)
     with pytest.raises(StateError, match="is signed, and what this run writes would not be"):
         change_champion(state, lambda found: found.promote("near"))
     change_champion(state, lambda found: found.promote("near"), key)
-    report = on(HISTORY + LIVE, contest("first", "near"), checkpoint=state, state_key=file)
+    report = run(HISTORY + LIVE, contest("first", "near"), checkpoint=state, state_key=file)
     assert isinstance(report.model, Contest)
     assert report.model.champion == "near"
 
@@ -292,10 +245,10 @@ def test_what_cannot_be_promoted(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="holds no checkpoint"):
         promote(tmp_path)
     plain, state = tmp_path / "plain", tmp_path / "state"
-    on(HISTORY, worse(), checkpoint=plain)
+    run(HISTORY, worse(), checkpoint=plain)
     with pytest.raises(InvalidInput, match="has no challengers; they begin with"):
         promote(plain)
-    on(HISTORY, contest("first", "near"), checkpoint=state)
+    run(HISTORY, contest("first", "near"), checkpoint=state)
     with pytest.raises(InvalidInput, match="'other' is no model here; the challengers are near"):
         promote(state, "other")
     held = lock(state / "member-0")
@@ -330,9 +283,9 @@ def test_details_are_the_champions() -> None:
     stream = [{"a": e["a"], "b": e["b"], "y": e["a"] * e["b"]} for e in HISTORY[:60]]
     options: dict[str, Any] = {"interval": 0.9, "explain": True, "ignore": ()}
     sink, said = MemorySink(), MemorySink()
-    on(stream, Contest({"a": numbers(), "b": numbers()}), sink=sink, **options)
-    on(stream, numbers(), sink=said, **options)
+    run(stream, Contest({"a": numbers(), "b": numbers()}), sink=sink, **options)
+    run(stream, numbers(), sink=said, **options)
     assert values(sink) == values(said)
     other = create("doubly-stochastic", task="regression").learner
     with pytest.raises(InvalidInput, match="reasons are for models that take missing"):
-        on(stream, Contest({"a": numbers(), "b": other}), **options)
+        run(stream, Contest({"a": numbers(), "b": other}), **options)

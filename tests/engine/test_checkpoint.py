@@ -258,7 +258,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @settings(
-    deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.data())
 def test_any_damage_is_seen(written: Path, tmp_path: Path, data: st.DataObject) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_kit import WhimsicalSource, attached, events, learner, same_model
+from engine_kit import WhimsicalSource, events, run, same_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.clocks import NaiveClock
@@ -21,8 +21,7 @@ from connectors.base import Chunk
 from connectors.memory import MemorySource
 from streamk.cli import main
 from streamk.cli.report import as_json, as_text
-from streamk.engine import Report
-from streamk.engine.order.partitions import NEVER, Clock
+from streamk.engine.order.partitions import NEVER, UNBOUNDED, Clock
 from streamk.engine.order.sequence import IdleAdvance, Sequencer
 from streamk.errors import InvalidInput, StateError
 
@@ -30,13 +29,13 @@ MINUTE = 60_000
 Log = dict[str, list[int]]  # partition -> timestamps by offset
 Place = tuple[str, int]
 
-unhurried = settings(deadline=None, max_examples=150)
+unhurried = settings(deadline=None, max_examples=80)
 whims = st.integers(0, 2**32).map(random.Random)
 
 
 def some_times(whim: random.Random) -> list[int]:
     """Timestamps of stretches of all sorts: dense, sparse, late, far ahead, in bursts."""
-    now, found = whim.randrange(100_000), []
+    now, found = whim.choice([0, 0, whim.randrange(100_000)]), []
     for _ in range(whim.randrange(1, 7)):
         gap = whim.choice([0, 1, 10, 900, 1100, 5000])
         now += whim.choice([0, 0, 10**6])
@@ -138,21 +137,6 @@ def test_a_sparse_partition_keeps_its_pace(gap: int) -> None:
     assert after.skewed == 15
 
 
-def test_records_at_random_keep_a_pace_too() -> None:
-    rng = np.random.default_rng(0)
-    times = np.cumsum(rng.exponential(5 * MINUTE, size=20_000)).astype(int).tolist()
-    _, after = clocks_of(times)
-    assert after.skewed < 0.05 * len(times)
-
-
-def test_bursts_are_late_by_no_more_than_a_few() -> None:
-    times = [hour * 60 * MINUTE + i for hour in range(100) for i in range(5)]
-    assert clocks_of(times)[0][40:] == times[40:]
-    times = [hour * 60 * MINUTE + i for hour in range(100) for i in range(10)]
-    found, _ = clocks_of(times)
-    assert all(time - now <= 120 * MINUTE for now, time in zip(found, times, strict=True))
-
-
 @pytest.mark.parametrize("share", [0.01, 0.3])
 def test_a_producer_whose_time_is_wrong_moves_nothing(share: float) -> None:
     rng = np.random.default_rng(1)
@@ -221,7 +205,7 @@ def taken(sequencer: Sequencer, n: int) -> list[Place]:
 @settings(unhurried, max_examples=60)
 @given(whims)
 def test_restarts_at_any_point_change_nothing(whim: random.Random) -> None:
-    log, skew, got = some_log(whim), whim.choice([0, 1000]), []
+    log, skew, got = some_log(whim), whim.choice([0, 1000, UNBOUNDED]), []
     sequencer = Sequencer(skew)
     for name, times in log.items():
         sequencer.assign(name, 0, end=len(times))
@@ -244,7 +228,8 @@ def test_restarts_at_any_point_change_nothing(whim: random.Random) -> None:
                 sequencer.assign("b", place["offset"], clock=clock, end=place["end"])
             case "cut":
                 for name in sequencer.partitions:
-                    sequencer.cut_tail(name, 1)
+                    cut = sequencer.cut_tail(name, 1)
+                    assert cut is None or cut == sequencer.next_offset(name)
     assert got == oracle(log, skew)
     expected = {name: naive(times, skew)[1].skewed for name, times in log.items()}
     assert sequencer.skewed() == {name: n for name, n in expected.items() if n}
@@ -253,7 +238,7 @@ def test_restarts_at_any_point_change_nothing(whim: random.Random) -> None:
 @settings(unhurried, max_examples=60)
 @given(whims)
 def test_the_journal_of_passes_reproduces_the_order(whim: random.Random) -> None:
-    log, skew = some_log(whim), 1000
+    log, skew = some_log(whim), whim.choice([1000, UNBOUNDED])
     live = Sequencer(skew)
     for name in log:
         live.assign(name, 0)
@@ -264,6 +249,8 @@ def test_the_journal_of_passes_reproduces_the_order(whim: random.Random) -> None
         silent = live.waiting_for()
         if silent and whim.random() < 0.5:
             journal += live.pass_over(silent, whim.choice([1, 1000]))
+            assert all(live.silent(partition) for partition in silent)
+            assert live.ready, "the oldest that has come was let go"
         elif not add_some(live, log, whim):
             break
         if whim.random() < 0.2:
@@ -301,10 +288,6 @@ def three_partitions(*wrong: int) -> tuple[dict[str, Any], dict[str, list[int]]]
     return data, times
 
 
-def run(source: Any, **options: Any) -> Report:
-    return attached(source, learner(), label="y", **options).run()
-
-
 @pytest.mark.parametrize("skew", [60.0, math.inf])
 def test_a_record_50_minutes_ahead_holds_its_partition_only_without_a_bound(
     skew: float, caplog: pytest.LogCaptureFixture
@@ -333,7 +316,7 @@ def test_a_record_50_minutes_ahead_holds_its_partition_only_without_a_bound(
 def test_the_model_is_the_same_however_the_records_come_and_stops(tmp_path: Path) -> None:
     data, times = three_partitions(*range(50, N, 3))
     whole = run(MemorySource(data, timestamps=times))
-    for whim in range(3):
+    for whim in range(1):
         place = tmp_path / str(whim)
         for limit in itertools.chain(range(150, 3 * N, 150), [None]):
             report = run(

@@ -5,20 +5,28 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from crash_kit import BORN, Job, Process, fill, newest, outputs, positions, stream
+from crash_kit import (
+    BORN,
+    KEPT,
+    Job,
+    MakeTopic,
+    Process,
+    fill,
+    new_job,
+    newest,
+    output_topic,
+    outputs,
+    positions,
+    stream,
+)
 
 from streamk.engine import newest_checkpoint
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
-
-MakeTopic = Callable[..., str]
-
-KEPT = {"retention.ms": "-1"}
-"""The events are older than what a broker keeps by default."""
 
 SHARES = (0.5, 0.28, 0.17, 0.05)
 
@@ -37,7 +45,7 @@ STRIKES = [
 
 
 @pytest.mark.parametrize(
-    ("size", "kills"), [(6_000, 2), pytest.param(200_000, 20, marks=pytest.mark.nightly)]
+    ("size", "kills"), [(4_000, 2), pytest.param(200_000, 20, marks=pytest.mark.nightly)]
 )
 def test_killed_at_random_moments(
     size: int,
@@ -55,7 +63,6 @@ def test_killed_at_random_moments(
         str(tmp_path / "undisturbed"),
         output=f"file:{tmp_path / 'predictions.ndjson'}",
         client=kafka_client,
-        features=512,
         whim=0,
         options={"until_end": True, "checkpoint_every": size // 40},
     )
@@ -145,18 +152,11 @@ def test_killed_while_partitions_fall_silent(
 ) -> None:
     """Live, so that the clock decides whom the others wait for: it decides once for all."""
     size = 448
-    topic, output = kafka_topic(3, **KEPT), kafka_topic(**KEPT)
-    job = Job(
-        kafka_address,
-        topic,
-        str(tmp_path / "checkpoints"),
-        output=f"kafka://{kafka_address}/{output}",
-        client=kafka_client,
-        options={
-            "checkpoint_every": 256,
-            "idle_timeout": 0.1,
-        },
+    options = {"checkpoint_every": 256, "idle_timeout": 0.1}
+    job = new_job(
+        kafka_address, kafka_topic, tmp_path, partitions=3, client=kafka_client, options=options
     )
+    topic = job.topic
     rng = random.Random(3)
     process: Process | None = None
     kills, journals = 0, 0
@@ -182,7 +182,7 @@ def test_killed_while_partitions_fall_silent(
     assert report["n_events"] == report["events"] == report["counts"]["learned"] == total
     learned = positions(report["learned"])
     assert len(set(learned)) == len(learned) == total
-    written = outputs(kafka_address, output)
+    written = outputs(kafka_address, output_topic(job))
     assert sorted(written) == learned
     assert {len(found) for found in written.values()} == {1}
     print(f"{kills} kills, {journals} journals, {total} events")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,9 @@ from connectors.errors import ConnectorError, Revoked
 from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_sink
 from streamk.contest import Contest
-from streamk.engine import Engine, Report, newest_checkpoint
+from streamk.engine import Report, newest_checkpoint
 from streamk.engine.checkpoints.files import lock
 from streamk.engine.recovery.group import Owner, contents
-from streamk.errors import EngineError
 from streamk.learners import Scaled, from_state
 
 N = 400
@@ -197,65 +196,6 @@ def test_challengers_of_a_dead_member_are_merged_by_their_names(tmp_path: Path) 
     }
 
 
-def test_a_member_that_was_taken_over_starts_anew(tmp_path: Path) -> None:
-    group: dict[str, tuple[int, str]] = {}
-    returned: list[Report] = []
-    known = 0
-
-    def other_dies(member: Member) -> None:
-        nonlocal known
-        run_and_die(tmp_path, group, ALL[2:])
-        known = learned(tmp_path, "member-1")
-        member.rebalance(ALL)
-
-    def other_returns(member: Member) -> None:
-        member.on_revoked(member.mine)
-        returned.append(run(tmp_path, group, ALL[2:]))
-        member.mine = ()
-        member.rebalance(ALL[:2])
-
-    report = run(tmp_path, group, ALL[:2], {4: other_dies, 6: other_returns})
-    # The one that returned began with a copy of the other's model, and every event was learned by
-    # one of the two.
-    assert report.counts.learned + returned[0].counts.learned == N - known
-    assert returned[0].model.n_events > returned[0].counts.learned > 0
-    found = newest_checkpoint(tmp_path / "member-1")
-    assert found is not None
-    held = contents(found.body, returned[0].model.n_events)
-    assert held[found.body["lineage"]] == returned[0].counts.learned
-    successor = newest_checkpoint(tmp_path / "member-0")
-    assert successor is not None
-    assert 0 < held[successor.body["lineage"]] <= report.counts.learned
-    assert not report.lost
-    assert not returned[0].lost
-
-    # And when the one that returned is gone for good, that is true of whoever is left.
-    last = run(tmp_path, group, ALL)
-    assert last.model.n_events == N
-    found = newest_checkpoint(tmp_path / "member-0")
-    assert found is not None
-    assert len(found.body["absorbed"]) == len(set(found.body["absorbed"])) == 2
-
-
-def test_a_living_member_keeps_what_it_knows(tmp_path: Path) -> None:
-    group: dict[str, tuple[int, str]] = {}
-    reports: list[Report] = []
-
-    def scale_out(member: Member) -> None:
-        member.on_revoked(member.mine)
-        reports.append(run(tmp_path, group, ALL[2:]))
-        member.mine = ()
-        member.rebalance(ALL[:2])
-
-    report = run(tmp_path, group, ALL, {5: scale_out})
-    assert reports[0].counts.learned + report.counts.learned == N
-    assert report.counts.learned == report.model.n_events
-    assert reports[0].model.n_events > reports[0].counts.learned  # it began with a copy
-    found = newest_checkpoint(tmp_path / "member-1")
-    assert found is not None
-    assert found.body["absorbed"] == []
-
-
 def test_the_slot_is_free_when_the_group_is_left(tmp_path: Path) -> None:
     """The successor may look at once, and must find that nobody is there."""
     free: list[bool] = []
@@ -362,23 +302,6 @@ def test_an_offset_that_somebody_has_reset_is_honoured(tmp_path: Path) -> None:
     assert report.counts.learned == N - 5
 
 
-def test_columns_of_the_dead_one_are_taken_over(tmp_path: Path) -> None:
-    group: dict[str, tuple[int, str]] = {}
-    data: dict[str, Sequence[Any]] = {
-        name: [{**event, f"only {name}": 1.0} for event in DATA[name]] for name in ALL
-    }
-
-    def other_dies(member: Member) -> None:
-        run_and_die(tmp_path, group, ALL[3:], data=data)
-        member.rebalance(ALL)
-
-    report = run(tmp_path, group, ALL[:3], {4: other_dies}, data=data)
-    assert report.model.n_events == N
-    assert report.schema is not None
-    assert set(report.schema.columns) >= {f"only {name}" for name in ALL}
-    assert report.model.columns == report.schema.columns
-
-
 def test_members_that_read_a_field_in_other_ways_are_joined(tmp_path: Path) -> None:
     """To one member `id` is a number, to the other it was text."""
     group: dict[str, tuple[int, str]] = {}
@@ -393,6 +316,8 @@ def test_members_that_read_a_field_in_other_ways_are_joined(tmp_path: Path) -> N
     assert report.lost == []
     assert report.model.n_events == N
     assert {"id", "id=it"} < set(report.model.columns)
+    assert report.schema is not None
+    assert report.model.columns == report.schema.columns
 
 
 def test_a_commit_that_is_refused_ends_the_run(tmp_path: Path) -> None:
@@ -449,119 +374,10 @@ def test_owners() -> None:
         assert Owner.parse(other) is None
 
 
-def test_the_source_lacks_a_partition(tmp_path: Path) -> None:
-    run(tmp_path, {}, ALL)
-    with pytest.raises(EngineError, match="has read partition 't:0'"):
-        attached(
-            MemorySource({"t:1": DATA["t:1"]}),
-            learner(),
-            label="y",
-            ignore=("id",),
-            checkpoint=tmp_path,
-        ).run()
-
-
-# Between saving and committing
-
-
-class Stuck(Member):
-    """A member whose commits stop to be taken at some moment, as `fault` says."""
-
-    fault: str | None = None
-    left = 0
-    """Commits that are taken before."""
-
-    def commit(self, offsets: Mapping[str, int], metadata: Mapping[str, str]) -> None:
-        if self.fault == "dies before" and not self.left:
-            raise Killed
-        self.left -= self.fault is not None
-        super().commit(offsets, metadata)
-        if self.fault == "dies after":
-            raise Killed
-        if self.fault == "no answer":
-            self.fault = None
-            raise ConnectorError("no answer")
-
-
-def stuck(directory: Path, group: Any, script: Any, **options: Any) -> Engine:
-    options = {"label": "y", "ignore": ("id",), "checkpoint_every": 2 * BATCH, **options}
-    source = Stuck(group, options.pop("first", ALL), script)
-    return attached(source, learner(), checkpoint=directory, **options)
-
-
-def failing(fault: str, left: int = 0) -> Callable[[Member], None]:
-    def fail(member: Member) -> None:
-        assert isinstance(member, Stuck)
-        member.fault, member.left = fault, left
-
-    return fail
-
-
 def assert_each_once(report: Report) -> None:
     """Every event is in the last model once, or in a range that was lost."""
     lost = sum(one["stop"] - one["start"] for one in report.lost)
     assert report.model.n_events + lost == N
-
-
-def test_a_checkpoint_that_was_never_committed_is_not_gone_on_from(tmp_path: Path) -> None:
-    """Frozen between the two, then killed, after another member has learned the same events."""
-    group: dict[str, tuple[int, str]] = {}
-    with pytest.raises(Killed):
-        stuck(tmp_path, group, {5: failing("dies before")}).run()
-    saved = newest_checkpoint(tmp_path / "member-0")
-    assert saved is not None
-    held = lock(tmp_path / "member-0")  # it is only frozen, as far as the other can tell
-    assert held is not None
-    run_and_die(tmp_path, group, ALL)
-    os.close(held)
-    assert sum(offset for offset, _ in group.values()) > saved.body["feed"]["sequence"]["events"]
-    assert_each_once(run(tmp_path, group, ALL))
-
-
-def test_an_absorbed_model_is_not_lost_with_the_commit_that_follows(tmp_path: Path) -> None:
-    """The successor dies between saving and committing; both come back."""
-    group: dict[str, tuple[int, str]] = {}
-
-    def other_dies(member: Member) -> None:
-        run_and_die(tmp_path, group, ALL[2:])
-        failing("dies before", left=1)(member)  # the commit on the way out is taken
-        member.rebalance(ALL)
-
-    with pytest.raises(Killed):
-        stuck(tmp_path, group, {4: other_dies}, first=ALL[:2]).run()
-    successor = newest_checkpoint(tmp_path / "member-0")
-    assert successor is not None
-    assert len(successor.body["absorbed"]) == 1
-    held = lock(tmp_path / "member-0")  # so that the one that was absorbed gets its own slot
-    assert held is not None
-    run(tmp_path, group, (), {2: lambda member: member.rebalance(ALL[3:])})
-    os.close(held)
-    assert_each_once(run(tmp_path, group, ALL))
-
-
-def test_a_commit_that_was_taken_without_an_answer_is_found(tmp_path: Path) -> None:
-    group: dict[str, tuple[int, str]] = {}
-
-    def lose_the_answer(member: Member) -> None:
-        failing("no answer")(member)
-        member.rebalance(ALL)
-
-    report = stuck(tmp_path, group, {5: lose_the_answer}, checkpoint_every=1000).run()
-    plain = run(tmp_path / "plain", {}, ALL)
-    assert report.lost == []
-    assert same_model(report.model, plain.model)
-
-
-def test_slots_of_one_name_in_two_directories_are_two_members(tmp_path: Path) -> None:
-    group: dict[str, tuple[int, str]] = {}
-    run_and_die(tmp_path / "here", group, ALL)
-    there = {name: offset for name, (offset, _) in group.items()}
-    report = run(tmp_path / "there", group, ALL)
-    assert {one["partition"]: one["stop"] for one in report.lost} == there
-    assert "there is no checkpoint of it" in report.lost[0]["reason"]
-    assert_each_once(report)
-    again = run(tmp_path / "there", group, ALL)
-    assert again.lost == report.lost
 
 
 def test_a_committed_checkpoint_that_is_gone_is_reported(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -72,20 +71,6 @@ def fed(metrics: Metrics, stream: Batch, cuts: Iterable[int]) -> Metrics:
 def some_cuts(n: int, seed: int, most: int = 40) -> list[int]:
     rng = np.random.default_rng(seed)
     return [*np.unique(np.cumsum(rng.integers(1, most, n)).clip(max=n)).tolist()]
-
-
-def test_windows_hold_the_last_events() -> None:
-    metrics = Metrics(classification=True, window=5)
-    assert metrics.whole() == metrics.window() == {}
-    assert metrics.baselines() == {"whole": {}, "window": {}}
-    answers = [c == "1" for c in "1110001111"]
-    metrics.add_classes(np.full((10, 2), 0.5), answers, (False, True), [True] * 10)
-    assert metrics.whole() == {"accuracy": 0.7, "log_loss": pytest.approx(math.log(2))}
-    assert metrics.window()["accuracy"] == 0.8
-    assert metrics.baselines() == {
-        "whole": {"no_change": 0.9, "majority": 0.9},
-        "window": {"no_change": 1.0, "majority": 1.0},
-    }
 
 
 NAMES = ["F1=c", "ROCAUC=c", "MCC=a", "Recall=nobody", "CohenKappa", "MacroF1", "GeometricMean"]

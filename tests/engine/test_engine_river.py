@@ -14,15 +14,12 @@ import pytest
 from engine_kit import attached, same_model
 from river import base
 
-from connectors.files.sinks import NDJSONSink
 from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_source
 from streamk.adapters import river
-from streamk.adapters.river import KernelClassifier
 from streamk.learners import create
 
-N = 300
-FORMS = ("dict", "json", "csv", "parquet")
+N = 200
 
 
 def events(task: str, seed: int = 0) -> list[dict[str, Any]]:
@@ -79,19 +76,33 @@ def by_river(model: Any, stream: list[dict[str, Any]]) -> Iterator[tuple[Any, di
             model.learn_one(x, y)
 
 
-MODELS: list[tuple[str, str, dict[str, Any]]] = [
-    ("multi-kernel", "Kernel", {}),
-    ("doubly-stochastic", "DoublyStochastic", {"max_features": 256, "block_size": 256}),
-]
+OPTIONS = {"max_features": 256, "block_size": 256}
+MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "many": ("multi-kernel", "Kernel", {}),
+    "one": ("doubly-stochastic", "DoublyStochastic", OPTIONS),
+}
 
 
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("task", ["classification", "regression"])
-@pytest.mark.parametrize(("name", "family", "options"), MODELS)
+night = pytest.mark.nightly
+
+
+@pytest.mark.parametrize(
+    ("form", "task", "of"),
+    [
+        ("dict", "classification", "one"),
+        ("json", "regression", "one"),
+        ("csv", "classification", "one"),
+        ("parquet", "regression", "one"),
+        ("json", "classification", "many"),
+        pytest.param("csv", "regression", "many", marks=night),
+        pytest.param("dict", "regression", "many", marks=night),
+        pytest.param("parquet", "classification", "many", marks=night),
+    ],
+)
 def test_predictions_and_model_are_those_of_rivers_loop(
-    form: str, task: str, name: str, family: str, options: dict[str, Any], tmp_path: Path
+    form: str, task: str, of: str, tmp_path: Path
 ) -> None:
+    name, family, options = MODELS[of]
     stream = events(task)
     sink = MemorySink()
     model = create(name, task=task, seed=0, **options)
@@ -113,38 +124,14 @@ def test_labels_that_are_missing_and_booleans() -> None:
     sink = MemorySink()
     report = attached(
         MemorySource([json.dumps(event).encode() for event in stream]),
-        create("multi-kernel", task="classification", seed=0),
+        create("doubly-stochastic", task="classification", seed=0, **OPTIONS),
         label="y",
         sink=sink,
     ).run()
-    twin = KernelClassifier(seed=0)
+    twin = river.DoublyStochasticClassifier(seed=0, **OPTIONS)
     for output, (predicted, shares) in zip(sink.outputs, by_river(twin, stream), strict=True):
         assert output.value["prediction"] == predicted
         said = {str(label).lower(): p for label, p in shares.items()}
         assert output.value.get("probabilities", {}) == said
     assert same_model(twin._model.learner, report.model)
     assert report.model.classes == (False, True)
-
-
-def test_a_run_that_is_stopped_at_any_event_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    stream = [json.dumps(event).encode() for event in events("classification", seed=5)]
-
-    def run(directory: Path, most: int | None) -> Any:
-        return attached(
-            MemorySource(stream),
-            create("multi-kernel", task="classification", seed=0),
-            label="y",
-            sink=NDJSONSink(directory / "out.ndjson"),
-            checkpoint=directory / "state",
-            max_events=most,
-        ).run()
-
-    for name in ("whole", "parts"):
-        (tmp_path / name).mkdir()
-    whole = run(tmp_path / "whole", None)
-    for most in (1, 2, 57, 58, 150, 299, None):
-        parts = run(tmp_path / "parts", most)
-    assert same_model(whole.model, parts.model)
-    assert (whole.whole, whole.window, whole.history) == (parts.whole, parts.window, parts.history)
-    written = [(tmp_path / name / "out.ndjson").read_bytes() for name in ("whole", "parts")]
-    assert written[0] == written[1]

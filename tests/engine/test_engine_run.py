@@ -24,12 +24,13 @@ from engine_kit import (
     attached,
     events,
     learner,
+    run,
     same_model,
     split,
 )
 
-from connectors.base import Chunk, Rows
-from connectors.errors import ConnectorError, OffsetOutOfRange
+from connectors.base import Chunk
+from connectors.errors import OffsetOutOfRange
 from connectors.files.sinks import NDJSONSink
 from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_sink
@@ -39,12 +40,6 @@ from streamk.engine.order.feed import Feed
 from streamk.errors import EngineError, InvalidInput
 from streamk.kernels import Gaussian, Kernel, Linear
 from streamk.learners import Constant, DoublyStochastic, Scaled
-
-
-def run(source: Any, model: Any = None, **options: Any) -> Any:
-    options = {"label": "y", "ignore": ("id",), **options}
-    return attached(source, model or learner(), **options).run()
-
 
 # --- figures and predictions ------------------------------------------------------------------
 
@@ -99,14 +94,6 @@ def test_regression() -> None:
     assert report.whole["rmse"] == pytest.approx(np.sqrt((errors**2).mean()))
 
 
-def test_a_class_nobody_has_seen_counts_as_a_miss_of_finite_loss() -> None:
-    X = np.zeros((2 * BATCH, 1), dtype="f")
-    y = ["a"] * BATCH + ["b"] * BATCH
-    report = run(MemorySource(Rows(X, y)))
-    assert sum(-math.log(1e-15) < 34.6 for _ in y) == 2 * BATCH
-    assert report.model.classes == ("a", "b")
-
-
 def test_events_without_label_are_predicted_not_learned() -> None:
     stream = events(3 * BATCH)
     for event in stream[BATCH : 2 * BATCH]:
@@ -118,20 +105,6 @@ def test_events_without_label_are_predicted_not_learned() -> None:
     assert report.counts.predicted == 3 * BATCH - 1
     assert report.events == 3 * BATCH
     assert all(output.value["prediction"] for output in sink.outputs[1:])
-
-
-def test_a_trained_model_serves_without_label() -> None:
-    trained = run(MemorySource(events(100)))
-    stream = [{k: v for k, v in event.items() if k != "y"} for event in events(20, seed=5)]
-    sink = MemorySink()
-    run(
-        MemorySource(stream),
-        trained.model,
-        label=None,
-        schema=Schema(trained.schema.columns, kinds=trained.schema.kinds, ignore=("id",)),
-        sink=sink,
-    )
-    assert all(output.value["prediction"] in ("up", "down") for output in sink.outputs)
 
 
 def test_the_task_must_fit() -> None:
@@ -149,7 +122,7 @@ def test_the_task_must_fit() -> None:
 # --- order ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("whim", range(8))
+@pytest.mark.parametrize("whim", range(3))
 @pytest.mark.parametrize("kind", [WhimsicalSource, HoldingSource])
 def test_the_model_depends_on_the_log_alone(whim: int, kind: type) -> None:
     data, times = split(300, 4)
@@ -246,18 +219,6 @@ def test_an_event_is_predicted_and_learned_as_soon_as_it_is_there() -> None:
     engine.stop()
     thread.join()
     assert [output.value["prediction"] is None for output in sink.outputs] == [True, *[False] * 4]
-
-
-def test_a_new_column_counts_from_the_next_event_on() -> None:
-    stream = events(40)
-    for event in stream[20:]:
-        event["late"] = 1.0
-    expected, sink = MemorySink(), MemorySink()
-    run(MemorySource([{k: v for k, v in e.items() if k != "late"} for e in stream]), sink=expected)
-    report = run(MemorySource(stream), sink=sink)
-    assert sink.outputs[:21] == expected.outputs[:21]
-    assert sink.outputs[21:] != expected.outputs[21:]
-    assert report.model.columns[-1] == "late"
 
 
 # --- bad events -------------------------------------------------------------------------------
@@ -362,7 +323,7 @@ def test_no_number_that_is_decoded_ends_a_run(kernel: Kernel, sign: int, tmp_pat
     assert all(map(math.isfinite, report.whole.values()))
 
 
-@pytest.mark.parametrize("cut", [1, 100, 1000])
+@pytest.mark.parametrize("cut", [1, 100])
 def test_no_beginning_ends_a_run(cut: int, caplog: pytest.LogCaptureFixture) -> None:
     odd: list[bytes] = [
         b"[1, 2]",
@@ -372,11 +333,11 @@ def test_no_beginning_ends_a_run(cut: int, caplog: pytest.LogCaptureFixture) -> 
         b'{"a": [{}], "y": "up"}',
     ]
     good = [json.dumps(event).encode() for event in events(30)]
-    live, thread = trickle([*odd * 60, *good], cut)
+    live, thread = trickle([*odd * 12, *good], cut)
     report = run(live)
     thread.join()
     assert report.counts.learned == 30
-    assert sum(report.counts.bad.values()) == 300
+    assert sum(report.counts.bad.values()) == 60
     told = [record.getMessage() for record in caplog.records if "cannot be used" in record.msg]
     assert len(told) == len(report.counts.bad) == 5
     assert "at 0 offset 0 cannot be used: not an object" in told[0]
@@ -405,7 +366,7 @@ def test_events_before_the_first_label_say_nothing_however_they_come() -> None:
         assert sink.outputs[1].value == {"prediction": None, "probabilities": {}}
 
 
-@pytest.mark.parametrize("cut", [7, 250, 1024, 3000])
+@pytest.mark.parametrize("cut", [7, 3000])
 def test_the_share_of_bad_events_is_judged_however_they_come(cut: int) -> None:
     good = [json.dumps(event).encode() for event in events(900)]
     stream = [*good[:495], *[b"?"] * 505, *good[495:]]
@@ -453,15 +414,6 @@ def test_events_before_one_that_ends_the_run_are_written() -> None:
     with pytest.raises(EngineError, match=r"event at 0 offset 20 .* undecodable.*on_error"):
         run(MemorySource(bad_stream()), on_error="raise", sink=sink)
     assert [output.offset for output in sink.outputs] == list(range(20))
-
-
-def test_bad_events_that_trickle_in_count_once() -> None:
-    letters, sink = MemorySink(), MemorySink()
-    live, thread = trickle(bad_stream(), 1)
-    report = run(live, sink=sink, dead_letters=letters)
-    thread.join()
-    assert [letter.offset for letter in letters.outputs] == [20, 21, 30, 31, 59]
-    assert sum(report.counts.bad.values()) == 5
 
 
 def test_the_model_refuses() -> None:
@@ -634,15 +586,6 @@ attached(MemorySource(events(100)), learner(), label="y", sink=Stuck()).run()
         assert process.poll() is None  # it finishes what is at work
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 128 + signal.SIGTERM
-
-
-def test_a_failing_sink_ends_the_run() -> None:
-    class Broken(MemorySink):
-        def write(self, outputs: Any) -> None:
-            raise ConnectorError("the disk is full")
-
-    with pytest.raises(ConnectorError, match="disk is full"):
-        run(MemorySource(events(100)), sink=Broken())
 
 
 @pytest.mark.parametrize(

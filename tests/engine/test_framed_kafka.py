@@ -14,8 +14,9 @@ from typing import Any
 import forked_kit
 import pytest
 from cli_kit import click_events, streamk
-from crash_kit import fill
+from crash_kit import BORN, fill
 from engine_kit import attached
+from kafka_kit import until
 from schema_kit import Registry, avro_record, record_schema
 
 from connectors.base import Chunk
@@ -34,7 +35,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
 MakeTopic = Callable[..., str]
 SECOND_PATH = "/schemas/ids/2"
-BORN = 1_700_000_000_000
 FIRST = record_schema(
     ("age", "int"), ("seconds", "double"), ("device", "string"), ("clicked", "boolean")
 )
@@ -274,11 +274,7 @@ def begun(arguments: Sequence[str], folder: Path) -> forked_kit.Popen:
         run = forked_kit.popen(
             [sys.executable, "-m", "streamk", *arguments], cwd=folder, stderr=file
         )
-    deadline = time.monotonic() + 120
-    while "no schema registry answers at" not in log.read_text():
-        assert run.poll() is None, log.read_text()
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.05)
+    until(lambda: "no schema registry answers at" in log.read_text(), log.read_text, run)
     return run
 
 

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,8 @@ import fastavro
 import forked_kit
 import pytest
 from cli_kit import click_events, streamk
-from crash_kit import fill, read_all
+from crash_kit import BORN, fill, read_all
+from kafka_kit import until
 from schema_kit import Registry
 
 from connectors.base import Output
@@ -31,7 +31,6 @@ from streamk.engine.training.outputs import prediction_type
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
 MakeTopic = Callable[..., str]
-BORN = 1_700_000_000_000
 SCORE = RecordType("Score", (Field("value", 1, "number"),))
 
 
@@ -106,7 +105,9 @@ def test_predictions_are_those_of_a_file_once_each(
     assert len(registry.subjects[f"{topic}-value"]) == 1
 
 
-@pytest.mark.parametrize("encoding", READ)
+@pytest.mark.parametrize(
+    "encoding", ["avro", *(pytest.param(n, marks=pytest.mark.nightly) for n in READ if n != "avro")]
+)
 def test_what_stands_in_the_topic_is_not_written_again(
     encoding: str,
     kafka_address: str,
@@ -246,11 +247,11 @@ def test_each_prediction_is_there_once_after_kills(
     job = (*job, "--checkpoint-every", "90")
     for count in (50, 380):  # beyond the last checkpoint, 360, so that the last start has to read
         with running(job, tmp_path) as run:
-            until(lambda n=count: len(list(read_all(kafka_address, topic))) >= n, run)
+            until(lambda n=count: len(list(read_all(kafka_address, topic))) >= n, process=run)
             run.send_signal(signal.SIGKILL)
     registry.gone = {"/schemas/ids/1"}
     with running((*job, "--until-end"), tmp_path) as run:
-        until(lambda: "no schema registry answers" in (tmp_path / "log").read_text(), run)
+        until(lambda: "no schema registry answers" in (tmp_path / "log").read_text(), process=run)
         registry.gone = set()
         assert run.wait(120) == 0
     assert written(kafka_address, topic, "avro", registry) == plain
@@ -262,11 +263,3 @@ def running(job: tuple[str, ...], folder: Path) -> forked_kit.Popen:
         return forked_kit.popen(
             [sys.executable, "-m", "streamk", *job], cwd=folder, stderr=log, env=os.environ
         )
-
-
-def until(reached: Callable[[], bool], run: forked_kit.Popen) -> None:
-    deadline = time.monotonic() + 120
-    while not reached():
-        assert run.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import attached, events, learner, same_model, split
+from engine_kit import attached, events, learner, run, same_model, split
 
 from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_sink, open_source
@@ -106,30 +106,25 @@ def turning() -> list[dict[str, Any]]:
     return stream
 
 
-def learned(stream: list[dict[str, Any]], **options: Any) -> Report:
-    options = {"label": "y", "ignore": ("id",), **options}
-    return attached(MemorySource(stream), learner(), **options).run()
-
-
 def test_a_number_that_turns_into_text(tmp_path: Path) -> None:
     """No event is lost, the texts have columns of their own; a restart there changes nothing."""
-    report = learned(turning())
+    report = run(turning())
     assert report.counts.learned == 2 * HALF
     assert not report.counts.bad
     assert {"a", "a=high", "a=low"} <= set(report.model.columns or ())
     for at in (HALF - 1, HALF, HALF + 1):
         state = tmp_path / str(at)
-        learned(turning(), checkpoint=state, max_events=at)
-        assert same_model(learned(turning(), checkpoint=state).model, report.model)
+        run(turning(), checkpoint=state, max_events=at)
+        assert same_model(run(turning(), checkpoint=state).model, report.model)
 
 
 def test_a_number_that_turns_into_text_against_the_schema() -> None:
     """Each such event is a bad one, which names the field; the others are learned as before."""
     letters = MemorySink()
     stream, options = turning(), {"schema": "strict", "ignore": ("id", "c")}
-    report = learned(stream + events(100, seed=1), dead_letters=letters, **options)
+    report = run(stream + events(100, seed=1), dead_letters=letters, **options)
     assert report.counts.bad == {"unknown column": HALF}
     assert report.counts.learned == HALF + 100
     assert "'a=" in letters.outputs[0].value["reason"]
-    without = learned(stream[:HALF] + events(100, seed=1), **options)
+    without = run(stream[:HALF] + events(100, seed=1), **options)
     assert same_model(report.model, without.model)

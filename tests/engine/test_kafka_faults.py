@@ -4,59 +4,30 @@ from __future__ import annotations
 
 import json
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from crash_kit import BORN, Job, assert_as_undisturbed, fill, newest, stream
-from kafka_kit import delete_before, producer
+from crash_kit import (
+    BORN,
+    KEPT,
+    Job,
+    MakeTopic,
+    assert_as_undisturbed,
+    fill,
+    new_job,
+    newest,
+    output_topic,
+    stream,
+)
+from kafka_kit import Topics, delete_before, producer
 from local_kafka import LocalKafka, missing
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
 
-MakeTopic = Callable[..., str]
-KEPT = {"retention.ms": "-1"}
-PATIENCE = 60.0
-
 
 # --- leaders --------------------------------------------------------------------------------------
-
-
-class Topics:
-    """Topics that two brokers keep, the second of which is to lead."""
-
-    def __init__(self, address: str) -> None:
-        from kafka import KafkaAdminClient
-
-        self._admin = KafkaAdminClient(bootstrap_servers=address)
-        self.close = self._admin.close
-
-    def make(self, topic: str, partitions: int) -> None:
-        from kafka.admin import NewTopic
-
-        replicas = {number: [2, 1] for number in range(partitions)}
-        self._admin.create_topics(
-            [NewTopic(topic, replica_assignments=replicas, topic_configs=KEPT)]
-        )
-        self.until(topic, lambda one: one["leader_id"] == 2 and len(one["isr_nodes"]) == 2)
-
-    def lead(self, topic: str) -> None:
-        """Have the second broker lead as soon as it has all records."""
-        self.until(topic, lambda one: len(one["isr_nodes"]) == 2)
-        self._admin.elect_leaders(0, [topic], raise_errors=False)
-        self.until(topic, lambda one: one["leader_id"] == 2)
-
-    def until(self, topic: str, there: Callable[[Any], bool]) -> None:
-        """Wait until something is so of all partitions."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            (found,) = self._admin.describe_topics([topic])
-            if found["partitions"] and all(map(there, found["partitions"])):
-                return
-            assert time.monotonic() < deadline, found
-            time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +45,9 @@ def test_leaders_change(two_brokers: tuple[Any, Any], kafka_client: str, tmp_pat
     first, second = two_brokers
     topic, output = f"events-{kafka_client}", f"outputs-{kafka_client}"
     topics = Topics(first.address)
-    topics.make(topic, 2)
-    topics.make(output, 1)
+    for name, partitions in ((topic, 2), (output, 1)):
+        topics.make(name, partitions, brokers=(2, 1))
+        topics.lead(name, 2)
     fill(first.address, topic, stream(8000, (0.6, 0.4)))
     job = Job(
         first.address,
@@ -92,8 +64,8 @@ def test_leaders_change(two_brokers: tuple[Any, Any], kafka_client: str, tmp_pat
         topics.until(topic, lambda one: one["leader_id"] == 1)
         assert process.until_written(3000)
         second.start()
-        topics.lead(topic)
-        topics.lead(output)
+        topics.lead(topic, 2)
+        topics.lead(output, 2)
         assert process.written < 7000
         report = process.report()
     topics.close()
@@ -108,22 +80,23 @@ def test_outputs_that_are_given_up(
     restarted: Any, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path
 ) -> None:
     """The broker is away for longer than outputs wait: the job ends; the next one writes them."""
-    topic, output = kafka_topic(2, **KEPT), kafka_topic(**KEPT)
-    fill(restarted.address, topic, stream(8000, (0.6, 0.4)))
-    job = Job(
+    job = new_job(
         restarted.address,
-        topic,
-        str(tmp_path / "checkpoints"),
-        output=f"kafka://{restarted.address}/{output}?delivery_timeout=3",
+        kafka_topic,
+        tmp_path,
+        partitions=2,
         client=kafka_client,
         pause=0.01,
         options={"checkpoint_every": 640, "until_end": True},
     )
+    job = job.but(output=f"{job.output}?delivery_timeout=3")
+    fill(job.address, job.topic, stream(4000, (0.6, 0.4)))
     with job.start() as process:
-        assert process.until_written(2000)
+        assert process.until_written(1000)
         restarted.kill()
         assert process.wait() == 1
-        assert restarted.address in process.log.splitlines()[-1] or output in process.log
+        last = process.log.splitlines()[-1]
+        assert restarted.address in last or output_topic(job) in process.log
         assert "ConnectorError: " in process.log or "Unavailable: " in process.log
     restarted.start()
     report = job.but(pause=0.0).run()
@@ -148,13 +121,11 @@ def test_retention_overtakes_a_slow_job(
     policy: str, kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path
 ) -> None:
     """The log begins behind what is read next, while the job reads."""
-    topic = kafka_topic(**KEPT)
-    fill(kafka_address, topic, noted(MANY))
-    name, begins = f"{topic}:0", MANY - 500
-    job = Job(
+    begins = MANY - 500
+    job = new_job(
         kafka_address,
-        topic,
-        str(tmp_path / "checkpoints"),
+        kafka_topic,
+        tmp_path,
         output=f"file:{tmp_path / 'out.ndjson'}",
         client=kafka_client,
         pause=0.01,
@@ -165,10 +136,13 @@ def test_retention_overtakes_a_slow_job(
             "ignore": ["note"],
             "data_loss": policy,
         },
+        written=0,
     )
+    fill(kafka_address, job.topic, noted(MANY))
+    name = f"{job.topic}:0"
     with job.start() as process:
         assert process.until_written(640)
-        delete_before(kafka_address, topic, 0, begins)
+        delete_before(kafka_address, job.topic, 0, begins)
         status = process.wait()
         log = process.log
     if policy == "fail":

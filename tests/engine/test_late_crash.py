@@ -42,11 +42,10 @@ def in_shards() -> Sharded:
 @pytest.mark.parametrize(
     ("make", "rows", "revisions"),
     [
-        (lambda: None, 1 << 15, "ignore"),
         pytest.param(lambda: None, 4, "ignore", marks=pytest.mark.nightly),
         (lambda: None, 4, "learn"),
         pytest.param(in_shards, 1 << 15, "ignore", marks=pytest.mark.nightly),
-        (in_shards, 4, "learn"),
+        pytest.param(in_shards, 4, "learn", marks=pytest.mark.nightly),
     ],
 )
 def test_crashes_leave_no_trace(

@@ -8,8 +8,8 @@ from typing import Any
 
 import late_job
 import pytest
+from crash_kit import BORN, fill
 from engine_kit import attached, same_model
-from kafka_kit import producer
 from multi_kernel_kit import pool_alone
 
 from connectors.kafka import KafkaSource
@@ -19,12 +19,12 @@ from streamk.late import LateLabels
 
 pytestmark = [
     pytest.mark.kafka,
+    pytest.mark.slow,
     pytest.mark.timeout(240),
     pytest.mark.usefixtures("kafka_client"),
 ]
 
 MakeTopic = Callable[..., str]
-BORN = 1_700_000_000_000
 PARTITIONS = 2
 
 
@@ -50,11 +50,8 @@ def test_two_topics_are_learned_as_the_same_records_in_memory(
     sources, in_memory = [], []
     for records in late_job.records(300):
         topic = kafka_topic(PARTITIONS, **{"retention.ms": "-1"})
-        with producer(kafka_address) as out:
-            for n, record in enumerate(records):
-                value, time = json.dumps(record).encode(), BORN + record["at"]
-                out.send(topic, value, partition=n % PARTITIONS, timestamp_ms=time)
-            out.flush()
+        of = [(n % PARTITIONS, BORN + one["at"], json.dumps(one)) for n, one in enumerate(records)]
+        fill(kafka_address, topic, ((number, at, text.encode()) for number, at, text in of))
         sources.append(KafkaSource((kafka_address,), topic))
         parts = {f"{topic}:{p}": records[p::PARTITIONS] for p in range(PARTITIONS)}
         times = {name: [BORN + one["at"] for one in some] for name, some in parts.items()}

@@ -11,8 +11,9 @@ import pytest
 from engine_kit import WhimsicalSource, attached, learner, same_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from late_kit import Counting, small_segments
+from late_kit import Counting, small_segments, streams
 from multi_kernel_kit import pool_alone
+from reference.conformal import NaiveQuantile
 from reference.late import NaiveJoin, in_order
 
 from connectors.memory import MemorySink, MemorySource
@@ -69,7 +70,7 @@ RECORDS = st.lists(st.tuples(st.booleans(), KEYS, st.booleans(), st.integers(0, 
 
 
 @pytest.mark.parametrize("rows", [1 << 15, 1, 3])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     RECORDS,
     st.sampled_from([None, 0, 3, 10]),
@@ -164,7 +165,7 @@ def in_shards(columns: tuple[str, ...]) -> Sharded:
 
 
 @pytest.mark.parametrize("make", [learner, in_shards])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_predictions_and_model_are_those_of_the_plain_join(data: Any, make: Any) -> None:
     events = partitions_of(
@@ -269,7 +270,46 @@ def test_many_kernels_learn_by_what_they_said_at_the_time(kind: str) -> None:
     assert report.fates.joined == report.counts.learned == 400
 
 
-@pytest.mark.parametrize("revisions", ["ignore", "learn"])
+@pytest.mark.parametrize("shards", [False, True])
+def test_intervals_are_those_of_the_plain_join(shards: bool) -> None:
+    """A label comes with the threshold of its event and the events that were held since."""
+    model: Any = create("doubly-stochastic", task="regression", max_features=64, block_size=64)
+    model = Sharded(model, shards=2, round_events=8) if shards else model
+    events, labels = streams("regression")
+    _, sink = run({"p": events}, {"p": labels}, model, engine={"interval": 0.8})
+    naive = NaiveJoin(None, 10**6, None)
+    merged = in_order({"labels/p": labels, "stream/p": events})
+    for place, one in enumerate(merged):
+        key = one.value["id"]
+        if one.partition.startswith("labels/"):
+            naive.label(key, one.value["y"], one.clock)
+        else:
+            naive.event(key, place, one.clock)
+    quantile, answers = NaiveQuantile(0.8), iter(output.value for output in sink.outputs)
+    held: dict[int, tuple[int, float, Any]] = {}
+    keys = set[str]()
+    for what, place, label in naive.steps:
+        if what == "predict":
+            answer, threshold = next(answers), quantile.threshold()
+            if np.isinf(threshold):
+                assert answer["interval"] is None
+            else:
+                low, high = answer["interval"]
+                assert (low, high) == pytest.approx(
+                    (answer["prediction"] - threshold, answer["prediction"] + threshold)
+                )
+            if merged[place].value["id"] not in keys:
+                keys.add(merged[place].value["id"])
+                held[place] = len(held), threshold, answer["prediction"]
+        else:
+            number, threshold, prediction = held[place]
+            if prediction is not None and not np.isnan(prediction):
+                delay = len(held) - 1 - number
+                quantile.learn(abs(prediction - label), threshold, delay)
+    assert next(answers, None) is None
+
+
+@pytest.mark.parametrize("revisions", [pytest.param("ignore", marks=pytest.mark.nightly), "learn"])
 def test_many_kernels_learn_the_same_from_the_disk(revisions: str) -> None:
     """With labels by default, some of which are revised, and columns that come later."""
     events, labels = stream(300, delay=200, kind="numbers")
@@ -289,7 +329,10 @@ def test_many_kernels_learn_the_same_from_the_disk(revisions: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["three", "numbers"])
-@pytest.mark.parametrize(("name", "staleness"), [("doubly-stochastic", 1), ("multi-kernel", 0)])
+@pytest.mark.parametrize(
+    ("name", "staleness"),
+    [("doubly-stochastic", 1), pytest.param("multi-kernel", 0, marks=pytest.mark.nightly)],
+)
 def test_workers_learn_late_and_change_nothing(name: str, staleness: int, kind: str) -> None:
     events, labels = stream(600, delay=200, kind=kind)
     events = [(time, {**x, "c": 1.0} if i > 400 else x) for i, (time, x) in enumerate(events)]

@@ -67,6 +67,7 @@ def late(text: str, **more: Any) -> Engine:
 
 
 @pytest.mark.slow
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 @pytest.mark.parametrize("job", [classes, numbers, challengers, late])
 def test_a_job_goes_on(job: Callable[..., Engine], text: str, tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import forked_kit
 import pytest
@@ -152,8 +153,14 @@ def start(tmp_path: Path) -> Iterator[Callable[[], Job]]:
         job.process.communicate()
 
 
+def at_night(functions: Iterable[Any], usual: Any) -> list[Any]:
+    """Parameters, of which all but one are left to the night: what follows tries each."""
+    marks = {one: () if one is usual else pytest.mark.nightly for one in functions}
+    return [pytest.param(one, marks=mark, id=one.__name__) for one, mark in marks.items()]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("take", TAKEN, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("take", at_night(TAKEN, copied))
 def test_a_job_whose_directory_was_taken_away_ends(
     start: Callable[[], Job], tmp_path: Path, take: Callable[[Path], None]
 ) -> None:
@@ -169,7 +176,7 @@ def test_a_job_whose_directory_was_taken_away_ends(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("keep", KEPT, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("keep", at_night(KEPT, led_to))
 def test_a_job_whose_path_leads_to_its_directory_goes_on(
     start: Callable[[], Job], tmp_path: Path, keep: Callable[[Path], None]
 ) -> None:

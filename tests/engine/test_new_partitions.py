@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import attached, events, learner
-from kafka_kit import producer
+from engine_kit import events, run
+from kafka_kit import Running, Topics, producer
+from kafka_kit import topics as topics
 
 from connectors.base import Chunk
 from connectors.errors import Unavailable
 from connectors.kafka import KafkaSource
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Report
 from streamk.late import LateLabels
 
 HOUR = 3_600_000
@@ -46,11 +44,6 @@ def parts(n: int) -> dict[str, Any]:
     return {"a": events(n), "b": events(n, first=n)}
 
 
-def run(source: Any, directory: Path | None = None, **options: Any) -> Report:
-    options = {"label": "y", "ignore": ("id",), "checkpoint": directory, **options}
-    return attached(source, learner(), **options).run()
-
-
 @pytest.mark.parametrize(("until_end", "latest"), [(False, False), (False, True), (True, False)])
 def test_one_is_read_from_its_start(until_end: bool, latest: bool) -> None:
     """Wherever the job begins, and wherever the others end."""
@@ -69,22 +62,25 @@ def test_one_that_came_between_two_runs_is_read_from_its_start(
     tmp_path: Path, finished: bool
 ) -> None:
     limit = {"until_end": True} if finished else {"max_events": 30}
-    assert run(GrowingSource(parts(50), 99), tmp_path, **limit).counts.learned in (30, 50)
+    assert run(GrowingSource(parts(50), 99), checkpoint=tmp_path, **limit).counts.learned in (
+        30,
+        50,
+    )
     source = GrowingSource(parts(50), 0, latest=True)
-    report = run(source, tmp_path, until_end=finished)
+    report = run(source, checkpoint=tmp_path, until_end=finished)
     assert report.counts.learned == 100
-    again = run(GrowingSource(parts(50), 0, latest=True), tmp_path)
+    again = run(GrowingSource(parts(50), 0, latest=True), checkpoint=tmp_path)
     assert (again.counts.learned, again.events_now) == (100, 0)
 
 
 def test_after_a_finished_run_both_are_merged_by_time(tmp_path: Path) -> None:
     """Nothing was taken after its checkpoint, so that new events are as those of a first run."""
     first = {"a": events(10), "b": []}
-    run(GrowingSource(first, 99), tmp_path, until_end=True)
+    run(GrowingSource(first, 99), checkpoint=tmp_path, until_end=True)
     later = {"a": events(20), "b": events(20, first=100)}
     times = {"a": range(20), "b": range(20)}
     sink = MemorySink()
-    run(GrowingSource(later, 0, timestamps=times), tmp_path, until_end=True, sink=sink)
+    run(GrowingSource(later, 0, timestamps=times), checkpoint=tmp_path, until_end=True, sink=sink)
     seen = [output.partition for output in sink.outputs]
     assert seen != sorted(seen)
 
@@ -137,24 +133,6 @@ def test_a_source_that_does_not_answer_is_waited_for() -> None:
 # --- topics ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def add_partition(kafka_address: str) -> Iterator[Callable[[str, int], None]]:
-    """Give a topic partitions, so many in all."""
-    from kafka import KafkaAdminClient
-
-    admin = KafkaAdminClient(bootstrap_servers=kafka_address)
-
-    def add(topic: str, total: int) -> None:
-        admin.create_partitions({topic: total})
-        deadline = time.monotonic() + 30
-        while len(admin.describe_topics([topic])[0]["partitions"]) < total:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-
-    yield add
-    admin.close()
-
-
 def send(address: str, topic: str, partition: int, numbers: range, **values: Any) -> None:
     with producer(address) as out:
         for n in numbers:
@@ -163,36 +141,6 @@ def send(address: str, topic: str, partition: int, numbers: range, **values: Any
         out.flush()
 
 
-class Running:
-    """An engine in a thread."""
-
-    def __init__(self, source: Any, **options: Any) -> None:
-        self.events, self.lag, self.reports = 0, None, list[Report]()
-        self._engine = attached(
-            source,
-            learner(),
-            **{"label": "y", "on_progress": self._show, "progress_interval": 0.1, **options},
-        )
-        self._thread = threading.Thread(target=lambda: self.reports.append(self._engine.run()))
-        self._thread.start()
-
-    def _show(self, snapshot: Any) -> None:
-        self.events, self.lag = snapshot.events, snapshot.lag
-
-    def until(self, events: int) -> None:
-        deadline = time.monotonic() + 60
-        while self.events < events:
-            assert self._thread.is_alive()
-            assert time.monotonic() < deadline, f"{self.events} of {events} events, lag {self.lag}"
-            time.sleep(0.05)
-
-    def end(self) -> Report:
-        self._engine.stop()
-        self._thread.join()
-        return self.reports[0]
-
-
-Add = Callable[[str, int], None]
 MakeTopic = Callable[..., str]
 
 
@@ -205,12 +153,19 @@ def on_broker(test: Any) -> Any:
 
 
 @on_broker
-@pytest.mark.parametrize("group", [False, True])
-@pytest.mark.parametrize("start", ["earliest", "latest"])
+@pytest.mark.parametrize(
+    ("start", "group"),
+    [
+        ("earliest", False),
+        ("latest", True),
+        pytest.param("earliest", True, marks=pytest.mark.nightly),
+        pytest.param("latest", False, marks=pytest.mark.nightly),
+    ],
+)
 def test_a_topic_gets_partitions(
     kafka_address: str,
     kafka_topic: MakeTopic,
-    add_partition: Add,
+    topics: Topics,
     start: str,
     group: bool,
     tmp_path: Path,
@@ -225,38 +180,34 @@ def test_a_topic_gets_partitions(
         return KafkaSource((kafka_address,), topic, start=start, group=name)
 
     run = Running(source(), checkpoint=tmp_path)
-    if before:
-        run.until(before)
-    else:
-        while run.lag is None:
-            time.sleep(0.05)
-        time.sleep(1.0)
-    add_partition(topic, 2)
+    run.until(lambda: run.lag is not None and run.events == before)
+    topics.grow(topic, 2)
     send(kafka_address, topic, 1, range(40))
     send(kafka_address, topic, 0, range(30, 40))
-    run.until(before + 50)
+    run.until(lambda: run.events >= before + 50)
     assert run.end().counts.learned == before + 50
 
-    add_partition(topic, 3)
+    topics.grow(topic, 3)
     send(kafka_address, topic, 2, range(20))
-    run = Running(source(), checkpoint=tmp_path)
-    run.until(before + 70)
-    assert run.end().counts.learned == before + 70
+    again = Running(source(), checkpoint=tmp_path)
+    again.until(lambda: again.events >= before + 70)
+    assert again.end().counts.learned == before + 70
 
 
 @on_broker
+@pytest.mark.nightly
 def test_a_topic_of_labels_gets_partitions(
-    kafka_address: str, kafka_topic: MakeTopic, add_partition: Add
+    kafka_address: str, kafka_topic: MakeTopic, topics: Topics
 ) -> None:
     clicks, labels = kafka_topic(1), kafka_topic(1)
     send(kafka_address, clicks, 0, range(40), x=1)
     send(kafka_address, labels, 0, range(20), y=True)
     sources = [KafkaSource((kafka_address,), topic) for topic in (clicks, labels)]
     run = Running(sources[0], labels=LateLabels(sources[1], key="id"))
-    run.until(60)
-    add_partition(labels, 2)
+    run.until(lambda: run.events >= 60)
+    topics.grow(labels, 2)
     send(kafka_address, labels, 1, range(20, 40), y=False)
-    run.until(80)
+    run.until(lambda: run.events >= 80)
     fates = run.end().fates
     assert fates is not None
     assert (fates.joined, fates.held) == (40, 0)

@@ -9,12 +9,9 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from engine_kit import WhimsicalSource, attached, events, learner, same_model
-from multi_kernel_kit import pool_alone
+from engine_kit import Always, WhimsicalSource, attached, events, same_model
 
 from connectors.memory import MemorySink
-from streamk.contest import Contest
-from streamk.distributed import Sharded
 from streamk.encoding import Schema
 from streamk.late import LateLabels
 from streamk.learners import MultiKernel, create
@@ -28,13 +25,6 @@ from streamk.serving.observing import (
     explain,
     turn_of,
 )
-
-
-class Always(Observer):
-    """Explains the first event of every batch, and shows it."""
-
-    ROW_SECONDS = 0.0
-    due = True  # type: ignore[assignment]
 
 
 def run(
@@ -51,37 +41,12 @@ def models() -> dict[str, Any]:
     return {
         "multi-kernel": MultiKernel(seed=1),
         "scaled": create("doubly-stochastic", task="classification", **small),
-        "plain": learner(),
-        "sharded": Sharded(MultiKernel(seed=1), shards=2, round_events=32),
-        "contest": Contest({"a": pool_alone(seed=1), "b": pool_alone(seed=2)}),
     }
 
 
-# --- nothing depends on it ------------------------------------------------------------------------
-
-
-MORE = ({}, {"explain": True}, {"slice": "c", "prediction_set": 0.9})
-CASES = [(name, options) for name in models() for options in MORE]
-CASES.remove(("plain", {"explain": True}))  # for models that take missing values
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize(("name", "options"), CASES)
-def test_a_job_that_is_observed_learns_and_writes_the_same(
-    name: str, options: dict[str, Any]
-) -> None:
-    data = [*events(300), {"y": "no such", "a": [[]]}, *events(60, first=300)]
-    data[100] = {**data[100], "later": 1.0}
-    alone, watched = models()[name], models()[name]
-    _, plain = run(data, alone, None, max_events=350, **options)
-    observer = Always()
-    _, seen = run(data, watched, observer, max_events=350, **options)
-    assert same_model(alone, watched)
-    assert plain.outputs == seen.outputs
-    assert observer.version > 1
-
-
-@pytest.mark.parametrize("name", ["multi-kernel", "scaled"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("multi-kernel", marks=pytest.mark.nightly), "scaled"]
+)
 def test_late_labels_are_learned_the_same_and_explained(name: str) -> None:
     data = events(200)
     found = []
@@ -110,7 +75,9 @@ def test_late_labels_are_learned_the_same_and_explained(name: str) -> None:
 # --- what is said ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["multi-kernel", "scaled"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("multi-kernel", marks=pytest.mark.nightly), "scaled"]
+)
 def test_reasons_are_those_of_the_model_that_predicted(name: str) -> None:
     """Oracle: the job up to the event, and a prediction for each field without it.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from engine_kit import attached
+from multi_kernel_kit import pool_alone
 
 from connectors.base import Output
 from connectors.fields import RecordType
@@ -65,7 +66,7 @@ def test_all_outputs_have_the_fields_that_were_declared(
 ) -> None:
     rows = events(classes=classes)[: 300 if explain else 1500]
     task = "classification" if classes else "regression"
-    model = MultiKernel(seed=1, task=task)
+    model = pool_alone(seed=1, task=task)
     sinks = [FramedSink(tmp_path) for _ in range(2)]
     more: dict[str, Any] = {}
     source = MemorySource(rows)
@@ -89,7 +90,7 @@ def test_dead_letters_have_the_fields_that_were_declared(tmp_path: Path) -> None
     rows[9] = {"a" * 200_000: object(), "y": "up"}
     rows[11] = 3
     letters = FramedSink(tmp_path)
-    attached(MemorySource(rows), MultiKernel(seed=1), label="y", dead_letters=letters).run()
+    attached(MemorySource(rows), pool_alone(seed=1), label="y", dead_letters=letters).run()
     assert [output.offset for output in letters.outputs] == [7, 9, 11]
     assert ["size" in output.value for output in letters.outputs] == [False, True, False]
 
@@ -97,7 +98,7 @@ def test_dead_letters_have_the_fields_that_were_declared(tmp_path: Path) -> None
 def test_a_job_without_details_declares_what_there_always_is(tmp_path: Path) -> None:
     sink = FramedSink(tmp_path)
     attached(
-        MemorySource(events(classes=True)[:50]), MultiKernel(seed=1), label="y", sink=sink
+        MemorySource(events(classes=True)[:50]), pool_alone(seed=1), label="y", sink=sink
     ).run()
     assert sink.names == {"prediction", "probabilities"}
 

@@ -10,17 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 from cli_kit import ndjson, streamk
-from engine_kit import Crash, CrashingSink, WhimsicalSource, attached
+from engine_kit import attached, job
 
 import streamk as package
 from connectors.base import Rows
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Engine, Fixed, newest_checkpoint
+from streamk.engine import Fixed, newest_checkpoint
 from streamk.errors import InvalidInput
-from streamk.late import LateLabels
 from streamk.learners import create
 
-LATE = 48
 LEARNERS = ("multi-kernel", "kernel-ridge", "doubly-stochastic", "streaming-meka")
 
 
@@ -44,31 +42,8 @@ def classes(n: int, seed: int = 0) -> list[dict[str, Any]]:
     return [{"id": i, "a": a, "b": b, "y": "uvw"[k]} for i, (a, b), k in rows]
 
 
-def job(
-    stream: list[dict[str, Any]],
-    model: Any,
-    sink: Any,
-    *,
-    late: bool = False,
-    whim: int | None = None,
-    **options: Any,
-) -> Engine:
-    """A job on a stream whose labels come at once, or by the time of the 48th event after."""
-
-    def source(records: list[Any], first: int) -> MemorySource:
-        times = {"p": [10 * (first + n) for n in range(len(records))]}
-        if whim is None:
-            return MemorySource({"p": records}, timestamps=times)
-        return WhimsicalSource({"p": records}, timestamps=times, whim=whim)
-
-    options = {"label": "y", "ignore": ("id",), "sink": sink, "max_skew": float("inf"), **options}
-    if not late:
-        return attached(source(stream, 0), model, **options)
-    events = [{name: value for name, value in one.items() if name != "y"} for one in stream]
-    labels = [{"id": one["id"], "y": one["y"]} for one in stream]
-    options["labels"] = LateLabels(source(labels, LATE), key="id")
-    options.pop("ignore")
-    return attached(source(events, 0), model, **options)
+LATE = {False: None, True: 48}
+"""Events after which the labels come."""
 
 
 def held(stream: list[dict[str, Any]], sink: MemorySink, task: str) -> list[bool]:
@@ -94,7 +69,7 @@ def test_nine_in_ten_are_held_by_those_of_every_learner(name: str, task: str, la
     stream = classes(3000) if task == "classification" else numbers(3000)
     option = "prediction_set" if task == "classification" else "interval"
     sink = MemorySink()
-    report = job(stream, create(name, task=task), sink, late=late, **{option: 0.9}).run()
+    report = job(stream, create(name, task=task), sink=sink, late=LATE[late], **{option: 0.9}).run()
     found = held(stream, sink, task)
     if late:  # the labels of the last events come, too
         assert report.counts.learned == len(stream)
@@ -105,51 +80,16 @@ def test_nine_in_ten_are_held_by_those_of_every_learner(name: str, task: str, la
     assert 0 < size < 10
 
 
-@pytest.mark.parametrize("late", [False, True])
-@pytest.mark.parametrize("task", ["classification", "regression"])
-def test_batches_and_crashes_leave_no_trace(task: str, late: bool, tmp_path: Path) -> None:
-    stream = classes(900) if task == "classification" else numbers(900)
-    option = {"prediction_set" if task == "classification" else "interval": 0.8}
-
-    def model() -> Any:
-        return create("multi-kernel", external_experts=(), task=task, seed=1)
-
-    plain, sink = MemorySink(), CrashingSink()
-    expected = job(stream, model(), plain, late=late, **option).run()
-    crashes, sink.left = 0, 4
-    while True:
-        again = job(
-            stream,
-            model(),
-            sink,
-            late=late,
-            whim=crashes,
-            checkpoint=tmp_path,
-            checkpoint_every=130,
-            **option,
-        )
-        try:
-            report = again.run()
-            break
-        except Crash:
-            crashes += 1
-            sink.left = 4 if crashes < 3 else 10**9
-    assert crashes == 3
-    assert sink.outputs == plain.outputs
-    assert (report.whole, report.window) == (expected.whole, expected.window)
-    assert report.history == expected.history
-
-
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_what_is_served_is_what_the_job_gives_next(task: str, tmp_path: Path) -> None:
     stream = classes(401) if task == "classification" else numbers(401)
     name = "prediction_set" if task == "classification" else "interval"
     model, sink = create("kernel-ridge", task=task), MemorySink()
-    job(stream[:400], model, MemorySink(), checkpoint=tmp_path, **{name: 0.9}).run()
+    job(stream[:400], model, checkpoint=tmp_path, **{name: 0.9}).run()
     served = package.load(tmp_path)
     ask = served.predict_set_one if task == "classification" else served.predict_interval_one
     found = list(ask(stream[400], 0.9))
-    job(stream, create("kernel-ridge", task=task), sink, **{name: 0.9}).run()
+    job(stream, create("kernel-ridge", task=task), sink=sink, **{name: 0.9}).run()
     assert found == sink.outputs[400].value[name]
     with pytest.raises(InvalidInput, match=r"runs with --\S+ 0\.9; ask for that instead of 0\.8"):
         ask(stream[400], 0.8)
@@ -169,7 +109,6 @@ def test_a_model_whose_job_gave_none_says_so(tmp_path: Path) -> None:
     job(
         classes(100),
         create("multi-kernel", external_experts=(), task="classification"),
-        MemorySink(),
         checkpoint=tmp_path,
     ).run()
     with pytest.raises(InvalidInput, match=r"run it with --prediction-set 0\.9"):
@@ -179,7 +118,7 @@ def test_a_model_whose_job_gave_none_says_so(tmp_path: Path) -> None:
 def test_nothing_is_served_before_a_label(tmp_path: Path) -> None:
     stream = [{**event, "y": None} for event in numbers(3)]
     model = create("kernel-ridge", task="regression")
-    engine = job(stream, model, MemorySink(), checkpoint=tmp_path, interval=0.9, max_events=3)
+    engine = job(stream, model, checkpoint=tmp_path, interval=0.9, max_events=3)
     engine.run()
     with pytest.raises(InvalidInput, match="nothing is learned yet"):
         package.load(tmp_path).predict_interval_one({"a": 1.0})
@@ -192,7 +131,7 @@ def test_a_job_may_take_them_up_or_change_the_level(tmp_path: Path) -> None:
         """What is written up to so many records."""
         before = len(sink.outputs)
         model = create("multi-kernel", external_experts=(), task="regression")
-        job(stream, model, sink, late=True, checkpoint=tmp_path, max_events=n, **options).run()
+        job(stream, model, sink=sink, late=48, checkpoint=tmp_path, max_events=n, **options).run()
         return [output.value for output in sink.outputs[before:]]
 
     assert "interval" not in more(300)[-1]
@@ -214,7 +153,7 @@ def test_regions_of_another_level_do_not_count(between: float | None, tmp_path: 
         model = create("doubly-stochastic", task="regression")
         options: dict[str, Any] = {} if level is None else {"interval": level}
         options |= {"checkpoint": tmp_path, "max_events": n}
-        report = job(numbers(600), model, sink, late=True, **options).run()
+        report = job(numbers(600), model, sink=sink, late=48, **options).run()
         kept = newest_checkpoint(tmp_path / "member-0")
         assert kept is not None
         return report.whole.get("coverage"), kept.body["training"]["regions"]
@@ -233,10 +172,10 @@ def test_regions_of_another_level_do_not_count(between: float | None, tmp_path: 
 def test_those_of_another_job_come_with_its_model(tmp_path: Path) -> None:
     stream = numbers(300)
     model = create("multi-kernel", external_experts=(), task="regression")
-    job(stream, model, MemorySink(), checkpoint=tmp_path / "one", interval=0.9).run()
+    job(stream, model, checkpoint=tmp_path / "one", interval=0.9).run()
     sink, model = MemorySink(), create("multi-kernel", external_experts=(), task="regression")
     more = {"start_from": tmp_path / "one", "checkpoint": tmp_path / "two", "interval": 0.9}
-    job(numbers(5, seed=1), model, sink, **more).run()
+    job(numbers(5, seed=1), model, sink=sink, **more).run()
     assert sink.outputs[0].value["interval"] is not None
 
 
@@ -266,7 +205,7 @@ def test_rows_of_numbers_need_no_names() -> None:
 )
 def test_what_cannot_be_given_is_refused(task: str, options: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
-        job([], create("kernel-ridge", task=task), MemorySink(), **options)
+        job([], create("kernel-ridge", task=task), sink=MemorySink(), **options)
 
 
 def test_by_the_command(tmp_path: Path) -> None:

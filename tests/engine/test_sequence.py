@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import random
 from collections.abc import Sequence
 
@@ -102,70 +101,6 @@ def test_any_arrival_gives_the_sorted_order(log: Log, size: int, whim: random.Ra
     assert sequencer.exhausted
     assert sequencer.events == len(got)
     assert sequencer.buffered == sequencer.buffered_bytes == 0
-
-
-@unhurried
-@given(logs(), st.integers(1, 4), whims)
-def test_restarts_and_dropped_tails_change_nothing(
-    log: Log, size: int, whim: random.Random
-) -> None:
-    sequencer = start(log)
-    got: list[Place] = []
-    while not sequencer.exhausted:
-        match whim.choice(["feed", "feed", "take", "take", "restart", "reset", "cut"]):
-            case "feed":
-                feed(sequencer, log, whim)
-            case "take" if sequencer.ready:
-                got += places(sequencer.take(size))
-            case "restart":
-                saved = json.loads(json.dumps(sequencer.to_json()))
-                sequencer = Sequencer.from_json(saved)
-                assert sequencer.to_json() == saved
-            case "reset":
-                sequencer.drop(())
-            case "cut":
-                for partition in sequencer.partitions:
-                    cut = sequencer.cut_tail(partition, 1)
-                    assert cut is None or cut == sequencer.next_offset(partition)
-    assert got == oracle(log)
-
-
-@settings(unhurried, max_examples=300)
-@given(logs(), st.integers(1, 4), whims)
-def test_the_journal_of_passes_reproduces_the_order(
-    log: Log, size: int, whim: random.Random
-) -> None:
-    live = start(log, bounded=False)
-    journal: list[IdleAdvance] = []
-    got: list[Place] = []
-    saved = [(live.to_json(), 0)]
-    while True:
-        silent = live.waiting_for()
-        if silent and whim.random() < 0.5:
-            journal += live.pass_over(silent, whim.randint(0, 4))
-            assert all(live.silent(partition) for partition in silent)
-            assert live.ready  # at least the oldest buffered event was let go
-        elif not feed(live, log, whim):
-            break
-        while live.ready >= size:
-            got += places(live.take(size))
-            saved.append((live.to_json(), len(got)))
-    live.finish()
-    while live.ready:
-        got += places(live.take(size))
-    assert got == oracle(log, journal)
-
-    state, known = whim.choice(saved)
-    again = Sequencer.from_json(json.loads(json.dumps(state)))
-    again.replay(journal)
-    replayed: list[Place] = []
-    while feed(again, log, whim):
-        while again.ready >= size:
-            replayed += places(again.take(size))
-    again.finish()
-    while again.ready:
-        replayed += places(again.take(size))
-    assert replayed == got[known:]
 
 
 def test_a_replayed_pass_does_not_wait() -> None:

@@ -1,47 +1,67 @@
 """The engine among crashes, torn writes, lost answers, rebalances and zombies, by seed and script.
 
-`python -m tests.simulation --seed N --trace` repeats a seed step by step.
+`python -m tests.simulation --seed N --trace` repeats a seed step by step, with `--transactions` one
+of a job that writes in transactions.
 """
 
 from __future__ import annotations
 
+import contextlib
+import math
 import shutil
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 from simulation.plan import Plan
 from simulation.runs import Run, simulate
 from simulation.stage import Stage
 
-LEFT_OUT: tuple[str, ...] = ()
-"""Kinds of problems that are not looked for."""
+from connectors.kafka import KafkaSink, transaction
+from connectors.kafka.tail import Standing, Tail
+from connectors.kafka.transaction import Transaction
+from streamk.engine.recovery.coordinator import CheckpointCoordinator
+
 BLOCK = 30
 """Seeds a test: enough to be quick, few enough to share among cores."""
 
 
-def failing(root: Path, seeds: range) -> list[str]:
+def failing(root: Path, seeds: range, *, transactions: bool) -> list[str]:
     """What is wrong with each seed of which something is wrong."""
-    found = []
-    for seed in seeds:
-        verdict = simulate(seed, root / str(seed), ignore=LEFT_OUT)
-        if verdict.problems:
-            found.append(f"{verdict}; python -m tests.simulation --seed {seed} --trace repeats it")
-    return found
+    repeats = "python -m tests.simulation --trace" + transactions * " --transactions"
+    verdicts = (simulate(n, root / str(n), transactions=transactions) for n in seeds)
+    return [f"{one}; {repeats} --seed {one.seed} repeats it" for one in verdicts if one.problems]
 
 
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("first", range(0, 300, BLOCK))
 def test_seeds(tmp_path: Path, first: int) -> None:
-    assert failing(tmp_path, range(first, first + BLOCK)) == []
+    assert failing(tmp_path, range(first, first + BLOCK), transactions=False) == []
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("first", range(0, 300, BLOCK))
+def test_everything_is_seen_once(tmp_path: Path, first: int) -> None:
+    """In transactions: the source, the sinks and the transaction are the real ones."""
+    assert failing(tmp_path, range(first, first + BLOCK), transactions=True) == []
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("first", range(300, 10_000, 970))
-def test_many_seeds(tmp_path: Path, first: int) -> None:
-    assert failing(tmp_path, range(first, first + 970)) == []
+@pytest.mark.parametrize(
+    ("first", "size", "transactions"),
+    [
+        *((first, 970, False) for first in range(300, 10_000, 970)),
+        *((first, 570, True) for first in range(300, 6000, 570)),
+    ],
+)
+def test_many_seeds(tmp_path: Path, first: int, size: int, transactions: bool) -> None:
+    assert failing(tmp_path, range(first, first + size), transactions=transactions) == []
 
 
 def growing(seed: int) -> Plan:
@@ -76,14 +96,17 @@ def test_partitions_that_come_later(tmp_path: Path, seeds: range) -> None:
     assert not any(problems.values()), {seed: one for seed, one in problems.items() if one}
 
 
-def test_a_run_is_a_function_of_its_seed(tmp_path: Path) -> None:
-    def steps(seed: int) -> list[str]:
+@pytest.mark.parametrize(
+    ("seed", "transactions"),
+    [*((seed, False) for seed in (1, 3, 12, 17)), *((seed, True) for seed in (0, 10, 22))],
+)
+def test_a_run_is_a_function_of_its_seed(tmp_path: Path, seed: int, transactions: bool) -> None:
+    def steps() -> list[str]:
         lines: list[str] = []
-        simulate(seed, tmp_path / str(seed), trace=lines.append)
+        simulate(seed, tmp_path / str(seed), trace=lines.append, transactions=transactions)
         return lines
 
-    for seed in (1, 3, 12, 17):
-        assert steps(seed) == steps(seed)
+    assert steps() == steps()
 
 
 @pytest.fixture
@@ -244,3 +267,124 @@ def test_a_slot_is_still_there_when_the_power_was_gone(tmp_path: Path) -> None:
         made.until(made.a, lambda: made.done("t:0") > 0)
         assert made.disk.unsynced("shared") == []
     made.end()
+
+
+# --- faults of the library that the simulator must find -----------------------------------------
+
+commit, save, mark = Transaction.commit, CheckpointCoordinator.save, KafkaSink.mark
+
+
+def offsets_first(self: Any, offsets: Any = None) -> None:
+    """Commit the offsets in a transaction of their own, before the outputs."""
+    if offsets is not None:
+        name = transaction.Transacting("apart", self._timeout, self._delivery_timeout)
+        producer = self._client.producer(self._cluster, name)
+        producer.begin()
+        producer.add_offsets(*offsets)
+        producer.commit()
+    commit(self)
+
+
+def offsets_last(self: Any, offsets: Any = None) -> None:
+    """Commit the outputs in a transaction of their own, before the offsets."""
+    commit(self)
+    commit(self, offsets)
+
+
+def each_its_own(name: str) -> str:
+    """Give every process an identifier that fences no other one."""
+    return f"streamk-{name}-{uuid.uuid4().hex}"
+
+
+def nothing_stands(_: Any, __: str, after: Any) -> Any:
+    """Write again what was committed before a crash."""
+    return Standing("", 0), dict(after)
+
+
+def ends_of_now(self: Any) -> None:
+    """Take a mark after the commit, when another process may have written before it."""
+    self._ends = self._tail.ends()
+
+
+def renewed_when_needed(self: Any) -> None:
+    """Take a new producer with the next output, not knowing who has begun by then."""
+    self.close()
+
+
+@contextlib.contextmanager
+def after_the_checkpoint() -> Any:
+    """Commit the outputs of a job without a group after the checkpoint that counts them."""
+
+    def flushed(self: Any) -> Any:
+        if self._transaction.with_offsets:
+            return mark(self)
+        self.flush()
+        ends = self._known_ends() if self._from is None else self._from
+        return {"writer": self._name, "ends": {str(number): end for number, end in ends.items()}}
+
+    def saved(self: Any, **options: Any) -> None:
+        save(self, **options)
+        transactions = self._transactions
+        if transactions is not None and not transactions.with_offsets:
+            transactions.commit()
+
+    with (
+        mock.patch.object(KafkaSink, "mark", flushed),
+        mock.patch.object(CheckpointCoordinator, "save", saved),
+    ):
+        yield
+
+
+FAULTS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], int, str]] = {
+    "offsets first": (
+        lambda: mock.patch.object(Transaction, "commit", offsets_first),
+        42,
+        "unwritten",
+    ),
+    "offsets last": (
+        lambda: mock.patch.object(Transaction, "commit", offsets_last),
+        48,
+        "written twice",
+    ),
+    "no fencing": (
+        lambda: mock.patch.object(transaction, "transactional_id", each_its_own),
+        10,
+        "written twice",
+    ),
+    "no reading of the topic": (
+        lambda: mock.patch.object(Tail, "find", nothing_stands),
+        30,
+        "written twice",
+    ),
+    "committed after the checkpoint": (after_the_checkpoint, 30, "unwritten"),
+    "slow commits trusted": (
+        lambda: mock.patch.object(transaction, "_SURE", math.inf),
+        805,
+        "written twice",
+    ),
+    "a process that was replaced goes on": (
+        lambda: mock.patch.object(KafkaSink, "is_alone", return_value=True),
+        1732,
+        "written twice",
+    ),
+    "marked after the commit": (
+        lambda: mock.patch.object(KafkaSink, "committed", ends_of_now),
+        250,
+        "written twice",
+    ),
+    "a zombie begins again": (
+        lambda: mock.patch.object(Transaction, "_renew", renewed_when_needed),
+        250,
+        "written twice",
+    ),
+}
+"""How to plant each, a seed that finds it, and what is wrong then."""
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_simulator_finds(name: str, tmp_path: Path) -> None:
+    plant, seed, kind = FAULTS[name]
+    with plant():
+        found = simulate(seed, tmp_path / "faulty", transactions=True)
+    assert kind in {problem.kind for problem in found.problems}
+    assert simulate(seed, tmp_path / "right", transactions=True).problems == []

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cli_kit import ndjson, streamk
-from engine_kit import Crash, CrashingSink, WhimsicalSource, attached
+from engine_kit import attached, job
 from schema_kit import avro_record, record_schema
 
 from connectors.base import Rows
@@ -18,10 +18,9 @@ from connectors.records import framed
 from connectors.schemas.avro import AvroSchema
 from connectors.schemas.formats import SchemaFormat
 from connectors.schemas.stores import StoredSchema
-from streamk.engine import Engine
-from streamk.engine.evaluation.slices import MISSING, MOST, OTHERS, Slices
+from streamk.engine import Report
+from streamk.engine.evaluation.slices import MISSING, MOST, Slices
 from streamk.errors import InvalidInput, StateError
-from streamk.late import LateLabels
 from streamk.learners import create
 
 
@@ -39,21 +38,10 @@ def towns(n: int, kinds: int = 3) -> list[dict[str, Any]]:
     return made
 
 
-def job(stream: list[Any], sink: Any, *, late: bool = False, **options: Any) -> Engine:
-    whim, name = options.pop("whim", 0), options.pop("slice", "at.town")
-    times = {"p": [10 * n for n in range(len(stream))]}
-    model = create("multi-kernel", task="classification", seed=1)
-    options |= {"label": "y", "sink": sink, "slice": name, "max_skew": float("inf")}
-    if not late:
-        source = WhimsicalSource({"p": stream}, timestamps=times, whim=whim)
-        return attached(source, model, ignore=("id",), **options)
-    events = [{key: one for key, one in event.items() if key != "y"} for event in stream]
-    source = WhimsicalSource({"p": events}, timestamps=times, whim=whim)
-    labels = [{"id": event["id"], "y": event["y"]} for event in stream]
-    of_labels = WhimsicalSource(
-        {"p": labels}, timestamps={"p": [at + 205 for at in times["p"]]}, whim=whim
-    )
-    return attached(source, model, labels=LateLabels(of_labels, key="id"), **options)
+def sliced(stream: list[Any], *, late: bool = False, **options: Any) -> Report:
+    model = create("multi-kernel", task="classification", seed=1, external_experts=())
+    options = {"slice": "at.town", "whim": 0, **options}
+    return job(stream, model, late=20 if late else None, **options).run()
 
 
 def expected(stream: list[Any], sink: MemorySink) -> dict[str, list[float]]:
@@ -68,7 +56,7 @@ def expected(stream: list[Any], sink: MemorySink) -> dict[str, list[float]]:
 @pytest.mark.parametrize("late", [False, True])
 def test_figures_are_those_of_the_events_with_the_value(late: bool) -> None:
     stream, sink = towns(900), MemorySink()
-    report = job(stream, sink, late=late, window=200).run()
+    report = sliced(stream, sink=sink, late=late, window=200)
     hits = expected(stream, sink)
     assert report.slices.keys() == {"t0", "t1", "t2", MISSING}
     for name, of_slice in hits.items():
@@ -80,29 +68,10 @@ def test_figures_are_those_of_the_events_with_the_value(late: bool) -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_batches_and_crashes_leave_no_trace(late: bool, tmp_path: Path) -> None:
-    stream, sink = towns(600, kinds=40), CrashingSink()
-    whole = job(stream, MemorySink(), late=late).run()
-    crashes, sink.left = 0, 3
-    while True:
-        options = {"checkpoint": tmp_path, "checkpoint_every": 90, "whim": crashes}
-        try:
-            report = job(stream, sink, late=late, **options).run()
-            break
-        except Crash:
-            crashes += 1
-            sink.left = 6 if crashes < 3 else 10**9
-    assert crashes == 3
-    assert report.slices == whole.slices
-    assert len(report.slices) == MOST + 1
-    assert report.slices[OTHERS]["events"] > 100
-
-
-@pytest.mark.parametrize("late", [False, True])
 def test_another_column_begins_anew(late: bool, tmp_path: Path) -> None:
-    stream, sink = towns(400), MemorySink()
-    job(stream, sink, late=late, checkpoint=tmp_path, max_events=300).run()
-    report = job(stream, sink, late=late, checkpoint=tmp_path, slice="id").run()
+    stream = towns(400)
+    sliced(stream, late=late, checkpoint=tmp_path, max_events=300)
+    report = sliced(stream, late=late, checkpoint=tmp_path, slice="id")
     assert sum(one["events"] for one in report.slices.values()) <= 400 - 100
     assert report.slices.keys().isdisjoint({"t0", "t1", "t2", MISSING})
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import attached, events, learner, same_model
+from engine_kit import attached, events, learner, run, same_model
 
 from connectors.files.sinks import NDJSONSink
-from connectors.memory import MemorySink, MemorySource
+from connectors.memory import MemorySink
 from connectors.registry import open_source
 from streamk.cli import main
 from streamk.contest import Contest
@@ -22,13 +22,6 @@ from streamk.engine.checkpoints.reading import newest_of_all
 from streamk.errors import EngineError, InvalidInput, StateError
 
 HISTORY, LIVE = events(120, seed=1), events(80, seed=2, first=120)
-
-
-def run(stream: list[dict[str, Any]], **options: Any) -> Report:
-    """Learn events; every job has a model and options of its own that are the same."""
-    options = {"model": learner(), "label": "y", "ignore": ("id",), **options}
-    model = options.pop("model")
-    return attached(MemorySource(stream), model, **options).run()
 
 
 def test_a_job_begins_with_the_model_of_another(tmp_path: Path) -> None:

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import attached, events, learner, same_model
+from engine_kit import events, run, same_model
 from test_engine_group import ALL, learned, run_and_die
 from test_engine_group import run as run_member
 
 import streamk
-from connectors.memory import MemorySource
 from streamk.cli import main
-from streamk.engine import Key, Report, Untrusted, newest_checkpoint, read_checkpoint
+from streamk.engine import Key, Untrusted, newest_checkpoint, read_checkpoint
 from streamk.engine.checkpoints.directory_store import DirectoryStore
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import InvalidInput, StateError
@@ -34,12 +33,6 @@ def key_file(path: Path, content: bytes = b"k" * 32, mode: int = 0o600) -> Path:
 @pytest.fixture
 def key(tmp_path: Path) -> Path:
     return key_file(tmp_path / "key")
-
-
-def run(stream: list[dict[str, Any]], directory: Path | None, **options: Any) -> Report:
-    options = {"model": learner(), "label": "y", "ignore": ("id",), **options}
-    model = options.pop("model")
-    return attached(MemorySource(stream), model, checkpoint=directory, **options).run()
 
 
 def reseal(manifest_file: Path, **changes: Any) -> None:
@@ -73,7 +66,7 @@ def test_a_key_that_is_no_secret_is_refused(
 ) -> None:
     path = key_file(tmp_path / "key", content, mode)
     with pytest.raises(InvalidInput, match=reason) as error:
-        run([], tmp_path / "state", state_key=path)
+        run([], checkpoint=tmp_path / "state", state_key=path)
     assert "kkkk" not in str(error.value)
     assert not (tmp_path / "state").exists()
 
@@ -92,7 +85,7 @@ def test_a_key_does_not_show_itself(key: Path) -> None:
 
 def test_a_key_without_a_checkpoint_is_a_mistake(key: Path) -> None:
     with pytest.raises(InvalidInput, match="needs a place of checkpoints or start_from="):
-        run([], None, state_key=key)
+        run([], checkpoint=None, state_key=key)
 
 
 # --- a run --------------------------------------------------------------------------------------
@@ -100,9 +93,9 @@ def test_a_key_without_a_checkpoint_is_a_mistake(key: Path) -> None:
 
 def test_a_signed_job_goes_on_as_one_without_a_signature(tmp_path: Path, key: Path) -> None:
     stream = events(200)
-    run(stream, tmp_path / "state", state_key=key, max_events=77)
-    signed = run(stream, tmp_path / "state", state_key=key)
-    assert same_model(signed.model, run(stream, None).model)
+    run(stream, checkpoint=tmp_path / "state", state_key=key, max_events=77)
+    signed = run(stream, checkpoint=tmp_path / "state", state_key=key)
+    assert same_model(signed.model, run(stream, checkpoint=None).model)
     found = newest_checkpoint(tmp_path / "state", key=Key.read(key))
     assert found is not None
     assert found.signed
@@ -110,35 +103,35 @@ def test_a_signed_job_goes_on_as_one_without_a_signature(tmp_path: Path, key: Pa
 
 def test_what_is_not_signed_is_refused(tmp_path: Path, key: Path) -> None:
     state = tmp_path / "state"
-    run(events(50), state)
+    run(events(50), checkpoint=state)
     with pytest.raises(Untrusted, match=r"manifest\.json: is not signed.*leave out --state-key"):
-        run(events(60), state, state_key=key)
+        run(events(60), checkpoint=state, state_key=key)
     with pytest.raises(Untrusted, match="is not signed"):
-        run(events(60), tmp_path / "other", start_from=state, state_key=key)
+        run(events(60), checkpoint=tmp_path / "other", start_from=state, state_key=key)
     with pytest.raises(Untrusted, match="is not signed"):
         streamk.load(state, key=key)
 
 
 def test_a_signature_of_another_key_is_refused(tmp_path: Path, key: Path) -> None:
     state = tmp_path / "state"
-    run(events(50), state, state_key=key)
+    run(events(50), checkpoint=state, state_key=key)
     other = key_file(tmp_path / "other-key", b"o" * 32)
     with pytest.raises(Untrusted, match=r"signed with another key than .*other-key, or forged"):
-        run(events(60), state, state_key=other)
+        run(events(60), checkpoint=state, state_key=other)
     with pytest.raises(Untrusted, match="another key"):
-        run(events(60), tmp_path / "other", start_from=state, state_key=other)
+        run(events(60), checkpoint=tmp_path / "other", start_from=state, state_key=other)
     with pytest.raises(Untrusted, match="another key"):
         streamk.load(state, key=other)
 
 
 def test_a_signed_job_is_read_and_not_continued_without_the_key(tmp_path: Path, key: Path) -> None:
     state = tmp_path / "state"
-    run(events(50), state, state_key=key)
+    run(events(50), checkpoint=state, state_key=key)
     with pytest.raises(Untrusted, match=r"is signed, and what this run writes would not be"):
-        run(events(60), state)
+        run(events(60), checkpoint=state)
     assert streamk.load(state).n_events == streamk.load(state, key=key).n_events == 50
-    assert run(events(60), None, start_from=state).model.n_events == 110
-    assert run(events(60), None, start_from=state, state_key=key).model.n_events == 110
+    assert run(events(60), checkpoint=None, start_from=state).model.n_events == 110
+    assert run(events(60), checkpoint=None, start_from=state, state_key=key).model.n_events == 110
 
 
 @pytest.mark.parametrize(
@@ -159,18 +152,18 @@ def test_a_signed_job_is_read_and_not_continued_without_the_key(tmp_path: Path, 
     ids=str,
 )
 def test_no_change_of_a_manifest_passes(tmp_path: Path, key: Path, changes: dict[str, Any]) -> None:
-    run(events(50), tmp_path / "state", state_key=key)
+    run(events(50), checkpoint=tmp_path / "state", state_key=key)
     newest = max((tmp_path / "state" / "member-0").glob("0*/manifest.json"))
     reseal(newest, **changes)
     with pytest.raises(Untrusted, match=r"is not signed|or forged"):
         read_checkpoint(newest.parent, Key.read(key))
     with pytest.raises(Untrusted):  # and the one before it is not taken instead
-        run(events(60), tmp_path / "state", state_key=key)
+        run(events(60), checkpoint=tmp_path / "state", state_key=key)
 
 
 def test_other_arrays_under_a_signed_manifest_are_damage(tmp_path: Path, key: Path) -> None:
-    run(events(50), tmp_path / "a", state_key=key)
-    run(events(50, seed=1), tmp_path / "b", state_key=key)
+    run(events(50), checkpoint=tmp_path / "a", state_key=key)
+    run(events(50, seed=1), checkpoint=tmp_path / "b", state_key=key)
     mine, other = (
         max((tmp_path / name / "member-0").glob("0*/model.safetensors")) for name in "ab"
     )
@@ -180,7 +173,7 @@ def test_other_arrays_under_a_signed_manifest_are_damage(tmp_path: Path, key: Pa
 
 
 def test_a_checkpoint_of_another_slot_is_refused(tmp_path: Path, key: Path) -> None:
-    run(events(50), tmp_path / "state", state_key=key)
+    run(events(50), checkpoint=tmp_path / "state", state_key=key)
     member = tmp_path / "state" / "member-0"
     member.rename(member.with_name("member-1"))
     with pytest.raises(Untrusted, match="written as member-0, not as member-1; move it back"):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from crash_kit import Job, fill, newest
+from crash_kit import Job, MakeTopic, fill, new_job, newest
+from kafka_kit import Topics
+from kafka_kit import topics as topics
 
 pytestmark = [
     pytest.mark.kafka,
@@ -17,8 +18,6 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 
-MakeTopic = Callable[..., str]
-PATIENCE = 60.0
 GROUPS = pytest.mark.parametrize("group", [None, pytest.param("g", marks=pytest.mark.nightly)])
 
 
@@ -29,51 +28,11 @@ def events(count: int) -> Iterator[tuple[int, int, bytes]]:
 
 @pytest.fixture
 def job(kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path) -> Job:
-    topic = kafka_topic(**{"retention.ms": "-1"})
-    fill(kafka_address, topic, events(100))
-    return Job(
-        kafka_address,
-        topic,
-        str(tmp_path / "checkpoints"),
-        output=f"file:{tmp_path / 'out.ndjson'}",
-        client=kafka_client,
-        options={"checkpoint_every": 50},
-    )
-
-
-class Topics:
-    """Deletes topics, and makes them anew."""
-
-    def __init__(self, address: str) -> None:
-        from kafka import KafkaAdminClient
-
-        self._admin = KafkaAdminClient(bootstrap_servers=address)
-
-    def delete(self, topic: str) -> None:
-        self._admin.delete_topics([topic])
-        self._until(lambda: topic not in self._admin.list_topics())
-
-    def make(self, topic: str) -> None:
-        from kafka.admin import NewTopic
-
-        self._admin.create_topics([NewTopic(topic, 1, 1, topic_configs={"retention.ms": "-1"})])
-        self._until(lambda: topic in self._admin.list_topics())
-
-    def _until(self, there: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not there():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-
-    def close(self) -> None:
-        self._admin.close()
-
-
-@pytest.fixture
-def topics(kafka_address: str) -> Iterator[Topics]:
-    found = Topics(kafka_address)
-    yield found
-    found.close()
+    output = f"file:{tmp_path / 'out.ndjson'}"
+    options = {"client": kafka_client, "output": output, "options": {"checkpoint_every": 50}}
+    one = new_job(kafka_address, kafka_topic, tmp_path, written=0, **options)
+    fill(kafka_address, one.topic, events(100))
+    return one
 
 
 def last_line(process: Any) -> str:

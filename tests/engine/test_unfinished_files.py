@@ -149,7 +149,7 @@ def test_a_limit_ends_a_run_before_the_last_record(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("which", ["events", "labels"])
 @pytest.mark.parametrize("kind", ["file", "csv"])
-@pytest.mark.parametrize("missing", range(1, 16, 2))
+@pytest.mark.parametrize("missing", range(1, 16, 4))
 def test_so_are_events_and_late_labels(tmp_path: Path, which: str, kind: str, missing: int) -> None:
     ids = range(100, 120)
     if kind == "csv":

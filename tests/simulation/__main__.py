@@ -23,19 +23,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="this one only")
     parser.add_argument("--trace", action="store_true", help="print each step")
     parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
-    parser.add_argument("--without", default="", help="kinds of problems to leave out: a,b")
     parser.add_argument("--transactions", action="store_true", help="jobs write in transactions")
     chosen = parser.parse_args()
     seeds = range(chosen.first, chosen.first + chosen.seeds)
     if chosen.seed is not None:
         seeds = range(chosen.seed, chosen.seed + 1)
-    ignore = [kind for kind in chosen.without.split(",") if kind]
     faults: Counter[str] = Counter()
     kinds: dict[str, list[int]] = {}
     failed, began = 0, time.monotonic()
     shm = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shm if shm.is_dir() else None) as root:
-        one = partial(_simulated, Path(root), tuple(ignore), chosen.trace, chosen.transactions)
+        one = partial(_simulated, Path(root), chosen.trace, chosen.transactions)
         for verdict in _all(one, seeds, chosen.jobs):
             faults += verdict.faults
             if verdict.problems:
@@ -52,11 +50,9 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _simulated(
-    root: Path, ignore: tuple[str, ...], trace: bool, transactions: bool, seed: int
-) -> Verdict:
+def _simulated(root: Path, trace: bool, transactions: bool, seed: int) -> Verdict:
     told = print if trace else None
-    return simulate(seed, root / str(seed), ignore=ignore, trace=told, transactions=transactions)
+    return simulate(seed, root / str(seed), trace=told, transactions=transactions)
 
 
 def _all(one: Callable[[int], Verdict], seeds: range, jobs: int) -> Iterator[Verdict]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import secrets
-import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -20,13 +18,8 @@ __all__ = ["simulated_time"]
 
 @contextmanager
 def simulated_time(world: World) -> Iterator[None]:
-    """Let `time.monotonic`, `time.time`, `uuid.uuid4` and `token_hex` be functions of the seed.
-
-    What an engine sets in the interpreter for the time of its run is put back at the end, in
-    whatever order engines ended.
-    """
+    """Let `time.monotonic`, `time.time`, `uuid.uuid4` and `token_hex` be functions of the seed."""
     monotonic, wall, uuid4, dumps = time.monotonic, time.time, uuid.uuid4, json.dumps
-    interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
 
     def steady() -> float:
         return world.now if current() else monotonic()
@@ -64,8 +57,4 @@ def simulated_time(world: World) -> Iterator[None]:
         mock.patch("streamk.engine.evaluation.metrics.MOST", 8),
         mock.patch("json.dumps", plain),
     ):
-        try:
-            yield
-        finally:
-            sys.setswitchinterval(interval)
-            gc.set_threshold(*thresholds)
+        yield

@@ -25,11 +25,7 @@ from .transactions import Coordinator
 from .workers import Mortal, in_shards
 from .world import Process, current, simulated
 
-__all__ = ["Failure", "Job", "Worker", "real_learner"]
-
-
-class Failure(Exception):
-    """A program ended in an error that is not of the world's making."""
+__all__ = ["Job", "Worker", "real_learner"]
 
 
 def real_learner(staleness: int | None = None, workers: Mortal | None = None) -> Any:

@@ -7,7 +7,7 @@ import logging
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,6 @@ def simulate(
     seed: int,
     root: Path,
     *,
-    ignore: Collection[str] = (),
     trace: Callable[[str], None] | None = None,
     transactions: bool = False,
 ) -> Verdict:
@@ -75,14 +74,11 @@ def simulate(
     ----------
     transactions : bool
         Whether its jobs write in transactions.
-    ignore : collection of str
-        Kinds of problems to leave out.
     trace : function, optional
         Called with a line for each step.
     """
     run = Run(Plan.transacting(seed) if transactions else Plan.of(seed), root, trace)
-    problems = [one for one in run.verdict() if one.kind not in ignore]
-    return Verdict(seed, problems, run.world.happened, run.world.steps, run.plan.short)
+    return Verdict(seed, run.verdict(), run.world.happened, run.world.steps, run.plan.short)
 
 
 class Run:
