@@ -219,17 +219,6 @@ class OnlineKernelRidge(OnCenters):
 
         If this one has learned nothing since, it becomes the other. Else it learns the last events
         of the other, as many as are its centers.
-
-        Parameters
-        ----------
-        other : OnlineKernelRidge
-        common_events : int, default 0
-            Events that the last common state had learned.
-
-        Raises
-        ------
-        InvalidInput
-            If the learners differ in an option, naming it, or have fewer events than that.
         """
         merge_by_events(self, other, common_events, self._last_events_of)
 

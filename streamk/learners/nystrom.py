@@ -237,17 +237,6 @@ class OnlineNystrom(OnEmbeddedFeatures):
         part of what they have in common, taken to be its share of each. With no common events, the
         squared loss, ``forgetting=1`` and landmarks alike, that is just what one learner of all
         events would have learned.
-
-        Parameters
-        ----------
-        other : OnlineNystrom
-        common_events : int, default 0
-            Events that the last common state had learned; 0 is the zero function.
-
-        Raises
-        ------
-        InvalidInput
-            If the learners differ in an option, naming it, or have fewer events than that.
         """
         check_mergeable(self, other, ("is_classifier", *options.shared(self.OPTIONS)))
         mine, others = events_apart(self, other, common_events)

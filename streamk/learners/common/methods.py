@@ -91,7 +91,20 @@ class Methods(Protocol):
         return {}
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:
-        """Take in what another learner learned since the two were one, `common_events` long."""
+        """Take in what another learner learned since the two were one.
+
+        Parameters
+        ----------
+        other : learner of the same class
+        common_events : int, default 0
+            Events that the last common state had learned; 0 is a learner that has learned nothing.
+
+        Raises
+        ------
+        InvalidInput
+            If the two differ in what they must have in common, options, seed or columns, naming it,
+            or have fewer events than that.
+        """
         ...
 
     def merge_replica(self, other: Self, common_events: int, common: Callable[[], Self]) -> None:

@@ -512,17 +512,6 @@ class StreamingMeka(OnEmbeddedFeatures):
 
         If this one has learned nothing since, it becomes the other. Else it learns what the buffer
         of the other has of its events since: the last ones, or a sample.
-
-        Parameters
-        ----------
-        other : StreamingMeka
-        common_events : int, default 0
-            Events that the last common state had learned.
-
-        Raises
-        ------
-        InvalidInput
-            If the learners differ in an option, naming it, or have fewer events than that.
         """
         merge_by_events(self, other, common_events, self._recent_events_of)
 
