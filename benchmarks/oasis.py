@@ -28,8 +28,8 @@ from streamk import landmarks
 from streamk.kernels import Gaussian, Kernel
 from streamk.kernels.base import check_dtype
 from streamk.landmarks import Diffusion, IncrementalOasis, nystrom, oasis
-from streamk.landmarks.baselines import full
 from streamk.landmarks.matrices import Numbers, as_matrix
+from streamk.landmarks.methods import full
 from streamk.landmarks.nystrom import Landmarks, of_rows
 from streamk.landmarks.selection import check_count
 

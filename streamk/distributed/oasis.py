@@ -19,7 +19,7 @@ from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.kernels.base import check_dtype
 from streamk.landmarks.matrices import Indices, KernelMatrix, Numbers, checked_points
-from streamk.landmarks.oasis import check_options, least_of_start
+from streamk.landmarks.methods import check_options, least_of_start
 from streamk.landmarks.selection import Factor, Selection, check_count, check_range
 
 _FEWEST, _TIMES = 256, 8

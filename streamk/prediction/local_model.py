@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.landmarks.baselines import centers_of
+from streamk.landmarks.methods import centers_of
+from streamk.prediction.tree import TreeOptions
 
 Numbers = NDArray[Any]
 
@@ -168,7 +169,7 @@ def _unpacked(parameters: Numbers, model: LocalModel, unit: float) -> LocalModel
 
 
 _ITERATIONS = 5
-"""Of k-means, as of the landmarks of `streamk.landmarks.baselines`."""
+"""Of k-means, as of the landmarks of `streamk.landmarks.k_means`."""
 _RIDGE = 1e-2
 """Of the first weights, relative to kernel values of 1."""
 _SOLVED = 1500
@@ -180,25 +181,15 @@ _SURE = 3.0
 """Logit that a first score of 1 stands for."""
 
 
-@dataclass(frozen=True)
-class LocalOptions:
-    """Options that all leaves share, see `streamk.prediction.dc_pred`."""
-
-    landmarks: int
-    products: int
-    weighted: bool
-    ridge: float
-    iterations: int
-    is_classifier: bool
-
-
 def fit_local(
     Z: Numbers,
     T: Numbers,
     outputs: NDArray[np.int64],
-    options: LocalOptions,
+    options: TreeOptions,
     random: np.random.Generator,
     importance: Numbers | None = None,
+    *,
+    is_classifier: bool,
 ) -> LocalModel:
     """Return the model of a leaf.
 
@@ -209,17 +200,20 @@ def fit_local(
     T : float64 array of shape (n, q)
         Probabilities of its classes (of two classes that of the second, q = 1), or numbers.
     outputs : int64 array of shape (q,)
-    options : LocalOptions
+    options : TreeOptions
+        With a number of landmarks.
     random : Generator
     importance : float64 array of shape (n,), optional
         Squares of the points' coefficients in a kernel machine. By default they are those of kernel
         ridge regression on the leaf's points, if `options.weighted`.
+    is_classifier : bool
     """
-    centered = 2.0 * T - 1.0 if options.is_classifier else T  # +1 and -1 of sure labels
+    assert options.landmarks is not None
+    centered = 2.0 * T - 1.0 if is_classifier else T  # +1 and -1 of sure labels
     bias = centered.mean(axis=0)
     apart = 2.0 * float(Z.var(axis=0).sum())  # the mean squared distance of two points
     if np.ptp(T, axis=0).max() == 0.0 or not apart > 1e-12:
-        return _constant(Z, T, outputs, options.is_classifier)
+        return _constant(Z, T, outputs, is_classifier)
     gamma = 1.0 / apart
     if importance is None and options.weighted:
         importance = _importance(Z, centered - bias, gamma, random)
@@ -232,13 +226,13 @@ def fit_local(
     system = basis.T @ basis
     system[np.diag_indices(len(system))] += _RIDGE
     weights = np.linalg.solve(system, basis.T @ (centered - bias))
-    if options.is_classifier:
+    if is_classifier:
         weights, bias = _SURE * weights, _SURE * bias
     return refine(
         replace(model, weights=weights, bias=bias),
         Z,
         T,
-        is_classifier=options.is_classifier,
+        is_classifier=is_classifier,
         ridge=options.ridge,
         iterations=options.iterations,
     )

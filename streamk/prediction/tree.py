@@ -4,16 +4,72 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from streamk.options import Checked, Flag, Real, Whole
 
 Numbers = NDArray[Any]
 Places = NDArray[np.intp]
 
 _SAMPLE, _ITERATIONS = 2000, 10
 """Points of which a node's two centers are found, and iterations of Lloyd's for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeOptions(Checked):
+    """Options of `dc_pred`, and their defaults."""
+
+    budget: Annotated[
+        float,
+        Real(
+            open_below=True,
+            doc="Multiply-adds for an event over those of a linear model of the same columns and "
+            "classes. Trees, leaves and landmarks follow from it: several are tried on events that "
+            "are held back. Not used if leaves and landmarks are given.",
+        ),
+    ] = 10.0
+    trees: Annotated[
+        int | None,
+        Whole(
+            optional=True,
+            doc="Trees whose predictions are averaged, 1 if leaves and landmarks are given.",
+        ),
+    ] = None
+    leaves: Annotated[
+        int | None,
+        Whole(
+            optional=True,
+            doc="Leaves of a tree; fewer if there are not so many different events.",
+        ),
+    ] = None
+    landmarks: Annotated[int | None, Whole(optional=True, doc="Of a leaf, at most.")] = None
+    products: Annotated[
+        int,
+        Whole(
+            least=0,
+            doc="Products of two kernel values that a leaf's model uses beside these: the paper's "
+            "implicit pseudo landmarks of degree 2 (equation 7), sampled.",
+        ),
+    ] = 0
+    halo: Annotated[
+        float, Real(doc="Events around a leaf that its model learns, over those in it.")
+    ] = 3.0
+    balance: Annotated[
+        float,
+        Real(
+            most=0.5,
+            doc="Least share of a node's events on each side of its hyperplane, at most 0.5.",
+        ),
+    ] = 0.5
+    weighted: Annotated[bool, Flag(doc="Whether k-means has weights.")] = True
+    ridge: Annotated[float, Real(doc="Factor of half the squares of the weights in the loss.")] = (
+        1e-6
+    )
+    iterations: Annotated[int, Whole(least=0, doc="Of L-BFGS for each leaf.")] = 100
+    seed: Annotated[int, Whole(least=0)] = 0
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from streamk.learners import create
 from streamk.prediction import compile as compiled
 from streamk.prediction.compiled import linear_cost
 from streamk.prediction.dc_pred import TreeOptions, _Trials
-from streamk.prediction.local_model import LocalOptions
 from streamk.prediction.teachers import Targets, agreement, weights_of
 
 pytest.importorskip("sklearn", reason="landmarks need scikit-learn: pip install scikit-learn")
@@ -286,7 +285,6 @@ def test_shapes_are_compared_by_what_the_targets_leave_open() -> None:
             X[tested],
             targets.values[tested],
             TreeOptions(budget=400.0 / linear_cost(2, targets.values.shape[1])),
-            LocalOptions(0, 0, weighted=True, ridge=1e-6, iterations=10, is_classifier=True),
             0,
         )
         trials.take((1, leaves) for leaves in (1, 4, 16, 64))

@@ -9,18 +9,10 @@ import numpy as np
 import pytest
 from reference import dc_pred as naive
 
-from streamk.prediction.local_model import (
-    LocalModel,
-    LocalOptions,
-    fit_local,
-    loss_and_slopes,
-    refine,
-)
-from streamk.prediction.tree import grow
+from streamk.prediction.local_model import LocalModel, fit_local, loss_and_slopes, refine
+from streamk.prediction.tree import TreeOptions, grow
 
-OPTIONS = LocalOptions(
-    landmarks=6, products=0, weighted=True, ridge=1e-6, iterations=20, is_classifier=True
-)
+OPTIONS = TreeOptions(landmarks=6, iterations=20)
 
 
 def random() -> np.random.Generator:
@@ -153,16 +145,20 @@ def test_fewer_points_than_leaves() -> None:
 
 def test_a_leaf_of_one_class_is_constant() -> None:
     Z = np.random.default_rng(0).normal(size=(10, 2))
-    binary = fit_local(Z, np.ones((10, 1)), np.zeros(1, np.int64), OPTIONS, random())
+    binary = fit_local(
+        Z, np.ones((10, 1)), np.zeros(1, np.int64), OPTIONS, random(), is_classifier=True
+    )
     assert binary.landmarks.shape == (0, 2)
     assert binary.scores(Z)[:, 0] == pytest.approx(np.log(10.5 / 0.5))
-    one = fit_local(Z, np.ones((10, 1)), np.array([4]), OPTIONS, random())
+    one = fit_local(Z, np.ones((10, 1)), np.array([4]), OPTIONS, random(), is_classifier=True)
     assert one.outputs.tolist() == [4]
 
 
 def test_equal_points_are_constant() -> None:
     T = np.array([[1.0], [0.0], [1.0]])
-    model = fit_local(np.ones((3, 2)), T, np.zeros(1, np.int64), OPTIONS, random())
+    model = fit_local(
+        np.ones((3, 2)), T, np.zeros(1, np.int64), OPTIONS, random(), is_classifier=True
+    )
     assert len(model.landmarks) == 0
     assert 0.0 < model.scores(np.ones((1, 2)))[0, 0] < 1.0
 
@@ -170,7 +166,12 @@ def test_equal_points_are_constant() -> None:
 def test_fewer_points_than_landmarks() -> None:
     Z = np.array([[0.0], [1.0], [1.0], [2.0]])
     model = fit_local(
-        Z, np.array([[0.0], [1.0], [1.0], [0.0]]), np.zeros(1, np.int64), OPTIONS, random()
+        Z,
+        np.array([[0.0], [1.0], [1.0], [0.0]]),
+        np.zeros(1, np.int64),
+        OPTIONS,
+        random(),
+        is_classifier=True,
     )
     assert model.landmarks.shape == (3, 1)
     assert (model.scores(Z)[:, 0] > 0).tolist() == [False, True, True, False]

@@ -28,7 +28,8 @@ FLOORS = (
     ("landmarks", "features"),
     ("scaling",),
     ("conformal", "factorization", "drift"),
-    ("prediction", "encoding"),
+    ("encoding",),
+    ("prediction",),
     ("learners",),
     ("engine", "distributed", "adapters"),
     ("serving",),
@@ -79,7 +80,7 @@ HOMES = {
     "sklearn": (
         "streamk.adapters.sklearn",
         "streamk.factorization.meka",
-        "streamk.landmarks.baselines",
+        "streamk.landmarks.methods",
         "streamk.landmarks.self_expressive",
     ),
     "starlette": ("streamk.serving",),

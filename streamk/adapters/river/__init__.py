@@ -8,7 +8,7 @@ column is 0 in events that lack it, and one that no learned event had is passed 
 """
 
 from streamk.adapters.river.conformal import ConformalClassifier, ConformalRegressor
-from streamk.adapters.river.learners import (
+from streamk.adapters.river.estimators import (
     DoublyStochasticClassifier,
     DoublyStochasticRegressor,
     EigenProClassifier,
