@@ -199,13 +199,7 @@ class OnlineKernelRidge(OnCenters):
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the learner whose state this is.
-
-        Raises
-        ------
-        StateError
-            If the state is another learner's, or is damaged.
-        """
+        """Return the learner whose state this is."""
         learner = cls._from_header(state)
         n_seen = count(state.header, "n_seen", cls._owner())
         learner._centers.load(state, n_seen, learner._label_domain, cls._owner())

@@ -170,13 +170,7 @@ class OnlineNystrom(OnEmbeddedFeatures):
     # Columns and outputs
 
     def add_columns(self, names: Sequence[Column]) -> None:
-        """Append columns to those of a batch; in all events so far they were zero.
-
-        Raises
-        ------
-        InvalidInput
-            If a column is there already.
-        """
+        """Append columns to those of a batch; in all events so far they were zero."""
         columns = (*(self.columns or ()), *names)
         column_keys(columns)
         self._landmarks.add_columns(len(names))
@@ -198,13 +192,7 @@ class OnlineNystrom(OnEmbeddedFeatures):
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the learner whose state this is.
-
-        Raises
-        ------
-        StateError
-            If the state is another learner's, or is damaged.
-        """
+        """Return the learner whose state this is."""
         state.expect(cls.TYPE)
         header: dict[str, Any] = dict(state.header)
         with reading(_OWNER):

@@ -73,7 +73,13 @@ class Methods(Protocol):
         ...
 
     def add_columns(self, names: Sequence[Column]) -> None:
-        """Append columns, in which all events so far were zero."""
+        """Append columns, in which all events so far were zero.
+
+        Raises
+        ------
+        InvalidInput
+            If a column is there already.
+        """
         ...
 
     def state(self) -> State:
@@ -82,7 +88,13 @@ class Methods(Protocol):
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the learner whose state this is."""
+        """Return the learner whose state this is.
+
+        Raises
+        ------
+        StateError
+            If the state is another learner's, or is damaged.
+        """
         ...
 
     @property

@@ -521,13 +521,7 @@ class DoublyStochastic(Supervised):
     # Columns and outputs
 
     def add_columns(self, names: Sequence[Column]) -> None:
-        """Append columns to those of a batch; in all events so far they were zero.
-
-        Raises
-        ------
-        InvalidInput
-            If a column is there already.
-        """
+        """Append columns to those of a batch; in all events so far they were zero."""
         self._function.add_columns(tuple(names))
         self._gathered.add_columns(len(names))
 

@@ -408,13 +408,7 @@ class StreamingMeka(OnEmbeddedFeatures):
     # Columns and outputs
 
     def add_columns(self, names: Sequence[Column]) -> None:
-        """Append columns to those of a batch; in all events so far they were zero.
-
-        Raises
-        ------
-        InvalidInput
-            If a column is there already.
-        """
+        """Append columns to those of a batch; in all events so far they were zero."""
         columns, count = (*(self.columns or ()), *names), len(names)
         column_keys(columns)
         if self._function is None:
@@ -467,13 +461,7 @@ class StreamingMeka(OnEmbeddedFeatures):
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the learner whose state this is.
-
-        Raises
-        ------
-        StateError
-            If the state is another learner's, or is damaged.
-        """
+        """Return the learner whose state this is."""
         state.expect(cls.TYPE)
         header: Any = state.header
         with reading(_OWNER):

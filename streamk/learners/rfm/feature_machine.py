@@ -449,13 +449,7 @@ class FeatureMachine(Supervised):
     # Columns and outputs
 
     def add_columns(self, names: Sequence[Column]) -> None:
-        """Append columns to those of a batch; in all events so far they were zero.
-
-        Raises
-        ------
-        InvalidInput
-            If a column is there already.
-        """
+        """Append columns to those of a batch; in all events so far they were zero."""
         columns, count = (*(self.columns or ()), *names), len(names)
         column_keys(columns)
         self._function.extend(count)
@@ -509,13 +503,7 @@ class FeatureMachine(Supervised):
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the learner whose state this is.
-
-        Raises
-        ------
-        StateError
-            If the state is another learner's, or is damaged.
-        """
+        """Return the learner whose state this is."""
         header: Any = state.expect(cls.TYPE).header
         with reading(_OWNER):
             names = None if header["columns"] is None else listed(header, "columns", _OWNER)
