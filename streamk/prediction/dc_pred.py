@@ -23,9 +23,17 @@ from streamk.prediction.compiled import (
     laid_out,
     linear_cost,
 )
-from streamk.prediction.local_model import EXPONENTIAL, LocalModel, errors, fit_local
 from streamk.prediction.teachers import Targets, predicted
-from streamk.prediction.tree import LeafPoints, Tree, TreeOptions, grow
+from streamk.prediction.tree import (
+    EXPONENTIAL,
+    LeafPoints,
+    LocalModel,
+    Tree,
+    TreeOptions,
+    errors,
+    fit_local,
+    grow,
+)
 
 Numbers = NDArray[Any]
 

@@ -9,8 +9,14 @@ import numpy as np
 import pytest
 from reference import dc_pred as naive
 
-from streamk.prediction.local_model import LocalModel, fit_local, loss_and_slopes, refine
-from streamk.prediction.tree import TreeOptions, grow
+from streamk.prediction.tree import (
+    LocalModel,
+    TreeOptions,
+    fit_local,
+    grow,
+    loss_and_slopes,
+    refine,
+)
 
 OPTIONS = TreeOptions(landmarks=6, iterations=20)
 
@@ -80,7 +86,7 @@ def test_no_iterations_leave_the_model_as_it_is() -> None:
 
 
 def test_importance_is_that_of_kernel_ridge_regression() -> None:
-    from streamk.prediction.local_model import _importance
+    from streamk.prediction.tree import _importance
 
     draw = np.random.default_rng(0)
     Z, Y = draw.normal(size=(30, 2)), draw.normal(size=(30, 2))
