@@ -30,7 +30,7 @@ from benchmarks import common
 from benchmarks.common import Part, cell, mean
 from benchmarks.data import Dataset, Directory, load
 from streamk.kernels import Gaussian, Matern
-from streamk.landmarks.baselines import ITERATIONS, centers_of
+from streamk.landmarks.methods import ITERATIONS, centers_of
 from streamk.learners import EigenPro
 
 # --- experts --------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ from streamk.backends.numba_backend import local_kernels
 from streamk.backends.numba_backend.compiling import compiling
 from streamk.prediction import dc_pred, importance_of
 from streamk.prediction.compiled import linear_cost
-from streamk.prediction.local_model import EXPONENTIAL
+from streamk.prediction.tree import EXPONENTIAL
 
 # --- problems -------------------------------------------------------------------------------------
 #

@@ -19,19 +19,18 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from benchmarks import common
 from benchmarks.common import Part
 from benchmarks.data import Directory, fingerprint, load
 from streamk import landmarks
 from streamk.kernels import Gaussian, Kernel
-from streamk.kernels.base import check_dtype
-from streamk.landmarks import Diffusion, IncrementalOasis, nystrom, oasis
-from streamk.landmarks.baselines import full
+from streamk.landmarks import Diffusion, IncrementalOasis, nystrom
+from streamk.landmarks import methods as oasis
 from streamk.landmarks.matrices import Numbers, as_matrix
+from streamk.landmarks.methods import full
 from streamk.landmarks.nystrom import Landmarks, of_rows
-from streamk.landmarks.selection import check_count
 
 # --- the matrices ---------------------------------------------------------------------------------
 #
@@ -215,50 +214,13 @@ _TILE = 256
 """Rows of the residual that are formed at a time."""
 
 
-def farahat(
-    X: Any,
-    kernel: Kernel | Diffusion | str,
-    *,
-    max_landmarks: int,
-    dtype: DTypeLike = "float64",
-    threads: int | None = None,
-) -> Landmarks:
+def farahat(X: Any, kernel: Kernel, *, max_landmarks: int, **_: int) -> Landmarks:
     """Take one column after the other, each the one that lowers the Frobenius norm most.
 
-    It takes O(n^2) time for each and a matrix of at most 4 GiB, 23,170 rows: for comparisons, and
-    where few landmarks are worth much time. Of equal gains the largest Schur complement counts, of
-    these the first row's.
-
-    Parameters
-    ----------
-    X : array of shape (n, d), or the matrix (n, n)
-    kernel : Kernel, Diffusion or "precomputed"
-        As in `streamk.landmarks.oasis`.
-    max_landmarks : int
-        It stops earlier where what is left is nothing but rounding.
-    dtype : {float64, float32}, default float64
-        Of the factor.
-    threads : int, optional
-        All cores by default.
-
-    Returns
-    -------
-    Landmarks
-
-    Raises
-    ------
-    InvalidInput
-        If an argument cannot be used, or the matrix took more than 4 GiB.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from streamk.landmarks import farahat
-    >>> farahat(np.diag([3.0, 9.0, 1.0]), "precomputed", max_landmarks=2).indices.tolist()
-    [1, 0]
+    It draws nothing. It takes O(n^2) time for each and a matrix of at most 4 GiB, 23,170 rows. Of
+    equal gains the largest Schur complement counts, of these the first row's.
     """
-    check_count("max_landmarks", max_landmarks)
-    matrix, real = as_matrix(X, kernel), check_dtype(dtype)
+    matrix = as_matrix(X, kernel)
     most = min(max_landmarks, matrix.n)
     greedy = _Greedy(full(matrix, "farahat"), most)
     stopped = "count" if most == max_landmarks else "all"
@@ -266,7 +228,7 @@ def farahat(
         if not greedy.step():
             stopped = "rounding"
             break
-    return of_rows(matrix, np.array(greedy.indices, np.int64), real, threads, stopped)
+    return of_rows(matrix, np.array(greedy.indices, np.int64), np.dtype(np.float64), None, stopped)
 
 
 class _Greedy:
@@ -327,17 +289,12 @@ class _Greedy:
 Method = Callable[..., Any]
 
 
-def _farahat(X: Any, kernel: Any, *, max_landmarks: int, **_: int) -> Any:
-    """Farahat's method draws nothing."""
-    return farahat(X, kernel, max_landmarks=max_landmarks)
-
-
 METHODS: dict[str, Method] = {
     "oASIS": landmarks.oasis,
     "uniform": landmarks.uniform,
     "leverage scores": landmarks.leverage_scores,
     "k-means": landmarks.k_means,
-    "Farahat": _farahat,
+    "Farahat": farahat,
     "RPCholesky": landmarks.rpcholesky,
     "RPCholesky, blocks": landmarks.block_rpcholesky,
 }

@@ -46,7 +46,7 @@ __all__ = [
 
 NEEDED = inspect.Parameter.empty
 """The default of an option that has none."""
-Kind = TypeVar("Kind", bound=type)
+Kind = TypeVar("Kind", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -390,8 +390,11 @@ def shared(options: Mapping[str, Option]) -> tuple[str, ...]:
 
 # Docstrings
 
-_SECTION = re.compile(r"^([A-Z][a-z]+)\n-{3,}\n", re.MULTILINE)
-_ORDER = ("", "Parameters", "Attributes", "Raises", "Notes", "References", "Examples")
+_SECTION = re.compile(r"^([A-Z][A-Za-z ]+)\n-{3,}\n", re.MULTILINE)
+_ORDER = (
+    *("", "Parameters", "Returns", "Attributes", "Raises", "See Also"),
+    *("Notes", "References", "Examples"),
+)
 
 
 def _shown(value: Any) -> str:
@@ -463,16 +466,16 @@ def of_parameters(made: Callable[..., Any], options: Mapping[str, Option]) -> di
 
 
 def documented(given: Mapping[str, Option]) -> Callable[[Kind], Kind]:
-    """Return a decorator that puts the parameters of a class with `OPTIONS` in its docstring.
+    """Return a decorator that puts parameters in the docstring of a function or class.
 
     Parameters
     ----------
     given : mapping of str to Option
-        Parameters of the constructor that are no options.
+        Parameters that are not among the `OPTIONS` of the class.
     """
 
     def decorate(kind: Kind) -> Kind:
-        """Return the class."""
+        """Return the function or class."""
         if kind.__doc__:
             known = of_parameters(kind, {**given, **getattr(kind, "OPTIONS", {})})
             kind.__doc__ = joined(sections(kind.__doc__) | {"Parameters": parameters(known)})

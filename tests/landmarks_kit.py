@@ -12,7 +12,8 @@ from reference import landmarks as naive_landmarks
 from reference import naive
 
 from streamk import kernels
-from streamk.landmarks import Diffusion, oasis
+from streamk.landmarks import Diffusion
+from streamk.landmarks import methods as oasis
 
 KERNELS = [
     (kernels.Gaussian(bandwidth=1.2), naive.Kernel("gaussian", 1.2)),

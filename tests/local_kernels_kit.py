@@ -8,8 +8,7 @@ import numpy as np
 
 from streamk.backends import LocalKernels
 from streamk.prediction.compiled import CompiledModel, Scale, laid_out
-from streamk.prediction.local_model import LocalModel
-from streamk.prediction.tree import Tree
+from streamk.prediction.tree import LocalModel, Tree
 
 Numbers = Any
 

@@ -1,4 +1,4 @@
-"""Batches of events whose columns have names, and data frames of any library among them."""
+"""Batches of events: arrays, dense or sparse, and data frames of any library."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.adapters.rows import Model, Numbers
-from streamk.adapters.weights import order_of
+from streamk.adapters.rows import Model, Numbers, order_of
 from streamk.errors import InvalidInput
-
-__all__ = ["Batch", "Frame", "as_frame"]
 
 _CELLS = 1 << 20
 """Numbers of a part of a batch, about: 8 MiB."""
@@ -69,7 +66,7 @@ class Batch(ABC):
         """Yield what events are, alike for those that are alike."""
 
     def order(self, y: NDArray[Any], weights: Numbers | None) -> NDArray[np.intp]:
-        """Return the places of events with labels and weights, see `weights.order_of`."""
+        """Return the places of events with labels and weights, see `order_of`."""
         labels = (label.tobytes() for label in y.astype(np.float64))
         contents = (one for some in self._parts() for one in self.contents(some))
         return order_of(map(operator.add, contents, labels), weights)
@@ -122,6 +119,50 @@ class Batch(ABC):
         model.left = left
 
 
+class Array(Batch):
+    """The rows of an array, dense or CSR, whose columns may have names.
+
+    Parameters
+    ----------
+    X : float64 array of shape (n, d)
+    names : list of d str, optional
+        They are numbered by default.
+    """
+
+    def __init__(self, X: Any, names: list[Hashable] | None = None) -> None:
+        self._X, self._names = X, names
+
+    def __len__(self) -> int:
+        return int(self._X.shape[0])
+
+    @property
+    def width(self) -> int:
+        """Return the number of columns."""
+        return int(self._X.shape[1])
+
+    def take(self, places: NDArray[np.intp]) -> Self:
+        """Return the rows at these places."""
+        return type(self)(self._X[places], self._names)
+
+    def _dense(self, some: slice) -> Numbers:
+        rows = self._X[some]
+        return np.ascontiguousarray(rows.toarray() if hasattr(rows, "toarray") else rows)
+
+    def numbers(self, model: Model, some: slice) -> Numbers | None:
+        """Return rows for the model; None where columns by name are new to it."""
+        rows = self._dense(some)
+        return rows if self._names is None else model.rows_of_columns(self._names, rows)
+
+    def contents(self, some: slice) -> Iterator[bytes]:
+        """Yield what rows are."""
+        return (row.tobytes() for row in self._dense(some) + 0.0)
+
+    def dicts(self, some: slice) -> list[dict[Hashable, Any]]:
+        """Return rows as dicts, with NaN where a value is missing."""
+        names = self._names or []
+        return [dict(zip(names, row, strict=True)) for row in self._dense(some).tolist()]
+
+
 class Frame(Batch):
     """The rows of a data frame of pandas, Polars, Arrow or another library that narwhals knows.
 
@@ -146,6 +187,12 @@ class Frame(Batch):
     def width(self) -> int:
         """Return the number of columns."""
         return len(self.names)
+
+    def check_size(self) -> None:
+        """Raise InvalidInput where there are no rows or no columns."""
+        for what, n in (("sample", len(self)), ("feature", self.width)):
+            if not n:
+                raise InvalidInput(f"found a data frame with 0 {what}(s); at least 1 is needed")
 
     def take(self, places: NDArray[np.intp]) -> Self:
         """Return the rows at these places."""

@@ -374,11 +374,10 @@ class Backend(Protocol):
         known: Array,
         statistics: tuple[Array, Array, Array, Array],
         factor: Array,
-        before: Array | None,
         after: Array,
-        units: Array | None,
+        units: Array,
     ) -> None:
-        """Rescale row by row, those that are `known` being measured, and spread, in between.
+        """Rescale row by row, those that are `known` being measured, and spread, before.
 
         Parameters
         ----------
@@ -387,10 +386,9 @@ class Backend(Protocol):
         statistics : count, mean, squares and numeric
         factor : float64 array of shape (d,)
             What `spread` wrote last.
-        before, after : array of shape (n, d)
-            The rows as `rescale` writes them, before each is measured and after; the first may be
-            left out.
-        units : float64 array of shape (n, 2, d), optional
+        after : array of shape (n, d)
+            The rows as `rescale` writes them.
+        units : float64 array of shape (n, 2, d)
             Mean and factor before each row.
         """
 

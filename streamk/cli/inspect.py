@@ -37,6 +37,7 @@ from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
 from streamk.errors import StateError
 from streamk.learners import from_state
+from streamk.learners.registry import options_of
 
 EPILOG = """\
 CHECKPOINT is the directory or address given to `streamk run --checkpoint`, or
@@ -161,13 +162,8 @@ def _skewed(places: Mapping[str, Any]) -> dict[str, int]:
 
 def _options(learner: Mapping[str, Any]) -> dict[str, Any]:
     """The options among what a learner's header holds, nested ones as they are named there."""
-    progress = {
-        *("type", "format", "columns", "classes", "n_events", "parts"),
-        *("n_steps", "n_seen", "n_learned", "choosing", "turn", "scale"),
-        *("began", "start", "origin", "changed", "looked", "is_anew"),  # of a feature machine
-        *("n_takeovers", "rests", "next"),
-    }
-    return {name: value for name, value in sorted(learner.items()) if name not in progress}
+    known = {"task", *options_of(learner["type"])}
+    return {name: value for name, value in sorted(learner.items()) if name in known}
 
 
 def _experts(learner: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -447,11 +447,6 @@ class Contest(OwnClasses):
 
         A model that the other lacks stays as it is. Champion, figures and tests stay those of this
         contest.
-
-        Raises
-        ------
-        InvalidInput
-            If models of one name differ in an option, naming both.
         """
         for name, entry in self._entries.items():
             its = other._entries.get(name)

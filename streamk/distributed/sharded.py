@@ -374,13 +374,7 @@ class Sharded(OwnClasses):
         return type(self.learner).from_state(state, **self.learner.placing)
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:
-        """Take in what another learner learned since the two were one; both end their rounds.
-
-        Raises
-        ------
-        InvalidInput
-            If the two differ in an option, naming it.
-        """
+        """Take in what another learner learned since the two were one; both end their rounds."""
         check_mergeable(self, other, OPTIONS)
         mine = self.merged()
         mine.merge(other.merged(), common_events=common_events)

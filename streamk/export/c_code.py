@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import LANES, filled
+from streamk.encoding import Schema
 from streamk.errors import InvalidInput
-from streamk.export.fields import EventSchema, ExportField, as_text, as_utf8, fields_of
+from streamk.export.fields import ExportField, as_text, as_utf8, fields_of
 from streamk.features.columns import BOOLEANS, MISSING, OWN, SHARED
 from streamk.prediction.compiled import CompiledModel, Label
 
@@ -236,7 +237,7 @@ def to_c(
     path: str | os.PathLike[str],
     *,
     name: str = "model",
-    schema: EventSchema | None = None,
+    schema: Schema | None = None,
 ) -> None:
     """Write a model as a header of C99 that predicts without Python, in place of any file there.
 

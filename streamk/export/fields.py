@@ -3,37 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from streamk.encoding import Schema
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column, is_shared
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-
-
-class EventSchema(Protocol):
-    """The part of a `streamk.encoding.Schema` that is read."""
-
-    @property
-    def columns(self) -> Sequence[Column]:
-        """Names of the columns, in their order."""
-        ...
-
-    @property
-    def absent(self) -> str:
-        """Value of the columns of a field that an event lacks: "zero" or "missing"."""
-        ...
-
-    @property
-    def fields_of_texts(self) -> Collection[Column]:
-        """The fields in which whatever they hold is a text."""
-        ...
-
-    def owner(self, column: Column) -> Column:
-        """Return the field that a column is made from."""
-        ...
 
 
 @dataclass
@@ -51,14 +28,12 @@ class ExportField:
     """Place of each of the columns that other texts share, by number."""
 
 
-def fields_of(
-    schema: EventSchema, columns: Sequence[Column] | None, width: int
-) -> list[ExportField]:
+def fields_of(schema: Schema, columns: Sequence[Column] | None, width: int) -> list[ExportField]:
     """Return the fields of a schema, in the order of their first columns.
 
     Parameters
     ----------
-    schema : EventSchema
+    schema : Schema
     columns : sequence of str or int, or None
         The model's.
     width : int

@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk import __version__
 from streamk.backends import FARTHEST_LOCAL, NOWHERE, LocalKernels, filled
+from streamk.encoding import Schema
 from streamk.errors import BackendUnavailable, InvalidInput
-from streamk.export.fields import EventSchema, ExportField, as_utf8, fields_of
+from streamk.export.fields import ExportField, as_utf8, fields_of
 from streamk.features.columns import BOOLEANS, MISSING
 from streamk.prediction.compiled import CompiledModel
 
@@ -282,7 +283,7 @@ def to_onnx(
     model: CompiledModel,
     path: str | os.PathLike[str],
     *,
-    schema: EventSchema | None = None,
+    schema: Schema | None = None,
 ) -> None:
     """Write a model as ONNX (operators of version 17), in place of any file there.
 

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
-from streamk.landmarks.baselines import LIMIT
 from streamk.landmarks.matrices import Indices, Numbers, numbers
+from streamk.landmarks.methods import LIMIT
 from streamk.options import Choice, Real
 
 LARGEST = 1e50

@@ -13,8 +13,8 @@ from streamk.backends.threads import divide
 from streamk.errors import InvalidInput
 from streamk.factorization.checks import check_range
 from streamk.kernels import RationalQuadratic
-from streamk.landmarks.baselines import centers_of
 from streamk.landmarks.matrices import Indices, Numbers, checked_points
+from streamk.landmarks.methods import centers_of
 from streamk.landmarks.selection import check_count
 
 Labels = NDArray[np.int32]

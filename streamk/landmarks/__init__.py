@@ -1,13 +1,17 @@
 """Landmarks: points chosen to span a kernel, and the Nyström approximations that they make."""
 
-from collections.abc import Callable
-
-from streamk.landmarks.baselines import k_means, leverage_scores, uniform
 from streamk.landmarks.incremental import Admission, Change, IncrementalOasis, Removal, carried
 from streamk.landmarks.matrices import Diffusion
+from streamk.landmarks.methods import (
+    METHODS,
+    block_rpcholesky,
+    k_means,
+    leverage_scores,
+    oasis,
+    rpcholesky,
+    uniform,
+)
 from streamk.landmarks.nystrom import Landmarks, nystrom
-from streamk.landmarks.oasis import oasis
-from streamk.landmarks.rpcholesky import block_rpcholesky, rpcholesky
 from streamk.landmarks.self_expressive import SelfExpressive, self_expressive
 
 __all__ = [
@@ -29,13 +33,3 @@ __all__ = [
     "self_expressive",
     "uniform",
 ]
-
-METHODS: dict[str, Callable[..., Landmarks]] = {
-    "oasis": oasis,
-    "uniform": uniform,
-    "k-means": k_means,
-    "leverage-scores": leverage_scores,
-    "rpcholesky": rpcholesky,
-    "block-rpcholesky": block_rpcholesky,
-}
-"""Methods by name. All take X, a kernel, `max_landmarks`, `seed`, `dtype` and `threads`."""

@@ -8,9 +8,8 @@ column in a matrix that is given.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,8 +35,13 @@ def numbers(X: Any, name: str) -> NDArray[np.float64]:
     raise InvalidInput(f"{name} is complex; pass real and imaginary parts as columns")
 
 
-def checked_points(X: ArrayLike, name: str, least: int = 1) -> NDArray[np.float64]:
-    """Return points as a matrix of finite float64, of at least so many rows, or refuse them."""
+def checked_points(
+    X: ArrayLike, name: str, least: int = 1, columns: int | None = None
+) -> NDArray[np.float64]:
+    """Return points as a matrix of finite float64, of at least so many rows, or refuse them.
+
+    `columns` is how many the landmarks have that they are compared with.
+    """
     points = numbers(X, name)
     if points.ndim != 2:
         raise InvalidInput(
@@ -47,6 +51,11 @@ def checked_points(X: ArrayLike, name: str, least: int = 1) -> NDArray[np.float6
         raise InvalidInput(f"{name} has no points")
     if not points.shape[1]:
         raise InvalidInput(f"{name} has no columns, so that all its points are alike")
+    if columns not in (None, points.shape[1]):
+        raise InvalidInput(
+            f"{name} has {points.shape[1]} columns and the landmarks {columns}; they must be the "
+            "same columns"
+        )
     if not np.isfinite(points).all():
         i, j = np.argwhere(~np.isfinite(points))[0]
         raise InvalidInput(
@@ -60,58 +69,6 @@ Indices = NDArray[np.int64]
 Numbers = NDArray[np.float64]
 
 PRECOMPUTED = "precomputed"
-
-
-class KernelRows(Protocol):
-    """Rows of a matrix, to be crossed with landmarks."""
-
-    def __len__(self) -> int:
-        """Return how many rows there are."""
-        ...
-
-    def diagonal(self) -> Numbers:
-        """Return the diagonal entries of the rows, (n,)."""
-        ...
-
-    def cross(self, landmarks: Numbers, some: slice, out: NDArray[Any]) -> None:
-        """Write the entries between landmarks and a range of rows, (landmarks, rows)."""
-        ...
-
-    def landmarks(self) -> Numbers:
-        """Return what stands for all of these rows as landmarks, (n, numbers)."""
-        ...
-
-    def take(self, indices: Indices) -> KernelRows:
-        """Return some of the rows."""
-        ...
-
-
-class Matrix(ABC):
-    """A symmetric positive semidefinite matrix of n rows."""
-
-    n: int
-    points: Numbers | None = None
-    """(n, d); None where the matrix is given without points."""
-
-    @abstractmethod
-    def rows(self, dtype: np.dtype[Any]) -> KernelRows:
-        """Return all rows, with entries of that type."""
-
-    @abstractmethod
-    def landmarks(self, indices: Indices) -> Numbers:
-        """Return what stands for these rows as landmarks, (len(indices), numbers)."""
-
-    @abstractmethod
-    def block(self, rows: Any, columns: Any) -> Any:
-        """Return the entries of some rows and columns, float64; sparse where the matrix is."""
-
-    @abstractmethod
-    def diagonal(self) -> Numbers:
-        """Return the diagonal, (n,)."""
-
-    @abstractmethod
-    def new_rows(self, Y: ArrayLike, landmarks: Numbers) -> KernelRows:
-        """Return rows for points that the matrix does not have."""
 
 
 _ASYMMETRY = 1e-8
@@ -179,8 +136,10 @@ class GivenRows:
         return GivenRows(self._K[indices], self._numbers)
 
 
-class GivenMatrix(Matrix):
+class GivenMatrix:
     """A matrix that is given, dense or sparse (CSR)."""
+
+    points: None = None
 
     def __init__(self, G: Any) -> None:
         self._G, self.n = G, G.shape[0]
@@ -317,10 +276,8 @@ class PointRows:
         return PointRows(self._kernel, self._points[indices], self._diagonal[indices], weights)
 
 
-class KernelMatrix(Matrix):
+class KernelMatrix:
     """The matrix of a kernel between points (n, d)."""
-
-    points: Numbers
 
     def __init__(self, kernel: Kernel, X: Numbers) -> None:
         self.kernel, self.points, self.n = kernel, X, len(X)
@@ -351,13 +308,7 @@ class KernelMatrix(Matrix):
 
     def new_rows(self, Y: ArrayLike, landmarks: Numbers) -> KernelRows:
         """Return points that need not be the matrix's own."""
-        points = checked_points(Y, "Y", least=0)
-        if points.shape[1] != self.points.shape[1]:
-            raise InvalidInput(
-                f"Y has {points.shape[1]} columns, but the landmarks were chosen among points of "
-                f"{self.points.shape[1]}"
-            )
-        return self._new(points)
+        return self._new(checked_points(Y, "Y", least=0, columns=self.points.shape[1]))
 
     def _new(self, points: Numbers) -> KernelRows:
         return PointRows(self.kernel, points, self.kernel.diagonal(points))
@@ -421,6 +372,12 @@ def _narrowed(points: Numbers, dtype: np.dtype[Any]) -> NDArray[Any]:
             "scale the points, or take dtype='float64'"
         )
     return narrowed
+
+
+KernelRows = PointRows | MatrixRows | GivenRows
+"""Rows of a matrix, to be crossed with landmarks."""
+Matrix = KernelMatrix | GivenMatrix
+"""A symmetric positive semidefinite matrix of n rows."""
 
 
 def as_matrix(X: Any, kernel: Kernel | Diffusion | str) -> Matrix:

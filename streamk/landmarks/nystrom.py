@@ -25,9 +25,30 @@ from streamk.landmarks.matrices import (
     checked_points,
 )
 from streamk.landmarks.selection import Factor, Selection, check_count, check_range, lower
+from streamk.options import Choice, Option, Whole, documented
 
 _ROWS = 4096
 """Rows of the factor that are copied at a time."""
+
+GIVEN = {
+    "X": Option(
+        type="array of shape (n, d), or the matrix (n, n)",
+        doc='Points, or with ``kernel="precomputed"`` a symmetric positive semidefinite matrix: an '
+        "array, or a SciPy sparse matrix, which stays sparse.",
+    ),
+    "kernel": Option(type='Kernel, Diffusion or "precomputed"'),
+    "max_landmarks": Whole(
+        doc="Most landmarks; fewer are taken of fewer rows, or where what is left may be nothing "
+        "but rounding. Those that are combinations of earlier ones are left out of the factor."
+    ),
+    "seed": Whole(least=0, doc="Of all that is drawn."),
+    "dtype": Choice(
+        choices=("float64", "float32"),
+        doc="Of the factor, which takes the memory: n max_landmarks numbers.",
+    ),
+    "threads": Whole(doc="All cores by default. Results do not depend on it, bit for bit."),
+}
+"""Parameters of all methods."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -48,19 +69,20 @@ class Landmarks:
         its column from the span of those before.
     stopped : str
         "count", "tolerance", "rounding" (what was left may be rounding) or "all".
+    used : int64 array of shape (rank,)
+        Positions of the landmarks that the factor has, one for each of its columns.
     """
 
     matrix: Matrix
     indices: Indices | None
     schur: Numbers
     stopped: str
+    used: Indices
     _factor: Factor
     _rows: tuple[NDArray[Any], ...]
     """Rows of the factor of the landmarks in it, up to the diagonal."""
     _all: Numbers
     """The vectors of the landmarks, (landmarks, numbers)."""
-    _used: Indices
-    """Those of them that the factor has."""
 
     def __len__(self) -> int:
         return len(self._all)
@@ -76,12 +98,7 @@ class Landmarks:
     @property
     def rank(self) -> int:
         """Columns of the factor: landmarks that are not spanned by those before."""
-        return len(self._used)
-
-    @property
-    def used(self) -> Indices:
-        """Positions of the landmarks that the factor has, one for each of its columns, (rank,)."""
-        return self._used
+        return len(self.used)
 
     @property
     def points(self) -> Numbers | None:
@@ -131,7 +148,7 @@ class Landmarks:
         r = self.rank
         inverse = scipy.linalg.solve_triangular(self.L, np.eye(r), lower=True)
         W = np.zeros((len(self), len(self)))
-        W[np.ix_(self._used, self._used)] = inverse.T @ inverse
+        W[np.ix_(self.used, self.used)] = inverse.T @ inverse
         return W
 
     def first(self, k: int) -> Landmarks:
@@ -147,7 +164,7 @@ class Landmarks:
             raise InvalidInput(f"k={shown(k)} must be between 0 and the {len(self)} landmarks")
         stopped = self.stopped if k == len(self) else "count"
         indices, every = None if self.indices is None else self.indices[:k], self._all[:k]
-        if not np.array_equal(self._used, np.arange(len(self))):
+        if not np.array_equal(self.used, np.arange(len(self))):
             dtype, threads = self._factor.F.dtype, self._factor.threads
             if indices is not None:
                 return of_rows(self.matrix, indices, dtype, threads, stopped)
@@ -159,7 +176,7 @@ class Landmarks:
             schur=self.schur[:k],
             stopped=stopped,
             _all=every,
-            _used=self._used[:k],
+            used=self.used[:k],
         )
 
     def compact(self) -> Landmarks:
@@ -183,7 +200,7 @@ class Landmarks:
         >>> small.n, bool(np.array_equal(small.transform(X), found.transform(X)))
         (20, True)
         """
-        among, every = np.arange(self.rank), self._all[self._used]
+        among, every = np.arange(self.rank), self._all[self.used]
         if isinstance(self.matrix, GivenMatrix):
             numbers = every[:, 0].astype(np.int64)
             matrix: Matrix = GivenMatrix(self.matrix.block(numbers, numbers))
@@ -195,7 +212,7 @@ class Landmarks:
         L = lower(self._rows[: self.rank], self.rank, self._factor.F.dtype)
         factor = Factor(matrix.rows(L.dtype), self.rank, L.dtype, self._factor.threads)
         factor.extend(every, L, 0)
-        return replace(self, matrix=matrix, indices=among, _factor=factor, _all=every, _used=among)
+        return replace(self, matrix=matrix, indices=among, _factor=factor, _all=every, used=among)
 
     def transform(self, Y: ArrayLike) -> Numbers:
         """Return the Nyström features ``L^-1 k(landmarks, y)``, whose products are the kernel's.
@@ -220,7 +237,7 @@ class Landmarks:
         rows = self.matrix.new_rows(Y, self._all)
         factor = Factor(rows, self.rank, np.dtype(np.float64), self._factor.threads)
         L = lower(self._rows[: self.rank], self.rank, factor.F.dtype)
-        factor.extend(self._all[self._used], L, 0)
+        factor.extend(self._all[self.used], L, 0)
         F: Numbers = factor.F[:, : self.rank]
         return F
 
@@ -293,7 +310,7 @@ def landmarks_of(matrix: Matrix, selection: Selection, indices: Indices, stopped
         _factor=selection.factor,
         _rows=selection.rows,
         _all=every,
-        _used=np.arange(rank),
+        used=np.arange(rank),
     )
 
 
@@ -307,6 +324,16 @@ def begun(
     return as_matrix(X, kernel), check_dtype(dtype), random
 
 
+@documented(
+    GIVEN
+    | {
+        "indices": Option(type="sequence of int", doc="Rows of `X` that are the landmarks."),
+        "points": Option(
+            type="array of shape (landmarks, d)",
+            doc="Instead of it: landmarks that need not be among the rows.",
+        ),
+    }
+)
 def nystrom(
     X: Any,
     kernel: Kernel | Diffusion | str,
@@ -320,19 +347,6 @@ def nystrom(
 
     Landmarks that those before them span up to rounding are left out of the factor, which does what
     a pseudo-inverse of W would.
-
-    Parameters
-    ----------
-    X : array of shape (n, d), or the matrix, see `streamk.landmarks.oasis`
-    kernel : Kernel, Diffusion or "precomputed"
-    indices : sequence of int, optional
-        Rows of `X` that are the landmarks.
-    points : array of shape (landmarks, d), optional
-        Instead of it: landmarks that need not be among the rows.
-    dtype : {"float64", "float32"}
-        Of the factor.
-    threads : int, optional
-        All cores by default. Results do not depend on it.
 
     Raises
     ------
@@ -433,5 +447,5 @@ def _spanned(
         _factor=factor,
         _rows=selection.rows,
         _all=every,
-        _used=np.array(used, np.int64),
+        used=np.array(used, np.int64),
     )

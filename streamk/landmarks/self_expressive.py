@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamk.errors import BackendUnavailable, InvalidInput, shown
 from streamk.kernels import Linear
 from streamk.landmarks.matrices import Numbers, checked_points
-from streamk.landmarks.oasis import oasis
+from streamk.landmarks.methods import oasis
 from streamk.landmarks.selection import check_count
 
 if TYPE_CHECKING:
@@ -68,6 +68,9 @@ class SelfExpressive:
     sparsity: int
     error: float
 
+    def _points(self, Y: ArrayLike) -> Numbers:
+        return checked_points(Y, "Y", columns=self.dictionary.shape[1])
+
     def encode(self, Y: ArrayLike) -> csr_array:
         """Code other points by the same landmarks.
 
@@ -81,7 +84,7 @@ class SelfExpressive:
             A point's code is the same, bit for bit, whatever points are coded with it. A point
             that is zero has an empty code.
         """
-        return _encode(self.dictionary, _points(Y, self.dictionary), self.sparsity, self.error)
+        return _encode(self.dictionary, self._points(Y), self.sparsity, self.error)
 
     def reconstruct(self, Y: ArrayLike | None = None) -> Numbers:
         """Return what the codes say of the points: the points without their noise.
@@ -111,7 +114,7 @@ class SelfExpressive:
         -------
         float64 array of shape (m, d)
         """
-        points = _points(Y, self.dictionary)
+        points = self._points(Y)
         # Landmarks come in the order of a pivoted factorisation, which QR takes well.
         basis, _ = np.linalg.qr(self.dictionary.T)
         return Linear().pairwise(Linear().pairwise(points, basis.T), basis)
@@ -204,7 +207,7 @@ class SelfExpressive:
                 f"no landmark is of class {shown(lacking[0])}; raise max_landmarks above "
                 f"{len(self.indices)}, or choose landmarks of each class by itself"
             )
-        points, mine = _points(Y, self.dictionary), classes == owners
+        points, mine = self._points(Y), classes == owners
         chosen = np.zeros(len(points), dtype=np.intp)
         for rows, codes, products in _coded(self.dictionary, points, self.sparsity, self.error):
             left = [_residuals(self.dictionary, codes * own, products) for own in mine]
@@ -280,16 +283,6 @@ def self_expressive(
     dictionary = _divided(landmarks, np.linalg.norm(landmarks, axis=1))
     codes = _encode(dictionary, points, sparsity, error)
     return SelfExpressive(chosen.indices, chosen.schur, dictionary, codes, sparsity, error)
-
-
-def _points(Y: ArrayLike, dictionary: Numbers) -> Numbers:
-    points = checked_points(Y, "Y")
-    if points.shape[1] != dictionary.shape[1]:
-        raise InvalidInput(
-            f"Y has {points.shape[1]} columns and the landmarks {dictionary.shape[1]}; they must "
-            "be the same columns"
-        )
-    return points
 
 
 def _scikit_learn() -> tuple[Any, Any]:

@@ -472,13 +472,7 @@ class OnCenters(Supervised):
     # Columns and outputs
 
     def add_columns(self, names: Sequence[Column]) -> None:
-        """Append columns to those of a batch; in all events so far they were zero.
-
-        Raises
-        ------
-        InvalidInput
-            If a column is there already.
-        """
+        """Append columns to those of a batch; in all events so far they were zero."""
         columns = (*(self.columns or ()), *names)
         column_keys(columns)
         self._add_center_columns(len(names))

@@ -199,13 +199,7 @@ class OnlineKernelRidge(OnCenters):
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the learner whose state this is.
-
-        Raises
-        ------
-        StateError
-            If the state is another learner's, or is damaged.
-        """
+        """Return the learner whose state this is."""
         learner = cls._from_header(state)
         n_seen = count(state.header, "n_seen", cls._owner())
         learner._centers.load(state, n_seen, learner._label_domain, cls._owner())
@@ -219,17 +213,6 @@ class OnlineKernelRidge(OnCenters):
 
         If this one has learned nothing since, it becomes the other. Else it learns the last events
         of the other, as many as are its centers.
-
-        Parameters
-        ----------
-        other : OnlineKernelRidge
-        common_events : int, default 0
-            Events that the last common state had learned.
-
-        Raises
-        ------
-        InvalidInput
-            If the learners differ in an option, naming it, or have fewer events than that.
         """
         merge_by_events(self, other, common_events, self._last_events_of)
 

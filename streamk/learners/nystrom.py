@@ -170,13 +170,7 @@ class OnlineNystrom(OnEmbeddedFeatures):
     # Columns and outputs
 
     def add_columns(self, names: Sequence[Column]) -> None:
-        """Append columns to those of a batch; in all events so far they were zero.
-
-        Raises
-        ------
-        InvalidInput
-            If a column is there already.
-        """
+        """Append columns to those of a batch; in all events so far they were zero."""
         columns = (*(self.columns or ()), *names)
         column_keys(columns)
         self._landmarks.add_columns(len(names))
@@ -198,13 +192,7 @@ class OnlineNystrom(OnEmbeddedFeatures):
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the learner whose state this is.
-
-        Raises
-        ------
-        StateError
-            If the state is another learner's, or is damaged.
-        """
+        """Return the learner whose state this is."""
         state.expect(cls.TYPE)
         header: dict[str, Any] = dict(state.header)
         with reading(_OWNER):
@@ -237,17 +225,6 @@ class OnlineNystrom(OnEmbeddedFeatures):
         part of what they have in common, taken to be its share of each. With no common events, the
         squared loss, ``forgetting=1`` and landmarks alike, that is just what one learner of all
         events would have learned.
-
-        Parameters
-        ----------
-        other : OnlineNystrom
-        common_events : int, default 0
-            Events that the last common state had learned; 0 is the zero function.
-
-        Raises
-        ------
-        InvalidInput
-            If the learners differ in an option, naming it, or have fewer events than that.
         """
         check_mergeable(self, other, ("is_classifier", *options.shared(self.OPTIONS)))
         mine, others = events_apart(self, other, common_events)

@@ -170,14 +170,12 @@ class Scaled(Wrapper):
         learner, count, n = self.learner, self.n_events, len(events)
         numbers, units = labels, None
         undo = [self._scale.undo(n)]
-        scaled, ahead, _ = self._scale.transform_each(
+        scaled, ahead = self._scale.transform_each(
             events, there, learner.dtype, before=add is not None
         )
         if not self.is_classifier:
             undo.append(self._labels.undo(n))
-            standard, _, units = self._labels.transform_each(
-                labels[:, None], there, _FLOAT64, units=True
-            )
+            standard, units = self._labels.transform_each(labels[:, None], there, _FLOAT64)
             numbers = np.where(there, standard[:, 0], math.nan)
         asked = None
         if add is not None:
@@ -318,11 +316,6 @@ class Scaled(Wrapper):
         The scale in use becomes the other's where that has seen more events: what both had seen
         before they parted must not count twice, and either is a good estimate. The samples of
         columns that later estimates are of are joined, by the events that each learned apart.
-
-        Raises
-        ------
-        InvalidInput
-            If the learners differ in an option, naming it.
         """
         check_mergeable(self, other, ())
         own, its = events_apart(self, other, common_events)

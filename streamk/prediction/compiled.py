@@ -28,8 +28,7 @@ from streamk.declared import NON_NEGATIVE, POSITIVE, Declared, Domain, listed, n
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.packing import canonical, pack, unpack
-from streamk.prediction.local_model import EXPONENTIAL, LocalModel
-from streamk.prediction.tree import Tree
+from streamk.prediction.tree import EXPONENTIAL, LocalModel, Tree
 from streamk.state import JSON, State
 
 Numbers = NDArray[Any]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from inspect import get_annotations
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamk.backends import LANES
 from streamk.errors import InvalidInput, shown
 from streamk.features.columns import Column
-from streamk.options import Choice, Real, Whole
+from streamk.options import Choice, Option, Whole, documented
 from streamk.prediction.compiled import (
     LEAST_ABSENT,
     CompiledModel,
@@ -22,9 +23,17 @@ from streamk.prediction.compiled import (
     laid_out,
     linear_cost,
 )
-from streamk.prediction.local_model import EXPONENTIAL, LocalModel, LocalOptions, errors, fit_local
 from streamk.prediction.teachers import Targets, predicted
-from streamk.prediction.tree import LeafPoints, Tree, grow
+from streamk.prediction.tree import (
+    EXPONENTIAL,
+    LeafPoints,
+    LocalModel,
+    Tree,
+    TreeOptions,
+    errors,
+    fit_local,
+    grow,
+)
 
 Numbers = NDArray[Any]
 
@@ -48,42 +57,38 @@ _FAR = 20.0
 is far out would be most of the variance by which a leaf's first width is chosen."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TreeOptions:
-    """Options of `dc_pred`, checked, and their defaults."""
-
-    budget: float = 10.0
-    trees: int | None = None
-    leaves: int | None = None
-    landmarks: int | None = None
-    products: int = 0
-    halo: float = 3.0
-    balance: float = 0.5
-    weighted: bool = True
-    ridge: float = 1e-6
-    iterations: int = 100
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, domain in _DOMAINS.items():
-            domain.check(name, getattr(self, name))
-
-
-_DOMAINS = {
-    "budget": Real(open_below=True, least=0.0),
-    "trees": Whole(least=1, optional=True),
-    "leaves": Whole(least=1, optional=True),
-    "landmarks": Whole(least=1, optional=True),
-    "products": Whole(least=0),
-    "halo": Real(least=0.0),
-    "balance": Real(least=0.0, most=0.5),
-    "ridge": Real(least=0.0),
-    "iterations": Whole(least=0),
-    "seed": Whole(least=0),
+OPTIONS = {
+    name: hint.__metadata__[0]
+    for name, hint in get_annotations(TreeOptions, eval_str=True).items()
+    if name != "seed"
 }
+"""Options that the estimators have, too."""
 _TASK = Choice(choices=("classification", "regression"))
+_GIVEN = {
+    "X": Option(
+        type="array of shape (n, d)",
+        doc="Events. NaN is missing and counts as the column's mean, in which the thousandth of "
+        "values on each side counts as the next ones.",
+    ),
+    "y": Option(
+        type="array of shape (n,)",
+        doc="Labels: texts, whole numbers or booleans; of a regression numbers, which are "
+        "predicted to single precision in units of their deviation, however far from 0 they are.",
+    ),
+    "task": _TASK,
+    "importance": Option(
+        type="array of shape (n,)",
+        doc="These weights, from a kernel machine that is already there: squares of its "
+        "coefficients, see `importance_of`.",
+    ),
+    "seed": Whole(),
+    "columns": Option(
+        type="sequence of str or int", doc="Names of the columns, which stay with the model."
+    ),
+}
 
 
+@documented(OPTIONS | _GIVEN)
 def dc_pred(
     X: ArrayLike,
     y: Any,
@@ -115,45 +120,6 @@ def dc_pred(
     regression put them). Several trees are averaged (``trees=1``). A leaf also learns from its
     halo, the nearest events around it (``halo=0``). Hyperplanes divide events into halves
     (``balance=0``: at equal distance from the two centers).
-
-    Parameters
-    ----------
-    X : array of shape (n, d)
-        Events. NaN is missing and counts as the column's mean, in which the thousandth of values
-        on each side counts as the next ones.
-    y : array of shape (n,)
-        Labels: texts, whole numbers or booleans; of a regression numbers, which are predicted to
-        single precision in units of their deviation, however far from 0 they are.
-    task : {"classification", "regression"}, default "classification"
-    budget : float, default 10
-        Multiply-adds for an event over those of a linear model of the same columns and classes.
-        Trees, leaves and landmarks follow from it: several are tried on events that are held back.
-        Not used if leaves and landmarks are given.
-    trees : int, optional
-        Trees whose predictions are averaged, 1 if leaves and landmarks are given.
-    leaves : int, optional
-        Leaves of a tree; fewer if there are not so many different events.
-    landmarks : int, optional
-        Of a leaf, at most.
-    products : int, default 0
-        Products of two kernel values that a leaf's model uses beside these: the paper's implicit
-        pseudo landmarks of degree 2 (equation 7), sampled.
-    halo : float, default 3
-        Events around a leaf that its model learns, over those in it.
-    balance : float, default 0.5
-        Least share of a node's events on each side of its hyperplane, at most 0.5.
-    weighted : bool, default True
-        Whether k-means has weights.
-    importance : array of shape (n,), optional
-        These weights, from a kernel machine that is already there: squares of its coefficients,
-        see `importance_of`.
-    ridge : float, default 1e-6
-        Factor of half the squares of the weights in the loss.
-    iterations : int, default 100
-        Of L-BFGS for each leaf.
-    seed : int, default 0
-    columns : sequence of str or int, optional
-        Names of the columns, which stay with the model.
 
     Returns
     -------
@@ -271,16 +237,8 @@ def fit(
     near = np.clip(scale(X), -_FAR, _FAR)
     Z = near.astype(np.float32).astype(np.float64)  # as the compiled loops see them
     random = np.random.Generator(np.random.Philox(options.seed))
-    local = LocalOptions(
-        landmarks=options.landmarks or 0,
-        products=options.products,
-        weighted=options.weighted,
-        ridge=options.ridge,
-        iterations=options.iterations,
-        is_classifier=targets.is_classifier,
-    )
     if options.leaves is None or options.landmarks is None:
-        shape = within_budget(Z, targets, options, local, random)
+        shape = within_budget(Z, targets, options, random)
     else:
         shape = Shape(1, options.leaves, options.landmarks)
     trees, m = options.trees or shape.trees, options.landmarks or shape.landmarks
@@ -288,14 +246,15 @@ def fit(
     grown = _grown(Z, options.leaves or shape.leaves, options, draws)
     if options.landmarks is None:
         m = max(1, min(m, landmarks_within(grown, targets, options)))
-    local = replace(local, landmarks=m)
+    options, classifies = replace(options, landmarks=m), targets.is_classifier
     models, visits, absent = [], [], 0.0
     for (_, parts), each in zip(grown, draws, strict=True):
         for part in parts:
             rows = part.learned
             T, outputs, rest = targets.of_leaf(rows)
             given = None if importance is None else importance[rows]
-            models.append(fit_local(Z[rows], T, outputs, local, each, given))
+            local = fit_local(Z[rows], T, outputs, options, each, given, is_classifier=classifies)
+            models.append(local)
             visits.append(len(part.own) / len(X))
             absent += rest * visits[-1] / trees
     return CompiledModel(
@@ -347,7 +306,6 @@ def within_budget(
     Z: Numbers,
     targets: Targets,
     options: TreeOptions,
-    local: LocalOptions,
     random: np.random.Generator,
 ) -> Shape:
     """Return the shape that predicts scaled events (n, d) best within a budget.
@@ -370,7 +328,6 @@ def within_budget(
         Z[tested],
         targets.take(tested).values,
         options,
-        local,
         int(random.integers(2**31)),
     )
     most = max(1, len(learned) // _LEAST_EVENTS)
@@ -425,7 +382,6 @@ class _Trials:
     tested: Numbers
     expected: Numbers
     options: TreeOptions
-    local: LocalOptions
     seed: int
     losses: dict[Shape, float] = field(default_factory=dict)
 
@@ -445,14 +401,14 @@ class _Trials:
         m = landmarks_within(grown, self.targets, self.options)
         if m < _FEWEST:
             return
-        few = replace(self.local, landmarks=m, iterations=_ITERATIONS, weighted=False)
+        few = replace(self.options, landmarks=m, iterations=_ITERATIONS, weighted=False)
         rows = self._rows(*grown[0])
         scores = np.zeros((len(rows), self.expected.shape[1]))
         for tree, parts in grown:
             self._add_scores(tree, parts, few, rows, scores)
         expected = self.expected[rows]
-        loss, _ = errors(scores / trees, expected, self.local.is_classifier)
-        if self.local.is_classifier:  # of other leaves there are other events to be tested
+        loss, _ = errors(scores / trees, expected, self.targets.is_classifier)
+        if self.targets.is_classifier:  # of other leaves there are other events to be tested
             loss -= _entropy(expected)
         self.losses[Shape(trees, leaves, m)] = loss / len(rows)
 
@@ -472,7 +428,7 @@ class _Trials:
         self,
         tree: Tree,
         parts: Sequence[LeafPoints],
-        options: LocalOptions,
+        options: TreeOptions,
         rows: NDArray[np.intp],
         scores: Numbers,
     ) -> None:
@@ -483,9 +439,15 @@ class _Trials:
             random = np.random.Generator(np.random.Philox([self.seed, leaf]))
             T, outputs, _ = self.targets.of_leaf(learned)
             here = np.flatnonzero(places == leaf)
-            found = fit_local(self.Z[learned], T, outputs, options, random).scores(
-                self.tested[rows[here]]
+            local = fit_local(
+                self.Z[learned],
+                T,
+                outputs,
+                options,
+                random,
+                is_classifier=self.targets.is_classifier,
             )
+            found = local.scores(self.tested[rows[here]])
             if scores.shape[1] == 1:
                 scores[here] += found
             else:

@@ -57,13 +57,8 @@ def within_range(X: ArrayLike, name: str, least: int = 1, d: int | None = None) 
         If they are no matrix of at least so many rows and of so many columns, or a value is not
         finite or too large.
     """
-    points = checked_points(X, name, least)
+    points = checked_points(X, name, least, d)
     check_range(points, name)
-    if d is not None and points.shape[1] != d:
-        raise InvalidInput(
-            f"{name} has {points.shape[1]} columns and the landmarks {d}; they must be the same "
-            "columns"
-        )
     return points
 
 
@@ -173,7 +168,7 @@ class PseudoLandmarks:
             m (m + 1) / 2 that the landmarks have.
         kernel : Kernel
         landmarks : array of shape (m, d)
-            Such as the `points` of what `streamk.landmarks.baselines` returns.
+            Such as the `points` of what `streamk.landmarks.uniform` returns.
         n_pseudo : int
             p. With 0 there are the landmarks alone.
         kind : {"products", "lower", "upper"}, default "products"

@@ -183,29 +183,23 @@ class LabelScale:
         X: NDArray[np.float64],
         known: NDArray[np.bool_],
         dtype: np.dtype[Any],
-        *,
-        units: bool = False,
-    ) -> tuple[NDArray[Any], None, NDArray[np.float64] | None]:
-        """Take in labels one by one, and return each as it is scaled then.
-
-        As `RunningScale.transform_each`, of which it has not what is scaled before.
-        """
-        after, unit = np.empty(X.shape, dtype), np.empty((len(X), 2, 1))
+    ) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """Do as `RunningScale.transform_each`, one label after the other."""
+        after, units = np.empty(X.shape, dtype), np.empty((len(X), 2, 1))
         rows, at, done = np.flatnonzero(known).tolist(), 0, 0
         while at < len(X):
             wanted = done + BLOCK - len(self._recent)
             stop = rows[wanted - 1] + 1 if wanted <= len(rows) else len(X)
             piece = np.clip(X[at:stop], *self._bounds)
-            after[at:stop], _, before = self._scale.transform_each(
-                piece, known[at:stop], dtype, units=True
+            after[at:stop], units[at:stop] = self._scale.transform_each(
+                piece, known[at:stop], dtype
             )
-            unit[at:stop] = before
             self._recent = np.append(self._recent, X[rows[done:wanted], 0])
             if len(self._recent) == BLOCK:
                 self._look()
                 after[stop - 1 : stop] = self.transform(X[stop - 1 : stop], dtype)
             at, done = stop, wanted
-        return after, None, unit if units else None
+        return after, units
 
     def _look(self) -> None:
         """Begin anew with the last labels if their scale is another one, and set the bounds."""

@@ -82,10 +82,7 @@ class RunningScale:
         X: NDArray[np.float64],
         known: NDArray[np.bool_],
         dtype: np.dtype[Any],
-        *,
-        before: bool = False,
-        units: bool = False,
-    ) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.float64] | None]:
+    ) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """Take in events one by one, and return each as it is scaled then.
 
         Parameters
@@ -96,23 +93,18 @@ class RunningScale:
             Which events are taken in; the others change nothing.
         dtype : numpy dtype
             Of scaled events.
-        before : bool, default False
-            Whether they are wanted as they are scaled before they are taken in, too.
-        units : bool, default False
-            Whether the means and factors before each are wanted.
 
         Returns
         -------
-        after, before : arrays of shape (n, d)
-        units : float64 array of shape (n, 2, d)
-            The last two are None where they are not wanted.
+        array of shape (n, d)
+        float64 array of shape (n, 2, d)
+            Means and factors before each.
         """
         after, factor = np.empty(X.shape, dtype), self._factors()
-        ahead = np.empty(X.shape, dtype) if before else None
-        unit = np.empty((len(X), 2, len(self))) if units else None
+        units = np.empty((len(X), 2, len(self)))
         statistics = (self._count, self._mean, self._squares, self._numeric)
-        self._backend.rescale_each(X, known, statistics, factor, ahead, after, unit)
-        return after, ahead, unit
+        self._backend.rescale_each(X, known, statistics, factor, after, units)
+        return after, units
 
     def invert(self, Z: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return what scales to Z."""
@@ -261,10 +253,11 @@ class RobustScale:
         dtype: np.dtype[Any],
         *,
         before: bool = False,
-    ) -> tuple[NDArray[Any], NDArray[Any] | None, None]:
+    ) -> tuple[NDArray[Any], NDArray[Any] | None]:
         """Take in events one by one, and return each as it is scaled then.
 
-        As `RunningScale.transform_each`, of which it has not the units.
+        As `RunningScale.transform_each`, but with events as they are scaled before they are taken
+        in, where these are wanted.
         """
         after = np.empty(X.shape, dtype)
         ahead = np.empty(X.shape, dtype) if before else None
@@ -282,7 +275,7 @@ class RobustScale:
             if ahead is not None:
                 ahead[first + 1 : stop] = after[first + 1 : stop]
             at, done = stop, wanted
-        return after, ahead, None
+        return after, ahead
 
     def takes(self, x: Any) -> TypeGuard[NDArray[np.float64]]:
         """Return whether x is an array of one event just as the compiled functions know it."""

@@ -19,7 +19,7 @@ from sklearn.ensemble import AdaBoostClassifier, AdaBoostRegressor
 from sklearn.utils.validation import has_fit_parameter
 
 from streamk.adapters import river, sklearn
-from streamk.adapters.weights import carried, merged, relative, repeats
+from streamk.adapters.rows import carried, merged, relative, repeats
 from streamk.errors import InvalidInput
 
 SMALL: dict[str, dict[str, Any]] = {

@@ -13,7 +13,8 @@ from reference import landmarks as naive_landmarks
 
 from streamk import kernels
 from streamk.errors import InvalidInput
-from streamk.landmarks import Diffusion, block_rpcholesky, nystrom, oasis, uniform
+from streamk.landmarks import Diffusion, block_rpcholesky, nystrom, uniform
+from streamk.landmarks import methods as oasis
 
 # --- where it stops -------------------------------------------------------------------------
 

@@ -9,18 +9,16 @@ import numpy as np
 import pytest
 from reference import dc_pred as naive
 
-from streamk.prediction.local_model import (
+from streamk.prediction.tree import (
     LocalModel,
-    LocalOptions,
+    TreeOptions,
     fit_local,
+    grow,
     loss_and_slopes,
     refine,
 )
-from streamk.prediction.tree import grow
 
-OPTIONS = LocalOptions(
-    landmarks=6, products=0, weighted=True, ridge=1e-6, iterations=20, is_classifier=True
-)
+OPTIONS = TreeOptions(landmarks=6, iterations=20)
 
 
 def random() -> np.random.Generator:
@@ -83,7 +81,7 @@ def test_refining_lowers_the_loss() -> None:
 
 
 def test_importance_is_that_of_kernel_ridge_regression() -> None:
-    from streamk.prediction.local_model import _importance
+    from streamk.prediction.tree import _importance
 
     draw = np.random.default_rng(0)
     Z, Y = draw.normal(size=(30, 2)), draw.normal(size=(30, 2))
@@ -141,17 +139,24 @@ def test_points_that_do_not_differ_are_one_leaf(points: Any) -> None:
 
 def test_a_leaf_of_one_class_is_constant() -> None:
     Z = np.random.default_rng(0).normal(size=(10, 2))
-    binary = fit_local(Z, np.ones((10, 1)), np.zeros(1, np.int64), OPTIONS, random())
+    binary = fit_local(
+        Z, np.ones((10, 1)), np.zeros(1, np.int64), OPTIONS, random(), is_classifier=True
+    )
     assert binary.landmarks.shape == (0, 2)
     assert binary.scores(Z)[:, 0] == pytest.approx(np.log(10.5 / 0.5))
-    one = fit_local(Z, np.ones((10, 1)), np.array([4]), OPTIONS, random())
+    one = fit_local(Z, np.ones((10, 1)), np.array([4]), OPTIONS, random(), is_classifier=True)
     assert one.outputs.tolist() == [4]
 
 
 def test_fewer_points_than_landmarks() -> None:
     Z = np.array([[0.0], [1.0], [1.0], [2.0]])
     model = fit_local(
-        Z, np.array([[0.0], [1.0], [1.0], [0.0]]), np.zeros(1, np.int64), OPTIONS, random()
+        Z,
+        np.array([[0.0], [1.0], [1.0], [0.0]]),
+        np.zeros(1, np.int64),
+        OPTIONS,
+        random(),
+        is_classifier=True,
     )
     assert model.landmarks.shape == (3, 1)
     assert (model.scores(Z)[:, 0] > 0).tolist() == [False, True, True, False]

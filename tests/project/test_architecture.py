@@ -29,7 +29,8 @@ FLOORS = (
     ("landmarks", "features"),
     ("scaling",),
     ("factorization",),
-    ("prediction", "encoding"),
+    ("encoding",),
+    ("prediction",),
     ("learners",),
     ("engine", "adapters"),
     ("trained",),
@@ -84,7 +85,7 @@ HOMES = {
     "sklearn": (
         "streamk.adapters.sklearn",
         "streamk.factorization.meka",
-        "streamk.landmarks.baselines",
+        "streamk.landmarks.methods",
         "streamk.landmarks.self_expressive",
     ),
     "starlette": ("streamk.serving",),

@@ -41,7 +41,7 @@ def test_the_cut_changes_nothing(size: int) -> None:
     one, many = RobustScale(3, seed=2), RobustScale(3, seed=2)
     for first in range(0, 400, size):
         some = slice(first, first + size)
-        after, ahead, _ = many.transform_each(X[some], known[some], FLOAT64, before=True)
+        after, ahead = many.transform_each(X[some], known[some], FLOAT64, before=True)
         assert ahead is not None
         for x, there, now, then in zip(X[some], known[some], after, ahead, strict=True):
             np.testing.assert_array_equal(one.transform(x[None], FLOAT64)[0], then)
@@ -122,8 +122,7 @@ def test_labels_may_come_in_any_pieces(size: int) -> None:
     one, many = LabelScale(), LabelScale()
     for first in range(0, 600, size):
         some = slice(first, first + size)
-        after, _, units = many.transform_each(y[some], known[some], FLOAT64, units=True)
-        assert units is not None
+        after, units = many.transform_each(y[some], known[some], FLOAT64)
         for label, there, now, unit in zip(y[some], known[some], after, units, strict=True):
             np.testing.assert_allclose(one.invert(np.zeros((1, 1)))[0], unit[0], rtol=1e-12)
             if there:

@@ -9,7 +9,7 @@ column is 0 in events that lack it, and one that no learned event had is passed 
 
 from typing import Any
 
-from streamk.adapters.river.learners import (
+from streamk.adapters.river.estimators import (
     DoublyStochasticClassifier,
     DoublyStochasticRegressor,
     EigenProClassifier,

@@ -1,4 +1,4 @@
-"""The common part of River estimators: events and frames in, labels and numbers out."""
+"""Kernel learners as River estimators, whose options are those of `streamk.learners`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from river import base
 from river.utils import dataframe
 
 from streamk import learners
 from streamk.adapters.batches import Frame
-from streamk.adapters.options import chosen, written
-from streamk.adapters.rows import Model, Numbers
-from streamk.adapters.weights import checked
+from streamk.adapters.options import LEFT_OUT, MANY, chosen, of_learner, written
+from streamk.adapters.rows import Model, checked
 from streamk.errors import InvalidInput
 from streamk.learners.common.options import SEED as OF_LEARNERS
 from streamk.learners.common.predictor import Turns
@@ -50,22 +50,16 @@ class InTurns(base.Base):
             return super().clone(*arguments, **options)
 
 
-def _frame(X: Any) -> Frame:
-    return Frame(dataframe.into_frame(X))
-
-
-def _rows(model: Model, frame: Frame) -> Numbers:
-    """Return the rows of a frame, to be predicted by a model whose lock is held."""
-    return np.concatenate(list(frame.rows(model)))
-
-
 class Estimator:
     """A learner of events that are dicts, or rows of frames.
+
+    Data frames and series are of pandas, Polars or any other library that narwhals knows, and what
+    is predicted of them is of the same.
 
     Raises
     ------
     InvalidInput
-        If an option is out of its domain.
+        If an option is out of its domain. Methods raise it if a value is of no use, naming it.
     """
 
     _ABOUT: ClassVar[str] = (
@@ -93,20 +87,28 @@ class Estimator:
         return written(self)
 
     def debug_one(self, x: Event) -> str:
-        """Tell what is predicted for an event, which experts carry the weight, and which fields.
-
-        Parameters
-        ----------
-        x : dict
-
-        Raises
-        ------
-        InvalidInput
-            If a value is of no use, naming it.
-        """
+        """Tell what is predicted for an event, which experts carry the weight, and which fields."""
         model = self._model
         with model.lock:
             return model.report(x, model.row(x).copy())
+
+    def _said(self, method: str, x: Event, before: Any) -> Any:
+        """Return what a method of the learner says of an event, or said before it knew any."""
+        model = self._model
+        with model.lock:
+            if not model.learner.n_events:
+                return before
+            return getattr(model.learner, method)(model.row(x))
+
+    def _said_of_all(self, method: str, X: Any, before: NDArray[Any]) -> NDArray[Any]:
+        """Return the same of the rows of a data frame."""
+        model = self._model
+        with model.lock:
+            if not model.learner.n_events:
+                return before
+            rows = np.concatenate(list(Frame(X).rows(model)))
+            found: NDArray[Any] = getattr(model.learner, method)(rows)
+        return found
 
     def learn_one(self, x: Event, y: Any, w: float = 1.0) -> None:
         """Learn from one event.
@@ -137,7 +139,6 @@ class Estimator:
         Parameters
         ----------
         X : data frame of n rows
-            Of pandas, Polars or any other library that narwhals knows.
         y : series of n labels
         w : float or series of n floats, default 1
             As of `learn_one`.
@@ -145,10 +146,9 @@ class Estimator:
         Raises
         ------
         InvalidInput
-            If a value, label or weight is of no use, naming it. The rows before one whose value is
-            of no use are learned.
+            As `learn_one`. The rows before one whose value is of no use are learned.
         """
-        frame, series = _frame(X), dataframe.into_series(y)
+        frame, series = Frame(dataframe.into_frame(X)), dataframe.into_series(y)
         if len(frame) != len(series):
             raise InvalidInput(f"{len(frame)} events came with {len(series)} labels")
         self._y_name = series.name
@@ -175,88 +175,27 @@ Accuracy: ...%"""
         """Probability of each label seen so far, summing to 1; {} before the first.
 
         Where the first label is a boolean, False and True count as seen.
-
-        Parameters
-        ----------
-        x : dict
-
-        Raises
-        ------
-        InvalidInput
-            If a value is of no use, naming it.
         """
-        model = self._model
-        with model.lock:
-            if not model.learner.classes:
-                return {}
-            return model.learner.predict_proba_one(model.row(x))
+        found: dict[Any, float] = self._said("predict_proba_one", x, {})
+        return found
 
     def predict_one(self, x: Event, **kwargs: Any) -> Any:
-        """Most probable label, or by `class_weight`; None before the first has been learned.
-
-        Parameters
-        ----------
-        x : dict
-
-        Raises
-        ------
-        InvalidInput
-            If a value is of no use, naming it.
-        """
-        model = self._model
-        with model.lock:
-            if not model.learner.classes:
-                return None
-            return model.learner.predict_one(model.row(x))
+        """Most probable label, or by `class_weight`; None before the first has been learned."""
+        return self._said("predict_one", x, None)
 
     def predict_proba_many(self, X: Any) -> Any:
-        """Probabilities of each label seen so far, a column each, of the rows of a data frame.
-
-        Parameters
-        ----------
-        X : data frame of n rows
-
-        Returns
-        -------
-        data frame of n rows, of the same library
-
-        Raises
-        ------
-        InvalidInput
-            If a value is of no use, naming it.
-        """
+        """Probabilities of each label seen so far, of the rows of a data frame: a column each."""
         frame, model = dataframe.into_frame(X), self._model
         with model.lock:
-            classes = model.learner.classes
-            probabilities = np.zeros((len(frame), 0))
-            if classes:
-                probabilities = model.learner.predict_proba_many(_rows(model, Frame(frame)))
-        return dataframe.to_native_frame(
-            dict(zip(classes, probabilities.T, strict=True)), like=frame
-        )
+            P = self._said_of_all("predict_proba_many", frame, np.zeros((len(frame), 0)))
+            columns = dict(zip(model.learner.classes, P.T, strict=True))
+        return dataframe.to_native_frame(columns, like=frame)
 
     def predict_many(self, X: Any) -> Any:
-        """Label of each row of a data frame as `predict_one` says, None before the first.
-
-        Parameters
-        ----------
-        X : data frame of n rows
-
-        Returns
-        -------
-        series of n labels, of the same library
-
-        Raises
-        ------
-        InvalidInput
-            If a value is of no use, naming it.
-        """
-        frame, model = dataframe.into_frame(X), self._model
-        labels: list[Any] = [None] * len(frame)
-        with model.lock:
-            if model.learner.classes:
-                labels = model.learner.predict_many(_rows(model, Frame(frame))).tolist()
-        return dataframe.to_native_series(labels, name=self._y_name, like=frame)
+        """Label of each row of a data frame as `predict_one` says, None before the first."""
+        frame = dataframe.into_frame(X)
+        labels = self._said_of_all("predict_many", frame, np.full(len(frame), None))
+        return dataframe.to_native_series(labels.tolist(), name=self._y_name, like=frame)
 
 
 class Regressor(Estimator, base.MiniBatchRegressor):
@@ -271,42 +210,161 @@ class Regressor(Estimator, base.MiniBatchRegressor):
 MAE: 0..."""
 
     def predict_one(self, x: Event) -> float:
-        """Predicted number, 0 before anything is learned.
+        """Predicted number, 0 before anything is learned."""
+        return float(self._said("predict_one", x, 0.0))
+
+    def predict_many(self, X: Any) -> Any:
+        """Predicted number of each row of a data frame."""
+        frame = dataframe.into_frame(X)
+        numbers = self._said_of_all("predict_many", frame, np.zeros(len(frame)))
+        return dataframe.to_native_series(numbers, name=self._y_name, like=frame)
+
+
+@of_learner("multi-kernel", leave_out=LEFT_OUT - {"max_classes"} | {"loss"}, advice=MANY)
+class KernelClassifier(Classifier):
+    """Kernel classification of a stream, for any number of classes.
+
+    Many kernels, bandwidths and step sizes learn side by side and are mixed as the stream asks for
+    (`streamk.learners.MultiKernel`): there is nothing to tune and no scaler is needed before it.
+    `debug_one` tells what carries the weight. A single kernel, with options and faster, is
+    `DoublyStochasticClassifier`.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics
+    >>> from streamk.adapters.river import KernelClassifier
+    >>> model = KernelClassifier(seed=1)
+    >>> model
+    KernelClassifier(seed=1)
+    >>> evaluate.progressive_val_score(datasets.Phishing(), model, metrics.Accuracy())
+    Accuracy: 9...%
+    """
+
+
+@of_learner("multi-kernel", leave_out=LEFT_OUT | {"class_weight"}, advice=MANY, example="seed=1")
+class KernelRegressor(Regressor):
+    """Kernel regression on a stream.
+
+    As `KernelClassifier`, for numbers to be predicted, in any unit. A single kernel is
+    `DoublyStochasticRegressor`.
+    """
+
+    def predict_interval_one(self, x: Event, level: float = 0.9) -> tuple[float, float]:
+        """Interval that holds the number with about that probability, as past errors say.
 
         Parameters
         ----------
         x : dict
-
-        Raises
-        ------
-        InvalidInput
-            If a value is of no use, naming it.
+        level : float, default 0.9
+            Between 0 and 0.99.
         """
         model = self._model
+        learner: Any = model.learner
         with model.lock:
-            if not model.learner.n_events:
-                return 0.0
-            return float(model.learner.predict_one(model.row(x)))
+            low, high = learner.predict_interval_many(model.row(x)[None], level)[0]
+        return float(low), float(high)
 
-    def predict_many(self, X: Any) -> Any:
-        """Predicted number of each row of a data frame.
 
-        Parameters
-        ----------
-        X : data frame of n rows
+@of_learner("doubly-stochastic", example='kernel="rbf", bandwidth=0.7, seed=1')
+class DoublyStochasticClassifier(Classifier):
+    """Kernel classification of a stream by one kernel and random features, of any classes.
 
-        Returns
-        -------
-        series of n numbers, of the same library
+    Every event learned is a step on its loss; by default that moves all random features, so the
+    time of an event is the same from first to last. It is faster than `KernelClassifier`, and has
+    all the options below.
+    """
 
-        Raises
-        ------
-        InvalidInput
-            If a value is of no use, naming it.
-        """
-        frame, model = dataframe.into_frame(X), self._model
-        numbers = np.zeros(len(frame))
-        with model.lock:
-            if model.learner.n_events:
-                numbers = model.learner.predict_many(_rows(model, Frame(frame)))
-        return dataframe.to_native_series(numbers, name=self._y_name, like=frame)
+
+@of_learner("doubly-stochastic", example="seed=1")
+class DoublyStochasticRegressor(Regressor):
+    """Kernel regression on a stream by one kernel and random features.
+
+    Numbers are standardised as they come, so the step size and the parameter of a loss do not
+    depend on their unit.
+    """
+
+
+@of_learner("online-nystrom", example="max_landmarks=64")
+class NystromClassifier(Classifier):
+    """Kernel classification on landmarks that are chosen while the stream goes by.
+
+    A few hundred events of the stream, the landmarks, carry the function, so a prediction is a few
+    hundred kernels. Nothing in it is random.
+    """
+
+
+@of_learner("online-nystrom", example="max_landmarks=64")
+class NystromRegressor(Regressor):
+    """Kernel regression on landmarks that are chosen while the stream goes by.
+
+    Numbers are standardised as they come, so the parameter of a loss and a step size do not depend
+    on their unit. Nothing in it is random.
+    """
+
+
+@of_learner("streaming-meka", example="rank=8, n_clusters=4, first=256")
+class StreamingMekaClassifier(Classifier):
+    """Kernel classification by clusters of events, which are found anew as the stream goes by.
+
+    An event takes the kernels of the landmarks of its cluster alone. Factorizations are made in a
+    background thread, and what is learned does not depend on how long they take.
+    """
+
+
+@of_learner("streaming-meka")
+class StreamingMekaRegressor(Regressor):
+    """Kernel regression by clusters of events, which are found anew as the stream goes by.
+
+    Numbers are standardised as they come, so the parameter of a loss and a step size do not depend
+    on their unit.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics
+    >>> from streamk.adapters.river import StreamingMekaRegressor
+    >>> model = StreamingMekaRegressor(rank=8, n_clusters=4, first=256)
+    >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model, metrics.MAE())
+    MAE: 1...
+    """
+
+
+@of_learner("kernel-ridge", example="seed=1")
+class KernelRidgeClassifier(Classifier):
+    """Kernel ridge regression on classes, +1 and -1 for each, with the last events as centers.
+
+    Its regularization is chosen on the stream. It is the most that one kernel can tell of a stream;
+    an event takes time in proportion to the centers.
+    """
+
+
+@of_learner("kernel-ridge", example="seed=1")
+class KernelRidgeRegressor(Regressor):
+    """Kernel ridge regression with the last events as centers, on numbers in any unit."""
+
+
+@of_learner("eigenpro", example="n_centers=200, batch_size=32, seed=1")
+class EigenProClassifier(Classifier):
+    """A kernel model on classes, +1 and -1 for each, with centers of its own.
+
+    Its memory is that of the centers, and all events of the stream are learned on them.
+    """
+
+
+@of_learner("eigenpro", example="n_centers=200, batch_size=32, seed=1")
+class EigenProRegressor(Regressor):
+    """A kernel model on numbers, in any unit, with centers of its own."""
+
+
+@of_learner("feature-machine", example="first=256, seed=1")
+class FeatureMachineClassifier(Classifier):
+    """Kernel classification in a metric of the columns that is learned while the stream goes by.
+
+    It is kernel ridge regression on classes, +1 and -1 for each, and learns anew from time to time
+    which columns and directions matter. New functions are made in a background thread, and what is
+    learned does not depend on how long that takes.
+    """
+
+
+@of_learner("feature-machine", example="first=256, seed=1")
+class FeatureMachineRegressor(Regressor):
+    """Kernel regression in a metric of the columns that is learned while the stream goes by."""

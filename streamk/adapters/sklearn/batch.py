@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.base import MultiOutputMixin
+from sklearn.utils.validation import validate_data
 
-from streamk.adapters.options import Shared, estimator
-from streamk.adapters.sklearn.clusters import BaseRidge, ByOutputs, Weighted
+from streamk.adapters.options import estimator
+from streamk.adapters.rows import merged, relative
+from streamk.adapters.sklearn.clusters import BaseRidge
 from streamk.adapters.sklearn.estimators import (
     EVENTS,
     RANDOM_STATE,
-    check_classes,
+    AtOnce,
+    ByNumbers,
+    ByOutputs,
+    Weighted,
+    counting,
     drawn_seed,
-    labels_of,
     of_points,
 )
-from streamk.adapters.weights import merged, relative
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel, Linear
 from streamk.landmarks.matrices import Numbers
 from streamk.landmarks.selection import check_count
 from streamk.learners.eigenpro.projection import interpolated, preconditioned
+from streamk.learners.rfm.machine import OPTIONS as OF_RFM
 from streamk.learners.rfm.machine import RFM, rfm
 from streamk.learners.rfm.metric import Weights, deviations, of_rows
 from streamk.learners.rfm.solving import inverse_temperature, probabilities
-from streamk.options import Choice, Flag, Option, Real, Whole
+from streamk.options import Whole, of_parameters
 from streamk.prediction.compiled import CompiledModel
-from streamk.prediction.dc_pred import TreeOptions, dc_pred
+from streamk.prediction.dc_pred import OPTIONS, dc_pred
 
 __all__ = [
     "DCPredClassifier",
@@ -82,7 +85,7 @@ class KernelRegression(BaseRidge):
     True
     """
 
-    def _fit(self, points: Numbers, y: Numbers) -> None:
+    def _fit(self, points: Numbers, y: Numbers, weights: Numbers | None) -> None:
         for name in ("n_epochs", "batch_size"):
             check_count(name, getattr(self, name))
         if isinstance(self.kernel_, Linear):
@@ -106,43 +109,7 @@ class KernelRegression(BaseRidge):
         return np.asarray(found.reshape(shape) + self.intercept_)
 
 
-_OF_RFM = {
-    "kernel": Option(
-        type="str or Kernel",
-        default="auto",
-        doc='"gaussian", "laplacian", "power_exponential", "matern", "rational_quadratic", '
-        '"cauchy", one of `streamk.kernels` of these, or "auto": the best one of "laplacian", '
-        '"power_exponential" and ``Matern(nu=0.5)``, the Laplace kernel of the L2 distance.',
-    ),
-    "bandwidth": Real(
-        default=None,
-        doc="Of a kernel given by name, in units of the scaled columns, of which two events are "
-        'sqrt(2) apart in the root of the mean square; sqrt(d) times as much for "laplacian", and '
-        '4 d^1.5 / 15 times for "power_exponential".',
-    ),
-    "regularization": Real(
-        default=None,
-        doc="The variance of the labels' noise for a function of variance 1; .0001 to 30 by "
-        "default.",
-    ),
-    "metric": Choice(
-        choices=("auto", "diagonal", "full"),
-        default="auto",
-        doc='"auto" compares both up to 128 columns; of more it is diagonal.',
-    ),
-    "rounds": Whole(
-        default=8, doc="At most so many after the first, which is plain kernel ridge regression."
-    ),
-    "n_centers": Whole(
-        default=10_000,
-        doc="Up to so many events, each is a center; of more, these are chosen, and all events "
-        "learned.",
-    ),
-    "selection": Choice(
-        choices=("random", "rpcholesky", "oasis"), default="random", doc="How centers are chosen."
-    ),
-    "random_state": RANDOM_STATE,
-}
+_OF_RFM = of_parameters(rfm, OF_RFM) | {"random_state": RANDOM_STATE}
 
 
 class _RFM(Weighted):
@@ -164,30 +131,21 @@ class _RFM(Weighted):
     n_features_in_ : int
     """
 
+    _ROWS = EVENTS
+
     def _weighted(
         self, points: Numbers, labels: NDArray[Any], sample_weight: ArrayLike | None
     ) -> tuple[Numbers, NDArray[Any], Weights]:
-        """Return the events that count, with labels and weights.
-
-        Raises
-        ------
-        InvalidInput
-            If fewer than 2 events count.
-        ValueError
-            If weights are negative or do not fit, as scikit-learn says it.
-        """
-        if sample_weight is None:
+        """Return the events that count, with labels and weights, unless these are all the same."""
+        points, labels, weights = counting(points, labels, sample_weight)
+        if weights is None:
             return points, labels, None
-        weights = relative(
-            _check_sample_weight(sample_weight, points, dtype=np.float64, ensure_non_negative=True)
-        )
-        counts = weights > 0.0
-        if counts.sum() < 2:
+        if len(weights) < 2:
             raise InvalidInput(
-                f"{counts.sum()} events have a sample weight above 0; at least 2 are needed"
+                f"{len(weights)} events have a sample weight above 0; at least 2 are needed"
             )
-        kept = weights[counts]
-        return points[counts], labels[counts], None if (kept == kept[0]).all() else kept
+        weights = relative(weights)
+        return points, labels, None if (weights == weights[0]).all() else weights
 
     def _fit(self, points: Numbers, targets: Numbers, error: str, weights: Weights) -> None:
         options = self.get_params(deep=False)
@@ -200,14 +158,8 @@ class _RFM(Weighted):
         self.feature_importances_: Numbers = self.machine_.metric.shares
         self.n_rounds_: int = self.machine_.round
 
-    def _outputs(self, X: ArrayLike) -> Numbers:
-        check_is_fitted(self, "machine_")
-        return self.machine_.predict(validate_data(self, X, reset=False, **EVENTS))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
+    def _outputs(self, points: Numbers) -> Numbers:
+        return self.machine_.predict(points)
 
 
 @estimator(_OF_RFM, by_place=("kernel",))
@@ -236,26 +188,19 @@ class RFMClassifier(ByOutputs, _RFM):
     """
 
     def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
-        points, labels = validate_data(self, X, labels_of(y), ensure_min_samples=2, **EVENTS)
-        check_classification_targets(labels)
-        points, labels, weights = self._weighted(points, labels, sample_weight)
-        self.classes_, numbers = np.unique(labels, return_inverse=True)
-        check_classes(self.classes_)
-        points, numbers, weights = merged(points, numbers, weights)
-        targets = np.where(numbers[:, None] == np.arange(len(self.classes_)), 1.0, -1.0)
-        if len(self.classes_) == 2:
-            targets = targets[:, 1:]
-        self._fit(points, targets, "squared", weights)
+        points, labels, weights = self._weighted(*self._labelled(X, y), sample_weight)
+        points, numbers, weights = merged(points, self._numbered(labels), weights)
+        self._fit(points, self._targets(numbers), "squared", weights)
         held, margins = self.machine_.held, self.machine_.margins
         self._factor: float = inverse_temperature(margins, numbers[held], of_rows(weights, held))
 
     def predict_proba(self, X: ArrayLike) -> Numbers:
         """Return probabilities (n, n_classes), float64, of events X (n, d)."""
-        return probabilities(self._outputs(X), self._factor)
+        return probabilities(self._outputs(self._points(X)), self._factor)
 
 
 @estimator(_OF_RFM, by_place=("kernel",))
-class RFMRegressor(MultiOutputMixin, RegressorMixin, _RFM):  # type: ignore[misc]
+class RFMRegressor(MultiOutputMixin, ByNumbers, _RFM):  # type: ignore[misc]
     """As `RFMClassifier`, for numbers to be predicted, in any unit.
 
     Several targets share a metric, and each counts in the unit of its deviation.
@@ -284,64 +229,27 @@ class RFMRegressor(MultiOutputMixin, RegressorMixin, _RFM):  # type: ignore[misc
         self._shape: tuple[int, ...] = np.shape(numbers)[1:]
         self._fit(points, targets / self._units, "absolute", weights)
 
-    def predict(self, X: ArrayLike) -> Numbers:
-        """Return numbers, float64 of shape (n,) or (n, targets), for events X (n, d)."""
-        F = self._outputs(X) * self._units
+    def _predict(self, points: Numbers) -> Numbers:
+        F = self._outputs(points) * self._units
         return np.asarray(F.reshape(len(F), *self._shape))
 
 
-_OF_TREES = {
-    "budget": Real(
-        default=TreeOptions.budget,
-        doc="Multiply-adds for a prediction over those of a linear model.",
-    ),
-    "trees": Whole(default=None, doc="Trees, by the budget by default."),
-    "leaves": Whole(default=None, doc="Leaves of each tree, by the budget by default."),
-    "landmarks": Whole(default=None, doc="Landmarks of each leaf, by the budget by default."),
-    "products": Whole(
-        default=TreeOptions.products,
-        doc="Products of two kernel values that a leaf uses beside them.",
-    ),
-    "halo": Real(
-        default=TreeOptions.halo,
-        doc="Events around a leaf that its model learns, over those in it.",
-    ),
-    "balance": Real(
-        default=TreeOptions.balance,
-        doc="Least share of a node's events on each side of its hyperplane, at most 0.5.",
-    ),
-    "weighted": Flag(
-        default=TreeOptions.weighted, doc="Whether landmarks are found by weighted k-means."
-    ),
-    "ridge": Real(
-        default=TreeOptions.ridge, doc="Factor of half the squares of the weights in the loss."
-    ),
-    "iterations": Whole(default=TreeOptions.iterations, doc="Of L-BFGS for each leaf."),
-    "random_state": RANDOM_STATE,
-}
+_OF_TREES = of_parameters(dc_pred, OPTIONS) | {"random_state": RANDOM_STATE}
 
 
-class _DCPred(Shared, BaseEstimator):  # type: ignore[misc]
+class _DCPred(AtOnce):
     """The common part of the classifier and the regressor."""
+
+    _ROWS = EVENTS
 
     def _fit(self, X: Numbers, y: NDArray[Any], task: str) -> None:
         options = self.get_params(deep=False)
         seed = drawn_seed(options.pop("random_state"))
         self.model_: CompiledModel = dc_pred(X, y, task=task, seed=seed, **options)
 
-    def _events(self, X: ArrayLike) -> Numbers:
-        check_is_fitted(self, "model_")
-        events: Numbers = validate_data(self, X, reset=False, **EVENTS)
-        return events
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
-
 
 @estimator(_OF_TREES)
-class DCPredClassifier(ClassifierMixin, _DCPred):  # type: ignore[misc]
+class DCPredClassifier(ByOutputs, _DCPred):
     """Trees of small kernel models, which predict in the time of some linear models (DC-Pred++).
 
     `streamk.prediction.dc_pred` has the method. Columns are scaled by the model itself, and NaN is
@@ -364,42 +272,20 @@ class DCPredClassifier(ClassifierMixin, _DCPred):  # type: ignore[misc]
     (True, True)
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Train on events X (n, d), float64, with labels y (n,) of any kind that can be sorted.
+    def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        events, labels = self._labelled(X, y)
+        self._fit(events, self._numbered(labels), "classification")
 
-        Raises
-        ------
-        InvalidInput
-            If an option is out of its domain, or all labels are of one class.
-        ValueError
-            If events or labels do not fit, as scikit-learn says it.
-        """
-        events, labels = validate_data(self, X, labels_of(y), **EVENTS)
-        check_classification_targets(labels)
-        self.classes_, numbers = np.unique(labels, return_inverse=True)
-        check_classes(self.classes_)
-        self._fit(events, numbers, "classification")
-        return self
-
-    def decision_function(self, X: ArrayLike) -> Numbers:
-        """Return scores (n,) of two classes, positive for the second, or (n, n_classes)."""
-        events = self._events(X)
-        scores = self.model_.decision_many(events)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
+    def _outputs(self, points: Numbers) -> Numbers:
+        return self.model_.decision_many(points)
 
     def predict_proba(self, X: ArrayLike) -> Numbers:
         """Return probabilities (n, n_classes) of events X (n, d)."""
-        events = self._events(X)
-        return self.model_.predict_proba_many(events)
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return labels (n,) of events X (n, d)."""
-        events = self._events(X)
-        return self.classes_[self.model_.predict_many(events).astype(np.intp)]
+        return self.model_.predict_proba_many(self._points(X))
 
 
 @estimator(_OF_TREES)
-class DCPredRegressor(RegressorMixin, _DCPred):  # type: ignore[misc]
+class DCPredRegressor(ByNumbers, _DCPred):
     """As `DCPredClassifier`, for numbers to be predicted, in any unit.
 
     Attributes
@@ -417,21 +303,9 @@ class DCPredRegressor(RegressorMixin, _DCPred):  # type: ignore[misc]
     True
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Train on events X (n, d), float64, with numbers y (n,).
-
-        Raises
-        ------
-        InvalidInput
-            If an option is out of its domain.
-        ValueError
-            If events or numbers do not fit, as scikit-learn says it.
-        """
+    def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         events, numbers = validate_data(self, X, y, ensure_min_samples=2, y_numeric=True, **EVENTS)
         self._fit(events, numbers, "regression")
-        return self
 
-    def predict(self, X: ArrayLike) -> Numbers:
-        """Return numbers (n,), float64, of events X (n, d)."""
-        events = self._events(X)
-        return self.model_.predict_many(events)
+    def _predict(self, points: Numbers) -> Numbers:
+        return self.model_.predict_many(points)

@@ -5,33 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
-from sklearn.preprocessing import LabelBinarizer
+from sklearn.base import ClassifierMixin, MultiOutputMixin
 from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
-from streamk.adapters.options import Shared, estimator
+from streamk.adapters.options import estimator
+from streamk.adapters.rows import merged
 from streamk.adapters.sklearn.estimators import (
     ALPHA,
     N_CLUSTERS,
     N_JOBS,
     RANDOM_STATE,
-    check_classes,
+    AtOnce,
+    ByNumbers,
+    ByOutputs,
+    Weighted,
     count_of_parts,
+    counting,
     drawn_seed,
-    kernel_of_points,
-    labels_of,
     of_points,
     threads_of,
 )
-from streamk.adapters.weights import merged
 from streamk.errors import InvalidInput, shown
 from streamk.factorization import meka
 from streamk.factorization.approximation import MekaPredictor
@@ -50,15 +50,7 @@ from streamk.landmarks.matrices import Indices, Numbers
 from streamk.landmarks.selection import check_count
 from streamk.options import Choice, Option, Real, Whole
 
-__all__ = [
-    "BaseRidge",
-    "BlockRidge",
-    "BlockSVC",
-    "ByOutputs",
-    "MekaClassifier",
-    "MekaRidge",
-    "Weighted",
-]
+__all__ = ["BlockRidge", "BlockSVC", "MekaClassifier", "MekaRidge"]
 
 _BY_CLUSTERS = of_points("ntk", "linear")
 _CLASS_WEIGHT = Option(
@@ -136,7 +128,7 @@ class _Machine:
     },
     by_place=("kernel",),
 )
-class BlockSVC(ClassifierMixin, Shared, BaseEstimator):  # type: ignore[misc]
+class BlockSVC(ClassifierMixin, AtOnce):  # type: ignore[misc]
     """Support vector classification by a machine in each cluster of points (Si et al., §4.2).
 
     BKA-SVM: where the kernel between clusters counts as 0 the dual problem falls apart into one for
@@ -171,37 +163,12 @@ class BlockSVC(ClassifierMixin, Shared, BaseEstimator):  # type: ignore[misc]
     (8, True)
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Find the clusters and train a machine in each.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        y : array of shape (n,)
-            Labels of any kind that can be sorted.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInput
-            If an option is out of its domain, all labels are of one class, or a cluster is too
-            large for a kernel that is not Gaussian.
-        ValueError
-            If points or labels do not fit or LIBSVM refuses an option, as scikit-learn says it.
-        """
-        points, labels = validate_data(self, X, labels_of(y), dtype=np.float64)
-        check_classification_targets(labels)
-        self.classes_, numbers = np.unique(labels, return_inverse=True)
-        check_classes(self.classes_)
+    def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        """Find the clusters and train a machine in each."""
+        points, labels = self._labelled(X, y)
+        numbers = self._numbered(labels)
         weights = compute_class_weight(self.class_weight, classes=self.classes_, y=labels)
-        self.kernel_ = checked_kernel(
-            kernel_of_points(
-                self.kernel, points.shape[1], bandwidth=self.bandwidth, gamma=self.gamma
-            )
-        )
+        self.kernel_ = checked_kernel(self._made_kernel(points.shape[1]))
         clusters = clustered(
             points,
             count_of_parts(self.n_clusters, len(points)),
@@ -229,7 +196,6 @@ class BlockSVC(ClassifierMixin, Shared, BaseEstimator):  # type: ignore[misc]
         self.dual_coef_: Numbers = np.hstack(
             [machine.coefficients(len(self.classes_)) for machine in self._machines]
         )
-        return self
 
     def _train(self, X: Numbers, numbers: Indices, weights: Numbers) -> _Machine:
         present = np.unique(numbers)
@@ -266,11 +232,6 @@ class BlockSVC(ClassifierMixin, Shared, BaseEstimator):  # type: ignore[misc]
             out[some] = decide(self._machines[s], X[some])
 
         self._parallel(predict, np.unique(labels).tolist())
-
-    def _points(self, X: ArrayLike) -> Numbers:
-        check_is_fitted(self, "_machines")
-        points: Numbers = validate_data(self, X, reset=False, dtype=np.float64)
-        return points
 
     def decision_function(self, X: ArrayLike) -> Numbers:
         """Return what the machine of each point's cluster decides by.
@@ -313,55 +274,21 @@ def _against_the_rest(pairs: Numbers, n_classes: int) -> Numbers:
     return votes + sums / (3.0 * (np.abs(sums) + 1.0))
 
 
-class BaseRidge(MultiOutputMixin, RegressorMixin, Shared, BaseEstimator):  # type: ignore[misc]
+class BaseRidge(MultiOutputMixin, ByNumbers):  # type: ignore[misc]
     """The common part of all: only the computation of coefficients differs."""
 
     kernel_: Kernel
 
-    def _fit(self, points: Numbers, y: Numbers) -> None:
-        """Solve for the coefficients."""
+    def _fit(self, points: Numbers, y: Numbers, weights: Numbers | None) -> None:
+        """Solve for the coefficients; there are weights of what is `Weighted` alone."""
         raise NotImplementedError
 
-    def _predict(self, points: Numbers) -> Numbers:
-        raise NotImplementedError
-
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Solve for the coefficients.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        y : array of shape (n,) or (n, targets)
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInput
-            If an option is out of its domain, a kernel matrix is too large to be formed, or it is
-            singular for so small an `alpha`.
-        ValueError
-            If points or targets do not fit, as scikit-learn says it.
-        """
-        self._fit(*self._checked(X, y))
-        return self
-
-    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Numbers, Numbers]:
-        """Return points and targets, whose kernel there is now."""
+    def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         points, targets = validate_data(
             self, X, y, dtype=np.float64, multi_output=True, y_numeric=True
         )
-        self.kernel_ = kernel_of_points(
-            self.kernel, points.shape[1], bandwidth=self.bandwidth, gamma=self.gamma
-        )
-        return points, np.asarray(targets, np.float64)
-
-    def predict(self, X: ArrayLike) -> Numbers:
-        """Numbers predicted for points X (n, d), float64 of shape (n,) or (n, targets)."""
-        check_is_fitted(self, "kernel_")
-        return self._predict(validate_data(self, X, reset=False, dtype=np.float64))
+        self.kernel_ = self._made_kernel(points.shape[1])
+        self._fit(*counting(points, np.asarray(targets, np.float64), sample_weight))
 
 
 @estimator(
@@ -399,7 +326,7 @@ class BlockRidge(BaseRidge):
     True
     """
 
-    def _fit(self, points: Numbers, y: Numbers) -> None:
+    def _fit(self, points: Numbers, y: Numbers, weights: Numbers | None) -> None:
         check_number("alpha", self.alpha)
         count, seed = count_of_parts(self.n_clusters, len(points)), drawn_seed(self.random_state)
         self._blocks: BlockKernel = block_kernel(
@@ -410,81 +337,6 @@ class BlockRidge(BaseRidge):
 
     def _predict(self, points: Numbers) -> Numbers:
         return self._blocks.predict(points, self.dual_coef_)
-
-
-class Weighted(Shared, BaseEstimator):  # type: ignore[misc]
-    """An estimator of data that are there all at once, some of which weigh more than others."""
-
-    def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
-        raise NotImplementedError
-
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from events.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        y : array of shape (n,) or (n, targets)
-            Numbers, or labels of any kind that can be sorted.
-        sample_weight : array of shape (n,), optional
-            What each event counts: 0 is as if it were not there, 2 as if it were there twice.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInput
-            If an option is out of its domain, all labels are of one class, a weight is negative, or
-            too few are above 0.
-        ValueError
-            If events, labels or weights do not fit, as scikit-learn says it.
-        """
-        self._learn(X, y, sample_weight)
-        return self
-
-
-class ByOutputs(ClassifierMixin):  # type: ignore[misc]
-    """A classifier by the largest of its regressions, of which there is one for two classes."""
-
-    classes_: NDArray[Any]
-    _outputs: Callable[[ArrayLike], Numbers]
-    """Returns what the regressions predict, (n, regressions)."""
-
-    def decision_function(self, X: ArrayLike) -> Numbers:
-        """Predictions of the regressions before any decision.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-
-        Returns
-        -------
-        float64 array of shape (n,) for two classes, positive for the second, or (n, n_classes)
-        """
-        F = self._outputs(X)
-        return F[:, 0] if F.shape[1] == 1 else F
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return labels (n,) of events X (n, d)."""
-        F = self._outputs(X)
-        numbers = F.argmax(axis=1) if F.shape[1] > 1 else (F[:, 0] > 0).astype(np.intp)
-        labels: NDArray[Any] = self.classes_[numbers]
-        return labels
-
-
-def _counting(
-    points: Numbers, y: NDArray[Any], sample_weight: ArrayLike | None
-) -> tuple[Numbers, NDArray[Any], Numbers | None]:
-    """Return the points whose weight is not 0, with their targets and weights."""
-    if sample_weight is None:
-        return points, y, None
-    weights = weights_of(
-        _check_sample_weight(sample_weight, points, dtype=np.float64), len(points), "sample_weight"
-    )
-    counting = weights > 0.0
-    return points[counting], y[counting], weights[counting]
 
 
 _OF_MEKA = _BY_CLUSTERS | {
@@ -509,7 +361,7 @@ _LAST = {"n_jobs": N_JOBS, "random_state": RANDOM_STATE}
 class _OnMeka(Weighted):
     """The common part of both: the approximation, and coefficients in it."""
 
-    def _fit(self, points: Numbers, y: Numbers, weights: Numbers | None = None) -> None:
+    def _fit(self, points: Numbers, y: Numbers, weights: Numbers | None) -> None:
         """Approximate the kernel matrix and solve for the coefficients."""
         check_count("rank", self.rank)
         check_positive("alpha", self.alpha)
@@ -570,9 +422,6 @@ class MekaRidge(_OnMeka, BaseRidge):
     True
     """
 
-    def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
-        self._fit(*_counting(*self._checked(X, y), sample_weight))
-
 
 @estimator({**_OF_MEKA, "class_weight": _CLASS_WEIGHT, **_LAST}, by_place=("kernel",))
 class MekaClassifier(ByOutputs, _OnMeka):
@@ -601,31 +450,24 @@ class MekaClassifier(ByOutputs, _OnMeka):
     """
 
     def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
-        points, labels = validate_data(self, X, labels_of(y), dtype=np.float64)
-        check_classification_targets(labels)
-        points, labels, weights = _counting(points, labels, sample_weight)
-        binarizer = LabelBinarizer(neg_label=-1).fit(labels)
-        check_classes(binarizer.classes_)
-        self.classes_: NDArray[Any] = binarizer.classes_
-        self.kernel_: Kernel = kernel_of_points(
-            self.kernel, points.shape[1], bandwidth=self.bandwidth, gamma=self.gamma
-        )
+        points, labels, weights = counting(*self._labelled(X, y), sample_weight)
+        numbers = self._numbered(labels)
+        self.kernel_: Kernel = self._made_kernel(points.shape[1])
         if self.class_weight is not None:
             of_class = weights_of(
-                self._weights_of_classes(labels, weights), len(points), "class_weight"
+                self._weights_of_classes(labels, numbers, weights), len(points), "class_weight"
             )
             weights = of_class if weights is None else of_class * weights
-        targets = binarizer.transform(labels).astype(np.float64)
-        self._fit(*_counting(points, targets, weights))
+        self._fit(*counting(points, self._targets(numbers), weights))
 
-    def _weights_of_classes(self, labels: NDArray[Any], weights: Numbers | None) -> NDArray[Any]:
+    def _weights_of_classes(
+        self, labels: NDArray[Any], numbers: Indices, weights: Numbers | None
+    ) -> NDArray[Any]:
         """Return the weight of each point's class."""
         if self.class_weight != "balanced":
             return np.asarray(compute_sample_weight(self.class_weight, labels))
-        numbers = np.searchsorted(self.classes_, labels)
         sums = np.bincount(numbers, weights)
         return np.asarray((sums.mean() / sums)[numbers])
 
-    def _outputs(self, X: ArrayLike) -> Numbers:
-        check_is_fitted(self, "classes_")
-        return self._predict(validate_data(self, X, reset=False, dtype=np.float64))
+    def _outputs(self, points: Numbers) -> Numbers:
+        return self._predict(points)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, ClassVar, Self
 
 import narwhals.stable.v2 as nw
 import numpy as np
-import scipy
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -24,11 +23,11 @@ from sklearn.utils.validation import (
 )
 
 from streamk import kernels, learners
-from streamk.adapters.batches import Batch, Frame, as_frame
+from streamk.adapters.batches import Array, Batch, as_frame
 from streamk.adapters.options import Shared, chosen
-from streamk.adapters.rows import Model, Numbers
-from streamk.adapters.weights import checked, relative, repeats
+from streamk.adapters.rows import Model, Numbers, checked, relative, repeats
 from streamk.errors import InvalidInput, shown
+from streamk.factorization.checks import weights_of
 from streamk.kernels import Kernel
 from streamk.landmarks.matrices import PRECOMPUTED
 from streamk.landmarks.selection import check_count
@@ -147,20 +146,6 @@ def _is_missing(label: Any) -> bool:
         return not hasattr(label, "__len__")
 
 
-def check_classes(classes: NDArray[Any]) -> None:
-    """Check that labels are of two classes at least.
-
-    Raises
-    ------
-    InvalidInput
-        Naming the one that there is.
-    """
-    if len(classes) < 2:
-        raise InvalidInput(
-            f"all labels are of one class, {classes.tolist()[0]!r}; a classifier needs at least two"
-        )
-
-
 def made_kernel(
     kernel: str | Kernel, columns: int, *, bandwidth: float | None, gamma: float | None
 ) -> str | Kernel:
@@ -184,68 +169,8 @@ def made_kernel(
     return kernel
 
 
-def kernel_of_points(
-    kernel: str | Kernel, columns: int, *, bandwidth: float | None, gamma: float | None
-) -> Kernel:
-    """Return the kernel that the options say for points of so many columns.
-
-    Raises
-    ------
-    InvalidInput
-        Also if it is "precomputed".
-    """
-    made = made_kernel(kernel, columns, bandwidth=bandwidth, gamma=gamma)
-    if not isinstance(made, Kernel):
-        raise InvalidInput(f"kernel={made!r} must be the name of a kernel or a streamk Kernel")
-    return made
-
-
 EVENTS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
 """Requirements of events, of which some values are missing."""
-
-
-class Array(Batch):
-    """The rows of an array, dense or CSR, whose columns may have names.
-
-    Parameters
-    ----------
-    X : float64 array of shape (n, d)
-    names : list of d str, optional
-        They are numbered by default.
-    """
-
-    def __init__(self, X: Any, names: list[Hashable] | None = None) -> None:
-        self._X, self._names = X, names
-
-    def __len__(self) -> int:
-        return int(self._X.shape[0])
-
-    @property
-    def width(self) -> int:
-        """Return the number of columns."""
-        return int(self._X.shape[1])
-
-    def take(self, places: NDArray[np.intp]) -> Self:
-        """Return the rows at these places."""
-        return type(self)(self._X[places], self._names)
-
-    def _dense(self, some: slice) -> Numbers:
-        rows = self._X[some]
-        return np.ascontiguousarray(rows.toarray() if scipy.sparse.issparse(rows) else rows)
-
-    def numbers(self, model: Model, some: slice) -> Numbers | None:
-        """Return rows for the model; None where columns by name are new to it."""
-        rows = self._dense(some)
-        return rows if self._names is None else model.rows_of_columns(self._names, rows)
-
-    def contents(self, some: slice) -> Iterator[bytes]:
-        """Yield what rows are."""
-        return (row.tobytes() for row in self._dense(some) + 0.0)
-
-    def dicts(self, some: slice) -> list[dict[Hashable, Any]]:
-        """Return rows as dicts, with NaN where a value is missing."""
-        names = self._names or []
-        return [dict(zip(names, row, strict=True)) for row in self._dense(some).tolist()]
 
 
 def _weights(sample_weight: ArrayLike, n: int) -> Numbers:
@@ -254,12 +179,6 @@ def _weights(sample_weight: ArrayLike, n: int) -> Numbers:
         sample_weight, np.zeros((n, 1)), dtype=np.float64, ensure_non_negative=True
     )
     return found
-
-
-def _check_size(frame: Frame) -> None:
-    for what, n in (("sample", len(frame)), ("feature", frame.width)):
-        if not n:
-            raise InvalidInput(f"found a data frame with 0 {what}(s); at least 1 is needed")
 
 
 class Estimator(Shared, BaseEstimator):  # type: ignore[misc]
@@ -300,23 +219,6 @@ class Estimator(Shared, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         return tags
 
-    @property
-    def _passes(self) -> int:
-        """Return how often `fit` passes over its events."""
-        n: int = getattr(self, "n_epochs", 1)
-        check_count("n_epochs", n)
-        return n
-
-    def _counting(
-        self, X: Batch, y: NDArray[Any], sample_weight: Any
-    ) -> tuple[Batch, NDArray[Any], Numbers | None]:
-        """Return the events that are to be learned in `fit`, their labels and relative weights."""
-        if sample_weight is None:
-            return X, y, None
-        weights = relative(_weights(sample_weight, len(X)))
-        counting = np.flatnonzero(weights)
-        return X.take(counting), y[counting], weights[counting]
-
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from events, forgetting what was learned before.
 
@@ -343,12 +245,19 @@ class Estimator(Shared, BaseEstimator):  # type: ignore[misc]
         ValueError
             If events or labels do not fit, as scikit-learn says it.
         """
-        self._fit(*self._counting(*self._check(X, y, reset=True), sample_weight))
+        events, labels = self._check(X, y, reset=True)
+        weights = None
+        if sample_weight is not None:
+            weights = relative(_weights(sample_weight, len(events)))
+            some = np.flatnonzero(weights)
+            events, labels, weights = events.take(some), labels[some], weights[some]
+        self._fit(events, labels, weights)
         return self
 
     def _fit(self, X: Batch, y: NDArray[Any], weights: Numbers | None, **options: Any) -> None:
         """Pass over the events, each time in another order, and learn the last ones in any case."""
-        passes, random = self._passes, check_random_state(self.random_state)
+        passes, random = getattr(self, "n_epochs", 1), check_random_state(self.random_state)
+        check_count("n_epochs", passes)
         self._model = Model(self._make(random, **options))
         order = X.order(y, weights)
         for turn in range(passes):
@@ -382,7 +291,7 @@ class Estimator(Shared, BaseEstimator):  # type: ignore[misc]
         labels = column_or_1d(y, warn=True)
         assert_all_finite(labels, input_name="y")
         check_consistent_length(X, labels)
-        _check_size(frame)
+        frame.check_size()
         if reset:
             self._names = frame.names
         return frame, np.asarray(labels, np.float64 if numeric else None)
@@ -395,7 +304,7 @@ class Estimator(Shared, BaseEstimator):  # type: ignore[misc]
             X = validate_data(self, X, reset=False, accept_sparse="csr", **EVENTS)
             return Array(X, self._names).rows(self._model)
         validate_data(self, X, reset=False, skip_check_array=True)
-        _check_size(frame)
+        frame.check_size()
         return frame.rows(self._model)
 
     def _joined(self, X: Any, method: str, *arguments: Any) -> NDArray[Any]:
@@ -568,3 +477,161 @@ True"""
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Numbers predicted for events X (n, d), float64 of shape (n,)."""
         return self._joined(X, "predict_many")
+
+
+class AtOnce(Shared, BaseEstimator):  # type: ignore[misc]
+    """An estimator of points that are there all at once."""
+
+    _ROWS: ClassVar[dict[str, Any]] = {"dtype": np.float64}
+    """Requirements of points."""
+    classes_: NDArray[Any]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._ROWS is EVENTS
+        return tags
+
+    def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        """Learn; there are weights of what is `Weighted` alone."""
+        raise NotImplementedError
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from points.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : array of shape (n,), or (n, targets) for several numbers
+            Labels of any kind that can be sorted, or numbers.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInput
+            If an option is out of its domain, all labels are of one class, or a kernel matrix is
+            too large to be formed, or singular.
+        ValueError
+            If points or labels do not fit, as scikit-learn says it.
+        """
+        self._learn(X, y, None)
+        return self
+
+    def _labelled(self, X: ArrayLike, y: ArrayLike) -> tuple[Numbers, NDArray[Any]]:
+        """Return points with labels of any kind."""
+        points, labels = validate_data(self, X, labels_of(y), **self._ROWS)
+        check_classification_targets(labels)
+        return points, labels
+
+    def _numbered(self, labels: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the places of labels among `classes_`, which are known from here on."""
+        self.classes_, numbers = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InvalidInput(
+                f"all labels are of one class, {self.classes_.tolist()[0]!r}; a classifier needs "
+                "at least two"
+            )
+        return numbers
+
+    def _made_kernel(self, columns: int) -> Kernel:
+        """Return the kernel that the options say for points of so many columns."""
+        made = made_kernel(self.kernel, columns, bandwidth=self.bandwidth, gamma=self.gamma)
+        if not isinstance(made, Kernel):
+            raise InvalidInput(f"kernel={made!r} must be the name of a kernel or a streamk Kernel")
+        return made
+
+    def _points(self, X: ArrayLike) -> Numbers:
+        """Return points that are to be predicted."""
+        check_is_fitted(self)
+        points: Numbers = validate_data(self, X, reset=False, **self._ROWS)
+        return points
+
+
+class Weighted(AtOnce):
+    """One of points of which some weigh more than others."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from points.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : array of shape (n,), or (n, targets) for several numbers
+            Labels of any kind that can be sorted, or numbers.
+        sample_weight : array of shape (n,), optional
+            What each point counts: 0 is as if it were not there, 2 as if it were there twice.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInput
+            If an option is out of its domain, all labels are of one class, a weight is negative, or
+            too few are above 0.
+        ValueError
+            If points, labels or weights do not fit, as scikit-learn says it.
+        """
+        self._learn(X, y, sample_weight)
+        return self
+
+
+def counting(
+    points: Numbers, y: NDArray[Any], sample_weight: ArrayLike | None
+) -> tuple[Numbers, NDArray[Any], Numbers | None]:
+    """Return the points whose weight is not 0, with their labels and weights."""
+    if sample_weight is None:
+        return points, y, None
+    weights = weights_of(
+        _check_sample_weight(sample_weight, points, dtype=np.float64), len(points), "sample_weight"
+    )
+    some = weights > 0.0
+    return points[some], y[some], weights[some]
+
+
+class ByOutputs(ClassifierMixin, AtOnce):  # type: ignore[misc]
+    """A classifier by the largest of its outputs, of which there is one for two classes."""
+
+    _outputs: Callable[[Numbers], Numbers]
+    """Returns the outputs of points, (n, outputs)."""
+
+    def _targets(self, numbers: NDArray[np.intp]) -> Numbers:
+        """Return outputs of classes by their numbers: 1 for the class and -1 for the others."""
+        found = np.where(numbers[:, None] == np.arange(len(self.classes_)), 1.0, -1.0)
+        return found[:, 1:] if len(self.classes_) == 2 else found
+
+    def decision_function(self, X: ArrayLike) -> Numbers:
+        """Outputs before any decision.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        float64 array of shape (n,) for two classes, positive for the second, or (n, n_classes)
+        """
+        F = self._outputs(self._points(X))
+        return F[:, 0] if F.shape[1] == 1 else F
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Labels of points X (n, d), shape (n,)."""
+        F = self._outputs(self._points(X))
+        numbers = F.argmax(axis=1) if F.shape[1] > 1 else (F[:, 0] > 0).astype(np.intp)
+        labels: NDArray[Any] = self.classes_[numbers]
+        return labels
+
+
+class ByNumbers(RegressorMixin, AtOnce):  # type: ignore[misc]
+    """A regressor of points that are there all at once."""
+
+    def _predict(self, points: Numbers) -> Numbers:
+        """Return the numbers predicted for points, (n,) or (n, targets)."""
+        raise NotImplementedError
+
+    def predict(self, X: ArrayLike) -> Numbers:
+        """Numbers predicted for points X (n, d), float64 of shape (n,) or (n, targets)."""
+        return self._predict(self._points(X))

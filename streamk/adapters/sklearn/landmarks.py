@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy
@@ -12,14 +12,15 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamk import landmarks
-from streamk.adapters.options import Shared, estimator
+from streamk.adapters.options import Kind, Shared, estimator
 from streamk.adapters.sklearn.estimators import RANDOM_STATE, drawn_seed, made_kernel, of_points
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.landmarks import Diffusion, Landmarks
 from streamk.landmarks.matrices import PRECOMPUTED
+from streamk.landmarks.methods import OPTIONS
 from streamk.landmarks.selection import check_count
-from streamk.options import Option, Real, Whole
+from streamk.options import Whole, of_parameters
 
 __all__ = [
     "KMeansNystroem",
@@ -58,9 +59,10 @@ class BaseNystroem(
 >>> {name}(gamma=1e-3, n_components=50, random_state=0).fit_transform(X).shape
 (1797, 50)"""
 
-    @abstractmethod
-    def _select(self, X: NDArray[Any], kernel: str | Kernel, **options: Any) -> Landmarks:
-        """Choose the landmarks."""
+    _method: ClassVar[Callable[..., Landmarks]]
+    """Chooses the landmarks."""
+    _own: ClassVar[Sequence[str]]
+    """Its options beside those of all."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -87,7 +89,7 @@ class BaseNystroem(
         if isinstance(self.kernel, Diffusion):
             raise InvalidInput(
                 "a diffusion kernel needs all rows, and a transformer keeps only landmarks; take "
-                "streamk.landmarks.oasis, whose result transforms new rows"
+                "streamk.landmarks.methods, whose result transforms new rows"
             )
         return made_kernel(self.kernel, columns, bandwidth=self.bandwidth, gamma=self.gamma)
 
@@ -102,9 +104,10 @@ class BaseNystroem(
         self.kernel_ = self._made_kernel(rows.shape[1])
         # A kernel matrix in single precision is positive semidefinite up to its own rounding only.
         precision = str(rows.dtype) if self._given else "float64"
-        found = self._select(
+        found = self._method(
             rows,
             self.kernel_,
+            **{name: getattr(self, name) for name in self._own},
             max_landmarks=self.n_components,
             dtype=precision,
             seed=drawn_seed(self.random_state),
@@ -172,58 +175,51 @@ class BaseNystroem(
         return self._landmarks.transform(known).astype(rows.dtype, copy=False)
 
 
-def _options(*but: str, **more: Option) -> dict[str, Option]:
-    """Return the options of all, without kernels, and more."""
-    doc = (
+def _by(method: Callable[..., Landmarks], *but: str) -> Callable[[Kind], Kind]:
+    """Return the decorator of a transformer by a method, without these kernels."""
+    given = (
         'Or "precomputed": `X` is then the kernel matrix of the rows to fit, later that between '
         "new rows and those, dense or sparse."
     )
     n_components = Whole(
         default=100, doc="Most landmarks. Rows that landmarks span already bring no feature."
     )
-    own = {"n_components": n_components, **more, "random_state": RANDOM_STATE}
-    return of_points(*but, doc="" if but else doc) | own
+    own = of_parameters(method, OPTIONS)
+    options = {"n_components": n_components, **own, "random_state": RANDOM_STATE}
+
+    def decorate(kind: Kind) -> Kind:
+        """Return the class, which knows its method."""
+        made: Any = kind
+        made._method, made._own = staticmethod(method), tuple(own)
+        kernels = of_points(*but, doc="" if but else given)
+        return estimator(kernels | options, by_place=("kernel",))(kind)
+
+    return decorate
 
 
-@estimator(
-    _options(
-        tol=Real(
-            default=0.0,
-            doc="Choose no more where all rows are so near to the span, in the squared distance of "
-            "their kernel functions.",
-        ),
-        n_init=Whole(default=1, doc="Landmarks drawn at random to start with."),
-    ),
-    by_place=("kernel",),
-)
+@_by(landmarks.oasis)
 class OasisNystroem(BaseNystroem):
     """Nyström features of landmarks that oASIS chooses.
 
-    `streamk.landmarks.oasis`: each landmark is the row farthest from the span of those before, so
+    `streamk.landmarks.methods`: each landmark is the row farthest from the span of those before, so
     that few reproduce the kernel closely, for outliers too.
     """
 
-    def _select(self, X: NDArray[Any], kernel: str | Kernel, **options: Any) -> Landmarks:
-        return landmarks.oasis(X, kernel, **options, tol=self.tol, n_init=self.n_init)
 
-
-@estimator(_options(), by_place=("kernel",))
+@_by(landmarks.uniform)
 class UniformNystroem(BaseNystroem):
     """Nyström features of landmarks that are drawn uniformly.
 
-    `streamk.landmarks.baselines`, which is what `sklearn.kernel_approximation.Nystroem` does, less
+    `streamk.landmarks.uniform`, which is what `sklearn.kernel_approximation.Nystroem` does, less
     the features of landmarks that others span.
     """
 
-    def _select(self, X: NDArray[Any], kernel: str | Kernel, **options: Any) -> Landmarks:
-        return landmarks.uniform(X, kernel, **options)
 
-
-@estimator(_options("ntk"), by_place=("kernel",))
+@_by(landmarks.k_means, "ntk")
 class KMeansNystroem(BaseNystroem):
     """Nyström features of landmarks that are centres of clusters.
 
-    `streamk.landmarks.baselines`.
+    `streamk.landmarks.k_means`.
 
     Attributes
     ----------
@@ -235,46 +231,19 @@ class KMeansNystroem(BaseNystroem):
     n_features_in_ : int
     """
 
-    def _select(self, X: NDArray[Any], kernel: str | Kernel, **options: Any) -> Landmarks:
-        return landmarks.k_means(X, kernel, **options)
 
-
-@estimator(
-    _options(
-        rank=Whole(
-            default=None,
-            doc="Eigenvectors that the scores are computed from; `n_components` by default.",
-        ),
-    ),
-    by_place=("kernel",),
-)
+@_by(landmarks.leverage_scores)
 class LeverageNystroem(BaseNystroem):
     """Nyström features of landmarks drawn in proportion to their leverage scores.
 
     `streamk.landmarks.leverage_scores`: O(n^3) in time, and at most 23,170 rows. For comparisons.
     """
 
-    def _select(self, X: NDArray[Any], kernel: str | Kernel, **options: Any) -> Landmarks:
-        return landmarks.leverage_scores(X, kernel, **options, rank=self.rank)
 
-
-@estimator(
-    _options(
-        block_size=Whole(
-            default=None,
-            doc="Proposals that are drawn at a time, of which some are rejected; chosen by "
-            "default. It changes the time and not the distribution of the landmarks. 1 is the "
-            "plain algorithm.",
-        ),
-    ),
-    by_place=("kernel",),
-)
+@_by(landmarks.block_rpcholesky)
 class RPCholeskyNystroem(BaseNystroem):
     """Nyström features of landmarks drawn by randomly pivoted Cholesky.
 
     `streamk.landmarks.block_rpcholesky`: each landmark is drawn in proportion to the squared
     distances of the rows from the span of those before. The fastest of those that adapt.
     """
-
-    def _select(self, X: NDArray[Any], kernel: str | Kernel, **options: Any) -> Landmarks:
-        return landmarks.block_rpcholesky(X, kernel, **options, block_size=self.block_size)

@@ -83,20 +83,15 @@ def rescale(X: Any, mean: Any, factor: Any, out: Any) -> Any:
 
 
 @exact
-def rescale_each(
-    X: Any, known: Any, statistics: Any, factor: Any, before: Any, after: Any, units: Any
-) -> None:
-    """Rescale row by row, those that are known being taken into the statistics in between.
+def rescale_each(X: Any, known: Any, statistics: Any, factor: Any, after: Any, units: Any) -> None:
+    """Rescale row by row, those that are known being taken into the statistics before.
 
-    `before` and `units`, the mean and the factor there, are left out where they are None.
+    Units are the mean and the factor that there were until then.
     """
     count, mean, squares, numeric = statistics
     for r in range(X.shape[0]):
         row = X[r : r + 1]
-        if before is not None:
-            rescale(row, mean, factor, before[r : r + 1])
-        if units is not None:
-            units[r, 0], units[r, 1] = mean, factor
+        units[r, 0], units[r, 1] = mean, factor
         if known[r]:
             measure(row, count, mean, squares, numeric)
             spread(count, mean, squares, numeric, factor)

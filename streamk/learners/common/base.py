@@ -74,7 +74,13 @@ class Methods(Protocol):
         ...
 
     def add_columns(self, names: Sequence[Column]) -> None:
-        """Append columns, in which all events so far were zero."""
+        """Append columns, in which all events so far were zero.
+
+        Raises
+        ------
+        InvalidInput
+            If a column is there already.
+        """
         ...
 
     def state(self) -> State:
@@ -83,7 +89,13 @@ class Methods(Protocol):
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the learner whose state this is."""
+        """Return the learner whose state this is.
+
+        Raises
+        ------
+        StateError
+            If the state is another learner's, or is damaged.
+        """
         ...
 
     @property
@@ -92,7 +104,20 @@ class Methods(Protocol):
         return {}
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:
-        """Take in what another learner learned since the two were one, `common_events` long."""
+        """Take in what another learner learned since the two were one.
+
+        Parameters
+        ----------
+        other : learner of the same class
+        common_events : int, default 0
+            Events that the last common state had learned; 0 is a learner that has learned nothing.
+
+        Raises
+        ------
+        InvalidInput
+            If the two differ in what they must have in common, options, seed or columns, naming it,
+            or have fewer events than that.
+        """
         ...
 
     def merge_replica(self, other: Self, common_events: int, common: Callable[[], Self]) -> None:

@@ -521,13 +521,7 @@ class DoublyStochastic(Supervised):
     # Columns and outputs
 
     def add_columns(self, names: Sequence[Column]) -> None:
-        """Append columns to those of a batch; in all events so far they were zero.
-
-        Raises
-        ------
-        InvalidInput
-            If a column is there already.
-        """
+        """Append columns to those of a batch; in all events so far they were zero."""
         self._function.add_columns(tuple(names))
         self._gathered.add_columns(len(names))
 
@@ -614,18 +608,6 @@ class DoublyStochastic(Supervised):
         1, so the base cancels and only its number of events is needed. Both must have the same
         options and seed: their random features are then the same ones. Where there is something to
         take in, mini-batches are finished first: this learner's, and the other's in a copy.
-
-        Parameters
-        ----------
-        other : DoublyStochastic
-        common_events : int, default 0
-            Events that the last common state had learned; 0 is the zero function.
-
-        Raises
-        ------
-        InvalidInput
-            If the learners differ in an option, naming it, or in the places of their columns where
-            features depend on them, or have fewer events than that.
         """
         check_mergeable(self, other, ("is_classifier", *options.shared(self.OPTIONS)))
         mine, others = events_apart(self, other, common_events)

@@ -450,17 +450,6 @@ class EigenPro(OnCenters):
         projection, less the part of the common events, taken to be their share; with the same
         centers and no common events that is what one learner of all events would have. Of gradient
         steps the two functions are averaged, each by its events since.
-
-        Parameters
-        ----------
-        other : EigenPro
-        common_events : int, default 0
-            Events that the last common state had learned.
-
-        Raises
-        ------
-        InvalidInput
-            If the learners differ in an option, naming it, or have fewer events than that.
         """
         mine = self.n_events - common_events
 

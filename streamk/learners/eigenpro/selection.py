@@ -11,9 +11,13 @@ from numpy.typing import NDArray
 from streamk.declared import Declared, Domain, taken
 from streamk.errors import StateError
 from streamk.kernels import Kernel
-from streamk.landmarks.baselines import ITERATIONS, centers_of, check_available
-from streamk.landmarks.oasis import oasis
-from streamk.landmarks.rpcholesky import block_rpcholesky
+from streamk.landmarks.methods import (
+    ITERATIONS,
+    block_rpcholesky,
+    centers_of,
+    check_available,
+    oasis,
+)
 
 Numbers = NDArray[Any]
 

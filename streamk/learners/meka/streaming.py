@@ -408,13 +408,7 @@ class StreamingMeka(OnEmbeddedFeatures):
     # Columns and outputs
 
     def add_columns(self, names: Sequence[Column]) -> None:
-        """Append columns to those of a batch; in all events so far they were zero.
-
-        Raises
-        ------
-        InvalidInput
-            If a column is there already.
-        """
+        """Append columns to those of a batch; in all events so far they were zero."""
         columns, count = (*(self.columns or ()), *names), len(names)
         column_keys(columns)
         if self._function is None:
@@ -467,13 +461,7 @@ class StreamingMeka(OnEmbeddedFeatures):
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the learner whose state this is.
-
-        Raises
-        ------
-        StateError
-            If the state is another learner's, or is damaged.
-        """
+        """Return the learner whose state this is."""
         state.expect(cls.TYPE)
         header: Any = state.header
         with reading(_OWNER):
@@ -512,17 +500,6 @@ class StreamingMeka(OnEmbeddedFeatures):
 
         If this one has learned nothing since, it becomes the other. Else it learns what the buffer
         of the other has of its events since: the last ones, or a sample.
-
-        Parameters
-        ----------
-        other : StreamingMeka
-        common_events : int, default 0
-            Events that the last common state had learned.
-
-        Raises
-        ------
-        InvalidInput
-            If the learners differ in an option, naming it, or have fewer events than that.
         """
         merge_by_events(self, other, common_events, self._recent_events_of)
 

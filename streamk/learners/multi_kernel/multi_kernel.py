@@ -882,12 +882,6 @@ class MultiKernel(OneAtATime, Decider):
         estimates of one stream may (a scale or distance by 30%, a center by 0.3 scales, a rank by
         0.06), they stay as the one that learned more has them, since a mean would be right in
         neither scale. So do external experts, which else merge as they do by themselves.
-
-        Raises
-        ------
-        InvalidInput
-            If the learners differ in task, loss, seed, class weights or external experts, naming
-            it, or `common_events` cannot be.
         """
         self._merge(other, common_events, None)
 

@@ -448,13 +448,7 @@ class FeatureMachine(Supervised):
     # Columns and outputs
 
     def add_columns(self, names: Sequence[Column]) -> None:
-        """Append columns to those of a batch; in all events so far they were zero.
-
-        Raises
-        ------
-        InvalidInput
-            If a column is there already.
-        """
+        """Append columns to those of a batch; in all events so far they were zero."""
         columns, count = (*(self.columns or ()), *names), len(names)
         column_keys(columns)
         self._function.extend(count)
@@ -508,13 +502,7 @@ class FeatureMachine(Supervised):
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the learner whose state this is.
-
-        Raises
-        ------
-        StateError
-            If the state is another learner's, or is damaged.
-        """
+        """Return the learner whose state this is."""
         header: Any = state.expect(cls.TYPE).header
         with reading(_OWNER):
             names = None if header["columns"] is None else listed(header, "columns", _OWNER)
@@ -565,17 +553,6 @@ class FeatureMachine(Supervised):
 
         If this one has learned nothing since, it becomes the other. Else it learns the last events
         of the other, as many as its buffer has.
-
-        Parameters
-        ----------
-        other : FeatureMachine
-        common_events : int, default 0
-            Events that the last common state had learned.
-
-        Raises
-        ------
-        InvalidInput
-            If the learners differ in an option, naming it, or have fewer events than that.
         """
         merge_by_events(self, other, common_events, _last_events_of)
         self._turn()

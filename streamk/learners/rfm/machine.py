@@ -43,6 +43,7 @@ from streamk.learners.rfm.search import (
     least,
     refine,
 )
+from streamk.options import Choice, Option, Real, Whole, documented
 
 WINDOW = 256
 """Events whose mean error counts once."""
@@ -321,6 +322,60 @@ class RFM:
         return np.asarray(found + self.constant)
 
 
+OPTIONS = {
+    "kernel": Option(
+        type="str or Kernel",
+        doc='"gaussian", "laplacian", "power_exponential", "matern", "rational_quadratic", '
+        '"cauchy", one of `streamk.kernels` of these, or "auto": the best one of "laplacian", '
+        '"power_exponential" and ``Matern(nu=0.5)``, the Laplace kernel of the L2 distance.',
+    ),
+    "bandwidth": Real(
+        doc="Of a kernel given by name, in units of the scaled columns, of which two events are "
+        'sqrt(2) apart in the root of the mean square; sqrt(d) times as much for "laplacian", and '
+        '4 d^1.5 / 15 times for "power_exponential". 1.5 and 6 are compared by default, and "auto" '
+        "takes 1.5 for these two.",
+    ),
+    "regularization": Real(
+        doc="The variance of the targets' noise for a function of variance 1; .0001 to 30 by "
+        "default.",
+    ),
+    "metric": Choice(
+        choices=METRICS,
+        doc='"laplacian", "power_exponential" and "cauchy" have diagonal ones only. "auto" '
+        "compares both up to 128 columns; of more it is diagonal.",
+    ),
+    "rounds": Whole(
+        doc="At most so many after the first, which is plain kernel ridge regression; two without "
+        "a smaller error are the last ones.",
+    ),
+    "n_centers": Whole(
+        doc="Up to so many events, each is a center; of more, these are chosen, and all events "
+        "learned.",
+    ),
+    "selection": Choice(choices=SELECTIONS, doc="How centers are chosen."),
+}
+"""Options that the estimators have, too."""
+_GIVEN = {
+    "X": Option(
+        type="array of shape (n, d)",
+        doc="Events, at least 2; NaN is missing and counts as the column's median.",
+    ),
+    "Y": Option(type="array of shape (n, outputs)", doc="Their targets."),
+    "error": Choice(
+        choices=tuple(ERRORS),
+        doc="By which all is compared on held-back events; few large numbers decide on squared "
+        "ones.",
+    ),
+    "seed": Whole(),
+    "weights": Option(
+        type="array of shape (n,)",
+        doc="How often each event counts, positive: in means and scales, the sum of squares that "
+        "is solved for, the AGOP, and errors. Leave out events that are not to count.",
+    ),
+}
+
+
+@documented(OPTIONS | _GIVEN)
 def rfm(
     X: ArrayLike,
     Y: ArrayLike,
@@ -348,39 +403,6 @@ def rfm(
 
     A round of n events takes ``n^3 / 3`` multiplications for each of about three regularizations.
     Beyond `n_centers` events, centers p are chosen among them, and n p^2 + p^3 are needed.
-
-    Parameters
-    ----------
-    X : array of shape (n, d)
-        Events, at least 2; NaN is missing and counts as the column's median.
-    Y : array of shape (n, outputs)
-        Their targets.
-    kernel : str or Kernel, default "auto"
-        "gaussian", "laplacian", "power_exponential", "matern", "rational_quadratic", "cauchy", one
-        of `streamk.kernels` of these, or "auto": "laplacian", "power_exponential" and
-        ``Matern(nu=0.5)``, the Laplace kernel of the L2 distance.
-    bandwidth : float, optional
-        Of a kernel given by name, in units of the scaled columns, of which two events are sqrt(2)
-        apart in the root of the mean square; sqrt(d) times as much for "laplacian", and 4 d^1.5 /
-        15 times for "power_exponential". 1.5 and 6 are compared by default, and "auto" takes 1.5
-        for these two.
-    regularization : float, optional
-        The variance of the targets' noise for a function of variance 1; .0001 to 30 by default.
-    metric : {"auto", "diagonal", "full"}, default "auto"
-        "laplacian", "power_exponential" and "cauchy" have diagonal ones only. "auto" compares both
-        up to 128 columns.
-    rounds : int, default 8
-        At most so many after the first, whose metric is the identity; two without a smaller error
-        are the last ones.
-    n_centers : int, default 10000
-    selection : {"random", "rpcholesky", "oasis"}, default "random"
-        How centers are chosen where there are more events.
-    error : {"absolute", "squared"}, default "absolute"
-        By which all is compared on held-back events; few large numbers decide on squared ones.
-    seed : int, default 0
-    weights : array of shape (n,), optional
-        How often each event counts, positive: in means and scales, the sum of squares that is
-        solved for, the AGOP, and errors. Leave out events that are not to count.
 
     Returns
     -------

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.kernels import Kernel, Laplacian, PowerExponential
-from streamk.landmarks.oasis import oasis
-from streamk.landmarks.rpcholesky import block_rpcholesky
+from streamk.landmarks.methods import block_rpcholesky, oasis
 from streamk.learners.rfm.metric import (
     Columns,
     Metric,
