@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 from engine_kit import attached, learner
 
+from connectors.base import Chunk
+from connectors.kafka import KafkaSource
+
 PATIENCE = 120.0
 """Seconds after which what does not happen is a failure."""
 
@@ -47,6 +50,22 @@ def delete_before(address: str, topic: str, partition: int, offset: int) -> None
 
     with admin(address) as client:
         client.delete_records({TopicPartition(topic, partition): offset})
+
+
+def read(source: KafkaSource, count: int) -> list[Chunk]:
+    """Poll until there are `count` events."""
+    chunks: list[Chunk] = []
+
+    def polled() -> bool:
+        chunks.extend(source.poll(1000, 0.2))
+        return sum(map(len, chunks)) >= count
+
+    until(polled, lambda: f"only {sum(map(len, chunks))} of {count} events")
+    return chunks
+
+
+def values(chunks: list[Chunk]) -> list[Any]:
+    return [value for chunk in chunks for value in chunk.values]
 
 
 class Topics:

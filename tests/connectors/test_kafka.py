@@ -507,7 +507,7 @@ def test_the_broker_goes_away_and_comes_back(kafka_client: str, local_kafka: Any
         sink.write([Output(f"{topic}:0", 9, 0, None, {"p": 1})])  # kept until the broker is back
         local_kafka.start()
         fill(local_kafka.address, topic, 5, first=10)
-        chunks = read(src, 5, seconds=40)
+        chunks = read(src, 5)
         assert offsets(chunks)[-5:] == list(range(10, 15))
         src.commit({f"{topic}:0": 15}, {f"{topic}:0": "after"})
         assert src.committed(f"{topic}:0") == (15, "after")
