@@ -28,7 +28,7 @@ from connectors.base import (
     Trouble,
 )
 from connectors.errors import BadRecord, BadURL, OffsetOutOfRange, Unavailable
-from connectors.files.records import Records, TextForm
+from connectors.files.records import RecordCutter, TextForm
 from connectors.files.sinks import as_json_line
 
 __all__ = ["STDIN", "STDOUT", "StdinSource", "StdoutSink"]
@@ -52,7 +52,7 @@ class StdinSource(SourceBase):
         form = form or TextForm("json")
         self.encoding = form.encoding
         self._fd = (stream or _bytes_of(sys.stdin, "input")).fileno()
-        self._records = Records(form, "standard input")
+        self._records = RecordCutter(form, "standard input")
         self._ready: deque[bytes] = deque()
         self._ordinal = 0
         self._ended = False

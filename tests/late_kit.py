@@ -16,7 +16,7 @@ from streamk.distributed.replicas import Outcome, Task, work
 from streamk.engine import Checkpoint
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.late import join, segments
-from streamk.late.held import Records, record_type, unpacked
+from streamk.late.held import HeldRecords, record_type, unpacked
 from streamk.learners.registry import from_state
 from streamk.packing import unpack
 
@@ -56,7 +56,7 @@ def waiting(found: Checkpoint) -> dict[str, list[Any]]:
     young = unpacked(dict(arrays), "held events")
     columns, classes = young.dtype["X"].shape[0], young.dtype["P"].shape[0]
 
-    def add(records: Records) -> None:
+    def add(records: HeldRecords) -> None:
         for one in records:
             x = one["X"].tolist() + [0.0] * (columns - len(one["X"]))
             p = one["P"].tolist() + [float("nan")] * (classes - len(one["P"]))

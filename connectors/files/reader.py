@@ -18,7 +18,7 @@ from connectors.base import MAX_EVENT_BYTES
 from connectors.cells import read_csv_cells
 from connectors.errors import BadRecord, ConnectorError
 from connectors.files.ordered import FileReader, Known
-from connectors.files.records import Header, JSONSplitter, Record, Records, TextForm
+from connectors.files.records import Header, JSONSplitter, Record, RecordCutter, TextForm
 from connectors.files.text import BROKEN, TextFile, decompressed
 
 __all__ = ["KNOWN_BY", "TextReader", "digest"]
@@ -124,7 +124,7 @@ class TextReader(FileReader):
             self._text.seek(self._read_to)
         while self._read_to < at and (block := self._block(at - self._read_to)):
             self._window += block
-        self._records = Records(self._form, str(self.path), at=at, header=self.header)
+        self._records = RecordCutter(self._form, str(self.path), at=at, header=self.header)
         self._ready: list[Record] = []
         self._next = 0
         self.ordinal, self._at = ordinal, at

@@ -23,7 +23,7 @@ __all__ = [
     "Header",
     "JSONSplitter",
     "Record",
-    "Records",
+    "RecordCutter",
     "Splitter",
     "TextForm",
     "without_bom",
@@ -409,7 +409,7 @@ class Header(NamedTuple):
     delimiter: str
 
 
-class Records:
+class RecordCutter:
     """Cuts a text into its records, without the header of CSV.
 
     Parameters

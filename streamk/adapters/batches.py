@@ -20,7 +20,7 @@ _EVENTS = 1024
 """Events of a part, at most."""
 
 
-class Batch(ABC):
+class EventBatch(ABC):
     """Events in an order; each becomes the same row of an array as it would alone."""
 
     @abstractmethod
@@ -119,7 +119,7 @@ class Batch(ABC):
         model.left = left
 
 
-class Array(Batch):
+class Array(EventBatch):
     """The rows of an array, dense or CSR, whose columns may have names.
 
     Parameters
@@ -163,7 +163,7 @@ class Array(Batch):
         return [dict(zip(names, row, strict=True)) for row in self._dense(some).tolist()]
 
 
-class Frame(Batch):
+class Frame(EventBatch):
     """The rows of a data frame of pandas, Polars, Arrow or another library that narwhals knows.
 
     A null is missing, a category is its text, and dates, lists, structs and maps are what Python

@@ -5,7 +5,7 @@ losses, kernels and laws, bounds, and layouts of arrays. The loops that only the
 modules of `loops`. Both backends work on features in chunks of `CHUNK`: feature i of a point x is
 the `Curve` of the phase u: ``cos(2 pi u)``, u in turns, say, or u itself. The factor sqrt(2) of the
 paper is in `factor` and `weight`. A *basis* holds what gives the phases of consecutive chunks:
-`Dense` frequencies, ``u = b + w.x``, or the constants of `Hadamard` transforms. `Zonal` directions
+`Dense` frequencies, ``u = b + w.x``, or the constants of `Hadamard` transforms. `ZonalDirections`
 and tensor `Sketch` have features of their own, whatever the curve.
 
 What is predicted for a row is computed for that row by itself, in a fixed order, so that it is the
@@ -33,7 +33,7 @@ from streamk.backends.protocol import Single as Single
 from streamk.backends.protocol import Sizes as Sizes
 from streamk.backends.protocol import Sketch as Sketch
 from streamk.backends.protocol import Steps as Steps
-from streamk.backends.protocol import Zonal as Zonal
+from streamk.backends.protocol import ZonalDirections as ZonalDirections
 from streamk.errors import InvalidInput
 
 CHUNK = 64

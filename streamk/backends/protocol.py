@@ -30,7 +30,7 @@ __all__ = [
     "Sizes",
     "Sketch",
     "Steps",
-    "Zonal",
+    "ZonalDirections",
 ]
 
 Array = NDArray[Any]
@@ -68,7 +68,7 @@ class Hadamard(NamedTuple):
     """(chunks, CHUNK)"""
 
 
-class Zonal(NamedTuple):
+class ZonalDirections(NamedTuple):
     """Directions and polynomials of chunks: a feature is ``sum_k C_k (w.x)^k``."""
 
     W: Array
@@ -88,7 +88,7 @@ class Sketch(NamedTuple):
     """uint8 (chunks, factors, d): the bucket, and CHUNK more where the sign is minus"""
 
 
-Basis = Dense | Hadamard | Zonal | Sketch
+Basis = Dense | Hadamard | ZonalDirections | Sketch
 
 
 class Steps(NamedTuple):

@@ -25,7 +25,7 @@ from streamk.backends import (
     Hadamard,
     Law,
     Sketch,
-    Zonal,
+    ZonalDirections,
     chunks_of,
 )
 from streamk.backends.threads import divide
@@ -395,15 +395,15 @@ class ZonalSampler(Sampler):
         self.chunk_bytes = CHUNK * (self._d + terms) * self._dtype.itemsize
         self.chunk_flops = CHUNK * (self._d + 2 * terms)
 
-    def allocate(self, chunks: int) -> Zonal:
+    def allocate(self, chunks: int) -> ZonalDirections:
         """Return a basis of so many chunks, not filled."""
         empty, terms = self._backend.xp.empty, len(self._steps)
-        return Zonal(
+        return ZonalDirections(
             empty((chunks, self._d, CHUNK), self._dtype),
             empty((chunks, terms, CHUNK), self._dtype),
         )
 
-    def generate(self, first: int, basis: Zonal) -> None:
+    def generate(self, first: int, basis: ZonalDirections) -> None:
         """Fill a basis with the chunks from `first` on."""
         xp = self._backend.xp
 
@@ -422,7 +422,7 @@ class ZonalSampler(Sampler):
 
         divide(len(basis.W), 200 * basis.W.size, fill, self._threads)
 
-    def extend(self, old: ZonalSampler, basis: Zonal, chunks: int) -> tuple[Basis, int]:
+    def extend(self, old: ZonalSampler, basis: ZonalDirections, chunks: int) -> tuple[Basis, int]:
         """Keep nothing: further columns turn all directions."""
         return self.allocate(0), 0
 

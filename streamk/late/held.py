@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from streamk.declared import ANY, NON_NEGATIVE, Declared, Domain, taken, within
 from streamk.errors import StateError
 
-__all__ = ["HeldEvents", "Limits", "Records", "Slots", "packed", "record_type", "unpacked"]
+__all__ = ["HeldEvents", "HeldLimits", "HeldRecords", "Slots", "packed", "record_type", "unpacked"]
 
 Floats = NDArray[np.float64]
 Places = Sequence[int] | NDArray[np.intp]
-Records = NDArray[np.void]
+HeldRecords = NDArray[np.void]
 """Events, see `record_type`."""
 
 _FIRST = 1024
@@ -61,7 +61,7 @@ def record_type(columns: int, classes: int) -> np.dtype[Any]:
     )
 
 
-def packed(records: Records) -> dict[str, NDArray[Any]]:
+def packed(records: HeldRecords) -> dict[str, NDArray[Any]]:
     """Return events (n,) as arrays of a file: their bytes, and how many columns and classes."""
     kind = records.dtype
     return {
@@ -70,7 +70,7 @@ def packed(records: Records) -> dict[str, NDArray[Any]]:
     }
 
 
-def unpacked(arrays: dict[str, NDArray[Any]], where: str) -> Records:
+def unpacked(arrays: dict[str, NDArray[Any]], where: str) -> HeldRecords:
     """Return the events that `packed` gave. Raises `StateError` if they are none."""
     found, sizes = taken(_PACKED, arrays, {}, where)
     kind = record_type(*found["layout"].tolist())
@@ -146,7 +146,7 @@ class HeldEvents:
         self.slots = Slots()
         self.events = self._blanks(_FIRST, record_type(0, 0))
 
-    def _blanks(self, n: int, kind: np.dtype[Any]) -> Records:
+    def _blanks(self, n: int, kind: np.dtype[Any]) -> HeldRecords:
         made = np.zeros(n, kind)
         made["X"] = self._blank
         made["P"] = made["threshold"] = made["slice"] = np.nan
@@ -164,7 +164,7 @@ class HeldEvents:
         self._copy(old, self.events[:n])
 
     @staticmethod
-    def _copy(records: Records, to: Records) -> None:
+    def _copy(records: HeldRecords, to: HeldRecords) -> None:
         """Copy events into blank ones with as many columns and classes, or more."""
         for name in ("X", "P"):
             to[name][:, : records.dtype[name].shape[0]] = records[name]
@@ -213,14 +213,14 @@ class HeldEvents:
         found[:, :shared] = self.events["X"][slots, :shared]
         return found
 
-    def records(self, slots: Places) -> Records:
+    def records(self, slots: Places) -> HeldRecords:
         """Return what is in slots, in this order (n,); of slot -1 a blank event."""
         picks = np.asarray(slots, np.intp)
         found = self.events[picks]
         found[picks < 0] = self._blanks(1, found.dtype)
         return found
 
-    def put_records(self, slots: Places, records: Records) -> None:
+    def put_records(self, slots: Places, records: HeldRecords) -> None:
         """Put events (n,) into slots as `records` gave them, when there were as many columns."""
         kind = records.dtype
         self._make_room(max(slots, default=-1) + 1, kind["X"].shape[0], kind["P"].shape[0])
@@ -229,7 +229,7 @@ class HeldEvents:
         self.events[slots] = made
 
 
-class Limits(NamedTuple):
+class HeldLimits(NamedTuple):
     """Bounds of the events that may be held.
 
     Attributes
@@ -246,7 +246,7 @@ class Limits(NamedTuple):
     classes: int | None
     numbers: int
 
-    def check(self, records: Records) -> None:
+    def check(self, records: HeldRecords) -> None:
         """Raise `StateError` if events do not fit."""
         arrays = {each.name: records[each.name] for each in _DECLARED}
         found, sizes = taken(_DECLARED, arrays, {"events": len(records)}, "held events")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.training.bad_events import Fates, Revisions
 from streamk.errors import StateError
-from streamk.late.held import HeldEvents, Records
+from streamk.late.held import HeldEvents, HeldRecords
 from streamk.late.segments import SEGMENT_ROWS, Found, SegmentLog
 
 __all__ = ["MEMORY", "QUEUES", "Join", "Learn", "Predict", "Step", "WaitingQueue"]
@@ -209,7 +209,7 @@ class WaitingQueue:
         young: NDArray[Any],
         names: Sequence[str],
         live: NDArray[Any],
-        check: Callable[[Records], None],
+        check: Callable[[HeldRecords], None],
         slots: Iterator[int],
     ) -> None:
         """Go on with what `arrays` and `files` gave.
@@ -491,7 +491,7 @@ class Join:
         counts: Mapping[str, Any],
         files: Mapping[str, Any],
         arrays: Mapping[str, NDArray[Any]],
-        check: Callable[[Records], None],
+        check: Callable[[HeldRecords], None],
     ) -> int:
         """Go on where `to_json`, `files` and `arrays` were called.
 

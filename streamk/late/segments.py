@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from streamk.declared import ANY, NON_NEGATIVE, Declared, Domain, taken
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.errors import StateError
-from streamk.late.held import Records, record_type
+from streamk.late.held import HeldRecords, record_type
 from streamk.packing import header_bytes, pack, places, unpack
 
 __all__ = ["SEGMENT_ROWS", "Found", "KeyIndex", "Segment", "SegmentLog", "hashes_of"]
@@ -159,7 +159,7 @@ class Segment:
 
     @classmethod
     def written(
-        cls, files: SegmentFiles, entries: Sequence[Sequence[Any]], records: Records | None
+        cls, files: SegmentFiles, entries: Sequence[Sequence[Any]], records: HeldRecords | None
     ) -> Segment:
         """Write rows, of each the key first in its entry. Raises `EngineError`."""
         rows, layout = [msgspec.json.encode(entry) for entry in entries], (-1, -1)
@@ -216,7 +216,7 @@ class Segment:
             raise StateError(f"{self._files.place(self.name)}: cannot be read: {error}") from error
         return entries, [piece[n:] for piece, n in zip(pieces, cuts, strict=True)]
 
-    def records(self, rows: Rows) -> Records:
+    def records(self, rows: Rows) -> HeldRecords:
         """Return the events of rows (n,), which rise. Raises `StateError` as `read`."""
         ends = self._starts.astype(np.int64)[rows + 1]
         return np.frombuffer(b"".join(self._pieces(ends - self._size, ends)), self.type)
@@ -361,7 +361,7 @@ class SegmentLog:
                 found.append(one)
         return found
 
-    def append(self, entries: Sequence[Sequence[Any]], records: Records | None) -> None:
+    def append(self, entries: Sequence[Sequence[Any]], records: HeldRecords | None) -> None:
         """Add rows, `SEGMENT_ROWS` at most, all of them younger than those there are.
 
         Raises
@@ -437,7 +437,7 @@ class SegmentLog:
         self,
         names: Sequence[str],
         live: NDArray[Any],
-        check: Callable[[Records], None] | None,
+        check: Callable[[HeldRecords], None] | None,
     ) -> None:
         """Go on with the files and rows that `names` and `live` gave.
 

@@ -23,7 +23,7 @@ from streamk.learners.common.classes import beyond
 from streamk.learners.common.prequential import Prequential, joined, nothing
 from streamk.learners.explaining import Event
 
-__all__ = ["Explained", "Followed", "HoldingModel", "follow"]
+__all__ = ["Explained", "HoldingModel", "LateResults", "follow"]
 
 Floats = NDArray[np.float64]
 
@@ -46,7 +46,7 @@ class Explained(NamedTuple):
     explanation: Any
 
 
-class Followed(NamedTuple):
+class LateResults(NamedTuple):
     """Results of a batch.
 
     Attributes
@@ -425,10 +425,10 @@ class _Steps:
             )
             done = part.stop
 
-    def result(self, drifts: list[int]) -> Followed:
+    def result(self, drifts: list[int]) -> LateResults:
         """Return what came of it all."""
         model = self._work.model
-        return Followed(
+        return LateResults(
             np.array(self._rows, np.int64),
             joined(self._said, model),
             self._details,
@@ -453,7 +453,7 @@ def _some(found: Prequential, places: list[int] | NDArray[np.intp] | slice) -> P
     return Prequential(found.predictions[places], None if P is None else P[places])
 
 
-def follow(work: HoldingModel, join: Join, taken: Taken) -> Followed:
+def follow(work: HoldingModel, join: Join, taken: Taken) -> LateResults:
     """Predict, hold and learn what a batch of events and labels brings.
 
     Raises

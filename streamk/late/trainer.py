@@ -25,10 +25,10 @@ from streamk.engine.training.options import Stream, Watch
 from streamk.engine.training.outputs import predictions
 from streamk.engine.training.trainer import WATCH, Trainer
 from streamk.errors import EngineError, InvalidInput, StateError
-from streamk.late.held import HeldEvents, Limits, Records, packed, unpacked
+from streamk.late.held import HeldEvents, HeldLimits, HeldRecords, packed, unpacked
 from streamk.late.join import QUEUES, Join
 from streamk.late.source import LateReader, Taken
-from streamk.late.steps import Followed, HoldingModel, follow
+from streamk.late.steps import HoldingModel, LateResults, follow
 from streamk.learners.common.base import Learner
 from streamk.learners.common.prequential import Prequential
 from streamk.state import State
@@ -186,7 +186,7 @@ class LateTrainer(Trainer):
             self.settle()
             raise EngineError(complaint(whole, refused))
 
-    def _follow(self, taken: Taken) -> Followed:
+    def _follow(self, taken: Taken) -> LateResults:
         try:
             found = follow(self._work, self._join, taken)
         except InvalidInput as error:
@@ -195,7 +195,7 @@ class LateTrainer(Trainer):
         self._note_learned(len(taken.batch))
         return found
 
-    def _write(self, taken: Taken, followed: Callable[[], Followed]) -> None:
+    def _write(self, taken: Taken, followed: Callable[[], LateResults]) -> None:
         """Write predictions and what cannot be used, and count and score."""
         found = followed()
         batch, bad = taken.batch, sorted([*taken.bad, *found.bad])
@@ -235,7 +235,7 @@ class LateTrainer(Trainer):
         if found.bad and self._raises:
             raise EngineError(complaint(batch, found.bad[0]))
 
-    def _observe_late(self, batch: Batch, found: Followed) -> None:
+    def _observe_late(self, batch: Batch, found: LateResults) -> None:
         """Show the prediction that was explained, and the labels of those before."""
         if self._observer is None:
             return
@@ -376,9 +376,11 @@ class LateTrainer(Trainer):
         fates = header.get("fates")
         if not isinstance(fates, Mapping) or not _are_names(files):
             raise _unreadable("their counts or files are missing")
-        limits = Limits(columns, len(model.classes) if model.is_classifier else None, work.number)
+        limits = HeldLimits(
+            columns, len(model.classes) if model.is_classifier else None, work.number
+        )
 
-        def check(records: Records) -> None:
+        def check(records: HeldRecords) -> None:
             limits.check(records)
             sliced = records["slice"][records["number"] >= work.sliced_from]
             if slices is not None and not slices.fits(sliced):

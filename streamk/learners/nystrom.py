@@ -16,7 +16,7 @@ from streamk.kernels import Kernel
 from streamk.landmarks import IncrementalOasis
 from streamk.learners.common.classes import MOST_CLASSES, Label, aligned, widened
 from streamk.learners.common.merging import check_mergeable, events_apart
-from streamk.learners.common.optimizers import Part
+from streamk.learners.common.optimizers import Contribution
 from streamk.learners.common.options import GIVEN, KERNEL, LOSS, MAX_CLASSES, OF_OPTIMIZERS, TOL
 from streamk.learners.common.steps import Step
 from streamk.learners.common.supervised import Asked, OnEmbeddedFeatures
@@ -265,7 +265,9 @@ class OnlineNystrom(OnEmbeddedFeatures):
         chosen = self.landmarks
         L = self._landmarks.transform(chosen)
         parts = [
-            Part(optimizer, np.asarray(np.linalg.solve(L, landmarks.transform(chosen))), events)
+            Contribution(
+                optimizer, np.asarray(np.linalg.solve(L, landmarks.transform(chosen))), events
+            )
             for optimizer, landmarks, events in (
                 (self._optimizer, before, self.n_events),
                 (copy._optimizer, copy._landmarks, copy.n_events),

@@ -33,7 +33,7 @@ from streamk.serving.monitoring import CONTENT_TYPE, Monitoring
 from streamk.serving.observing import Observer
 from streamk.serving.pages import (
     Guard,
-    History,
+    PageHistory,
     SecurityHeaders,
     as_json,
     healthz,
@@ -286,7 +286,7 @@ _SECONDS = 1.0
 _log = logging.getLogger("streamk.serving")
 
 
-class Watch:
+class ServerWatch:
     """Figures of a server and of its model over time.
 
     Of requests it has counts, times and means alone: nothing of what one client asks is shown to
@@ -299,14 +299,16 @@ class Watch:
 
     Attributes
     ----------
-    history : History
+    history : PageHistory
     """
 
     def __init__(self, model: TrainedModel, answers: Answers) -> None:
         self._model, self._answers = model, answers
         name = model.learner.innermost.TYPE
         about = {"label": model.label, "model": name, "from": "a checkpoint"}
-        self.history = History({key: str(text) for key, text in about.items() if text is not None})
+        self.history = PageHistory(
+            {key: str(text) for key, text in about.items() if text is not None}
+        )
         self._pace = Pace(_SECONDS)
         self._pace.rate(0)
         self._events = 0
@@ -456,7 +458,7 @@ class _Server:
         self._model, self._limits, self._with_token = model, limits, with_token
         self._refresh, self._max_age = refresh, max_age
         self._answers = Answers(model)
-        self.watch = Watch(model, self._answers)
+        self.watch = ServerWatch(model, self._answers)
         self.monitoring = Monitoring(model, self.watch.observer)
         self._intake = None if log is None else Intake(model, log)
 

@@ -218,7 +218,7 @@ class PagePart(Part):
             return
         show, observer = engine_options.get("on_progress"), Observer()
         needed()
-        from streamk.serving.pages import History, live_page
+        from streamk.serving.pages import PageHistory, live_page
         from streamk.serving.server import Server, address, listening, token_for
 
         host, port = address(options["http"])
@@ -227,7 +227,7 @@ class PagePart(Part):
         source = parse_url(options["source"])
         about = {"label": options.get("label"), "model": job.name}
         about["from"] = f"{source.scheme}: {Path(source.path).name}".removesuffix(": ")
-        history = History({name: str(text) for name, text in about.items() if text}, observer)
+        history = PageHistory({name: str(text) for name, text in about.items() if text}, observer)
         listener = job.stack.enter_context(listening(host, port))
         server = Server(live_page(history, token=token), connections=_CONNECTIONS)
         server.start(listener)

@@ -189,7 +189,7 @@ MOST = 2000
 """Points that are kept; where there are more, every second one of the older half goes."""
 
 
-class History:
+class PageHistory:
     """Points in time, with what an observer says then.
 
     Points come from one thread and are read by others.
@@ -250,12 +250,12 @@ _HEADERS = {
 }
 
 
-def page_routes(history: History, guard: Guard) -> list[Route]:
+def page_routes(history: PageHistory, guard: Guard) -> list[Route]:
     """Return the routes of a page that shows a history, none of which is without the guard.
 
     Parameters
     ----------
-    history : History
+    history : PageHistory
     guard : Guard
         A browser gives its token once, as ``/?token=``, and keeps it in a cookie.
     """
@@ -301,7 +301,7 @@ class SecurityHeaders:
 
 
 class _Page:
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: PageHistory) -> None:
         self._history = history
         files = (path for path in _FILES.iterdir() if path.suffix in _KINDS)
         self._files = {path.name: (path.read_bytes(), _KINDS[path.suffix]) for path in files}
@@ -372,12 +372,12 @@ class _Page:
             await asyncio.sleep(_LOOK)
 
 
-def live_page(history: History, *, token: str | None = None) -> Starlette:
+def live_page(history: PageHistory, *, token: str | None = None) -> Starlette:
     """Return an application with a page for people, its points, and figures for Prometheus.
 
     Parameters
     ----------
-    history : History
+    history : PageHistory
     token : str, optional
         All but ``/healthz`` and ``/readyz`` take it, as ``Authorization: Bearer`` or, in a browser,
         once as ``/?token=``.

@@ -44,7 +44,7 @@ class _Refused(Exception):
     """Ends the parser's work on what is refused."""
 
 
-class Connection(HttpToolsProtocol):
+class HTTPConnection(HttpToolsProtocol):
     """uvicorn's protocol, whose parser takes a head of any length in any time.
 
     What a client sends is counted here, so that a connection costs bounded memory whatever comes,
@@ -76,7 +76,7 @@ class Connection(HttpToolsProtocol):
 
     def _make_room(self) -> None:
         """Cut the connection whose client has let us wait longest, if any lets us wait."""
-        ours = [one for one in self.connections if isinstance(one, Connection)]
+        ours = [one for one in self.connections if isinstance(one, HTTPConnection)]
         waiting = [one for one in ours if one is not self and one._lets_wait]
         if waiting:
             oldest = min(waiting, key=lambda one: one._since)
@@ -365,7 +365,7 @@ class Server:
             log_config=None,
             access_log=False,
             server_header=False,
-            http=Connection,
+            http=HTTPConnection,
             ws="none",
             limit_concurrency=_affordable(connections) + 1,  # the first that uvicorn refuses
             timeout_graceful_shutdown=_STOP_SECONDS,

@@ -74,7 +74,12 @@ def test_numba_has_what_is_changed_in_it():
 
     from streamk.backends.numba_backend import compiling
 
-    for kind in (compiling.Loaded, compiling.Part, compiling._PartLibrary, compiling.PartCompiler):
+    for kind in (
+        compiling.Loaded,
+        compiling.CompiledPart,
+        compiling._PartLibrary,
+        compiling.PartCompiler,
+    ):
         hooks = {name for name in vars(kind) if name == "__call__" or not name.startswith("__")}
         assert hooks - {"shed"} <= set(dir(kind.__base__)), kind
     assert "_source_stamp" in vars(IndexDataCacheFile("", "one", "stamp"))

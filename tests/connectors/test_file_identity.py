@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from connectors.base import Source
 from connectors.files.reader import KNOWN_BY, TextReader
-from connectors.files.records import Record, Records
+from connectors.files.records import Record, RecordCutter
 from connectors.files.text import TextFile
 from connectors.registry import open_source
 
@@ -203,13 +203,13 @@ def test_nothing_before_the_position_is_cut_again(
     at = json.loads(identity)["known"][0]
     assert at > 2 * (1 << 18)
     fed: list[int] = []
-    whole = Records.feed
+    whole = RecordCutter.feed
 
-    def feed(self: Records, block: bytes) -> list[Record]:
+    def feed(self: RecordCutter, block: bytes) -> list[Record]:
         fed.append(len(block))
         return whole(self, block)
 
-    monkeypatch.setattr(Records, "feed", feed)
+    monkeypatch.setattr(RecordCutter, "feed", feed)
     told, found = recognized(form, tmp_path, identity, 88_000)
     assert (told, len(found)) == (None, 2000)
     headers = 2 * (1 << 18) if form == "csv" else 0  # looked at when it is opened

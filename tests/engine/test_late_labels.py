@@ -21,7 +21,7 @@ from streamk.distributed import Sharded
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.errors import EngineError, InvalidInput
 from streamk.late import LateLabels
-from streamk.late.held import HeldEvents, Limits
+from streamk.late.held import HeldEvents, HeldLimits
 from streamk.late.join import Join, Learn, Predict
 from streamk.learners import MultiKernel, create
 
@@ -137,7 +137,7 @@ def test_the_join_is_that_of_plain_lists(
                 saved = join.to_json(), join.files(), join.arrays()
                 events = held.records(join.slots)
                 held, join = new()
-                n = join.restore(*saved, Limits(1, 2, len(records)).check)
+                n = join.restore(*saved, HeldLimits(1, 2, len(records)).check)
                 held.put_records([held.slots.take() for _ in range(n)], events)
     files.close()
     assert steps == naive.steps

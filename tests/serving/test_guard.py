@@ -20,7 +20,7 @@ import streamk
 from connectors.memory import MemorySource
 from streamk.learners import MultiKernel
 from streamk.serving.application import application
-from streamk.serving.pages import History, live_page
+from streamk.serving.pages import PageHistory, live_page
 
 TOKEN = "a token of some length"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -76,7 +76,7 @@ def made(request: pytest.FixtureRequest, state: Path) -> Any:
 
     def make(token: str | None = None) -> Starlette:
         if request.param == "page":
-            found = live_page(History({}), token=token)
+            found = live_page(PageHistory({}), token=token)
         else:
             found = application(streamk.load(state), log=log, token=token)
         found.state.is_leaving = lambda: True  # so that answers without an end have one

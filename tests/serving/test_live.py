@@ -28,7 +28,7 @@ from streamk.engine.evaluation.slices import Slices
 from streamk.engine.progress import Snapshot
 from streamk.learners.explaining import Reason
 from streamk.serving.observing import MOST_BYTES, Explanation
-from streamk.serving.pages import MOST, History, _Page, live_page
+from streamk.serving.pages import MOST, PageHistory, _Page, live_page
 
 TOKEN = "a token of some length"
 HOSTILE = "</script>\n\ndata: {}\n\n<img src=x onerror=alert(1)>"
@@ -53,8 +53,8 @@ def snapshot(events: int, **more: Any) -> Snapshot:
     return Snapshot(**{**found, **more})
 
 
-def filled(count: int) -> History:
-    history = History({"label": "clicked"})
+def filled(count: int) -> PageHistory:
+    history = PageHistory({"label": "clicked"})
     for n in range(1, count + 1):
         history(snapshot(10 * n))
     return history
@@ -82,7 +82,7 @@ def test_many_points_are_thinned_out_where_they_are_old() -> None:
 
 
 def test_an_application_without_points() -> None:
-    with Client(live_page(History({}))) as client:
+    with Client(live_page(PageHistory({}))) as client:
         assert client.get("/readyz").status_code == 503
         nothing = {"about": {}, "number": 0, "points": [], "version": 0}
         rows: dict[str, list[Any]] = {"predictions": [], "bad": []}
@@ -173,7 +173,7 @@ def test_rows_come_with_the_next_point_and_once() -> None:
 
 
 def test_a_point_is_bounded_in_bytes_whatever_the_names_are() -> None:
-    history = History({})
+    history = PageHistory({})
     names = [chr(0) * 1000 + str(n) for n in range(1000)]
     effects = [Reason(name, name, 1 / 3) for name in names]
     history.observer.add(Explanation(effects, True, dict.fromkeys(names[:6], 1 / 3)))

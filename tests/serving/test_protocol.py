@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from streamk.serving.server import Connection, Server, _Transport, listening
+from streamk.serving.server import HTTPConnection, Server, _Transport, listening
 
 
 class Written:
@@ -96,7 +96,7 @@ async def streamed(_: Request) -> Response:
 def address() -> Iterator[tuple[str, int]]:
     listener = listening("127.0.0.1", 0)
     server = Server(Starlette(routes=[Route("/streamed", streamed)]))
-    assert server._config.http_protocol_class is Connection
+    assert server._config.http_protocol_class is HTTPConnection
     server.start(listener)
     yield listener.getsockname()
     listener.close()

@@ -23,7 +23,7 @@ from sklearn.utils.validation import (
 )
 
 from streamk import kernels, learners
-from streamk.adapters.batches import Array, Batch, as_frame
+from streamk.adapters.batches import Array, EventBatch, as_frame
 from streamk.adapters.options import Shared, chosen
 from streamk.adapters.rows import Model, Numbers, checked, relative, repeats
 from streamk.errors import InvalidInput, shown
@@ -254,7 +254,7 @@ class Estimator(Shared, BaseEstimator):  # type: ignore[misc]
         self._fit(events, labels, weights)
         return self
 
-    def _fit(self, X: Batch, y: NDArray[Any], weights: Numbers | None, **options: Any) -> None:
+    def _fit(self, X: EventBatch, y: NDArray[Any], weights: Numbers | None, **options: Any) -> None:
         """Pass over the events, each time in another order, and learn the last ones in any case."""
         passes, random = getattr(self, "n_epochs", 1), check_random_state(self.random_state)
         check_count("n_epochs", passes)
@@ -266,7 +266,7 @@ class Estimator(Shared, BaseEstimator):  # type: ignore[misc]
             X.take(places).learn(self._model, y[places].tolist())
         self._model.learner.finish()
 
-    def _learn(self, X: Batch, y: NDArray[Any], sample_weight: Any, **options: Any) -> None:
+    def _learn(self, X: EventBatch, y: NDArray[Any], sample_weight: Any, **options: Any) -> None:
         """Learn events of a stream in their order, by a learner with options if it is new."""
         if not hasattr(self, "_model"):
             self._model = Model(self._make(check_random_state(self.random_state), **options))
@@ -275,7 +275,7 @@ class Estimator(Shared, BaseEstimator):  # type: ignore[misc]
             weights = checked(_weights(sample_weight, len(X)), len(X), "sample_weight")
         X.learn(self._model, y.tolist(), weights)
 
-    def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Batch, NDArray[Any]]:
+    def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[EventBatch, NDArray[Any]]:
         """Return the events and labels; a NaN or null in an event is missing."""
         numeric = self._task == "regression"
         y = y if numeric else labels_of(y)
@@ -338,12 +338,12 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 True"""
     classes_: NDArray[Any]
 
-    def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Batch, NDArray[Any]]:
+    def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[EventBatch, NDArray[Any]]:
         events, labels = super()._check(X, y, reset=reset)
         check_classification_targets(labels)
         return events, labels
 
-    def _fit(self, X: Batch, y: NDArray[Any], weights: Numbers | None, **options: Any) -> None:
+    def _fit(self, X: EventBatch, y: NDArray[Any], weights: Numbers | None, **options: Any) -> None:
         self.classes_, numbers = np.unique(y, return_inverse=True)
         super()._fit(X, numbers, weights, classes=range(len(self.classes_)), **options)
 

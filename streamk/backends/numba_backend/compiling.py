@@ -109,7 +109,7 @@ def _lighten(cache: Any) -> None:
     forms.rebuild = rebuild
 
 
-class Part(CPUDispatcher):
+class CompiledPart(CPUDispatcher):
     """Refuses a call by Python, for which there is no code."""
 
     def __call__(self, *_: Any) -> Any:
@@ -203,7 +203,7 @@ def parts(**options: Any) -> Callable[[Any], Any]:
     def compile_(function: Any) -> Any:
         compiled = decorate(function)
         if isinstance(compiled, CPUDispatcher):
-            compiled.__class__ = Part
+            compiled.__class__ = CompiledPart
         return compiled
 
     return compile_

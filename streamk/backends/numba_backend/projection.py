@@ -15,7 +15,7 @@ from streamk.backends import (
     Curve,
     Hadamard,
     Sketch,
-    Zonal,
+    ZonalDirections,
 )
 from streamk.backends.numba_backend.compiling import compiled, exact, overload, part
 from streamk.backends.numba_backend.hadamard import (
@@ -47,7 +47,7 @@ def _evaluate(
     X: Any, basis: Any, A: Any, acc: Any, phi: Any, first: Any, stop: Any, outputs: Any, curve: Any
 ) -> Any:
     function: Any = evaluate_hadamard
-    if len(basis) == len(Zonal._fields):
+    if len(basis) == len(ZonalDirections._fields):
         function = evaluate_dense
     elif len(basis) == len(Sketch._fields):
         function = evaluate_sketches
@@ -191,7 +191,7 @@ def _curve(basis: Basis, curve: int, wide: bool) -> Any:
     """Return the curve as the compiled functions take it, see `simd`."""
     if isinstance(basis, Sketch):
         return None
-    if isinstance(basis, Zonal):
+    if isinstance(basis, ZonalDirections):
         return np.uint64(basis.C.shape[1])
     if curve == Curve.COSINE:
         return _WAVES[_FLOAT64] if wide else _WAVES[basis.b.dtype]

@@ -6,8 +6,8 @@ through memory and stall on it, so those tiles are written here as LLVM's own ve
 16 lanes wide whatever the machine has: LLVM splits them for narrower registers, with the same
 results. An `Emitter` writes them into an intrinsic of numba's; nothing here runs at run time.
 
-A `Bend` turns phases into features in registers, and a `Sink` takes these. Which curve an intrinsic
-emits follows from the type of its argument `curve`:
+A `Bend` turns phases into features in registers, and a `FeatureSink` takes these. Which curve an
+intrinsic emits follows from the type of its argument `curve`:
 
 =================  ==========================================================================
 a float            the cosine of turns, the phases being of that type; -1
@@ -437,7 +437,7 @@ class Bend:
         return [sums[i * many : (i + 1) * many] for i in range(len(rows))]
 
 
-class Sink:
+class FeatureSink:
     """Writes into an intrinsic what becomes of the features of some rows and one chunk.
 
     Parameters

@@ -370,7 +370,7 @@ class _Tables:
         return table, arrays
 
 
-class Single:
+class SingleEvents:
     """Predicts and learns single events with the same arrays; see `streamk.backends.Single`."""
 
     def __init__(
@@ -468,4 +468,4 @@ def single(
             wide,
             loss,
         )
-    return Single(basis, A, squares, curve, wide, loss)
+    return SingleEvents(basis, A, squares, curve, wide, loss)

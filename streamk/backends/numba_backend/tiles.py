@@ -29,7 +29,7 @@ from numba.extending import intrinsic
 
 from streamk.backends import CHUNK, LANES
 from streamk.backends.numba_backend.compiling import data, part
-from streamk.backends.numba_backend.simd import Bend, Emitter, Sink, registers, stack
+from streamk.backends.numba_backend.simd import Bend, Emitter, FeatureSink, registers, stack
 
 ROWS = 6
 """Rows of a tile: with a whole chunk beside them, 24 of AVX-512's 32 registers hold sums."""
@@ -55,7 +55,7 @@ class _Tile:
         self.W = e.at(W, e.offset((e.offset((c, self.d)), chunk)))
         terms = self.bend.value if self.bend.polynomial else e.size(1)
         self.phases = e.at(phases, e.offset((e.offset((c, terms)), chunk)))
-        self.sink = Sink(e, A, acc, phi, outputs=outputs, c=c, rows=numbers, at=at, row=row)
+        self.sink = FeatureSink(e, A, acc, phi, outputs=outputs, c=c, rows=numbers, at=at, row=row)
 
     def emit(self) -> None:
         """Emit it all, for as many vectors at a time as leave a quarter of the registers."""
@@ -168,7 +168,7 @@ class _SketchTile:
         self.codes = e.at(buckets, e.offset((e.offset((c, self.factors)), self.d)))
         self.room = stack(builder, e.element, CHUNK * rows)
         numbers = [builder.add(r, e.size(i)) for i in range(rows)]
-        self.sink = Sink(
+        self.sink = FeatureSink(
             e, A, acc, phi, outputs=outputs, c=c, rows=numbers, at=at, row=e.size(CHUNK)
         )
 

@@ -21,7 +21,7 @@ _SHIFT = 1 << 31
 Codes = npt.NDArray[np.int64]
 
 
-class Counts(NamedTuple):
+class Margins(NamedTuple):
     """Events by class, int64 arrays (classes,): a confusion matrix's margins and its diagonal.
 
     Attributes
@@ -36,13 +36,13 @@ class Counts(NamedTuple):
     right: Codes
 
 
-def counted(truth: Codes, answers: Codes, classes: int) -> Counts:
+def counted(truth: Codes, answers: Codes, classes: int) -> Margins:
     """Return the counts of events that were of classes `truth` (n,) and taken for `answers` (n,).
 
     >>> counted(np.array([0, 0, 1]), np.array([0, 1, 1]), 2)
-    Counts(events=array([2, 1]), predicted=array([1, 2]), right=array([1, 1]))
+    Margins(events=array([2, 1]), predicted=array([1, 2]), right=array([1, 1]))
     """
-    return Counts(
+    return Margins(
         np.bincount(truth, minlength=classes),
         np.bincount(answers, minlength=classes),
         np.bincount(truth[truth == answers], minlength=classes),
@@ -63,7 +63,7 @@ class Confusion:
     def __init__(self) -> None:
         self.labels: list[Any] = []
         """Classes in the order of their first appearance as a label or a prediction."""
-        self.counts = Counts(*np.zeros((3, 0), np.int64))
+        self.counts = Margins(*np.zeros((3, 0), np.int64))
         self._index: dict[Any, int] = {None: -1}
         self._pairs: dict[int, int] = {}
         """Events by class and the other one it was taken for, which make one number."""
@@ -155,8 +155,8 @@ class Confusion:
         """Go on where `to_json` was called. Raises `ValueError` if the data is not its own."""
         self.labels = list(data["labels"])
         self._index = {None: -1} | {label: k for k, label in enumerate(self.labels)}
-        self.counts = Counts(
-            *(np.array(data[name], np.int64).reshape(-1) for name in Counts._fields)
+        self.counts = Margins(
+            *(np.array(data[name], np.int64).reshape(-1) for name in Margins._fields)
         )
         if any(len(column) > len(self.labels) for column in self.counts):
             raise ValueError("a confusion matrix counts more classes than it has labels")

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from streamk.engine.evaluation.confusion import Confusion, Counts, counted
+from streamk.engine.evaluation.confusion import Confusion, Margins, counted
 from streamk.errors import InvalidInput
 
 __all__ = ["BINARY", "CLASSES", "NUMBERS", "AreaUnderCurve", "Named", "Rows", "named"]
@@ -181,7 +181,7 @@ class _OfClasses:
                     )
         self._checked = len(labels)
 
-    def _figure(self, counts: Counts) -> float:
+    def _figure(self, counts: Margins) -> float:
         metrics = _river()
         cm = metrics.ConfusionMatrix()
         if self._metric in BINARY:
@@ -191,7 +191,7 @@ class _OfClasses:
         return float(getattr(metrics, self._metric)(cm=cm).get())
 
 
-def _collapse(cm: Any, counts: Counts, positive: int) -> None:
+def _collapse(cm: Any, counts: Margins, positive: int) -> None:
     """Count one class against all others."""
     total = int(counts.events.sum())
     events, predicted, right = (
@@ -207,7 +207,7 @@ def _collapse(cm: Any, counts: Counts, positive: int) -> None:
             cm.update(label, answer, w=float(n))
 
 
-def _fill(cm: Any, counts: Counts) -> None:
+def _fill(cm: Any, counts: Margins) -> None:
     """Fill in the margins and the diagonal, which is all that River's metrics of `CLASSES` read."""
     table = zip(*(column.tolist() for column in counts), strict=True)
     for label, (events, predicted, right) in enumerate(table):

@@ -102,7 +102,7 @@ def resolved(
     return np.ascontiguousarray(at), A
 
 
-class Part(NamedTuple):
+class Contribution(NamedTuple):
     """The contribution of one optimizer where several are joined."""
 
     optimizer: Any
@@ -204,7 +204,7 @@ class Optimizer:
         """Follow a change of the landmarks."""
         self.W = carried(self.W, change)
 
-    def join(self, parts: Sequence[Part], common_events: int) -> None:
+    def join(self, parts: Sequence[Contribution], common_events: int) -> None:
         """Become what several learned, in other bases, since they had `common_events` in common."""
         raise NotImplementedError
 
@@ -275,7 +275,7 @@ class StochasticGradient(Optimizer):
         done: int = loops.coordinates.descend(Phi, y, self.W, self._loss, decays, sizes, Q, F)
         return done
 
-    def join(self, parts: Sequence[Part], common_events: int) -> None:
+    def join(self, parts: Sequence[Contribution], common_events: int) -> None:
         """Become the mean, weighed by the events since."""
         since = [part.n_events - common_events for part in parts]
         W = np.zeros((len(parts[0].B), self.n_outputs))
@@ -361,7 +361,7 @@ class Newton(Optimizer):
         else:
             self.T = loops.coordinates.triangular(carried(self.T.T, change))
 
-    def join(self, parts: Sequence[Part], common_events: int) -> None:
+    def join(self, parts: Sequence[Contribution], common_events: int) -> None:
         """Become what is least for the squares of all, those in common counted once."""
         size, extra = len(parts[0].B), -1.0
         A, b = np.zeros((size, size)), np.zeros((size, self.n_outputs))

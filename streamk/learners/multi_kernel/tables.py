@@ -54,7 +54,7 @@ _DELTAS = (0.1, 20.0)
 _LEVELS = (0.005, 0.995)
 
 
-class Group(NamedTuple):
+class TableGroup(NamedTuple):
     """Tables alike: of so many columns each, so many of them, and the bins of a column in turn."""
 
     columns: int
@@ -63,11 +63,11 @@ class Group(NamedTuple):
 
 
 GROUPS = (
-    Group(1, 64, (4, 16)),
-    Group(2, 96, (4, 8, 16)),
-    Group(3, 96, (2, 4, 8)),
-    Group(6, 96, (2, 4)),
-    Group(64, 48, (1, 2, 4)),
+    TableGroup(1, 64, (4, 16)),
+    TableGroup(2, 96, (4, 8, 16)),
+    TableGroup(3, 96, (2, 4, 8)),
+    TableGroup(6, 96, (2, 4)),
+    TableGroup(64, 48, (1, 2, 4)),
 )
 """One column at a time up to all of them: additive structure, interactions, local structure."""
 TABLES = sum(group.tables for group in GROUPS)
