@@ -5,11 +5,16 @@ from __future__ import annotations
 import io
 import json
 import random
+import signal
+import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import forked_kit
 import numpy as np
 import pytest
 
@@ -45,6 +50,20 @@ def streamk(
     out, err = (stream.buffer.getvalue().decode() for stream in streams)  # type: ignore[attr-defined]
     assert found == status, f"{arguments}\n{out}\n{err}"
     return out, err
+
+
+def kill(folder: Path, name: str, job: Sequence[str], epochs: Iterable[int]) -> None:
+    """Start a job again and again, and kill it when it has written so many checkpoints."""
+    command = [sys.executable, "-m", "streamk", *job]
+    for epoch in epochs:
+        with forked_kit.popen(command, cwd=folder, stderr=subprocess.DEVNULL) as process:
+            until = time.monotonic() + 120.0
+            while process.poll() is None and time.monotonic() < until:
+                found = newest_checkpoint(folder / name) if (folder / name).exists() else None
+                if found is not None and found.epoch >= epoch:
+                    break
+                time.sleep(0.005)
+            process.send_signal(signal.SIGKILL)
 
 
 def click_events(n: int = N_EVENTS) -> list[dict[str, Any]]:

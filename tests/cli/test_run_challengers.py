@@ -1,4 +1,4 @@
-"""`streamk run --challenger`, `streamk promote` and `rollback`."""
+"""`streamk run --challenger`, `streamk promote` and `rollback`, and a job that is killed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cli_kit import crossed_events, ndjson, results, streamk
+from cli_kit import crossed_events, kill, ndjson, results, streamk
 
 from streamk.trained import load
 
@@ -69,6 +69,13 @@ def test_challengers_begin_in_a_job_that_had_none(home: Path) -> None:
     models = contest(home, "plain")["models"]
     assert models["doubly-stochastic"]["began"] == 0
     assert 800 < models["lean"]["began"] < 1000
+
+
+@pytest.mark.slow
+def test_a_killed_job_goes_on_as_if_nothing_had_happened(home: Path) -> None:
+    kill(home, "killed", (*arguments("killed"), *FIRST, *LEAN, *NEAR, *RULE), epochs=(1, 2))
+    streamk(*arguments("killed"), *FIRST, *LEAN, *NEAR, *RULE, cwd=home)
+    assert results(home, "killed") == results(home, "ruled")
 
 
 def test_promoted_by_command_and_rolled_back(home: Path) -> None:
