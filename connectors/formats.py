@@ -22,9 +22,11 @@ from connectors.records import FRAMED, ReadRecord, RecordFormat, Tombstone, json
 __all__ = [
     "ENVELOPES",
     "Debezium",
+    "Encode",
     "FramedFormat",
     "JSONOutputs",
     "enveloped",
+    "json_object",
     "open_format",
     "open_output_format",
 ]
@@ -39,9 +41,14 @@ Encode = Callable[[Mapping[str, Any]], bytes]
 def _by_schemas(name: str, encoding: str) -> Any:
     """Return what opens formats of records with schemas. Raises `Unavailable` if it is not here."""
     for entry in entry_points(group=GROUP, name=name):
-        with contextlib.suppress(ModuleNotFoundError):
+        try:
             return entry.load()
-    raise Unavailable(f"encoding={encoding} needs connectors/schemas, which is not here")
+        except ModuleNotFoundError as error:
+            if not entry.module.startswith(str(error.name)):
+                raise
+    raise Unavailable(
+        f"encoding={encoding} needs connectors/schemas, which is not here; install streamk again"
+    )
 
 
 class FramedFormat(RecordFormat, Protocol):

@@ -14,8 +14,8 @@ places      places of checkpoints that are no directories
 stores      what keeps checkpoints there
 river       estimators in `streamk.adapters.river`, by their names
 
-Nothing is imported before it is asked for, and nothing else knows of an extension: where its folder
-is deleted, all else runs.
+Nothing is imported before it is asked for. Nothing else imports an extension: where its folder is
+deleted, all else runs, and what needs it says which folder that is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["find", "provided"]
+__all__ = ["all_of", "find", "provided"]
 
 
 @cache

@@ -20,10 +20,11 @@ from streamk.engine.checkpoints.opening import marker
 from streamk.engine.checkpoints.places import Remote, location
 from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
 from streamk.engine.evaluation.metrics import Metrics
-from streamk.engine.training.beside import RegionGiver, regions_of
+from streamk.engine.training.beside import RegionGiver
 from streamk.engine.training.fields import KnownFields, Unknown
 from streamk.engine.training.options import Details
 from streamk.errors import InvalidInput, StateError, StreamkError
+from streamk.extensions import find
 from streamk.learners import Learner, from_state
 from streamk.learners.common.classes import Label
 from streamk.learners.common.predictor import Decider
@@ -295,7 +296,7 @@ class TrainedModel:
 
     @property
     def kept(self) -> RegionGiver | None:
-        """RegionGiver as the job has learned them, intervals or sets; None where it gives none."""
+        """Regions as the job has learned them, intervals or sets; None where it gives none."""
         return self._opened[2]
 
     @property
@@ -481,8 +482,9 @@ def _kept(found: Checkpoint) -> RegionGiver | None:
     data = found.body["training"]["regions"]
     if data is None:
         return None
-    kind = regions_of("interval" if data.get("region") == "interval" else "prediction_set")
-    kept: RegionGiver = kind.from_json(data)
+    name = "interval" if data.get("region") == "interval" else "prediction_set"
+    kind = find("regions", name)  # without which the rest of the model is as good
+    kept: RegionGiver | None = None if kind is None else kind.from_json(data)
     return kept
 
 

@@ -24,7 +24,7 @@ COMMANDS = {
     "inspect": "show what a checkpoint holds, and check it",
     "plot": "draw the figures of a run along its stream",
     "models": "list the models, their options, the kernels and the losses",
-    **{name: provided("about")[name] for name in provided("commands")},
+    **{name: provided("about").get(name, "") for name in provided("commands")},
 }
 
 SHOWING = ("", "demo", "inspect", "models")
@@ -81,7 +81,7 @@ def _command(name: str) -> Callable[[Sequence[str]], int]:
 
 
 def _top(given: Sequence[str]) -> int:
-    listed = "\n".join(f"  {name:<10}{what}" for name, what in COMMANDS.items())
+    listed = "\n".join(f"  {name:<9}{what}" for name, what in COMMANDS.items())
     help_text = HELP.format(commands=listed)
     match given:
         case []:

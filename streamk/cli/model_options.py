@@ -264,7 +264,7 @@ def _make_parts(name: str, options: dict[str, Any]) -> None:
 
         if "loss" not in options:
             option = next(iter(loss_options))
-            (having,) = (code for code, kind in KINDS.items() if kind.parameter == option)
+            having = next(code for code, kind in KINDS.items() if kind.parameter == option)
             raise UsageError(f"--set {option} needs a loss: --set loss={having.name.lower()}")
         options["loss"] = loss(options["loss"], **loss_options)
     if options.keys() & {"bandwidth", *_OF_KERNEL, *_OF_FEATURES}:

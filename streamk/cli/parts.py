@@ -74,7 +74,10 @@ class Part:
         return model
 
     def connect(self, job: Making, engine_options: dict[str, Any]) -> None:
-        """Add to the arguments of `Engine` and to its options by name; open what they need."""
+        """Add to the options of `Engine` by name, before source and sinks are opened.
+
+        "labels" is a function that opens late labels after them.
+        """
 
 
 def parts() -> list[Part]:

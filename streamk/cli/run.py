@@ -232,6 +232,7 @@ def _engine(options: dict[str, Any], added: Sequence[Part], stack: ExitStack) ->
         part.connect(job, engine_options)
     source, sink = connected(options, engine_options, stack)
     labels = engine_options.pop("labels", None)
+    labels = None if labels is None else labels()
     with preparing(model):
         return Engine(source, model, sink=sink, labels=labels, **grouped(engine_options))
 

@@ -475,6 +475,15 @@ def _part(name: str, champion: str) -> str:
 class ContestOpening(Opening):
     """Opens what checkpoints hold as the contest of a run.
 
+    A run may have other challengers than the one before it. Its own model is known by what it was
+    before it learned anything, challengers by that and their names:
+
+    - A challenger that the checkpoint lacks begins with the next event.
+    - One that the run does not name is dropped, and so is a former champion.
+    - The champion stays, so the run must have it: as its own model or as one of its challengers.
+    - A run without challengers goes on with the champion alone, in shards if its model is in
+      shards (`Opening`).
+
     Parameters
     ----------
     contest : Contest
@@ -486,7 +495,9 @@ class ContestOpening(Opening):
         self._placing = contest.placing
         self._own = contest.champion
         """The name of the run's own model."""
-        self._digest = initials(self._fresh)[self._own]
+
+    def _digest_of(self, model: Any) -> str:
+        return initials(self._fresh)[model.champion]
 
     def open(self, state: State, like: Learner) -> Contest:
         """Return the contest that goes on from a state; raises as `Opening.open` does."""

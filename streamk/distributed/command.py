@@ -9,6 +9,9 @@ from typing import Any
 
 from streamk.cli.arguments import Parser, UsageError, flag_of, whole
 from streamk.cli.parts import Making, Part
+from streamk.distributed import Processes, RayWorkers, Sharded, TaskDivision
+from streamk.distributed.actors import import_ray
+from streamk.distributed.sharded import ROUND_EVENTS, SHARDS
 
 _REACH_SECONDS = 10.0
 """Time that a cluster may take to accept a connection."""
@@ -52,8 +55,6 @@ class ShardsPart(Part):
     def model(self, model: Any, job: Making) -> Any:
         """Return the model, in shards where workers or shards are asked for, or were before."""
         options, own, first = job.options, job.own, job.first
-        from streamk.distributed import Sharded
-        from streamk.distributed.sharded import ROUND_EVENTS, SHARDS
 
         workers, was = options.get("workers", 1), _in_shards(own)
         if not (was or "shards" in options or "workers" in options):
@@ -94,15 +95,11 @@ class ShardsPart(Part):
 
 def _in_shards(header: Mapping[str, Any] | None) -> bool:
     """Return whether a model that was saved is in shards."""
-    from streamk.distributed import Sharded
-
     return header is not None and header["type"] == Sharded.TYPE
 
 
 def _workers(count: int, address: str | None, model: Any, stack: ExitStack) -> Any:
     """Return workers, None where this process does it alone."""
-    from streamk.distributed import Processes, RayWorkers, TaskDivision
-
     if address is not None:
         _connect(address, stack)
         takes = {"num_gpus": 1} if _on_gpu(model.placing) else {"num_cpus": 1}
@@ -120,8 +117,6 @@ def _on_gpu(placing: Mapping[str, Any]) -> bool:
 
 def _connect(address: str, stack: ExitStack) -> None:
     """Connect to a Ray cluster. Raises `UsageError` where there is none."""
-    from streamk.distributed.actors import import_ray
-
     try:
         _reach(address)
         ray = import_ray()

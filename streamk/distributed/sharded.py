@@ -483,10 +483,9 @@ class Sharded(OwnClasses):
         return {"count": self.rounds, **options}
 
     @classmethod
-    def without_shards(cls, state: State) -> State:
-        """Return the state of the learner with what all shards have learned."""
-        merged: State = cls.from_state(state).merged().state()
-        return merged
+    def merged_from(cls, state: State, placing: dict[str, Any]) -> Any:
+        """Return the learner of a state, placed so, with what all its shards have learned."""
+        return cls.from_state(state, learner=placing).merged()
 
     def reopened(self, state: State, kind: Any) -> Sharded:
         """Return the learner of a state, in shards as this one is.

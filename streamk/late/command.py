@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from connectors.base import Source
@@ -110,10 +111,13 @@ class LatePart(Part):
             )
 
     def connect(self, job: Making, engine_options: dict[str, Any]) -> None:
-        """Open the source of the labels, where there is one."""
-        options = job.options
-        if "labels" in options:
-            source: Source = opened(open_source, options["labels"])
-            job.stack.callback(source.close)
-            given = {to: options[name] for name, to in _OF_LABELS.items() if name in options}
-            engine_options["labels"] = LateLabels(source, **given)
+        """Have the source of the labels, where there is one, opened after that of the events."""
+        if "labels" in job.options:
+            engine_options["labels"] = partial(_opened_labels, job)
+
+
+def _opened_labels(job: Making) -> LateLabels:
+    source: Source = opened(open_source, job.options["labels"])
+    job.stack.callback(source.close)
+    given = {to: job.options[name] for name, to in _OF_LABELS.items() if name in job.options}
+    return LateLabels(source, **given)

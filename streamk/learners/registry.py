@@ -318,8 +318,11 @@ class Opening:
     def __init__(self, model: Any) -> None:
         self._fresh = model.state()
         self.initial = champion_state(self._fresh)
-        alone = self.initial.child("learner") if model.in_shards else self.initial
-        self._digest = fingerprint(alone)
+        self._digest = self._digest_of(model)
+        """Of the run's own model, out of its shards."""
+
+    def _digest_of(self, model: Any) -> str:
+        return fingerprint(self.initial.child("learner") if model.in_shards else self.initial)
 
     def open(self, state: State, like: Any) -> Any:
         """Return the model whose state this is, with the challengers of this run.
@@ -335,8 +338,8 @@ class Opening:
         StateError
             If it cannot be opened, or the champion is no model of this run.
         """
-        if initials(state):
-            champion = str(state.header.get("champion"))
+        if "champion" in state.header:
+            champion = str(state.header["champion"])
             if initials(state).get(champion) != self._digest:
                 raise StateError(other_champion(champion))
         state = champion_state(state)

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from streamk.errors import InvalidInput
+from streamk.extensions import find
 
 __all__ = ["CURRENT", "ObjectPath", "StoreUnavailable"]
 
@@ -132,6 +133,10 @@ class ObjectPath:
         """Remove the object, if there is one. Raises `OSError`."""
         with self._asking(), contextlib.suppress(FileNotFoundError):
             self._store.rm_file(self._key)
+
+    def store(self, key: Any) -> Any:
+        """Return the store of the job whose place this is."""
+        return find("stores", "object_store")(self, key=key)
 
     def marker(self) -> object:
         """Return a value that is another one once there is a newer checkpoint."""

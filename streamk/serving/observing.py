@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from connectors.base import Output
 from streamk.encoding import Name, Schema, shortened
+from streamk.engine.training.beside import LONGEST_VALUE, MOST_ROWS
 from streamk.learners.common.base import Learner
 from streamk.learners.explaining import TOLD, Event, Fields, Places, Reason, reasons_of
 
@@ -92,14 +93,10 @@ def explain(
 
 MOST_BYTES = 1 << 16
 """Of the rows that are shown at a time, as JSON."""
-MOST_ROWS = 50
-"""That are kept, of predictions and of bad events."""
 _IMPORTANCES = 12
 """Columns whose importance is told."""
 _LONGEST = 60
 """Characters of names and labels."""
-LONGEST_VALUE = 200
-"""Characters of a value, of a reason, and bytes of a bad event."""
 _CLASSES = 3
 """Classes of a prediction that are told: the most probable, and the predicted one."""
 _EXACT = 1 << 53

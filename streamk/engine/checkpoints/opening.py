@@ -13,7 +13,6 @@ from streamk.engine.checkpoints.files import MANIFEST, Key, key_of
 from streamk.engine.checkpoints.places import Location, Remote, location
 from streamk.engine.checkpoints.store import Store
 from streamk.errors import InvalidInput
-from streamk.extensions import all_of
 from streamk.options import Checked, Real, Whole
 
 Place = str | os.PathLike[str] | Remote
@@ -44,8 +43,7 @@ def open_store(directory: Location, *, alone: bool, key: Key | None) -> Store:
             f"{directory} is an object store, which is of one process: its members of a consumer"
             " group could not tell who is running. Leave out ?group=, or give a directory"
         )
-    (opened,) = (opened for _, opened in all_of("stores"))
-    store: Store = opened(directory, key=key)
+    store: Store = directory.store(key)
     return store
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 from urllib.parse import unquote, urlsplit
 
 from streamk.errors import InvalidInput
@@ -14,6 +14,7 @@ from streamk.extensions import all_of
 __all__ = ["Location", "Remote", "location"]
 
 
+@runtime_checkable
 class Remote(Protocol):
     """A place that is no directory: so much of `pathlib.Path` as checkpoints take.
 
@@ -52,6 +53,10 @@ class Remote(Protocol):
         """Return the bytes there, or the first of them. Raises `FileNotFoundError`."""
         ...
 
+    def store(self, key: Any) -> Any:
+        """Return the store of the job whose place this is, signed with a `Key` or None."""
+        ...
+
     def marker(self) -> object:
         """Return a value that is another one once there is a newer checkpoint."""
         ...
@@ -80,7 +85,7 @@ def location(address: str | os.PathLike[str] | Remote) -> Location:
     >>> location("state"), location("file:///var/state")
     (PosixPath('state'), PosixPath('/var/state'))
     """
-    if not isinstance(address, str | os.PathLike):
+    if isinstance(address, Remote):
         return address
     if not isinstance(address, str) or "://" not in address:
         return Path(address).expanduser()

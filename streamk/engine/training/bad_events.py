@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from connectors.base import Sink
 from streamk.encoding import TOMBSTONE, BadEvent
 from streamk.engine.order.partitions import Batch
-from streamk.engine.training.beside import Watcher
+from streamk.engine.training.beside import LONGEST_VALUE, MOST_ROWS, Watcher
 from streamk.engine.training.outputs import dead_letter
 from streamk.errors import EngineError
 
@@ -123,10 +123,6 @@ class Counts:
         return self.learned + self.unlabelled + sum(self.bad.values()) + self.tombstones
 
 
-_SHOWN, _SHOWN_BYTES = 50, 200
-"""Of the last events of a batch those that an observer gets, and their bytes at most."""
-
-
 class BadEvents:
     """Reports events that cannot be used, and ends the run where they are too many.
 
@@ -169,7 +165,7 @@ class BadEvents:
             counts.bad[event.kind] += 1
         self._first_reason = self._first_reason or bad[0].reason
         if self._observer is not None:
-            last = [dead_letter(batch, event, _SHOWN_BYTES) for event in bad[-_SHOWN:]]
+            last = [dead_letter(batch, event, LONGEST_VALUE) for event in bad[-MOST_ROWS:]]
             self._observer.refused([letter.value for letter in last])
         if self._dead_letters is not None:
             self._dead_letters.write([dead_letter(batch, event) for event in bad])

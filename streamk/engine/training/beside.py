@@ -136,6 +136,12 @@ def _needed(point: str, name: str, folder: str) -> Any:
     return found
 
 
+MOST_ROWS = 50
+"""Bad events of a batch, the last ones, that a watcher gets."""
+LONGEST_VALUE = 200
+"""Bytes of one of them."""
+
+
 class Watcher(Protocol):
     """Gets samples of predictions with their reasons, as `streamk.serving.observing.Observer`."""
 

@@ -235,7 +235,7 @@ class Scoring:
     Attributes
     ----------
     metrics : Metrics
-    alarms : Alarms or None
+    alarms : AlarmWriter or None
     """
 
     def __init__(

@@ -151,11 +151,6 @@ class Methods(Protocol):
         """Return the state of the one that predicts, of several that a state has."""
         return state
 
-    @classmethod
-    def without_shards(cls, state: State) -> State:
-        """Return the state of the learner that is in shards, with what all have learned."""
-        return state
-
     in_shards: bool = False
     """True if the part "learner" of its state is learned in shards."""
 
@@ -169,8 +164,9 @@ class Methods(Protocol):
 
         `kind` is the class of learners that have such states, None for an unknown one.
         """
-        plain = state if kind is None else kind.without_shards(state)
-        return type(self).from_state(plain, **self.placing)
+        if kind is not None and kind.in_shards:
+            return kind.merged_from(state, self.placing)
+        return type(self).from_state(state, **self.placing)
 
     @property
     def standings(self) -> dict[str, Any] | None:

@@ -81,6 +81,8 @@ def _losses(classes: bool, numbers: bool) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
+_FLAT = [f'"{code.name.lower()}"' for code, kind in KINDS.items() if kind.curvature is None]
+_WITHOUT_CURVATURE = f"The losses {', '.join(_FLAT[:-1])} and {_FLAT[-1]}"
 LOSS = Made(
     kind=Loss,
     parse=lambda saved: loss(**saved),
@@ -97,7 +99,7 @@ OF_OPTIMIZERS: dict[str, Option] = {
         doc='Gradient steps follow a stream that changes. "newton" takes steps of second order, '
         "which get more out of each event where it does not: with the squared loss they are "
         "recursive least squares, the least sum of squared errors after each event on landmarks "
-        "that stay. The hinge, epsilon-insensitive and quantile losses have no curvature for them. "
+        f"that stay. {_WITHOUT_CURVATURE} have no curvature for them. "
         "Of l landmarks a gradient step takes the time of some l^2 multiplications, and the other "
         "thrice that.",
     ),

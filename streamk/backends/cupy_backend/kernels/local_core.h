@@ -1,7 +1,7 @@
 /* The prediction of one event by trees of small kernel models: `LocalKernels` in codes.py.
 
    One text for a thread of a GPU, where the workspaces of many threads are interleaved, and for the
-   headers of `streamk.prediction.export`, whose compiler makes a vector of each loop over LANES
+   headers of `streamk.export`, whose compiler makes a vector of each loop over LANES
    numbers. Around it there must be INLINE, UNROLL, LANES, `whole` and `fused_real`, as in portable.h
    with float for real. Number i of a workspace is at [i * stride]. A scaled event and a normal are
    filled up with zeros to `filled` numbers, a multiple of LANES. */

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from streamk.backends import BINARY, NUMBERS
 from streamk.backends.numba_backend.compiling import call, fast
 from streamk.backends.numba_backend.experts import expert_predictions, slot, two_stage, view
-from streamk.backends.numba_backend.experts.banks import LEVELS, NEWTON
-from streamk.backends.pool_arrays import SMOOTHERS
+from streamk.backends.numba_backend.experts.banks import LEVELS
+from streamk.backends.pool_arrays import BANKS, SMOOTHERS
 
 
 class Mixture(NamedTuple):
@@ -159,7 +159,7 @@ def compare_mixtures(table: Any, task: Any, y: Any) -> None:
     known[_APART_SINCE] += abs(fewer)
 
 
-LOST, EVENTS, REVIEWED = NEWTON + 1, NEWTON + 2, NEWTON + 3
+LOST, EVENTS, REVIEWED = BANKS, BANKS + 1, BANKS + 2
 """Places in the bank costs after those of the banks: the sum of losses, events, and events in which
 the banks were looked at."""
 SELDOM = 4
@@ -373,7 +373,7 @@ def add_bank_costs(table: Any, y: Any) -> None:
     banks, sums, room = view.banks(table), view.output_workspace(table), one.mixed[0]
     two_stage.pool(task, L[:n], w, sums, room)
     by_own = two_stage.loss(task, room, y, how)
-    for bank in range(NEWTON + 1):
+    for bank in range(BANKS):
         two_stage.pool_without(task, L[:n], w, banks, bank, sums, room)
         bank_costs[bank] += two_stage.loss(task, room, y, how) - by_own
     if table[slot.EXTERNAL] == 0 or not has_external(table, on):
@@ -383,6 +383,6 @@ def add_bank_costs(table: Any, y: Any) -> None:
     by_all = two_stage.loss(task, room, y, how)
     for place in range(table[slot.EXTERNAL]):
         if on[n + place] > 0.0:
-            two_stage.pool_without(task, L, w, banks, NEWTON + 2 + place, sums, room)
+            two_stage.pool_without(task, L, w, banks, BANKS + 1 + place, sums, room)
             spared = two_stage.loss(task, room, y, how) - by_all
             bank_costs[REVIEWED + 1 + place] += spared - WORTH * by_all

@@ -10,12 +10,12 @@ from typing import Any
 
 from streamk.backends.numba_backend.compiling import exact
 from streamk.backends.numba_backend.experts import view
-from streamk.backends.numba_backend.experts.banks import NEWTON, WINDOW
+from streamk.backends.numba_backend.experts.banks import WINDOW
 from streamk.backends.numba_backend.experts.mixture import EVENTS, LOST, REVIEWED
+from streamk.backends.pool_arrays import BANKS
 
 QUIET, ALARM, WINDOW_ACTIVATED = range(3)
 """Results of a review."""
-BANKS = NEWTON + 1
 
 _DRIFT = 0.2
 """Deviations by which losses may rise without counting."""
