@@ -26,8 +26,7 @@ from benchmarks.common import Part
 from benchmarks.data import Directory, fingerprint, load
 from streamk import landmarks
 from streamk.kernels import Gaussian, Kernel
-from streamk.landmarks import Diffusion, IncrementalOasis, nystrom
-from streamk.landmarks import methods as oasis
+from streamk.landmarks import Diffusion, IncrementalOasis, nystrom, oasis
 from streamk.landmarks.matrices import Numbers, as_matrix
 from streamk.landmarks.methods import full
 from streamk.landmarks.nystrom import Landmarks, of_rows

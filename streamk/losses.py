@@ -79,7 +79,7 @@ KINDS: dict[LossCode, LossKind] = {
     ),
     LossCode.EPSILON_INSENSITIVE: LossKind(
         "max(0, |f-y| - epsilon), numbers",
-        *(False, True, "epsilon", "in standard deviations of the label", 0.1),
+        *(False, True, "epsilon", "likewise", 0.1),
     ),
     LossCode.QUANTILE: LossKind(
         "the quantile q instead of the mean, numbers",

@@ -12,8 +12,7 @@ from reference import landmarks as naive_landmarks
 from reference import naive
 
 from streamk import kernels
-from streamk.landmarks import Diffusion
-from streamk.landmarks import methods as oasis
+from streamk.landmarks import Diffusion, oasis
 
 KERNELS = [
     (kernels.Gaussian(bandwidth=1.2), naive.Kernel("gaussian", 1.2)),

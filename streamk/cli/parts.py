@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from streamk.cli.arguments import Parser
@@ -80,6 +81,7 @@ class Part:
         """
 
 
-def parts() -> list[Part]:
-    """Return the parts of all extensions that are there."""
-    return [part() for _, part in all_of("run")]
+@cache
+def parts() -> tuple[Part, ...]:
+    """Return the parts of all extensions that are there, by the names of their folders."""
+    return tuple(part() for _, part in all_of("run"))

@@ -34,7 +34,7 @@ from streamk.cli.model_options import (
     options_of,
     task_of,
 )
-from streamk.cli.parts import Making, Part, parts
+from streamk.cli.parts import Making, parts
 from streamk.cli.report import show
 from streamk.encoding import Schema
 from streamk.engine import Engine, Key, kept_model
@@ -99,17 +99,16 @@ FIRST = (
 
 def main(arguments: Sequence[str]) -> int:
     """Run a stream, and report how it went."""
-    added = parts()
-    options = _options(arguments, added)
+    options = _options(arguments)
     with ExitStack() as stack, told_by_options():
-        report = _engine(options, added, stack).run()
+        report = _engine(options, stack).run()
     show(report, options)
     return 0
 
 
-def _options(arguments: Sequence[str], added: Sequence[Part]) -> dict[str, Any]:
+def _options(arguments: Sequence[str]) -> dict[str, Any]:
     """Return the options of the configuration file and the flags. Raises `UsageError`."""
-    parser = _parser(added)
+    parser = _parser()
     options = parser.parse(arguments)
     if "config" in options:
         known, given = parser.read_config(options["config"]), options.get("set", [])
@@ -117,13 +116,13 @@ def _options(arguments: Sequence[str], added: Sequence[Part]) -> dict[str, Any]:
         options = known | options | {"set": [*known.get("set", []), *given]}
     for name in ("config", "debug"):
         options.pop(name, None)
-    _check(options, added)
+    _check(options)
     return options
 
 
-def _parser(added: Sequence[Part]) -> Parser:
-    first = [name for part in added for name in part.FIRST]
-    epilog = EPILOG.format(examples="".join(part.EXAMPLE for part in added))
+def _parser() -> Parser:
+    first = [name for part in parts() for name in part.FIRST]
+    epilog = EPILOG.format(examples="".join(part.EXAMPLE for part in parts()))
     parser = Parser("streamk run", DESCRIPTION, epilog, (*FIRST, *first))
     parser.usage = "streamk run SOURCE --label NAME [--to SINK] [--checkpoint DIR] ..."
     add = parser.group("what is read and written")
@@ -146,7 +145,7 @@ def _parser(added: Sequence[Part]) -> Parser:
     add("--config FILE", "TOML file with any of these options")
     _add_model(parser)
     _add_running(parser)
-    for part in added:
+    for part in parts():
         part.add(parser)
     parser.add_common()
     return parser
@@ -186,7 +185,7 @@ def _add_running(parser: Parser) -> None:
     add_running(parser, add)
 
 
-def _check(options: dict[str, Any], added: Sequence[Part]) -> None:
+def _check(options: dict[str, Any]) -> None:
     """Raise `UsageError` for options that make no sense together."""
     if "source" not in options:
         raise UsageError(
@@ -197,12 +196,12 @@ def _check(options: dict[str, Any], added: Sequence[Part]) -> None:
         raise UsageError("--state-key signs checkpoints; it needs --checkpoint or --start-from")
     if "label" not in options and options.get("schema") in (None, "open", "strict"):
         raise UsageError("--label NAME is needed: the field that is to be learned and predicted")
-    for part in added:
+    for part in parts():
         part.check(options)
-    check(options, [name for part in added for name in part.SOURCES])
+    check(options, [name for part in parts() for name in part.SOURCES])
 
 
-def _engine(options: dict[str, Any], added: Sequence[Part], stack: ExitStack) -> Any:
+def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     """Everything put together, cheapest mistakes first."""
     schema = _schema(options.get("schema", "open"))
     settings = options.get("set", [])
@@ -215,7 +214,7 @@ def _engine(options: dict[str, Any], added: Sequence[Part], stack: ExitStack) ->
     kept = own or first
     before = None
     if kept is not None:
-        own_headers = (part.own_header(kept, options) for part in added)
+        own_headers = (part.own_header(kept, options) for part in parts())
         before = next(filter(None, own_headers), None) or learner_header(kept)
     name = options.get("model") or (MODEL if before is None else str(before["type"]))
     experts = options.get("expert")
@@ -224,11 +223,11 @@ def _engine(options: dict[str, Any], added: Sequence[Part], stack: ExitStack) ->
     made = partial(build, task=task, seed=options.get("seed", 0))
     model = made(name, settings=settings, experts=experts)
     job = Making(options, name, own, first, partial(_described, made=made), stack)
-    for part in added:
+    for part in parts():
         model = part.model(model, job)
     engine_options = {**options, "schema": schema, "ignore": tuple(options.get("ignore", ()))}
     display(options, engine_options, stack)
-    for part in added:
+    for part in parts():
         part.connect(job, engine_options)
     source, sink = connected(options, engine_options, stack)
     labels = engine_options.pop("labels", None)

@@ -424,7 +424,7 @@ def oasis_parallel(
     the factor. For a landmark, each worker sends its largest Schur complement and that row's
     number, the worker that has the largest of all sends the point, and the point goes to all, who
     find its row of the factor from their own copies of the landmarks and of L. Nothing else
-    travels. The landmarks are those of `streamk.landmarks.methods` on the shards put one after the
+    travels. The landmarks are those of `streamk.landmarks.oasis` on the shards put one after the
     other, to the last bit where the machines' processors are alike.
 
     A worker that dies, with its machine or alone, is replaced by one that reads the shard again and
@@ -440,7 +440,7 @@ def oasis_parallel(
     max_landmarks : int
         Most landmarks.
     tol : float, default 0
-        The paper's epsilon, see `streamk.landmarks.methods`.
+        The paper's epsilon, see `streamk.landmarks.oasis`.
     n_init : int, default 1
         Landmarks drawn at random to start with.
     seed : int, default 0
@@ -489,7 +489,7 @@ def oasis_parallel(
     if not isinstance(kernel, Kernel):
         raise InvalidInput(
             f"kernel={kernel!r} must be a streamk Kernel; a diffusion kernel or a given matrix "
-            "would need rows of other shards: take streamk.landmarks.methods"
+            "would need rows of other shards: take streamk.landmarks.oasis"
         )
     if isinstance(shards, str | np.ndarray) or not len(shards):
         raise InvalidInput("shards must be a list of at least one shard, such as [X] for one array")

@@ -680,6 +680,14 @@ def check_reports(out: Decoded, n: int) -> None:
     assert all(event.kind in BAD_KINDS for event in out.bad)
 
 
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=80), max_size=8), st.sampled_from(["json", "float32", "csv"]))
+def test_random_bytes_never_crash(values: list[bytes], encoding: str) -> None:
+    schema = Schema.from_json({**SCHEMA.to_json(), "columns": ["a", "b"], "kinds": []})
+    fields = ("a", "b", "y") if encoding == "csv" else None
+    check_reports(decoder(encoding, schema, fields=fields).decode(values), len(values))
+
+
 JSON_LIKE = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: (

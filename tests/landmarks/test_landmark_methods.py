@@ -24,9 +24,9 @@ from streamk.landmarks import (
     block_rpcholesky,
     k_means,
     leverage_scores,
+    rpcholesky,
     uniform,
 )
-from streamk.landmarks import methods as rpcholesky
 from streamk.landmarks.matrices import GivenMatrix
 
 METHODS = landmarks.METHODS

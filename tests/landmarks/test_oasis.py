@@ -9,8 +9,7 @@ from reference import naive
 
 from streamk import kernels
 from streamk.backends import numba_backend, threads
-from streamk.landmarks import Diffusion, selection
-from streamk.landmarks import methods as oasis
+from streamk.landmarks import Diffusion, oasis, selection
 from streamk.landmarks import selection as factor
 
 # --- what is selected -----------------------------------------------------------------------

@@ -13,8 +13,7 @@ from reference import landmarks as naive_landmarks
 
 from streamk import kernels
 from streamk.errors import InvalidInput
-from streamk.landmarks import Diffusion, block_rpcholesky, nystrom, uniform
-from streamk.landmarks import methods as oasis
+from streamk.landmarks import Diffusion, block_rpcholesky, nystrom, oasis, uniform
 
 # --- where it stops -------------------------------------------------------------------------
 

@@ -24,8 +24,7 @@ from streamk.distributed import oasis as worker_pool
 from streamk.distributed.oasis import OasisRun, Worker, WorkerPool
 from streamk.errors import BackendUnavailable, InvalidInput, WorkerLost
 from streamk.kernels import Gaussian, Kernel, Laplacian, Linear
-from streamk.landmarks import Diffusion
-from streamk.landmarks import methods as oasis
+from streamk.landmarks import Diffusion, oasis
 
 Matrix = NDArray[np.float64]
 

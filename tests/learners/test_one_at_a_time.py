@@ -23,7 +23,7 @@ OF_THE_LEARNER_AROUND = {  # which holds its own lock meanwhile
     *("begin", "close", "extend", "forget_factor", "keep_factor", "learn_points", "targets"),
 }
 BEFORE_THE_FIRST_EVENT = {
-    *("begin", "drop", "go_on_with", "compile_rare_steps", "for_shards"),
+    *("begin", "drop", "go_on_with", "compile_rare_steps", "for_shards", "reopened"),
 }
 OF_OTHER_PROCESSES = {"merged"}
 

@@ -182,7 +182,7 @@ def test_kafka_commands_run_until_stopped(
     process = start(command, tmp_path)
     try:
         with closing(KafkaSource((kafka_address,), outputs)) as source:
-            read(source, N_EVENTS, seconds=120)
+            read(source, N_EVENTS)
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=60)
     finally:

@@ -403,7 +403,7 @@ def test_work_takes_the_time_that_it_takes() -> None:
         now, loop = 0.0, asyncio.get_running_loop()
         loop.time = lambda: now  # type: ignore[method-assign]
         server = Server(Starlette(routes=[Route("/", wait)]))
-        wire, one = Wire(), protocol.Connection(server._config, ServerState(), {}, loop)
+        wire, one = Wire(), protocol.HTTPConnection(server._config, ServerState(), {}, loop)
         one.connection_made(wire)
         one.data_received(b"GET / HTTP/1.1\r\n\r\n")
         await turns()
@@ -429,7 +429,7 @@ def test_what_came_too_late_is_not_taken() -> None:
         now, loop = 0.0, asyncio.get_running_loop()
         loop.time = lambda: now  # type: ignore[method-assign]
         wire = Wire()
-        one = protocol.Connection(Server(Starlette())._config, ServerState(), {}, loop)
+        one = protocol.HTTPConnection(Server(Starlette())._config, ServerState(), {}, loop)
         one.connection_made(wire)
         one.data_received(b"GET / HTTP/1.1\r\n")
         now = 1000.0

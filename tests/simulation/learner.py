@@ -133,8 +133,8 @@ class CountingLearner(Methods):
 @contextmanager
 def registered() -> Iterator[None]:
     """Let states of the learner be opened by their type."""
-    registry._TYPES[CountingLearner.TYPE] = CountingLearner
+    registry.KINDS[CountingLearner.TYPE] = CountingLearner
     try:
         yield
     finally:
-        del registry._TYPES[CountingLearner.TYPE]
+        del registry.KINDS[CountingLearner.TYPE]

@@ -281,7 +281,8 @@ class DCPredClassifier(ByOutputs, _DCPred):
 
     def predict_proba(self, X: ArrayLike) -> Numbers:
         """Return probabilities (n, n_classes) of events X (n, d)."""
-        return self.model_.predict_proba_many(self._points(X))
+        points = self._points(X)  # which finds what is not fitted
+        return self.model_.predict_proba_many(points)
 
 
 @estimator(_OF_TREES)

@@ -89,7 +89,7 @@ class BaseNystroem(
         if isinstance(self.kernel, Diffusion):
             raise InvalidInput(
                 "a diffusion kernel needs all rows, and a transformer keeps only landmarks; take "
-                "streamk.landmarks.methods, whose result transforms new rows"
+                "streamk.landmarks.oasis, whose result transforms new rows"
             )
         return made_kernel(self.kernel, columns, bandwidth=self.bandwidth, gamma=self.gamma)
 
@@ -201,7 +201,7 @@ def _by(method: Callable[..., Landmarks], *but: str) -> Callable[[Kind], Kind]:
 class OasisNystroem(BaseNystroem):
     """Nyström features of landmarks that oASIS chooses.
 
-    `streamk.landmarks.methods`: each landmark is the row farthest from the span of those before, so
+    `streamk.landmarks.oasis`: each landmark is the row farthest from the span of those before, so
     that few reproduce the kernel closely, for outliers too.
     """
 
