@@ -148,7 +148,6 @@ def test_models_lists_all_there_is(tmp_path: Path) -> None:
     assert "options of feature-machine" not in of_one
     assert models.MODELS.keys() == MODELS.keys()
     assert (models.KERNELS | models.OF_FEATURES).keys() == KERNELS.keys()
-    assert models.LOSSES.keys() == set(LOSSES)
 
 
 def test_every_option_of_the_learners_can_be_set() -> None:
