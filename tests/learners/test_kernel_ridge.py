@@ -54,6 +54,14 @@ def test_outputs_are_the_oracle_s(
     assert model.n_features == min(capacity, 384) + 16
 
 
+def test_the_constant_is_the_mean_of_the_events_up_to_the_last_that_settle_it() -> None:
+    X, y = stream("numbers", 512)
+    model = learner("numbers")
+    model._settled = 256
+    model.learn_many(X, y)
+    np.testing.assert_allclose(model._constant, np.mean(y[:256]))
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_corrections_go_to_the_solution(task: str) -> None:
     X, y = stream(task, 256)

@@ -488,3 +488,17 @@ def test_rotations_are_those_of_the_reference() -> None:
     plain.rotate(W, 2, np.cos(angles), np.sin(angles))
     np.testing.assert_allclose(V, W, atol=1e-15)
     np.testing.assert_allclose(V.T @ V, np.eye(6), atol=1e-15)
+
+
+def test_landmarks_of_another_width_are_refused() -> None:
+    X, y = stream("squared", 40)
+    narrow, wide = learner("squared"), learner("squared")
+    narrow.learn_many(X[:, :1], y)
+    wide.learn_many(X, y)
+    state = wide.state()
+    parts = {"landmarks": narrow.state().child("landmarks")}
+    others = {name: value for name, value in state.arrays.items() if "." not in name}
+    header = {name: value for name, value in state.header.items() if name != "parts"}
+    nested = State.nest(parts, header)
+    with pytest.raises(StateError, match=r"'landmarks\.points'.* must have 2 columns, not 1"):
+        OnlineNystrom.from_state(State(nested.header, {**nested.arrays, **others}))
