@@ -11,7 +11,6 @@ alarms      what watches over a job
 regions     what comes beside predictions, by the details that ask for it (`streamk.engine.Details`)
 exports     forms of a compiled model, by the options of `streamk compile`
 places      places of checkpoints that are no directories
-stores      what keeps checkpoints there
 river       estimators in `streamk.adapters.river`, by their names
 
 Nothing is imported before it is asked for. Nothing else imports an extension: where its folder is

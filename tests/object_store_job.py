@@ -15,7 +15,7 @@ from typing import Any
 
 import engine_job
 
-from streamk.object_store.path import ObjectPath
+from streamk.object_store.store import ObjectPath
 
 
 def strike_at(number: int, moment: str) -> None:

@@ -1,4 +1,4 @@
-"""The formats in which outputs are written to a topic: JSON, and framed records of a schema."""
+"""Outputs as they are written to a topic by a schema: framed records."""
 
 from __future__ import annotations
 

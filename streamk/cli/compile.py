@@ -71,7 +71,7 @@ def _parser() -> Parser:
     add("SOURCE", "address of the events")
     add("--to FILE", "file of the compiled model (safetensors)")
     for name in provided("exports"):
-        add(f"--{name} FILE", provided("about")[name])
+        add(f"--{name} FILE", provided("about").get(name, ""))
     parser.add_key(add)
     add = parser.group("compiling")
     add("--budget TIMES", "multiply-adds for an event, over those of a linear model (10)", float)

@@ -186,7 +186,7 @@ def task_of(settings: Sequence[tuple[str, str]]) -> str:
 
 
 def learner_header(header: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of a saved model's header that of the learner itself, without what is around it."""
+    """Return the header of the learner itself in that of a saved model with things around it."""
     while "learner" in header.get("parts", {}):
         header = header["parts"]["learner"]
     return header

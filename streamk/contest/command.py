@@ -19,7 +19,7 @@ from streamk.engine.checkpoints.places import Location
 from streamk.engine.checkpoints.reading import Checkpoint
 from streamk.engine.checkpoints.store import Store
 from streamk.errors import EngineError, InvalidInput
-from streamk.learners.registry import kind_of
+from streamk.learners.registry import in_shards
 
 _KEEP = 3
 """Checkpoints that stay: the two of before, and the one that is written."""
@@ -183,8 +183,7 @@ class ContestPart(Part):
             return model
         if "labels" in options:
             raise UsageError("--labels and --challenger exclude each other; leave one")
-        kind = None if job.own is None else kind_of(job.own["type"])
-        if {"workers", "shards"} & options.keys() or (kind is not None and kind.in_shards):
+        if {"workers", "shards"} & options.keys() or in_shards(job.own):
             raise UsageError(
                 "--challenger excludes --workers and --shards, and a job that began"
                 " with one of them; leave one, or begin in another directory"

@@ -364,7 +364,7 @@ class Contest(OwnClasses):
 
     @property
     def placing(self) -> dict[str, Any]:
-        """That of each model, and the options that a job may change."""
+        """The placing of each model, and the options that a job may change."""
         return {
             "models": {name: learner.placing for name, learner in self.models.items()},
             "promote_after": self.promote_after,

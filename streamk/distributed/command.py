@@ -12,6 +12,7 @@ from streamk.cli.parts import Making, Part
 from streamk.distributed import Processes, RayWorkers, Sharded, TaskDivision
 from streamk.distributed.actors import import_ray
 from streamk.distributed.sharded import ROUND_EVENTS, SHARDS
+from streamk.learners.registry import in_shards
 
 _REACH_SECONDS = 10.0
 """Time that a cluster may take to accept a connection."""
@@ -56,7 +57,7 @@ class ShardsPart(Part):
         """Return the model, in shards where workers or shards are asked for, or were before."""
         options, own, first = job.options, job.own, job.first
 
-        workers, was = options.get("workers", 1), _in_shards(own)
+        workers, was = options.get("workers", 1), in_shards(own)
         if not (was or "shards" in options or "workers" in options):
             for name in ("round_events", "staleness", "ray"):
                 if name in options:
@@ -68,7 +69,7 @@ class ShardsPart(Part):
                 " out, or begin another job with that model: --start-from"
                 f" {options['checkpoint']} --checkpoint ANOTHER"
             )
-        before: Any = first if first is not None and _in_shards(first) else {}
+        before: Any = first if first is not None and in_shards(first) else {}
         defaults = {
             "shards": max(before.get("shards", SHARDS), workers),
             "round_events": before.get("round_events", ROUND_EVENTS),
@@ -91,11 +92,6 @@ class ShardsPart(Part):
         return Sharded(
             model, **chosen, workers=_workers(workers, options.get("ray"), model, job.stack)
         )
-
-
-def _in_shards(header: Mapping[str, Any] | None) -> bool:
-    """Return whether a model that was saved is in shards."""
-    return header is not None and header["type"] == Sharded.TYPE
 
 
 def _workers(count: int, address: str | None, model: Any, stack: ExitStack) -> Any:

@@ -543,7 +543,7 @@ class OasisRun:
 
     @property
     def _rounding(self) -> float:
-        """As `Selection.rounding` of all rows."""
+        """The rounding of all rows, see `Selection.rounding`."""
         least = float(np.finfo(self._dtype).tiny)
         return max(self._eps * (len(self._known) + 1) * self._largest, least)
 

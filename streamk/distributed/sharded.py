@@ -418,7 +418,7 @@ class Sharded(OwnClasses):
 
     @property
     def placing(self) -> dict[str, Any]:
-        """That of the learner, and the workers."""
+        """The placing of the learner, and the workers."""
         return {"learner": self.learner.placing, "workers": self.workers}
 
     @classmethod

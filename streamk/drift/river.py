@@ -109,7 +109,7 @@ class MMDDrift(InTurns, base.DriftAndWarningDetector):
 
     @property
     def p_value(self) -> float:
-        """Of the hypothesis that there has been no drift since the last one, whenever looked at."""
+        """The p-value of no drift since the last one, valid whenever it is looked at."""
         return self._events.test.p_value
 
     def update(self, x: int | float) -> None:

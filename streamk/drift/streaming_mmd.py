@@ -212,7 +212,7 @@ class StreamingMMD:
 
     @property
     def p_value(self) -> float:
-        """Of the hypothesis that nothing has changed in this run, valid after every event.
+        """The p-value of no change in this run, valid after every event.
 
         With probability a at most it is ever below a, where nothing changes.
         """

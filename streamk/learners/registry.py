@@ -263,6 +263,12 @@ def kind_of(state_type: object) -> Any:
     return KINDS.get(name) or find("learners", name)
 
 
+def in_shards(header: Mapping[str, Any] | None) -> bool:
+    """Return whether the header of a saved model is that of a learner in shards; False of none."""
+    kind = None if header is None else kind_of(header["type"])
+    return kind is not None and bool(kind.in_shards)
+
+
 def from_state(state: State, **placing: Any) -> Learner:
     """Return the learner whose state this is, whatever its type.
 

@@ -26,7 +26,7 @@ from streamk.late import LateLabels, segments
 from streamk.late.held import HeldEvents, record_type
 from streamk.late.join import Join, Predict
 from streamk.late.segments import KeyIndex, Segment, SegmentLog, hashes_of
-from streamk.object_store.path import ObjectPath
+from streamk.object_store.store import ObjectPath
 
 ENTRY = tuple[str, int]
 

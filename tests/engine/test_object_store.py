@@ -25,8 +25,7 @@ from streamk.engine.checkpoints.places import location
 from streamk.engine.checkpoints.store import Fenced, NotSaved
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import EngineError, InvalidInput, StateError
-from streamk.object_store.path import ObjectPath, StoreUnavailable
-from streamk.object_store.store import ObjectStore
+from streamk.object_store.store import ObjectPath, ObjectStore, StoreUnavailable
 from streamk.state import State
 
 JOB = "memory://models/job"

@@ -63,7 +63,7 @@ HOMES = {
     "confluent_kafka": ("connectors.kafka",),
     "cupy": ("streamk.backends",),
     "fastavro": ("connectors.schemas.avro",),
-    "fsspec": ("streamk.object_store.path",),
+    "fsspec": ("streamk.object_store.store",),
     "google": ("connectors.schemas.protobuf",),
     "grpc_tools": (),
     "kafka": ("connectors.kafka",),

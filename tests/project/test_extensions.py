@@ -18,7 +18,7 @@ DELETED = [*(f"streamk/{name}" for name in FOLDERS), "connectors/schemas"]
 
 POINTS = {
     *("learners", "openings", "run", "commands", "about", "regions", "alarms"),
-    *("exports", "places", "stores", "river"),
+    *("exports", "places", "river"),
 }
 
 LEFT = """

@@ -18,7 +18,7 @@ from streamk.contest import Contest
 from streamk.contest.command import change_champion
 from streamk.engine.checkpoints.places import location
 from streamk.learners import MultiKernel
-from streamk.object_store.path import ObjectPath, StoreUnavailable
+from streamk.object_store.store import ObjectPath, StoreUnavailable
 
 JOB = "memory://models/clicks"
 STREAM = events(300, seed=3)

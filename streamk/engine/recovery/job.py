@@ -11,7 +11,7 @@ from connectors.base import InGroup, Source
 from streamk.engine.checkpoints.reading import Checkpoint
 from streamk.errors import StateError
 from streamk.learners import Scaled
-from streamk.learners.registry import initials, kind_of
+from streamk.learners.registry import in_shards, initials
 from streamk.packing import fingerprint
 from streamk.state import State
 
@@ -103,7 +103,7 @@ class Job:
         if initial is not None:
             self.initial = self._learner = fingerprint(initial)
             self._config["model"] = initial.header
-            if _is_in_shards(initial.header):
+            if in_shards(initial.header):
                 self._learner = fingerprint(initial.child("learner"))
 
     def to_json(self) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class Job:
             return None
         mine, other = self._config["model"], theirs["model"]
         if "shards" in but:
-            mine, other = _in_shards(mine), _in_shards(other)
+            mine, other = _out_of_shards(mine), _out_of_shards(other)
         if mine == other:
             return "the model's arrays", "others", "these"
         name, other, mine = _difference(other, mine)
@@ -145,14 +145,9 @@ class Job:
         return f"model {'.'.join(parts)}".replace("fresh-", ""), other, mine
 
 
-def _in_shards(header: Any) -> Any:
+def _out_of_shards(header: Any) -> Any:
     """Return the header of the learner in shards, or the header itself where there are none."""
-    return header["parts"]["learner"] if _is_in_shards(header) else header
-
-
-def _is_in_shards(header: Any) -> bool:
-    kind = kind_of(header["type"])
-    return kind is not None and bool(kind.in_shards)
+    return header["parts"]["learner"] if in_shards(header) else header
 
 
 def _difference(theirs: Any, mine: Any, name: str = "") -> tuple[str, Any, Any]:
