@@ -16,11 +16,8 @@ from river import (
     base,
     checks,
     datasets,
-    evaluate,
-    facto,
     forest,
     linear_model,
-    metrics,
     naive_bayes,
     preprocessing,
     stream,
@@ -123,19 +120,6 @@ def test_they_hold_what_they_promise_though_the_stream_drifts(delay: int) -> Non
     assert np.all(np.abs(shares - 0.9) < 0.02)
 
 
-def test_they_stand_where_their_models_do() -> None:
-    model = ConformalClassifier(KernelClassifier(seed=1))
-    twin = KernelClassifier(seed=1)
-    data = list(datasets.Phishing().take(300))
-    found = [
-        evaluate.progressive_val_score(data, one, metrics.Accuracy()).get() for one in (model, twin)
-    ]
-    assert found[0] == found[1]
-    assert isinstance(model.clone(), ConformalClassifier)
-    with pytest.raises(InvalidInput, match=r"level=1\.5"):
-        ConformalRegressor(regressor(), 1.5)
-
-
 # --- models that have diverged, and those that decide in their own way ----------------------------
 
 
@@ -210,19 +194,6 @@ def test_errors_past_the_largest_number_are_learned_as_it() -> None:
         model.learn_one({}, 0.5 + n % 3)
     interval = model.predict_one({}, with_interval=True)
     assert -4 < interval.lower < 0 < interval.upper < 4
-
-
-def test_about_a_model_that_diverges() -> None:
-    rng = np.random.default_rng(0)
-    model = ConformalRegressor(facto.FMRegressor(n_factors=2, seed=1))
-    with np.errstate(all="ignore"):
-        for _ in range(100):
-            x, y = {"a": rng.uniform(8e8, 9e8), "b": 1.0}, float(rng.integers(1, 6))
-            interval = model.predict_one(x, with_interval=True)
-            assert interval.lower <= interval.upper, "neither is NaN"
-            model.learn_one(x, y)
-    assert not math.isfinite(model.predict_one(x))
-    assert (interval.lower, interval.upper) == (-math.inf, math.inf)
 
 
 def sets(model: Any, label: Any, n: int = 40) -> list[Any]:

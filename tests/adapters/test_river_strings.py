@@ -8,11 +8,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import pandas as pd
 import pytest
 from engine_kit import same_model
 
-from streamk.adapters.river import DoublyStochasticClassifier, KernelRegressor
+from streamk.adapters.river import DoublyStochasticClassifier
 from streamk.errors import InvalidInput
 from streamk.features.columns import OWN, SHARED
 
@@ -104,19 +103,3 @@ def test_a_copy_goes_on_with_the_same_columns(copied: Callable[[Any], Any], even
         learned(each, numbered(events, events + 32))
     assert columns(twin) == columns(model)
     assert same_model(twin._model.learner, model._model.learner)
-
-
-def test_frames_count_as_their_rows(full: DoublyStochasticClassifier) -> None:
-    model = classifier()
-    rows = numbered(0, 2 * OWN)
-    model.learn_many(pd.DataFrame(rows), pd.Series([i % 2 == 0 for i in range(len(rows))]))
-    assert set(columns(model)) == set(columns(full))
-    assert len(model.predict_many(pd.DataFrame(rows))) == len(rows)
-
-
-def test_many_kernels_live_with_a_column_of_identifiers() -> None:
-    model = KernelRegressor(seed=1)
-    frame = pd.DataFrame(numbered(0, OWN + 100))
-    model.learn_many(frame, frame["x"] * 10.0)
-    assert len(columns(model)) <= 1 + OWN + SHARED
-    assert model.predict_one({"id": "never seen", "x": 2}) == pytest.approx(20.0, abs=3.0)

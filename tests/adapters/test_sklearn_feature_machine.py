@@ -31,17 +31,6 @@ def test_importances_are_those_of_the_columns_that_matter() -> None:
     np.testing.assert_allclose(shares, model.feature_importances_)
 
 
-def test_a_metric_that_is_learned_predicts_better() -> None:
-    X, y = friedman(800)
-    scores = [
-        RFMRegressor(kernel="matern", bandwidth=3.0, rounds=rounds, random_state=0)
-        .fit(X[:400], y[:400])
-        .score(X[400:], y[400:])
-        for rounds in (0, 8)
-    ]
-    assert 1.0 - scores[1] < 0.7 * (1.0 - scores[0])
-
-
 def test_probabilities_are_calibrated_on_held_back_events() -> None:
     X, y = load_digits(return_X_y=True)
     model = RFMClassifier(**ONE, random_state=0).fit(X[:400], y[:400])

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from river import compose, datasets, ensemble, evaluate, metrics, preprocessing, tree
 from sklearn.base import clone, is_classifier
-from sklearn.ensemble import AdaBoostClassifier, AdaBoostRegressor
 from sklearn.utils.validation import has_fit_parameter
 
 from streamk.adapters import river, sklearn
@@ -89,14 +88,6 @@ def test_weights_times_a_number_are_the_same(name: str, weights: Any) -> None:
 
 
 @pytest.mark.parametrize("name", WEIGHED)
-def test_one_number_is_the_weight_of_all(name: str) -> None:
-    model = made(name)
-    y = labels(model)
-    expected = said(model.fit(X, y, sample_weight=np.full(200, 2.0)))
-    assert said(model.fit(X, y, sample_weight=2.0)) == expected
-
-
-@pytest.mark.parametrize("name", WEIGHED)
 def test_a_weight_of_0_is_as_if_the_event_were_not_there(name: str) -> None:
     model, twin = made(name), made(name)
     y = np.array(labels(model), dtype=object if is_classifier(model) else float)
@@ -159,15 +150,6 @@ def test_so_it_is_in_frames(name: str, library: Any, texts: bool) -> None:
     if not texts and name == "NystromClassifier":  # to others columns by name are others
         array = np.column_stack([columns["a"], columns["b"]])
         assert np.array_equal(P, model.fit(array, y, sample_weight=WHOLE).predict_proba(array))
-
-
-@pytest.mark.parametrize("name", WEIGHED)
-def test_ada_boost_takes_each_estimator(name: str) -> None:
-    model = made(name)
-    boost = AdaBoostClassifier if is_classifier(model) else AdaBoostRegressor
-    boosted = boost(model, n_estimators=3, random_state=0).fit(X, labels(model))
-    assert boosted.score(TEST, labels(model, TEST)) > 0.75
-    assert len(boosted.estimators_) == 3 or boosted.estimator_errors_[-1] == 0.0
 
 
 @pytest.mark.parametrize("name", WEIGHED)
