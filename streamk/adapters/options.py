@@ -12,13 +12,13 @@ import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from streamk.errors import InvalidInput, shown
 from streamk.kernels import Kernel
 from streamk.learners.common.predictor import Turns
 from streamk.learners.registry import LEARNERS, options_of
-from streamk.options import Option, joined, parameters, sections
+from streamk.options import Option, joined, of_parameters, parameters, sections
 
 Kind = TypeVar("Kind", bound=type)
 
@@ -262,8 +262,14 @@ class Shared:
     """An estimator whose methods see the attributes of one fit, whatever other threads do.
 
     What a method that fits has found becomes the estimator's at its end, all at once, and nothing
-    does if it raises. One of them waits for the other; those that predict wait for none.
+    does if it raises. One of them waits for the other; those that predict wait for none. The
+    docstrings of methods get what they take, and of fits what they return and raise.
     """
+
+    _GIVEN: ClassVar[Mapping[str, Option]]
+    """What methods take."""
+    _RAISES: ClassVar[str]
+    """What fits raise, as the section of a docstring."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -273,6 +279,11 @@ class Shared:
             if isinstance(found, property):
                 setattr(cls, name, property(_asking(found.fget), doc=found.__doc__))
             elif inspect.isfunction(found):
+                told = {"Parameters": parameters(of_parameters(found, cls._GIVEN))}
+                if name in ("fit", "partial_fit"):
+                    told |= {"Returns": "self", "Raises": cls._RAISES}
+                if found.__doc__:
+                    found.__doc__ = joined(sections(found.__doc__) | told)
                 setattr(cls, name, (_fitting if name in _FITTING else _asking)(found))
 
     def _as_it_is(self) -> Self:

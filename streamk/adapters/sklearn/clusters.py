@@ -241,10 +241,6 @@ class BlockSVC(ClassifierMixin, AtOnce):  # type: ignore[misc]
         up to a third more or less by its values; a class that the cluster does not have loses
         against those that it has.
 
-        Parameters
-        ----------
-        X : array of shape (n, d)
-
         Returns
         -------
         float64 array of shape (n,) or (n, n_classes)

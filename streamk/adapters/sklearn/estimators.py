@@ -190,6 +190,35 @@ class Estimator(Shared, BaseEstimator):  # type: ignore[misc]
         "the column's median. `fit` goes through its events in a random order, and `partial_fit`\n"
         "once, in the order given."
     )
+    _GIVEN = {
+        "X": Option(type="array, CSR matrix or data frame of shape (n, d)"),
+        "y": Option(
+            type="array of shape (n,)", doc="Labels of any kind that can be sorted, or numbers."
+        ),
+        "classes": Option(
+            type="array of shape (n_classes,)",
+            doc="All labels there will be; needed in the first call.",
+        ),
+        "sample_weight": Option(
+            type="array of shape (n,)",
+            doc="To `fit`, what each event counts beside the others: 0 is as if it were not there, "
+            "2 beside 1 as if it were there twice. All of them times a number are the same: they "
+            "are taken in the smallest whole numbers of their ratio, 4 on average at most, or "
+            "divided by their mean. An event is learned a whole number of times in a pass; over "
+            "the passes fractions even out.\n\n"
+            "To `partial_fit`, how often each event counts, 0 to a million. It is learned a whole "
+            "number of times; what is left of a fraction comes in with the next event, of the same "
+            "label if there are classes, in a later call too.",
+        ),
+        "levels": Option(type="array of shape (m,)", doc="Between 0 and 1."),
+        "level": Real(doc="Between 0 and 0.99."),
+    }
+    _RAISES = """\
+InvalidInput
+    If an option is out of its domain, a label is none of `classes`, or these are missing in the
+    first call of `partial_fit` or differ later.
+ValueError
+    If events or labels do not fit, as scikit-learn says it."""
     _task: ClassVar[str]
     _model_name: ClassVar[str]
     _model: Model
@@ -220,31 +249,7 @@ class Estimator(Shared, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from events, forgetting what was learned before.
-
-        Parameters
-        ----------
-        X : array, CSR matrix or data frame of shape (n, d)
-        y : array of shape (n,)
-            Labels of any kind that can be sorted, or numbers.
-        sample_weight : array of shape (n,), optional
-            What each event counts beside the others: 0 is as if it were not there, 2 beside 1 as if
-            it were there twice. All of them times a number are the same: they are taken in the
-            smallest whole numbers of their ratio, 4 on average at most, or divided by their mean.
-            An event is learned a whole number of times in a pass; over the passes fractions even
-            out.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInput
-            If an option is out of its domain.
-        ValueError
-            If events or labels do not fit, as scikit-learn says it.
-        """
+        """Learn from events, forgetting what was learned before."""
         events, labels = self._check(X, y, reset=True)
         weights = None
         if sample_weight is not None:
@@ -354,31 +359,7 @@ True"""
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn from more events, once and in their order.
-
-        Parameters
-        ----------
-        X : array, CSR matrix or data frame of shape (n, d)
-        y : array of shape (n,)
-        classes : array of shape (n_classes,), optional
-            All labels there will be; needed in the first call.
-        sample_weight : array of shape (n,), optional
-            How often each event counts, 0 to a million, and not beside others as in `fit`. It is
-            learned a whole number of times; what is left of a fraction comes in with the next
-            event of the label, in a later call too.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInput
-            If `classes` is missing in the first call or differs later, a label is not one of
-            them, or an option is out of its domain.
-        ValueError
-            If events or labels do not fit, as scikit-learn says it.
-        """
+        """Learn from more events, once and in their order."""
         first = not hasattr(self, "_model")
         events, labels = self._check(X, y, reset=first)
         if first and classes is None:
@@ -401,10 +382,6 @@ True"""
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Outputs of the kernel function, before any decision.
-
-        Parameters
-        ----------
-        X : array, CSR matrix or data frame of shape (n, d)
 
         Returns
         -------
@@ -448,28 +425,7 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
 True"""
 
     def partial_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from more events, once and in their order.
-
-        Parameters
-        ----------
-        X : array, CSR matrix or data frame of shape (n, d)
-        y : array of shape (n,)
-        sample_weight : array of shape (n,), optional
-            How often each event counts, 0 to a million, and not beside others as in `fit`. It is
-            learned a whole number of times; what is left of a fraction comes in with the next
-            event, in a later call too.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInput
-            If an option is out of its domain.
-        ValueError
-            If events or labels do not fit, as scikit-learn says it.
-        """
+        """Learn from more events, once and in their order."""
         events, numbers = self._check(X, y, reset=not hasattr(self, "_model"))
         self._learn(events, numbers, sample_weight)
         return self
@@ -482,6 +438,24 @@ True"""
 class AtOnce(Shared, BaseEstimator):  # type: ignore[misc]
     """An estimator of points that are there all at once."""
 
+    _GIVEN = {
+        "X": Option(type="array of shape (n, d)"),
+        "y": Option(
+            type="array of shape (n,), or (n, targets) for several numbers",
+            doc="Labels of any kind that can be sorted, or numbers.",
+        ),
+        "sample_weight": Option(
+            type="array of shape (n,)",
+            doc="What each point counts: 0 is as if it were not there, 2 as if it were there "
+            "twice.",
+        ),
+    }
+    _RAISES = """\
+InvalidInput
+    If an option is out of its domain, all labels are of one class, a weight is negative, too few
+    are above 0, or a kernel matrix is too large to be formed, or singular.
+ValueError
+    If points, labels or weights do not fit, as scikit-learn says it."""
     _ROWS: ClassVar[dict[str, Any]] = {"dtype": np.float64}
     """Requirements of points."""
     classes_: NDArray[Any]
@@ -496,26 +470,7 @@ class AtOnce(Shared, BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from points.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        y : array of shape (n,), or (n, targets) for several numbers
-            Labels of any kind that can be sorted, or numbers.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInput
-            If an option is out of its domain, all labels are of one class, or a kernel matrix is
-            too large to be formed, or singular.
-        ValueError
-            If points or labels do not fit, as scikit-learn says it.
-        """
+        """Learn from points."""
         self._learn(X, y, None)
         return self
 
@@ -553,28 +508,7 @@ class Weighted(AtOnce):
     """One of points of which some weigh more than others."""
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from points.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        y : array of shape (n,), or (n, targets) for several numbers
-            Labels of any kind that can be sorted, or numbers.
-        sample_weight : array of shape (n,), optional
-            What each point counts: 0 is as if it were not there, 2 as if it were there twice.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInput
-            If an option is out of its domain, all labels are of one class, a weight is negative, or
-            too few are above 0.
-        ValueError
-            If points, labels or weights do not fit, as scikit-learn says it.
-        """
+        """Learn from points."""
         self._learn(X, y, sample_weight)
         return self
 
@@ -605,10 +539,6 @@ class ByOutputs(ClassifierMixin, AtOnce):  # type: ignore[misc]
 
     def decision_function(self, X: ArrayLike) -> Numbers:
         """Outputs before any decision.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
 
         Returns
         -------

@@ -20,7 +20,7 @@ from streamk.landmarks import Diffusion, Landmarks
 from streamk.landmarks.matrices import PRECOMPUTED
 from streamk.landmarks.methods import OPTIONS
 from streamk.landmarks.selection import check_count
-from streamk.options import Whole, of_parameters
+from streamk.options import Option, Whole, of_parameters
 
 __all__ = [
     "KMeansNystroem",
@@ -52,6 +52,12 @@ class BaseNystroem(
     n_features_in_ : int
     """
 
+    _GIVEN = {"X": Option(type="array of shape (n, d)"), "y": Option(type="ignored")}
+    _RAISES = """\
+InvalidInput
+    If an option is out of its domain.
+ValueError
+    If `X` does not fit, as scikit-learn says it."""
     _EXAMPLE = """\
 >>> from sklearn.datasets import load_digits
 >>> from streamk.adapters.sklearn import {name}
@@ -118,34 +124,12 @@ class BaseNystroem(
         return found, rows
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Choose landmarks among the rows.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        y : ignored
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInput
-            If an option is out of its domain.
-        ValueError
-            If `X` does not fit, as scikit-learn says it.
-        """
+        """Choose landmarks among the rows."""
         self._fit(X)
         return self
 
     def fit_transform(self, X: ArrayLike, y: object = None) -> NDArray[Any]:
         """Do `fit` and return the features of the same rows, with less work than both apart.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        y : ignored
 
         Returns
         -------
@@ -158,10 +142,6 @@ class BaseNystroem(
         """Return the features of rows, whose products approximate the kernel.
 
         A row's features have the same bits in whatever batch it comes.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
 
         Returns
         -------

@@ -83,10 +83,6 @@ class KernelClassifier(Classifier):
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Logarithms of probabilities, times the weights of classes if there are any.
 
-        Parameters
-        ----------
-        X : array, CSR matrix or data frame of shape (n, d)
-
         Returns
         -------
         float64 array of shape (n,) or (n, n_classes)
@@ -124,12 +120,6 @@ class KernelRegressor(Regressor):
     def predict_quantile(self, X: Any, levels: ArrayLike) -> NDArray[np.float64]:
         """Quantiles of the numbers to come, as past errors say.
 
-        Parameters
-        ----------
-        X : array, CSR matrix or data frame of shape (n, d)
-        levels : array of shape (m,)
-            Between 0 and 1.
-
         Returns
         -------
         float64 array of shape (n, m)
@@ -143,12 +133,6 @@ class KernelRegressor(Regressor):
 
     def predict_interval(self, X: Any, level: float = 0.9) -> NDArray[np.float64]:
         """Intervals that hold so large a part of the numbers to come, float64 (n, 2).
-
-        Parameters
-        ----------
-        X : array, CSR matrix or data frame of shape (n, d)
-        level : float, default 0.9
-            Between 0 and 0.99.
 
         Raises
         ------
