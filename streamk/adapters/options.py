@@ -266,7 +266,7 @@ class Shared:
     docstrings of methods get what they take, and of fits what they return and raise.
     """
 
-    _GIVEN: ClassVar[Mapping[str, Option]]
+    _GIVEN: ClassVar[dict[str, Option]]
     """What methods take."""
     _RAISES: ClassVar[str]
     """What fits raise, as the section of a docstring."""

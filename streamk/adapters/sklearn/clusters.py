@@ -8,30 +8,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin, MultiOutputMixin
+from sklearn.base import ClassifierMixin
 from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
-from sklearn.utils.validation import validate_data
 
 from streamk.adapters.options import estimator
-from streamk.adapters.rows import merged
-from streamk.adapters.sklearn.estimators import (
-    ALPHA,
-    N_CLUSTERS,
-    N_JOBS,
-    RANDOM_STATE,
+from streamk.adapters.rows import Numbers, merged
+from streamk.adapters.sklearn.points import (
     AtOnce,
-    ByNumbers,
+    BaseRidge,
     ByOutputs,
     Weighted,
-    count_of_parts,
     counting,
-    drawn_seed,
     of_points,
-    threads_of,
 )
+from streamk.adapters.sklearn.streams import RANDOM_STATE, drawn_seed
 from streamk.errors import InvalidInput, shown
 from streamk.factorization import meka
 from streamk.factorization.approximation import MekaPredictor
@@ -46,13 +39,46 @@ from streamk.factorization.checks import (
 from streamk.factorization.clusters import clustered, nearest
 from streamk.factorization.solving import Unsolvable
 from streamk.kernels import Gaussian, Kernel
-from streamk.landmarks.matrices import Indices, Numbers
+from streamk.landmarks.matrices import Indices
 from streamk.landmarks.selection import check_count
 from streamk.options import Choice, Option, Real, Whole
 
 __all__ = ["BlockRidge", "BlockSVC", "MekaClassifier", "MekaRidge"]
 
+N_JOBS = Whole(
+    default=None, doc="Threads; 1 by default, -1 for all cores. Results do not depend on it."
+)
+
+
+N_CLUSTERS = Whole(
+    default=None,
+    doc="Most clusters; more of them are faster and mostly less accurate. By default one for each "
+    "1,000 points, rounded down, and 1 for fewer.",
+)
+
+
+ALPHA = Real(
+    default=1.0, doc="What is added to the diagonal, as of `sklearn.kernel_ridge.KernelRidge`."
+)
+
+
+POINTS = 1_000
+"""Points of a part, on average, where the number of parts is not given."""
+
+
+def count_of_parts(given: int | None, n: int) -> int:
+    """Return into how many parts n points are divided, one for each `POINTS` by default."""
+    return max(1, n // POINTS) if given is None else given
+
+
+def threads_of(n_jobs: int | None) -> int:
+    """Return the number of threads: 1 by default, -1 for all cores."""
+    return int(effective_n_jobs(n_jobs))
+
+
 _BY_CLUSTERS = of_points("ntk", "linear")
+
+
 _CLASS_WEIGHT = Option(
     type='"balanced" or dict of label to float',
     default=None,
@@ -270,23 +296,6 @@ def _against_the_rest(pairs: Numbers, n_classes: int) -> Numbers:
     return votes + sums / (3.0 * (np.abs(sums) + 1.0))
 
 
-class BaseRidge(MultiOutputMixin, ByNumbers):  # type: ignore[misc]
-    """The common part of all: only the computation of coefficients differs."""
-
-    kernel_: Kernel
-
-    def _fit(self, points: Numbers, y: Numbers, weights: Numbers | None) -> None:
-        """Solve for the coefficients; there are weights of what is `Weighted` alone."""
-        raise NotImplementedError
-
-    def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
-        points, targets = validate_data(
-            self, X, y, dtype=np.float64, multi_output=True, y_numeric=True
-        )
-        self.kernel_ = self._made_kernel(points.shape[1])
-        self._fit(*counting(points, np.asarray(targets, np.float64), sample_weight))
-
-
 @estimator(
     _BY_CLUSTERS
     | {
@@ -351,6 +360,8 @@ _OF_MEKA = _BY_CLUSTERS | {
         doc="As of the `solve` of `streamk.factorization.meka`.",
     ),
 }
+
+
 _LAST = {"n_jobs": N_JOBS, "random_state": RANDOM_STATE}
 
 

@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamk import landmarks
 from streamk.adapters.options import Kind, Shared, estimator
-from streamk.adapters.sklearn.estimators import RANDOM_STATE, drawn_seed, made_kernel, of_points
+from streamk.adapters.sklearn.points import made_kernel, of_points
+from streamk.adapters.sklearn.streams import RANDOM_STATE, drawn_seed
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.landmarks import Diffusion, Landmarks
@@ -52,7 +53,10 @@ class BaseNystroem(
     n_features_in_ : int
     """
 
-    _GIVEN = {"X": Option(type="array of shape (n, d)"), "y": Option(type="ignored")}
+    _GIVEN: ClassVar[dict[str, Option]] = {
+        "X": Option(type="array of shape (n, d)"),
+        "y": Option(type="ignored"),
+    }
     _RAISES = """\
 InvalidInput
     If an option is out of its domain.

@@ -1,14 +1,13 @@
-"""The common part of scikit-learn estimators: arrays and frames in, labels and numbers out."""
+"""Kernel learners as scikit-learn estimators, whose options are those of `streamk.learners`."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
@@ -22,87 +21,39 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from streamk import kernels, learners
+from streamk import learners
 from streamk.adapters.batches import Array, EventBatch, as_frame
-from streamk.adapters.options import Shared, chosen
+from streamk.adapters.options import LEFT_OUT, MANY, Shared, chosen, of_learner
 from streamk.adapters.rows import Model, Numbers, checked, relative, repeats
 from streamk.errors import InvalidInput, shown
-from streamk.factorization.checks import weights_of
-from streamk.kernels import Kernel
-from streamk.landmarks.matrices import PRECOMPUTED
 from streamk.landmarks.selection import check_count
 from streamk.learners import Learner
 from streamk.learners.registry import LEARNERS
 from streamk.options import Option, Real, Whole
 
+__all__ = [
+    "DoublyStochasticClassifier",
+    "DoublyStochasticRegressor",
+    "EigenProClassifier",
+    "EigenProRegressor",
+    "FeatureMachineClassifier",
+    "FeatureMachineRegressor",
+    "KernelClassifier",
+    "KernelRegressor",
+    "KernelRidgeClassifier",
+    "KernelRidgeRegressor",
+    "NystromClassifier",
+    "NystromRegressor",
+]
+
 RANDOM_STATE = Option(
     type="int, RandomState or None", default=None, doc="Of all that is drawn at random."
 )
-N_JOBS = Whole(
-    default=None, doc="Threads; 1 by default, -1 for all cores. Results do not depend on it."
-)
-N_CLUSTERS = Whole(
-    default=None,
-    doc="Most clusters; more of them are faster and mostly less accurate. By default one for each "
-    "1,000 points, rounded down, and 1 for fewer.",
-)
-ALPHA = Real(
-    default=1.0, doc="What is added to the diagonal, as of `sklearn.kernel_ridge.KernelRidge`."
-)
-
-
-def of_points(*but: str, default: str = "gaussian", doc: str = "") -> dict[str, Option]:
-    """Return the options of a kernel between points in the unit of their columns.
-
-    Parameters
-    ----------
-    *but : str
-        Names of the kernels that there are not.
-    default : str
-    doc : str
-        More sentences about it.
-    """
-    names = ", ".join(f'"{name}"' for name in kernels.KERNELS if name not in {*_NEVER, *but})
-    return {
-        "kernel": Option(
-            type="str or Kernel",
-            default=default,
-            doc=f"{names}, or one of `streamk.kernels` of these. {doc}".rstrip(),
-        ),
-        "bandwidth": Real(
-            default=None,
-            doc="Of a kernel given by name, in the unit of the columns. By default ``sqrt(d / 2)`` "
-            'for d columns, for "laplacian" d, scikit-learn\'s ``gamma=1/d``, and for '
-            '"power_exponential" d^2.',
-        ),
-        "gamma": Real(
-            default=None,
-            doc='Instead of it, for "gaussian" ``exp(-gamma |x-y|^2)`` and "laplacian" '
-            "``exp(-gamma |x-y|_1)``.",
-        ),
-    }
-
-
-_NEVER = ("polynomial", "arc_cosine", "zonal")
-"""Kernels of random features alone."""
-
-POINTS = 1_000
-"""Points of a part, on average, where the number of parts is not given."""
 
 
 def drawn_seed(random_state: int | np.random.RandomState | None) -> int:
     """Return a seed from scikit-learn's random state."""
     return int(check_random_state(random_state).randint(2**31))
-
-
-def count_of_parts(given: int | None, n: int) -> int:
-    """Return into how many parts n points are divided, one for each `POINTS` by default."""
-    return max(1, n // POINTS) if given is None else given
-
-
-def threads_of(n_jobs: int | None) -> int:
-    """Return the number of threads: 1 by default, -1 for all cores."""
-    return int(effective_n_jobs(n_jobs))
 
 
 def labels_of(y: Any) -> Any:
@@ -146,29 +97,6 @@ def _is_missing(label: Any) -> bool:
         return not hasattr(label, "__len__")
 
 
-def made_kernel(
-    kernel: str | Kernel, columns: int, *, bandwidth: float | None, gamma: float | None
-) -> str | Kernel:
-    """Return the kernel that the options say for points of so many columns, or "precomputed".
-
-    Raises
-    ------
-    InvalidInput
-        If there is no such kernel, or one that is not given by name is given a scale.
-    """
-    scales = {"bandwidth": bandwidth, "gamma": gamma}
-    given = {name: scale for name, scale in scales.items() if scale is not None}
-    if isinstance(kernel, str) and kernel != PRECOMPUTED:
-        if not given and kernel != "linear":
-            # As scikit-learn's gamma=None does: exp(-|x-y|^2 / d), exp(-|x-y|_1 / d). The sum of
-            # square roots is of the order of 1 as well.
-            far = {"laplacian": columns, "power_exponential": columns**2}
-            given = {"bandwidth": float(far.get(kernel, math.sqrt(columns / 2)))}
-        return kernels.by_name(kernel, **given)
-    kernels.check_scales(kernel, **given)
-    return kernel
-
-
 EVENTS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
 """Requirements of events, of which some values are missing."""
 
@@ -190,7 +118,7 @@ class Estimator(Shared, BaseEstimator):  # type: ignore[misc]
         "the column's median. `fit` goes through its events in a random order, and `partial_fit`\n"
         "once, in the order given."
     )
-    _GIVEN = {
+    _GIVEN: ClassVar[dict[str, Option]] = {
         "X": Option(type="array, CSR matrix or data frame of shape (n, d)"),
         "y": Option(
             type="array of shape (n,)", doc="Labels of any kind that can be sorted, or numbers."
@@ -435,133 +363,236 @@ True"""
         return self._joined(X, "predict_many")
 
 
-class AtOnce(Shared, BaseEstimator):  # type: ignore[misc]
-    """An estimator of points that are there all at once."""
-
-    _GIVEN = {
-        "X": Option(type="array of shape (n, d)"),
-        "y": Option(
-            type="array of shape (n,), or (n, targets) for several numbers",
-            doc="Labels of any kind that can be sorted, or numbers.",
-        ),
-        "sample_weight": Option(
-            type="array of shape (n,)",
-            doc="What each point counts: 0 is as if it were not there, 2 as if it were there "
-            "twice.",
-        ),
-    }
-    _RAISES = """\
-InvalidInput
-    If an option is out of its domain, all labels are of one class, a weight is negative, too few
-    are above 0, or a kernel matrix is too large to be formed, or singular.
-ValueError
-    If points, labels or weights do not fit, as scikit-learn says it."""
-    _ROWS: ClassVar[dict[str, Any]] = {"dtype": np.float64}
-    """Requirements of points."""
-    classes_: NDArray[Any]
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self._ROWS is EVENTS
-        return tags
-
-    def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
-        """Learn; there are weights of what is `Weighted` alone."""
-        raise NotImplementedError
-
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from points."""
-        self._learn(X, y, None)
-        return self
-
-    def _labelled(self, X: ArrayLike, y: ArrayLike) -> tuple[Numbers, NDArray[Any]]:
-        """Return points with labels of any kind."""
-        points, labels = validate_data(self, X, labels_of(y), **self._ROWS)
-        check_classification_targets(labels)
-        return points, labels
-
-    def _numbered(self, labels: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the places of labels among `classes_`, which are known from here on."""
-        self.classes_, numbers = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise InvalidInput(
-                f"all labels are of one class, {self.classes_.tolist()[0]!r}; a classifier needs "
-                "at least two"
-            )
-        return numbers
-
-    def _made_kernel(self, columns: int) -> Kernel:
-        """Return the kernel that the options say for points of so many columns."""
-        made = made_kernel(self.kernel, columns, bandwidth=self.bandwidth, gamma=self.gamma)
-        if not isinstance(made, Kernel):
-            raise InvalidInput(f"kernel={made!r} must be the name of a kernel or a streamk Kernel")
-        return made
-
-    def _points(self, X: ArrayLike) -> Numbers:
-        """Return points that are to be predicted."""
-        check_is_fitted(self)
-        points: Numbers = validate_data(self, X, reset=False, **self._ROWS)
-        return points
+_N_EPOCHS = Whole(
+    default=1,
+    doc="Passes of `fit` over its events, each in a new random order. `partial_fit` makes one, in "
+    "the order given.",
+)
 
 
-class Weighted(AtOnce):
-    """One of points of which some weigh more than others."""
+@of_learner("multi-kernel", leave_out=LEFT_OUT | {"loss"}, advice=MANY)
+class KernelClassifier(Classifier):
+    """Kernel classification, for any number of classes, by a pass over the data or on a stream.
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from points."""
-        self._learn(X, y, sample_weight)
-        return self
+    Many kernels, bandwidths and step sizes learn side by side and are mixed as the data ask for
+    (`streamk.learners.MultiKernel`), as in River's `streamk.adapters.river.KernelClassifier`: there
+    is nothing to tune and no scaler is needed before it. `fit` goes through the events once, in a
+    random order; `partial_fit` in the order given. A second pass would weigh the experts by what
+    they remember. A single kernel, with options, is `DoublyStochasticClassifier`.
 
+    Events are rows of an array, dense or CSR, or of a data frame of pandas, Polars, Arrow or
+    another library that narwhals knows. Columns of a data frame may hold texts, categories, dates,
+    lists and missing values, which become numbers as in River's estimators and on the command line
+    (`streamk.encoding.columns`). NaN and null are missing.
 
-def counting(
-    points: Numbers, y: NDArray[Any], sample_weight: ArrayLike | None
-) -> tuple[Numbers, NDArray[Any], Numbers | None]:
-    """Return the points whose weight is not 0, with their labels and weights."""
-    if sample_weight is None:
-        return points, y, None
-    weights = weights_of(
-        _check_sample_weight(sample_weight, points, dtype=np.float64), len(points), "sample_weight"
-    )
-    some = weights > 0.0
-    return points[some], y[some], weights[some]
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from streamk.adapters.sklearn import KernelClassifier
+    >>> model = KernelClassifier(random_state=0)
+    >>> model
+    KernelClassifier(random_state=0)
+    >>> X, y = load_wine(return_X_y=True)
+    >>> bool(cross_val_score(model, X, y, cv=3).mean() > 0.9)
+    True
+    """
 
+    def _chosen(self) -> dict[str, Any]:
+        found = super()._chosen()
+        weights = found["class_weight"]
+        if isinstance(weights, Mapping):
+            numbers = {label: n for n, label in enumerate(self.classes_.tolist())}
+            strange = [label for label in weights if label not in numbers]
+            if strange:
+                raise InvalidInput(
+                    f"class_weight has a weight for {shown(strange[0])}, which is not one of the "
+                    f"classes {shown(self.classes_)}"
+                )
+            found["class_weight"] = {numbers[label]: weights[label] for label in weights}
+        return found
 
-class ByOutputs(ClassifierMixin, AtOnce):  # type: ignore[misc]
-    """A classifier by the largest of its outputs, of which there is one for two classes."""
-
-    _outputs: Callable[[Numbers], Numbers]
-    """Returns the outputs of points, (n, outputs)."""
-
-    def _targets(self, numbers: NDArray[np.intp]) -> Numbers:
-        """Return outputs of classes by their numbers: 1 for the class and -1 for the others."""
-        found = np.where(numbers[:, None] == np.arange(len(self.classes_)), 1.0, -1.0)
-        return found[:, 1:] if len(self.classes_) == 2 else found
-
-    def decision_function(self, X: ArrayLike) -> Numbers:
-        """Outputs before any decision.
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Logarithms of probabilities, times the weights of classes if there are any.
 
         Returns
         -------
-        float64 array of shape (n,) for two classes, positive for the second, or (n, n_classes)
+        float64 array of shape (n,) or (n, n_classes)
+            With two classes their difference, positive where the second one is predicted; else the
+            largest one of the row is.
         """
-        F = self._outputs(self._points(X))
-        return F[:, 0] if F.shape[1] == 1 else F
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Labels of points X (n, d), shape (n,)."""
-        F = self._outputs(self._points(X))
-        numbers = F.argmax(axis=1) if F.shape[1] > 1 else (F[:, 0] > 0).astype(np.intp)
-        labels: NDArray[Any] = self.classes_[numbers]
-        return labels
+        P = self.predict_proba(X)
+        learner: Any = self.learner_
+        with np.errstate(divide="ignore"):
+            scores = np.log(learner.weighted(P))
+        if len(self.classes_) > 2:
+            return np.asarray(scores)
+        return np.asarray(scores[:, -1] - scores[:, 0])
 
 
-class ByNumbers(RegressorMixin, AtOnce):  # type: ignore[misc]
-    """A regressor of points that are there all at once."""
+@of_learner("multi-kernel", leave_out=LEFT_OUT | {"class_weight"}, advice=MANY)
+class KernelRegressor(Regressor):
+    """Kernel regression, by a pass over the data or on a stream.
 
-    def _predict(self, points: Numbers) -> Numbers:
-        """Return the numbers predicted for points, (n,) or (n, targets)."""
-        raise NotImplementedError
+    As `KernelClassifier`, for numbers to be predicted, in any unit. A single kernel is
+    `DoublyStochasticRegressor`.
 
-    def predict(self, X: ArrayLike) -> Numbers:
-        """Numbers predicted for points X (n, d), float64 of shape (n,) or (n, targets)."""
-        return self._predict(self._points(X))
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamk.adapters.sklearn import KernelRegressor
+    >>> X = np.linspace(0, 6, 500)[:, None]
+    >>> model = KernelRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> bool(model.score(X, np.sin(X[:, 0])) > 0.99)
+    True
+    >>> model.predict_interval(X).shape
+    (500, 2)
+    """
+
+    def predict_quantile(self, X: Any, levels: ArrayLike) -> NDArray[np.float64]:
+        """Quantiles of the numbers to come, as past errors say.
+
+        Returns
+        -------
+        float64 array of shape (n, m)
+
+        Raises
+        ------
+        InvalidInput
+            If a level is out of range.
+        """
+        return self._joined(X, "predict_quantile_many", levels)
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> NDArray[np.float64]:
+        """Intervals that hold so large a part of the numbers to come, float64 (n, 2).
+
+        Raises
+        ------
+        InvalidInput
+            If the level is out of range.
+        """
+        return self._joined(X, "predict_interval_many", level)
+
+
+class _OneKernel(Estimator):
+    def _chosen(self) -> dict[str, Any]:
+        found = super()._chosen()
+        if self.preconditioner is None and self.batch_size is None:
+            found["batch_size"] = 8  # of several passes an event a step gets no more
+        return found
+
+
+@of_learner("doubly-stochastic", bandwidth=0.7, n_epochs=replace(_N_EPOCHS, default=10))
+class DoublyStochasticClassifier(Classifier, _OneKernel):
+    """Classification by one kernel and random features, of any number of classes.
+
+    Without a preconditioner a step is of 8 events by default. The default bandwidth is about that
+    of `sklearn.svm.SVC`, whose ``gamma="scale"`` is ``bandwidth = sqrt(1/2)`` here.
+    """
+
+
+@of_learner("doubly-stochastic", bandwidth=0.7, n_epochs=replace(_N_EPOCHS, default=10))
+class DoublyStochasticRegressor(Regressor, _OneKernel):
+    """Regression by one kernel and random features, by passes over the data or on a stream.
+
+    As `DoublyStochasticClassifier`, for numbers to be predicted. They are standardised as they
+    come, so the step size and the parameter of a loss do not depend on their unit.
+    """
+
+
+class _Nystrom(Estimator):
+    def _chosen(self) -> dict[str, Any]:
+        found = super()._chosen()
+        if self.regularization is None and self.optimizer == "newton":
+            found["regularization"] = 1.0
+        return found
+
+
+@of_learner(
+    "online-nystrom", bandwidth=0.7, optimizer="newton", n_epochs=replace(_N_EPOCHS, default=2)
+)
+class NystromClassifier(Classifier, _Nystrom):
+    """Kernel classification on landmarks, by passes over the data or on a stream.
+
+    A prediction takes as many kernels as there are landmarks, which the first pass finds. Of
+    "newton" the regularization is 1 by default.
+    """
+
+
+@of_learner(
+    "online-nystrom", bandwidth=0.7, optimizer="newton", n_epochs=replace(_N_EPOCHS, default=2)
+)
+class NystromRegressor(Regressor, _Nystrom):
+    """Kernel regression on landmarks, by passes over the data or on a stream.
+
+    As `NystromClassifier`, for numbers to be predicted. They are standardised as they come, so
+    the parameter of a loss and a step size do not depend on their unit.
+    """
+
+
+@of_learner("kernel-ridge")
+class KernelRidgeClassifier(Classifier):
+    """Kernel ridge regression on classes, +1 and -1 for each, all at once or on a stream.
+
+    Its coefficients go toward those of `sklearn.kernel_ridge.KernelRidge` and its regularization is
+    chosen by itself; of more events than `max_centers` the last ones count.
+    """
+
+
+@of_learner("kernel-ridge")
+class KernelRidgeRegressor(Regressor):
+    """As `KernelRidgeClassifier`, for numbers to be predicted, in any unit."""
+
+
+@of_learner("eigenpro", n_epochs=_N_EPOCHS)
+class EigenProClassifier(Classifier):
+    """Kernel classification on centers chosen among the events, by passes or on a stream.
+
+    The solver "eigenpro" is better after some passes; "direct" counts each event as often.
+    """
+
+
+@of_learner("eigenpro", n_epochs=_N_EPOCHS)
+class EigenProRegressor(Regressor):
+    """As `EigenProClassifier`, for numbers to be predicted, in any unit."""
+
+
+class _FeatureMachine(Estimator):
+    @property
+    def feature_importances_(self) -> Numbers:
+        """The shares of the columns in the metric's diagonal, float64 (n_features_in_,)."""
+        check_is_fitted(self, "learner_")
+        learner: Any = self._model.learner
+        with self._model.lock:
+            shares: Numbers = learner.learner.column_shares
+            if self._names is None:
+                return shares
+            owners = self._model.owners(self._names)
+        return np.asarray(np.bincount(owners, shares, len(self._names)), np.float64)
+
+
+@of_learner("feature-machine")
+class FeatureMachineClassifier(Classifier, _FeatureMachine):
+    """Kernel classification in a metric of the columns that is learned, on a stream.
+
+    It is kernel ridge regression on classes, +1 and -1 for each, and learns anew from time to time
+    which columns and directions matter: `feature_importances_` has the shares of the columns. For
+    data that are there all at once `RFMClassifier` is the same method in batch, and compares more.
+    """
+
+
+@of_learner("feature-machine")
+class FeatureMachineRegressor(Regressor, _FeatureMachine):
+    """As `FeatureMachineClassifier`, for numbers to be predicted, in any unit.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_friedman1
+    >>> from streamk.adapters.sklearn import FeatureMachineRegressor
+    >>> X, y = make_friedman1(1200, random_state=0)
+    >>> model = FeatureMachineRegressor(random_state=0).fit(X[:1000], y[:1000])
+    >>> bool(model.score(X[1000:], y[1000:]) > 0.95)
+    True
+    >>> sorted(model.feature_importances_.argsort()[-5:].tolist())
+    [0, 1, 2, 3, 4]
+    """

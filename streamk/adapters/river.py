@@ -1,4 +1,11 @@
-"""Kernel learners as River estimators, whose options are those of `streamk.learners`."""
+"""Kernel learners as River estimators, and what extensions add to these.
+
+Events are dicts whose keys name columns: strings, whole numbers from 0, or tuples of such. A number
+or a boolean is its column's value, a string `s` under the name `c` is the column "c=s" with value
+1, and None or NaN is missing. The first 256 strings of a column have a column each; any further one
+shares one of 64 columns, "c=#0" to "c=#63", with others of its hash. Columns may come and go: a
+column is 0 in events that lack it, and one that no learned event had is passed over in predicting.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +25,28 @@ from streamk.adapters.batches import Frame
 from streamk.adapters.options import LEFT_OUT, MANY, chosen, of_learner, written
 from streamk.adapters.rows import Model, checked
 from streamk.errors import InvalidInput
+from streamk.extensions import find, provided
 from streamk.learners.common.options import SEED as OF_LEARNERS
 from streamk.learners.common.predictor import Turns
 from streamk.options import Option
+
+__all__ = [
+    "DoublyStochasticClassifier",
+    "DoublyStochasticRegressor",
+    "EigenProClassifier",
+    "EigenProRegressor",
+    "FeatureMachineClassifier",
+    "FeatureMachineRegressor",
+    "KernelClassifier",
+    "KernelRegressor",
+    "KernelRidgeClassifier",
+    "KernelRidgeRegressor",
+    "NystromClassifier",
+    "NystromRegressor",
+    "StreamingMekaClassifier",
+    "StreamingMekaRegressor",
+    *provided("river"),
+]
 
 Event = dict[Hashable, Any]
 SEED = replace(OF_LEARNERS, default=None, doc="From 0 to 2^64 - 1. Random by default.")
@@ -368,3 +394,15 @@ class FeatureMachineClassifier(Classifier):
 @of_learner("feature-machine", example="first=256, seed=1")
 class FeatureMachineRegressor(Regressor):
     """Kernel regression in a metric of the columns that is learned while the stream goes by."""
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def __getattr__(name: str) -> Any:
+    """Return an estimator of an extension, by its name."""
+    found = find("river", name)
+    if found is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return found
