@@ -50,13 +50,7 @@ class EventBatch(ABC):
             yield slice(first, first + size)
 
     def rows(self, model: Model) -> Iterator[Numbers]:
-        """Yield arrays of events that are to be predicted.
-
-        Raises
-        ------
-        InvalidInput
-            If a value is of no use, naming it.
-        """
+        """Yield arrays of events that are to be predicted."""
         for some in self._parts():
             found = self.numbers(model, some)
             yield model.rows(self.dicts(some)) if found is None else found
@@ -81,11 +75,6 @@ class EventBatch(ABC):
         weights : array of shape (n,), optional
             How often each event is learned; what is left of fractions comes in with the next event
             of the label. Events of weight 0 are passed over.
-
-        Raises
-        ------
-        InvalidInput
-            If a value is of no use, naming it, after the events before have been learned.
         """
         if weights is not None and not weights.all():
             counting = np.flatnonzero(weights)
@@ -120,14 +109,7 @@ class EventBatch(ABC):
 
 
 class Array(EventBatch):
-    """The rows of an array, dense or CSR, whose columns may have names.
-
-    Parameters
-    ----------
-    X : float64 array of shape (n, d)
-    names : list of d str, optional
-        They are numbered by default.
-    """
+    """The rows of an array, dense or CSR, whose columns may have names."""
 
     def __init__(self, X: Any, names: list[Hashable] | None = None) -> None:
         self._X, self._names = X, names

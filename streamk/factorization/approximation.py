@@ -50,6 +50,11 @@ class Meka:
         What the matrix is of; the memory is that of the array given, if it was float64.
     shift : float
         What `psd` has added to the diagonal.
+
+    Raises
+    ------
+    InvalidInput
+        By methods, if a shape does not fit or a value is not finite.
     """
 
     kernel: Kernel
@@ -148,13 +153,7 @@ class Meka:
     # The matrix
 
     def matvec(self, v: ArrayLike) -> Numbers:
-        """Return the matrix times v, (n,) or (n, p).
-
-        Raises
-        ------
-        InvalidInput
-            If v does not have a row for each point, or a value is not finite.
-        """
+        """Return the matrix times v, (n,) or (n, p)."""
         V = columns_of(v, self.n, "v")
         return solving.times(self._W, self._L, self.shift, V, self._threads)
 
@@ -364,11 +363,6 @@ class Meka:
         Returns
         -------
         float64 array of shape (m,) or (m, p)
-
-        Raises
-        ------
-        InvalidInput
-            If a shape does not fit or a value is not finite.
         """
         B = columns_of(beta, self.rank, "beta", "directions")
         points, labels = self._placed(X)

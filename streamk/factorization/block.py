@@ -268,14 +268,7 @@ def block_kernel(
 def solve_blocks(
     points: Numbers, kernel: Kernel, parts: Sequence[Indices], lam: float, y: ArrayLike
 ) -> Numbers:
-    """Return the solution of ``(lam I + K) alpha = y`` within each part of the points.
-
-    Raises
-    ------
-    InvalidInput
-        If an argument cannot be used, a block took more than 4 GiB, or one is singular up to
-        rounding for `lam`.
-    """
+    """Return the solution of ``(lam I + K) alpha = y`` within each part of the points."""
     check_number("lam", lam)
     alpha = np.empty_like(Y := columns_of(y, len(points), "y"))
     for rows in parts:

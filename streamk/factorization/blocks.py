@@ -149,13 +149,7 @@ class BlockDiagonal:
 
 
 class WeightedRows:
-    """``diag(factors) W``, which scales vectors instead: W in single precision would round anew.
-
-    Parameters
-    ----------
-    W : BlockDiagonal
-    factors : array of shape (n, 1)
-    """
+    """``diag(factors) W``, which scales vectors instead: W in single precision would round anew."""
 
     def __init__(self, W: BlockDiagonal, factors: Numbers) -> None:
         self._W, self._factors = W, factors
@@ -256,14 +250,7 @@ class LinkMatrix:
         return out
 
     def dense(self, made: Callable[[int, Numbers, int], Numbers] | None = None) -> Numbers:
-        """Return L, (rank, rank), or what its blocks are made into.
-
-        Parameters
-        ----------
-        made : callable, optional
-            Takes s, L(s, t) and t to a block of the same shape. Products with block diagonal
-            matrices take fewer operations so, by the number of clusters, than those of `times`.
-        """
+        """Return L, (rank, rank), or what its blocks are made into."""
         out = np.zeros((sum(self.ranks),) * 2)
         for (_, row, rows, column, columns), (s, t) in zip(
             self._table.tolist(), self.pairs.tolist(), strict=True

@@ -69,11 +69,6 @@ class Clusters:
         Returns
         -------
         int32 array of shape (m,)
-
-        Raises
-        ------
-        InvalidInput
-            If `Y` does not fit or a value is not finite.
         """
         points = checked_points(Y, "Y", least=0)
         if points.shape[1] != self.centers.shape[1]:

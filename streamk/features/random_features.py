@@ -278,11 +278,6 @@ def check_events(
 
     `columns` are its columns' names, where they are known. With `missing` a NaN is let through, but
     nothing above 1e150.
-
-    Raises
-    ------
-    InvalidInput
-        Naming the shape, or the row and column of the first NaN or infinity.
     """
     try:
         if isinstance(X, np.ndarray) and X.dtype == dtype:

@@ -45,11 +45,7 @@ _NORMAL_FLOPS = 100
 def check_sampler(sampler: str, kernel: Kernel) -> str:
     """Return the sampler's name, which must be one of `SAMPLERS` and fit the kernel.
 
-    Raises
-    ------
-    InvalidInput
-        If there is no such sampler, the kernel has no random features, or the sampler rotates and
-        the kernel is not the same in all directions, or has features of its own.
+    One that rotates asks for a kernel that is the same in all directions, with frequencies.
     """
     if kernel.law is None:
         raise InvalidInput(
@@ -184,18 +180,6 @@ class OrthogonalSampler(IidSampler):
 
     A feature depends on the place of a column and not on its name. Columns that come late take the
     places that are left, then new groups, as those of `HadamardSampler` do.
-
-    Parameters
-    ----------
-    kernel, keys, seed, backend, dtype, threads
-        As for `Sampler`.
-    widths : tuple of int
-        The groups so far, () to lay all columns out anew.
-
-    Raises
-    ------
-    InvalidInput
-        If a width is not a power of two from 64 to 256.
     """
 
     def __init__(
@@ -248,18 +232,6 @@ class HadamardSampler(Sampler):
     A feature depends on the place of a column and not on its name. Columns that come late take the
     places that are left, then new groups, whose widths double with what is there: what was zero
     adds nothing, so the features of events without them stay as they were.
-
-    Parameters
-    ----------
-    kernel, keys, seed, backend, dtype, threads
-        As for `Sampler`.
-    widths : tuple of int
-        The groups so far, () to lay all columns out anew.
-
-    Raises
-    ------
-    InvalidInput
-        If a width is not a power of two from 64 to 1,024.
     """
 
     def __init__(
@@ -315,11 +287,6 @@ class HadamardSampler(Sampler):
 def extended(widths: tuple[int, ...], columns: int, widest: int = WIDEST) -> tuple[int, ...]:
     """Return the groups, with as many behind them as so many columns need.
 
-    Raises
-    ------
-    InvalidInput
-        If a width is not a power of two from 64 to the widest, 1,024.
-
     Examples
     --------
     >>> extended((), 54), extended((), 784), extended((), 1500)
@@ -351,19 +318,7 @@ def make_sampler(
     widths: tuple[int, ...],
     **options: Any,
 ) -> Sampler:
-    """Return the sampler of a kernel's features, whose names `check_sampler` has checked.
-
-    Parameters
-    ----------
-    sampler : {"iid", "hadamard", "orthogonal"}
-    kernel : Kernel
-    keys : uint64 array of shape (d,)
-        Of the mapped columns.
-    widths : tuple of int
-        The groups of columns so far, of a sampler that has groups.
-    **options
-        `seed`, `backend`, `dtype` and `threads` of `Sampler`.
-    """
+    """Return the sampler of a kernel's features, whose names `check_sampler` has checked."""
     plain = kernel.kernel if isinstance(kernel, Composed) else kernel
     if plain.law == Law.SPHERE:
         return ZonalSampler(plain, keys, **options)

@@ -230,20 +230,7 @@ class GrowingCholesky:
     def from_state(
         cls, factor: Numbers, inverse_diagonal: Numbers, capacity: int = 0
     ) -> GrowingCholesky:
-        """Return the factor that `state` described, of a matrix with a diagonal of 1.
-
-        Parameters
-        ----------
-        factor : float64 array of shape (l, l)
-        inverse_diagonal : float64 array of shape (l,)
-            As `FACTOR` declares them.
-        capacity : int, default 0
-
-        Raises
-        ------
-        StateError
-            If it is the factor of no such matrix.
-        """
+        """Return the factor that `state` described, of a matrix with a diagonal of 1."""
         made = cls(capacity)
         n = len(factor)
         made._room = _square(n)  # no more: a state may ask for as much memory as it has
