@@ -15,6 +15,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from engine_kit import same_model
+from estimators_kit import of_river
+from estimators_kit import small as small_options
 from river import (
     base,
     checks,
@@ -142,35 +144,21 @@ def test_river_checks(model: base.Estimator, check: Callable[[base.Estimator], N
 # What it computes
 
 
-QUICK: dict[str, dict[str, Any]] = {
-    "multi-kernel": {"external_experts": []},
-    "doubly-stochastic": {"max_features": 64, "block_size": 64},
-    "online-nystrom": {"max_landmarks": 16},
-    "streaming-meka": {"rank": 4, "n_clusters": 2, "first": 32, "swap_delay": 16},
-    "kernel-ridge": {"max_centers": 64},
-    "eigenpro": {"n_centers": 16, "batch_size": 8},
-    "feature-machine": {"metric": "diagonal", "first": 64, "swap_delay": 16},
-}
 ESTIMATORS = [
     kind for kind in map(river_.__dict__.get, river_.__all__) if hasattr(kind, "_model_name")
 ]
 every = pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda kind: kind.__name__)
 
 
-def made(kind: Any, seed: int | None = 7, **options: Any) -> Any:
-    given = QUICK[kind._model_name] | options
-    return kind(**given, **({} if kind._model_name == "online-nystrom" else {"seed": seed}))
-
-
 @every
 def test_an_event_is_what_the_learner_gets_as_an_array(kind: Any) -> None:
     """Whatever the order of its columns; a copy, too, goes on so."""
-    model, classifies = made(kind), issubclass(kind, base.Classifier)
+    model, classifies = of_river(kind.__name__, 7), issubclass(kind, base.Classifier)
     learner: Any = learners.create(
         kind._model_name,
         task="classification" if classifies else "regression",
         seed=7,
-        **QUICK[kind._model_name],
+        **small_options(kind.__name__),
         **({"batch_size": 1} if kind._model_name == "doubly-stochastic" else {}),
         **({"classes": (False, True)} if classifies else {}),
     )
@@ -197,7 +185,7 @@ def test_an_event_is_what_the_learner_gets_as_an_array(kind: Any) -> None:
     clone = model.clone()
     assert clone._get_params() == model._get_params()
     assert clone._model.learner.n_events == 0
-    again = [made(kind, seed=None) for _ in range(2)]
+    again = [of_river(kind.__name__, None) for _ in range(2)]
     assert len({pickle.dumps(one._model.learner.state().header) for one in again}) == (
         1 if kind._model_name == "online-nystrom" else 2
     )

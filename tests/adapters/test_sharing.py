@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from estimators_kit import of_river
+from estimators_kit import of_sklearn as small_of_sklearn
 from river import base
 from sklearn.base import clone, is_classifier
 
@@ -22,44 +24,11 @@ from streamk.adapters.rows import Model
 from streamk.learners import FeatureMachine, MultiKernel
 
 THREADS = 8
-ALONE: dict[str, Any] = {"external_experts": []}
-METRIC: dict[str, Any] = {"metric": "diagonal", "first": 64, "every": 64, "swap_delay": 16}
-CLUSTERS: dict[str, Any] = {"rank": 4, "n_clusters": 2, "first": 64, "swap_delay": 16}
-CENTERS: dict[str, Any] = {"n_centers": 16, "batch_size": 8}
-ONE: dict[str, Any] = {"max_features": 64, "block_size": 64}
-OPTIONS: dict[str, dict[str, Any]] = {
-    "Kernel": ALONE,
-    "DoublyStochastic": ONE,
-    "Nystrom": {"max_landmarks": 16},
-    "StreamingMeka": CLUSTERS,
-    "KernelRidge": {"max_centers": 64},
-    "EigenPro": CENTERS,
-    "FeatureMachine": METRIC,
-    "RFM": {"kernel": "matern", "bandwidth": 2.0, "metric": "diagonal", "rounds": 1},
-    "DCPred": {"iterations": 5},
-}
-
-
-def options_of(name: str) -> dict[str, Any]:
-    family = name.removesuffix("Classifier").removesuffix("Regressor")
-    return OPTIONS.get(family, {})
-
-
-def of_river(name: str) -> Any:
-    if name == "ConformalRegressor":
-        return ConformalRegressor(river.KernelRegressor(seed=1, **ALONE))
-    if name == "ConformalClassifier":
-        return ConformalClassifier(river.KernelClassifier(seed=1, **ALONE))
-    seed = {} if name.startswith("Nystrom") else {"seed": 1}
-    return getattr(river, name)(**seed, **options_of(name))
 
 
 def of_sklearn(name: str) -> Any:
-    model = getattr(sklearn, name)(**options_of(name))
-    if hasattr(model, "transform"):
-        model.set_output(transform="pandas")
-    seeded = "random_state" in model.get_params()
-    return model.set_params(random_state=0) if seeded else model
+    model = small_of_sklearn(name)
+    return model.set_output(transform="pandas") if hasattr(model, "transform") else model
 
 
 LEARNING = [name for name in river.__all__ if name != "MMDDrift"]  # which predicts nothing
