@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from streamk.adapters import river, sklearn
 
 _SMALL: dict[str, dict[str, Any]] = {
@@ -37,3 +40,30 @@ def of_sklearn(name: str, **options: Any) -> Any:
     model = getattr(sklearn, name)(**small(name), **options)
     seeded = "random_state" in model.get_params()
     return model.set_params(random_state=0) if seeded else model
+
+
+def people(n: int = 60) -> pd.DataFrame:
+    """Numbers, whole ones with nulls, texts, a category and dates, all with some missing."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "age": rng.normal(40, 10, n),
+            "visits": pd.array(rng.integers(0, 9, n), dtype="Int64"),
+            "town": rng.choice(["Rome", "Oslo", "12"], n),
+            "size": pd.Categorical(rng.choice(["small", "large"], n)),
+            "since": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 1000, n), "h"),
+            "member": rng.random(n) > 0.5,
+        }
+    )
+    for first, name in enumerate(frame.columns[:-1]):
+        frame.loc[first + 1 :: 7 + first, name] = None
+    return frame
+
+
+def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows as somebody would write them by hand."""
+    missing = frame.isna()
+    return [
+        {name: None if missing[name].iloc[n] else frame[name].iloc[n] for name in frame.columns}
+        for n in range(len(frame))
+    ]

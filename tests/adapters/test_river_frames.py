@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from estimators_kit import people, rows_of
 
 from streamk.adapters.river import DoublyStochasticRegressor, KernelClassifier, KernelRegressor
 from streamk.errors import InvalidInput
@@ -18,24 +19,6 @@ ESTIMATORS: dict[str, Any] = {
     "regressor": lambda: KernelRegressor(seed=1),
     "one kernel": lambda: DoublyStochasticRegressor(seed=1, max_features=64, block_size=64),
 }
-
-
-def people() -> pd.DataFrame:
-    """Numbers, whole ones with nulls, texts, a category and dates, all with some missing."""
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        {
-            "age": rng.normal(40, 10, N),
-            "visits": pd.array(rng.integers(0, 9, N), dtype="Int64"),
-            "town": rng.choice(["Rome", "Oslo", "12"], N),
-            "size": pd.Categorical(rng.choice(["small", "large"], N)),
-            "since": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 1000, N), "h"),
-            "member": rng.random(N) > 0.5,
-        }
-    )
-    for first, name in enumerate(frame.columns[:-1]):
-        frame.loc[first + 1 :: 7 + first, name] = None
-    return frame
 
 
 def of(library: str, frame: pd.DataFrame) -> Any:
@@ -64,14 +47,10 @@ LIBRARIES = ("pandas", "arrow", "polars")
     ],
 )
 def test_a_frame_is_its_rows(library: str, made: Any, only_numbers: bool) -> None:
-    frame = people()
+    frame = people(N)
     if only_numbers:
         frame = frame[["age", "visits", "member"]]
-    missing = frame.isna()
-    rows = [
-        {name: None if missing[name][n] else frame[name][n] for name in frame.columns}
-        for n in range(N)
-    ]
+    rows = rows_of(frame)
     many, one = made(), made()
     numbers = isinstance(one, KernelRegressor | DoublyStochasticRegressor)
     y = pd.DataFrame({"y": np.arange(N) * 0.5 if numbers else np.arange(N) % 3 > 0})

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from estimators_kit import people, rows_of
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.datasets import (
@@ -33,36 +34,8 @@ def moons() -> tuple[Any, Any]:
     return make_moons(400, noise=0.2, random_state=0)
 
 
-def people(n: int = 60) -> pd.DataFrame:
-    """Numbers, texts, a category and dates, all with some missing."""
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        {
-            "age": rng.normal(40, 10, n),
-            "town": rng.choice(["Rome", "Oslo", "Bern"], n),
-            "size": pd.Categorical(rng.choice(["small", "large"], n)),
-            "since": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 1000, n), "h"),
-            "member": rng.random(n) > 0.5,
-        }
-    )
-    frame.loc[::7, "age"] = np.nan
-    frame.loc[3::9, "town"] = None
-    frame.loc[4::11, "size"] = np.nan
-    frame.loc[5::13, "since"] = pd.NaT
-    return frame
-
-
 def labels(frame: pd.DataFrame) -> NDArray[Any]:
     return np.where((frame["town"] == "Rome") ^ frame["member"], "yes", "no")
-
-
-def events(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows as somebody would write them by hand."""
-    missing = frame.isna()
-    return [
-        {name: None if missing[name].iloc[n] else frame[name].iloc[n] for name in frame.columns}
-        for n in range(len(frame))
-    ]
 
 
 # What they are
@@ -176,11 +149,11 @@ def test_a_frame_is_learned_as_in_river(library: str) -> None:
     seed = int(np.random.RandomState(0).randint(2**31))
     one = river.KernelClassifier(seed=seed)
     one._model.learner = MultiKernel(seed=seed, classes=("no", "yes"))
-    for event, label in zip(events(frame), y.tolist(), strict=True):
+    for event, label in zip(rows_of(frame), y.tolist(), strict=True):
         one.learn_one(event, label)
     assert model.learner_.columns == one._model.learner.columns
     assert model.feature_names_in_.tolist() == list(frame.columns)
-    expected = [list(one.predict_proba_one(event).values()) for event in events(frame)]
+    expected = [list(one.predict_proba_one(event).values()) for event in rows_of(frame)]
     assert np.array_equal(model.predict_proba(table), expected)
     twin = pickle.loads(pickle.dumps(model))
     assert np.array_equal(twin.predict_proba(table), expected)
