@@ -135,24 +135,6 @@ def test_accuracy_of_numbers(made: Any) -> None:
     assert cross_val_score(made(random_state=0), *diabetes, cv=3).mean() > 0.4
 
 
-@pytest.mark.parametrize("loss", ["softmax", "logistic", "hinge", "squared_hinge", "squared"])
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_decisions_probabilities_and_labels_agree(loss: str, n_classes: int) -> None:
-    X, _ = moons()
-    y = np.array(["no", "perhaps", "yes"])[
-        np.digitize(X[:, 0], [0.5] if n_classes == 2 else [0.0, 1.0])
-    ]
-    model = classifier(loss=loss).fit(X, y)
-    F, P = model.decision_function(X), model.predict_proba(X)
-    assert F.shape == ((len(X),) if n_classes == 2 else (len(X), 3))
-    assert P.shape == (len(X), n_classes)
-    assert np.allclose(P.sum(axis=1), 1.0, atol=1e-12)
-    best = (F > 0).astype(int) if n_classes == 2 else F.argmax(axis=1)
-    assert np.array_equal(model.predict(X), model.classes_[best])
-    assert np.mean(P.argmax(axis=1) == best) > 0.99
-    assert model.score(X, y) > 0.9
-
-
 def test_missing_values_are_the_median() -> None:
     X, y = moons()
     holes = X.copy()
