@@ -42,7 +42,7 @@ class FeatureBlocks:
         Memory for kept constants; 0 keeps none.
     sampler : {"iid", "hadamard", "orthogonal"}
     widths : tuple of int
-        Groups of columns so far, see `streamk.features.samplers.HadamardSampler`.
+        Groups of columns so far, see `streamk.features.samplers.extended`.
     threads : int, optional
     """
 

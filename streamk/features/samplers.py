@@ -128,7 +128,7 @@ class Sampler(ABC):
         """
 
 
-class IidSampler(Sampler):
+class _Iid(Sampler):
     """Independent frequencies, each a function of the feature's number and the column's key."""
 
     def __init__(self, kernel: Kernel, keys: NDArray[np.uint64], **options: Any) -> None:
@@ -138,14 +138,12 @@ class IidSampler(Sampler):
         self.chunk_flops = CHUNK * (self._d + _COSINE_FLOPS)
 
     def allocate(self, chunks: int) -> Dense:
-        """Return a basis of so many chunks, not filled."""
         empty = self._backend.xp.empty
         return Dense(
             empty((chunks, self._d, CHUNK), self._dtype), empty((chunks, CHUNK), self._dtype)
         )
 
     def generate(self, first: int, basis: Dense) -> None:
-        """Fill a basis with the chunks from `first` on."""
         self._generate(first, self._keys, *basis)
 
     def _generate(self, first: int, keys: Any, W: Any, b: Any) -> None:
@@ -156,7 +154,7 @@ class IidSampler(Sampler):
 
         divide(len(b), _NORMAL_FLOPS * W.size, fill, self._threads)
 
-    def extend(self, old: IidSampler, basis: Dense, chunks: int) -> tuple[Dense, int]:
+    def extend(self, old: _Iid, basis: Dense, chunks: int) -> tuple[Dense, int]:
         """Keep the old columns' frequencies and draw the new ones'."""
         new, d = self.allocate(chunks), old._d
         added = self._backend.xp.empty((chunks, self._d - d, CHUNK), self._dtype)
@@ -165,7 +163,7 @@ class IidSampler(Sampler):
         return new, chunks
 
 
-class OrthogonalSampler(IidSampler):
+class _Orthogonal(_Iid):
     """Frequencies whose directions are orthogonal, with the lengths of independent ones.
 
     Columns lie in groups whose widths are powers of two from 64 to 256. In a group of p columns, p
@@ -179,7 +177,7 @@ class OrthogonalSampler(IidSampler):
     left of the phase.
 
     A feature depends on the place of a column and not on its name. Columns that come late take the
-    places that are left, then new groups, as those of `HadamardSampler` do.
+    places that are left, then new groups, as those of `_Hadamard` do.
     """
 
     def __init__(
@@ -197,7 +195,6 @@ class OrthogonalSampler(IidSampler):
         self.period = self._turns * self._span
 
     def generate(self, first: int, basis: Dense) -> None:
-        """Fill a basis with the chunks from `first` on."""
         turns, span, xp = self._turns, self._span, self._backend.xp
 
         def fill(periods: slice) -> None:
@@ -216,12 +213,12 @@ class OrthogonalSampler(IidSampler):
         work = len(basis.b) * CHUNK * sum(width * width for width in self.widths)
         divide(len(basis.b) // self.period, work, fill, self._threads)
 
-    def extend(self, old: IidSampler, basis: Dense, chunks: int) -> tuple[Dense, int]:
+    def extend(self, old: _Iid, basis: Dense, chunks: int) -> tuple[Dense, int]:
         """Keep nothing: the same numbers come again."""
         return self.allocate(0), 0
 
 
-class HadamardSampler(Sampler):
+class _Hadamard(Sampler):
     """Frequencies that are the rows of random rotations, but for their lengths.
 
     A rotation is made of three rounds of random signs and Walsh-Hadamard transforms, for a power of
@@ -251,7 +248,6 @@ class HadamardSampler(Sampler):
         self.chunk_flops = CHUNK * (stages + _COSINE_FLOPS)
 
     def allocate(self, chunks: int) -> Hadamard:
-        """Return a basis of so many chunks, not filled."""
         empty, groups = self._backend.xp.empty, len(self.widths)
         return Hadamard(
             self.widths,
@@ -261,7 +257,6 @@ class HadamardSampler(Sampler):
         )
 
     def generate(self, first: int, basis: Hadamard) -> None:
-        """Fill a basis with the chunks from `first` on."""
         widths, signs, radii, b = basis
 
         def fill(some: slice) -> None:
@@ -277,7 +272,7 @@ class HadamardSampler(Sampler):
 
         divide(len(b), _NORMAL_FLOPS * radii.size, fill, self._threads)
 
-    def extend(self, old: HadamardSampler, basis: Hadamard, chunks: int) -> tuple[Hadamard, int]:
+    def extend(self, old: _Hadamard, basis: Hadamard, chunks: int) -> tuple[Hadamard, int]:
         """Keep all where the new columns found room, else nothing: new groups come seldom."""
         if old.widths == self.widths:
             return basis, chunks
@@ -307,7 +302,7 @@ def extended(widths: tuple[int, ...], columns: int, widest: int = WIDEST) -> tup
     return widths
 
 
-_SAMPLERS = {"iid": IidSampler, "hadamard": HadamardSampler, "orthogonal": OrthogonalSampler}
+_SAMPLERS = {"iid": _Iid, "hadamard": _Hadamard, "orthogonal": _Orthogonal}
 
 
 def make_sampler(
@@ -321,16 +316,16 @@ def make_sampler(
     """Return the sampler of a kernel's features, whose names `check_sampler` has checked."""
     plain = kernel.kernel if isinstance(kernel, Composed) else kernel
     if plain.law == Law.SPHERE:
-        return ZonalSampler(plain, keys, **options)
+        return _Zonal(plain, keys, **options)
     if plain.law == Law.BUCKETS:
-        return SketchSampler(plain, keys, **options)
+        return _Sketch(plain, keys, **options)
     if sampler != "iid":
         options["widths"] = widths
     made: Sampler = _SAMPLERS[sampler](kernel, keys, **options)
     return made
 
 
-class ZonalSampler(Sampler):
+class _Zonal(Sampler):
     """Directions uniform on the sphere of all columns, each with a degree of its own.
 
     Directions are those of independent normal frequencies, and degrees follow from their phases, so
@@ -351,7 +346,6 @@ class ZonalSampler(Sampler):
         self.chunk_flops = CHUNK * (self._d + 2 * terms)
 
     def allocate(self, chunks: int) -> ZonalDirections:
-        """Return a basis of so many chunks, not filled."""
         empty, terms = self._backend.xp.empty, len(self._steps)
         return ZonalDirections(
             empty((chunks, self._d, CHUNK), self._dtype),
@@ -359,7 +353,6 @@ class ZonalSampler(Sampler):
         )
 
     def generate(self, first: int, basis: ZonalDirections) -> None:
-        """Fill a basis with the chunks from `first` on."""
         xp = self._backend.xp
 
         def fill(some: slice) -> None:
@@ -377,12 +370,12 @@ class ZonalSampler(Sampler):
 
         divide(len(basis.W), 200 * basis.W.size, fill, self._threads)
 
-    def extend(self, old: ZonalSampler, basis: ZonalDirections, chunks: int) -> tuple[Basis, int]:
+    def extend(self, old: _Zonal, basis: ZonalDirections, chunks: int) -> tuple[Basis, int]:
         """Keep nothing: further columns turn all directions."""
         return self.allocate(0), 0
 
 
-class SketchSampler(Sampler):
+class _Sketch(Sampler):
     """Signs and buckets of tensor sketches, functions of the chunk and the columns' keys."""
 
     def __init__(self, kernel: Kernel, keys: NDArray[np.uint64], **options: Any) -> None:
@@ -393,11 +386,9 @@ class SketchSampler(Sampler):
         self.chunk_flops = self._factors * (2 * self._d + 7 * CHUNK)
 
     def allocate(self, chunks: int) -> Sketch:
-        """Return a basis of so many chunks, not filled."""
         return Sketch(self._backend.xp.empty((chunks, self._factors, self._d), np.uint8))
 
     def generate(self, first: int, basis: Sketch) -> None:
-        """Fill a basis with the chunks from `first` on."""
         self._generate(first, self._keys, basis.buckets)
 
     def _generate(self, first: int, keys: Any, buckets: Any) -> None:
@@ -406,7 +397,7 @@ class SketchSampler(Sampler):
 
         divide(len(buckets), 40 * buckets.size, fill, self._threads)
 
-    def extend(self, old: SketchSampler, basis: Sketch, chunks: int) -> tuple[Basis, int]:
+    def extend(self, old: _Sketch, basis: Sketch, chunks: int) -> tuple[Basis, int]:
         """Keep the old columns' buckets and draw the new ones'."""
         new, d = self.allocate(chunks), old._d
         added = self._backend.xp.empty((chunks, self._factors, self._d - d), np.uint8)
