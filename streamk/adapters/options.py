@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self, TypeVar
@@ -33,9 +34,9 @@ def estimator(
     """Return a decorator of an estimator that takes options.
 
     Its ``__init__`` keeps them as they are, as scikit-learn and River want it, and calls
-    ``_begin``, where there is one. The docstring gets their section; "Attributes", "Raises" and
-    "Examples" come from the base classes, where the class has none: the last one from their
-    template ``_EXAMPLE``.
+    ``_begin``, where there is one. The docstring gets their section, and the attributes of base
+    classes; "Raises" and "Examples" come from these where the class has none: the last one from
+    their template ``_EXAMPLE``.
 
     Parameters
     ----------
@@ -146,13 +147,17 @@ def _meant(name: str, known: Sequence[str]) -> str:
 
 
 def _inherited(kind: type, example: str) -> dict[str, str]:
-    """Return the sections of a class's docstring and, where it has none, of its bases."""
-    found = sections(kind.__doc__)
-    for base in kind.__mro__[1:]:
-        if base.__module__.startswith("streamk."):
-            theirs = sections(vars(base).get("__doc__"))
-            for title in {"Attributes", "Raises"} & theirs.keys() - found.keys():
-                found[title] = theirs[title]
+    """Return the sections of a class's docstring, with what its bases have besides."""
+    found, attributes = sections(kind.__doc__), dict[str, str]()
+    for base in kind.__mro__:
+        theirs = sections(vars(base).get("__doc__"))
+        if not base.__module__.startswith("streamk."):
+            continue
+        if "Raises" in theirs:
+            found.setdefault("Raises", theirs["Raises"])
+        for entry in re.split(r"\n(?=\S)", theirs.get("Attributes", "")):
+            attributes.setdefault(entry.partition(" : ")[0], entry)
+    found["Attributes"] = "\n".join(filter(None, attributes.values()))
     template: str = getattr(kind, "_EXAMPLE", "")
     return {"Examples": template.format(name=kind.__name__, options=example)} | found
 

@@ -177,7 +177,6 @@ class BlockSVC(ClassifierMixin, AtOnce):  # type: ignore[misc]
     dual_coef_ : float64 array of shape (n_classes - 1, support vectors)
         Their coefficients, laid out as by `SVC`: against each other class, 0 for classes that the
         cluster does not have.
-    n_features_in_ : int
 
     Examples
     --------
@@ -305,6 +304,7 @@ def _against_the_rest(pairs: Numbers, n_classes: int) -> Numbers:
         "random_state": RANDOM_STATE,
     },
     by_place=("kernel",),
+    example="gamma=0.1, alpha=1e-3, n_clusters=4, ",
 )
 class BlockRidge(BaseRidge):
     """Kernel ridge regression by itself in each cluster of points.
@@ -318,17 +318,6 @@ class BlockRidge(BaseRidge):
     dual_coef_ : float64 array of shape (n,) or (n, targets)
     X_fit_ : float64 array of shape (n, d)
     cluster_centers_ : float64 array of shape (clusters, d)
-    kernel_ : Kernel
-    n_features_in_ : int
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_friedman1
-    >>> from streamk.adapters.sklearn import BlockRidge
-    >>> X, y = make_friedman1(3_000, random_state=0)
-    >>> model = BlockRidge(gamma=0.1, alpha=1e-3, n_clusters=4, random_state=0)
-    >>> bool(model.fit(X[:2_000], y[:2_000]).score(X[2_000:], y[2_000:]) > 0.9)
-    True
     """
 
     def _fit(self, points: Numbers, y: Numbers, weights: Numbers | None) -> None:
@@ -366,7 +355,15 @@ _LAST = {"n_jobs": N_JOBS, "random_state": RANDOM_STATE}
 
 
 class _OnMeka(Weighted):
-    """The common part of both: the approximation, and coefficients in it."""
+    """The common part of both: the approximation, and coefficients in it.
+
+    Attributes
+    ----------
+    coef_ : float64 array of shape (directions,) or (directions, targets)
+        Of a classifier, a target is a class, or the second one of two.
+    cluster_centers_ : float64 array of shape (clusters, d)
+    kernel_ : Kernel
+    """
 
     def _fit(self, points: Numbers, y: Numbers, weights: Numbers | None) -> None:
         """Approximate the kernel matrix and solve for the coefficients."""
@@ -402,7 +399,11 @@ class _OnMeka(Weighted):
         return self._predictor(points)
 
 
-@estimator(_OF_MEKA | _LAST, by_place=("kernel",))
+@estimator(
+    _OF_MEKA | _LAST,
+    by_place=("kernel",),
+    example="gamma=0.1, alpha=1e-3, rank=64, n_clusters=4, ",
+)
 class MekaRidge(_OnMeka, BaseRidge):
     """Kernel ridge regression on a memory efficient approximation of the kernel (§6.3).
 
@@ -411,22 +412,6 @@ class MekaRidge(_OnMeka, BaseRidge):
     negative ones are set to 0 (§7.1). There is no intercept: far from all points predictions go
     to 0, so targets with another mean are better centred. Weights are of squared errors, beside
     `alpha` as in `KernelRidge`; bases and clusters take no notice of them, but for 0.
-
-    Attributes
-    ----------
-    coef_ : float64 array of shape (directions,) or (directions, targets)
-    cluster_centers_ : float64 array of shape (clusters, d)
-    kernel_ : Kernel
-    n_features_in_ : int
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_friedman1
-    >>> from streamk.adapters.sklearn import MekaRidge
-    >>> X, y = make_friedman1(3_000, random_state=0)
-    >>> model = MekaRidge(gamma=0.1, alpha=1e-3, rank=64, n_clusters=4, random_state=0)
-    >>> bool(model.fit(X[:2_000], y[:2_000]).score(X[2_000:], y[2_000:]) > 0.9)
-    True
     """
 
 
@@ -437,14 +422,6 @@ class MekaClassifier(ByOutputs, _OnMeka):
     Targets are 1 for the class and -1 for the others, one regression a class (one for two classes),
     as `sklearn.linear_model.RidgeClassifier` has it; the largest prediction decides.
     The weight of a point is times that of its class.
-
-    Attributes
-    ----------
-    classes_ : array of shape (n_classes,)
-    coef_ : float64 array of shape (directions, regressions)
-    cluster_centers_ : float64 array of shape (clusters, d)
-    kernel_ : Kernel
-    n_features_in_ : int
 
     Examples
     --------

@@ -211,8 +211,6 @@ class KMeansNystroem(BaseNystroem):
         The landmarks, one for each feature.
     component_indices_ : None
         They are no rows of the fitted `X`.
-    kernel_ : Kernel
-    n_features_in_ : int
     """
 
 

@@ -103,7 +103,12 @@ def made_kernel(
 
 
 class AtOnce(Shared, BaseEstimator):  # type: ignore[misc]
-    """An estimator of points that are there all at once."""
+    """An estimator of points that are there all at once.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+    """
 
     _GIVEN: ClassVar[dict[str, Option]] = {
         "X": Option(type="array of shape (n, d)"),
@@ -194,7 +199,12 @@ def counting(
 
 
 class ByOutputs(ClassifierMixin, AtOnce):  # type: ignore[misc]
-    """A classifier by the largest of its outputs, of which there is one for two classes."""
+    """A classifier by the largest of its outputs, of which there is one for two classes.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    """
 
     _outputs: Callable[[Numbers], Numbers]
     """Returns the outputs of points, (n, outputs)."""
@@ -225,6 +235,14 @@ class ByOutputs(ClassifierMixin, AtOnce):  # type: ignore[misc]
 class ByNumbers(RegressorMixin, AtOnce):  # type: ignore[misc]
     """A regressor of points that are there all at once."""
 
+    _EXAMPLE = """\
+>>> from sklearn.datasets import make_friedman1
+>>> from streamk.adapters.sklearn import {name}
+>>> X, y = make_friedman1(3_000, random_state=0)
+>>> model = {name}({options}random_state=0)
+>>> bool(model.fit(X[:2_000], y[:2_000]).score(X[2_000:], y[2_000:]) > 0.9)
+True"""
+
     def _predict(self, points: Numbers) -> Numbers:
         """Return the numbers predicted for points, (n,) or (n, targets)."""
         raise NotImplementedError
@@ -235,7 +253,12 @@ class ByNumbers(RegressorMixin, AtOnce):  # type: ignore[misc]
 
 
 class BaseRidge(MultiOutputMixin, ByNumbers):  # type: ignore[misc]
-    """The common part of all: only the computation of coefficients differs."""
+    """The common part of all: only the computation of coefficients differs.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+    """
 
     kernel_: Kernel
 
@@ -278,17 +301,6 @@ class KernelRegression(BaseRidge):
     dual_coef_ : float64 array of shape (n,) or (n, targets)
     intercept_ : float64 array of shape () or (targets,)
     X_fit_ : float32 array of shape (n, d)
-    kernel_ : Kernel
-    n_features_in_ : int
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_friedman1
-    >>> from streamk.adapters.sklearn import KernelRegression
-    >>> X, y = make_friedman1(3_000, random_state=0)
-    >>> model = KernelRegression(random_state=0).fit(X[:2_000], y[:2_000])
-    >>> bool(model.score(X[2_000:], y[2_000:]) > 0.9)
-    True
     """
 
     def _fit(self, points: Numbers, y: Numbers, weights: Numbers | None) -> None:
@@ -323,8 +335,6 @@ class _RFM(Weighted):
 
     Attributes
     ----------
-    classes_ : array of shape (n_classes,)
-        Of a classifier.
     feature_importances_ : float64 array of shape (d,)
         The diagonal of the metric over its sum: the share of each column, in the unit of its
         deviation, in the squared gradient of the round before.
@@ -334,7 +344,6 @@ class _RFM(Weighted):
         The round that was kept, 0 for plain kernel ridge regression.
     kernel_ : Kernel
     machine_ : RFM
-    n_features_in_ : int
     """
 
     _ROWS = EVENTS
@@ -444,7 +453,13 @@ _OF_TREES = of_parameters(dc_pred, OPTIONS) | {"random_state": RANDOM_STATE}
 
 
 class _DCPred(AtOnce):
-    """The common part of the classifier and the regressor."""
+    """The common part of the classifier and the regressor.
+
+    Attributes
+    ----------
+    model_ : CompiledModel
+        Of a classifier, its classes are the positions in `classes_`.
+    """
 
     _ROWS = EVENTS
 
@@ -460,13 +475,6 @@ class DCPredClassifier(ByOutputs, _DCPred):
 
     `streamk.prediction.dc_pred` has the method. Columns are scaled by the model itself, and NaN is
     missing.
-
-    Attributes
-    ----------
-    classes_ : array of shape (n_classes,)
-    model_ : CompiledModel
-        Its classes are the positions in `classes_`.
-    n_features_in_ : int
 
     Examples
     --------
@@ -491,24 +499,9 @@ class DCPredClassifier(ByOutputs, _DCPred):
         return self.model_.predict_proba_many(points)
 
 
-@estimator(_OF_TREES)
+@estimator(_OF_TREES, example="budget=20, ")
 class DCPredRegressor(ByNumbers, _DCPred):
-    """As `DCPredClassifier`, for numbers to be predicted, in any unit.
-
-    Attributes
-    ----------
-    model_ : CompiledModel
-    n_features_in_ : int
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_friedman1
-    >>> from streamk.adapters.sklearn import DCPredRegressor
-    >>> X, y = make_friedman1(3_000, random_state=0)
-    >>> model = DCPredRegressor(budget=20, random_state=0).fit(X[:2_000], y[:2_000])
-    >>> bool(model.score(X[2_000:], y[2_000:]) > 0.9)
-    True
-    """
+    """As `DCPredClassifier`, for numbers to be predicted, in any unit."""
 
     def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         events, numbers = validate_data(self, X, y, ensure_min_samples=2, y_numeric=True, **EVENTS)

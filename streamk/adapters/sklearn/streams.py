@@ -110,7 +110,16 @@ def _weights(sample_weight: ArrayLike, n: int) -> Numbers:
 
 
 class Estimator(Shared, BaseEstimator):  # type: ignore[misc]
-    """A learner of arrays or data frames, by passes over them or on a stream."""
+    """A learner of arrays or data frames, by passes over them or on a stream.
+
+    Attributes
+    ----------
+    learner_ : Learner
+        Of a classifier, its labels are the positions in `classes_`.
+    n_features_in_ : int
+    feature_names_in_ : array of shape (d,)
+        If events are rows of a data frame whose columns are named by texts.
+    """
 
     _ABOUT: ClassVar[str] = (
         "The learner, `streamk.learners.{learner}`, is behind an online scaling of the columns\n"
@@ -254,11 +263,6 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
-    learner_ : Learner
-        Its labels are the positions in `classes_`.
-    n_features_in_ : int
-    feature_names_in_ : array of shape (d,)
-        If events are rows of a data frame whose columns are named by texts.
     """
 
     _task = "classification"
@@ -333,15 +337,7 @@ True"""
 
 
 class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
-    """Of numbers, in any unit.
-
-    Attributes
-    ----------
-    learner_ : Learner
-    n_features_in_ : int
-    feature_names_in_ : array of shape (d,)
-        If events are rows of a data frame whose columns are named by texts.
-    """
+    """Of numbers, in any unit."""
 
     _task = "regression"
     _EXAMPLE = """\
@@ -436,17 +432,6 @@ class KernelRegressor(Regressor):
 
     As `KernelClassifier`, for numbers to be predicted, in any unit. A single kernel is
     `DoublyStochasticRegressor`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from streamk.adapters.sklearn import KernelRegressor
-    >>> X = np.linspace(0, 6, 500)[:, None]
-    >>> model = KernelRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
-    >>> bool(model.score(X, np.sin(X[:, 0])) > 0.99)
-    True
-    >>> model.predict_interval(X).shape
-    (500, 2)
     """
 
     def predict_quantile(self, X: Any, levels: ArrayLike) -> NDArray[np.float64]:
