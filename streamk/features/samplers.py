@@ -72,19 +72,7 @@ def check_sampler(sampler: str, kernel: Kernel) -> str:
 
 
 class Sampler(ABC):
-    """The source of the bases of chunks of features, of certain columns.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    keys : uint64 array of shape (d,)
-        See `streamk.features.columns.column_keys`.
-    seed : int
-    backend : Backend
-    dtype : numpy dtype
-        float32 or float64.
-    threads : int
-    """
+    """The source of the bases of chunks of features, of certain columns."""
 
     widths: tuple[int, ...] = ()
     """Widths of the groups in which the columns lie, for a sampler whose features depend on it."""

@@ -25,13 +25,7 @@ class HysteresisScaler:
 
     For learners that remember events in the scale in which these came, and know of no other. A
     column gets a new center and scale when the center has moved by more than a scale, or the scale
-    to more than twice or less than half of what it was.
-
-    Attributes
-    ----------
-    center, inverse : float64 array of shape (d,)
-    distance : float64 array of shape (1,)
-        As of `RunningQuantiles`.
+    to more than twice or less than half of what it was. Its arrays are those of `RunningQuantiles`.
 
     Examples
     --------

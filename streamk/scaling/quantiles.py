@@ -102,15 +102,6 @@ class Reservoir:
     so nothing but the number of events has to be remembered, and it is drawn ahead for many events
     at once.
 
-    Parameters
-    ----------
-    d : int
-        Number of columns.
-    capacity : int
-        Most rows.
-    seed : int
-        0 to 2^64 - 1.
-
     Examples
     --------
     >>> import numpy as np

@@ -14,7 +14,7 @@ import pytest
 from estimators_kit import of_river, of_sklearn
 from hypothesis import given
 from hypothesis import strategies as st
-from river import compose, datasets, ensemble, evaluate, metrics, preprocessing, tree
+from river import compose, datasets, evaluate, metrics, preprocessing
 from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import has_fit_parameter
 
@@ -312,16 +312,6 @@ def test_what_river_puts_around_models_passes_weights() -> None:
     wrapped = river.ConformalClassifier(of_river("KernelClassifier"))
     wrapped.learn_one({"a": 1.0}, "x", w=2.0)
     assert wrapped.classifier._model.learner.n_events == 2
-    for around in (ensemble.BaggingClassifier, ensemble.AdaBoostClassifier):
-        many = around(of_river("DoublyStochasticClassifier"), n_models=2, seed=1)
-        found = evaluate.progressive_val_score(
-            datasets.Phishing().take(150), many, metrics.Accuracy()
-        )
-        assert found.get() > 0.6
-    leaves = tree.HoeffdingTreeRegressor(leaf_model=of_river("DoublyStochasticRegressor"))
-    for x, y in datasets.TrumpApproval().take(30):
-        leaves.learn_one(x, y, w=2.0)
-    assert leaves.predict_one(x) == pytest.approx(y, abs=5.0)
 
 
 def test_clones_begin_without_what_is_left() -> None:
