@@ -48,42 +48,36 @@ __all__ = ["BlockRidge", "BlockSVC", "MekaClassifier", "MekaRidge"]
 N_JOBS = Whole(
     default=None, doc="Threads; 1 by default, -1 for all cores. Results do not depend on it."
 )
-
-
 N_CLUSTERS = Whole(
     default=None,
     doc="Most clusters; more of them are faster and mostly less accurate. By default one for each "
     "1,000 points, rounded down, and 1 for fewer.",
 )
-
-
 ALPHA = Real(
     default=1.0, doc="What is added to the diagonal, as of `sklearn.kernel_ridge.KernelRidge`."
 )
-
-
-POINTS = 1_000
-"""Points of a part, on average, where the number of parts is not given."""
-
-
-def count_of_parts(given: int | None, n: int) -> int:
-    """Return into how many parts n points are divided, one for each `POINTS` by default."""
-    return max(1, n // POINTS) if given is None else given
-
-
-def threads_of(n_jobs: int | None) -> int:
-    """Return the number of threads: 1 by default, -1 for all cores."""
-    return int(effective_n_jobs(n_jobs))
+_POINTS = 1_000
+"""Points of a cluster, on average, where the number of clusters is not given."""
 
 
 _BY_CLUSTERS = of_points("ntk", "linear")
-
-
 _CLASS_WEIGHT = Option(
     type='"balanced" or dict of label to float',
     default=None,
     doc='What the losses of each class count; "balanced" is for all classes alike.',
 )
+
+
+class _Clustered(AtOnce):
+    """The common part of all: how many clusters, and threads."""
+
+    @property
+    def _threads(self) -> int:
+        return int(effective_n_jobs(self.n_jobs))
+
+    def _count(self, n: int) -> int:
+        """Return into how many clusters n points are divided, one for each 1,000 by default."""
+        return max(1, n // _POINTS) if self.n_clusters is None else self.n_clusters
 
 
 @dataclass(frozen=True)
@@ -154,7 +148,7 @@ class _Machine:
     },
     by_place=("kernel",),
 )
-class BlockSVC(ClassifierMixin, AtOnce):  # type: ignore[misc]
+class BlockSVC(ClassifierMixin, _Clustered):  # type: ignore[misc]
     """Support vector classification by a machine in each cluster of points (Si et al., §4.2).
 
     BKA-SVM: where the kernel between clusters counts as 0 the dual problem falls apart into one for
@@ -196,7 +190,7 @@ class BlockSVC(ClassifierMixin, AtOnce):  # type: ignore[misc]
         self.kernel_ = checked_kernel(self._made_kernel(points.shape[1]))
         clusters = clustered(
             points,
-            count_of_parts(self.n_clusters, len(points)),
+            self._count(len(points)),
             seed=drawn_seed(self.random_state),
             threads=self._threads,
         )
@@ -237,10 +231,6 @@ class BlockSVC(ClassifierMixin, AtOnce):  # type: ignore[misc]
             **options,
         )
         return _Machine(present, svc.fit(X, numbers) if len(present) > 1 else None)
-
-    @property
-    def _threads(self) -> int:
-        return threads_of(self.n_jobs)
 
     def _parallel(self, work: Callable[..., Any], items: Iterable[Any]) -> list[Any]:
         """Return what work makes of each item; LIBSVM lets other threads run."""
@@ -306,7 +296,7 @@ def _against_the_rest(pairs: Numbers, n_classes: int) -> Numbers:
     by_place=("kernel",),
     example="gamma=0.1, alpha=1e-3, n_clusters=4, ",
 )
-class BlockRidge(BaseRidge):
+class BlockRidge(BaseRidge, _Clustered):
     """Kernel ridge regression by itself in each cluster of points.
 
     `sklearn.kernel_ridge.KernelRidge` with the kernel between clusters taken for 0 (Si et al.,
@@ -322,9 +312,9 @@ class BlockRidge(BaseRidge):
 
     def _fit(self, points: Numbers, y: Numbers, weights: Numbers | None) -> None:
         check_number("alpha", self.alpha)
-        count, seed = count_of_parts(self.n_clusters, len(points)), drawn_seed(self.random_state)
+        count, seed = self._count(len(points)), drawn_seed(self.random_state)
         self._blocks: BlockKernel = block_kernel(
-            points, self.kernel_, n_clusters=count, seed=seed, threads=threads_of(self.n_jobs)
+            points, self.kernel_, n_clusters=count, seed=seed, threads=self._threads
         )
         self.X_fit_, self.cluster_centers_ = points, self._blocks.centers
         self.dual_coef_: Numbers = self._blocks.solve(self.alpha, y)
@@ -354,7 +344,7 @@ _OF_MEKA = _BY_CLUSTERS | {
 _LAST = {"n_jobs": N_JOBS, "random_state": RANDOM_STATE}
 
 
-class _OnMeka(Weighted):
+class _OnMeka(Weighted, _Clustered):
     """The common part of both: the approximation, and coefficients in it.
 
     Attributes
@@ -381,7 +371,7 @@ class _OnMeka(Weighted):
             basis=self.basis,
             threshold=self.threshold,
             seed=drawn_seed(self.random_state),
-            threads=threads_of(self.n_jobs),
+            threads=self._threads,
         )
         if not found.is_definite(self.alpha / 2, weights=weights):
             found = found.psd()
