@@ -23,13 +23,11 @@ _EVENTS = 1024
 class EventBatch(ABC):
     """Events in an order; each becomes the same row of an array as it would alone."""
 
+    width: int
+    """Number of columns."""
+
     @abstractmethod
     def __len__(self) -> int: ...
-
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """Return the number of columns."""
 
     @abstractmethod
     def take(self, places: NDArray[np.intp]) -> Self:
@@ -112,15 +110,10 @@ class Array(EventBatch):
     """The rows of an array, dense or CSR, whose columns may have names."""
 
     def __init__(self, X: Any, names: list[Hashable] | None = None) -> None:
-        self._X, self._names = X, names
+        self._X, self._names, self.width = X, names, int(X.shape[1])
 
     def __len__(self) -> int:
         return int(self._X.shape[0])
-
-    @property
-    def width(self) -> int:
-        """Return the number of columns."""
-        return int(self._X.shape[1])
 
     def take(self, places: NDArray[np.intp]) -> Self:
         """Return the rows at these places."""
@@ -154,21 +147,13 @@ class Frame(EventBatch):
 
     def __init__(self, frame: nw.DataFrame[Any]) -> None:
         self._frame = frame
+        self.names: list[Hashable] = list(frame.columns)
+        self.width = len(self.names)
         kinds = frame.schema.values()
         self._plain = all(kind.is_numeric() or kind == nw.Boolean for kind in kinds)
 
     def __len__(self) -> int:
         return len(self._frame)
-
-    @property
-    def names(self) -> list[Hashable]:
-        """Return the names of the columns."""
-        return list(self._frame.columns)
-
-    @property
-    def width(self) -> int:
-        """Return the number of columns."""
-        return len(self.names)
 
     def check_size(self) -> None:
         """Raise InvalidInput where there are no rows or no columns."""
@@ -184,7 +169,7 @@ class Frame(EventBatch):
         """Return rows for the model; None unless it has just the known columns of numbers."""
         if not self._plain:
             return None
-        return model.rows_of_columns(self._frame.columns, self._cells(some))
+        return model.rows_of_columns(self.names, self._cells(some))
 
     def _cells(self, some: slice) -> Numbers:
         """Return rows of a frame that has numbers and booleans alone."""
