@@ -272,9 +272,9 @@ class Shared:
     """
 
     _GIVEN: ClassVar[dict[str, Option]]
-    """What methods take."""
+    """Parameters of methods, by name."""
     _RAISES: ClassVar[str]
-    """What fits raise, as the section of a docstring."""
+    """Errors of fits, as a section of a docstring."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
