@@ -85,7 +85,8 @@ class Estimator:
     Raises
     ------
     InvalidInput
-        If an option is out of its domain. Methods raise it if a value is of no use, naming it.
+        If an option is out of its domain. Methods raise it if a value, a label or a weight is of no
+        use, naming it: the event is not learned then, and those before it are.
     """
 
     _ABOUT: ClassVar[str] = (
@@ -146,11 +147,6 @@ class Estimator:
         w : float, default 1
             How often the event counts, 0 to a million. It is learned a whole number of times; what
             is left comes in with the next event of the label, or the next one of the regressor.
-
-        Raises
-        ------
-        InvalidInput
-            If a value, the label or the weight is of no use, naming it; the event is not learned.
         """
         model = self._model
         with model.lock:
@@ -168,11 +164,6 @@ class Estimator:
         y : series of n labels
         w : float or series of n floats, default 1
             As of `learn_one`.
-
-        Raises
-        ------
-        InvalidInput
-            As `learn_one`. The rows before one whose value is of no use are learned.
         """
         frame, series = Frame(dataframe.into_frame(X)), dataframe.into_series(y)
         if len(frame) != len(series):

@@ -440,22 +440,11 @@ class KernelRegressor(Regressor):
         Returns
         -------
         float64 array of shape (n, m)
-
-        Raises
-        ------
-        InvalidInput
-            If a level is out of range.
         """
         return self._joined(X, "predict_quantile_many", levels)
 
     def predict_interval(self, X: Any, level: float = 0.9) -> NDArray[np.float64]:
-        """Intervals that hold so large a part of the numbers to come, float64 (n, 2).
-
-        Raises
-        ------
-        InvalidInput
-            If the level is out of range.
-        """
+        """Intervals that hold so large a part of the numbers to come, float64 (n, 2)."""
         return self._joined(X, "predict_interval_many", level)
 
 
