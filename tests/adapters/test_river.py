@@ -256,38 +256,12 @@ def test_an_absent_column_is_zero_whenever_it_comes() -> None:
 
 
 @both
-def test_a_text_is_a_column_of_its_own() -> None:
-    texts, columns = classifier(), classifier()
-    for i, colour in enumerate("rgbrrgbb" * 4):
-        texts.learn_one({"n": i % 4, "c": colour}, colour == "r")
-        columns.learn_one({"n": i % 4, f"c={colour}": 1}, colour == "r")
-    for colour in "rgb":
-        expected = columns.predict_proba_one({"n": 2, f"c={colour}": True})
-        assert texts.predict_proba_one({"n": 2, "c": colour}) == expected
-    assert texts.predict_one({"n": 2, "c": "r"}) is True
-    assert texts.predict_one({"n": 2, "c": "g"}) is False
-
-
-@both
 def test_a_column_that_was_not_learned_is_passed_over() -> None:
     model = learned(classifier(), phishing())
     x, _ = next(phishing())
     before = pickle.dumps(model)
     assert model.predict_proba_one({**x, "new": 1e9, "text": "new"}) == model.predict_proba_one(x)
     assert pickle.dumps(model) == before
-
-
-@pytest.mark.parametrize("missing", [None, math.nan])
-def test_a_missing_value_is_the_median(missing: float | None) -> None:
-    model = classifier()
-    for a in (1.0, 2.0, 2.0, 6.0):
-        model.learn_one({"a": a, "b": a * a}, a > 1)
-    assert model.predict_proba_one({"a": missing, "b": 4.0}) == pytest.approx(
-        model.predict_proba_one({"a": 2.0, "b": 4.0}), abs=1e-6
-    )
-    model.learn_one({"a": missing, "b": 1.0}, False)
-    model.learn_one({"a": missing, "c": missing}, False)
-    assert 0 <= model.predict_proba_one({"a": missing})[True] <= 1
 
 
 def test_every_kind_of_number_is_the_same() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import pickle
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +23,7 @@ from streamk.adapters.river import (
     NystromClassifier,
 )
 from streamk.errors import InvalidInput
-from streamk.features.columns import OWN, SHARED
+from streamk.features.columns import OWN
 
 Event = dict[Any, Any]
 
@@ -116,29 +115,6 @@ def full() -> DoublyStochasticClassifier:
     return model
 
 
-def test_ever_new_texts_need_no_ever_new_columns(full: DoublyStochasticClassifier) -> None:
-    names = {name for name in columns(full) if name != "x"}
-    assert {f"id=n{i}" for i in range(OWN)} < names
-    shared = names - {f"id=n{i}" for i in range(OWN)}
-    assert 1 < len(shared) <= SHARED
-    assert all(re.fullmatch(r"id=#\d\d?", name) and int(name[4:]) < SHARED for name in shared)
-    before = len(columns(full))
-    more = fed(copy.deepcopy(full), numbered(10_000, 10_000 + 16 * SHARED))
-    assert before <= len(columns(more)) <= 1 + OWN + SHARED
-
-
-def test_the_columns_of_texts_are_the_same_in_every_process() -> None:
-    model = fed(of_texts(), numbered(0, OWN))
-    model.learn_one({"id": "the first that shares", "x": 0}, True)
-    assert columns(model)[-1] == "id=#51"
-
-
-def test_each_column_has_its_own_count(full: DoublyStochasticClassifier) -> None:
-    model = copy.deepcopy(full)
-    model.learn_one({"id": "n0", "x": 1, "colour": "red"}, True)
-    assert columns(model)[-1] == "colour=red"
-
-
 def test_texts_that_share_a_column_are_predicted_by_it(full: DoublyStochasticClassifier) -> None:
     shares: dict[str, list[str]] = {}
     for i in range(OWN, 2 * OWN):
@@ -157,15 +133,6 @@ def test_a_text_only_predicted_takes_no_column() -> None:
         assert model.predict_proba_one({"id": f"other {i}", "x": 1}) == nothing
     model.learn_one({"id": "last", "x": 1}, True)
     assert "id=last" in columns(model)
-
-
-def test_a_bad_event_takes_no_column() -> None:
-    model = fed(of_texts(), numbered(0, OWN - 1))
-    with pytest.raises(InvalidInput, match="'x'"):
-        model.learn_one({"id": "bad", "x": [[1]]}, True)
-    model.learn_one({"id": "last", "x": 1}, True)
-    assert "id=last" in columns(model)
-    assert "id=bad" not in columns(model)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
