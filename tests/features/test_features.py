@@ -29,7 +29,6 @@ CASES = {
     "rational_quadratic-1.5": (kernels.RationalQuadratic, {"alpha": 1.5}),
     "cauchy": (kernels.Cauchy, {}),
 }
-ALL = [*CASES, "linear"]
 BANDWIDTH = 0.8
 
 
@@ -118,23 +117,6 @@ def test_later_features_are_the_oracle_s(start):
 
 
 # --- the same everywhere --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("case", ALL)
-def test_columns_are_known_by_name_and_may_come_late(case):
-    rng = np.random.default_rng(0)
-    columns = ["age", "size", 7, "city=Rome", "größe"]
-    X = rng.normal(size=(5, 5))
-    order = rng.permutation(5)
-    features = RandomFeatures(ours(case), seed=1, dtype="float64")
-    Z = features.transform(X, 0, 200, columns=columns)
-    V = features.transform(X[:, order], 0, 200, columns=[columns[j] for j in order])
-    np.testing.assert_allclose(Z, V, rtol=0, atol=1e-9)
-    other = features.transform(X, 0, 200, columns=["AGE", *columns[1:]])
-    assert np.abs(Z - other).max() > 0.1
-    wider = np.insert(X, 1, 0.0, axis=1)
-    after = features.transform(wider, 0, 200, columns=[columns[0], "late", *columns[1:]])
-    np.testing.assert_allclose(after, Z, rtol=0, atol=1e-9)
 
 
 SCRIPT = """
