@@ -465,20 +465,23 @@ def of_parameters(made: Callable[..., Any], options: Mapping[str, Option]) -> di
     }
 
 
-def documented(given: Mapping[str, Option]) -> Callable[[Kind], Kind]:
+def documented(given: Mapping[str, Option], **lacking: str) -> Callable[[Kind], Kind]:
     """Return a decorator that puts parameters in the docstring of a function or class.
 
     Parameters
     ----------
     given : mapping of str to Option
         Parameters that are not among the `OPTIONS` of the class.
+    **lacking : str
+        Further sections by their titles, where the docstring has none.
     """
 
     def decorate(kind: Kind) -> Kind:
         """Return the function or class."""
         if kind.__doc__:
             known = of_parameters(kind, {**given, **getattr(kind, "OPTIONS", {})})
-            kind.__doc__ = joined(sections(kind.__doc__) | {"Parameters": parameters(known)})
+            told = lacking | sections(kind.__doc__) | {"Parameters": parameters(known)}
+            kind.__doc__ = joined(told)
         return kind
 
     return decorate

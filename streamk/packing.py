@@ -54,13 +54,7 @@ def canonical(data: Any, indent: int | None = 1) -> bytes:
 
 
 def pack(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return arrays in the format of safetensors.
-
-    Raises
-    ------
-    StateError
-        If they are more than can be read again.
-    """
+    """Return arrays in the format of safetensors."""
     from safetensors.numpy import save
 
     plain = {}
@@ -90,11 +84,6 @@ def header_bytes(beginning: bytes | memoryview, size: int, where: object) -> int
         Of the file, bytes.
     where : object
         Named in errors.
-
-    Raises
-    ------
-    StateError
-        If the file has fewer, or more than `LONGEST_HEADER`.
     """
     claimed = int.from_bytes(beginning[:8], "little")
     if size < 8 or claimed > min(size - 8, LONGEST_HEADER):
@@ -115,11 +104,6 @@ def places(beginning: bytes | memoryview, size: int, where: object) -> list[Plac
         Of the file, bytes.
     where : object
         Named in errors.
-
-    Raises
-    ------
-    StateError
-        If the header is not one, or claims other bytes than the file has.
     """
     first = header_bytes(beginning, size, where)
     try:
@@ -166,13 +150,7 @@ def _place(name: str, entry: Any) -> Place:
 
 
 def unpack(data: bytes | memoryview, where: object) -> dict[str, NDArray[Any]]:
-    """Return the arrays that `pack` was given, each with memory of its own.
-
-    Raises
-    ------
-    StateError
-        If that is not what the data holds, naming `where`.
-    """
+    """Return the arrays that `pack` was given, each with memory of its own."""
     found = places(data, len(data), where)
     first = header_bytes(data, len(data), where)
     every = np.frombuffer(data, np.uint8)

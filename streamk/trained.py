@@ -211,6 +211,11 @@ class TrainedModel:
         That of the events of the job (`connectors.base.ENCODINGS`).
     late_labels : bool
         Whether their labels come from a source of their own.
+
+    Raises
+    ------
+    InvalidInput
+        As `load`. Methods raise it if a value is of no use, naming it.
     """
 
     def __init__(
@@ -360,11 +365,6 @@ class TrainedModel:
         Parameters
         ----------
         x : dict
-
-        Raises
-        ------
-        InvalidInput
-            If a value is of no use, naming it.
         """
         model, _, _ = self._current()
         if not _can_predict(model.learner):
@@ -378,11 +378,6 @@ class TrainedModel:
         Parameters
         ----------
         events : sequence of n dicts
-
-        Raises
-        ------
-        InvalidInput
-            If a value is of no use, naming it.
         """
         model, _, _ = self._current()
         if not _can_predict(model.learner):
@@ -463,11 +458,6 @@ class TrainedModel:
         Parameters
         ----------
         x : dict
-
-        Raises
-        ------
-        InvalidInput
-            If a value is of no use, naming it.
         """
         model, _, _ = self._current()
         return model.report(x, self._row(model, x))

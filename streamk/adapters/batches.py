@@ -23,13 +23,11 @@ _EVENTS = 1024
 class EventBatch(ABC):
     """Events in an order; each becomes the same row of an array as it would alone."""
 
+    width: int
+    """Number of columns."""
+
     @abstractmethod
     def __len__(self) -> int: ...
-
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """Return the number of columns."""
 
     @abstractmethod
     def take(self, places: NDArray[np.intp]) -> Self:
@@ -50,13 +48,7 @@ class EventBatch(ABC):
             yield slice(first, first + size)
 
     def rows(self, model: Model) -> Iterator[Numbers]:
-        """Yield arrays of events that are to be predicted.
-
-        Raises
-        ------
-        InvalidInput
-            If a value is of no use, naming it.
-        """
+        """Yield arrays of events that are to be predicted."""
         for some in self._parts():
             found = self.numbers(model, some)
             yield model.rows(self.dicts(some)) if found is None else found
@@ -81,11 +73,6 @@ class EventBatch(ABC):
         weights : array of shape (n,), optional
             How often each event is learned; what is left of fractions comes in with the next event
             of the label. Events of weight 0 are passed over.
-
-        Raises
-        ------
-        InvalidInput
-            If a value is of no use, naming it, after the events before have been learned.
         """
         if weights is not None and not weights.all():
             counting = np.flatnonzero(weights)
@@ -120,25 +107,13 @@ class EventBatch(ABC):
 
 
 class Array(EventBatch):
-    """The rows of an array, dense or CSR, whose columns may have names.
-
-    Parameters
-    ----------
-    X : float64 array of shape (n, d)
-    names : list of d str, optional
-        They are numbered by default.
-    """
+    """The rows of an array, dense or CSR, whose columns may have names."""
 
     def __init__(self, X: Any, names: list[Hashable] | None = None) -> None:
-        self._X, self._names = X, names
+        self._X, self._names, self.width = X, names, int(X.shape[1])
 
     def __len__(self) -> int:
         return int(self._X.shape[0])
-
-    @property
-    def width(self) -> int:
-        """Return the number of columns."""
-        return int(self._X.shape[1])
 
     def take(self, places: NDArray[np.intp]) -> Self:
         """Return the rows at these places."""
@@ -172,21 +147,13 @@ class Frame(EventBatch):
 
     def __init__(self, frame: nw.DataFrame[Any]) -> None:
         self._frame = frame
+        self.names: list[Hashable] = list(frame.columns)
+        self.width = len(self.names)
         kinds = frame.schema.values()
         self._plain = all(kind.is_numeric() or kind == nw.Boolean for kind in kinds)
 
     def __len__(self) -> int:
         return len(self._frame)
-
-    @property
-    def names(self) -> list[Hashable]:
-        """Return the names of the columns."""
-        return list(self._frame.columns)
-
-    @property
-    def width(self) -> int:
-        """Return the number of columns."""
-        return len(self.names)
 
     def check_size(self) -> None:
         """Raise InvalidInput where there are no rows or no columns."""
@@ -202,7 +169,7 @@ class Frame(EventBatch):
         """Return rows for the model; None unless it has just the known columns of numbers."""
         if not self._plain:
             return None
-        return model.rows_of_columns(self._frame.columns, self._cells(some))
+        return model.rows_of_columns(self.names, self._cells(some))
 
     def _cells(self, some: slice) -> Numbers:
         """Return rows of a frame that has numbers and booleans alone."""

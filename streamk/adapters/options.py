@@ -10,15 +10,16 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from streamk.errors import InvalidInput, shown
 from streamk.kernels import Kernel
 from streamk.learners.common.predictor import Turns
 from streamk.learners.registry import LEARNERS, options_of
-from streamk.options import Option, joined, parameters, sections
+from streamk.options import Option, joined, of_parameters, parameters, sections
 
 Kind = TypeVar("Kind", bound=type)
 
@@ -33,9 +34,9 @@ def estimator(
     """Return a decorator of an estimator that takes options.
 
     Its ``__init__`` keeps them as they are, as scikit-learn and River want it, and calls
-    ``_begin``, where there is one. The docstring gets their section; "Attributes", "Raises" and
-    "Examples" come from the base classes, where the class has none: the last one from their
-    template ``_EXAMPLE``.
+    ``_begin``, where there is one. The docstring gets their section, and the attributes of base
+    classes; "Raises" and "Examples" come from these where the class has none: the last one from
+    their template ``_EXAMPLE``.
 
     Parameters
     ----------
@@ -146,13 +147,17 @@ def _meant(name: str, known: Sequence[str]) -> str:
 
 
 def _inherited(kind: type, example: str) -> dict[str, str]:
-    """Return the sections of a class's docstring and, where it has none, of its bases."""
-    found = sections(kind.__doc__)
-    for base in kind.__mro__[1:]:
-        if base.__module__.startswith("streamk."):
-            theirs = sections(vars(base).get("__doc__"))
-            for title in {"Attributes", "Raises"} & theirs.keys() - found.keys():
-                found[title] = theirs[title]
+    """Return the sections of a class's docstring, with what its bases have besides."""
+    found, attributes = sections(kind.__doc__), dict[str, str]()
+    for base in kind.__mro__:
+        theirs = sections(vars(base).get("__doc__"))
+        if not base.__module__.startswith("streamk."):
+            continue
+        if "Raises" in theirs:
+            found.setdefault("Raises", theirs["Raises"])
+        for entry in re.split(r"\n(?=\S)", theirs.get("Attributes", "")):
+            attributes.setdefault(entry.partition(" : ")[0], entry)
+    found["Attributes"] = "\n".join(filter(None, attributes.values()))
     template: str = getattr(kind, "_EXAMPLE", "")
     return {"Examples": template.format(name=kind.__name__, options=example)} | found
 
@@ -262,8 +267,14 @@ class Shared:
     """An estimator whose methods see the attributes of one fit, whatever other threads do.
 
     What a method that fits has found becomes the estimator's at its end, all at once, and nothing
-    does if it raises. One of them waits for the other; those that predict wait for none.
+    does if it raises. One of them waits for the other; those that predict wait for none. The
+    docstrings of methods get what they take, and of fits what they return and raise.
     """
+
+    _GIVEN: ClassVar[dict[str, Option]]
+    """Parameters of methods, by name."""
+    _RAISES: ClassVar[str]
+    """Errors of fits, as a section of a docstring."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -273,6 +284,11 @@ class Shared:
             if isinstance(found, property):
                 setattr(cls, name, property(_asking(found.fget), doc=found.__doc__))
             elif inspect.isfunction(found):
+                told = {"Parameters": parameters(of_parameters(found, cls._GIVEN))}
+                if name in ("fit", "partial_fit"):
+                    told |= {"Returns": "self", "Raises": cls._RAISES}
+                if found.__doc__:
+                    found.__doc__ = joined(sections(found.__doc__) | told)
                 setattr(cls, name, (_fitting if name in _FITTING else _asking)(found))
 
     def _as_it_is(self) -> Self:

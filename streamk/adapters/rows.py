@@ -35,10 +35,7 @@ def read_fields(
 ) -> Found:
     """Return what a function makes of the fields of an event, nested ones with dots.
 
-    Raises
-    ------
-    InvalidInput
-        If it is no event, or a value is of no use, naming it.
+    A value of no use raises `InvalidInput`, which names it.
     """
     if not hasattr(x, "items"):
         raise InvalidInput(f"an event is a dict of columns, not {x!r:.60}")
@@ -129,11 +126,6 @@ class Model:
         labels : sequence of one label, optional
             Where the event is to be learned: its columns that are new come now, if neither it nor
             its label is to be refused.
-
-        Raises
-        ------
-        InvalidInput
-            If a value is of no use, naming it, or, where there is something new, the label.
         """
         if self._get is not None and isinstance(x, dict) and len(x) == len(self._row):
             try:
@@ -156,13 +148,7 @@ class Model:
         return report(self.learner, self._fields, row, flatten(x, self._table.schema.ignore))
 
     def rows(self, events: Sequence[Mapping[Hashable, Any]]) -> Numbers:
-        """Return events that are to be predicted as an array of shape (events, columns).
-
-        Raises
-        ------
-        InvalidInput
-            If a value is of no use, naming it.
-        """
+        """Return events that are to be predicted as an array of shape (events, columns)."""
         with self.lock:
             rows = np.zeros((len(events), len(self._table)))
             for row, x in zip(rows, events, strict=True):
@@ -185,22 +171,13 @@ class Model:
     def learn(self, events: Iterable[Mapping[Hashable, Any]], labels: Sequence[Any]) -> None:
         """Learn events in order, those of the same columns together; the lock is held.
 
-        Raises
-        ------
-        InvalidInput
-            As `row`, after the events before have been learned.
+        Where one is refused, the events before have been learned.
         """
         for rows, some in self._runs(events, labels):
             self.learner.learn_many(rows, some)
 
     def learn_weighted(self, x: Mapping[Hashable, Any], label: Any, weight: Any) -> None:
-        """Learn an event as often as its weight and what is left say; the lock is held.
-
-        Raises
-        ------
-        InvalidInput
-            As `row`, or for its weight.
-        """
+        """Learn an event as often as its weight and what is left say; the lock is held."""
         (known,) = checked(weight, 1).tolist()
         if not known:
             return
@@ -213,13 +190,7 @@ class Model:
     def times(
         self, labels: Sequence[Any], weights: Iterable[float]
     ) -> tuple[list[int], dict[Hashable, float]]:
-        """Return how often events are learned, and what is left then.
-
-        Raises
-        ------
-        InvalidInput
-            If a label is of no use.
-        """
+        """Return how often events are learned, and what is left then."""
         self.learner.check_labels(labels, len(labels))
         kinds = labels if self.learner.is_classifier else [None] * len(labels)
         return carried(self.left, kinds, weights)
@@ -277,11 +248,6 @@ def relative(weights: Numbers) -> Numbers:
     """Return weights in the smallest whole numbers of their ratio, or with a mean of 1.
 
     They are whole numbers where these are 4 or less on average. Means are those of weights above 0.
-
-    Raises
-    ------
-    InvalidInput
-        If all are 0.
 
     Examples
     --------
@@ -346,13 +312,7 @@ def carried(
 
 
 def checked(weights: Any, n: int, name: str = "w") -> Numbers:
-    """Return the weights of n events of a stream, from one number for all or n of them.
-
-    Raises
-    ------
-    InvalidInput
-        If there are not n, or one is no number from 0 to a million.
-    """
+    """Return the weights of n events of a stream, from one number for all or n of them."""
     given = list(weights) if hasattr(weights, "__len__") else [weights] * n
     if len(given) != n:
         raise InvalidInput(f"{n} events came with {len(given)} weights")

@@ -10,7 +10,7 @@ import numpy as np
 from river import base, conf
 
 from streamk.adapters.options import estimator
-from streamk.adapters.river.estimators import InTurns
+from streamk.adapters.river import InTurns
 from streamk.conformal import AdaptiveIntervals, AdaptiveSets, Regions, Said
 from streamk.options import Option, Real
 

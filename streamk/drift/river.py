@@ -10,7 +10,7 @@ import numpy as np
 from river import base
 
 from streamk.adapters.options import estimator
-from streamk.adapters.river.estimators import SEED, InTurns
+from streamk.adapters.river import SEED, InTurns
 from streamk.adapters.rows import read_fields
 from streamk.drift import EventMMD
 from streamk.encoding import alone

@@ -16,7 +16,7 @@ from streamk.errors import InvalidInput, shown
 from streamk.factorization import solving
 from streamk.factorization.blocks import BlockDiagonal, LinkMatrix
 from streamk.factorization.checks import check_choice, check_positive, columns_of, indices_of
-from streamk.factorization.clusters import Clusters, by_cluster, divided
+from streamk.factorization.clusters import ClusteredMatrix, Clusters, by_cluster, divided
 from streamk.kernels import Kernel
 from streamk.landmarks.matrices import Numbers, checked_points
 from streamk.landmarks.selection import check_count
@@ -40,7 +40,7 @@ _OWN = ("type", "format", "shift", "clear")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Meka:
+class Meka(ClusteredMatrix):
     """The approximation ``W L W^T + shift I`` of a kernel matrix; made by `meka`.
 
     Attributes
@@ -50,12 +50,14 @@ class Meka:
         What the matrix is of; the memory is that of the array given, if it was float64.
     shift : float
         What `psd` has added to the diagonal.
+
+    Raises
+    ------
+    InvalidInput
+        By methods, if a shape does not fit or a value is not finite.
     """
 
-    kernel: Kernel
-    points: Numbers
     shift: float
-    _clusters: Clusters
     _W: BlockDiagonal
     _L: LinkMatrix
     _landmarks: tuple[Numbers, ...]
@@ -74,34 +76,9 @@ class Meka:
     # What it is
 
     @property
-    def n(self) -> int:
-        """Points."""
-        return len(self.points)
-
-    @property
-    def d(self) -> int:
-        """Columns of the points."""
-        return int(self.centers.shape[1])
-
-    @property
     def shape(self) -> tuple[int, int]:
         """(n, n)."""
         return self.n, self.n
-
-    @property
-    def n_clusters(self) -> int:
-        """Clusters."""
-        return len(self._clusters)
-
-    @property
-    def centers(self) -> Numbers:
-        """Centres of the clusters, (c, d)."""
-        return self._clusters.centers
-
-    @property
-    def labels(self) -> NDArray[np.int32]:
-        """Cluster of each point, (n,)."""
-        return self._clusters.labels
 
     @property
     def ranks(self) -> NDArray[np.int64]:
@@ -122,10 +99,6 @@ class Meka:
     def map_nbytes(self) -> int:
         """Memory of what new points need: landmarks and their maps, in bytes."""
         return sum(a.nbytes for a in (*self._landmarks, *self._maps))
-
-    def rows(self, s: int) -> NDArray[np.int64]:
-        """Points of a cluster, ascending."""
-        return self._clusters.rows[s]
 
     def basis(self, s: int) -> NDArray[Any]:
         """W(s), (points of the cluster, its rank), a view."""
@@ -148,13 +121,7 @@ class Meka:
     # The matrix
 
     def matvec(self, v: ArrayLike) -> Numbers:
-        """Return the matrix times v, (n,) or (n, p).
-
-        Raises
-        ------
-        InvalidInput
-            If v does not have a row for each point, or a value is not finite.
-        """
+        """Return the matrix times v, (n,) or (n, p)."""
         V = columns_of(v, self.n, "v")
         return solving.times(self._W, self._L, self.shift, V, self._threads)
 
@@ -194,13 +161,13 @@ class Meka:
         random = np.random.Generator(np.random.Philox(seed))
         drawn = random.choice(self.n, min(n_rows, self.n), replace=False)
         missed = total = 0.0
-        step = max(1, _ENTRIES // max(map(len, self._clusters.rows)))
+        step = max(1, _ENTRIES // max(map(len, self.clusters.rows)))
         for s in range(self.n_clusters):
             own = drawn[self.labels[drawn] == s]
             for first in range(0, len(own), step):
                 some = own[first : first + step]
                 W = self.basis(s)[self._places[some]].astype(np.float64)
-                for t, rows in enumerate(self._clusters.rows):
+                for t, rows in enumerate(self.clusters.rows):
                     G = self.kernel.pairwise(self.points[some], self.points[rows])
                     total += float(np.vdot(G, G))
                     G -= (W @ self.link(s, t)) @ self.basis(t).T
@@ -364,11 +331,6 @@ class Meka:
         Returns
         -------
         float64 array of shape (m,) or (m, p)
-
-        Raises
-        ------
-        InvalidInput
-            If a shape does not fit or a value is not finite.
         """
         B = columns_of(beta, self.rank, "beta", "directions")
         points, labels = self._placed(X)
@@ -383,7 +345,7 @@ class Meka:
     def _predictor(self, B: Numbers, clusters: Iterable[int]) -> MekaPredictor:
         wide = self._W.columns
         weights = {s: self._maps[s] @ B[wide[s] : wide[s + 1]] for s in clusters}
-        return MekaPredictor(self.kernel, self._clusters, self._landmarks, weights, B.shape[1:])
+        return MekaPredictor(self.kernel, self.clusters, self._landmarks, weights, B.shape[1:])
 
     def features(self, X: ArrayLike) -> Numbers:
         """Return features (m, rank) whose products are the approximate kernel, clipped as in `psd`.
@@ -433,7 +395,7 @@ class Meka:
         none = np.empty((0, self.points.shape[1]))
         clusters = self._clusters_alone()
         W = BlockDiagonal(self._W.values[:0].copy(), clusters.rows, self._W.ranks)
-        return replace(self, points=none, _clusters=clusters, _W=W)
+        return replace(self, points=none, clusters=clusters, _W=W)
 
     # State
 
@@ -475,7 +437,7 @@ class Meka:
     def _places(self) -> NDArray[np.int64]:
         """Row of each point in its cluster's block, (n,)."""
         places = np.empty(self.n, np.int64)
-        for rows in self._clusters.rows:
+        for rows in self.clusters.rows:
             places[rows] = np.arange(len(rows))
         return places
 
@@ -489,7 +451,7 @@ class Meka:
 
     def _placed(self, X: ArrayLike) -> tuple[Numbers, NDArray[np.int32]]:
         points = checked_points(X, "X", least=0)
-        return points, self._clusters.nearest(points)
+        return points, self.clusters.nearest(points)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -548,7 +510,7 @@ def _parts_of(state: State, threads: int | None) -> dict[str, Any]:
         "kernel": kernel,
         "points": a["points"],
         "shift": number(header, "shift", _OWNER),
-        "_clusters": clusters,
+        "clusters": clusters,
         "_W": W,
         "_L": L,
         "_landmarks": tuple(landmarks),

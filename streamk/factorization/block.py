@@ -17,7 +17,7 @@ from streamk.factorization.checks import (
     columns_of,
     indices_of,
 )
-from streamk.factorization.clusters import Clusters, Labels, by_cluster, clustered
+from streamk.factorization.clusters import ClusteredMatrix, Labels, by_cluster, clustered
 from streamk.kernels import Kernel
 from streamk.landmarks.matrices import Indices, Numbers, checked_points
 from streamk.landmarks.selection import check_count
@@ -29,7 +29,7 @@ _ENTRIES = 1 << 22
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BlockKernel:
+class BlockKernel(ClusteredMatrix):
     """The block diagonal matrix of a kernel within clusters of points, made by `block_kernel`.
 
     It is positive definite as the kernel is. Blocks are evaluated when they are needed, and none is
@@ -42,46 +42,13 @@ class BlockKernel:
     clusters : Clusters
     """
 
-    points: Numbers
-    kernel: Kernel
-    clusters: Clusters
-
     def __repr__(self) -> str:
         return f"<kernel of {self.n} points in {self.n_clusters} blocks>"
-
-    @property
-    def n(self) -> int:
-        """Points."""
-        return len(self.points)
-
-    @property
-    def d(self) -> int:
-        """Columns of the points."""
-        return int(self.points.shape[1])
-
-    @property
-    def n_clusters(self) -> int:
-        """Blocks."""
-        return len(self.clusters)
-
-    @property
-    def labels(self) -> Labels:
-        """Cluster of each point, int32 of shape (n,)."""
-        return self.clusters.labels
-
-    @property
-    def centers(self) -> Numbers:
-        """Centres of the clusters, (n_clusters, d)."""
-        return self.clusters.centers
 
     @property
     def nbytes(self) -> int:
         """Bytes of all blocks, 8 an entry, by which the paper compares; they are not kept here."""
         return sum(8 * len(rows) ** 2 for rows in self.clusters.rows)
-
-    def rows(self, s: int) -> Indices:
-        """Return the points of cluster s, ascending."""
-        return self.clusters.rows[s]
 
     def block(self, s: int) -> Numbers:
         """Return the kernel between the points of cluster s.
@@ -262,20 +229,13 @@ def block_kernel(
     0.0
     """
     allowed, points = checked_kernel(kernel), checked_points(X, "X")
-    return BlockKernel(points, allowed, clustered(points, n_clusters, seed=seed, threads=threads))
+    return BlockKernel(allowed, points, clustered(points, n_clusters, seed=seed, threads=threads))
 
 
 def solve_blocks(
     points: Numbers, kernel: Kernel, parts: Sequence[Indices], lam: float, y: ArrayLike
 ) -> Numbers:
-    """Return the solution of ``(lam I + K) alpha = y`` within each part of the points.
-
-    Raises
-    ------
-    InvalidInput
-        If an argument cannot be used, a block took more than 4 GiB, or one is singular up to
-        rounding for `lam`.
-    """
+    """Return the solution of ``(lam I + K) alpha = y`` within each part of the points."""
     check_number("lam", lam)
     alpha = np.empty_like(Y := columns_of(y, len(points), "y"))
     for rows in parts:

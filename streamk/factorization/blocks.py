@@ -149,13 +149,7 @@ class BlockDiagonal:
 
 
 class WeightedRows:
-    """``diag(factors) W``, which scales vectors instead: W in single precision would round anew.
-
-    Parameters
-    ----------
-    W : BlockDiagonal
-    factors : array of shape (n, 1)
-    """
+    """``diag(factors) W``, which scales vectors instead: W in single precision would round anew."""
 
     def __init__(self, W: BlockDiagonal, factors: Numbers) -> None:
         self._W, self._factors = W, factors
@@ -244,34 +238,26 @@ class LinkMatrix:
             loops.blocks.couple(self.values, self._table, U, out)
             return out
         out[:] = 0.0
-        for (_, row, rows, column, columns), (s, t) in zip(
-            self._table.tolist(), self.pairs.tolist(), strict=True
-        ):
-            block = self.block(s, t)
-            assert block is not None
-            wide = block.astype(np.float64, copy=False)
-            out[row : row + rows] += wide @ U[column : column + columns]
+        for s, i, wide, j, t in self._wide():
+            out[i] += wide @ U[j]
             if s != t:
-                out[column : column + columns] += wide.T @ U[row : row + rows]
+                out[j] += wide.T @ U[i]
         return out
 
-    def dense(self, made: Callable[[int, Numbers, int], Numbers] | None = None) -> Numbers:
-        """Return L, (rank, rank), or what its blocks are made into.
-
-        Parameters
-        ----------
-        made : callable, optional
-            Takes s, L(s, t) and t to a block of the same shape. Products with block diagonal
-            matrices take fewer operations so, by the number of clusters, than those of `times`.
-        """
-        out = np.zeros((sum(self.ranks),) * 2)
+    def _wide(self) -> Iterator[tuple[int, slice, Numbers, slice, int]]:
+        """Yield s, its place, L(s, t) in double precision, the place of t, and t."""
         for (_, row, rows, column, columns), (s, t) in zip(
             self._table.tolist(), self.pairs.tolist(), strict=True
         ):
             block = self.block(s, t)
             assert block is not None
             wide = block.astype(np.float64, copy=False)
-            i, j = slice(row, row + rows), slice(column, column + columns)
+            yield s, slice(row, row + rows), wide, slice(column, column + columns), t
+
+    def dense(self, made: Callable[[int, Numbers, int], Numbers] | None = None) -> Numbers:
+        """Return L, (rank, rank), or what its blocks are made into."""
+        out = np.zeros((sum(self.ranks),) * 2)
+        for s, i, wide, j, t in self._wide():
             out[i, j] = made(s, wide, t) if made else wide
             if s != t:
                 out[j, i] = made(t, wide.T, s) if made else wide.T

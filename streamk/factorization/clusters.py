@@ -12,7 +12,7 @@ from streamk.backends import select
 from streamk.backends.threads import divide
 from streamk.errors import InvalidInput
 from streamk.factorization.checks import check_range
-from streamk.kernels import RationalQuadratic
+from streamk.kernels import Kernel, RationalQuadratic
 from streamk.landmarks.matrices import Indices, Numbers, checked_points
 from streamk.landmarks.methods import centers_of
 from streamk.landmarks.selection import check_count
@@ -69,11 +69,6 @@ class Clusters:
         Returns
         -------
         int32 array of shape (m,)
-
-        Raises
-        ------
-        InvalidInput
-            If `Y` does not fit or a value is not finite.
         """
         points = checked_points(Y, "Y", least=0)
         if points.shape[1] != self.centers.shape[1]:
@@ -83,6 +78,44 @@ class Clusters:
             )
         check_range(points, "Y")
         return nearest(points, self.centers, self.threads)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClusteredMatrix:
+    """The matrix of a kernel between points that are divided among clusters."""
+
+    kernel: Kernel
+    points: Numbers
+    clusters: Clusters
+
+    @property
+    def n(self) -> int:
+        """Points."""
+        return len(self.points)
+
+    @property
+    def d(self) -> int:
+        """Columns of the points."""
+        return int(self.points.shape[1])
+
+    @property
+    def n_clusters(self) -> int:
+        """Clusters."""
+        return len(self.clusters)
+
+    @property
+    def centers(self) -> Numbers:
+        """Centres of the clusters, (n_clusters, d)."""
+        return self.clusters.centers
+
+    @property
+    def labels(self) -> Labels:
+        """Cluster of each point, int32 of shape (n,)."""
+        return self.clusters.labels
+
+    def rows(self, s: int) -> Indices:
+        """Return the points of a cluster, ascending."""
+        return self.clusters.rows[s]
 
 
 def clustered(

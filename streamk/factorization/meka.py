@@ -434,7 +434,7 @@ def meka(
     ]
     L = plan.links(points, clusters, bases, W)
     landmarks, maps = tuple(b.landmarks for b in bases), tuple(b.map for b in bases)
-    return Meka(kernel, points, 0.0, clusters, W, L, landmarks, maps, threads)
+    return Meka(kernel, points, clusters, 0.0, W, L, landmarks, maps, threads)
 
 
 @dataclass(frozen=True)

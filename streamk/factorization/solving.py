@@ -47,11 +47,6 @@ def weighted(
     ``(lam diag(weights)^-1 + shift I + W L W^T) x = y`` where x is D times what solves
     ``(mu I + V L V^T) z = D y``, with V = D W. The largest element of D is 1, so that all weights
     alike come to another lam.
-
-    Raises
-    ------
-    InvalidInput
-        If they are no weights of the points.
     """
     if weights is None:
         return W, lam + shift, np.ones((1, 1))

@@ -42,7 +42,7 @@ class FeatureBlocks:
         Memory for kept constants; 0 keeps none.
     sampler : {"iid", "hadamard", "orthogonal"}
     widths : tuple of int
-        Groups of columns so far, see `streamk.features.samplers.HadamardSampler`.
+        Groups of columns so far, see `streamk.features.samplers.extended`.
     threads : int, optional
     """
 
@@ -278,11 +278,6 @@ def check_events(
 
     `columns` are its columns' names, where they are known. With `missing` a NaN is let through, but
     nothing above 1e150.
-
-    Raises
-    ------
-    InvalidInput
-        Naming the shape, or the row and column of the first NaN or infinity.
     """
     try:
         if isinstance(X, np.ndarray) and X.dtype == dtype:

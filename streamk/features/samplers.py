@@ -45,11 +45,7 @@ _NORMAL_FLOPS = 100
 def check_sampler(sampler: str, kernel: Kernel) -> str:
     """Return the sampler's name, which must be one of `SAMPLERS` and fit the kernel.
 
-    Raises
-    ------
-    InvalidInput
-        If there is no such sampler, the kernel has no random features, or the sampler rotates and
-        the kernel is not the same in all directions, or has features of its own.
+    One that rotates asks for a kernel that is the same in all directions, with frequencies.
     """
     if kernel.law is None:
         raise InvalidInput(
@@ -76,19 +72,7 @@ def check_sampler(sampler: str, kernel: Kernel) -> str:
 
 
 class Sampler(ABC):
-    """The source of the bases of chunks of features, of certain columns.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    keys : uint64 array of shape (d,)
-        See `streamk.features.columns.column_keys`.
-    seed : int
-    backend : Backend
-    dtype : numpy dtype
-        float32 or float64.
-    threads : int
-    """
+    """The source of the bases of chunks of features, of certain columns."""
 
     widths: tuple[int, ...] = ()
     """Widths of the groups in which the columns lie, for a sampler whose features depend on it."""
@@ -132,7 +116,7 @@ class Sampler(ABC):
         """
 
 
-class IidSampler(Sampler):
+class _Iid(Sampler):
     """Independent frequencies, each a function of the feature's number and the column's key."""
 
     def __init__(self, kernel: Kernel, keys: NDArray[np.uint64], **options: Any) -> None:
@@ -142,14 +126,12 @@ class IidSampler(Sampler):
         self.chunk_flops = CHUNK * (self._d + _COSINE_FLOPS)
 
     def allocate(self, chunks: int) -> Dense:
-        """Return a basis of so many chunks, not filled."""
         empty = self._backend.xp.empty
         return Dense(
             empty((chunks, self._d, CHUNK), self._dtype), empty((chunks, CHUNK), self._dtype)
         )
 
     def generate(self, first: int, basis: Dense) -> None:
-        """Fill a basis with the chunks from `first` on."""
         self._generate(first, self._keys, *basis)
 
     def _generate(self, first: int, keys: Any, W: Any, b: Any) -> None:
@@ -160,7 +142,7 @@ class IidSampler(Sampler):
 
         divide(len(b), _NORMAL_FLOPS * W.size, fill, self._threads)
 
-    def extend(self, old: IidSampler, basis: Dense, chunks: int) -> tuple[Dense, int]:
+    def extend(self, old: _Iid, basis: Dense, chunks: int) -> tuple[Dense, int]:
         """Keep the old columns' frequencies and draw the new ones'."""
         new, d = self.allocate(chunks), old._d
         added = self._backend.xp.empty((chunks, self._d - d, CHUNK), self._dtype)
@@ -169,7 +151,7 @@ class IidSampler(Sampler):
         return new, chunks
 
 
-class OrthogonalSampler(IidSampler):
+class _Orthogonal(_Iid):
     """Frequencies whose directions are orthogonal, with the lengths of independent ones.
 
     Columns lie in groups whose widths are powers of two from 64 to 256. In a group of p columns, p
@@ -183,19 +165,7 @@ class OrthogonalSampler(IidSampler):
     left of the phase.
 
     A feature depends on the place of a column and not on its name. Columns that come late take the
-    places that are left, then new groups, as those of `HadamardSampler` do.
-
-    Parameters
-    ----------
-    kernel, keys, seed, backend, dtype, threads
-        As for `Sampler`.
-    widths : tuple of int
-        The groups so far, () to lay all columns out anew.
-
-    Raises
-    ------
-    InvalidInput
-        If a width is not a power of two from 64 to 256.
+    places that are left, then new groups, as those of `_Hadamard` do.
     """
 
     def __init__(
@@ -213,7 +183,6 @@ class OrthogonalSampler(IidSampler):
         self.period = self._turns * self._span
 
     def generate(self, first: int, basis: Dense) -> None:
-        """Fill a basis with the chunks from `first` on."""
         turns, span, xp = self._turns, self._span, self._backend.xp
 
         def fill(periods: slice) -> None:
@@ -232,12 +201,12 @@ class OrthogonalSampler(IidSampler):
         work = len(basis.b) * CHUNK * sum(width * width for width in self.widths)
         divide(len(basis.b) // self.period, work, fill, self._threads)
 
-    def extend(self, old: IidSampler, basis: Dense, chunks: int) -> tuple[Dense, int]:
+    def extend(self, old: _Iid, basis: Dense, chunks: int) -> tuple[Dense, int]:
         """Keep nothing: the same numbers come again."""
         return self.allocate(0), 0
 
 
-class HadamardSampler(Sampler):
+class _Hadamard(Sampler):
     """Frequencies that are the rows of random rotations, but for their lengths.
 
     A rotation is made of three rounds of random signs and Walsh-Hadamard transforms, for a power of
@@ -248,18 +217,6 @@ class HadamardSampler(Sampler):
     A feature depends on the place of a column and not on its name. Columns that come late take the
     places that are left, then new groups, whose widths double with what is there: what was zero
     adds nothing, so the features of events without them stay as they were.
-
-    Parameters
-    ----------
-    kernel, keys, seed, backend, dtype, threads
-        As for `Sampler`.
-    widths : tuple of int
-        The groups so far, () to lay all columns out anew.
-
-    Raises
-    ------
-    InvalidInput
-        If a width is not a power of two from 64 to 1,024.
     """
 
     def __init__(
@@ -279,7 +236,6 @@ class HadamardSampler(Sampler):
         self.chunk_flops = CHUNK * (stages + _COSINE_FLOPS)
 
     def allocate(self, chunks: int) -> Hadamard:
-        """Return a basis of so many chunks, not filled."""
         empty, groups = self._backend.xp.empty, len(self.widths)
         return Hadamard(
             self.widths,
@@ -289,7 +245,6 @@ class HadamardSampler(Sampler):
         )
 
     def generate(self, first: int, basis: Hadamard) -> None:
-        """Fill a basis with the chunks from `first` on."""
         widths, signs, radii, b = basis
 
         def fill(some: slice) -> None:
@@ -305,7 +260,7 @@ class HadamardSampler(Sampler):
 
         divide(len(b), _NORMAL_FLOPS * radii.size, fill, self._threads)
 
-    def extend(self, old: HadamardSampler, basis: Hadamard, chunks: int) -> tuple[Hadamard, int]:
+    def extend(self, old: _Hadamard, basis: Hadamard, chunks: int) -> tuple[Hadamard, int]:
         """Keep all where the new columns found room, else nothing: new groups come seldom."""
         if old.widths == self.widths:
             return basis, chunks
@@ -314,11 +269,6 @@ class HadamardSampler(Sampler):
 
 def extended(widths: tuple[int, ...], columns: int, widest: int = WIDEST) -> tuple[int, ...]:
     """Return the groups, with as many behind them as so many columns need.
-
-    Raises
-    ------
-    InvalidInput
-        If a width is not a power of two from 64 to the widest, 1,024.
 
     Examples
     --------
@@ -340,7 +290,7 @@ def extended(widths: tuple[int, ...], columns: int, widest: int = WIDEST) -> tup
     return widths
 
 
-_SAMPLERS = {"iid": IidSampler, "hadamard": HadamardSampler, "orthogonal": OrthogonalSampler}
+_SAMPLERS = {"iid": _Iid, "hadamard": _Hadamard, "orthogonal": _Orthogonal}
 
 
 def make_sampler(
@@ -351,31 +301,19 @@ def make_sampler(
     widths: tuple[int, ...],
     **options: Any,
 ) -> Sampler:
-    """Return the sampler of a kernel's features, whose names `check_sampler` has checked.
-
-    Parameters
-    ----------
-    sampler : {"iid", "hadamard", "orthogonal"}
-    kernel : Kernel
-    keys : uint64 array of shape (d,)
-        Of the mapped columns.
-    widths : tuple of int
-        The groups of columns so far, of a sampler that has groups.
-    **options
-        `seed`, `backend`, `dtype` and `threads` of `Sampler`.
-    """
+    """Return the sampler of a kernel's features, whose names `check_sampler` has checked."""
     plain = kernel.kernel if isinstance(kernel, Composed) else kernel
     if plain.law == Law.SPHERE:
-        return ZonalSampler(plain, keys, **options)
+        return _Zonal(plain, keys, **options)
     if plain.law == Law.BUCKETS:
-        return SketchSampler(plain, keys, **options)
+        return _Sketch(plain, keys, **options)
     if sampler != "iid":
         options["widths"] = widths
     made: Sampler = _SAMPLERS[sampler](kernel, keys, **options)
     return made
 
 
-class ZonalSampler(Sampler):
+class _Zonal(Sampler):
     """Directions uniform on the sphere of all columns, each with a degree of its own.
 
     Directions are those of independent normal frequencies, and degrees follow from their phases, so
@@ -396,7 +334,6 @@ class ZonalSampler(Sampler):
         self.chunk_flops = CHUNK * (self._d + 2 * terms)
 
     def allocate(self, chunks: int) -> ZonalDirections:
-        """Return a basis of so many chunks, not filled."""
         empty, terms = self._backend.xp.empty, len(self._steps)
         return ZonalDirections(
             empty((chunks, self._d, CHUNK), self._dtype),
@@ -404,7 +341,6 @@ class ZonalSampler(Sampler):
         )
 
     def generate(self, first: int, basis: ZonalDirections) -> None:
-        """Fill a basis with the chunks from `first` on."""
         xp = self._backend.xp
 
         def fill(some: slice) -> None:
@@ -422,12 +358,12 @@ class ZonalSampler(Sampler):
 
         divide(len(basis.W), 200 * basis.W.size, fill, self._threads)
 
-    def extend(self, old: ZonalSampler, basis: ZonalDirections, chunks: int) -> tuple[Basis, int]:
+    def extend(self, old: _Zonal, basis: ZonalDirections, chunks: int) -> tuple[Basis, int]:
         """Keep nothing: further columns turn all directions."""
         return self.allocate(0), 0
 
 
-class SketchSampler(Sampler):
+class _Sketch(Sampler):
     """Signs and buckets of tensor sketches, functions of the chunk and the columns' keys."""
 
     def __init__(self, kernel: Kernel, keys: NDArray[np.uint64], **options: Any) -> None:
@@ -438,11 +374,9 @@ class SketchSampler(Sampler):
         self.chunk_flops = self._factors * (2 * self._d + 7 * CHUNK)
 
     def allocate(self, chunks: int) -> Sketch:
-        """Return a basis of so many chunks, not filled."""
         return Sketch(self._backend.xp.empty((chunks, self._factors, self._d), np.uint8))
 
     def generate(self, first: int, basis: Sketch) -> None:
-        """Fill a basis with the chunks from `first` on."""
         self._generate(first, self._keys, basis.buckets)
 
     def _generate(self, first: int, keys: Any, buckets: Any) -> None:
@@ -451,7 +385,7 @@ class SketchSampler(Sampler):
 
         divide(len(buckets), 40 * buckets.size, fill, self._threads)
 
-    def extend(self, old: SketchSampler, basis: Sketch, chunks: int) -> tuple[Basis, int]:
+    def extend(self, old: _Sketch, basis: Sketch, chunks: int) -> tuple[Basis, int]:
         """Keep the old columns' buckets and draw the new ones'."""
         new, d = self.allocate(chunks), old._d
         added = self._backend.xp.empty((chunks, self._factors, self._d - d), np.uint8)

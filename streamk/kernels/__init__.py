@@ -130,17 +130,6 @@ def _options(kind: type[Kernel]) -> tuple[str, ...]:
 def check_scales(kernel: object, **scales: float | None) -> None:
     """Check that a kernel that is not given by name comes without a scale beside it.
 
-    Parameters
-    ----------
-    kernel : object
-    **scales : float, optional
-        Options that a name has beside it, by their names; None is not given.
-
-    Raises
-    ------
-    InvalidInput
-        If one is given, naming it.
-
     Examples
     --------
     >>> check_scales(Gaussian(bandwidth=2.0), bandwidth=0.5)

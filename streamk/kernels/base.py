@@ -71,7 +71,8 @@ def _same_columns(X: NDArray[Any], Y: NDArray[Any]) -> None:
 class Kernel:
     """A positive definite kernel with ``k(x, x) = 1`` unless said otherwise.
 
-    Subclasses define the class attributes below and their options; all else follows.
+    Subclasses define the class attributes below and their options; all else follows. They raise
+    `InvalidInput` where an option is out of its domain.
     """
 
     name: ClassVar[str]

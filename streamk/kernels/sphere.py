@@ -109,11 +109,6 @@ class Polynomial(DotProductKernel):
     bandwidth : float, default 1
         In the unit of the columns.
 
-    Raises
-    ------
-    InvalidInput
-        If an option is out of its domain.
-
     Examples
     --------
     >>> Polynomial(degree=3).pairwise([[1.0, 2.0]], [[0.5, 0.0]])
@@ -189,11 +184,6 @@ class NTK(BandwidthKernel):
         Hidden layers, 1 to 12.
     bandwidth : float, default 1
         In the unit of the columns: the constant column. With a large one, points differ by little.
-
-    Raises
-    ------
-    InvalidInput
-        If an option is out of its domain.
 
     Examples
     --------
@@ -291,11 +281,6 @@ class ArcCosine(SphericalKernel):
     bandwidth : float, default 1
         In the unit of the columns: the constant column.
 
-    Raises
-    ------
-    InvalidInput
-        If an option is out of its domain.
-
     Examples
     --------
     >>> ArcCosine(order=0).pairwise([[0.0]], [[0.0], [1.0]]).round(4)
@@ -358,11 +343,6 @@ class Zonal(SphericalKernel):
     bandwidth : float, default 1
         In the unit of the columns: the constant column. With a small one only the direction of x
         counts.
-
-    Raises
-    ------
-    InvalidInput
-        If an option is out of its domain.
 
     Examples
     --------

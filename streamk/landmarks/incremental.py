@@ -13,11 +13,11 @@ from streamk import kernels
 from streamk.backends import ADMIT, KEEP, KernelCode, Rule, Span, filled, loops
 from streamk.backends.threads import divide
 from streamk.declared import NON_NEGATIVE, POSITIVE, Declared, Domain, count, number, reading, taken
-from streamk.errors import InvalidInput, StateError, shown
+from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Kernel
 from streamk.landmarks.matrices import Numbers, numbers
 from streamk.landmarks.selection import check_count
-from streamk.options import Real
+from streamk.options import Option, Real, Whole
 from streamk.state import State
 
 
@@ -230,20 +230,7 @@ class GrowingCholesky:
     def from_state(
         cls, factor: Numbers, inverse_diagonal: Numbers, capacity: int = 0
     ) -> GrowingCholesky:
-        """Return the factor that `state` described, of a matrix with a diagonal of 1.
-
-        Parameters
-        ----------
-        factor : float64 array of shape (l, l)
-        inverse_diagonal : float64 array of shape (l,)
-            As `FACTOR` declares them.
-        capacity : int, default 0
-
-        Raises
-        ------
-        StateError
-            If it is the factor of no such matrix.
-        """
+        """Return the factor that `state` described, of a matrix with a diagonal of 1."""
         made = cls(capacity)
         n = len(factor)
         made._room = _square(n)  # no more: a state may ask for as much memory as it has
@@ -275,8 +262,14 @@ _REFACTOR = 64
 """Fewest removals between two refactorisations; of more landmarks, as many as there are."""
 _AHEAD = 1024
 """Most events looked at together: what they take is bounded by their coordinates."""
-_MOST = 1_000_000
-"""Landmarks whose factor would take 8 TB; of more, what is near rounding is above any tolerance."""
+_OPTIONS: dict[str, Option] = {
+    "max_landmarks": Whole(most=1_000_000),
+    "tol": Real(most=1.0, open_above=True),
+    "half_life": Real(open_below=True, optional=True),
+    "margin": Real(optional=True),
+}
+"""The factor of a million landmarks would take 8 TB; of more, what is near rounding is above any
+tolerance. The Schur complement of an event far from all landmarks is 1."""
 
 
 class IncrementalOasis:
@@ -351,7 +344,13 @@ class IncrementalOasis:
         half_life: float | None = None,
         margin: float | None = 0.5,
     ) -> None:
-        _check_options(kernel, max_landmarks, tol, half_life, margin)
+        if not isinstance(kernel, Kernel) or kernel.code == KernelCode.LINEAR:
+            raise InvalidInput(
+                f"kernel={kernel!r} must be a Kernel with k(x, x) = 1, so that one tolerance fits"
+                " all events; take any but linear"
+            )
+        for name, value in zip(_OPTIONS, (max_landmarks, tol, half_life, margin), strict=True):
+            _OPTIONS[name].check(name, value)
         self.kernel = kernel
         self.max_landmarks = int(max_landmarks)
         self.tol, self.margin = float(tol), None if margin is None else float(margin)
@@ -588,12 +587,7 @@ class IncrementalOasis:
         header: dict[str, Any] = {
             "type": self.TYPE,
             "kernel": self.kernel.to_json(),
-            "options": {
-                "max_landmarks": self.max_landmarks,
-                "tol": self.tol,
-                "half_life": self.half_life,
-                "margin": self.margin,
-            },
+            "options": {name: getattr(self, name) for name in _OPTIONS},
             "counts": {name: getattr(self, name) for name in _COUNTS},
             "residual": self.residual,
             "since": self._since,
@@ -639,28 +633,6 @@ def _row(x: ArrayLike) -> Numbers:
     if row.ndim != 1:
         raise InvalidInput(f"an event must have shape (columns,), not {row.shape}")
     return row[None]
-
-
-def _check_options(kernel: Any, max_landmarks: Any, tol: Any, half_life: Any, margin: Any) -> None:
-    if not isinstance(kernel, Kernel) or kernel.code == KernelCode.LINEAR:
-        raise InvalidInput(
-            f"kernel={kernel!r} must be a Kernel with k(x, x) = 1, so that one tolerance fits all"
-            " events; take any but linear"
-        )
-    check_count("max_landmarks", max_landmarks)
-    if max_landmarks > _MOST:
-        raise InvalidInput(
-            f"max_landmarks={shown(max_landmarks)} must be at most {_MOST:,}: beyond that, rounding"
-            " may be all that tells an event from the landmarks' span"
-        )
-    for name, value in (("tol", tol), ("margin", 0.0 if margin is None else margin)):
-        Real().check(name, value)
-    if tol >= 1.0:
-        raise InvalidInput(
-            f"tol={shown(tol)} must be below 1, the Schur complement of an event that is far from"
-            " all landmarks: none would ever exceed it"
-        )
-    Real(open_below=True, optional=True).check("half_life", half_life)
 
 
 _COUNTS = ("n_events", "n_admitted", "n_removed")

@@ -173,13 +173,7 @@ class GivenMatrix:
         return MatrixRows(self._G, None, self._diagonal)
 
     def landmarks(self, indices: Indices) -> Numbers:
-        """Return the numbers of the columns.
-
-        Raises
-        ------
-        InvalidInput
-            If one of them is not as its row is.
-        """
+        """Return the numbers of the columns."""
         for i in [] if self.sparse else indices:
             row, column = self._G[i], self._G[:, i]
             _check_finite(row, np.full(self.n, i), np.arange(self.n))
@@ -387,11 +381,6 @@ def as_matrix(X: Any, kernel: Kernel | Diffusion | str) -> Matrix:
     ----------
     X : array of shape (n, d), or the matrix itself: an array or SciPy sparse matrix (n, n)
     kernel : Kernel, Diffusion or "precomputed"
-
-    Raises
-    ------
-    InvalidInput
-        If `X` cannot be used, naming the place, or there is no such kernel.
     """
     if isinstance(kernel, Kernel):
         return KernelMatrix(kernel, checked_points(X, "X"))

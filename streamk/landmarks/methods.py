@@ -55,9 +55,15 @@ OPTIONS: dict[str, Option] = {
     ),
 }
 """Options of single methods, which the transformers have, too."""
+_described = documented(
+    GIVEN | OPTIONS,
+    Returns="Landmarks",
+    Raises="InvalidInput\n    If an argument cannot be used, naming it, or the matrix is not "
+    "positive semidefinite.",
+)
 
 
-@documented(GIVEN | OPTIONS)
+@_described
 def oasis(
     X: Any,
     kernel: Kernel | Diffusion | str,
@@ -78,15 +84,6 @@ def oasis(
     Instead of the inverse of W and of R (equations 5 and 6), the factor F of a Cholesky
     factorization with pivoting is kept, whose pivots are the same choice: a third of the memory,
     and F is found in blocks, see `streamk.landmarks.selection`.
-
-    Returns
-    -------
-    Landmarks
-
-    Raises
-    ------
-    InvalidInput
-        If an argument cannot be used, naming it, or the matrix is not positive semidefinite.
 
     Notes
     -----
@@ -152,7 +149,7 @@ TOGETHER = 64
 """Columns that are computed together: with more of them the time of each is hardly less."""
 
 
-@documented(GIVEN)
+@_described
 def rpcholesky(
     X: Any,
     kernel: Kernel | Diffusion | str,
@@ -163,15 +160,6 @@ def rpcholesky(
     threads: int | None = None,
 ) -> Landmarks:
     """Draw one landmark after the other in proportion to the Schur complements.
-
-    Returns
-    -------
-    Landmarks
-
-    Raises
-    ------
-    InvalidInput
-        If an argument cannot be used, or the matrix is not positive semidefinite.
 
     See Also
     --------
@@ -196,7 +184,7 @@ def rpcholesky(
     )
 
 
-@documented(GIVEN | OPTIONS)
+@_described
 def block_rpcholesky(
     X: Any,
     kernel: Kernel | Diffusion | str,
@@ -208,15 +196,6 @@ def block_rpcholesky(
     threads: int | None = None,
 ) -> Landmarks:
     """Draw landmarks as `rpcholesky` does, in blocks of proposals of which some are rejected.
-
-    Returns
-    -------
-    Landmarks
-
-    Raises
-    ------
-    InvalidInput
-        If an argument cannot be used, or the matrix is not positive semidefinite.
 
     Examples
     --------
@@ -292,7 +271,7 @@ ITERATIONS = 5
 """Of Lloyd's algorithm, for landmarks."""
 
 
-@documented(GIVEN)
+@_described
 def uniform(
     X: Any,
     kernel: Kernel | Diffusion | str,
@@ -303,15 +282,6 @@ def uniform(
     threads: int | None = None,
 ) -> Landmarks:
     """Draw landmarks uniformly, without replacement.
-
-    Returns
-    -------
-    Landmarks
-
-    Raises
-    ------
-    InvalidInput
-        If an argument cannot be used.
 
     Examples
     --------
@@ -326,7 +296,7 @@ def uniform(
     return of_rows(matrix, indices, real, threads, stopped)
 
 
-@documented(GIVEN | OPTIONS)
+@_described
 def leverage_scores(
     X: Any,
     kernel: Kernel | Diffusion | str,
@@ -342,10 +312,6 @@ def leverage_scores(
     The score of column j is ``|U_k(j, :)|^2``, with the eigenvectors of the k largest eigenvalues
     of the whole matrix in U_k; those that are nothing but rounding do not count. It takes O(n^3)
     time and a matrix of at most 4 GiB, 23,170 rows: for comparisons.
-
-    Returns
-    -------
-    Landmarks
 
     Raises
     ------
@@ -372,7 +338,7 @@ def leverage_scores(
     return of_rows(matrix, indices, real, threads, stopped)
 
 
-@documented(GIVEN)
+@_described
 def k_means(
     X: Any,
     kernel: Kernel | Diffusion | str,
@@ -386,10 +352,6 @@ def k_means(
 
     They are no rows of `X`: `Landmarks.indices` is None. There are no more than different points.
     It needs scikit-learn, and finds the clusters by one thread.
-
-    Returns
-    -------
-    Landmarks
 
     Raises
     ------
@@ -440,11 +402,6 @@ def centers_of(
         At most so many of Lloyd's.
     weights : float64 array of shape (n,), optional
         Of the points, at least one above 0. By default all have the same.
-
-    Raises
-    ------
-    BackendUnavailable
-        If scikit-learn is not installed.
     """
     check_available()
     from sklearn.cluster import KMeans
@@ -485,13 +442,7 @@ def _thread_pools() -> Any:
 
 
 def full(matrix: Matrix, method: str) -> Numbers:
-    """Return all entries of a matrix, in an array of their own.
-
-    Raises
-    ------
-    InvalidInput
-        If they took more than `LIMIT` bytes, or one is not finite.
-    """
+    """Return all entries of a matrix, in an array of their own."""
     size = 8 * matrix.n**2
     if size > LIMIT:
         raise InvalidInput(

@@ -99,11 +99,6 @@ class Factor:
         Of the factor; Schur complements are float64.
     threads : int, optional
         All cores by default.
-
-    Raises
-    ------
-    InvalidInput
-        If a diagonal entry is not finite, or `threads` is no number of them.
     """
 
     def __init__(
@@ -159,19 +154,7 @@ class Factor:
             divide(-(-n // step), n * new * (start + new + 64), work, self.threads)
 
     def check(self, rows: Sequence[Row]) -> None:
-        """Check that what is left of the diagonal is not negative.
-
-        Parameters
-        ----------
-        rows : sequence of array
-            Of each landmark its row of the factor, up to the diagonal.
-
-        Raises
-        ------
-        InvalidInput
-            If a Schur complement is below 0 by more than rounding: the matrix is not positive
-            semidefinite.
-        """
+        """Check that what is left of the diagonal is not negative."""
         columns, precision = len(rows), float(np.finfo(self.F.dtype).eps)
         wrong = np.isnan(self.schur)
         limit = -max(_NEGATIVE, precision**0.5) * self.largest
@@ -278,12 +261,7 @@ class _Few:
         return self._place
 
     def choose(self, least: float, most: int) -> tuple[Indices, list[Row], list[float]]:
-        """Take in the best row and those after it, while their Schur complements exceed `least`.
-
-        Returns
-        -------
-        the rows, their own of the factor up to the diagonal, and their complements
-        """
+        """Take in the best row and those after it, while their Schur complements exceed `least`."""
         factor, start = self.factor, self._done
         if self._entries is None:
             self._entries = np.empty((len(factor), len(factor)), factor.F.dtype)
@@ -386,22 +364,7 @@ def _take_out(schur: Numbers, indices: Indices, taken: Indices) -> None:
 
 
 class Selection:
-    """Landmarks chosen so far, and the factor of all rows, brought up to date when it is needed.
-
-    Parameters
-    ----------
-    rows : KernelRows
-    max_landmarks : int
-    dtype : float32 or float64
-        Of the factor.
-    threads : int, optional
-        All cores by default.
-
-    Raises
-    ------
-    InvalidInput
-        If a diagonal entry is not finite.
-    """
+    """Landmarks chosen so far, and the factor of all rows, brought up to date when it is needed."""
 
     def __init__(
         self, rows: KernelRows, max_landmarks: int, dtype: np.dtype[Any], threads: int | None = None
@@ -436,13 +399,7 @@ class Selection:
         return max(4.0 * self._precision * (count + 1) * self.factor.largest, self._least)
 
     def best(self) -> tuple[float, int]:
-        """Return the largest Schur complement, -inf if there is none, and its row.
-
-        Raises
-        ------
-        InvalidInput
-            If a Schur complement is NaN: the matrix is not positive semidefinite.
-        """
+        """Return the largest Schur complement, -inf if there is none, and its row."""
         delta, i = self._all.best(self._chosen)
         if math.isnan(delta):
             self.flush()
@@ -486,15 +443,7 @@ class Selection:
         return float(few.factor.schur[few.place(i)])
 
     def add(self, landmark: Numbers, i: int) -> None:
-        """Append a row that is considered.
-
-        Parameters
-        ----------
-        landmark : array of shape (numbers,)
-            What stands for it.
-        i : int
-            Its row.
-        """
+        """Append a row that is considered."""
         few = self._all.few()
         place = few.place(i)
         delta = float(few.factor.schur[place])

@@ -514,13 +514,7 @@ def depths(children: NDArray[np.int64], leaves: int) -> NDArray[np.int64]:
 
 
 def checked(arrays: Mapping[str, Numbers], classes: int) -> tuple[LocalKernels, dict[str, Numbers]]:
-    """Return a model's arrays from those of a state, and by name those that the loops do not read.
-
-    Raises
-    ------
-    StateError
-        If an array is missing, or does not fit with the others and with so many classes.
-    """
+    """Return the arrays of a state, and by name those that the loops do not read."""
     found, _ = taken(DECLARED, arrays, {"classes": classes}, _OWNER)
     others = {name: found.pop(name) for name in ("visits", "weights")}
     outputs = classes if classes > 2 else 1

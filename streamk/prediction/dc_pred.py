@@ -313,11 +313,6 @@ def within_budget(
     One tree of 1, 4, 16 ... leaves has as many landmarks as the budget allows. It learns three
     quarters of the events by few iterations, and the number of leaves with the least loss on the
     last quarter is taken; then half and twice as many, and several trees, are tried.
-
-    Raises
-    ------
-    InvalidInput
-        If no tree is within the budget.
     """
     order = random.permutation(len(Z))
     held_back = max(1, round(_HELD_BACK * len(order)))

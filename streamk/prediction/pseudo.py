@@ -22,13 +22,7 @@ KINDS = (PRODUCTS, LOWER, UPPER)
 
 
 def check_kind(kernel: Any, kind: Any) -> None:
-    """Check that pseudo landmarks of this kind can be had of a kernel.
-
-    Raises
-    ------
-    InvalidInput
-        If one of the two is none, or bounds of distances tell nothing of the kernel.
-    """
+    """Check that pseudo landmarks of this kind can be had of a kernel."""
     if not isinstance(kernel, Kernel):
         raise InvalidInput(f"kernel={kernel!r} must be a streamk Kernel, such as Gaussian()")
     check_choice("kind", kind, KINDS)
@@ -49,14 +43,7 @@ def distances(X: Numbers, Y: Numbers) -> Numbers:
 
 
 def within_range(X: ArrayLike, name: str, least: int = 1, d: int | None = None) -> Numbers:
-    """Return points as float64, whose distances, also from landmarks (m, d), can be computed.
-
-    Raises
-    ------
-    InvalidInput
-        If they are no matrix of at least so many rows and of so many columns, or a value is not
-        finite or too large.
-    """
+    """Return points as float64, whose distances, also from landmarks (m, d), can be computed."""
     points = checked_points(X, name, least, d)
     check_range(points, name)
     return points
@@ -118,7 +105,7 @@ class PseudoLandmarks:
     ------
     InvalidInput
         If an argument cannot be used, or the kernel is no function of the Euclidean distance where
-        it has to be.
+        it has to be. Methods raise it if a shape does not fit or a value is not finite.
 
     Examples
     --------
@@ -248,11 +235,6 @@ class PseudoLandmarks:
         -------
         float64 array of shape (n, m + p)
             Those with the landmarks come first.
-
-        Raises
-        ------
-        InvalidInput
-            If `X` does not fit or a value is not finite.
         """
         points = within_range(X, "X", least=0, d=self.d)
         out = np.empty((len(points), len(self)))
@@ -274,11 +256,6 @@ class PseudoLandmarks:
         Returns
         -------
         float64 array of shape (n,) or (n, outputs)
-
-        Raises
-        ------
-        InvalidInput
-            If a shape does not fit or a value is not finite.
 
         Examples
         --------
@@ -357,6 +334,11 @@ class PseudoNystrom:
         m landmarks and p pseudo landmarks.
     map : float64 array of shape (m + p, rank)
         A root of W̄, which is ``map map^T``: from C̄ to features whose products are the kernel's.
+
+    Raises
+    ------
+    InvalidInput
+        By methods, if an argument cannot be used.
     """
 
     pseudo: PseudoLandmarks
@@ -383,11 +365,6 @@ class PseudoNystrom:
         Returns
         -------
         PseudoNystrom
-
-        Raises
-        ------
-        InvalidInput
-            If an argument cannot be used.
 
         Examples
         --------
@@ -444,11 +421,6 @@ class PseudoNystrom:
         Returns
         -------
         float64 array of shape (n, rank)
-
-        Raises
-        ------
-        InvalidInput
-            If `X` does not fit or a value is not finite.
         """
         return self.pseudo.predict(X, self.map)
 
@@ -464,11 +436,6 @@ class PseudoNystrom:
         Returns
         -------
         float64 array of shape (n, q)
-
-        Raises
-        ------
-        InvalidInput
-            If an argument does not fit or a value is not finite.
         """
         left = self.transform(X)
         return left @ (left if Y is None else self.transform(Y)).T
@@ -485,11 +452,6 @@ class PseudoNystrom:
         Returns
         -------
         float64 array of shape (m + p,) or (m + p, outputs)
-
-        Raises
-        ------
-        InvalidInput
-            If a shape does not fit or a value is not finite.
 
         Examples
         --------

@@ -36,17 +36,6 @@ def weights_of(P: Numbers, decided: Places) -> Numbers:
     Each class in turn gets the weight with which most events are decided as they were, in the
     middle of all that do as well; where 1 does, it stays.
 
-    Parameters
-    ----------
-    P : float64 array of shape (n, classes)
-        Probabilities.
-    decided : int array of shape (n,)
-        The place of the class that was decided on.
-
-    Returns
-    -------
-    float64 array of shape (classes,)
-
     Examples
     --------
     >>> P = np.array([[0.95, 0.05], [0.85, 0.15], [0.8, 0.2]])
@@ -260,12 +249,6 @@ def predicted(model: Any, X: Numbers, frame: Any = None) -> Targets:
     X : float64 array of shape (n, d)
     frame : data frame of n rows, optional
         The events with their names, for a model that is not streamk's.
-
-    Raises
-    ------
-    InvalidInput
-        If it is none of these, knows fewer than two classes, predicts several labels or numbers, or
-        decides otherwise than by weights of its classes.
     """
     if hasattr(model, "predict_many") and hasattr(model, "is_classifier"):
         return _of_learner(model, X)

@@ -25,13 +25,7 @@ class HysteresisScaler:
 
     For learners that remember events in the scale in which these came, and know of no other. A
     column gets a new center and scale when the center has moved by more than a scale, or the scale
-    to more than twice or less than half of what it was.
-
-    Attributes
-    ----------
-    center, inverse : float64 array of shape (d,)
-    distance : float64 array of shape (1,)
-        As of `RunningQuantiles`.
+    to more than twice or less than half of what it was. Its arrays are those of `RunningQuantiles`.
 
     Examples
     --------
@@ -54,13 +48,7 @@ class HysteresisScaler:
         return sum(array.nbytes for array in self.arrays().values())
 
     def transform(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return events scaled so that their median distance is the root of 2, 0 where missing.
-
-        Raises
-        ------
-        ValueError
-            If X has other columns than the scale: a loop would read beyond the ends of its arrays.
-        """
+        """Return events scaled so that their median distance is the root of 2, 0 where missing."""
         if X.shape[1] != len(self.center):
             raise ValueError(f"{X.shape[1]} columns for a scale of {len(self.center)}")
         Z, scale = np.array(X, np.float64, order="C"), math.sqrt(2.0) / float(self.distance[0])

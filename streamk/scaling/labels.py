@@ -291,13 +291,6 @@ class LabelQuantiles(RunningQuantiles):
     it predicted in the old one. After each jump the next one takes four times as many blocks, but
     to where no labels were before: the scale comes to span labels that come and go.
 
-    Parameters
-    ----------
-    d : int
-        1, or 0 for labels that are classes.
-    seed : int, default 0
-        See `RunningQuantiles`.
-
     Attributes
     ----------
     jumped : bool

@@ -102,15 +102,6 @@ class Reservoir:
     so nothing but the number of events has to be remembered, and it is drawn ahead for many events
     at once.
 
-    Parameters
-    ----------
-    d : int
-        Number of columns.
-    capacity : int
-        Most rows.
-    seed : int
-        0 to 2^64 - 1.
-
     Examples
     --------
     >>> import numpy as np
@@ -157,13 +148,7 @@ class Reservoir:
         return self._numbers[self._at] if self._at < len(self._numbers) else None
 
     def take(self, X: NDArray[np.float64], first: int) -> NDArray[np.float64]:
-        """Take those of the events X (n, d), numbered from `first`, that were drawn.
-
-        Returns
-        -------
-        array of shape (events taken, d)
-            Their values as they came.
-        """
+        """Take those of the events X (n, d), numbered from `first`, that were drawn."""
         start = self._at
         self._at = stop = bisect_left(self._numbers, first + len(X), lo=start)
         numbers = self._numbers[start:stop]
@@ -349,13 +334,7 @@ class RunningQuantiles:
         return self._sample.rows
 
     def observe(self, X: NDArray[np.float64]) -> bool:
-        """Take in events X, float64 of shape (n, d); NaN is missing, all else is finite.
-
-        Returns
-        -------
-        bool
-            Whether what is in use has changed.
-        """
+        """Take in events X, float64 of shape (n, d); NaN is missing, all else is finite."""
         events = self._events + len(X)
         if events < self._due:
             self._events = events
@@ -582,13 +561,7 @@ class RunningQuantiles:
 
     @classmethod
     def from_state(cls, state: State) -> RunningQuantiles:
-        """Return the quantiles whose state this is.
-
-        Raises
-        ------
-        StateError
-            If the state is something else's or its parts do not fit.
-        """
+        """Return the quantiles whose state this is."""
         state = state.expect(cls.TYPE)
         header = state.header
         budget, events, version = (

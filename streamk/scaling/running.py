@@ -33,11 +33,6 @@ class RunningScale:
     A NaN is missing: it counts for nothing and becomes 0, the mean. What would be farther out than
     1e18 becomes that, with its sign.
 
-    Parameters
-    ----------
-    d : int
-        Number of columns.
-
     Examples
     --------
     >>> import numpy as np
@@ -177,13 +172,6 @@ class RobustScale:
 
     Like the quantiles, the factor is made anew after event 1, 2, 4, ... 8192 and then after every
     8192 events, of the same sample, and replaced where it differs by more than 5%.
-
-    Parameters
-    ----------
-    d : int
-        Number of columns.
-    seed : int, default 0
-        Of the sample that the quantiles are taken of.
 
     Examples
     --------

@@ -14,95 +14,69 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamk.adapters import sklearn
-from streamk.adapters.sklearn import (
-    BlockRidge,
-    BlockSVC,
-    DCPredClassifier,
-    DCPredRegressor,
-    DoublyStochasticClassifier,
-    DoublyStochasticRegressor,
-    EigenProClassifier,
-    EigenProRegressor,
-    FeatureMachineClassifier,
-    FeatureMachineRegressor,
-    KernelClassifier,
-    KernelRegression,
-    KernelRegressor,
-    KernelRidgeClassifier,
-    KernelRidgeRegressor,
-    KMeansNystroem,
-    LeverageNystroem,
-    MekaClassifier,
-    MekaRidge,
-    NystromClassifier,
-    NystromRegressor,
-    OasisNystroem,
-    RFMClassifier,
-    RFMRegressor,
-    RPCholeskyNystroem,
-    UniformNystroem,
-)
 from streamk.errors import InvalidInput
 from streamk.kernels import Gaussian, Matern
 from streamk.learners import AdaGrad
 
 RFM: dict[str, Any] = {"kernel": "matern", "bandwidth": 2.0, "metric": "diagonal", "rounds": 2}
 FAMILIES = [
-    KernelClassifier(),
-    KernelRegressor(),
-    DoublyStochasticClassifier(),
-    NystromRegressor(),
-    EigenProClassifier(n_centers=50),
-    BlockSVC(),
-    BlockRidge(alpha=0.1),
-    MekaRidge(alpha=0.1, rank=16),
-    MekaClassifier(rank=16),
-    OasisNystroem(),
-    RFMClassifier(**RFM),
-    DCPredClassifier(iterations=20),
-    DCPredRegressor(iterations=20, budget=20),
-    KernelRegression(),
+    sklearn.KernelClassifier(),
+    sklearn.KernelRegressor(),
+    sklearn.DoublyStochasticClassifier(),
+    sklearn.NystromRegressor(),
+    sklearn.EigenProClassifier(n_centers=50),
+    sklearn.BlockSVC(),
+    sklearn.BlockRidge(alpha=0.1),
+    sklearn.MekaRidge(alpha=0.1, rank=16),
+    sklearn.MekaClassifier(rank=16),
+    sklearn.OasisNystroem(),
+    sklearn.RFMClassifier(**RFM),
+    sklearn.DCPredClassifier(iterations=20),
+    sklearn.DCPredRegressor(iterations=20, budget=20),
+    sklearn.KernelRegression(),
 ]
 """One of each family is checked at once, all of them nightly."""
 VARIANTS = [
-    EigenProRegressor(n_centers=50, batch_size=16, solver="eigenpro"),
-    KernelRidgeClassifier(),
-    KernelRidgeRegressor(max_centers=64),
-    FeatureMachineClassifier(first=64, every=100, swap_delay=32),
-    FeatureMachineRegressor(kernel="laplacian", buffer_size=64, first=64, swap_delay=32),
-    KernelClassifier(class_weight="balanced"),
-    KernelRegressor(loss="quantile"),
-    DoublyStochasticRegressor(),
-    DoublyStochasticClassifier(loss="logistic", kernel="laplacian", batch_size=1),
-    DoublyStochasticClassifier(loss="squared_hinge", kernel=Matern(nu=2.5), max_features=4096),
-    DoublyStochasticRegressor(loss="huber", step=AdaGrad(3.0), sampler="hadamard"),
-    NystromClassifier(),
-    NystromClassifier(loss="hinge", optimizer="sgd", kernel="laplacian", max_landmarks=64),
-    BlockSVC(n_clusters=4, class_weight="balanced", n_jobs=2),
-    BlockSVC(kernel=Matern(nu=1.5), C=10.0, n_clusters=2),
-    BlockRidge(kernel="laplacian", n_clusters=3, alpha=0.1),
-    MekaRidge(kernel="laplacian", alpha=0.1, rank=8, n_clusters=3, solver="minres"),
-    MekaClassifier(alpha=0.1, rank=8, n_clusters=3),
-    MekaClassifier(bandwidth=50.0, rank=16, class_weight="balanced"),
-    UniformNystroem(),
-    KMeansNystroem(),
-    LeverageNystroem(),
-    RPCholeskyNystroem(),
-    OasisNystroem(kernel="laplacian", tol=1e-3, n_init=3),
-    RPCholeskyNystroem(kernel=Matern(nu=2.5), block_size=1, n_components=5),
-    UniformNystroem(kernel="linear"),
-    OasisNystroem(kernel="precomputed"),
-    RFMClassifier(),
-    RFMRegressor(),
-    RFMRegressor(**RFM),
-    RFMRegressor(kernel="laplacian", n_centers=12, selection="rpcholesky"),
-    RFMClassifier(kernel=Gaussian(bandwidth=1.5), metric="full", n_centers=12),
+    sklearn.EigenProRegressor(n_centers=50, batch_size=16, solver="eigenpro"),
+    sklearn.KernelRidgeClassifier(),
+    sklearn.KernelRidgeRegressor(max_centers=64),
+    sklearn.FeatureMachineClassifier(first=64, every=100, swap_delay=32),
+    sklearn.FeatureMachineRegressor(kernel="laplacian", buffer_size=64, first=64, swap_delay=32),
+    sklearn.KernelClassifier(class_weight="balanced"),
+    sklearn.KernelRegressor(loss="quantile"),
+    sklearn.DoublyStochasticRegressor(),
+    sklearn.DoublyStochasticClassifier(loss="logistic", kernel="laplacian", batch_size=1),
+    sklearn.DoublyStochasticClassifier(
+        loss="squared_hinge", kernel=Matern(nu=2.5), max_features=4096
+    ),
+    sklearn.DoublyStochasticRegressor(loss="huber", step=AdaGrad(3.0), sampler="hadamard"),
+    sklearn.NystromClassifier(),
+    sklearn.NystromClassifier(loss="hinge", optimizer="sgd", kernel="laplacian", max_landmarks=64),
+    sklearn.BlockSVC(n_clusters=4, class_weight="balanced", n_jobs=2),
+    sklearn.BlockSVC(kernel=Matern(nu=1.5), C=10.0, n_clusters=2),
+    sklearn.BlockRidge(kernel="laplacian", n_clusters=3, alpha=0.1),
+    sklearn.MekaRidge(kernel="laplacian", alpha=0.1, rank=8, n_clusters=3, solver="minres"),
+    sklearn.MekaClassifier(alpha=0.1, rank=8, n_clusters=3),
+    sklearn.MekaClassifier(bandwidth=50.0, rank=16, class_weight="balanced"),
+    sklearn.UniformNystroem(),
+    sklearn.KMeansNystroem(),
+    sklearn.LeverageNystroem(),
+    sklearn.RPCholeskyNystroem(),
+    sklearn.OasisNystroem(kernel="laplacian", tol=1e-3, n_init=3),
+    sklearn.RPCholeskyNystroem(kernel=Matern(nu=2.5), block_size=1, n_components=5),
+    sklearn.UniformNystroem(kernel="linear"),
+    sklearn.OasisNystroem(kernel="precomputed"),
+    sklearn.RFMClassifier(),
+    sklearn.RFMRegressor(),
+    sklearn.RFMRegressor(**RFM),
+    sklearn.RFMRegressor(kernel="laplacian", n_centers=12, selection="rpcholesky"),
+    sklearn.RFMClassifier(kernel=Gaussian(bandwidth=1.5), metric="full", n_centers=12),
 ]
 
 
 def not_promised(estimator: Any) -> dict[str, str]:
     """Checks that ask for what an estimator does not promise, and why."""
-    if isinstance(estimator, MekaClassifier) and estimator.bandwidth is None:
+    if isinstance(estimator, sklearn.MekaClassifier) and estimator.bandwidth is None:
         return {"check_class_weight_classifiers": "points far from all others are predicted 0"}
     if getattr(estimator, "kernel", None) != "precomputed":
         return {}
@@ -177,7 +151,7 @@ def test_a_copy_says_the_same(kind: Any) -> None:
 @every
 def test_the_random_state_decides(kind: Any) -> None:
     X, y = moons()
-    options = {"n_clusters": 30} if kind is BlockSVC else {}  # few are the same by any seed
+    options = {"n_clusters": 30} if kind is sklearn.BlockSVC else {}  # few are the same by any seed
 
     def fit(random_state: Any) -> Any:
         return found(made(kind, random_state=random_state, **options).fit(X, y), X)

@@ -15,21 +15,18 @@ import numpy as np
 import pandas as pd
 import pytest
 from engine_kit import same_model
+from estimators_kit import of_river
+from estimators_kit import small as small_options
 from river import (
-    bandit,
     base,
     checks,
     compose,
     datasets,
-    drift,
     ensemble,
     evaluate,
-    feature_extraction,
-    linear_model,
     metrics,
     model_selection,
     multiclass,
-    optim,
     preprocessing,
 )
 
@@ -147,35 +144,21 @@ def test_river_checks(model: base.Estimator, check: Callable[[base.Estimator], N
 # What it computes
 
 
-QUICK: dict[str, dict[str, Any]] = {
-    "multi-kernel": {"external_experts": []},
-    "doubly-stochastic": {"max_features": 64, "block_size": 64},
-    "online-nystrom": {"max_landmarks": 16},
-    "streaming-meka": {"rank": 4, "n_clusters": 2, "first": 32, "swap_delay": 16},
-    "kernel-ridge": {"max_centers": 64},
-    "eigenpro": {"n_centers": 16, "batch_size": 8},
-    "feature-machine": {"metric": "diagonal", "first": 64, "swap_delay": 16},
-}
 ESTIMATORS = [
     kind for kind in map(river_.__dict__.get, river_.__all__) if hasattr(kind, "_model_name")
 ]
 every = pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda kind: kind.__name__)
 
 
-def made(kind: Any, seed: int | None = 7, **options: Any) -> Any:
-    given = QUICK[kind._model_name] | options
-    return kind(**given, **({} if kind._model_name == "online-nystrom" else {"seed": seed}))
-
-
 @every
 def test_an_event_is_what_the_learner_gets_as_an_array(kind: Any) -> None:
     """Whatever the order of its columns; a copy, too, goes on so."""
-    model, classifies = made(kind), issubclass(kind, base.Classifier)
+    model, classifies = of_river(kind.__name__, 7), issubclass(kind, base.Classifier)
     learner: Any = learners.create(
         kind._model_name,
         task="classification" if classifies else "regression",
         seed=7,
-        **QUICK[kind._model_name],
+        **small_options(kind.__name__),
         **({"batch_size": 1} if kind._model_name == "doubly-stochastic" else {}),
         **({"classes": (False, True)} if classifies else {}),
     )
@@ -202,7 +185,7 @@ def test_an_event_is_what_the_learner_gets_as_an_array(kind: Any) -> None:
     clone = model.clone()
     assert clone._get_params() == model._get_params()
     assert clone._model.learner.n_events == 0
-    again = [made(kind, seed=None) for _ in range(2)]
+    again = [of_river(kind.__name__, None) for _ in range(2)]
     assert len({pickle.dumps(one._model.learner.state().header) for one in again}) == (
         1 if kind._model_name == "online-nystrom" else 2
     )
@@ -215,42 +198,6 @@ def test_no_check_is_skipped(kind: Any) -> None:
     names = {check.__name__ for check in checks.yield_checks(model)}
     assert "check_learn_many_matches_learn_one" in names
     assert ("check_seeding_is_idempotent" in names) == ("seed" in model._get_params())
-
-
-@pytest.mark.parametrize("made", [KernelClassifier, DoublyStochasticClassifier])
-def test_it_learns_what_a_linear_model_cannot(made: Any) -> None:
-    rng = np.random.default_rng(0)
-    events = [
-        ({"a": a, "b": b}, "same" if a * b > 0 else "other")
-        for a, b in rng.uniform(-1, 1, (1500, 2))
-    ]
-    model = made(seed=1)
-    accuracy = evaluate.progressive_val_score(events, model, metrics.Accuracy())
-    assert accuracy.get() > 0.9
-
-
-def test_it_beats_logistic_regression() -> None:
-    scores = [
-        evaluate.progressive_val_score(datasets.ImageSegments(), model, metrics.Accuracy()).get()
-        for model in (
-            KernelClassifier(seed=1),
-            preprocessing.StandardScaler()
-            | multiclass.OneVsRestClassifier(linear_model.LogisticRegression(optim.SGD(0.1))),
-        )
-    ]
-    assert scores[0] > 0.86
-    assert scores[0] > scores[1]
-
-
-@pytest.mark.parametrize("made", [KernelRegressor, DoublyStochasticRegressor])
-def test_regression_is_in_the_unit_of_the_label(made: Any) -> None:
-    rng = np.random.default_rng(0)
-    events = [({"a": a}, 1e6 + 1e3 * math.sin(3 * a)) for a in rng.uniform(-1, 1, 1000)]
-    model = made(seed=1)
-    error = evaluate.progressive_val_score(iter(events), model.clone(), metrics.MAE())
-    learned(model, events)
-    assert abs(model.predict_one({"a": 0.5}) - (1e6 + 1e3 * math.sin(1.5))) < 50
-    assert error.get() < 2e6 / 1000 + 100  # the first prediction is 0
 
 
 # Before anything is learned
@@ -309,38 +256,12 @@ def test_an_absent_column_is_zero_whenever_it_comes() -> None:
 
 
 @both
-def test_a_text_is_a_column_of_its_own() -> None:
-    texts, columns = classifier(), classifier()
-    for i, colour in enumerate("rgbrrgbb" * 4):
-        texts.learn_one({"n": i % 4, "c": colour}, colour == "r")
-        columns.learn_one({"n": i % 4, f"c={colour}": 1}, colour == "r")
-    for colour in "rgb":
-        expected = columns.predict_proba_one({"n": 2, f"c={colour}": True})
-        assert texts.predict_proba_one({"n": 2, "c": colour}) == expected
-    assert texts.predict_one({"n": 2, "c": "r"}) is True
-    assert texts.predict_one({"n": 2, "c": "g"}) is False
-
-
-@both
 def test_a_column_that_was_not_learned_is_passed_over() -> None:
     model = learned(classifier(), phishing())
     x, _ = next(phishing())
     before = pickle.dumps(model)
     assert model.predict_proba_one({**x, "new": 1e9, "text": "new"}) == model.predict_proba_one(x)
     assert pickle.dumps(model) == before
-
-
-@pytest.mark.parametrize("missing", [None, math.nan])
-def test_a_missing_value_is_the_median(missing: float | None) -> None:
-    model = classifier()
-    for a in (1.0, 2.0, 2.0, 6.0):
-        model.learn_one({"a": a, "b": a * a}, a > 1)
-    assert model.predict_proba_one({"a": missing, "b": 4.0}) == pytest.approx(
-        model.predict_proba_one({"a": 2.0, "b": 4.0}), abs=1e-6
-    )
-    model.learn_one({"a": missing, "b": 1.0}, False)
-    model.learn_one({"a": missing, "c": missing}, False)
-    assert 0 <= model.predict_proba_one({"a": missing})[True] <= 1
 
 
 def test_every_kind_of_number_is_the_same() -> None:
@@ -473,14 +394,6 @@ def test_a_linear_kernel_has_no_bandwidth() -> None:
         DoublyStochasticRegressor(kernel="linear", bandwidth=0.25)
 
 
-def test_rbf_is_gaussian() -> None:
-    models = [classifier(kernel=kernel) for kernel in ("rbf", "gaussian")]
-    for model in models:
-        learned(model, phishing(50))
-    one, other = (model.predict_proba_one(next(phishing())[0]) for model in models)
-    assert one == other
-
-
 def test_what_is_shown_are_the_options_in_use() -> None:
     assert repr(KernelClassifier()) == "KernelClassifier()"
     assert repr(KernelRegressor(loss="huber", seed=1)) == "KernelRegressor(loss='huber', seed=1)"
@@ -502,24 +415,6 @@ def test_a_model_begins_with_two_megabytes_at_most(estimator: Any, columns: int)
 
 
 # Mini-batches
-
-
-@pytest.mark.parametrize("batch_size", [1, 16])
-def test_mini_batches_learn_and_predict_frames(batch_size: int) -> None:
-    model = classifier(batch_size=batch_size)
-    rows = list(phishing(500))
-    for first in range(0, 400, 100):
-        some = rows[first : first + 100]
-        model.learn_many(pd.DataFrame([x for x, _ in some]), pd.Series([y for _, y in some]))
-    X = pd.DataFrame([x for x, _ in rows[400:]], index=range(400, 500))
-    y = pd.Series([y for _, y in rows[400:]], index=X.index)
-    predicted = model.predict_many(X)
-    assert predicted.index.equals(X.index)
-    assert (predicted == y).mean() > 0.8
-    probabilities = model.predict_proba_many(X)
-    assert list(probabilities.columns) == [False, True]
-    assert np.allclose(probabilities.sum(axis=1), 1.0, atol=1e-12)
-    assert model.predict_proba_one(rows[400][0]) == probabilities.iloc[0].to_dict()
 
 
 def test_frames_of_a_regression() -> None:
@@ -566,28 +461,6 @@ def test_guests_join_the_experts(estimator: Any) -> None:
     assert model.clone().external_experts[0].state().header == guest.state().header
 
 
-def test_clones_keep_options_and_forget_the_rest() -> None:
-    kernel = Matern(nu=1.5, bandwidth=0.3)
-    model = learned(classifier(kernel=kernel, step=0.5, loss="hinge"), phishing(20))
-    clone = model.clone()
-    assert clone._get_params() == model._get_params()
-    assert clone.kernel == kernel
-    assert clone.predict_one({"a": 1}) is None
-    assert model.clone({"step": 2.0, "seed": 5}).step == 2.0
-    whole = model.clone(include_attributes=True)
-    x, _ = next(phishing())
-    assert whole.predict_proba_one(x) == model.predict_proba_one(x)
-    learned(whole, phishing(20))
-    assert whole.predict_proba_one(x) != model.predict_proba_one(x)
-
-
-def test_parameters_are_not_mutable() -> None:
-    model = classifier()
-    model.mutate({})
-    with pytest.raises(ValueError, match="not a mutable attribute"):
-        model.mutate({"step": 0.1})
-
-
 # River's tools
 
 
@@ -602,13 +475,6 @@ def test_progressive_validation_with_delay() -> None:
         iter(stamped), model, metrics.LogLoss(), moment="t", delay=dt.timedelta(minutes=20)
     )
     assert 0.9 * at_once.get() < delayed.get() < 0.6
-
-
-def test_regression_with_delay() -> None:
-    score = evaluate.progressive_val_score(
-        datasets.TrumpApproval(), regressor(), metrics.MAE(), delay=5
-    )
-    assert score.get() < 3
 
 
 def test_pipelines() -> None:
@@ -627,72 +493,21 @@ def test_pipelines() -> None:
     assert type(classifier()).__name__ in model._repr_html_()
 
 
-def test_words_of_a_text() -> None:
-    model = feature_extraction.BagOfWords(ngram_range=(1, 2)) | classifier()
-    for _ in range(10):
-        model.learn_one("a good day", "good")
-        model.learn_one("a bad day", "bad")
-    assert model.predict_one("good day") == "good"
-    assert model.predict_one("so bad") == "bad"
-
-
 @pytest.mark.parametrize(
     "wrap",
     [
         multiclass.OneVsRestClassifier,
-        multiclass.OneVsOneClassifier,
-        lambda model: multiclass.OutputCodeClassifier(model, code_size=8, seed=1),
-        lambda model: drift.DriftRetrainingClassifier(model, drift.binary.DDM()),
         lambda model: ensemble.ADWINBaggingClassifier(model, n_models=2, seed=1),
         lambda model: model_selection.SuccessiveHalvingClassifier(
             [model.clone({"bandwidth": b}) for b in (0.3, 0.5, 1.0, 5.0)],
             metrics.Accuracy(),
             budget=1000,
         ),
-        lambda model: model_selection.BanditClassifier(
-            [model.clone({"bandwidth": b}) for b in (0.5, 50.0)],
-            metrics.Accuracy(),
-            bandit.EpsilonGreedy(epsilon=0.1, decay=0.001, burn_in=50, seed=1),
-        ),
     ],
 )
 def test_classifiers_around_it(wrap: Any) -> None:
     data = datasets.ImageSegments().take(500)
     assert evaluate.progressive_val_score(data, wrap(classifier()), metrics.Accuracy()).get() > 0.6
-
-
-@pytest.mark.parametrize(
-    "choose",
-    [
-        lambda models: model_selection.GreedyRegressor(models, metrics.MAE()),
-        lambda models: model_selection.BanditRegressor(
-            models, metrics.MAE(), bandit.EpsilonGreedy(epsilon=0.1, burn_in=20, seed=1)
-        ),
-        lambda models: model_selection.SuccessiveHalvingRegressor(
-            models, metrics.MAE(), budget=1000
-        ),
-    ],
-)
-def test_model_selection_of_regressors(choose: Any) -> None:
-    chosen = choose([regressor(step=step) for step in (1e-3, 0.1, 1.0)])
-    data = datasets.TrumpApproval().take(500)
-    assert evaluate.progressive_val_score(data, chosen, metrics.MAE()).get() < 2.5
-    assert chosen.best_model in chosen.models
-
-
-def test_drift_starts_over() -> None:
-    model = drift.DriftRetrainingClassifier(
-        classifier(), drift.binary.DDM(), train_in_background=False
-    )
-    rng = random.Random(0)
-    inner = model.model
-    for i in range(1200):
-        a = rng.uniform(-1, 1)
-        x, y = {"a": a}, (a > 0) == (i < 600)
-        model.predict_one(x)
-        model.learn_one(x, y)
-    assert model.model is not inner
-    assert model.predict_one({"a": 0.7}) is False
 
 
 @pytest.mark.parametrize("x", [[1.0, 2.0], None, "text", np.ones(2), 3])
@@ -702,14 +517,6 @@ def test_an_event_that_is_no_dict_is_refused(x: Any) -> None:
     for use in (model.predict_one, model.debug_one, lambda x: model.learn_one(x, "up")):
         with pytest.raises(InvalidInput, match="an event is a dict of columns, not"):
             use(x)
-
-
-def test_the_labels_of_a_refused_first_event_are_forgotten() -> None:
-    model = KernelClassifier(seed=1)
-    with pytest.raises(InvalidInput, match="'a' is inf"):
-        model.learn_one({"a": np.inf}, True)
-    model.learn_one({"a": 1.0}, "up")
-    assert list(model.predict_proba_one({"a": 1.0})) == ["up"]
 
 
 def test_a_loss_that_is_none_of_numbers_is_answered_with_those_that_are() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import sys
@@ -16,14 +15,9 @@ from river import (
     base,
     checks,
     datasets,
-    evaluate,
-    facto,
-    forest,
     linear_model,
-    metrics,
     naive_bayes,
     preprocessing,
-    stream,
 )
 
 from streamk.adapters.river import (
@@ -70,15 +64,6 @@ def test_intervals_are_those_of_the_errors() -> None:
     assert found[1:] == expected[1:]
 
 
-def test_a_regressor_without_a_prediction_has_an_interval_without_bounds() -> None:
-    model = ConformalRegressor(forest.AMFRegressor(n_estimators=2, seed=1))
-    for n in range(30):
-        interval = model.predict_one({"a": float(n)}, with_interval=True)
-        assert (n > 1) or (interval.lower, interval.upper) == (-math.inf, math.inf)
-        model.learn_one({"a": float(n)}, float(n))
-    assert math.isfinite(interval.upper - interval.lower)
-
-
 def test_sets_are_those_of_the_probabilities() -> None:
     model, plain = ConformalClassifier(classifier(), 0.8), classifier()
     sets = AdaptiveSets(0.8)
@@ -98,42 +83,6 @@ def test_sets_are_those_of_the_probabilities() -> None:
             assert found == []
         model.learn_one(x, y)
         plain.learn_one(x, y)
-
-
-@pytest.mark.parametrize("delay", [pytest.param(0, marks=pytest.mark.nightly), 48])
-def test_they_hold_what_they_promise_though_the_stream_drifts(delay: int) -> None:
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(4000, 2))
-    turned = np.arange(4000) // 1000 % 2 * 2 - 1
-    y = turned * X[:, 0] + rng.normal(size=4000) * (1 + 2 * (turned > 0))
-    pairs = [({"a": float(a), "b": float(b)}, float(v)) for (a, b), v in zip(X, y, strict=True)]
-    number = ConformalRegressor(KernelRegressor(seed=1), confidence_level=0.9)
-    label = ConformalClassifier(KernelClassifier(seed=1), confidence_level=0.9)
-    held: list[tuple[bool, bool]] = []
-    said: dict[int, tuple[Any, list[Any]]] = {}
-    for n, x, truth in stream.simulate_qa(pairs, moment=None, delay=delay or None):
-        if truth is None:
-            said[n] = number.predict_one(x, with_interval=True), label.predict_set_one(x)
-            continue
-        interval, classes = said.pop(n)
-        held.append((truth in interval, (truth > 0) in classes))
-        number.learn_one(x, truth)
-        label.learn_one(x, truth > 0)
-    shares = np.mean(held[100:], axis=0)
-    assert np.all(np.abs(shares - 0.9) < 0.02)
-
-
-def test_they_stand_where_their_models_do() -> None:
-    model = ConformalClassifier(KernelClassifier(seed=1))
-    twin = KernelClassifier(seed=1)
-    data = list(datasets.Phishing().take(300))
-    found = [
-        evaluate.progressive_val_score(data, one, metrics.Accuracy()).get() for one in (model, twin)
-    ]
-    assert found[0] == found[1]
-    assert isinstance(model.clone(), ConformalClassifier)
-    with pytest.raises(InvalidInput, match=r"level=1\.5"):
-        ConformalRegressor(regressor(), 1.5)
 
 
 # --- models that have diverged, and those that decide in their own way ----------------------------
@@ -212,19 +161,6 @@ def test_errors_past_the_largest_number_are_learned_as_it() -> None:
     assert -4 < interval.lower < 0 < interval.upper < 4
 
 
-def test_about_a_model_that_diverges() -> None:
-    rng = np.random.default_rng(0)
-    model = ConformalRegressor(facto.FMRegressor(n_factors=2, seed=1))
-    with np.errstate(all="ignore"):
-        for _ in range(100):
-            x, y = {"a": rng.uniform(8e8, 9e8), "b": 1.0}, float(rng.integers(1, 6))
-            interval = model.predict_one(x, with_interval=True)
-            assert interval.lower <= interval.upper, "neither is NaN"
-            model.learn_one(x, y)
-    assert not math.isfinite(model.predict_one(x))
-    assert (interval.lower, interval.upper) == (-math.inf, math.inf)
-
-
 def sets(model: Any, label: Any, n: int = 40) -> list[Any]:
     """The set of an event after so many that had one label."""
     for _ in range(n):
@@ -258,25 +194,6 @@ def test_the_class_that_is_predicted_is_in_the_set(
     model = ConformalClassifier(Says(answer, probabilities), 0.8)
     assert sets(model, label) == expected
     assert model.classifier.learned == 40
-
-
-def test_sets_of_a_model_that_weighs_its_classes() -> None:
-    rng = np.random.default_rng(1)
-    model = ConformalClassifier(KernelClassifier(seed=1, class_weight={"fraud": 15.0}), 0.9)
-    held, differ = [], 0
-    for _ in range(1200):
-        x = {"a": rng.normal(), "b": rng.normal()}
-        y = "fraud" if x["a"] + rng.normal() > 2.2 else "none"
-        found, answer = model.predict_set_one(x), model.predict_one(x)
-        P = model.predict_proba_one(x)
-        differ += bool(P) and answer != max(P, key=lambda label: P[label])
-        assert answer is None or answer in found
-        assert len(set(found)) == len(found)
-        assert all(P[one] >= P[other] for one, other in itertools.pairwise(found))
-        held.append(y in found)
-        model.learn_one(x, y)
-    assert differ > 50
-    assert np.mean(held[200:]) > 0.89
 
 
 @pytest.mark.parametrize("y", [None, math.nan, ["a"], {"a"}, 1.0])

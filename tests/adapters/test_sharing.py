@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from river import base, linear_model, preprocessing
+from estimators_kit import of_river
+from estimators_kit import of_sklearn as small_of_sklearn
+from river import base
 from sklearn.base import clone, is_classifier
 
 from streamk.adapters import river, sklearn
@@ -22,44 +24,11 @@ from streamk.adapters.rows import Model
 from streamk.learners import FeatureMachine, MultiKernel
 
 THREADS = 8
-ALONE: dict[str, Any] = {"external_experts": []}
-METRIC: dict[str, Any] = {"metric": "diagonal", "first": 64, "every": 64, "swap_delay": 16}
-CLUSTERS: dict[str, Any] = {"rank": 4, "n_clusters": 2, "first": 64, "swap_delay": 16}
-CENTERS: dict[str, Any] = {"n_centers": 16, "batch_size": 8}
-ONE: dict[str, Any] = {"max_features": 64, "block_size": 64}
-OPTIONS: dict[str, dict[str, Any]] = {
-    "Kernel": ALONE,
-    "DoublyStochastic": ONE,
-    "Nystrom": {"max_landmarks": 16},
-    "StreamingMeka": CLUSTERS,
-    "KernelRidge": {"max_centers": 64},
-    "EigenPro": CENTERS,
-    "FeatureMachine": METRIC,
-    "RFM": {"kernel": "matern", "bandwidth": 2.0, "metric": "diagonal", "rounds": 1},
-    "DCPred": {"iterations": 5},
-}
-
-
-def options_of(name: str) -> dict[str, Any]:
-    family = name.removesuffix("Classifier").removesuffix("Regressor")
-    return OPTIONS.get(family, {})
-
-
-def of_river(name: str) -> Any:
-    if name == "ConformalRegressor":
-        return ConformalRegressor(river.KernelRegressor(seed=1, **ALONE))
-    if name == "ConformalClassifier":
-        return ConformalClassifier(river.KernelClassifier(seed=1, **ALONE))
-    seed = {} if name.startswith("Nystrom") else {"seed": 1}
-    return getattr(river, name)(**seed, **options_of(name))
 
 
 def of_sklearn(name: str) -> Any:
-    model = getattr(sklearn, name)(**options_of(name))
-    if hasattr(model, "transform"):
-        model.set_output(transform="pandas")
-    seeded = "random_state" in model.get_params()
-    return model.set_params(random_state=0) if seeded else model
+    model = small_of_sklearn(name)
+    return model.set_output(transform="pandas") if hasattr(model, "transform") else model
 
 
 LEARNING = [name for name in river.__all__ if name != "MMDDrift"]  # which predicts nothing
@@ -127,27 +96,6 @@ def answers_of(model: Any, x: dict[Any, Any]) -> dict[str, Any]:
         interval = model.predict_one(x, with_interval=True)
         found["with_interval"] = (interval.lower, interval.upper)
     return found
-
-
-@pytest.mark.parametrize("name", LEARNING)
-def test_an_answer_is_of_ones_own_event(name: str) -> None:
-    model = of_river(name)
-    for x, y in events(0, 96):
-        model.learn_one(x, label(model, y))
-    asked = [{"a": a, "b": 0.0} for a in np.linspace(-2, 2, THREADS).tolist()]
-    plain = of_river(name)  # of numbers alone, as takes the fast way
-    for x, y in events(0, 96):
-        plain.learn_one({"a": x["a"], "b": x["b"]}, label(plain, y))
-    for one in (model, plain):
-        expected = [answers_of(one, x) for x in asked]
-
-        def ask(k: int, one: Any = one, expected: Any = expected) -> None:
-            for _ in range(6):
-                assert answers_of(one, asked[k]) == expected[k]
-            for _ in range(100):
-                assert one.predict_one(asked[k]) == expected[k]["predict_one"]
-
-        together(*(lambda k=k, ask=ask: ask(k) for k in range(THREADS)))  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("name", LEARNING)
@@ -278,31 +226,6 @@ def test_no_event_of_threads_that_learn_is_lost(name: str) -> None:
     assert learned_by(model) == 4 * n
 
 
-def test_a_wrapper_keeps_threads_apart_in_any_model_of_river() -> None:
-    def made() -> Any:
-        plain = preprocessing.StandardScaler() | linear_model.LinearRegression()
-        return ConformalRegressor(plain)
-
-    model, alone = made(), made()
-
-    def teach(k: int) -> None:
-        for x, y in numbers(k):
-            model.learn_one(x, y)
-            model.predict_one(x, with_interval=True)
-            pickle.loads(pickle.dumps(model)).learn_one(x, y)
-            model.clone(include_attributes=True).learn_one(x, y)
-
-    def numbers(k: int) -> list[tuple[dict[Any, Any], float]]:
-        return [({**x, "t": 0.0, f"of {k}": 1.0}, y) for x, y in events(k, 60)]
-
-    together(*(lambda k=k: teach(k) for k in range(4)))  # type: ignore[misc]
-    for x, y in (one for k in range(4) for one in numbers(k)):
-        alone.learn_one(x, y)
-    assert model._intervals.to_json()["n"] == alone._intervals.to_json()["n"]
-    scaler = model.regressor["StandardScaler"]
-    assert scaler.counts["t"] == alone.regressor["StandardScaler"].counts["t"]
-
-
 class Alone:
     """A model of River that two threads must not use at once."""
 
@@ -354,7 +277,6 @@ def test_a_wrapper_uses_its_model_in_one_thread_at_a_time(made: Any) -> None:
 
 # scikit-learn
 
-STREAMED = [name for name in sklearn.__all__ if hasattr(getattr(sklearn, name), "partial_fit")]
 POINTS = np.random.default_rng(0).normal(size=(160, 3))
 CLASSES = np.where(POINTS[:, 0] * POINTS[:, 1] > 0, "p", "n")
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import importlib
-import pickle
 import sys
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone, is_classifier
-from sklearn.datasets import load_breast_cancer, load_diabetes, make_friedman1, make_moons
+from sklearn.datasets import load_diabetes, make_friedman1, make_moons
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.model_selection import cross_val_score
 
 from streamk import learners
 from streamk.adapters.sklearn import (
@@ -32,7 +27,6 @@ from streamk.adapters.sklearn import (
     NystromRegressor,
 )
 from streamk.errors import InvalidInput
-from streamk.kernels import Matern
 
 
 def moons() -> tuple[Any, Any]:
@@ -126,13 +120,6 @@ def test_accuracy_of_classes(made: Any) -> None:
     assert cross_val_score(made(random_state=0), *moons(), cv=3).mean() > 0.95
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize(("made", "options"), ACCURATE)
-def test_accuracy_of_more_columns(made: Any, options: dict[str, Any]) -> None:
-    cancer = load_breast_cancer(return_X_y=True)
-    assert cross_val_score(made(random_state=0, **options), *cancer, cv=3).mean() > 0.95
-
-
 @pytest.mark.parametrize(
     "made",
     [
@@ -146,34 +133,6 @@ def test_accuracy_of_more_columns(made: Any, options: dict[str, Any]) -> None:
 def test_accuracy_of_numbers(made: Any) -> None:
     diabetes = load_diabetes(return_X_y=True)
     assert cross_val_score(made(random_state=0), *diabetes, cv=3).mean() > 0.4
-
-
-@pytest.mark.parametrize("loss", ["softmax", "logistic", "hinge", "squared_hinge", "squared"])
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_decisions_probabilities_and_labels_agree(loss: str, n_classes: int) -> None:
-    X, _ = moons()
-    y = np.array(["no", "perhaps", "yes"])[
-        np.digitize(X[:, 0], [0.5] if n_classes == 2 else [0.0, 1.0])
-    ]
-    model = classifier(loss=loss).fit(X, y)
-    F, P = model.decision_function(X), model.predict_proba(X)
-    assert F.shape == ((len(X),) if n_classes == 2 else (len(X), 3))
-    assert P.shape == (len(X), n_classes)
-    assert np.allclose(P.sum(axis=1), 1.0, atol=1e-12)
-    best = (F > 0).astype(int) if n_classes == 2 else F.argmax(axis=1)
-    assert np.array_equal(model.predict(X), model.classes_[best])
-    assert np.mean(P.argmax(axis=1) == best) > 0.99
-    assert model.score(X, y) > 0.9
-
-
-@pytest.mark.parametrize("labels", [[3, 7], [True, False], ["a", "b"], [0.0, 1.0]])
-def test_labels_come_back_as_they_were(labels: list[Any]) -> None:
-    X, y = moons()
-    kinds = np.array(labels)[y]
-    model = classifier(n_epochs=2).fit(X, kinds)
-    assert model.predict(X).dtype == kinds.dtype
-    assert np.array_equal(model.classes_, np.unique(kinds))
-    assert model.score(X, kinds) > 0.8
 
 
 def test_missing_values_are_the_median() -> None:
@@ -201,31 +160,6 @@ def test_partial_fit_wants_to_know_the_classes() -> None:
         model.partial_fit(X, y, classes=[0, 1])
     with pytest.raises(InvalidInput, match=r"label .*5.* is not one"):
         model.partial_fit(X, y + 5)
-
-
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        DoublyStochasticClassifier,
-        DoublyStochasticRegressor,
-        EigenProClassifier,
-        FeatureMachineClassifier,
-        KernelRidgeRegressor,
-        NystromClassifier,
-    ],
-)
-def test_a_kernel_has_its_own_bandwidth(estimator: Any) -> None:
-    X, y = moons()
-    kernel = Matern(nu=0.5, bandwidth=3.0)
-    model = estimator(kernel=kernel, bandwidth=0.25)
-    said = r"leave out bandwidth: kernel=Matern\(bandwidth=3\.0"
-    with pytest.raises(InvalidInput, match=said):
-        model.fit(X, y)
-    first = {"classes": [0, 1]} if is_classifier(model) else {}
-    with pytest.raises(InvalidInput, match=said):
-        model.partial_fit(X, y, **first)
-    model.set_params(bandwidth=estimator().bandwidth).partial_fit(X[:10], y[:10], **first)
-    assert model.learner_.learner.kernel == kernel
 
 
 def test_partial_fit_goes_on_after_fit() -> None:
@@ -256,47 +190,6 @@ def test_bad_options_and_data() -> None:
 
 
 # Copies and tools
-
-
-@pytest.mark.parametrize("copied", [lambda m: pickle.loads(pickle.dumps(m)), copy.deepcopy])
-def test_a_copy_goes_on_exactly(copied: Any) -> None:
-    X, y = moons()
-    assert clone(copied(classifier())).get_params() == classifier().get_params()
-    model = classifier(n_epochs=1).fit(X, y)
-    twin = copied(model)
-    assert np.array_equal(model.predict_proba(X), twin.predict_proba(X))
-    model.partial_fit(X, y)
-    assert not np.array_equal(model.predict_proba(X), twin.predict_proba(X))
-    twin.partial_fit(X, y)
-    assert np.array_equal(model.predict_proba(X), twin.predict_proba(X))
-
-
-@pytest.mark.slow
-def test_grid_search_over_a_pipeline_in_processes() -> None:
-    X, y = moons()
-    search = GridSearchCV(
-        make_pipeline(StandardScaler(), classifier(n_epochs=2)),
-        {
-            "doublystochasticclassifier__bandwidth": [0.3, 50.0],
-            "doublystochasticclassifier__kernel": ["gaussian"],
-        },
-        cv=2,
-        n_jobs=2,
-    )
-    search.fit(X, y)
-    assert search.best_params_["doublystochasticclassifier__bandwidth"] == 0.3
-    assert search.score(X, y) > 0.9
-
-
-def test_frames_and_categories() -> None:
-    X = pd.DataFrame({"colour": ["red", "green", "blue"] * 40, "shape": ["x", "o"] * 60})
-    y = (X["colour"] == "red") ^ (X["shape"] == "x")
-    model = make_pipeline(OneHotEncoder(sparse_output=False), classifier())
-    assert model.fit(X, y).score(X, y) == 1.0
-    frame = pd.DataFrame(moons()[0], columns=["a", "b"])
-    fitted = classifier(n_epochs=1).fit(frame, moons()[1])
-    assert fitted.feature_names_in_.tolist() == ["a", "b"]
-    assert fitted.n_features_in_ == 2
 
 
 def test_a_missing_scikit_learn_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

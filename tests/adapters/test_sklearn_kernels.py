@@ -9,19 +9,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from estimators_kit import people, rows_of
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import clone
 from sklearn.datasets import (
-    load_breast_cancer,
-    load_diabetes,
     load_digits,
-    load_wine,
     make_friedman1,
     make_moons,
 )
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import cross_val_score
 
 from streamk.adapters import river
 from streamk.adapters import sklearn as here
@@ -29,47 +25,17 @@ from streamk.adapters.sklearn import (
     DoublyStochasticClassifier,
     KernelClassifier,
     KernelRegressor,
-    NystromClassifier,
 )
 from streamk.errors import InvalidInput
-from streamk.kernels import Gaussian
-from streamk.learners import MultiKernel, OnlineNystrom
+from streamk.learners import MultiKernel
 
 
 def moons() -> tuple[Any, Any]:
     return make_moons(400, noise=0.2, random_state=0)
 
 
-def people(n: int = 60) -> pd.DataFrame:
-    """Numbers, texts, a category and dates, all with some missing."""
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        {
-            "age": rng.normal(40, 10, n),
-            "town": rng.choice(["Rome", "Oslo", "Bern"], n),
-            "size": pd.Categorical(rng.choice(["small", "large"], n)),
-            "since": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 1000, n), "h"),
-            "member": rng.random(n) > 0.5,
-        }
-    )
-    frame.loc[::7, "age"] = np.nan
-    frame.loc[3::9, "town"] = None
-    frame.loc[4::11, "size"] = np.nan
-    frame.loc[5::13, "since"] = pd.NaT
-    return frame
-
-
 def labels(frame: pd.DataFrame) -> NDArray[Any]:
     return np.where((frame["town"] == "Rome") ^ frame["member"], "yes", "no")
-
-
-def events(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows as somebody would write them by hand."""
-    missing = frame.isna()
-    return [
-        {name: None if missing[name].iloc[n] else frame[name].iloc[n] for name in frame.columns}
-        for n in range(len(frame))
-    ]
 
 
 # What they are
@@ -127,36 +93,6 @@ def test_a_class_of_one_name_is_one_model_in_river_and_here(name: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
-def test_what_is_shown_are_the_options_in_use() -> None:
-    assert repr(KernelClassifier()) == "KernelClassifier()"
-    assert repr(KernelRegressor(random_state=1)) == "KernelRegressor(random_state=1)"
-    assert repr(DoublyStochasticClassifier(kernel="rbf")) == (
-        "DoublyStochasticClassifier(kernel='rbf')"
-    )
-
-
-@pytest.mark.parametrize(
-    "load",
-    [
-        load_wine,
-        *(
-            pytest.param(load, marks=pytest.mark.nightly)
-            for load in (load_breast_cancer, load_digits)
-        ),
-    ],
-)
-def test_accuracy(load: Any) -> None:
-    X, y = load(return_X_y=True)
-    order = np.random.RandomState(0).permutation(len(X))
-    scores = cross_val_score(KernelClassifier(random_state=0), X[order], y[order], cv=3)
-    assert scores.mean() > 0.95
-
-
-def test_accuracy_of_numbers() -> None:
-    X, y = load_diabetes(return_X_y=True)
-    assert cross_val_score(KernelRegressor(random_state=0), X, y, cv=3).mean() > 0.4
-
-
 @pytest.mark.parametrize("class_weight", [None, "balanced", {"b": 3.0}])
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_decisions_are_those_that_are_predicted(class_weight: Any, n_classes: int) -> None:
@@ -180,27 +116,6 @@ def test_weights_are_by_the_label() -> None:
     assert np.mean(model.predict(X) == "yes") > np.mean(plain.predict(X) == "yes")
     with pytest.raises(InvalidInput, match="'perhaps'"):
         KernelClassifier(class_weight={"perhaps": 2.0}).fit(X, kinds)
-
-
-def test_guests_options_copies() -> None:
-    X, y = moons()
-    guest = OnlineNystrom(Gaussian(bandwidth=0.5), max_landmarks=8)
-    model = clone(KernelClassifier(external_experts=[guest], random_state=0)).fit(X, y)
-    assert (
-        model.learner_.n_features
-        > KernelClassifier(external_experts=[]).fit(X, y).learner_.n_features
-    )
-    twin = pickle.loads(pickle.dumps(model))
-    assert np.array_equal(model.predict_proba(X), twin.predict_proba(X))
-    with pytest.raises(InvalidInput, match=r"kernel='rbf': .* is DoublyStochasticClassifier"):
-        KernelClassifier(kernel="rbf")  # type: ignore[call-arg]
-    with pytest.raises(InvalidInput, match=r"give bandwidth=1/sqrt\(2\*gamma\)"):
-        NystromClassifier(gamma=1.0)  # type: ignore[call-arg]
-    rbf, gaussian = (
-        DoublyStochasticClassifier(kernel=kernel, max_features=64, block_size=64, random_state=0)
-        for kernel in ("rbf", "gaussian")
-    )
-    assert np.array_equal(rbf.fit(X, y).predict_proba(X), gaussian.fit(X, y).predict_proba(X))
 
 
 # Weights
@@ -234,11 +149,11 @@ def test_a_frame_is_learned_as_in_river(library: str) -> None:
     seed = int(np.random.RandomState(0).randint(2**31))
     one = river.KernelClassifier(seed=seed)
     one._model.learner = MultiKernel(seed=seed, classes=("no", "yes"))
-    for event, label in zip(events(frame), y.tolist(), strict=True):
+    for event, label in zip(rows_of(frame), y.tolist(), strict=True):
         one.learn_one(event, label)
     assert model.learner_.columns == one._model.learner.columns
     assert model.feature_names_in_.tolist() == list(frame.columns)
-    expected = [list(one.predict_proba_one(event).values()) for event in events(frame)]
+    expected = [list(one.predict_proba_one(event).values()) for event in rows_of(frame)]
     assert np.array_equal(model.predict_proba(table), expected)
     twin = pickle.loads(pickle.dumps(model))
     assert np.array_equal(twin.predict_proba(table), expected)

@@ -11,24 +11,16 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from estimators_kit import of_sklearn
 from sklearn.base import is_classifier
 
 from streamk.adapters import sklearn
 from streamk.errors import InvalidInput
 
-SMALL: dict[str, dict[str, Any]] = {
-    "KernelClassifier": {"external_experts": []},
-    "DCPredClassifier": {"iterations": 2},
-    "RFMClassifier": {"kernel": "matern", "bandwidth": 2.0, "rounds": 0},
-}
 CLASSIFIERS = [name for name in sklearn.__all__ if is_classifier(getattr(sklearn, name)())]
 X = np.random.default_rng(0).normal(size=(40, 2))
 SIDE = X[:, 0] > 0
 BIG = 2**60
-
-
-def made(name: str) -> Any:
-    return getattr(sklearn, name)(random_state=0, **SMALL.get(name, {}))
 
 
 def kinds() -> dict[str, tuple[Any, Any]]:
@@ -62,12 +54,12 @@ def kinds() -> dict[str, tuple[Any, Any]]:
 )
 def test_labels_come_back_as_they_came(name: str, kind: str) -> None:
     y, classes = kinds()[kind]
-    model = made(name).fit(X, y)
+    model = of_sklearn(name).fit(X, y)
     assert model.classes_.tolist() == list(classes)
     assert type(model.classes_.tolist()[0]) is type(classes[0])
     assert np.mean(model.predict(X) == np.array(classes)[SIDE.astype(int)]) > 0.8
     if hasattr(model, "partial_fit"):
-        streamed = made(name).partial_fit(pd.DataFrame(X, columns=["a", "b"]), y, classes=y)
+        streamed = of_sklearn(name).partial_fit(pd.DataFrame(X, columns=["a", "b"]), y, classes=y)
         assert streamed.classes_.tolist() == list(classes)
 
 
@@ -83,10 +75,10 @@ def test_a_missing_label_is_named(name: str, missing: Any) -> None:
         ways += [pd.Series([None if t is None else t == "p" for t in texts], dtype="boolean")]
     for y in ways:
         with pytest.raises(InvalidInput, match="the label of row 7 is missing"):
-            made(name).fit(X, y)
-    if hasattr(made(name), "partial_fit"):
+            of_sklearn(name).fit(X, y)
+    if hasattr(of_sklearn(name), "partial_fit"):
         with pytest.raises(InvalidInput, match="the label of row 7 is missing"):
-            made(name).partial_fit(X, texts, classes=["n", "p"])
+            of_sklearn(name).partial_fit(X, texts, classes=["n", "p"])
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
@@ -94,4 +86,4 @@ def test_texts_and_numbers_are_not_mixed(name: str) -> None:
     for other in (1, True, 2.0):
         for y in ([*["1"] * 20, *[other] * 20], np.array([*["a"] * 20, *[other] * 20], object)):
             with pytest.raises(InvalidInput, match="some labels are texts and others are not"):
-                made(name).fit(X, y)
+                of_sklearn(name).fit(X, y)

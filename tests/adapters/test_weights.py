@@ -11,25 +11,17 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from estimators_kit import of_river, of_sklearn
 from hypothesis import given
 from hypothesis import strategies as st
-from river import compose, datasets, ensemble, evaluate, metrics, preprocessing, tree
+from river import compose, datasets, evaluate, metrics, preprocessing
 from sklearn.base import clone, is_classifier
-from sklearn.ensemble import AdaBoostClassifier, AdaBoostRegressor
 from sklearn.utils.validation import has_fit_parameter
 
 from streamk.adapters import river, sklearn
 from streamk.adapters.rows import carried, merged, relative, repeats
 from streamk.errors import InvalidInput
 
-SMALL: dict[str, dict[str, Any]] = {
-    "Kernel": {"external_experts": []},
-    "DoublyStochastic": {"max_features": 64, "block_size": 64},
-    "EigenPro": {"n_centers": 64},
-    "FeatureMachine": {"metric": "diagonal", "first": 64, "swap_delay": 16},
-    "RFM": {"kernel": "matern", "bandwidth": 2.0, "metric": "diagonal", "rounds": 1},
-    "StreamingMeka": {"rank": 4, "n_clusters": 2, "first": 64, "swap_delay": 16},
-}
 WEIGHED = [
     name for name in sklearn.__all__ if has_fit_parameter(getattr(sklearn, name)(), "sample_weight")
 ]
@@ -50,19 +42,6 @@ def labels(model: Any, points: Any = X) -> Any:
     return 2 * points[:, 0] + np.sin(points[:, 1])
 
 
-def options(name: str) -> dict[str, Any]:
-    return SMALL.get(name.removesuffix("Classifier").removesuffix("Regressor"), {})
-
-
-def made(name: str, **more: Any) -> Any:
-    return getattr(sklearn, name)(random_state=0, **options(name), **more)
-
-
-def of_river(name: str) -> Any:
-    seed = {} if name.startswith("Nystrom") else {"seed": 1}
-    return getattr(river, name)(**seed, **options(name))
-
-
 def said(model: Any) -> list[Any]:
     found = [model.predict(TEST).tolist()]
     if hasattr(model, "predict_proba"):
@@ -79,7 +58,7 @@ WHOLE = np.random.default_rng(1).integers(0, 4, 200).astype(float)
 @pytest.mark.parametrize("name", RELATIVE)
 @pytest.mark.parametrize("weights", [REAL, WHOLE, np.ones(200)], ids=["real", "whole", "alike"])
 def test_weights_times_a_number_are_the_same(name: str, weights: Any) -> None:
-    model = made(name)
+    model = of_sklearn(name)
     y = labels(model)
     expected = said(model.fit(X, y, sample_weight=weights))
     for factor in (1 / weights.sum(), 1e-9, 7.3, 1e12):
@@ -89,16 +68,8 @@ def test_weights_times_a_number_are_the_same(name: str, weights: Any) -> None:
 
 
 @pytest.mark.parametrize("name", WEIGHED)
-def test_one_number_is_the_weight_of_all(name: str) -> None:
-    model = made(name)
-    y = labels(model)
-    expected = said(model.fit(X, y, sample_weight=np.full(200, 2.0)))
-    assert said(model.fit(X, y, sample_weight=2.0)) == expected
-
-
-@pytest.mark.parametrize("name", WEIGHED)
 def test_a_weight_of_0_is_as_if_the_event_were_not_there(name: str) -> None:
-    model, twin = made(name), made(name)
+    model, twin = of_sklearn(name), of_sklearn(name)
     y = np.array(labels(model), dtype=object if is_classifier(model) else float)
     for weights in (WHOLE, (np.arange(200) % 3 > 0) * 0.25):
         there = weights > 0
@@ -113,7 +84,7 @@ def test_a_weight_of_0_is_as_if_the_event_were_not_there(name: str) -> None:
 
 @pytest.mark.parametrize("name", WEIGHED)
 def test_a_weight_of_2_is_the_event_twice_wherever_it_stands(name: str) -> None:
-    model, twin = made(name), made(name)
+    model, twin = of_sklearn(name), of_sklearn(name)
     y = labels(model)
     often = np.random.default_rng(2).permutation(np.repeat(np.arange(200), WHOLE.astype(int)))
     assert said(model.fit(X, y, sample_weight=WHOLE)) == said(twin.fit(X[often], y[often]))
@@ -122,7 +93,7 @@ def test_a_weight_of_2_is_the_event_twice_wherever_it_stands(name: str) -> None:
 @pytest.mark.parametrize("name", ["NystromRegressor", "RFMRegressor"])
 @pytest.mark.parametrize("as_frame", [False, True])
 def test_zero_is_the_same_with_either_sign(name: str, as_frame: bool) -> None:
-    model, y = made(name), NUMBERS[:40]
+    model, y = of_sklearn(name), NUMBERS[:40]
     points = np.column_stack([X[:40, :1], np.zeros(40)])
     twice = np.concatenate([points, points * [1.0, -1.0]])
     if as_frame and name in ON_STREAMS:
@@ -146,7 +117,7 @@ def test_events_that_are_all_alike_stay_two() -> None:
 @pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
 @pytest.mark.parametrize("texts", [False, True])
 def test_so_it_is_in_frames(name: str, library: Any, texts: bool) -> None:
-    model, y = made(name), labels(made(name))
+    model, y = of_sklearn(name), labels(of_sklearn(name))
     columns: dict[str, Any] = {"a": X[:, 0], "b": X[:, 1]}
     if texts:
         columns["t"] = np.where(X[:, 2] > 0, "u", "v")
@@ -162,18 +133,9 @@ def test_so_it_is_in_frames(name: str, library: Any, texts: bool) -> None:
 
 
 @pytest.mark.parametrize("name", WEIGHED)
-def test_ada_boost_takes_each_estimator(name: str) -> None:
-    model = made(name)
-    boost = AdaBoostClassifier if is_classifier(model) else AdaBoostRegressor
-    boosted = boost(model, n_estimators=3, random_state=0).fit(X, labels(model))
-    assert boosted.score(TEST, labels(model, TEST)) > 0.75
-    assert len(boosted.estimators_) == 3 or boosted.estimator_errors_[-1] == 0.0
-
-
-@pytest.mark.parametrize("name", WEIGHED)
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -1.0])
 def test_a_weight_that_cannot_be_is_refused(name: str, wrong: float) -> None:
-    model = made(name)
+    model = of_sklearn(name)
     weights = np.ones(200)
     weights[7] = wrong
     fits = [model.fit]
@@ -191,7 +153,7 @@ def test_a_weight_that_cannot_be_is_refused(name: str, wrong: float) -> None:
 def test_over_the_passes_fractions_even_out() -> None:
     y = NUMBERS
     weights = np.where(np.arange(200) < 100, 0.3, 1.7)
-    model = made("NystromRegressor", n_epochs=10).fit(X, y, sample_weight=weights)
+    model = of_sklearn("NystromRegressor", n_epochs=10).fit(X, y, sample_weight=weights)
     assert model.learner_.n_events == 2000
 
 
@@ -234,9 +196,9 @@ def test_a_ratio_of_small_whole_numbers_is_found(counts: list[int], unit: float)
 
 @pytest.mark.parametrize("name", ON_STREAMS)
 def test_fractions_are_carried_to_the_next_call(name: str) -> None:
-    first = {"classes": ["n", "p"]} if is_classifier(made(name)) else {}
+    first = {"classes": ["n", "p"]} if is_classifier(of_sklearn(name)) else {}
     for weight, least in ((0.4, 8), (0.6, 12), (1.4, 28), (1.0, 20)):
-        model = made(name)
+        model = of_sklearn(name)
         y = labels(model)
         for i in range(20):
             row = slice(i, i + 1)
@@ -249,7 +211,7 @@ def test_fractions_are_carried_to_the_next_call(name: str) -> None:
 
 @pytest.mark.parametrize("name", ON_STREAMS)
 def test_one_call_learns_as_several_do(name: str) -> None:
-    one, two = made(name), made(name)
+    one, two = of_sklearn(name), of_sklearn(name)
     first = {"classes": ["n", "p"]} if is_classifier(one) else {}
     weights, y = REAL * 1.5, labels(one)
     one.partial_fit(X, y, **first, sample_weight=weights)
@@ -350,20 +312,10 @@ def test_what_river_puts_around_models_passes_weights() -> None:
     wrapped = river.ConformalClassifier(of_river("KernelClassifier"))
     wrapped.learn_one({"a": 1.0}, "x", w=2.0)
     assert wrapped.classifier._model.learner.n_events == 2
-    for around in (ensemble.BaggingClassifier, ensemble.AdaBoostClassifier):
-        many = around(of_river("DoublyStochasticClassifier"), n_models=2, seed=1)
-        found = evaluate.progressive_val_score(
-            datasets.Phishing().take(150), many, metrics.Accuracy()
-        )
-        assert found.get() > 0.6
-    leaves = tree.HoeffdingTreeRegressor(leaf_model=of_river("DoublyStochasticRegressor"))
-    for x, y in datasets.TrumpApproval().take(30):
-        leaves.learn_one(x, y, w=2.0)
-    assert leaves.predict_one(x) == pytest.approx(y, abs=5.0)
 
 
 def test_clones_begin_without_what_is_left() -> None:
-    model = made("KernelClassifier")
+    model = of_sklearn("KernelClassifier")
     model.partial_fit(X[:1], ["p"], classes=["n", "p"], sample_weight=[0.4])
     assert model._model.left == {1: 0.4}
     assert not hasattr(clone(model), "_model")

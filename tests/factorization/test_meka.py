@@ -82,18 +82,6 @@ def test_clusters_of_many_points_come_of_a_sample():
 # --- W and L --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("basis", BASES)
-@pytest.mark.parametrize("columns", ["cluster", "row"])
-@pytest.mark.parametrize(("dtype", "close"), [("float64", 1e-8), ("float32", 2e-5)])
-def test_a_basis_is_orthonormal(basis, columns, dtype, close):
-    m = made(basis=basis, columns=columns, dtype=dtype)
-    assert m.rank == m.ranks.sum() <= K * C
-    for s, k in enumerate(m.ranks):
-        W = m.basis(s)
-        assert (W.shape, W.dtype) == ((len(m.rows(s)), k), np.dtype(dtype))
-        np.testing.assert_allclose(W.T @ W, np.eye(k), rtol=0, atol=close)
-
-
 @pytest.mark.parametrize(("kernel", "plain"), KERNELS)
 def test_where_every_point_is_a_landmark(kernel, plain):
     """Bases are leading eigenvectors, and links what W' G W says."""
@@ -300,13 +288,6 @@ def test_entries_and_products_are_those_of_w_l_w(dtype, threshold):
     np.testing.assert_allclose(m @ v[:, 0], expected @ v[:, 0], rtol=0, atol=20 * close["atol"])
 
 
-def test_entries_are_the_same_few_at_a_time(model, monkeypatch):
-    every = np.arange(N)
-    whole = model.approximate(every[:, None], every)
-    monkeypatch.setattr("streamk.factorization.approximation._COORDINATES", 70)
-    np.testing.assert_allclose(model.approximate(every[:, None], every), whole, rtol=0, atol=1e-12)
-
-
 def test_the_error_is_that_of_all_columns_of_some_rows(model):
     whole = oracle.relative_error(dense(model), G)
     assert model.error() == pytest.approx(whole, rel=1e-6)  # there are fewer than 1000 rows
@@ -398,14 +379,6 @@ def test_an_indefinite_system_has_a_solution_too(indefinite, method):
     assert np.linalg.norm(system @ alpha - y) < 1e-4 * np.linalg.norm(y)
     expected = oracle.woodbury(W, L, lam) @ y
     np.testing.assert_allclose(alpha, expected, rtol=0, atol=1e-3 * abs(expected).max())
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_woodbury_holds_in_either_precision(dtype):
-    m = made(dtype=dtype)
-    y = np.random.default_rng(0).normal(size=N)
-    left = m.matvec(m.solve(0.01, y)) + 0.01 * m.solve(0.01, y) - y
-    assert np.linalg.norm(left) < 1e-7 * np.linalg.norm(y)
 
 
 # --- eigenvectors ---------------------------------------------------------------------------

@@ -312,15 +312,6 @@ def test_all_points_equal(basis, n, dtype):
     assert sound(m, points) < 1e-5
 
 
-@pytest.mark.parametrize("basis", BASES)
-def test_clusters_of_one_point(basis):
-    rule = "spectrum"
-    points = np.vstack([X, [[40.0, 0.0, 0.0], [0.0, 40.0, 0.0]]])
-    m = made(points, n_clusters=5, basis=basis, rank_rule=rule)
-    assert sorted(np.bincount(m.labels))[:2] == [1, 1]
-    assert sound(m, points) < 0.5
-
-
 @pytest.mark.parametrize("threshold", [1.0, 5.0])
 def test_a_threshold_above_all_leaves_the_diagonal_blocks(threshold):
     m = made(threshold=threshold)

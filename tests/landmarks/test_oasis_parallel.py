@@ -368,10 +368,3 @@ def test_a_real_worker_dies_over_its_shard(tmp_path: Path) -> None:
     with oasis_parallel([X[100:200], fatal_once], KERNEL, max_landmarks=20) as found:
         assert found.restarts == 1
         assert_alike(found, np.concatenate([X[100:200], X[:100]]), KERNEL, max_landmarks=20)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("cluster")
-def test_errors_come_back_from_a_real_worker() -> None:
-    with pytest.raises(InvalidInput, match=r"shard 0: .*none\.npy cannot be read"):
-        oasis_parallel(["none.npy"], KERNEL, max_landmarks=5)

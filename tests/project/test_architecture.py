@@ -339,6 +339,8 @@ def defined(module: str) -> set[str]:
                 found.add(name)
             case ast.Name(id=name, ctx=ast.Store()):
                 found.add(name)
+            case ast.ImportFrom(module=other, names=[ast.alias(name="*")]):
+                found |= defined(str(other))
             case ast.ImportFrom(names=names) | ast.Import(names=names):
                 found |= {alias.asname or alias.name for alias in names}
     return found

@@ -7,61 +7,10 @@ except ImportError as error:
         f"streamk.adapters.sklearn needs scikit-learn ({error}): pip install 'streamk[sklearn]'"
     ) from error
 
-from streamk.adapters.sklearn.batch import (
-    DCPredClassifier,
-    DCPredRegressor,
-    KernelRegression,
-    RFMClassifier,
-    RFMRegressor,
-)
-from streamk.adapters.sklearn.clusters import BlockRidge, BlockSVC, MekaClassifier, MekaRidge
-from streamk.adapters.sklearn.landmarks import (
-    KMeansNystroem,
-    LeverageNystroem,
-    OasisNystroem,
-    RPCholeskyNystroem,
-    UniformNystroem,
-)
-from streamk.adapters.sklearn.learners import (
-    DoublyStochasticClassifier,
-    DoublyStochasticRegressor,
-    EigenProClassifier,
-    EigenProRegressor,
-    FeatureMachineClassifier,
-    FeatureMachineRegressor,
-    KernelClassifier,
-    KernelRegressor,
-    KernelRidgeClassifier,
-    KernelRidgeRegressor,
-    NystromClassifier,
-    NystromRegressor,
-)
+from streamk.adapters.sklearn import clusters, landmarks, points, streams
+from streamk.adapters.sklearn.clusters import *  # noqa: F403
+from streamk.adapters.sklearn.landmarks import *  # noqa: F403
+from streamk.adapters.sklearn.points import *  # noqa: F403
+from streamk.adapters.sklearn.streams import *  # noqa: F403
 
-__all__ = [
-    "BlockRidge",
-    "BlockSVC",
-    "DCPredClassifier",
-    "DCPredRegressor",
-    "DoublyStochasticClassifier",
-    "DoublyStochasticRegressor",
-    "EigenProClassifier",
-    "EigenProRegressor",
-    "FeatureMachineClassifier",
-    "FeatureMachineRegressor",
-    "KMeansNystroem",
-    "KernelClassifier",
-    "KernelRegression",
-    "KernelRegressor",
-    "KernelRidgeClassifier",
-    "KernelRidgeRegressor",
-    "LeverageNystroem",
-    "MekaClassifier",
-    "MekaRidge",
-    "NystromClassifier",
-    "NystromRegressor",
-    "OasisNystroem",
-    "RFMClassifier",
-    "RFMRegressor",
-    "RPCholeskyNystroem",
-    "UniformNystroem",
-]
+__all__ = [*clusters.__all__, *landmarks.__all__, *points.__all__, *streams.__all__]

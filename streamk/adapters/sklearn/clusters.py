@@ -8,30 +8,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin, MultiOutputMixin
+from sklearn.base import ClassifierMixin
 from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
-from sklearn.utils.validation import validate_data
 
 from streamk.adapters.options import estimator
-from streamk.adapters.rows import merged
-from streamk.adapters.sklearn.estimators import (
-    ALPHA,
-    N_CLUSTERS,
-    N_JOBS,
-    RANDOM_STATE,
+from streamk.adapters.rows import Numbers, merged
+from streamk.adapters.sklearn.points import (
     AtOnce,
-    ByNumbers,
+    BaseRidge,
     ByOutputs,
     Weighted,
-    count_of_parts,
     counting,
-    drawn_seed,
     of_points,
-    threads_of,
 )
+from streamk.adapters.sklearn.streams import RANDOM_STATE, drawn_seed
 from streamk.errors import InvalidInput, shown
 from streamk.factorization import meka
 from streamk.factorization.approximation import MekaPredictor
@@ -46,11 +39,26 @@ from streamk.factorization.checks import (
 from streamk.factorization.clusters import clustered, nearest
 from streamk.factorization.solving import Unsolvable
 from streamk.kernels import Gaussian, Kernel
-from streamk.landmarks.matrices import Indices, Numbers
+from streamk.landmarks.matrices import Indices
 from streamk.landmarks.selection import check_count
 from streamk.options import Choice, Option, Real, Whole
 
 __all__ = ["BlockRidge", "BlockSVC", "MekaClassifier", "MekaRidge"]
+
+N_JOBS = Whole(
+    default=None, doc="Threads; 1 by default, -1 for all cores. Results do not depend on it."
+)
+N_CLUSTERS = Whole(
+    default=None,
+    doc="Most clusters; more of them are faster and mostly less accurate. By default one for each "
+    "1,000 points, rounded down, and 1 for fewer.",
+)
+ALPHA = Real(
+    default=1.0, doc="What is added to the diagonal, as of `sklearn.kernel_ridge.KernelRidge`."
+)
+_POINTS = 1_000
+"""Points of a cluster, on average, where the number of clusters is not given."""
+
 
 _BY_CLUSTERS = of_points("ntk", "linear")
 _CLASS_WEIGHT = Option(
@@ -58,6 +66,18 @@ _CLASS_WEIGHT = Option(
     default=None,
     doc='What the losses of each class count; "balanced" is for all classes alike.',
 )
+
+
+class _Clustered(AtOnce):
+    """The common part of all: how many clusters, and threads."""
+
+    @property
+    def _threads(self) -> int:
+        return int(effective_n_jobs(self.n_jobs))
+
+    def _count(self, n: int) -> int:
+        """Return into how many clusters n points are divided, one for each 1,000 by default."""
+        return max(1, n // _POINTS) if self.n_clusters is None else self.n_clusters
 
 
 @dataclass(frozen=True)
@@ -128,7 +148,7 @@ class _Machine:
     },
     by_place=("kernel",),
 )
-class BlockSVC(ClassifierMixin, AtOnce):  # type: ignore[misc]
+class BlockSVC(ClassifierMixin, _Clustered):  # type: ignore[misc]
     """Support vector classification by a machine in each cluster of points (Si et al., §4.2).
 
     BKA-SVM: where the kernel between clusters counts as 0 the dual problem falls apart into one for
@@ -151,7 +171,6 @@ class BlockSVC(ClassifierMixin, AtOnce):  # type: ignore[misc]
     dual_coef_ : float64 array of shape (n_classes - 1, support vectors)
         Their coefficients, laid out as by `SVC`: against each other class, 0 for classes that the
         cluster does not have.
-    n_features_in_ : int
 
     Examples
     --------
@@ -171,7 +190,7 @@ class BlockSVC(ClassifierMixin, AtOnce):  # type: ignore[misc]
         self.kernel_ = checked_kernel(self._made_kernel(points.shape[1]))
         clusters = clustered(
             points,
-            count_of_parts(self.n_clusters, len(points)),
+            self._count(len(points)),
             seed=drawn_seed(self.random_state),
             threads=self._threads,
         )
@@ -213,10 +232,6 @@ class BlockSVC(ClassifierMixin, AtOnce):  # type: ignore[misc]
         )
         return _Machine(present, svc.fit(X, numbers) if len(present) > 1 else None)
 
-    @property
-    def _threads(self) -> int:
-        return threads_of(self.n_jobs)
-
     def _parallel(self, work: Callable[..., Any], items: Iterable[Any]) -> list[Any]:
         """Return what work makes of each item; LIBSVM lets other threads run."""
         jobs = (delayed(work)(item) for item in items)
@@ -240,10 +255,6 @@ class BlockSVC(ClassifierMixin, AtOnce):  # type: ignore[misc]
         `SVC(decision_function_shape="ovr")`: the number of classes that a class wins against, and
         up to a third more or less by its values; a class that the cluster does not have loses
         against those that it has.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
 
         Returns
         -------
@@ -274,23 +285,6 @@ def _against_the_rest(pairs: Numbers, n_classes: int) -> Numbers:
     return votes + sums / (3.0 * (np.abs(sums) + 1.0))
 
 
-class BaseRidge(MultiOutputMixin, ByNumbers):  # type: ignore[misc]
-    """The common part of all: only the computation of coefficients differs."""
-
-    kernel_: Kernel
-
-    def _fit(self, points: Numbers, y: Numbers, weights: Numbers | None) -> None:
-        """Solve for the coefficients; there are weights of what is `Weighted` alone."""
-        raise NotImplementedError
-
-    def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
-        points, targets = validate_data(
-            self, X, y, dtype=np.float64, multi_output=True, y_numeric=True
-        )
-        self.kernel_ = self._made_kernel(points.shape[1])
-        self._fit(*counting(points, np.asarray(targets, np.float64), sample_weight))
-
-
 @estimator(
     _BY_CLUSTERS
     | {
@@ -300,8 +294,9 @@ class BaseRidge(MultiOutputMixin, ByNumbers):  # type: ignore[misc]
         "random_state": RANDOM_STATE,
     },
     by_place=("kernel",),
+    example="gamma=0.1, alpha=1e-3, n_clusters=4, ",
 )
-class BlockRidge(BaseRidge):
+class BlockRidge(BaseRidge, _Clustered):
     """Kernel ridge regression by itself in each cluster of points.
 
     `sklearn.kernel_ridge.KernelRidge` with the kernel between clusters taken for 0 (Si et al.,
@@ -313,24 +308,13 @@ class BlockRidge(BaseRidge):
     dual_coef_ : float64 array of shape (n,) or (n, targets)
     X_fit_ : float64 array of shape (n, d)
     cluster_centers_ : float64 array of shape (clusters, d)
-    kernel_ : Kernel
-    n_features_in_ : int
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_friedman1
-    >>> from streamk.adapters.sklearn import BlockRidge
-    >>> X, y = make_friedman1(3_000, random_state=0)
-    >>> model = BlockRidge(gamma=0.1, alpha=1e-3, n_clusters=4, random_state=0)
-    >>> bool(model.fit(X[:2_000], y[:2_000]).score(X[2_000:], y[2_000:]) > 0.9)
-    True
     """
 
     def _fit(self, points: Numbers, y: Numbers, weights: Numbers | None) -> None:
         check_number("alpha", self.alpha)
-        count, seed = count_of_parts(self.n_clusters, len(points)), drawn_seed(self.random_state)
+        count, seed = self._count(len(points)), drawn_seed(self.random_state)
         self._blocks: BlockKernel = block_kernel(
-            points, self.kernel_, n_clusters=count, seed=seed, threads=threads_of(self.n_jobs)
+            points, self.kernel_, n_clusters=count, seed=seed, threads=self._threads
         )
         self.X_fit_, self.cluster_centers_ = points, self._blocks.centers
         self.dual_coef_: Numbers = self._blocks.solve(self.alpha, y)
@@ -355,11 +339,21 @@ _OF_MEKA = _BY_CLUSTERS | {
         doc="As of the `solve` of `streamk.factorization.meka`.",
     ),
 }
+
+
 _LAST = {"n_jobs": N_JOBS, "random_state": RANDOM_STATE}
 
 
-class _OnMeka(Weighted):
-    """The common part of both: the approximation, and coefficients in it."""
+class _OnMeka(Weighted, _Clustered):
+    """The common part of both: the approximation, and coefficients in it.
+
+    Attributes
+    ----------
+    coef_ : float64 array of shape (directions,) or (directions, targets)
+        Of a classifier, a target is a class, or the second one of two.
+    cluster_centers_ : float64 array of shape (clusters, d)
+    kernel_ : Kernel
+    """
 
     def _fit(self, points: Numbers, y: Numbers, weights: Numbers | None) -> None:
         """Approximate the kernel matrix and solve for the coefficients."""
@@ -377,7 +371,7 @@ class _OnMeka(Weighted):
             basis=self.basis,
             threshold=self.threshold,
             seed=drawn_seed(self.random_state),
-            threads=threads_of(self.n_jobs),
+            threads=self._threads,
         )
         if not found.is_definite(self.alpha / 2, weights=weights):
             found = found.psd()
@@ -395,7 +389,11 @@ class _OnMeka(Weighted):
         return self._predictor(points)
 
 
-@estimator(_OF_MEKA | _LAST, by_place=("kernel",))
+@estimator(
+    _OF_MEKA | _LAST,
+    by_place=("kernel",),
+    example="gamma=0.1, alpha=1e-3, rank=64, n_clusters=4, ",
+)
 class MekaRidge(_OnMeka, BaseRidge):
     """Kernel ridge regression on a memory efficient approximation of the kernel (§6.3).
 
@@ -404,22 +402,6 @@ class MekaRidge(_OnMeka, BaseRidge):
     negative ones are set to 0 (§7.1). There is no intercept: far from all points predictions go
     to 0, so targets with another mean are better centred. Weights are of squared errors, beside
     `alpha` as in `KernelRidge`; bases and clusters take no notice of them, but for 0.
-
-    Attributes
-    ----------
-    coef_ : float64 array of shape (directions,) or (directions, targets)
-    cluster_centers_ : float64 array of shape (clusters, d)
-    kernel_ : Kernel
-    n_features_in_ : int
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_friedman1
-    >>> from streamk.adapters.sklearn import MekaRidge
-    >>> X, y = make_friedman1(3_000, random_state=0)
-    >>> model = MekaRidge(gamma=0.1, alpha=1e-3, rank=64, n_clusters=4, random_state=0)
-    >>> bool(model.fit(X[:2_000], y[:2_000]).score(X[2_000:], y[2_000:]) > 0.9)
-    True
     """
 
 
@@ -430,14 +412,6 @@ class MekaClassifier(ByOutputs, _OnMeka):
     Targets are 1 for the class and -1 for the others, one regression a class (one for two classes),
     as `sklearn.linear_model.RidgeClassifier` has it; the largest prediction decides.
     The weight of a point is times that of its class.
-
-    Attributes
-    ----------
-    classes_ : array of shape (n_classes,)
-    coef_ : float64 array of shape (directions, regressions)
-    cluster_centers_ : float64 array of shape (clusters, d)
-    kernel_ : Kernel
-    n_features_in_ : int
 
     Examples
     --------

@@ -13,14 +13,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamk import landmarks
 from streamk.adapters.options import Kind, Shared, estimator
-from streamk.adapters.sklearn.estimators import RANDOM_STATE, drawn_seed, made_kernel, of_points
+from streamk.adapters.sklearn.points import made_kernel, of_points
+from streamk.adapters.sklearn.streams import RANDOM_STATE, drawn_seed
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.landmarks import Diffusion, Landmarks
 from streamk.landmarks.matrices import PRECOMPUTED
 from streamk.landmarks.methods import OPTIONS
 from streamk.landmarks.selection import check_count
-from streamk.options import Whole, of_parameters
+from streamk.options import Option, Whole, of_parameters
 
 __all__ = [
     "KMeansNystroem",
@@ -52,6 +53,15 @@ class BaseNystroem(
     n_features_in_ : int
     """
 
+    _GIVEN: ClassVar[dict[str, Option]] = {
+        "X": Option(type="array of shape (n, d)"),
+        "y": Option(type="ignored"),
+    }
+    _RAISES = """\
+InvalidInput
+    If an option is out of its domain.
+ValueError
+    If `X` does not fit, as scikit-learn says it."""
     _EXAMPLE = """\
 >>> from sklearn.datasets import load_digits
 >>> from streamk.adapters.sklearn import {name}
@@ -118,34 +128,12 @@ class BaseNystroem(
         return found, rows
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Choose landmarks among the rows.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        y : ignored
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInput
-            If an option is out of its domain.
-        ValueError
-            If `X` does not fit, as scikit-learn says it.
-        """
+        """Choose landmarks among the rows."""
         self._fit(X)
         return self
 
     def fit_transform(self, X: ArrayLike, y: object = None) -> NDArray[Any]:
         """Do `fit` and return the features of the same rows, with less work than both apart.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        y : ignored
 
         Returns
         -------
@@ -158,10 +146,6 @@ class BaseNystroem(
         """Return the features of rows, whose products approximate the kernel.
 
         A row's features have the same bits in whatever batch it comes.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
 
         Returns
         -------
@@ -227,8 +211,6 @@ class KMeansNystroem(BaseNystroem):
         The landmarks, one for each feature.
     component_indices_ : None
         They are no rows of the fitted `X`.
-    kernel_ : Kernel
-    n_features_in_ : int
     """
 
 

@@ -1,4 +1,4 @@
-"""Recursive feature machines: scikit-learn's own checks, and what estimators promise beyond."""
+"""Recursive feature machines and EigenPro 2.0 as estimators: what they promise beyond checks."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reference import eigenpro as naive
 from sklearn.datasets import load_digits, load_wine, make_friedman1
 from sklearn.metrics import log_loss
 
-from streamk.adapters.sklearn import RFMClassifier, RFMRegressor
+from streamk.adapters.sklearn import KernelRegression, RFMClassifier, RFMRegressor
 from streamk.errors import InvalidInput
-from streamk.kernels import NTK, Laplacian
+from streamk.kernels import NTK, Laplacian, Matern
 
 ONE: dict[str, Any] = {"kernel": "matern", "bandwidth": 2.0, "metric": "diagonal", "rounds": 2}
 
@@ -29,17 +30,6 @@ def test_importances_are_those_of_the_columns_that_matter() -> None:
     assert model.feature_importances_[:5].min() > 2.0 * model.feature_importances_[5:].max()
     shares = np.diag(model.metric_) / np.trace(model.metric_)
     np.testing.assert_allclose(shares, model.feature_importances_)
-
-
-def test_a_metric_that_is_learned_predicts_better() -> None:
-    X, y = friedman(800)
-    scores = [
-        RFMRegressor(kernel="matern", bandwidth=3.0, rounds=rounds, random_state=0)
-        .fit(X[:400], y[:400])
-        .score(X[400:], y[400:])
-        for rounds in (0, 8)
-    ]
-    assert 1.0 - scores[1] < 0.7 * (1.0 - scores[0])
 
 
 def test_probabilities_are_calibrated_on_held_back_events() -> None:
@@ -102,3 +92,62 @@ def test_weights_move_decisions_and_probabilities() -> None:
 def test_options_out_of_their_domain(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         RFMRegressor(**options).fit(*friedman(20))
+
+
+KERNEL = Matern(nu=0.5, bandwidth=2.0)
+
+
+def single(n: int = 300) -> tuple[Any, Any]:
+    X, y = make_friedman1(n, random_state=0)
+    return X.astype(np.float32), y
+
+
+def test_an_epoch_is_algorithm_3() -> None:
+    X, y = single()
+    Y = np.column_stack([y, -(y**2)])
+    model = KernelRegression(KERNEL, n_epochs=2, batch_size=64, random_state=1).fit(X, Y)
+    seed = int(np.random.RandomState(1).randint(2**31))
+    random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed])))
+    orders = [random.permutation(300) for _ in range(2)]
+    from streamk.learners.eigenpro.projection import Preconditioner
+
+    level = Preconditioner(KERNEL, X, batch_size=64).level
+    centered = Y - Y.mean(axis=0)
+    expected = naive.eigenpro2(KERNEL.pairwise, X, centered, np.arange(300), level, orders, 64)
+    found = KERNEL.pairwise(X) @ model.dual_coef_
+    assert np.allclose(found, KERNEL.pairwise(X) @ expected, rtol=1e-4, atol=1e-3)
+    assert np.allclose(model.predict(X), found + Y.mean(axis=0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kernel", [KERNEL, "ntk", NTK(depth=1)])
+def test_many_epochs_interpolate(kernel: Any) -> None:
+    X, y = single()
+    errors = [
+        np.abs(KernelRegression(kernel, n_epochs=n, random_state=0).fit(X, y).predict(X) - y).max()
+        for n in (1, 10, 200)
+    ]
+    assert errors[0] > errors[1] > errors[2]
+    assert errors[2] < 1e-3 * np.std(y)
+
+
+def test_repeated_points_are_no_trouble() -> None:
+    X, y = single(100)
+    model = KernelRegression(KERNEL, n_epochs=100, random_state=0)
+    model.fit(np.repeat(X, 3, axis=0), np.repeat(y, 3))
+    assert np.abs(model.predict(X) - y).max() < 0.05
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_epochs": 0}, "n_epochs=0 must be a whole number of at least 1"),
+        ({"n_epochs": "a"}, "n_epochs='a' must be a whole number of at least 1"),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"batch_size": 2.5}, "batch_size=2.5 must be a whole number of at least 1"),
+        ({"kernel": "linear"}, "linear"),
+        ({"bandwidth": -1.0}, "bandwidth"),
+    ],
+)
+def test_options_of_the_regression(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        KernelRegression(**options).fit(*single(20))

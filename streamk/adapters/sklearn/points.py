@@ -1,38 +1,36 @@
-"""EigenPro 2.0, recursive feature machines and DC-Pred++, for data that are there all at once."""
+"""Estimators of points that are there all at once: EigenPro 2.0, RFM and DC-Pred++."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import MultiOutputMixin
-from sklearn.utils.validation import validate_data
-
-from streamk.adapters.options import estimator
-from streamk.adapters.rows import merged, relative
-from streamk.adapters.sklearn.clusters import BaseRidge
-from streamk.adapters.sklearn.estimators import (
-    EVENTS,
-    RANDOM_STATE,
-    AtOnce,
-    ByNumbers,
-    ByOutputs,
-    Weighted,
-    counting,
-    drawn_seed,
-    of_points,
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
 )
+
+from streamk import kernels
+from streamk.adapters.options import Shared, estimator
+from streamk.adapters.rows import Numbers, merged, relative
+from streamk.adapters.sklearn.streams import EVENTS, RANDOM_STATE, drawn_seed, labels_of
 from streamk.errors import InvalidInput
+from streamk.factorization.checks import weights_of
 from streamk.kernels import Kernel, Linear
-from streamk.landmarks.matrices import Numbers
+from streamk.landmarks.matrices import PRECOMPUTED
 from streamk.landmarks.selection import check_count
 from streamk.learners.eigenpro.projection import interpolated, preconditioned
 from streamk.learners.rfm.machine import OPTIONS as OF_RFM
 from streamk.learners.rfm.machine import RFM, rfm
 from streamk.learners.rfm.metric import Weights, deviations, of_rows
 from streamk.learners.rfm.solving import inverse_temperature, probabilities
-from streamk.options import Whole, of_parameters
+from streamk.options import Option, Real, Whole, of_parameters
 from streamk.prediction.compiled import CompiledModel
 from streamk.prediction.dc_pred import OPTIONS, dc_pred
 
@@ -43,6 +41,237 @@ __all__ = [
     "RFMClassifier",
     "RFMRegressor",
 ]
+
+
+def of_points(*but: str, default: str = "gaussian", doc: str = "") -> dict[str, Option]:
+    """Return the options of a kernel between points in the unit of their columns.
+
+    Parameters
+    ----------
+    *but : str
+        Names of the kernels that there are not.
+    default : str
+    doc : str
+        More sentences about it.
+    """
+    names = ", ".join(f'"{name}"' for name in kernels.KERNELS if name not in {*_NEVER, *but})
+    return {
+        "kernel": Option(
+            type="str or Kernel",
+            default=default,
+            doc=f"{names}, or one of `streamk.kernels` of these. {doc}".rstrip(),
+        ),
+        "bandwidth": Real(
+            default=None,
+            doc="Of a kernel given by name, in the unit of the columns. By default ``sqrt(d / 2)`` "
+            'for d columns, for "laplacian" d, scikit-learn\'s ``gamma=1/d``, and for '
+            '"power_exponential" d^2.',
+        ),
+        "gamma": Real(
+            default=None,
+            doc='Instead of it, for "gaussian" ``exp(-gamma |x-y|^2)`` and "laplacian" '
+            "``exp(-gamma |x-y|_1)``.",
+        ),
+    }
+
+
+_NEVER = ("polynomial", "arc_cosine", "zonal")
+"""Kernels of random features alone."""
+
+
+def made_kernel(
+    kernel: str | Kernel, columns: int, *, bandwidth: float | None, gamma: float | None
+) -> str | Kernel:
+    """Return the kernel that the options say for points of so many columns, or "precomputed".
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such kernel, or one that is not given by name is given a scale.
+    """
+    scales = {"bandwidth": bandwidth, "gamma": gamma}
+    given = {name: scale for name, scale in scales.items() if scale is not None}
+    if isinstance(kernel, str) and kernel != PRECOMPUTED:
+        if not given and kernel != "linear":
+            # As scikit-learn's gamma=None does: exp(-|x-y|^2 / d), exp(-|x-y|_1 / d). The sum of
+            # square roots is of the order of 1 as well.
+            far = {"laplacian": columns, "power_exponential": columns**2}
+            given = {"bandwidth": float(far.get(kernel, math.sqrt(columns / 2)))}
+        return kernels.by_name(kernel, **given)
+    kernels.check_scales(kernel, **given)
+    return kernel
+
+
+class AtOnce(Shared, BaseEstimator):  # type: ignore[misc]
+    """An estimator of points that are there all at once.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+    """
+
+    _GIVEN: ClassVar[dict[str, Option]] = {
+        "X": Option(type="array of shape (n, d)"),
+        "y": Option(
+            type="array of shape (n,), or (n, targets) for several numbers",
+            doc="Labels of any kind that can be sorted, or numbers.",
+        ),
+        "sample_weight": Option(
+            type="array of shape (n,)",
+            doc="What each point counts: 0 is as if it were not there, 2 as if it were there "
+            "twice.",
+        ),
+    }
+    _RAISES = """\
+InvalidInput
+    If an option is out of its domain, all labels are of one class, a weight is negative, too few
+    are above 0, or a kernel matrix is too large to be formed, or singular.
+ValueError
+    If points, labels or weights do not fit, as scikit-learn says it."""
+    _ROWS: ClassVar[dict[str, Any]] = {"dtype": np.float64}
+    """Requirements of points."""
+    classes_: NDArray[Any]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._ROWS is EVENTS
+        return tags
+
+    def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        """Learn; there are weights of what is `Weighted` alone."""
+        raise NotImplementedError
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from points."""
+        self._learn(X, y, None)
+        return self
+
+    def _labelled(self, X: ArrayLike, y: ArrayLike) -> tuple[Numbers, NDArray[Any]]:
+        """Return points with labels of any kind."""
+        points, labels = validate_data(self, X, labels_of(y), **self._ROWS)
+        check_classification_targets(labels)
+        return points, labels
+
+    def _numbered(self, labels: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the places of labels among `classes_`, which are known from here on."""
+        self.classes_, numbers = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InvalidInput(
+                f"all labels are of one class, {self.classes_.tolist()[0]!r}; a classifier needs "
+                "at least two"
+            )
+        return numbers
+
+    def _made_kernel(self, columns: int) -> Kernel:
+        """Return the kernel that the options say for points of so many columns."""
+        made = made_kernel(self.kernel, columns, bandwidth=self.bandwidth, gamma=self.gamma)
+        if not isinstance(made, Kernel):
+            raise InvalidInput(f"kernel={made!r} must be the name of a kernel or a streamk Kernel")
+        return made
+
+    def _points(self, X: ArrayLike) -> Numbers:
+        """Return points that are to be predicted."""
+        check_is_fitted(self)
+        points: Numbers = validate_data(self, X, reset=False, **self._ROWS)
+        return points
+
+
+class Weighted(AtOnce):
+    """One of points of which some weigh more than others."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from points."""
+        self._learn(X, y, sample_weight)
+        return self
+
+
+def counting(
+    points: Numbers, y: NDArray[Any], sample_weight: ArrayLike | None
+) -> tuple[Numbers, NDArray[Any], Numbers | None]:
+    """Return the points whose weight is not 0, with their labels and weights."""
+    if sample_weight is None:
+        return points, y, None
+    weights = weights_of(
+        _check_sample_weight(sample_weight, points, dtype=np.float64), len(points), "sample_weight"
+    )
+    some = weights > 0.0
+    return points[some], y[some], weights[some]
+
+
+class ByOutputs(ClassifierMixin, AtOnce):  # type: ignore[misc]
+    """A classifier by the largest of its outputs, of which there is one for two classes.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    """
+
+    _outputs: Callable[[Numbers], Numbers]
+    """Returns the outputs of points, (n, outputs)."""
+
+    def _targets(self, numbers: NDArray[np.intp]) -> Numbers:
+        """Return outputs of classes by their numbers: 1 for the class and -1 for the others."""
+        found = np.where(numbers[:, None] == np.arange(len(self.classes_)), 1.0, -1.0)
+        return found[:, 1:] if len(self.classes_) == 2 else found
+
+    def decision_function(self, X: ArrayLike) -> Numbers:
+        """Outputs before any decision.
+
+        Returns
+        -------
+        float64 array of shape (n,) for two classes, positive for the second, or (n, n_classes)
+        """
+        F = self._outputs(self._points(X))
+        return F[:, 0] if F.shape[1] == 1 else F
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Labels of points X (n, d), shape (n,)."""
+        F = self._outputs(self._points(X))
+        numbers = F.argmax(axis=1) if F.shape[1] > 1 else (F[:, 0] > 0).astype(np.intp)
+        labels: NDArray[Any] = self.classes_[numbers]
+        return labels
+
+
+class ByNumbers(RegressorMixin, AtOnce):  # type: ignore[misc]
+    """A regressor of points that are there all at once."""
+
+    _EXAMPLE = """\
+>>> from sklearn.datasets import make_friedman1
+>>> from streamk.adapters.sklearn import {name}
+>>> X, y = make_friedman1(3_000, random_state=0)
+>>> model = {name}({options}random_state=0)
+>>> bool(model.fit(X[:2_000], y[:2_000]).score(X[2_000:], y[2_000:]) > 0.9)
+True"""
+
+    def _predict(self, points: Numbers) -> Numbers:
+        """Return the numbers predicted for points, (n,) or (n, targets)."""
+        raise NotImplementedError
+
+    def predict(self, X: ArrayLike) -> Numbers:
+        """Numbers predicted for points X (n, d), float64 of shape (n,) or (n, targets)."""
+        return self._predict(self._points(X))
+
+
+class BaseRidge(MultiOutputMixin, ByNumbers):  # type: ignore[misc]
+    """The common part of all: only the computation of coefficients differs.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+    """
+
+    kernel_: Kernel
+
+    def _fit(self, points: Numbers, y: Numbers, weights: Numbers | None) -> None:
+        """Solve for the coefficients; there are weights of what is `Weighted` alone."""
+        raise NotImplementedError
+
+    def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        points, targets = validate_data(
+            self, X, y, dtype=np.float64, multi_output=True, y_numeric=True
+        )
+        self.kernel_ = self._made_kernel(points.shape[1])
+        self._fit(*counting(points, np.asarray(targets, np.float64), sample_weight))
 
 
 @estimator(
@@ -72,17 +301,6 @@ class KernelRegression(BaseRidge):
     dual_coef_ : float64 array of shape (n,) or (n, targets)
     intercept_ : float64 array of shape () or (targets,)
     X_fit_ : float32 array of shape (n, d)
-    kernel_ : Kernel
-    n_features_in_ : int
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_friedman1
-    >>> from streamk.adapters.sklearn import KernelRegression
-    >>> X, y = make_friedman1(3_000, random_state=0)
-    >>> model = KernelRegression(random_state=0).fit(X[:2_000], y[:2_000])
-    >>> bool(model.score(X[2_000:], y[2_000:]) > 0.9)
-    True
     """
 
     def _fit(self, points: Numbers, y: Numbers, weights: Numbers | None) -> None:
@@ -117,8 +335,6 @@ class _RFM(Weighted):
 
     Attributes
     ----------
-    classes_ : array of shape (n_classes,)
-        Of a classifier.
     feature_importances_ : float64 array of shape (d,)
         The diagonal of the metric over its sum: the share of each column, in the unit of its
         deviation, in the squared gradient of the round before.
@@ -128,7 +344,6 @@ class _RFM(Weighted):
         The round that was kept, 0 for plain kernel ridge regression.
     kernel_ : Kernel
     machine_ : RFM
-    n_features_in_ : int
     """
 
     _ROWS = EVENTS
@@ -238,7 +453,13 @@ _OF_TREES = of_parameters(dc_pred, OPTIONS) | {"random_state": RANDOM_STATE}
 
 
 class _DCPred(AtOnce):
-    """The common part of the classifier and the regressor."""
+    """The common part of the classifier and the regressor.
+
+    Attributes
+    ----------
+    model_ : CompiledModel
+        Of a classifier, its classes are the positions in `classes_`.
+    """
 
     _ROWS = EVENTS
 
@@ -254,13 +475,6 @@ class DCPredClassifier(ByOutputs, _DCPred):
 
     `streamk.prediction.dc_pred` has the method. Columns are scaled by the model itself, and NaN is
     missing.
-
-    Attributes
-    ----------
-    classes_ : array of shape (n_classes,)
-    model_ : CompiledModel
-        Its classes are the positions in `classes_`.
-    n_features_in_ : int
 
     Examples
     --------
@@ -285,24 +499,9 @@ class DCPredClassifier(ByOutputs, _DCPred):
         return self.model_.predict_proba_many(points)
 
 
-@estimator(_OF_TREES)
+@estimator(_OF_TREES, example="budget=20, ")
 class DCPredRegressor(ByNumbers, _DCPred):
-    """As `DCPredClassifier`, for numbers to be predicted, in any unit.
-
-    Attributes
-    ----------
-    model_ : CompiledModel
-    n_features_in_ : int
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_friedman1
-    >>> from streamk.adapters.sklearn import DCPredRegressor
-    >>> X, y = make_friedman1(3_000, random_state=0)
-    >>> model = DCPredRegressor(budget=20, random_state=0).fit(X[:2_000], y[:2_000])
-    >>> bool(model.score(X[2_000:], y[2_000:]) > 0.9)
-    True
-    """
+    """As `DCPredClassifier`, for numbers to be predicted, in any unit."""
 
     def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         events, numbers = validate_data(self, X, y, ensure_min_samples=2, y_numeric=True, **EVENTS)

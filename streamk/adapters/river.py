@@ -1,4 +1,11 @@
-"""Kernel learners as River estimators, whose options are those of `streamk.learners`."""
+"""Kernel learners as River estimators, and what extensions add to these.
+
+Events are dicts whose keys name columns: strings, whole numbers from 0, or tuples of such. A number
+or a boolean is its column's value, a string `s` under the name `c` is the column "c=s" with value
+1, and None or NaN is missing. The first 256 strings of a column have a column each; any further one
+shares one of 64 columns, "c=#0" to "c=#63", with others of its hash. Columns may come and go: a
+column is 0 in events that lack it, and one that no learned event had is passed over in predicting.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +25,28 @@ from streamk.adapters.batches import Frame
 from streamk.adapters.options import LEFT_OUT, MANY, chosen, of_learner, written
 from streamk.adapters.rows import Model, checked
 from streamk.errors import InvalidInput
+from streamk.extensions import find, provided
 from streamk.learners.common.options import SEED as OF_LEARNERS
 from streamk.learners.common.predictor import Turns
 from streamk.options import Option
+
+__all__ = [
+    "DoublyStochasticClassifier",
+    "DoublyStochasticRegressor",
+    "EigenProClassifier",
+    "EigenProRegressor",
+    "FeatureMachineClassifier",
+    "FeatureMachineRegressor",
+    "KernelClassifier",
+    "KernelRegressor",
+    "KernelRidgeClassifier",
+    "KernelRidgeRegressor",
+    "NystromClassifier",
+    "NystromRegressor",
+    "StreamingMekaClassifier",
+    "StreamingMekaRegressor",
+    *provided("river"),
+]
 
 Event = dict[Hashable, Any]
 SEED = replace(OF_LEARNERS, default=None, doc="From 0 to 2^64 - 1. Random by default.")
@@ -59,7 +85,8 @@ class Estimator:
     Raises
     ------
     InvalidInput
-        If an option is out of its domain. Methods raise it if a value is of no use, naming it.
+        If an option is out of its domain. Methods raise it if a value, a label or a weight is of no
+        use, naming it: the event is not learned then, and those before it are.
     """
 
     _ABOUT: ClassVar[str] = (
@@ -120,11 +147,6 @@ class Estimator:
         w : float, default 1
             How often the event counts, 0 to a million. It is learned a whole number of times; what
             is left comes in with the next event of the label, or the next one of the regressor.
-
-        Raises
-        ------
-        InvalidInput
-            If a value, the label or the weight is of no use, naming it; the event is not learned.
         """
         model = self._model
         with model.lock:
@@ -142,11 +164,6 @@ class Estimator:
         y : series of n labels
         w : float or series of n floats, default 1
             As of `learn_one`.
-
-        Raises
-        ------
-        InvalidInput
-            As `learn_one`. The rows before one whose value is of no use are learned.
         """
         frame, series = Frame(dataframe.into_frame(X)), dataframe.into_series(y)
         if len(frame) != len(series):
@@ -368,3 +385,15 @@ class FeatureMachineClassifier(Classifier):
 @of_learner("feature-machine", example="first=256, seed=1")
 class FeatureMachineRegressor(Regressor):
     """Kernel regression in a metric of the columns that is learned while the stream goes by."""
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def __getattr__(name: str) -> Any:
+    """Return an estimator of an extension, by its name."""
+    found = find("river", name)
+    if found is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return found
