@@ -17,27 +17,6 @@ import numpy.typing as npt
 from connectors.errors import BadURL
 from connectors.records import RecordFormat
 
-__all__ = [
-    "ENCODINGS",
-    "MAX_EVENT_BYTES",
-    "URL",
-    "Chunk",
-    "Connector",
-    "EventLog",
-    "InGroup",
-    "Output",
-    "Rows",
-    "Sink",
-    "Source",
-    "SourceBase",
-    "Transactional",
-    "Transactions",
-    "Trouble",
-    "Troubled",
-    "concatenate",
-    "group_of",
-]
-
 ENCODINGS = ("json", "float32", "csv", "dict", "rows", "avro", "json-schema", "protobuf")
 """The encodings of a source's values.
 

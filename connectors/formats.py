@@ -19,18 +19,6 @@ from connectors.errors import BadRecord, BadURL, Unavailable
 from connectors.fields import RecordType
 from connectors.records import FRAMED, ReadRecord, RecordFormat, Tombstone, json_body
 
-__all__ = [
-    "ENVELOPES",
-    "Debezium",
-    "Encode",
-    "FramedFormat",
-    "JSONOutputs",
-    "enveloped",
-    "json_object",
-    "open_format",
-    "open_output_format",
-]
-
 GROUP = "streamk.formats"
 
 _ENCODINGS = ("json", *FRAMED)

@@ -23,8 +23,6 @@ from connectors.base import (
 )
 from connectors.errors import BadRecord, BadURL, OffsetOutOfRange
 
-__all__ = ["CONNECTOR", "MemorySink", "MemorySource"]
-
 _POLL_INTERVAL_S = 0.005
 
 

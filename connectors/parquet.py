@@ -21,8 +21,6 @@ from connectors.files.ordered import FileReader, Files, FilesSource, Known, exis
 from connectors.files.reader import KNOWN_BY, digest
 from connectors.files.sinks import flat_output, sync_directory, writing
 
-__all__ = ["PARQUET", "ParquetSink", "ParquetSource"]
-
 _BATCH_ROWS = 8192
 _PART = re.compile(r"part-(\d{8})\.parquet")
 

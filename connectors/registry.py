@@ -20,8 +20,6 @@ from urllib.parse import parse_qsl, unquote
 from connectors.base import URL, Connector, EventLog, Sink, Source
 from connectors.errors import BadURL
 
-__all__ = ["GROUP", "open_log", "open_sink", "open_source", "parse_url", "schemes"]
-
 GROUP = "streamk.connectors"
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)

@@ -17,8 +17,6 @@ import numpy as np
 from connectors.base import URL, Chunk, Connector, Source, SourceBase
 from connectors.errors import BadRecord, BadURL, OffsetOutOfRange, Unavailable
 
-__all__ = ["RIVER", "RiverSource"]
-
 
 class RiverSource(SourceBase):
     """The events of a River data set; one partition, named like its class.

@@ -31,8 +31,6 @@ from connectors.errors import BadRecord, BadURL, OffsetOutOfRange, Unavailable
 from connectors.files.records import RecordCutter, TextForm
 from connectors.files.sinks import as_json_line
 
-__all__ = ["STDIN", "STDOUT", "StdinSource", "StdoutSink"]
-
 _PARTITION = "stdin"
 _BLOCK_BYTES = 1 << 16
 

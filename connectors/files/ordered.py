@@ -17,8 +17,6 @@ import numpy as np
 from connectors.base import Chunk, SourceBase, Trouble
 from connectors.errors import BadRecord, ConnectorError, OffsetOutOfRange, Unavailable
 
-__all__ = ["FileReader", "Files", "FilesSource", "Known", "existing_file"]
-
 
 class Files:
     """A file, the files that match a pattern (`*`), or those below a directory.

@@ -21,8 +21,6 @@ from connectors.files.ordered import FileReader, Known
 from connectors.files.records import Header, JSONSplitter, Record, RecordCutter, TextForm
 from connectors.files.text import BROKEN, TextFile, decompressed
 
-__all__ = ["KNOWN_BY", "TextReader", "digest"]
-
 _BLOCK_BYTES = 1 << 18
 _INDEX_EVERY = 4096
 _COMPARED = 4096

@@ -17,18 +17,6 @@ from connectors.cells import (
 from connectors.errors import BadRecord, BadURL
 from connectors.files.text import encoding_named
 
-__all__ = [
-    "BOM",
-    "ArraySplitter",
-    "Header",
-    "JSONSplitter",
-    "Record",
-    "RecordCutter",
-    "Splitter",
-    "TextForm",
-    "without_bom",
-]
-
 BOM = b"\xef\xbb\xbf"
 _SEP = re.compile(r'"?sep=([^"\r\n])"?\r?')
 """The line that tells Excel the character between the cells, before the header."""

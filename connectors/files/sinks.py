@@ -20,16 +20,6 @@ import msgspec
 from connectors.base import Output
 from connectors.errors import BadRecord, ConnectorError, Unavailable
 
-__all__ = [
-    "CSVSink",
-    "LineLog",
-    "NDJSONSink",
-    "as_json_line",
-    "flat_output",
-    "sync_directory",
-    "writing",
-]
-
 
 def flat_output(output: Output) -> dict[str, Any]:
     """An output as one flat record, position first."""

@@ -13,16 +13,6 @@ from typing import Any, BinaryIO, cast
 
 from connectors.errors import BadRecord, BadURL, Unavailable
 
-__all__ = [
-    "BROKEN",
-    "TextFile",
-    "compression_of",
-    "decompressed",
-    "encoding_named",
-    "plain_suffix",
-    "scheme_of",
-]
-
 _MAGIC = {"gzip": b"\x1f\x8b", "bzip2": b"BZh", "xz": b"\xfd7zXZ\x00", "Zstandard": b"(\xb5/\xfd"}
 _SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 _COMPRESSED_BYTES = 1 << 14

@@ -21,29 +21,6 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from connectors.errors import BadURL, Unavailable
 from connectors.kafka.cluster import Cluster, Description, Fault
 
-__all__ = [
-    "ABORT_SECONDS",
-    "CLIENTS",
-    "REQUEST_TIMEOUT",
-    "STABLE_TIMEOUT",
-    "Client",
-    "Failures",
-    "Gone",
-    "Headers",
-    "Producer",
-    "Reader",
-    "Reading",
-    "Records",
-    "TooLarge",
-    "Transacting",
-    "Writer",
-    "Writing",
-    "answered",
-    "choose",
-    "errors",
-    "persist",
-]
-
 _T = TypeVar("_T")
 
 REQUEST_TIMEOUT = 30.0

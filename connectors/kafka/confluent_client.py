@@ -37,8 +37,6 @@ from connectors.kafka.confluent_reader import (
 )
 from connectors.kafka.security import context
 
-__all__ = ["ConfluentClient"]
-
 _REQUEST_SECONDS = 1.0
 """Longest wait inside librdkafka for a step of a transaction: signals are not seen meanwhile."""
 

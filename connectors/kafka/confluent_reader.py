@@ -34,17 +34,6 @@ from connectors.kafka.client import (
 )
 from connectors.kafka.cluster import Cluster, Description
 
-__all__ = [
-    "AWAY",
-    "LOGGER",
-    "POLL_SECONDS",
-    "ConfluentReader",
-    "Links",
-    "TopicDescription",
-    "consumer_settings",
-    "partition_numbers",
-]
-
 
 def consumer_settings(reading: Reading) -> dict[str, Any]:
     """Return the settings of a Consumer."""

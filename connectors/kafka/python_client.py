@@ -44,8 +44,6 @@ from connectors.kafka.client import (
 from connectors.kafka.cluster import Cluster, Description, Fault, LastWarning
 from connectors.kafka.security import context
 
-__all__ = ["PythonClient", "PythonProducer"]
-
 _POLL_SECONDS = 0.01
 """Longest wait inside kafka-python, seconds: at 1,000 events/s some waits of 100 ms went on to the
 end although records were there, which was the p99 of the engine's latency."""

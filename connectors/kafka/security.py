@@ -15,8 +15,6 @@ from typing import Any
 
 from connectors.errors import BadURL, Unavailable
 
-__all__ = ["ENVIRONMENT_PREFIX", "Secret", "Security", "context", "diagnose"]
-
 ENVIRONMENT_PREFIX = "STREAMK_KAFKA_"
 """``STREAMK_KAFKA_SASL_PLAIN_PASSWORD`` sets `sasl_plain_password`, and so on."""
 

@@ -20,8 +20,6 @@ from connectors.kafka.source import KafkaSource
 from connectors.kafka.tail import Standing, Tail, origin_of
 from connectors.kafka.transaction import Link, Transaction
 
-__all__ = ["Connection", "Destination", "KafkaSink", "TopicLog"]
-
 
 class Connection(TypedDict, total=False):
     """Options of how Kafka is reached.

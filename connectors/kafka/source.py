@@ -25,8 +25,6 @@ from connectors.kafka.security import Security
 from connectors.kafka.transaction import Link, Transaction
 from connectors.records import FRAMED
 
-__all__ = ["KafkaSource"]
-
 
 class KafkaSource(SourceBase):
     """One topic, read by a consumer group or, without a group, whole.

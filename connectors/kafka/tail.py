@@ -28,8 +28,6 @@ from connectors.kafka.client import (
 )
 from connectors.kafka.cluster import Cluster, partition_name, split_partition
 
-__all__ = ["WRITER", "Standing", "Tail", "origin_of"]
-
 _log = logging.getLogger("streamk.connectors")
 
 Place = tuple[str, int]

@@ -11,8 +11,6 @@ from connectors.errors import Aborted, BadURL, ConnectorError, Unavailable
 from connectors.kafka.client import Client, Producer, Transacting
 from connectors.kafka.cluster import Cluster, Fault
 
-__all__ = ["Link", "Member", "Transaction", "WritingMember", "transactional_id"]
-
 _MARGIN = 30.0
 """Seconds that a transaction may take beyond the time in which it is to be committed and that in
 which brokers that were away must have taken its outputs."""

@@ -23,13 +23,6 @@ from connectors.schemas.stores import (
     StoredSchema,
 )
 
-__all__ = [
-    "SchemaFormat",
-    "format_of",
-    "open_schemas",
-    "store_of",
-]
-
 _FIRST_REST, _LONGEST_REST = 0.1, 5.0
 """Seconds between two questions while no registry answers: they double up to the longest."""
 _UNKNOWN_SECONDS = 60.0
@@ -37,7 +30,7 @@ _UNKNOWN_SECONDS = 60.0
 _MOST_UNKNOWN = 10_000
 
 
-class CompiledSchema(Protocol):
+class _CompiledSchema(Protocol):
     """A schema by which records are read.
 
     `read` reads a framed record, or raises `BadRecord`. With `has_aliases` it is an `AvroSchema`,
@@ -75,11 +68,11 @@ class SchemaFormat:
     """
 
     def __init__(
-        self, store: SchemaStore, compile_schema: Callable[[StoredSchema], CompiledSchema]
+        self, store: SchemaStore, compile_schema: Callable[[StoredSchema], _CompiledSchema]
     ) -> None:
         self._store, self._compile = store, compile_schema
         self._schemas: dict[int, Any] = {}
-        """By id a `CompiledSchema`, or a text that says why it cannot be used."""
+        """By id a `_CompiledSchema`, or a text that says why it cannot be used."""
         self._reads: dict[bytes, Callable[[bytes], dict[str, Any]] | None] = {}
         """By the beginning of its records, the function of a schema that has nothing special."""
         self._unknown: dict[int, tuple[float, str]] = {}

@@ -19,13 +19,6 @@ from connectors.records import framed, json_body
 from connectors.schemas.formats import SchemaFormat, format_of, store_of
 from connectors.schemas.stores import Away, SchemaStore
 
-__all__ = [
-    "FramedOutputs",
-    "avro_text",
-    "json_schema_text",
-    "protobuf_text",
-]
-
 # --- schemas of outputs ---------------------------------------------------------------------------
 
 

@@ -17,8 +17,6 @@ from connectors.errors import BadRecord, ConnectorError
 from connectors.fields import UNIONS, ListOf, RecordType, Scalar, branches
 from connectors.records import FRAME_BYTES, decimal_number, time_after_1970
 
-__all__ = ["ProtobufSchema", "as_output", "protobuf_writer"]
-
 _COMMAND = (sys.executable, "-m", "grpc_tools.protoc", "--include_imports")
 _COMPILING_SECONDS = 60.0
 _MOST_VALUES = 1_000_000

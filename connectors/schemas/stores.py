@@ -21,8 +21,6 @@ import msgspec
 from connectors.base import Trouble
 from connectors.errors import BadRecord, BadURL, ConnectorError, Unavailable
 
-__all__ = ["Away", "SchemaDirectory", "SchemaRegistry", "SchemaStore", "StoredSchema"]
-
 _IMPORT = re.compile(r'\bimport\s+(?:public\s+|weak\s+)?"([^"]+)"')
 
 

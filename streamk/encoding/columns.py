@@ -52,8 +52,6 @@ from streamk.encoding.values import (
 )
 from streamk.features.columns import OWN, SHARED, column_key, is_shared
 
-__all__ = ["ColumnTable", "Event", "TextColumns"]
-
 Numbers = NDArray[np.float64]
 
 

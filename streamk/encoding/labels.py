@@ -20,8 +20,6 @@ from streamk.encoding.values import (
     text_of,
 )
 
-__all__ = ["LARGEST_LABEL", "LabelReader"]
-
 LARGEST_LABEL = float(np.sqrt(np.finfo(np.float32).max))
 """A quantity larger than this (1.8e19) makes a bad event: a model in single precision, as the
 columns are, cannot hold the square of its error."""
