@@ -159,7 +159,7 @@ AssignedCallback = Callable[[tuple[str, ...]], None]
 
 @runtime_checkable
 class Source(Protocol):
-    """A place that events come from.
+    """A place that events come from; a class of one gets plain answers from `SourceBase`.
 
     Attributes
     ----------
@@ -177,6 +177,7 @@ class Source(Protocol):
     @property
     def delimiter(self) -> str:
         """The character between the cells of CSV."""
+        return ","
 
     @property
     def record_format(self) -> RecordFormat | None:
@@ -203,18 +204,22 @@ class Source(Protocol):
 
     def start(self, partition: str) -> int:
         """The earliest position that can still be read."""
+        return 0
 
     def beginning(self, partition: str) -> int:
         """The position where a job begins that has no checkpoint and no committed offset."""
+        return self.start(partition)
 
     def end(self, partition: str) -> int | None:
         """One past the last event there is now; None where that is not known."""
 
     def lag(self) -> int | None:
         """Events there are and that were not polled yet, all partitions together, if known."""
+        return None
 
     def committed(self, partition: str) -> tuple[int, str] | None:
         """Offset and metadata of the last commit; None where the source keeps none."""
+        return None
 
     def commit(self, offsets: Mapping[str, int], metadata: Mapping[str, str]) -> None:
         """Record the next position of each partition and a text, where the source can keep it.
@@ -233,6 +238,7 @@ class Source(Protocol):
 
         None where the source cannot tell.
         """
+        return None
 
     def recognize(self, partition: str, identity: str) -> str | None:
         """Return how the partition differs from the one that `identity` was asked for.
@@ -240,15 +246,18 @@ class Source(Protocol):
         None if it is the same, or if the source cannot tell; its offsets then mean the same events.
         Called before `seek`.
         """
+        return None
 
     def provisional(self, partition: str) -> int | None:
         """Return the first position whose event may differ when it is read again.
 
         None if all that were polled are final; not so the last line of a file being written.
         """
+        return None
 
     def unfinished(self) -> list[str]:
         """Return a sentence for each part of the data that is not read."""
+        return []
 
     def close(self) -> None:
         """Close files and connections. May be called twice."""
@@ -294,54 +303,17 @@ class Troubled(Protocol):
         """
 
 
-class SourceBase:
-    """The defaults of a source: a fixed set of partitions, no commits, nothing to report."""
+class SourceBase(Source):
+    """A source with a fixed set of partitions, no commits, and nothing to report."""
 
     fields: tuple[str, ...] | None = None
     record_format: RecordFormat | None = None
-
-    @property
-    def delimiter(self) -> str:
-        """A comma."""
-        return ","
-
-    def start(self, partition: str) -> int:
-        """0."""
-        return 0
-
-    def beginning(self, partition: str) -> int:
-        """The earliest position."""
-        return self.start(partition)
-
-    def lag(self) -> int | None:
-        """None: how much is left is not known."""
-        return None
-
-    def committed(self, partition: str) -> tuple[int, str] | None:
-        """None: the position lives in the reader's own checkpoint."""
-        return None
 
     def commit(self, offsets: Mapping[str, int], metadata: Mapping[str, str]) -> None:
         """Does nothing: the position lives in the reader's own checkpoint."""
 
     def set_rebalance(self, on_revoked: RevokedCallback, on_assigned: AssignedCallback) -> None:
         """Does nothing: the partitions never change."""
-
-    def identity(self, partition: str, offset: int) -> str | None:
-        """None: the partitions are always the same."""
-        return None
-
-    def recognize(self, partition: str, identity: str) -> str | None:
-        """None: the partitions are always the same."""
-        return None
-
-    def provisional(self, partition: str) -> int | None:
-        """None: events are final."""
-        return None
-
-    def unfinished(self) -> list[str]:
-        """Nothing: all is read."""
-        return []
 
     def close(self) -> None:
         """Does nothing."""
