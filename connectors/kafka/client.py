@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from connectors.errors import BadURL, Unavailable
+from connectors.errors import BadURL, ConnectorError, Unavailable
 from connectors.kafka.cluster import Cluster, Description, Fault
 
 _T = TypeVar("_T")
@@ -304,13 +304,35 @@ class Client(Protocol):
         """
 
 
-@contextlib.contextmanager
-def errors(client: Client, cluster: Cluster, doing: str) -> Iterator[None]:
-    """Turn the errors of a client's library into `ConnectorError`."""
-    try:
-        yield
-    except client.error as error:
-        raise cluster.explain(client.fault(error), error, doing) from None
+class Link(NamedTuple):
+    """A cluster, reached by the library of a client."""
+
+    client: Client
+    cluster: Cluster
+
+    def explain(self, error: Exception, doing: str) -> ConnectorError:
+        """Return the error for one of the library."""
+        return self.cluster.explain(self.client.fault(error), error, doing)
+
+    @contextlib.contextmanager
+    def errors(self, doing: str) -> Iterator[None]:
+        """Turn the errors of the library into `ConnectorError`."""
+        try:
+            yield
+        except self.client.error as error:
+            raise self.explain(error, doing) from None
+
+    def writer(self, writing: Writing) -> Writer:
+        """Return a producer to a topic that is there. Raises `Unavailable`."""
+        writer = self.client.writer(self.cluster, writing)
+        try:
+            with self.errors(f"looking for topic {writing.topic}"):
+                if not writer.find():
+                    raise self.cluster.no_topic(writing.topic, set())
+        except BaseException:
+            writer.close()
+            raise
+        return writer
 
 
 class Failures:

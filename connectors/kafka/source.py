@@ -13,7 +13,7 @@ from connectors.base import AssignedCallback, Chunk, RevokedCallback, SourceBase
 from connectors.cells import check_names
 from connectors.errors import Aborted, BadURL, ConnectorError, Revoked
 from connectors.formats import FramedFormat, enveloped, open_format
-from connectors.kafka.client import Gone, Reader, Reading, Records, choose, errors
+from connectors.kafka.client import Gone, Link, Reader, Reading, Records, choose
 from connectors.kafka.cluster import (
     Cluster,
     TopicWatch,
@@ -22,7 +22,7 @@ from connectors.kafka.cluster import (
     split_partition,
 )
 from connectors.kafka.security import Security
-from connectors.kafka.transaction import Link, Transaction
+from connectors.kafka.transaction import Transaction
 from connectors.records import FRAMED
 
 
@@ -122,9 +122,6 @@ class KafkaSource(SourceBase):
         self._topic = topic
         self._group, self._group_protocol = group, group_protocol
         self._isolation_level = isolation_level
-        self._cluster = Cluster(
-            servers, Security.load() if security is None else security, connect_timeout
-        )
         self._names: dict[int, str] = {}
         self._held: frozenset[str] = frozenset()
         self._on_revoked: RevokedCallback | None = None
@@ -132,9 +129,14 @@ class KafkaSource(SourceBase):
         self._callback_error: BaseException | None = None
         self._lost = False
         self._transaction: Transaction | None = None
-        self._client = choose(client)
-        self._reader: Reader = self._client.reader(
-            self._cluster,
+        cluster = Cluster(
+            servers, Security.load() if security is None else security, connect_timeout
+        )
+        self.link = Link(choose(client), cluster)
+        """The way to Kafka."""
+        self._errors = self.link.errors
+        self._reader: Reader = self.link.client.reader(
+            cluster,
             Reading(topic, group, group_instance_id, group_protocol, isolation_level, session),
         )
         self._watch = TopicWatch(topic, self._reader.describe)
@@ -311,10 +313,10 @@ class KafkaSource(SourceBase):
                 raise Aborted(str(error)) from None
             raise
 
-    def link(self) -> Link:
-        """Return how it reaches Kafka."""
+    def cluster_id(self) -> str | None:
+        """Return the identifier that the cluster gives itself."""
         with self._errors("asking which cluster that is"):
-            return Link(self._client, self._cluster, self._reader.cluster_id())
+            return self._reader.cluster_id()
 
     def join(self, transaction: Transaction) -> None:
         """Commit in a transaction from here on.
@@ -343,7 +345,7 @@ class KafkaSource(SourceBase):
 
     def trouble(self) -> Trouble | None:
         """Tell of brokers that are gone, or of a registry; else see that the topic is there."""
-        found = self._cluster.trouble(self._reader.connected())
+        found = self.link.cluster.trouble(self._reader.connected())
         if found is None and self._format is not None:
             found = self._format.trouble()
         if found is None:
@@ -360,17 +362,14 @@ class KafkaSource(SourceBase):
 
     def __repr__(self) -> str:
         group = f", group={self._group!r}" if self._group else ""
-        return f"KafkaSource({','.join(self._cluster.servers)!r}, {self._topic!r}{group})"
-
-    def _errors(self, doing: str) -> contextlib.AbstractContextManager[None]:
-        return errors(self._client, self._cluster, doing)
+        return f"KafkaSource({','.join(self.link.cluster.servers)!r}, {self._topic!r}{group})"
 
     def _open(self) -> None:
         """Find the topic; take its partitions, or join the group."""
         with self._errors(f"looking for topic {self._topic}"):
             numbers = self._reader.numbers()
             if not numbers:
-                raise self._cluster.no_topic(self._topic, self._reader.topics())
+                raise self.link.cluster.no_topic(self._topic, self._reader.topics())
             if self._group is not None:
                 self._reader.join(_Rebalances(self))
                 return

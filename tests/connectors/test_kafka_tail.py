@@ -68,9 +68,9 @@ def test_the_end_is_asked_for_when_it_is_needed(
 ) -> None:
     asked = []
     with sink(kafka_address, kafka_topic()) as one:
-        reader = one._client.reader
+        reader = one.link.client.reader
         monkeypatch.setattr(
-            one._client, "reader", lambda *reading: asked.append(reading) or reader(*reading)
+            one.link.client, "reader", lambda *reading: asked.append(reading) or reader(*reading)
         )
         one.write(outputs(0, 5))
         one.flush()

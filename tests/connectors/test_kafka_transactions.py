@@ -209,7 +209,7 @@ def test_a_new_producer_follows_an_answer_that_is_lost(
 
         def lost() -> None:
             commit()
-            raise sink._client.error(_timed_out(sink))
+            raise sink.link.client.error(_timed_out(sink))
 
         monkeypatch.setattr(producer, "commit", lost)
         with pytest.raises(ConnectorError, match="committing a transaction"):
@@ -225,7 +225,7 @@ def test_a_new_producer_follows_an_answer_that_is_lost(
 
 def _timed_out(sink: KafkaSink) -> Any:
     """The argument of an error of the client."""
-    if sink._client.error.__name__ != "KafkaException":
+    if sink.link.client.error.__name__ != "KafkaException":
         return "no answer"
     from confluent_kafka import KafkaError
 
@@ -386,7 +386,9 @@ def test_what_cannot_be_in_one_transaction(
         with pytest.raises(BadURL, match=r"delivery_timeout=870 .* at most 869"):
             patient.transact(NO_GROUP, [], 1.0)
         bob = Security({"sasl_plain_username": "bob"})
-        monkeypatch.setattr(other, "_cluster", replace(other._cluster, security=bob))
+        monkeypatch.setattr(
+            other, "link", other.link._replace(cluster=replace(other.link.cluster, security=bob))
+        )
         with pytest.raises(BadURL, match="one set of credentials"):
             sink.transact(NO_GROUP, [other], 1.0)
     pytest.importorskip("confluent_kafka")
