@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Protocol, overload, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from connectors.errors import BadURL
 from connectors.records import RecordFormat
 
 ENCODINGS = ("json", "float32", "csv", "dict", "rows", "avro", "json-schema", "protobuf")
@@ -422,19 +421,6 @@ class Connector:
     source: Callable[..., Source] | None = None
     sink: Callable[..., Sink] | None = None
     log: Callable[..., EventLog] | None = None
-
-    def pick(self, url: URL, what: str) -> Callable[..., Any]:
-        """The function that opens a source, sink or log. Raises `BadURL` if there is none."""
-        there: dict[str, Callable[..., Any] | None] = {
-            "source": self.source,
-            "sink": self.sink,
-            "log": self.log,
-        }
-        chosen = there[what]
-        if chosen is None:
-            others = " or ".join(f"a {name}" for name, opener in there.items() if opener)
-            raise BadURL(f"{url.scheme}: can only be {others}, not a {what} ({url.text})")
-        return chosen
 
 
 def split_evenly(total: int, wanted: Iterable[int]) -> list[int]:

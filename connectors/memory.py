@@ -15,7 +15,6 @@ from connectors.base import (
     Connector,
     Output,
     Rows,
-    Sink,
     Source,
     SourceBase,
     concatenate,
@@ -246,8 +245,4 @@ def _open_source(
     )
 
 
-def _open_sink(url: URL) -> Sink:  # noqa: ARG001
-    return MemorySink()
-
-
-CONNECTOR = Connector(source=_open_source, sink=_open_sink)
+CONNECTOR = Connector(source=_open_source, sink=lambda _url: MemorySink())

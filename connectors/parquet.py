@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from connectors.base import URL, Connector, Output, Sink, Source
+from connectors.base import URL, Connector, Output, Source
 from connectors.cells import check_names
 from connectors.errors import BadRecord, BadURL, ConnectorError, Unavailable
 from connectors.files import path_of
@@ -321,8 +321,4 @@ def _source(url: URL, *, follow: bool = False) -> Source:
     return ParquetSource(path_of(url), follow=follow)
 
 
-def _sink(url: URL) -> Sink:
-    return ParquetSink(path_of(url))
-
-
-PARQUET = Connector(source=_source, sink=_sink)
+PARQUET = Connector(source=_source, sink=lambda url: ParquetSink(path_of(url)))

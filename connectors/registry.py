@@ -12,7 +12,7 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote
@@ -132,24 +132,25 @@ def _has_credentials(rest: str) -> bool:
 
 def _open(what: str, text: str, options: Mapping[str, Any]) -> Any:
     url = parse_url(text)
-    opener = _connector(url).pick(url, what)
+    connector = _connector(url)
+    opener = getattr(connector, what)
+    if opener is None:
+        there = (name for name in ("source", "sink", "log") if getattr(connector, name))
+        others = " or ".join(f"a {name}" for name in there)
+        raise BadURL(f"{url.scheme}: can only be {others}, not a {what} ({url.text})")
     return opener(url, **_converted(url, opener, {**url.options, **options}))
 
 
 def _connector(url: URL) -> Connector:
     found = [entry for entry in entry_points(group=GROUP) if entry.name == url.scheme]
     if not found:
-        near = _near(url.scheme, schemes())
+        hint = near(url.scheme, schemes())
         if re.match(r"\d+/", url.path):  # HOST:PORT/TOPIC
-            near = f" (did you mean 'kafka://{url.text}'?)"
-        raise BadURL(f"no connector {url.scheme!r}{near}; there are {_listed(schemes())}")
-    return _loaded(found[0])
-
-
-def _loaded(entry: EntryPoint) -> Connector:
-    connector = entry.load()
+            hint = f" (did you mean 'kafka://{url.text}'?)"
+        raise BadURL(f"no connector {url.scheme!r}{hint}; there are {_listed(schemes())}")
+    connector = found[0].load()
     if not isinstance(connector, Connector):
-        raise BadURL(f"the connector {entry.name!r} ({entry.value}) is not a Connector")
+        raise BadURL(f"the connector {found[0].name!r} ({found[0].value}) is not a Connector")
     return connector
 
 
@@ -163,7 +164,7 @@ def _converted(url: URL, opener: Callable[..., Any], options: Mapping[str, Any])
     for name, value in options.items():
         if name not in known and not takes_any:
             raise BadURL(
-                f"{url.text!r}: no option {name!r}{_near(name, known)}; "
+                f"{url.text!r}: no option {name!r}{near(name, known)}; "
                 f"{url.scheme}: has {_listed(sorted(known)) if known else 'none'}"
             )
         if isinstance(value, str) and name in known:
@@ -190,9 +191,10 @@ def _parsed(url: URL, name: str, text: str, hint: Any) -> Any:
     return text
 
 
-def _near(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+def near(name: str, known: Iterable[str]) -> str:
+    """Return a question for the known name that may have been meant, if there is one."""
+    found = difflib.get_close_matches(name, list(known), 1)
+    return f" (did you mean {found[0]!r}?)" if found else ""
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -6,7 +6,6 @@ The position of an event is its ordinal. Events are dicts with the target in the
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import itertools
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ import numpy as np
 
 from connectors.base import URL, Chunk, Connector, Source, SourceBase
 from connectors.errors import BadRecord, BadURL, OffsetOutOfRange, Unavailable
+from connectors.registry import near
 
 
 class RiverSource(SourceBase):
@@ -108,9 +108,8 @@ def _open(url: URL, *, label: str = "label", limit: int | None = None, **options
     known = _datasets(datasets, "", base.Dataset) | _datasets(synth, "synth/", base.Dataset)
     kind = known.get(url.path)
     if kind is None:
-        near = difflib.get_close_matches(url.path, known, 1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise BadURL(f"no data set {url.path!r} in river{hint}; there are {', '.join(known)}")
+        hint, names = near(url.path, known), ", ".join(known)
+        raise BadURL(f"no data set {url.path!r} in river{hint}; there are {names}")
     dataset = kind(**_arguments(url, kind, options))
     if not getattr(dataset, "is_downloaded", True):
         raise Unavailable(
@@ -137,10 +136,9 @@ def _arguments(url: URL, kind: Any, options: Mapping[str, Any]) -> dict[str, Any
     for name, value in options.items():
         if name not in known:
             names = sorted({"label", "limit", *known})
-            near = difflib.get_close_matches(name, names, 1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise BadURL(
-                f"{url.text!r}: no option {name!r}{hint}; {url.path} has {', '.join(names)}"
+                f"{url.text!r}: no option {name!r}{near(name, names)}; {url.path} has"
+                f" {', '.join(names)}"
             )
         arguments[name] = _literal(value) if isinstance(value, str) else value
     for name, default in known.items():

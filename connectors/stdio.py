@@ -74,7 +74,7 @@ class StdinSource(SourceBase):
         return bool(self._ready)
 
     def _read(self, timeout: float | None) -> None:
-        if self._readable(timeout):
+        if select.select([self._fd], [], [], timeout)[0]:
             try:
                 block = os.read(self._fd, _BLOCK_BYTES)
             except OSError as error:
@@ -84,9 +84,6 @@ class StdinSource(SourceBase):
             self._ended = not block
             records = self._records.feed(block) if block else self._records.finish()
             self._ready.extend(record for record, _ in records)
-
-    def _readable(self, timeout: float | None) -> bool:
-        return bool(select.select([self._fd], [], [], timeout)[0])
 
     def partitions(self) -> tuple[str, ...]:
         """("stdin",)."""

@@ -31,7 +31,6 @@ from connectors.kafka.confluent_reader import (
     POLL_SECONDS,
     ConfluentReader,
     Links,
-    TopicDescription,
     consumer_settings,
     partition_numbers,
 )
@@ -93,8 +92,7 @@ class ConfluentClient:
 
     def reader(self, cluster: Cluster, reading: Reading) -> ConfluentReader:
         consumer, links = _connect(cluster, Consumer, consumer_settings(reading), reading.topic)
-        topic = TopicDescription(cluster, reading.topic)
-        return ConfluentReader(consumer, links, topic, reading, cluster.connect_timeout)
+        return ConfluentReader(consumer, links, cluster, reading)
 
     def is_fenced(self, error: Any) -> bool:
         return error.args[0].code() in _PRODUCER_FENCED

@@ -146,17 +146,17 @@ class ConfluentReader:
         self,
         consumer: Consumer,
         links: Links,
-        topic: TopicDescription,
+        cluster: Cluster,
         reading: Reading,
-        patience: float,
     ) -> None:
-        self._consumer = consumer
-        self.connected, self.describe = links.connected, topic.describe
+        self._consumer, self._cluster = consumer, cluster
+        self.connected = links.connected
+        self._admin: AdminClient | None = None
         self._topic, self._headers = reading.topic, reading.headers
         self._in_group = reading.group is not None
         self._in_parts = reading.group_protocol == "consumer"
         """Partitions come and go one by one, not all at once."""
-        self._patience = patience
+        self._patience = cluster.connect_timeout
         self._positions: dict[int, int | None] = {}
         self._moved: set[int] = set()
         self._held: set[int] = set()
@@ -386,6 +386,31 @@ class ConfluentReader:
         found: str | None = self._consumer.list_topics(timeout=self._patience).cluster_id
         return found
 
+    def describe(self) -> Description:
+        if self._admin is None:  # which alone is told a topic's identifier
+            settings: dict[str, Any] = {
+                "bootstrap.servers": ",".join(self._cluster.servers),
+                "client.id": "streamk",
+                "reconnect.backoff.max.ms": 1000,
+            }
+            # Secrets in plain text stay out of every variable, which a traceback might show.
+            self._admin = AdminClient(
+                settings | self._cluster.security.librdkafka(), logger=logging.getLogger(LOGGER)
+            )
+        self._admin.poll(0)  # hands over what was logged
+        topics = TopicCollection([self._topic])
+        asked = self._admin.describe_topics(topics, request_timeout=_PATIENCE)
+        try:
+            found = asked[self._topic].result()
+        except KafkaException as error:
+            unknown = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+            return Description("" if unknown else None)
+        identity = str(found.topic_id)
+        return Description(
+            None if identity.rstrip("=") == _NONE else identity,
+            [partition.id for partition in found.partitions],
+        )
+
     def close(self) -> None:
         if not self._closed:
             self._closed = True
@@ -413,50 +438,6 @@ class ConfluentReader:
     def _at(self, number: int) -> TopicPartition:
         offset = self._positions[number]
         return TopicPartition(self._topic, number, OFFSET_BEGINNING if offset is None else offset)
-
-
-class TopicDescription:
-    """Asks for a topic, whose identifier librdkafka tells to an `AdminClient` alone.
-
-    Parameters
-    ----------
-    cluster : Cluster
-    topic : str
-    """
-
-    def __init__(self, cluster: Cluster, topic: str) -> None:
-        self._cluster, self._topic = cluster, topic
-        self._admin: AdminClient | None = None
-
-    def describe(self) -> Description:
-        """Ask what the topic is now."""
-        if self._admin is None:
-            self._admin = self._connect()
-        self._admin.poll(0)  # hands over what was logged
-        asked = self._admin.describe_topics(
-            TopicCollection([self._topic]), request_timeout=_PATIENCE
-        )
-        try:
-            found = asked[self._topic].result()
-        except KafkaException as error:
-            unknown = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-            return Description("" if unknown else None)
-        identity = str(found.topic_id)
-        return Description(
-            None if identity.rstrip("=") == _NONE else identity,
-            [partition.id for partition in found.partitions],
-        )
-
-    def _connect(self) -> AdminClient:
-        settings: dict[str, Any] = {
-            "bootstrap.servers": ",".join(self._cluster.servers),
-            "client.id": "streamk",
-            "reconnect.backoff.max.ms": 1000,
-        }
-        # Secrets in plain text stay out of every variable, which a traceback might show.
-        return AdminClient(
-            settings | self._cluster.security.librdkafka(), logger=logging.getLogger(LOGGER)
-        )
 
 
 def _ask(

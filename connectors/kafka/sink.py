@@ -130,7 +130,7 @@ class KafkaSink:
         self._transaction: Transaction | None = None
         self._closed = False
         self._connections = contextlib.ExitStack()
-        self._connections.callback(self._close_writer)
+        self._connections.callback(lambda: (self._transaction or self._writer).close())
         self._connections.callback(self._tail.close)
 
     @property
@@ -287,9 +287,6 @@ class KafkaSink:
         with self._connections:
             if self._transaction is None:
                 self.flush()
-
-    def _close_writer(self) -> None:
-        (self._transaction or self._writer).close()
 
     def _explained(self, error: Exception, doing: str) -> ConnectorError:
         """The error for what the client's library raised."""
