@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from files_kit import write
 
 from connectors import BadRecord, Unavailable
 from connectors.base import Source
@@ -28,20 +28,8 @@ class Kind:
         return self.folder / f"{name}.{suffix}{'.gz' if self.packed else ''}"
 
     def write(self, name: str, numbers: Any) -> Path:
-        path, rows = self.path(name), [{"n": n, "m": -n} for n in numbers]
-        path.parent.mkdir(exist_ok=True)
-        if self.scheme == "parquet":
-            pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
-            parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
-            schema = pyarrow.schema([("n", "int64"), ("m", "int64")])
-            parquet.write_table(pyarrow.Table.from_pylist(rows, schema), path, row_group_size=3)
-            return path
-        if self.scheme == "csv":
-            text = "n,m\n" + "".join(f"{row['n']},{row['m']}\n" for row in rows)
-        else:
-            text = "".join(json.dumps(row) + "\n" for row in rows)
-        path.write_bytes(gzip.compress(text.encode()) if self.packed else text.encode())
-        return path
+        rows = [{"n": n, "m": -n} for n in numbers]
+        return write(self.path(name), rows, columns=("n", "m"), rows=3)
 
     def open(self, options: str = "") -> Any:
         pattern = str(self.path("*")) if self.folder.name != "below" else str(self.path("day=*/*"))

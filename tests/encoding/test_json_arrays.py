@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from files_kit import drain, everything, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -79,14 +80,8 @@ def events(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def read(url: str, step: int = 700) -> list[bytes]:
-    found: list[bytes] = []
-    with closing(open_source(url)) as source:
-        while not source.finished():
-            for chunk in source.poll(step, 0.0):
-                assert chunk.offsets[0] == len(found)
-                found += chunk.values
-    return found
+def read(url: str) -> list[bytes]:
+    return everything(url, step=700)[1]
 
 
 @pytest.mark.parametrize(("form", "suffix"), [("pretty", ""), ("dense", ".gz")])
@@ -173,10 +168,7 @@ def test_standard_input_may_be_an_array() -> None:
         pipe.write(json.dumps(events(3), indent=1).encode())
     with os.fdopen(read_end, "rb") as stream:
         source = StdinSource(stream)
-        found: list[bytes] = []
-        while not source.finished():
-            for chunk in source.poll(2, 0.1):
-                found += chunk.values
+        found = values(drain(source, 2))
     assert [json.loads(value) for value in found] == events(3)
 
 
