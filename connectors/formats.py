@@ -240,7 +240,6 @@ def _row(envelope: Any) -> dict[str, Any]:
 
 
 def _json(value: Any) -> Any:
-    """Return a value of JSON."""
     try:
         return msgspec.json.decode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError) as error:

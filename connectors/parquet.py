@@ -247,7 +247,6 @@ class ParquetSink:
         sync_directory(path.parent)
 
     def _parts(self) -> list[Path]:
-        """The finished files, in order."""
         return sorted(part for part in self._path.iterdir() if _PART.fullmatch(part.name))
 
     def write(self, outputs: Sequence[Output]) -> None:

@@ -156,10 +156,9 @@ def _connector(url: URL) -> Connector:
 
 def _converted(url: URL, opener: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The options, text turned into what the opener's annotations say. Raises `BadURL`."""
-    parameters = inspect.signature(opener).parameters.values()
-    known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    parameters = inspect.signature(opener, eval_str=True).parameters.values()
+    known = {p.name: p.annotation for p in parameters if p.kind is p.KEYWORD_ONLY}
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    hints = typing.get_type_hints(opener)
     converted: dict[str, Any] = {}
     for name, value in options.items():
         if name not in known and not takes_any:
@@ -168,7 +167,7 @@ def _converted(url: URL, opener: Callable[..., Any], options: Mapping[str, Any])
                 f"{url.scheme}: has {_listed(sorted(known)) if known else 'none'}"
             )
         if isinstance(value, str) and name in known:
-            value = _parsed(url, name, value, hints.get(name))
+            value = _parsed(url, name, value, known[name])
         converted[name] = value
     return converted
 

@@ -174,7 +174,6 @@ def _bytes_of(stream: Any, name: str) -> BinaryIO:
 
 @contextmanager
 def _writing() -> Iterator[None]:
-    """Raise `Unavailable` where standard output cannot be written."""
     try:
         yield
     except BrokenPipeError as error:

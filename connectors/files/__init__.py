@@ -76,7 +76,6 @@ class FileSource(FilesSource):
 
 
 def _shown(header: Header | None) -> str:
-    """Return a header for a message."""
     return "none" if header is None else repr(header.delimiter.join(header.fields))
 
 
@@ -96,7 +95,6 @@ def _ndjson_path(url: URL) -> Path:
 
 
 def _delimiter_of(path: Path) -> str | None:
-    """Return the delimiter that a file's name tells."""
     return "\t" if plain_suffix(path) == ".tsv" else None
 
 

@@ -242,7 +242,6 @@ class FilesSource(SourceBase, ABC):
         self._begun.append((base, name))
 
     def _look(self) -> None:
-        """See which files there are."""
         self._looked = time.monotonic()
         self._listed = self._files.listed()
         self._order = [PurePath(name).parts for name in self._listed]
@@ -286,7 +285,6 @@ class FilesSource(SourceBase, ABC):
 
     @property
     def _position(self) -> int:
-        """The position of the next record."""
         return self._begun[-1][0] + self._now.ordinal
 
     def _fill(self) -> bool:

@@ -434,7 +434,6 @@ def choose(name: str | None = None) -> Client:
 
 
 def _made(module: str, name: str) -> Client:
-    """Return a client, whose library is loaded here."""
     made: Client = getattr(importlib.import_module(module), name)()
     return made
 

@@ -321,7 +321,6 @@ class ConfluentReader:
         self._moved.clear()
 
     def _assign(self) -> None:
-        """Assign all partitions to librdkafka again."""
         self._consumer.assign([self._at(number) for number in sorted(self._positions)])
         self._moved.clear()
         if self._held:

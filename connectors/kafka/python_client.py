@@ -577,5 +577,4 @@ class _Partitioner(Partitioner):  # type: ignore[misc]
 
 @functools.lru_cache(maxsize=1 << 14)
 def _hash(key: bytes) -> int:
-    """The murmur2 hash that every client of Kafka takes."""
     return int(murmur2(key)) & 0x7FFFFFFF

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, TypedDict, Unpack
+from typing import Annotated, Any
 
 import msgspec
 
@@ -21,31 +21,8 @@ from connectors.kafka.tail import Standing, Tail, origin_of
 from connectors.kafka.transaction import Transaction
 
 
-class Connection(TypedDict, total=False):
-    """Options of how Kafka is reached.
-
-    Attributes
-    ----------
-    connect_timeout : float, default 10.0
-        Seconds to wait for the first answer of a broker.
-    security : Security, optional
-        Default: from the environment (``STREAMK_KAFKA_*``).
-    client : str, optional
-        "confluent" (librdkafka, from the extra ``confluent``) or "kafka-python". Default: the
-        first of them that is installed.
-    """
-
-    connect_timeout: float
-    security: Security | None
-    client: str | None
-
-
 def _linked(
-    servers: tuple[str, ...],
-    *,
-    connect_timeout: float = 10.0,
-    security: Security | None = None,
-    client: str | None = None,
+    servers: tuple[str, ...], connect_timeout: float, security: Security | None, client: str | None
 ) -> Link:
     security = Security.load() if security is None else security
     return Link(choose(client), Cluster(servers, security, connect_timeout))
@@ -89,8 +66,8 @@ class KafkaSink:
         "json", "avro", "json-schema" or "protobuf".
     schemas : str, optional
         The address of a schema registry, or a directory of schemas, for all but "json".
-    **connection
-        See `Connection`.
+    connect_timeout, security, client
+        See `KafkaSource`.
 
     Raises
     ------
@@ -108,11 +85,13 @@ class KafkaSink:
         encoding: str = "json",
         schemas: str | None = None,
         delivery_timeout: float = 120.0,
-        **connection: Unpack[Connection],
+        connect_timeout: float = 10.0,
+        security: Security | None = None,
+        client: str | None = None,
     ) -> None:
         self._topic = topic
         self._format = open_output_format(encoding, schemas)
-        self.link = _linked(servers, **connection)
+        self.link = _linked(servers, connect_timeout, security, client)
         """The way to Kafka."""
         self._writing = Writing(topic, delivery_timeout)
         self._writer: Writer = self.link.writer(self._writing)
@@ -289,14 +268,12 @@ class KafkaSink:
                 self.flush()
 
     def _explained(self, error: Exception, doing: str) -> ConnectorError:
-        """The error for what the client's library raised."""
         if self._transaction is not None:
             return self._transaction.explain(error, doing)
         return self.link.explain(error, doing)
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn the errors of the client's library into `ConnectorError`."""
         try:
             yield
         except self.link.client.error as error:
@@ -307,8 +284,6 @@ class KafkaSink:
 
 
 class _Mark(msgspec.Struct, forbid_unknown_fields=True):
-    """A mark, as `KafkaSink.mark` returns it."""
-
     writer: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{12}$")]
     ends: dict[Annotated[int, msgspec.Meta(ge=0)], Annotated[int, msgspec.Meta(ge=0)]]
 
@@ -330,10 +305,8 @@ class TopicLog:
 
     Parameters
     ----------
-    servers, topic, delivery_timeout
+    servers, topic, delivery_timeout, connect_timeout, security, client
         See `KafkaSink`.
-    **connection
-        See `Connection`.
 
     Raises
     ------
@@ -347,9 +320,12 @@ class TopicLog:
         topic: str,
         *,
         delivery_timeout: float = 10.0,
-        **connection: Unpack[Connection],
+        connect_timeout: float = 10.0,
+        security: Security | None = None,
+        client: str | None = None,
     ) -> None:
-        self._topic, self._link = topic, _linked(servers, **connection)
+        self._topic = topic
+        self._link = _linked(servers, connect_timeout, security, client)
         self._writer = self._link.writer(Writing(topic, delivery_timeout))
 
     def append(self, events: Sequence[bytes]) -> None:

@@ -378,7 +378,6 @@ class KafkaSource(SourceBase):
             self._begin(number)
 
     def _take(self, numbers: Collection[int]) -> None:
-        """Read these partitions, too, from their start."""
         with self._errors(f"taking partitions of {self._topic}"):
             self._reader.take(numbers)
         self._names |= self._named(numbers)
@@ -463,7 +462,6 @@ class KafkaSource(SourceBase):
             self._on_assigned(self.partitions())
 
     def _begin(self, number: int) -> None:
-        """Put a partition where `start` says."""
         earliest = self._start == "earliest"
         self._reader.place(number, None if earliest else self.beginning(self._names[number]))
 

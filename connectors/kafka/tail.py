@@ -252,7 +252,6 @@ class Tail:
                     )
 
     def _collect(self, records: Records, writer: bytes, standing: Standing) -> None:
-        """Add a writer's outputs among records."""
         found = [_place(headers, writer) for headers in records.headers]
         own = [n for n, place in enumerate(found) if place is not None]
         contents = self._format.contents([records.values[n] for n in own])

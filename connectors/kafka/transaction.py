@@ -210,7 +210,6 @@ class Transaction:
 
     @contextlib.contextmanager
     def _errors(self, doing: str) -> Iterator[None]:
-        """Turn the errors of the client's library into `ConnectorError`."""
         try:
             yield
         except self._client.error as error:
@@ -220,7 +219,6 @@ class Transaction:
 
 
 def _check_same(one: KafkaSink | KafkaSource, cluster_id: str | None, other: Any) -> None:
-    """Raise `BadURL` where two cannot be in one transaction."""
     first, second = one.link, other.link
     for what, mine, others in (
         ("client", type(first.client).__name__, type(second.client).__name__),

@@ -285,7 +285,6 @@ _TEXTS: Mapping[str, Callable[[RecordType], str]] = {
 
 
 def _encoder(encoding: str, record: RecordType, text: str, number: int) -> Encode:
-    """Return the function from outputs to framed records of a schema."""
     write: Encode
     match encoding:
         case "avro":

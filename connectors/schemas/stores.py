@@ -189,14 +189,10 @@ class _Refusal(msgspec.Struct):
 
 
 class _Kept(msgspec.Struct):
-    """The answer for a schema that was registered now or before."""
-
     id: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
 
 
 class _Found(msgspec.Struct, rename="camel"):
-    """The answer to a question for a schema."""
-
     schema: str
     schema_type: str | None = None
     references: list[_Reference] | None = None

@@ -199,7 +199,6 @@ class _NumbersDecoder:
         return names if self._are_rows or self._label is None else (*names, self._label)
 
     def _name(self, names: tuple[Name, ...]) -> None:
-        """Take the names of an event's numbers."""
         schema = self.table.schema
         label = None if self._are_rows else schema.label
         if label not in names and schema.mode == "fixed":
@@ -362,7 +361,6 @@ class _NumbersDecoder:
         return growth
 
     def _columns_of(self, cells: Floats) -> Floats:
-        """Return the cells in the order of the columns."""
         if self._take is None:
             places = {name: j for j, name in enumerate(self._names)}
             self._take = np.array([places[name] for name in self.table.places], dtype=np.intp)

@@ -126,7 +126,6 @@ class LabelReader:
         return labels if self._classes is None else None
 
     def _label(self, value: Any) -> Any:
-        """Return the label that a plain value is."""
         if isinstance(value, str):
             value = self._read(value)
         if value is None:
