@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from connectors.base import MAX_EVENT_BYTES
 from connectors.cells import read_csv_cells
 from connectors.errors import BadRecord, ConnectorError
 from connectors.files.ordered import FileReader, Known
-from connectors.files.records import Header, JSONSplitter, Record, RecordCutter, TextForm
+from connectors.files.records import Header, Record, RecordCutter, TextForm, begins_array
 from connectors.files.text import BROKEN, TextFile, decompressed
 
 _BLOCK_BYTES = 1 << 18
@@ -275,7 +274,7 @@ class TextReader(FileReader):
             return f"{self.path} begins otherwise than the file that was read"
         if digest(self._window) != known.last:
             return f"{self.path} holds something else before byte {at} than the file that was read"
-        if ordinal and (self.header is not None or _holds_lines(self._found.head)):
+        if ordinal and (self.header is not None or not begins_array(self._found.head)):
             self._found.index.append((ordinal, at))
         else:  # an array is read from its beginning
             self._go_to(*self._found.index[0])
@@ -304,10 +303,3 @@ class TextReader(FileReader):
         self._file.close()
         if self._behind is not None:
             self._behind.close()
-
-
-def _holds_lines(head: bytes) -> bool:
-    """Return whether JSON that begins with these bytes is lines, not an array."""
-    splitter = JSONSplitter(max_event_bytes=MAX_EVENT_BYTES)
-    splitter.feed(head)
-    return splitter.anywhere

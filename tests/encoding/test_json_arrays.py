@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectors.base import MAX_EVENT_BYTES, Troubled
-from connectors.files.records import JSONSplitter
+from connectors.files.records import RecordCutter, TextForm
 from connectors.registry import open_source
 from connectors.stdio import StdinSource
 from streamk.cli import main
@@ -43,7 +43,7 @@ VALUES = st.recursive(
 
 
 def cut(data: bytes, cuts: list[int]) -> tuple[list[bytes], str | None]:
-    splitter = JSONSplitter(max_event_bytes=10_000)
+    splitter = RecordCutter(TextForm("json"), "")
     records: list[tuple[bytes, int]] = []
     at = 0
     for place in [*sorted(cuts), len(data)]:
