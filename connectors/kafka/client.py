@@ -104,6 +104,11 @@ class Reading:
         Whether records come with their headers.
     polled : bool
         Whether `Reader.read` is called; a reader may be there for questions alone.
+
+    Raises
+    ------
+    BadURL
+        If options have no meaning, alone or together.
     """
 
     topic: str
@@ -111,9 +116,43 @@ class Reading:
     group_instance_id: str | None = None
     group_protocol: str = "classic"
     isolation_level: str = "read_committed"
-    session_timeout: float = 45.0
+    session_timeout: float | None = None
     headers: bool = False
     polled: bool = True
+
+    @property
+    def session(self) -> float:
+        """The seconds of a session where the broker does not say."""
+        return 45.0 if self.session_timeout is None else self.session_timeout
+
+    def __post_init__(self) -> None:
+        if self.isolation_level not in ("read_committed", "read_uncommitted"):
+            raise BadURL(
+                f"kafka: isolation_level {self.isolation_level!r} must be read_committed or"
+                " read_uncommitted"
+            )
+        if self.group_protocol not in ("classic", "consumer"):
+            raise BadURL(
+                f"kafka: group_protocol {self.group_protocol!r} must be classic or consumer"
+            )
+        by_broker = self.group_protocol == "consumer"
+        for name, given in (
+            ("group_instance_id", self.group_instance_id is not None),
+            ("group_protocol", by_broker),
+        ):
+            if given and self.group is None:
+                raise BadURL(f"kafka: {name} is of a member of a group: give group too")
+        if by_broker and self.group_instance_id is not None:
+            raise BadURL(
+                "kafka: group_instance_id does not go with group_protocol=consumer: brokers refuse"
+                " a member that was killed under its name until its session is over; leave one of"
+                " them out"
+            )
+        if by_broker and self.session_timeout is not None:
+            raise BadURL(
+                "kafka: session_timeout does not go with group_protocol=consumer, where the broker"
+                " has it (group.consumer.session.timeout.ms); leave it out"
+            )
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def consumer_settings(reading: Reading) -> dict[str, Any]:
     if reading.group_protocol == "consumer":
         settings["group.protocol"] = "consumer"
     elif reading.group is not None:
-        timeout = reading.session_timeout
+        timeout = reading.session
         # Of the ways to divide partitions librdkafka has none that is sticky and revokes all
         # partitions first, which is what a source promises.
         settings["partition.assignment.strategy"] = "range"

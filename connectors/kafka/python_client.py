@@ -178,7 +178,7 @@ def _consumer_options(reading: Reading) -> dict[str, Any]:
         "max_partition_fetch_bytes": PARTITION_FETCH_BYTES,
     }
     if reading.group is not None:
-        timeout = reading.session_timeout
+        timeout = reading.session
         # Members on librdkafka know `range`, so that both may be in one group.
         options["partition_assignment_strategy"] = [StickyPartitionAssignor, RangePartitionAssignor]
         options["session_timeout_ms"] = int(1000 * timeout)

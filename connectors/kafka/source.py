@@ -110,18 +110,20 @@ class KafkaSource(SourceBase):
         security: Security | None = None,
         client: str | None = None,
     ) -> None:
-        check_options(encoding, isolation_level)
+        if encoding not in _ENCODINGS:
+            known = f"{', '.join(_ENCODINGS[:-1])} or {_ENCODINGS[-1]}"
+            raise BadURL(f"kafka: encoding {encoding!r} must be {known}")
         check_names(fields or (), "kafka: fields")
-        session = session_of(group, group_instance_id, group_protocol, session_timeout)
+        self._reading = Reading(
+            topic, group, group_instance_id, group_protocol, isolation_level, session_timeout
+        )
         self._format = open_format(encoding, schemas, reader_schema)
         self.record_format = enveloped(envelope, encoding, self._format)
         """The format of the records; None where they are read as the encoding says."""
         self.encoding = encoding
         self.fields = fields
         self._start = parse_start(start)
-        self._topic = topic
-        self._group, self._group_protocol = group, group_protocol
-        self._isolation_level = isolation_level
+        self._topic, self._group = topic, group
         self._names: dict[int, str] = {}
         self._held: frozenset[str] = frozenset()
         self._on_revoked: RevokedCallback | None = None
@@ -135,10 +137,7 @@ class KafkaSource(SourceBase):
         self.link = Link(choose(client), cluster)
         """The way to Kafka."""
         self._errors = self.link.errors
-        self._reader: Reader = self.link.client.reader(
-            cluster,
-            Reading(topic, group, group_instance_id, group_protocol, isolation_level, session),
-        )
+        self._reader: Reader = self.link.client.reader(cluster, self._reading)
         self._watch = TopicWatch(topic, self._reader.describe)
         try:
             self._open()
@@ -309,7 +308,7 @@ class KafkaSource(SourceBase):
         except Revoked as error:
             # Any change of the group makes a commit outdated, also where this member keeps its
             # partitions and no rebalance comes.
-            if self._group_protocol == "consumer":
+            if self._reading.group_protocol == "consumer":
                 raise Aborted(str(error)) from None
             raise
 
@@ -323,7 +322,7 @@ class KafkaSource(SourceBase):
 
         Raises `BadURL` where the group may tell offsets that are about to change.
         """
-        if self._isolation_level != "read_committed":
+        if self._reading.isolation_level != "read_committed":
             raise BadURL("kafka: transactions need isolation_level=read_committed")
         self._transaction = transaction
 
@@ -494,54 +493,6 @@ class _Rebalances:
 
 
 _ENCODINGS = ("json", "float32", "csv", *FRAMED)
-
-
-_SESSION = 45.0
-"""Seconds of a session where neither the source nor the broker says."""
-
-
-def check_options(encoding: str, isolation_level: str) -> None:
-    """Raise `BadURL` for options of a source that have no meaning."""
-    if encoding not in _ENCODINGS:
-        raise BadURL(
-            f"kafka: encoding {encoding!r} must be {', '.join(_ENCODINGS[:-1])} or {_ENCODINGS[-1]}"
-        )
-    if isolation_level not in ("read_committed", "read_uncommitted"):
-        raise BadURL(
-            f"kafka: isolation_level {isolation_level!r} must be read_committed or read_uncommitted"
-        )
-
-
-def session_of(
-    group: str | None,
-    group_instance_id: str | None,
-    group_protocol: str,
-    session_timeout: float | None,
-) -> float:
-    """Return the seconds of a member's session.
-
-    Raises `BadURL` for options of a group that have no meaning, alone or together.
-    """
-    if group_protocol not in ("classic", "consumer"):
-        raise BadURL(f"kafka: group_protocol {group_protocol!r} must be classic or consumer")
-    for name, given in (
-        ("group_instance_id", group_instance_id is not None),
-        ("group_protocol", group_protocol == "consumer"),
-    ):
-        if given and group is None:
-            raise BadURL(f"kafka: {name} is of a member of a group: give group too")
-    if group_protocol == "consumer" and group_instance_id is not None:
-        raise BadURL(
-            "kafka: group_instance_id does not go with group_protocol=consumer: brokers refuse a"
-            " member that was killed under its name until its session is over; leave one of them"
-            " out"
-        )
-    if group_protocol == "consumer" and session_timeout is not None:
-        raise BadURL(
-            "kafka: session_timeout does not go with group_protocol=consumer, where the broker has"
-            " it (group.consumer.session.timeout.ms); leave it out"
-        )
-    return _SESSION if session_timeout is None else session_timeout
 
 
 def parse_start(text: str) -> str | int:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from connectors.base import Trouble
 from connectors.errors import BadRecord, BadURL, Unavailable
@@ -30,19 +30,6 @@ _UNKNOWN_SECONDS = 60.0
 _MOST_UNKNOWN = 10_000
 
 
-class _CompiledSchema(Protocol):
-    """A schema by which records are read.
-
-    `read` reads a framed record, or raises `BadRecord`. With `has_aliases` it is an `AvroSchema`,
-    whose fields may have had other names.
-    """
-
-    @property
-    def read(self) -> Callable[[bytes], dict[str, Any]]: ...
-    @property
-    def has_aliases(self) -> bool: ...
-
-
 class SchemaFormat:
     """Framed records of one encoding.
 
@@ -53,7 +40,9 @@ class SchemaFormat:
     ----------
     store : SchemaStore
     compile_schema : function of a StoredSchema
-        Returns the schema to read by; raises `BadRecord`.
+        Returns the schema to read by; raises `BadRecord`. Its `read` reads a framed record, or
+        raises `BadRecord`. With `has_aliases` it is an `AvroSchema`, whose fields may have had
+        other names.
 
     Examples
     --------
@@ -67,12 +56,10 @@ class SchemaFormat:
     (1, {'a': 31})
     """
 
-    def __init__(
-        self, store: SchemaStore, compile_schema: Callable[[StoredSchema], _CompiledSchema]
-    ) -> None:
+    def __init__(self, store: SchemaStore, compile_schema: Callable[[StoredSchema], Any]) -> None:
         self._store, self._compile = store, compile_schema
         self._schemas: dict[int, Any] = {}
-        """By id a `_CompiledSchema`, or a text that says why it cannot be used."""
+        """By id what was made of it, or a text that says why it cannot be used."""
         self._reads: dict[bytes, Callable[[bytes], dict[str, Any]] | None] = {}
         """By the beginning of its records, the function of a schema that has nothing special."""
         self._unknown: dict[int, tuple[float, str]] = {}

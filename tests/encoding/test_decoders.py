@@ -162,6 +162,13 @@ def test_labels_and_their_domain(
     ]
 
 
+@pytest.mark.parametrize("between", ["", " ", "\t", ", "])
+def test_several_objects_on_a_line_are_a_bad_event_that_tells_the_fix(between: str) -> None:
+    [bad] = decode("json", SCHEMA, f'{{"a": 1}}{between}{{"a": 2}}'.encode()).bad
+    assert bad.kind == "undecodable"
+    assert bad.reason.endswith("; an event is one object, and one line of a file holds one")
+
+
 def test_a_class_that_is_no_valid_text_is_a_bad_event() -> None:
     schema = Schema(("a",), label="y", label_type="str", absent="missing")
     # Python's own parser, which reads what has a NaN in it, lets half of a surrogate pair through.

@@ -21,7 +21,6 @@ from connectors.files.records import RecordCutter, TextForm
 from connectors.registry import open_source
 from connectors.stdio import StdinSource
 from streamk.cli import main
-from streamk.encoding import Schema, decoder
 
 FORMS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -198,11 +197,3 @@ def test_a_run_and_its_restart(tmp_path: Path, capsys: pytest.CaptureFixture[str
     path.write_text(json.dumps(events(3001), indent=2))  # it was written on
     run(whole)
     assert len((whole / "out").read_text().splitlines()) == 3001
-
-
-@pytest.mark.parametrize("between", ["", " ", "\t", ", "])
-def test_several_objects_on_a_line_are_a_bad_event_that_tells_the_fix(between: str) -> None:
-    value = f'{{"a": 1}}{between}{{"a": 2}}'.encode()
-    [bad] = decoder("json", Schema()).decode([value]).bad
-    assert bad.kind == "undecodable"
-    assert bad.reason.endswith("; an event is one object, and one line of a file holds one")
