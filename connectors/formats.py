@@ -179,30 +179,22 @@ class Debezium:
 
     Parameters
     ----------
-    inner : RecordFormat, optional
-        That of the envelope itself; by default it is read by `read`.
-    read : function, optional
-        From a record to the envelope.
+    inner : function
+        `RecordFormat.reading` of the envelope itself.
 
     Examples
     --------
-    >>> read = Debezium(read=msgspec.json.decode).reading(frozenset)
+    >>> read = Debezium(lambda *_, **__: msgspec.json.decode).reading(frozenset)
     >>> read(b'{"before": null, "after": {"a": 1}, "op": "c"}')
     {'a': 1}
     """
 
-    def __init__(
-        self, inner: RecordFormat | None = None, read: Callable[[Any], Any] | None = None
-    ) -> None:
-        self._inner, self._read = inner, read
+    def __init__(self, inner: Callable[..., Callable[[Any], Any]]) -> None:
+        self._inner = inner
 
     def reading(self, names: Callable[[], frozenset[str]], *, settled: bool = False) -> ReadRecord:
         """Return a function that reads a record, see `connectors.records.RecordFormat`."""
-        if self._inner is None:
-            read = self._read
-        else:
-            read = self._inner.reading(_inside(names), settled=settled)
-        assert read is not None
+        read = self._inner(_inside(names), settled=settled)
         return lambda value: _row(read(value))
 
 
@@ -256,9 +248,9 @@ def enveloped(envelope: str, encoding: str, inner: RecordFormat | None) -> Recor
     if envelope not in ENVELOPES:
         raise BadURL(f"kafka: envelope {envelope!r} must be {' or '.join(ENVELOPES)}")
     if inner is not None:
-        return Debezium(inner)
+        return Debezium(inner.reading)
     if encoding == "json":
-        return Debezium(read=_json)
+        return Debezium(lambda *_, **__: _json)
     if encoding == "json-schema":
-        return Debezium(read=lambda value: _json(json_body(value)))
+        return Debezium(lambda *_, **__: lambda value: _json(json_body(value)))
     raise BadURL(f"kafka: envelope={envelope} is of records with named fields, not of {encoding}")

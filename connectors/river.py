@@ -105,7 +105,12 @@ def _open(url: URL, *, label: str = "label", limit: int | None = None, **options
         raise Unavailable("river: needs River: pip install river") from error
     if limit is not None and limit < 1:
         raise BadURL(f"{url.text!r}: limit is at least 1, not {limit}")
-    known = _datasets(datasets, "", base.Dataset) | _datasets(synth, "synth/", base.Dataset)
+    known = {
+        prefix + name: member
+        for module, prefix in ((datasets, ""), (synth, "synth/"))
+        for name in sorted(module.__all__)
+        if inspect.isclass(member := getattr(module, name)) and issubclass(member, base.Dataset)
+    }
     kind = known.get(url.path)
     if kind is None:
         hint, names = near(url.path, known), ", ".join(known)
@@ -117,16 +122,6 @@ def _open(url: URL, *, label: str = "label", limit: int | None = None, **options
             f'python -c "from river import datasets; datasets.{url.path}().download()"'
         )
     return RiverSource(dataset, label=label, limit=limit)
-
-
-def _datasets(module: Any, prefix: str, base: type) -> dict[str, Any]:
-    names = sorted(name for name in module.__all__)
-    members = [(name, getattr(module, name)) for name in names]
-    return {
-        prefix + name: member
-        for name, member in members
-        if inspect.isclass(member) and issubclass(member, base)
-    }
 
 
 def _arguments(url: URL, kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
