@@ -182,17 +182,16 @@ class Transacting:
     delivery_timeout: float
 
 
-class Listener(Protocol):
-    """The listener of rebalances. None of these raises; they may call the reader."""
+class Listener(NamedTuple):
+    """The listener of rebalances. None of these raises; they may call the reader.
 
-    def revoked(self, numbers: Collection[int]) -> None:
-        """These go: they can still be committed."""
+    Partitions that are `revoked` go and can still be committed; those that are `lost` are gone;
+    those `assigned` are all that there are now, none held: place each of them.
+    """
 
-    def lost(self, numbers: Collection[int]) -> None:
-        """These are gone."""
-
-    def assigned(self, numbers: Collection[int]) -> None:
-        """These are all partitions now, none held; place each of them."""
+    revoked: Callable[[Collection[int]], None]
+    lost: Callable[[Collection[int]], None]
+    assigned: Callable[[Collection[int]], None]
 
 
 class Reader(Protocol):

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
+from functools import partial
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from connectors.base import AssignedCallback, Chunk, RevokedCallback, SourceBase
 from connectors.cells import check_names
 from connectors.errors import Aborted, BadURL, ConnectorError, Revoked
 from connectors.formats import FramedFormat, enveloped, open_format
-from connectors.kafka.client import Gone, Link, Reader, Reading, Records, choose
+from connectors.kafka.client import Gone, Link, Listener, Reader, Reading, Records, choose
 from connectors.kafka.cluster import (
     Cluster,
     TopicWatch,
@@ -123,7 +124,7 @@ class KafkaSource(SourceBase):
         self.encoding = encoding
         self.fields = fields
         self._start = parse_start(start)
-        self._topic, self._group = topic, group
+        self._topic, self.group = topic, group
         self._names: dict[int, str] = {}
         self._held: frozenset[str] = frozenset()
         self._on_revoked: RevokedCallback | None = None
@@ -160,7 +161,7 @@ class KafkaSource(SourceBase):
         where the topic is.
         """
         self._watch.check()
-        if self._group is None and len(self._watch.numbers) > len(self._names):
+        if self.group is None and len(self._watch.numbers) > len(self._names):
             self._take(self._watch.numbers - self._names.keys())
         if self._format is not None and self._format.rest > 0.0:
             time.sleep(min(timeout, self._format.rest))
@@ -267,11 +268,6 @@ class KafkaSource(SourceBase):
                 total += max(0, highwater - self._reader.position(number))
         return total
 
-    @property
-    def group(self) -> str | None:
-        """The consumer group; None without one."""
-        return self._group
-
     def every(self) -> list[str]:
         """All partitions of the topic, whoever reads them, by number."""
         with self._errors(f"asking for the partitions of {self._topic}"):
@@ -280,7 +276,7 @@ class KafkaSource(SourceBase):
 
     def committed(self, partition: str) -> tuple[int, str] | None:
         """Offset and metadata that the group has committed; None without any, or without group."""
-        if self._group is None:
+        if self.group is None:
             return None
         number = self._known(partition)
         with self._errors(f"asking for the committed offset of {partition}"):
@@ -294,13 +290,13 @@ class KafkaSource(SourceBase):
         Raises `Revoked` where this member has lost the partitions (what it read after its last
         commit will be read again by their new owner).
         """
-        if self._group is None or not offsets:
+        if self.group is None or not offsets:
             return
         if self._lost:
-            raise Revoked(f"group {self._group} has given {', '.join(offsets)} to another member")
+            raise Revoked(f"group {self.group} has given {', '.join(offsets)} to another member")
         wanted = {self._owned(name): (offset, metadata[name]) for name, offset in offsets.items()}
         try:
-            with self._errors(f"committing to group {self._group}"):
+            with self._errors(f"committing to group {self.group}"):
                 if self._transaction is None:
                     self._reader.commit(wanted)
                 else:
@@ -360,7 +356,7 @@ class KafkaSource(SourceBase):
             self._reader.close()
 
     def __repr__(self) -> str:
-        group = f", group={self._group!r}" if self._group else ""
+        group = f", group={self.group!r}" if self.group else ""
         return f"KafkaSource({','.join(self.link.cluster.servers)!r}, {self._topic!r}{group})"
 
     def _open(self) -> None:
@@ -369,8 +365,13 @@ class KafkaSource(SourceBase):
             numbers = self._reader.numbers()
             if not numbers:
                 raise self.link.cluster.no_topic(self._topic, self._reader.topics())
-            if self._group is not None:
-                self._reader.join(_Rebalances(self))
+            if self.group is not None:
+                listener = Listener(
+                    revoked=self._keeping_errors(partial(self._revoke, lost=False)),
+                    lost=self._keeping_errors(partial(self._revoke, lost=True)),
+                    assigned=self._keeping_errors(self._assign),
+                )
+                self._reader.join(listener)
                 return
         self._take(numbers)
         for number in numbers:
@@ -460,33 +461,22 @@ class KafkaSource(SourceBase):
         if self._on_assigned is not None:
             self._on_assigned(self.partitions())
 
+    def _keeping_errors(self, tell: Callable[[Collection[int]], None]) -> Callable[..., None]:
+        """Return what tells of a rebalance; its error goes to `poll`, not into the client."""
+
+        def told(numbers: Collection[int]) -> None:
+            if self._callback_error is not None:
+                return  # that error ends the run; a later one would hide it
+            try:
+                tell(numbers)
+            except BaseException as error:
+                self._callback_error = error
+
+        return told
+
     def _begin(self, number: int) -> None:
         earliest = self._start == "earliest"
         self._reader.place(number, None if earliest else self.beginning(self._names[number]))
-
-
-class _Rebalances:
-    """The `Listener` of a source: an error goes to `poll`, not into the client."""
-
-    def __init__(self, source: KafkaSource) -> None:
-        self._source = source
-
-    def revoked(self, numbers: Collection[int]) -> None:
-        self._keeping_errors(lambda: self._source._revoke(numbers, lost=False))
-
-    def lost(self, numbers: Collection[int]) -> None:
-        self._keeping_errors(lambda: self._source._revoke(numbers, lost=True))
-
-    def assigned(self, numbers: Collection[int]) -> None:
-        self._keeping_errors(lambda: self._source._assign(numbers))
-
-    def _keeping_errors(self, tell: Callable[[], None]) -> None:
-        if self._source._callback_error is not None:
-            return  # that error ends the run; a later one would hide it
-        try:
-            tell()
-        except BaseException as error:
-            self._source._callback_error = error
 
 
 # --- options --------------------------------------------------------------------------------------
