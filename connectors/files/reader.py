@@ -249,7 +249,9 @@ class TextReader(FileReader):
         if self._behind is None:
             # Opened again, with a place of its own, even if another file has the name by now.
             same = Path(f"/proc/self/fd/{self._file.fileno()}")
-            self._behind = TextReader(self.path, same.open("rb"), self._form, found=self._found)
+            with self._reading():
+                again = same.open("rb")
+            self._behind = TextReader(self.path, again, self._form, found=self._found)
         return self._behind._known(ordinal)
 
     def _known(self, ordinal: int) -> Known:
