@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import struct
+from dataclasses import replace
 from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
 
@@ -605,6 +606,9 @@ def test_bad_raw_floats() -> None:
         (9, None, "oversized"),
     ]
     assert out.bad[0].reason == "undecodable: 8 bytes, 12 expected"
+    for most, good in ((12, [0, 5, 10]), (11, [])):
+        out = decoder("float32", schema, max_event_bytes=most).decode(values)
+        assert out.good.tolist() == good
 
 
 def test_rows_pass_as_views_and_bad_ones_are_left_out() -> None:
@@ -637,8 +641,10 @@ def test_what_cannot_fit_is_said_before_the_first_event() -> None:
         decoder("csv", schema)
     with pytest.raises(BadRecord, match="label 'y' is not in the header"):
         decoder("csv", schema, fields=("a",))
-    with pytest.raises(BadRecord, match="label 'y' is not among the fields"):
-        decoder("float32", schema, fields=("a",))
+    for mode in ("open", "strict"):
+        with pytest.raises(BadRecord, match="label 'y' is not among the fields"):
+            decoder("float32", replace(schema, mode=mode), fields=("a",))
+    assert decoder("float32", replace(schema, mode="fixed"), fields=("a",)).decode([]).y == []
     with pytest.raises(BadRecord, match="column 0 of the schema has a number for its name"):
         decoder("json", Schema((0,)))
     few = Schema(label="y", max_columns=2)
