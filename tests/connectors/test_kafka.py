@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from crash_kit import read_all
+from crash_kit import MakeTopic, read_all
 from files_kit import offsets, values
 from kafka_kit import delete_before, producer, read
 
@@ -33,8 +33,6 @@ pytestmark = [
     pytest.mark.timeout(90),
     pytest.mark.usefixtures("kafka_client"),
 ]
-
-MakeTopic = Callable[..., str]
 
 
 def fill(address: str, topic: str, count: int, partition: int = 0, first: int = 0) -> None:

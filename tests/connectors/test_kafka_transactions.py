@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from crash_kit import read_all
+from crash_kit import MakeTopic
+from kafka_kit import inputs, until
 
 from connectors.base import Output, Transactional
 from connectors.errors import BadURL, ConnectorError, Revoked
@@ -24,10 +24,7 @@ pytestmark = [
     pytest.mark.usefixtures("kafka_client"),
 ]
 
-MakeTopic = Callable[..., str]
-
 NO_GROUP: Any = MemorySource([{"x": 1.0}])
-PATIENCE = 60.0
 
 
 def outputs(start: int, stop: int) -> list[Output]:
@@ -53,19 +50,6 @@ def writing(
     finally:
         for sink in sinks:
             sink.close()
-
-
-def inputs(address: str, topic: str, level: str = "read_committed") -> list[int]:
-    """The inputs of the records of a topic, ascending."""
-    records = read_all(address, topic, level)
-    return sorted(int(dict(one.headers)["streamk-offset"]) for one in records)
-
-
-def until(there: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not there():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def expect(address: str, topic: str, right: list[int]) -> None:
