@@ -14,29 +14,7 @@ from typing import Any, NamedTuple, Protocol, overload, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from connectors.errors import BadURL
 from connectors.records import RecordFormat
-
-__all__ = [
-    "ENCODINGS",
-    "MAX_EVENT_BYTES",
-    "URL",
-    "Chunk",
-    "Connector",
-    "EventLog",
-    "InGroup",
-    "Output",
-    "Rows",
-    "Sink",
-    "Source",
-    "SourceBase",
-    "Transactional",
-    "Transactions",
-    "Trouble",
-    "Troubled",
-    "concatenate",
-    "group_of",
-]
 
 ENCODINGS = ("json", "float32", "csv", "dict", "rows", "avro", "json-schema", "protobuf")
 """The encodings of a source's values.
@@ -180,7 +158,7 @@ AssignedCallback = Callable[[tuple[str, ...]], None]
 
 @runtime_checkable
 class Source(Protocol):
-    """A place that events come from.
+    """A place that events come from; a class of one gets plain answers from `SourceBase`.
 
     Attributes
     ----------
@@ -198,6 +176,7 @@ class Source(Protocol):
     @property
     def delimiter(self) -> str:
         """The character between the cells of CSV."""
+        return ","
 
     @property
     def record_format(self) -> RecordFormat | None:
@@ -224,18 +203,22 @@ class Source(Protocol):
 
     def start(self, partition: str) -> int:
         """The earliest position that can still be read."""
+        return 0
 
     def beginning(self, partition: str) -> int:
         """The position where a job begins that has no checkpoint and no committed offset."""
+        return self.start(partition)
 
     def end(self, partition: str) -> int | None:
         """One past the last event there is now; None where that is not known."""
 
     def lag(self) -> int | None:
         """Events there are and that were not polled yet, all partitions together, if known."""
+        return None
 
     def committed(self, partition: str) -> tuple[int, str] | None:
         """Offset and metadata of the last commit; None where the source keeps none."""
+        return None
 
     def commit(self, offsets: Mapping[str, int], metadata: Mapping[str, str]) -> None:
         """Record the next position of each partition and a text, where the source can keep it.
@@ -254,6 +237,7 @@ class Source(Protocol):
 
         None where the source cannot tell.
         """
+        return None
 
     def recognize(self, partition: str, identity: str) -> str | None:
         """Return how the partition differs from the one that `identity` was asked for.
@@ -261,15 +245,18 @@ class Source(Protocol):
         None if it is the same, or if the source cannot tell; its offsets then mean the same events.
         Called before `seek`.
         """
+        return None
 
     def provisional(self, partition: str) -> int | None:
         """Return the first position whose event may differ when it is read again.
 
         None if all that were polled are final; not so the last line of a file being written.
         """
+        return None
 
     def unfinished(self) -> list[str]:
         """Return a sentence for each part of the data that is not read."""
+        return []
 
     def close(self) -> None:
         """Close files and connections. May be called twice."""
@@ -315,54 +302,17 @@ class Troubled(Protocol):
         """
 
 
-class SourceBase:
-    """The defaults of a source: a fixed set of partitions, no commits, nothing to report."""
+class SourceBase(Source):
+    """A source with a fixed set of partitions, no commits, and nothing to report."""
 
     fields: tuple[str, ...] | None = None
     record_format: RecordFormat | None = None
-
-    @property
-    def delimiter(self) -> str:
-        """A comma."""
-        return ","
-
-    def start(self, partition: str) -> int:
-        """0."""
-        return 0
-
-    def beginning(self, partition: str) -> int:
-        """The earliest position."""
-        return self.start(partition)
-
-    def lag(self) -> int | None:
-        """None: how much is left is not known."""
-        return None
-
-    def committed(self, partition: str) -> tuple[int, str] | None:
-        """None: the position lives in the reader's own checkpoint."""
-        return None
 
     def commit(self, offsets: Mapping[str, int], metadata: Mapping[str, str]) -> None:
         """Does nothing: the position lives in the reader's own checkpoint."""
 
     def set_rebalance(self, on_revoked: RevokedCallback, on_assigned: AssignedCallback) -> None:
         """Does nothing: the partitions never change."""
-
-    def identity(self, partition: str, offset: int) -> str | None:
-        """None: the partitions are always the same."""
-        return None
-
-    def recognize(self, partition: str, identity: str) -> str | None:
-        """None: the partitions are always the same."""
-        return None
-
-    def provisional(self, partition: str) -> int | None:
-        """None: events are final."""
-        return None
-
-    def unfinished(self) -> list[str]:
-        """Nothing: all is read."""
-        return []
 
     def close(self) -> None:
         """Does nothing."""
@@ -471,19 +421,6 @@ class Connector:
     source: Callable[..., Source] | None = None
     sink: Callable[..., Sink] | None = None
     log: Callable[..., EventLog] | None = None
-
-    def pick(self, url: URL, what: str) -> Callable[..., Any]:
-        """The function that opens a source, sink or log. Raises `BadURL` if there is none."""
-        there: dict[str, Callable[..., Any] | None] = {
-            "source": self.source,
-            "sink": self.sink,
-            "log": self.log,
-        }
-        chosen = there[what]
-        if chosen is None:
-            others = " or ".join(f"a {name}" for name, opener in there.items() if opener)
-            raise BadURL(f"{url.scheme}: can only be {others}, not a {what} ({url.text})")
-        return chosen
 
 
 def split_evenly(total: int, wanted: Iterable[int]) -> list[int]:

@@ -10,15 +10,6 @@ from collections.abc import Iterable, Iterator
 
 from connectors.errors import BadRecord, BadURL
 
-__all__ = [
-    "check_names",
-    "delimiter_in",
-    "delimiter_named",
-    "ends_in_quotes",
-    "read_csv_cells",
-    "with_decimal_points",
-]
-
 _NAMES = {
     "comma": ",",
     "semicolon": ";",

@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "Aborted",
-    "BadRecord",
-    "BadURL",
-    "ConnectorError",
-    "OffsetOutOfRange",
-    "Revoked",
-    "Unavailable",
-]
-
 
 class ConnectorError(Exception):
     """Root of every error raised by a connector."""

@@ -8,18 +8,6 @@ from typing import Literal, Protocol, runtime_checkable
 
 from connectors.base import Sink
 
-__all__ = [
-    "UNIONS",
-    "Declaring",
-    "Field",
-    "ListOf",
-    "MapOf",
-    "RecordType",
-    "Scalar",
-    "branches",
-    "declare",
-]
-
 Scalar = Literal["boolean", "integer", "number", "text", "label", "value"]
 """Types of values: "integer" has 64 bits with a sign, and "number" is a float; a "label" and a
 "value" are one of `UNIONS`."""

@@ -19,18 +19,6 @@ from connectors.errors import BadRecord, BadURL, Unavailable
 from connectors.fields import RecordType
 from connectors.records import FRAMED, ReadRecord, RecordFormat, Tombstone, json_body
 
-__all__ = [
-    "ENVELOPES",
-    "Debezium",
-    "Encode",
-    "FramedFormat",
-    "JSONOutputs",
-    "enveloped",
-    "json_object",
-    "open_format",
-    "open_output_format",
-]
-
 GROUP = "streamk.formats"
 
 _ENCODINGS = ("json", *FRAMED)
@@ -191,30 +179,22 @@ class Debezium:
 
     Parameters
     ----------
-    inner : RecordFormat, optional
-        That of the envelope itself; by default it is read by `read`.
-    read : function, optional
-        From a record to the envelope.
+    inner : function
+        `RecordFormat.reading` of the envelope itself.
 
     Examples
     --------
-    >>> read = Debezium(read=msgspec.json.decode).reading(frozenset)
+    >>> read = Debezium(lambda *_, **__: msgspec.json.decode).reading(frozenset)
     >>> read(b'{"before": null, "after": {"a": 1}, "op": "c"}')
     {'a': 1}
     """
 
-    def __init__(
-        self, inner: RecordFormat | None = None, read: Callable[[Any], Any] | None = None
-    ) -> None:
-        self._inner, self._read = inner, read
+    def __init__(self, inner: Callable[..., Callable[[Any], Any]]) -> None:
+        self._inner = inner
 
     def reading(self, names: Callable[[], frozenset[str]], *, settled: bool = False) -> ReadRecord:
         """Return a function that reads a record, see `connectors.records.RecordFormat`."""
-        if self._inner is None:
-            read = self._read
-        else:
-            read = self._inner.reading(_inside(names), settled=settled)
-        assert read is not None
+        read = self._inner(_inside(names), settled=settled)
         return lambda value: _row(read(value))
 
 
@@ -252,7 +232,6 @@ def _row(envelope: Any) -> dict[str, Any]:
 
 
 def _json(value: Any) -> Any:
-    """Return a value of JSON."""
     try:
         return msgspec.json.decode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError) as error:
@@ -269,9 +248,9 @@ def enveloped(envelope: str, encoding: str, inner: RecordFormat | None) -> Recor
     if envelope not in ENVELOPES:
         raise BadURL(f"kafka: envelope {envelope!r} must be {' or '.join(ENVELOPES)}")
     if inner is not None:
-        return Debezium(inner)
+        return Debezium(inner.reading)
     if encoding == "json":
-        return Debezium(read=_json)
+        return Debezium(lambda *_, **__: _json)
     if encoding == "json-schema":
-        return Debezium(read=lambda value: _json(json_body(value)))
+        return Debezium(lambda *_, **__: lambda value: _json(json_body(value)))
     raise BadURL(f"kafka: envelope={envelope} is of records with named fields, not of {encoding}")

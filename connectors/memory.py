@@ -15,15 +15,12 @@ from connectors.base import (
     Connector,
     Output,
     Rows,
-    Sink,
     Source,
     SourceBase,
     concatenate,
     split_evenly,
 )
 from connectors.errors import BadRecord, BadURL, OffsetOutOfRange
-
-__all__ = ["CONNECTOR", "MemorySink", "MemorySource"]
 
 _POLL_INTERVAL_S = 0.005
 
@@ -248,8 +245,4 @@ def _open_source(
     )
 
 
-def _open_sink(url: URL) -> Sink:  # noqa: ARG001
-    return MemorySink()
-
-
-CONNECTOR = Connector(source=_open_source, sink=_open_sink)
+CONNECTOR = Connector(source=_open_source, sink=lambda _url: MemorySink())

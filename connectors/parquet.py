@@ -13,15 +13,13 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from connectors.base import URL, Connector, Output, Sink, Source
+from connectors.base import URL, Connector, Output, Source
 from connectors.cells import check_names
 from connectors.errors import BadRecord, BadURL, ConnectorError, Unavailable
 from connectors.files import path_of
 from connectors.files.ordered import FileReader, Files, FilesSource, Known, existing_file
 from connectors.files.reader import KNOWN_BY, digest
 from connectors.files.sinks import flat_output, sync_directory, writing
-
-__all__ = ["PARQUET", "ParquetSink", "ParquetSource"]
 
 _BATCH_ROWS = 8192
 _PART = re.compile(r"part-(\d{8})\.parquet")
@@ -122,7 +120,6 @@ class _ParquetReader(FileReader):
 
     @property
     def size(self) -> int:
-        """The bytes of the file."""
         return os.fstat(self._bytes.fileno()).st_size
 
     def _tables(self, ordinal: int) -> Generator[list[dict[str, Any]], None, None]:
@@ -150,7 +147,6 @@ class _ParquetReader(FileReader):
         return batch
 
     def fill(self) -> bool:
-        """Have at least one row ready; False at the end."""
         while self._next == len(self._ready):
             ready = next(self._batches, None)
             if ready is None:
@@ -159,14 +155,12 @@ class _ParquetReader(FileReader):
         return True
 
     def take(self, most: int) -> list[dict[str, Any]]:
-        """Return at most so many of the rows that are ready."""
         taken = self._ready[self._next : self._next + most]
         self._next += len(taken)
         self.ordinal += len(taken)
         return taken
 
     def seek(self, ordinal: int) -> bool:
-        """Go to a row; False if there are fewer, the last of which is behind then."""
         self._batches.close()
         self.ordinal = min(ordinal, self.rows)
         self._batches = self._tables(self.ordinal)
@@ -174,14 +168,13 @@ class _ParquetReader(FileReader):
         return self.ordinal == ordinal
 
     def known(self, ordinal: int) -> Known:
-        """Return the fingerprint of the file, the same for every row: it never grows."""
+        # The same for every row: the file never grows.
         size = self.size
         first = os.pread(self._bytes.fileno(), KNOWN_BY, 0)
         last = os.pread(self._bytes.fileno(), KNOWN_BY, max(0, size - KNOWN_BY))
         return Known(size, digest(first), digest(last))
 
     def difference(self, ordinal: int, known: Known) -> str | None:
-        """Return how the file differs from its fingerprint; None if it does not."""
         now = self.known(ordinal)
         if now == known:
             return None
@@ -189,7 +182,6 @@ class _ParquetReader(FileReader):
         return f"{self.path} is another file than the one that was read{sizes}"
 
     def close(self) -> None:
-        """Close the file."""
         self._batches.close()
         self._bytes.close()
 
@@ -255,7 +247,6 @@ class ParquetSink:
         sync_directory(path.parent)
 
     def _parts(self) -> list[Path]:
-        """The finished files, in order."""
         return sorted(part for part in self._path.iterdir() if _PART.fullmatch(part.name))
 
     def write(self, outputs: Sequence[Output]) -> None:
@@ -329,8 +320,4 @@ def _source(url: URL, *, follow: bool = False) -> Source:
     return ParquetSource(path_of(url), follow=follow)
 
 
-def _sink(url: URL) -> Sink:
-    return ParquetSink(path_of(url))
-
-
-PARQUET = Connector(source=_source, sink=_sink)
+PARQUET = Connector(source=_source, sink=lambda url: ParquetSink(path_of(url)))

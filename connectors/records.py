@@ -16,20 +16,6 @@ import numpy as np
 
 from connectors.errors import BadRecord
 
-__all__ = [
-    "FRAMED",
-    "FRAME_BYTES",
-    "ReadRecord",
-    "RecordFormat",
-    "Tombstone",
-    "day_after_1970",
-    "decimal_number",
-    "framed",
-    "json_body",
-    "schema_id_of",
-    "time_after_1970",
-]
-
 FRAMED = ("avro", "json-schema", "protobuf")
 """Encodings of framed records."""
 

@@ -12,15 +12,13 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from connectors.base import URL, Connector, EventLog, Sink, Source
 from connectors.errors import BadURL
-
-__all__ = ["GROUP", "open_log", "open_sink", "open_source", "parse_url", "schemes"]
 
 GROUP = "streamk.connectors"
 
@@ -134,42 +132,42 @@ def _has_credentials(rest: str) -> bool:
 
 def _open(what: str, text: str, options: Mapping[str, Any]) -> Any:
     url = parse_url(text)
-    opener = _connector(url).pick(url, what)
+    connector = _connector(url)
+    opener = getattr(connector, what)
+    if opener is None:
+        there = (name for name in ("source", "sink", "log") if getattr(connector, name))
+        others = " or ".join(f"a {name}" for name in there)
+        raise BadURL(f"{url.scheme}: can only be {others}, not a {what} ({url.text})")
     return opener(url, **_converted(url, opener, {**url.options, **options}))
 
 
 def _connector(url: URL) -> Connector:
     found = [entry for entry in entry_points(group=GROUP) if entry.name == url.scheme]
     if not found:
-        near = _near(url.scheme, schemes())
+        hint = near(url.scheme, schemes())
         if re.match(r"\d+/", url.path):  # HOST:PORT/TOPIC
-            near = f" (did you mean 'kafka://{url.text}'?)"
-        raise BadURL(f"no connector {url.scheme!r}{near}; there are {_listed(schemes())}")
-    return _loaded(found[0])
-
-
-def _loaded(entry: EntryPoint) -> Connector:
-    connector = entry.load()
+            hint = f" (did you mean 'kafka://{url.text}'?)"
+        raise BadURL(f"no connector {url.scheme!r}{hint}; there are {_listed(schemes())}")
+    connector = found[0].load()
     if not isinstance(connector, Connector):
-        raise BadURL(f"the connector {entry.name!r} ({entry.value}) is not a Connector")
+        raise BadURL(f"the connector {found[0].name!r} ({found[0].value}) is not a Connector")
     return connector
 
 
 def _converted(url: URL, opener: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The options, text turned into what the opener's annotations say. Raises `BadURL`."""
-    parameters = inspect.signature(opener).parameters.values()
-    known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    parameters = inspect.signature(opener, eval_str=True).parameters.values()
+    known = {p.name: p.annotation for p in parameters if p.kind is p.KEYWORD_ONLY}
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    hints = typing.get_type_hints(opener)
     converted: dict[str, Any] = {}
     for name, value in options.items():
         if name not in known and not takes_any:
             raise BadURL(
-                f"{url.text!r}: no option {name!r}{_near(name, known)}; "
+                f"{url.text!r}: no option {name!r}{near(name, known)}; "
                 f"{url.scheme}: has {_listed(sorted(known)) if known else 'none'}"
             )
         if isinstance(value, str) and name in known:
-            value = _parsed(url, name, value, hints.get(name))
+            value = _parsed(url, name, value, known[name])
         converted[name] = value
     return converted
 
@@ -192,9 +190,10 @@ def _parsed(url: URL, name: str, text: str, hint: Any) -> Any:
     return text
 
 
-def _near(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+def near(name: str, known: Iterable[str]) -> str:
+    """Return a question for the known name that may have been meant, if there is one."""
+    found = difflib.get_close_matches(name, list(known), 1)
+    return f" (did you mean {found[0]!r}?)" if found else ""
 
 
 def _listed(names: Iterable[str]) -> str:

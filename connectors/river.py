@@ -6,7 +6,6 @@ The position of an event is its ordinal. Events are dicts with the target in the
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import itertools
 from collections.abc import Iterator, Mapping
@@ -16,8 +15,7 @@ import numpy as np
 
 from connectors.base import URL, Chunk, Connector, Source, SourceBase
 from connectors.errors import BadRecord, BadURL, OffsetOutOfRange, Unavailable
-
-__all__ = ["RIVER", "RiverSource"]
+from connectors.registry import near
 
 
 class RiverSource(SourceBase):
@@ -107,12 +105,16 @@ def _open(url: URL, *, label: str = "label", limit: int | None = None, **options
         raise Unavailable("river: needs River: pip install river") from error
     if limit is not None and limit < 1:
         raise BadURL(f"{url.text!r}: limit is at least 1, not {limit}")
-    known = _datasets(datasets, "", base.Dataset) | _datasets(synth, "synth/", base.Dataset)
+    known = {
+        prefix + name: member
+        for module, prefix in ((datasets, ""), (synth, "synth/"))
+        for name in sorted(module.__all__)
+        if inspect.isclass(member := getattr(module, name)) and issubclass(member, base.Dataset)
+    }
     kind = known.get(url.path)
     if kind is None:
-        near = difflib.get_close_matches(url.path, known, 1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise BadURL(f"no data set {url.path!r} in river{hint}; there are {', '.join(known)}")
+        hint, names = near(url.path, known), ", ".join(known)
+        raise BadURL(f"no data set {url.path!r} in river{hint}; there are {names}")
     dataset = kind(**_arguments(url, kind, options))
     if not getattr(dataset, "is_downloaded", True):
         raise Unavailable(
@@ -122,16 +124,6 @@ def _open(url: URL, *, label: str = "label", limit: int | None = None, **options
     return RiverSource(dataset, label=label, limit=limit)
 
 
-def _datasets(module: Any, prefix: str, base: type) -> dict[str, Any]:
-    names = sorted(name for name in module.__all__)
-    members = [(name, getattr(module, name)) for name in names]
-    return {
-        prefix + name: member
-        for name, member in members
-        if inspect.isclass(member) and issubclass(member, base)
-    }
-
-
 def _arguments(url: URL, kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """The data set's own arguments, text made into numbers. Raises `BadURL`."""
     known = {name: p.default for name, p in inspect.signature(kind).parameters.items()}
@@ -139,10 +131,9 @@ def _arguments(url: URL, kind: Any, options: Mapping[str, Any]) -> dict[str, Any
     for name, value in options.items():
         if name not in known:
             names = sorted({"label", "limit", *known})
-            near = difflib.get_close_matches(name, names, 1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise BadURL(
-                f"{url.text!r}: no option {name!r}{hint}; {url.path} has {', '.join(names)}"
+                f"{url.text!r}: no option {name!r}{near(name, names)}; {url.path} has"
+                f" {', '.join(names)}"
             )
         arguments[name] = _literal(value) if isinstance(value, str) else value
     for name, default in known.items():

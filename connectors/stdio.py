@@ -31,8 +31,6 @@ from connectors.errors import BadRecord, BadURL, OffsetOutOfRange, Unavailable
 from connectors.files.records import RecordCutter, TextForm
 from connectors.files.sinks import as_json_line
 
-__all__ = ["STDIN", "STDOUT", "StdinSource", "StdoutSink"]
-
 _PARTITION = "stdin"
 _BLOCK_BYTES = 1 << 16
 
@@ -76,7 +74,7 @@ class StdinSource(SourceBase):
         return bool(self._ready)
 
     def _read(self, timeout: float | None) -> None:
-        if self._readable(timeout):
+        if select.select([self._fd], [], [], timeout)[0]:
             try:
                 block = os.read(self._fd, _BLOCK_BYTES)
             except OSError as error:
@@ -86,9 +84,6 @@ class StdinSource(SourceBase):
             self._ended = not block
             records = self._records.feed(block) if block else self._records.finish()
             self._ready.extend(record for record, _ in records)
-
-    def _readable(self, timeout: float | None) -> bool:
-        return bool(select.select([self._fd], [], [], timeout)[0])
 
     def partitions(self) -> tuple[str, ...]:
         """("stdin",)."""
@@ -179,7 +174,6 @@ def _bytes_of(stream: Any, name: str) -> BinaryIO:
 
 @contextmanager
 def _writing() -> Iterator[None]:
-    """Raise `Unavailable` where standard output cannot be written."""
     try:
         yield
     except BrokenPipeError as error:

@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
+from crash_kit import read_all
 from engine_kit import attached, learner
 
 from connectors.base import Chunk
@@ -66,6 +67,12 @@ def read(source: KafkaSource, count: int) -> list[Chunk]:
 
 def values(chunks: list[Chunk]) -> list[Any]:
     return [value for chunk in chunks for value in chunk.values]
+
+
+def inputs(address: str, topic: str, level: str = "read_committed") -> list[int]:
+    """The inputs of the records of an output topic, ascending."""
+    records = read_all(address, topic, level)
+    return sorted(int(dict(one.headers)["streamk-offset"]) for one in records)
 
 
 class Topics:

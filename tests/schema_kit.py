@@ -13,7 +13,26 @@ from urllib.parse import unquote
 
 import fastavro
 
+from connectors.errors import BadRecord
 from connectors.records import framed
+from connectors.schemas.avro import AvroSchema
+from connectors.schemas.formats import SchemaFormat
+from connectors.schemas.stores import StoredSchema
+
+
+class Stored(dict[int, str]):
+    """A store of schemas: their texts by their numbers."""
+
+    def fetch(self, number: int) -> StoredSchema:
+        if number not in self:
+            raise BadRecord(f"schema {number} is unknown")
+        return StoredSchema(self[number])
+
+
+def avro_format(*schemas: Any) -> SchemaFormat:
+    """Return the format of records whose schemas are numbered from 1."""
+    store: Any = Stored({i: json.dumps(schema) for i, schema in enumerate(schemas, 1)})
+    return SchemaFormat(store, lambda schema: AvroSchema(schema.text))
 
 
 class Registry:

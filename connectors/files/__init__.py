@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from connectors.base import URL, Connector, EventLog, Sink, Source
+from connectors.base import URL, Connector, Sink, Source
 from connectors.errors import BadRecord, BadURL
 from connectors.files.ordered import Files, FilesSource, existing_file
 from connectors.files.reader import TextReader
@@ -76,7 +76,6 @@ class FileSource(FilesSource):
 
 
 def _shown(header: Header | None) -> str:
-    """Return a header for a message."""
     return "none" if header is None else repr(header.delimiter.join(header.fields))
 
 
@@ -87,7 +86,8 @@ def path_of(url: URL) -> Path:
     return Path(url.path).expanduser()
 
 
-def _check_suffix(url: URL, path: Path) -> Path:
+def _ndjson_path(url: URL) -> Path:
+    path = path_of(url)
     scheme = scheme_of(path)
     if scheme is not None and url.scheme != scheme:
         raise BadURL(f"{url.text!r}: for a {scheme} file write {scheme}:{url.path}")
@@ -95,12 +95,11 @@ def _check_suffix(url: URL, path: Path) -> Path:
 
 
 def _delimiter_of(path: Path) -> str | None:
-    """Return the delimiter that a file's name tells."""
     return "\t" if plain_suffix(path) == ".tsv" else None
 
 
 def _ndjson_source(url: URL, *, follow: bool = False) -> Source:
-    return FileSource(_check_suffix(url, path_of(url)), TextForm("json"), follow=follow)
+    return FileSource(_ndjson_path(url), TextForm("json"), follow=follow)
 
 
 def _csv_source(
@@ -118,18 +117,14 @@ def _csv_source(
     return FileSource(path, form, follow=follow)
 
 
-def _ndjson_sink(url: URL) -> Sink:
-    return NDJSONSink(_check_suffix(url, path_of(url)))
-
-
 def _csv_sink(url: URL) -> Sink:
     path = path_of(url)
     return CSVSink(path, delimiter=_delimiter_of(path) or ",")
 
 
-def _ndjson_log(url: URL) -> EventLog:
-    return LineLog(_check_suffix(url, path_of(url)))
-
-
-NDJSON = Connector(source=_ndjson_source, sink=_ndjson_sink, log=_ndjson_log)
+NDJSON = Connector(
+    source=_ndjson_source,
+    sink=lambda url: NDJSONSink(_ndjson_path(url)),
+    log=lambda url: LineLog(_ndjson_path(url)),
+)
 CSV = Connector(source=_csv_source, sink=_csv_sink)

@@ -17,8 +17,6 @@ import numpy as np
 from connectors.base import Chunk, SourceBase, Trouble
 from connectors.errors import BadRecord, ConnectorError, OffsetOutOfRange, Unavailable
 
-__all__ = ["FileReader", "Files", "FilesSource", "Known", "existing_file"]
-
 
 class Files:
     """A file, the files that match a pattern (`*`), or those below a directory.
@@ -35,19 +33,21 @@ class Files:
         There may be more of them later.
     name : str
         Of all of them together.
+    pattern : str
+        Of the names of many.
     """
 
     def __init__(self, place: Path, *, below: str = "") -> None:
-        self._place, self._root, self._pattern = place, place.parent, ""
+        self._place, self._root, self.pattern = place, place.parent, ""
         self.name = place.name
         if below and place.is_dir():
-            self._root, self._pattern = place, f"**/{below}"
+            self._root, self.pattern = place, f"**/{below}"
             self.name = place.name or place.resolve().name
         elif "*" in str(place) and not place.exists():
             first = next(i for i, part in enumerate(place.parts) if "*" in part)
             self._root = Path(*place.parts[:first])
-            self._pattern = self.name = "/".join(place.parts[first:])
-        self.are_many = bool(self._pattern)
+            self.pattern = self.name = "/".join(place.parts[first:])
+        self.are_many = bool(self.pattern)
 
     def listed(self) -> list[str]:
         """Return the names of the files that there are, in order.
@@ -59,7 +59,7 @@ class Files:
         """
         if not self.are_many:
             return [existing_file(self._place).name]
-        names = sorted(path.relative_to(self._root) for path in self._root.glob(self._pattern))
+        names = sorted(path.relative_to(self._root) for path in self._root.glob(self.pattern))
         return [
             str(name)
             for name in names
@@ -69,10 +69,6 @@ class Files:
     def path(self, name: str | Path) -> Path:
         """Return where a file is, or was."""
         return self._root / name
-
-    def nothing(self) -> Unavailable:
-        """Return the error for no file."""
-        return Unavailable(f"no file matches {self._root / self._pattern}")
 
 
 def existing_file(path: Path) -> Path:
@@ -231,7 +227,7 @@ class FilesSource(SourceBase, ABC):
         """The position of the first record of each file that was begun, and its name."""
         self._look()
         if not self._listed:
-            raise self._files.nothing()
+            raise Unavailable(f"no file matches {self._files.path(self._files.pattern)}")
         self._begin(self._listed[0], 0)
 
     def _begin(self, name: str, base: int) -> None:
@@ -244,7 +240,6 @@ class FilesSource(SourceBase, ABC):
         self._begun.append((base, name))
 
     def _look(self) -> None:
-        """See which files there are."""
         self._looked = time.monotonic()
         self._listed = self._files.listed()
         self._order = [PurePath(name).parts for name in self._listed]
@@ -288,7 +283,6 @@ class FilesSource(SourceBase, ABC):
 
     @property
     def _position(self) -> int:
-        """The position of the next record."""
         return self._begun[-1][0] + self._now.ordinal
 
     def _fill(self) -> bool:
@@ -321,7 +315,12 @@ class FilesSource(SourceBase, ABC):
         while not self._fill():
             if not self._follow:
                 return []
-            self._check_same_file()
+            if (what := self._now.replaced()) is not None:
+                raise OffsetOutOfRange(
+                    f"{self._now.path} {what} after {self._now.ordinal} events",
+                    partition=self._files.name,
+                    offset=self._position,
+                )
             left = deadline - time.monotonic()
             if left <= 0:
                 return []
@@ -332,15 +331,6 @@ class FilesSource(SourceBase, ABC):
             values += reader.take(max_events - len(values))
         offsets = np.arange(first, first + len(values), dtype=np.int64)
         return [Chunk(self._files.name, offsets, offsets, values)]
-
-    def _check_same_file(self) -> None:
-        reader = self._now
-        if (what := reader.replaced()) is not None:
-            raise OffsetOutOfRange(
-                f"{reader.path} {what} after {reader.ordinal} events",
-                partition=self._files.name,
-                offset=self._position,
-            )
 
     def seek(self, partition: str, offset: int) -> None:
         """Go to a record. Raises `OffsetOutOfRange` past the end of what there is."""

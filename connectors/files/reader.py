@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import math
 import os
@@ -12,16 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
-from connectors.base import MAX_EVENT_BYTES
 from connectors.cells import read_csv_cells
 from connectors.errors import BadRecord, ConnectorError
 from connectors.files.ordered import FileReader, Known
-from connectors.files.records import Header, JSONSplitter, Record, RecordCutter, TextForm
+from connectors.files.records import Header, Record, RecordCutter, TextForm, begins_array
 from connectors.files.text import BROKEN, TextFile, decompressed
-
-__all__ = ["KNOWN_BY", "TextReader", "digest"]
 
 _BLOCK_BYTES = 1 << 18
 _INDEX_EVERY = 4096
@@ -63,15 +59,6 @@ class TextReader(FileReader):
     found : optional
         What another reader of the same file has found.
 
-    Attributes
-    ----------
-    ordinal : int
-        The position of the next record.
-    provisional : int or None
-        The position of a last record whose line has no end, so that it may yet become another.
-    unfinished : str or None
-        A sentence about the end of the file where that is no whole record.
-
     Raises
     ------
     BadRecord
@@ -111,7 +98,6 @@ class TextReader(FileReader):
 
     @property
     def size(self) -> int:
-        """The bytes of the file."""
         return os.fstat(self._file.fileno()).st_size
 
     # --- reading --------------------------------------------------------------------------------
@@ -169,7 +155,6 @@ class TextReader(FileReader):
         return block
 
     def fill(self) -> bool:
-        """Have at least one record ready; False if there is none (yet)."""
         while self._next == len(self._ready):
             self._ready, self._next = [], 0
             block = b"" if self._ended or self._is_written_anew() else self._block()
@@ -191,7 +176,6 @@ class TextReader(FileReader):
         return self._before is not None and self._before != self._read_before()
 
     def take(self, most: int) -> list[bytes]:
-        """Return at most so many of the records that are ready."""
         taken = self._ready[self._next : self._next + most]
         if not taken:
             return []
@@ -207,7 +191,6 @@ class TextReader(FileReader):
         return [record for record, _ in taken]
 
     def seek(self, ordinal: int) -> bool:
-        """Go to a record; False if there are fewer (yet), of which the last one is behind then."""
         index = self._found.index
         entry = index[bisect(index, (ordinal, math.inf)) - 1]
         if ordinal < self.ordinal or entry[1] - KNOWN_BY >= self._read_to:
@@ -264,8 +247,11 @@ class TextReader(FileReader):
         A second reader of the file goes there, so that this one need not keep what it has read.
         """
         if self._behind is None:
-            file = cast("BinaryIO", _SameFile(self._file.fileno()))
-            self._behind = TextReader(self.path, file, self._form, found=self._found)
+            # Opened again, with a place of its own, even if another file has the name by now.
+            same = Path(f"/proc/self/fd/{self._file.fileno()}")
+            with self._reading():
+                again = same.open("rb")
+            self._behind = TextReader(self.path, again, self._form, found=self._found)
         return self._behind._known(ordinal)
 
     def _known(self, ordinal: int) -> Known:
@@ -281,10 +267,6 @@ class TextReader(FileReader):
         return Known(at, digest(first), digest(last))
 
     def difference(self, ordinal: int, known: Known) -> str | None:
-        """Return how the file up to a record differs from its fingerprint; None if it does not.
-
-        If it does not, that record is the next one.
-        """
         at = known.at
         self._read_head(min(at, KNOWN_BY))
         self._go_to(ordinal, at)
@@ -294,7 +276,7 @@ class TextReader(FileReader):
             return f"{self.path} begins otherwise than the file that was read"
         if digest(self._window) != known.last:
             return f"{self.path} holds something else before byte {at} than the file that was read"
-        if ordinal and (self.header is not None or _holds_lines(self._found.head)):
+        if ordinal and (self.header is not None or not begins_array(self._found.head)):
             self._found.index.append((ordinal, at))
         else:  # an array is read from its beginning
             self._go_to(*self._found.index[0])
@@ -308,7 +290,6 @@ class TextReader(FileReader):
         self._go_to(*self._found.index[0])
 
     def replaced(self) -> str | None:
-        """Return what happened to the file of this name while it was read; None if it is there."""
         try:
             there = self.path.stat()
         except FileNotFoundError:
@@ -321,48 +302,6 @@ class TextReader(FileReader):
         return "was written anew" if self._is_written_anew() else None
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
         if self._behind is not None:
             self._behind.close()
-
-
-def _holds_lines(head: bytes) -> bool:
-    """Return whether JSON that begins with these bytes is lines, not an array."""
-    splitter = JSONSplitter(max_event_bytes=MAX_EVENT_BYTES)
-    splitter.feed(head)
-    return splitter.anywhere
-
-
-class _SameFile(io.RawIOBase):
-    """Reads an open file at a position of its own, even if another file has its name by now."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor, self._at = os.dup(descriptor), 0
-
-    def read(self, size: int = -1) -> bytes:
-        """Return the next bytes, at most `size`; none at the end."""
-        assert size >= 0
-        found = os.pread(self._descriptor, size, self._at)
-        self._at += len(found)
-        return found
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a byte from the beginning."""
-        assert whence == io.SEEK_SET
-        self._at = offset
-        return offset
-
-    def tell(self) -> int:
-        """Return the byte that is read next."""
-        return self._at
-
-    def fileno(self) -> int:
-        """Return the descriptor."""
-        return self._descriptor
-
-    def close(self) -> None:
-        """Close the descriptor. May be called twice."""
-        if not self.closed:
-            os.close(self._descriptor)
-        super().close()

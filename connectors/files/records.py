@@ -17,18 +17,6 @@ from connectors.cells import (
 from connectors.errors import BadRecord, BadURL
 from connectors.files.text import encoding_named
 
-__all__ = [
-    "BOM",
-    "ArraySplitter",
-    "Header",
-    "JSONSplitter",
-    "Record",
-    "RecordCutter",
-    "Splitter",
-    "TextForm",
-    "without_bom",
-]
-
 BOM = b"\xef\xbb\xbf"
 _SEP = re.compile(r'"?sep=([^"\r\n])"?\r?')
 """The line that tells Excel the character between the cells, before the header."""
@@ -71,10 +59,6 @@ class Splitter:
     >>> splitter.finish()
     [(b'c', 15)]
     """
-
-    anywhere = True
-    """Reading may begin behind any record."""
-    unfinished = None
 
     def __init__(
         self, *, quoted: bool, max_event_bytes: int, delimiter: str | None = None, at: int = 0
@@ -182,64 +166,9 @@ _REST = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _ARRAY = re.compile(rb"\[(?:\s*[{\]]|[ \t\r]*\n)")
 
 
-class JSONSplitter:
-    """Cuts JSON into records: the elements of an array of objects, else lines.
-
-    A file holds an array if it begins with a bracket which a line's end, an object or the other
-    bracket follows. A list with something else in it is a line, and a bad event.
-
-    Attributes
-    ----------
-    delimiter : None
-    anywhere : bool
-        Reading may begin behind any record, as it may where each is a line.
-    """
-
-    delimiter = None
-
-    def __init__(self, *, max_event_bytes: int) -> None:
-        self._max = max_event_bytes
-        self._head = b""
-        self._inner: Splitter | ArraySplitter | None = None
-
-    @property
-    def anywhere(self) -> bool:
-        """Return whether the records are lines."""
-        return not isinstance(self._inner, ArraySplitter)
-
-    @property
-    def unfinished(self) -> str | None:
-        """Return the words for the missing end of an array; None if there is none."""
-        return self._inner.unfinished if isinstance(self._inner, ArraySplitter) else None
-
-    def feed(self, block: bytes) -> list[tuple[bytes, int]]:
-        """Return the records that this block completes, each with the byte after it."""
-        if self._inner is None:
-            self._head += block
-            text = without_bom(self._head).lstrip(_SPACE)
-            if text.rstrip(b" \t\r") in (b"", b"[") or BOM.startswith(self._head):
-                return []  # too little to tell
-            block = self._begin()
-        assert self._inner is not None
-        return self._inner.feed(block)
-
-    def _begin(self) -> bytes:
-        """Choose lines or an array; return the bytes that were held back for that."""
-        text = without_bom(self._head)
-        if _ARRAY.match(text.lstrip(_SPACE)):
-            self._inner = ArraySplitter(max_event_bytes=self._max, at=len(self._head) - len(text))
-            return text
-        self._inner = Splitter(quoted=False, max_event_bytes=self._max)
-        return self._head
-
-    def finish(self) -> list[tuple[bytes, int]]:
-        """Return the last record, if it is not closed. Nothing may be fed after."""
-        records: list[tuple[bytes, int]] = []
-        if self._inner is None:
-            head = self._begin()
-            assert self._inner is not None
-            records = self._inner.feed(head)
-        return records + self._inner.finish()
+def begins_array(text: bytes) -> bool:
+    """Return whether JSON that begins so is an array of objects, not lines."""
+    return _ARRAY.match(without_bom(text).lstrip(_SPACE)) is not None
 
 
 class ArraySplitter:
@@ -412,6 +341,10 @@ class Header(NamedTuple):
 class RecordCutter:
     """Cuts a text into its records, without the header of CSV.
 
+    JSON holds an array of objects, whose elements are the records, if it begins with a bracket
+    which a line's end, an object or the other bracket follows; else each line is one. A list with
+    something else in it is a line, and a bad event.
+
     Parameters
     ----------
     form : TextForm
@@ -438,24 +371,23 @@ class RecordCutter:
         self._is_csv, self._name = form.encoding == "csv", name
         self._has_commas = form.decimal == ","
         self._at_beginning = not at
-        self._splitter: Splitter | JSONSplitter
+        self._head = b""  # which does not tell yet whether it is of an array
+        self._splitter: Splitter | ArraySplitter | None = None
         if self._is_csv or at:
             delimiter = form.delimiter if header is None else header.delimiter
             self._splitter = Splitter(
                 quoted=self._is_csv, max_event_bytes=MAX_EVENT_BYTES, delimiter=delimiter, at=at
             )
-        else:
-            self._splitter = JSONSplitter(max_event_bytes=MAX_EVENT_BYTES)
 
     @property
     def anywhere(self) -> bool:
         """Return whether reading may begin behind any record."""
-        return self._splitter.anywhere
+        return not isinstance(self._splitter, ArraySplitter)
 
     @property
     def unfinished(self) -> str | None:
         """Return the words for the missing end of an array; None if there is none."""
-        return self._splitter.unfinished
+        return self._splitter.unfinished if isinstance(self._splitter, ArraySplitter) else None
 
     def feed(self, block: bytes) -> list[Record]:
         """Return the records that this block completes.
@@ -465,6 +397,12 @@ class RecordCutter:
         BadRecord
             If they begin with a header that cannot be used.
         """
+        if self._splitter is None:
+            self._head += block
+            text = without_bom(self._head).lstrip(_SPACE)
+            if text.rstrip(b" \t\r") in (b"", b"[") or BOM.startswith(self._head):
+                return []  # too little to tell
+            return self._without_header(self._begin())
         return self._without_header(self._splitter.feed(block))
 
     def finish(self) -> list[Record]:
@@ -472,7 +410,19 @@ class RecordCutter:
 
         Raises `BadRecord` as `feed`.
         """
-        return self._without_header(self._splitter.finish())
+        records = self._begin() if self._splitter is None else []
+        assert self._splitter is not None
+        return self._without_header(records + self._splitter.finish())
+
+    def _begin(self) -> list[Record]:
+        """Choose lines or an array, and cut what was held back for that."""
+        text = without_bom(self._head)
+        if begins_array(text):
+            at = len(self._head) - len(text)
+            self._splitter = ArraySplitter(max_event_bytes=MAX_EVENT_BYTES, at=at)
+            return self._splitter.feed(text)
+        self._splitter = Splitter(quoted=False, max_event_bytes=MAX_EVENT_BYTES)
+        return self._splitter.feed(self._head)
 
     def _without_header(self, records: list[Record]) -> list[Record]:
         if not records:
@@ -496,6 +446,7 @@ class RecordCutter:
         return with_decimal_points(record, self.header.delimiter)
 
     def _read_header(self, record: bytes) -> Header:
+        assert isinstance(self._splitter, Splitter)
         where, delimiter = f"the header of {self._name}", self._splitter.delimiter or ","
         try:
             fields = tuple(read_csv_cells(record, delimiter))

@@ -20,16 +20,6 @@ import msgspec
 from connectors.base import Output
 from connectors.errors import BadRecord, ConnectorError, Unavailable
 
-__all__ = [
-    "CSVSink",
-    "LineLog",
-    "NDJSONSink",
-    "as_json_line",
-    "flat_output",
-    "sync_directory",
-    "writing",
-]
-
 
 def flat_output(output: Output) -> dict[str, Any]:
     """An output as one flat record, position first."""
@@ -244,7 +234,7 @@ def _cell(value: Any) -> Any:
     return msgspec.json.encode(value).decode() if isinstance(value, list | dict) else value
 
 
-class LineLog:
+class LineLog(_FileSink):
     """An `EventLog` that is a file, one event a line.
 
     Parameters
@@ -270,30 +260,24 @@ class LineLog:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._sink = NDJSONSink(path)  # which holds the lock
+        super().__init__(path)
         try:
-            self._sink.check_complete()
-            self._file = os.open(path, os.O_WRONLY | os.O_APPEND)
+            self.check_complete()
         except BaseException:
-            self._sink.close()
+            self.close()
             raise
 
     def append(self, events: Sequence[bytes]) -> None:
         """Add events, all or none, durable when it returns. Raises `ConnectorError`."""
         data = b"".join(event + b"\n" for event in events)
+        file = self._file.fileno()  # whose buffer would keep what cannot be written
         with writing(self._path):
-            size = os.fstat(self._file).st_size
+            size = os.fstat(file).st_size
             try:
                 while data:
-                    data = data[os.write(self._file, data) :]
-                os.fsync(self._file)
+                    data = data[os.write(file, data) :]
+                os.fsync(file)
             except OSError:
                 with suppress(OSError):
-                    os.ftruncate(self._file, size)
+                    os.ftruncate(file, size)
                 raise
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._file)
-        self._sink.close()

@@ -8,35 +8,25 @@ import gzip
 import io
 import lzma
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from connectors.errors import BadRecord, BadURL, Unavailable
 
-__all__ = [
-    "BROKEN",
-    "TextFile",
-    "compression_of",
-    "decompressed",
-    "encoding_named",
-    "plain_suffix",
-    "scheme_of",
-]
-
-_MAGIC = {"gzip": b"\x1f\x8b", "bzip2": b"BZh", "xz": b"\xfd7zXZ\x00", "Zstandard": b"(\xb5/\xfd"}
+_OPENERS: dict[bytes, Callable[..., Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+}
+"""Of compressed files, by the bytes that they begin with."""
+_ZSTANDARD = b"(\xb5/\xfd"
 _SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 _COMPRESSED_BYTES = 1 << 14
 """Compressed bytes that are taken at once: what they become may be a thousand times as much."""
 
 BROKEN: tuple[type[Exception], ...] = (EOFError, lzma.LZMAError, zlib.error, OSError)
 """Errors of reading what is compressed and damaged, or ends too soon."""
-
-
-def compression_of(file: BinaryIO) -> str | None:
-    """Return the name of the compression of a file, which is at its beginning; None without any."""
-    first = file.read(8)
-    file.seek(0)
-    return next((name for name, magic in _MAGIC.items() if first.startswith(magic)), None)
 
 
 def plain_suffix(path: Path) -> str:
@@ -75,16 +65,12 @@ def decompressed(file: BinaryIO, path: Path) -> BinaryIO:
     Unavailable
         If it is compressed by Zstandard and there is no package for that.
     """
-    compression = compression_of(file)
-    if compression is None:
-        return file
-    if compression == "gzip":
-        return cast("BinaryIO", gzip.open(file, "rb"))
-    if compression == "bzip2":
-        return cast("BinaryIO", bz2.open(file, "rb"))
-    if compression == "xz":
-        return cast("BinaryIO", lzma.open(file, "rb"))
-    return cast("BinaryIO", _Zstandard(file, path))
+    first = file.read(8)
+    file.seek(0)
+    for magic, opener in _OPENERS.items():
+        if first.startswith(magic):
+            return cast("BinaryIO", opener(file, "rb"))
+    return cast("BinaryIO", _Zstandard(file, path)) if first.startswith(_ZSTANDARD) else file
 
 
 class _Zstandard(io.RawIOBase):

@@ -18,31 +18,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from connectors.errors import BadURL, Unavailable
+from connectors.errors import BadURL, ConnectorError, Unavailable
 from connectors.kafka.cluster import Cluster, Description, Fault
-
-__all__ = [
-    "ABORT_SECONDS",
-    "CLIENTS",
-    "REQUEST_TIMEOUT",
-    "STABLE_TIMEOUT",
-    "Client",
-    "Failures",
-    "Gone",
-    "Headers",
-    "Producer",
-    "Reader",
-    "Reading",
-    "Records",
-    "TooLarge",
-    "Transacting",
-    "Writer",
-    "Writing",
-    "answered",
-    "choose",
-    "errors",
-    "persist",
-]
 
 _T = TypeVar("_T")
 
@@ -127,6 +104,11 @@ class Reading:
         Whether records come with their headers.
     polled : bool
         Whether `Reader.read` is called; a reader may be there for questions alone.
+
+    Raises
+    ------
+    BadURL
+        If options have no meaning, alone or together.
     """
 
     topic: str
@@ -134,9 +116,43 @@ class Reading:
     group_instance_id: str | None = None
     group_protocol: str = "classic"
     isolation_level: str = "read_committed"
-    session_timeout: float = 45.0
+    session_timeout: float | None = None
     headers: bool = False
     polled: bool = True
+
+    @property
+    def session(self) -> float:
+        """The seconds of a session where the broker does not say."""
+        return 45.0 if self.session_timeout is None else self.session_timeout
+
+    def __post_init__(self) -> None:
+        if self.isolation_level not in ("read_committed", "read_uncommitted"):
+            raise BadURL(
+                f"kafka: isolation_level {self.isolation_level!r} must be read_committed or"
+                " read_uncommitted"
+            )
+        if self.group_protocol not in ("classic", "consumer"):
+            raise BadURL(
+                f"kafka: group_protocol {self.group_protocol!r} must be classic or consumer"
+            )
+        by_broker = self.group_protocol == "consumer"
+        for name, given in (
+            ("group_instance_id", self.group_instance_id is not None),
+            ("group_protocol", by_broker),
+        ):
+            if given and self.group is None:
+                raise BadURL(f"kafka: {name} is of a member of a group: give group too")
+        if by_broker and self.group_instance_id is not None:
+            raise BadURL(
+                "kafka: group_instance_id does not go with group_protocol=consumer: brokers refuse"
+                " a member that was killed under its name until its session is over; leave one of"
+                " them out"
+            )
+        if by_broker and self.session_timeout is not None:
+            raise BadURL(
+                "kafka: session_timeout does not go with group_protocol=consumer, where the broker"
+                " has it (group.consumer.session.timeout.ms); leave it out"
+            )
 
 
 @dataclass(frozen=True)
@@ -166,17 +182,16 @@ class Transacting:
     delivery_timeout: float
 
 
-class Listener(Protocol):
-    """The listener of rebalances. None of these raises; they may call the reader."""
+class Listener(NamedTuple):
+    """The listener of rebalances. None of these raises; they may call the reader.
 
-    def revoked(self, numbers: Collection[int]) -> None:
-        """These go: they can still be committed."""
+    Partitions that are `revoked` go and can still be committed; those that are `lost` are gone;
+    those `assigned` are all that there are now, none held: place each of them.
+    """
 
-    def lost(self, numbers: Collection[int]) -> None:
-        """These are gone."""
-
-    def assigned(self, numbers: Collection[int]) -> None:
-        """These are all partitions now, none held; place each of them."""
+    revoked: Callable[[Collection[int]], None]
+    lost: Callable[[Collection[int]], None]
+    assigned: Callable[[Collection[int]], None]
 
 
 class Reader(Protocol):
@@ -327,13 +342,35 @@ class Client(Protocol):
         """
 
 
-@contextlib.contextmanager
-def errors(client: Client, cluster: Cluster, doing: str) -> Iterator[None]:
-    """Turn the errors of a client's library into `ConnectorError`."""
-    try:
-        yield
-    except client.error as error:
-        raise cluster.explain(client.fault(error), error, doing) from None
+class Link(NamedTuple):
+    """A cluster, reached by the library of a client."""
+
+    client: Client
+    cluster: Cluster
+
+    def explain(self, error: Exception, doing: str) -> ConnectorError:
+        """Return the error for one of the library."""
+        return self.cluster.explain(self.client.fault(error), error, doing)
+
+    @contextlib.contextmanager
+    def errors(self, doing: str) -> Iterator[None]:
+        """Turn the errors of the library into `ConnectorError`."""
+        try:
+            yield
+        except self.client.error as error:
+            raise self.explain(error, doing) from None
+
+    def writer(self, writing: Writing) -> Writer:
+        """Return a producer to a topic that is there. Raises `Unavailable`."""
+        writer = self.client.writer(self.cluster, writing)
+        try:
+            with self.errors(f"looking for topic {writing.topic}"):
+                if not writer.find():
+                    raise self.cluster.no_topic(writing.topic, set())
+        except BaseException:
+            writer.close()
+            raise
+        return writer
 
 
 class Failures:
@@ -435,7 +472,6 @@ def choose(name: str | None = None) -> Client:
 
 
 def _made(module: str, name: str) -> Client:
-    """Return a client, whose library is loaded here."""
     made: Client = getattr(importlib.import_module(module), name)()
     return made
 

@@ -17,17 +17,6 @@ from connectors.base import URL, Trouble
 from connectors.errors import BadURL, ConnectorError, OffsetOutOfRange, Revoked, Unavailable
 from connectors.kafka.security import Security, diagnose
 
-__all__ = [
-    "Cluster",
-    "Description",
-    "Fault",
-    "LastWarning",
-    "TopicWatch",
-    "out_of_range",
-    "partition_name",
-    "split_partition",
-]
-
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PARTITION = re.compile(rf"({_TOPIC.pattern}):(\d+)")
 

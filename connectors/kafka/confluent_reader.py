@@ -34,17 +34,6 @@ from connectors.kafka.client import (
 )
 from connectors.kafka.cluster import Cluster, Description
 
-__all__ = [
-    "AWAY",
-    "LOGGER",
-    "POLL_SECONDS",
-    "ConfluentReader",
-    "Links",
-    "TopicDescription",
-    "consumer_settings",
-    "partition_numbers",
-]
-
 
 def consumer_settings(reading: Reading) -> dict[str, Any]:
     """Return the settings of a Consumer."""
@@ -74,7 +63,7 @@ def consumer_settings(reading: Reading) -> dict[str, Any]:
     if reading.group_protocol == "consumer":
         settings["group.protocol"] = "consumer"
     elif reading.group is not None:
-        timeout = reading.session_timeout
+        timeout = reading.session
         # Of the ways to divide partitions librdkafka has none that is sticky and revokes all
         # partitions first, which is what a source promises.
         settings["partition.assignment.strategy"] = "range"
@@ -157,17 +146,17 @@ class ConfluentReader:
         self,
         consumer: Consumer,
         links: Links,
-        topic: TopicDescription,
+        cluster: Cluster,
         reading: Reading,
-        patience: float,
     ) -> None:
-        self._consumer = consumer
-        self.connected, self.describe = links.connected, topic.describe
+        self._consumer, self._cluster = consumer, cluster
+        self.connected = links.connected
+        self._admin: AdminClient | None = None
         self._topic, self._headers = reading.topic, reading.headers
         self._in_group = reading.group is not None
         self._in_parts = reading.group_protocol == "consumer"
         """Partitions come and go one by one, not all at once."""
-        self._patience = patience
+        self._patience = cluster.connect_timeout
         self._positions: dict[int, int | None] = {}
         self._moved: set[int] = set()
         self._held: set[int] = set()
@@ -177,15 +166,12 @@ class ConfluentReader:
         self._closed = False
 
     def numbers(self) -> Collection[int]:
-        """The topic's partitions."""
         return partition_numbers(self._consumer, self._topic, self._patience)
 
     def topics(self) -> set[str]:
-        """All topics that can be seen."""
         return set(self._consumer.list_topics(timeout=self._patience).topics)
 
     def take(self, numbers: Collection[int]) -> None:
-        """Read these partitions, too, from their start, once something is read."""
         self._positions |= dict.fromkeys(numbers)
         self._moved.update(numbers)
 
@@ -335,14 +321,12 @@ class ConfluentReader:
         self._moved.clear()
 
     def _assign(self) -> None:
-        """Assign all partitions to librdkafka again."""
         self._consumer.assign([self._at(number) for number in sorted(self._positions)])
         self._moved.clear()
         if self._held:
             self._consumer.pause([self._one(number) for number in sorted(self._held)])
 
     def place(self, number: int, offset: int | None) -> None:
-        """Go on at an offset, or at the earliest record."""
         self._positions[number] = offset
         self._moved.add(number)
         self._trouble = [
@@ -350,43 +334,35 @@ class ConfluentReader:
         ]
 
     def position(self, number: int) -> int:
-        """The next offset to read."""
         known = self._positions[number]
         return self.start(number) if known is None or known < 0 else known
 
     def highwater(self, number: int) -> int | None:
-        """The end of the partition as of the last fetch."""
         known = self._consumer.get_watermark_offsets(self._one(number), cached=True)
         return None if known is None or known[1] < 0 else known[1]
 
     def hold(self, numbers: Collection[int]) -> None:
-        """Do not read these."""
         self._held |= set(numbers)
         if numbers:
             self._consumer.pause([self._one(number) for number in sorted(numbers)])
 
     def unhold(self, numbers: Collection[int]) -> None:
-        """Read these again."""
         again = self._held.intersection(numbers)
         self._held -= again
         if again:
             self._consumer.resume([self._one(number) for number in sorted(again)])
 
     def start(self, number: int) -> int:
-        """The earliest offset that can be read."""
         return self._listed((number,), OFFSET_BEGINNING)[number]
 
     def ends(self, numbers: Collection[int]) -> Mapping[int, int]:
-        """One past the last offset that can be read now, of each partition."""
         return self._listed(numbers, OFFSET_END)
 
     def at_time(self, number: int, time: int) -> int | None:
-        """The offset of the first record of this time or later."""
         found = self._listed((number,), time)[number]
         return None if found < 0 else found
 
     def committed(self, number: int) -> tuple[int, str] | None:
-        """Offset and metadata that the group has committed."""
         asked = [self._one(number)]
         (found,) = _ask(
             lambda left: self._consumer.committed(asked, timeout=left), patience=STABLE_TIMEOUT
@@ -394,7 +370,6 @@ class ConfluentReader:
         return None if found.offset < 0 else (found.offset, found.metadata or "")
 
     def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commit offsets and their metadata, and return when the group has them."""
         wanted = self._wanted(offsets)
         try:
             _ask(lambda _: self._consumer.commit(offsets=wanted, asynchronous=False))
@@ -404,16 +379,38 @@ class ConfluentReader:
             raise
 
     def for_transaction(self, offsets: Mapping[int, tuple[int, str]]) -> tuple[Any, Any]:
-        """Return what `ConfluentProducer.add_offsets` takes for a commit of these."""
         return self._wanted(offsets), self._consumer.consumer_group_metadata()
 
     def cluster_id(self) -> str | None:
-        """Return the identifier that the cluster gives itself."""
         found: str | None = self._consumer.list_topics(timeout=self._patience).cluster_id
         return found
 
+    def describe(self) -> Description:
+        if self._admin is None:  # which alone is told a topic's identifier
+            settings: dict[str, Any] = {
+                "bootstrap.servers": ",".join(self._cluster.servers),
+                "client.id": "streamk",
+                "reconnect.backoff.max.ms": 1000,
+            }
+            # Secrets in plain text stay out of every variable, which a traceback might show.
+            self._admin = AdminClient(
+                settings | self._cluster.security.librdkafka(), logger=logging.getLogger(LOGGER)
+            )
+        self._admin.poll(0)  # hands over what was logged
+        topics = TopicCollection([self._topic])
+        asked = self._admin.describe_topics(topics, request_timeout=_PATIENCE)
+        try:
+            found = asked[self._topic].result()
+        except KafkaException as error:
+            unknown = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+            return Description("" if unknown else None)
+        identity = str(found.topic_id)
+        return Description(
+            None if identity.rstrip("=") == _NONE else identity,
+            [partition.id for partition in found.partitions],
+        )
+
     def close(self) -> None:
-        """Leave the group."""
         if not self._closed:
             self._closed = True
             self._consumer.close()
@@ -440,50 +437,6 @@ class ConfluentReader:
     def _at(self, number: int) -> TopicPartition:
         offset = self._positions[number]
         return TopicPartition(self._topic, number, OFFSET_BEGINNING if offset is None else offset)
-
-
-class TopicDescription:
-    """Asks for a topic, whose identifier librdkafka tells to an `AdminClient` alone.
-
-    Parameters
-    ----------
-    cluster : Cluster
-    topic : str
-    """
-
-    def __init__(self, cluster: Cluster, topic: str) -> None:
-        self._cluster, self._topic = cluster, topic
-        self._admin: AdminClient | None = None
-
-    def describe(self) -> Description:
-        """Ask what the topic is now."""
-        if self._admin is None:
-            self._admin = self._connect()
-        self._admin.poll(0)  # hands over what was logged
-        asked = self._admin.describe_topics(
-            TopicCollection([self._topic]), request_timeout=_PATIENCE
-        )
-        try:
-            found = asked[self._topic].result()
-        except KafkaException as error:
-            unknown = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-            return Description("" if unknown else None)
-        identity = str(found.topic_id)
-        return Description(
-            None if identity.rstrip("=") == _NONE else identity,
-            [partition.id for partition in found.partitions],
-        )
-
-    def _connect(self) -> AdminClient:
-        settings: dict[str, Any] = {
-            "bootstrap.servers": ",".join(self._cluster.servers),
-            "client.id": "streamk",
-            "reconnect.backoff.max.ms": 1000,
-        }
-        # Secrets in plain text stay out of every variable, which a traceback might show.
-        return AdminClient(
-            settings | self._cluster.security.librdkafka(), logger=logging.getLogger(LOGGER)
-        )
 
 
 def _ask(

@@ -15,8 +15,6 @@ from typing import Any
 
 from connectors.errors import BadURL, Unavailable
 
-__all__ = ["ENVIRONMENT_PREFIX", "Secret", "Security", "context", "diagnose"]
-
 ENVIRONMENT_PREFIX = "STREAMK_KAFKA_"
 """``STREAMK_KAFKA_SASL_PLAIN_PASSWORD`` sets `sasl_plain_password`, and so on."""
 
@@ -433,7 +431,6 @@ def _ask(server: str, settings: ssl.SSLContext) -> None:
 
 
 def _handshakes(server: str) -> bool:
-    """Return whether a listener speaks TLS."""
     any_broker = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     # Nothing is sent over this link but the handshake, so it need not be verified.
     any_broker.check_hostname, any_broker.verify_mode = False, ssl.CERT_NONE
@@ -445,7 +442,6 @@ def _handshakes(server: str) -> bool:
 
 
 def _answers_plain(server: str) -> bool:
-    """Return whether a listener answers Kafka's first request without TLS."""
     try:
         with _connected(server) as link:
             link.sendall(_API_VERSIONS)

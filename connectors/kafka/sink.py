@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, TypedDict, Unpack
+from typing import Annotated, Any
 
 import msgspec
 
@@ -13,87 +13,19 @@ from connectors.base import Output, Sink, Source, Trouble
 from connectors.errors import Aborted, BadRecord, ConnectorError, Unavailable
 from connectors.fields import RecordType
 from connectors.formats import open_output_format
-from connectors.kafka.client import Producer, TooLarge, Writer, Writing, choose, errors
+from connectors.kafka.client import Link, Producer, TooLarge, Writer, Writing, choose
 from connectors.kafka.cluster import Cluster
 from connectors.kafka.security import Security
 from connectors.kafka.source import KafkaSource
 from connectors.kafka.tail import Standing, Tail, origin_of
-from connectors.kafka.transaction import Link, Transaction
-
-__all__ = ["Connection", "Destination", "KafkaSink", "TopicLog"]
+from connectors.kafka.transaction import Transaction
 
 
-class Connection(TypedDict, total=False):
-    """Options of how Kafka is reached.
-
-    Attributes
-    ----------
-    connect_timeout : float, default 10.0
-        Seconds to wait for the first answer of a broker.
-    security : Security, optional
-        Default: from the environment (``STREAMK_KAFKA_*``).
-    client : str, optional
-        "confluent" (librdkafka, from the extra ``confluent``) or "kafka-python". Default: the
-        first of them that is installed.
-    """
-
-    connect_timeout: float
-    security: Security | None
-    client: str | None
-
-
-class Destination:
-    """A topic that is there, with a producer to it.
-
-    Parameters
-    ----------
-    servers : tuple of str
-        ``host:port`` of one broker or more.
-    topic : str
-        Where the broker creates topics by itself, it need not exist.
-    delivery_timeout : float
-        Seconds in which the brokers must have taken a record, retries included.
-    connect_timeout, security, client
-        See `Connection`.
-
-    Attributes
-    ----------
-    topic : str
-    cluster : Cluster
-    client : Client
-    writing : Writing
-    writer : Writer
-
-    Raises
-    ------
-    Unavailable
-        No broker answers, there is no such topic, or the client is not installed.
-    """
-
-    def __init__(
-        self,
-        servers: tuple[str, ...],
-        topic: str,
-        delivery_timeout: float,
-        *,
-        connect_timeout: float = 10.0,
-        security: Security | None = None,
-        client: str | None = None,
-    ) -> None:
-        self.topic = topic
-        self.cluster = Cluster(
-            servers, Security.load() if security is None else security, connect_timeout
-        )
-        self.client = choose(client)
-        self.writing = Writing(topic, delivery_timeout)
-        self.writer: Writer = self.client.writer(self.cluster, self.writing)
-        try:
-            with errors(self.client, self.cluster, f"looking for topic {topic}"):
-                if not self.writer.find():
-                    raise self.cluster.no_topic(topic, set())
-        except BaseException:
-            self.writer.close()
-            raise
+def _linked(
+    servers: tuple[str, ...], connect_timeout: float, security: Security | None, client: str | None
+) -> Link:
+    security = Security.load() if security is None else security
+    return Link(choose(client), Cluster(servers, security, connect_timeout))
 
 
 _MOST_PARTITIONS = 1 << 12
@@ -124,14 +56,18 @@ class KafkaSink:
 
     Parameters
     ----------
-    servers, topic, delivery_timeout
-        See `Destination`.
+    servers : tuple of str
+        ``host:port`` of one broker or more.
+    topic : str
+        Where the broker creates topics by itself, it need not exist.
+    delivery_timeout : float
+        Seconds in which the brokers must have taken a record, retries included.
     encoding : str
         "json", "avro", "json-schema" or "protobuf".
     schemas : str, optional
         The address of a schema registry, or a directory of schemas, for all but "json".
-    **connection
-        See `Connection`.
+    connect_timeout, security, client
+        See `KafkaSource`.
 
     Raises
     ------
@@ -149,14 +85,18 @@ class KafkaSink:
         encoding: str = "json",
         schemas: str | None = None,
         delivery_timeout: float = 120.0,
-        **connection: Unpack[Connection],
+        connect_timeout: float = 10.0,
+        security: Security | None = None,
+        client: str | None = None,
     ) -> None:
-        self._topic, self._servers = topic, servers
+        self._topic = topic
         self._format = open_output_format(encoding, schemas)
-        to = Destination(servers, topic, delivery_timeout, **connection)
-        self._client, self._cluster = to.client, to.cluster
-        self._writing, self._writer = to.writing, to.writer
-        self._tail = Tail(to.client, to.cluster, topic, self._format)
+        self.link = _linked(servers, connect_timeout, security, client)
+        """The way to Kafka."""
+        self._writing = Writing(topic, delivery_timeout)
+        self._writer: Writer = self.link.writer(self._writing)
+        self._tail = Tail(self.link, topic, self._format)
+        self.cluster_id = self._tail.cluster_id
         self._name = secrets.token_hex(6)
         self._headers: dict[str, list[tuple[str, bytes]]] = {}
         self._standing = Standing("", 0)
@@ -169,7 +109,7 @@ class KafkaSink:
         self._transaction: Transaction | None = None
         self._closed = False
         self._connections = contextlib.ExitStack()
-        self._connections.callback(self._close_writer)
+        self._connections.callback(lambda: (self._transaction or self._writer).close())
         self._connections.callback(self._tail.close)
 
     @property
@@ -207,7 +147,7 @@ class KafkaSink:
                 send(value, output.key, [*origin, ("streamk-offset", b"%d" % output.offset)])
             except TooLarge as error:
                 raise BadRecord(f"{_place(output)} is too large for Kafka: {error}") from None
-            except self._client.error as error:
+            except self.link.client.error as error:
                 raise self._explained(error, f"writing {_place(output)} to {self._topic}") from None
         with self._errors():
             self._writer.settle()
@@ -227,10 +167,10 @@ class KafkaSink:
         count, first = self._writer.failures()
         if first is not None:
             told = self._explained(first, f"writing to {self._topic}")
-            fenced = self._transaction is not None and self._client.is_fenced(first)
+            fenced = self._transaction is not None and self.link.client.is_fenced(first)
             if fenced or isinstance(told, Aborted):
                 raise told
-            raise self._cluster.not_taken(count, "outputs", self._topic, first)
+            raise self.link.cluster.not_taken(count, "outputs", self._topic, first)
 
     def _origin(self, partition: str) -> list[tuple[str, bytes]]:
         if len(self._headers) >= _MOST_PARTITIONS:
@@ -293,10 +233,6 @@ class KafkaSink:
             delivery_timeout=max(sink._writing.delivery_timeout for sink in sinks),
         )
 
-    def link(self) -> Link:
-        """Return how it reaches Kafka."""
-        return Link(self._client, self._cluster, self._tail.cluster_id())
-
     def join(self, transaction: Transaction) -> None:
         """Write in a transaction from here on; its producer comes by `write_by`."""
         self._writer.close()
@@ -320,7 +256,7 @@ class KafkaSink:
 
     def trouble(self) -> Trouble | None:
         """Tell of brokers that are gone, or a registry that is needed."""
-        return self._cluster.trouble(self._writer.connected()) or self._format.trouble()
+        return self.link.cluster.trouble(self._writer.connected()) or self._format.trouble()
 
     def close(self) -> None:
         """Flush and close the connections; abort a transaction. May be called twice."""
@@ -331,30 +267,23 @@ class KafkaSink:
             if self._transaction is None:
                 self.flush()
 
-    def _close_writer(self) -> None:
-        (self._transaction or self._writer).close()
-
     def _explained(self, error: Exception, doing: str) -> ConnectorError:
-        """The error for what the client's library raised."""
         if self._transaction is not None:
             return self._transaction.explain(error, doing)
-        return self._cluster.explain(self._client.fault(error), error, doing)
+        return self.link.explain(error, doing)
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn the errors of the client's library into `ConnectorError`."""
         try:
             yield
-        except self._client.error as error:
+        except self.link.client.error as error:
             raise self._explained(error, f"writing to {self._topic}") from None
 
     def __repr__(self) -> str:
-        return f"KafkaSink({','.join(self._servers)!r}, {self._topic!r})"
+        return f"KafkaSink({','.join(self.link.cluster.servers)!r}, {self._topic!r})"
 
 
 class _Mark(msgspec.Struct, forbid_unknown_fields=True):
-    """A mark, as `KafkaSink.mark` returns it."""
-
     writer: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{12}$")]
     ends: dict[Annotated[int, msgspec.Meta(ge=0)], Annotated[int, msgspec.Meta(ge=0)]]
 
@@ -376,10 +305,8 @@ class TopicLog:
 
     Parameters
     ----------
-    servers, topic, delivery_timeout
-        See `Destination`.
-    **connection
-        See `Connection`.
+    servers, topic, delivery_timeout, connect_timeout, security, client
+        See `KafkaSink`.
 
     Raises
     ------
@@ -393,9 +320,13 @@ class TopicLog:
         topic: str,
         *,
         delivery_timeout: float = 10.0,
-        **connection: Unpack[Connection],
+        connect_timeout: float = 10.0,
+        security: Security | None = None,
+        client: str | None = None,
     ) -> None:
-        self._to = Destination(servers, topic, delivery_timeout, **connection)
+        self._topic = topic
+        self._link = _linked(servers, connect_timeout, security, client)
+        self._writer = self._link.writer(Writing(topic, delivery_timeout))
 
     def append(self, events: Sequence[bytes]) -> None:
         """Add events; every in-sync replica has them when it returns.
@@ -407,19 +338,18 @@ class TopicLog:
         ConnectorError
             If the brokers do not take them in time; they may have taken some.
         """
-        to = self._to
-        with errors(to.client, to.cluster, f"writing to {to.topic}"):
+        with self._link.errors(f"writing to {self._topic}"):
             try:
                 for event in events:
-                    to.writer.send(event, None, [])
+                    self._writer.send(event, None, [])
             except TooLarge as error:
                 raise BadRecord(f"an event is too large for Kafka: {error}") from None
             finally:
-                to.writer.flush()
-        count, first = to.writer.failures()
+                self._writer.flush()
+        count, first = self._writer.failures()
         if first is not None:
-            raise to.cluster.not_taken(count, "events", to.topic, first)
+            raise self._link.cluster.not_taken(count, "events", self._topic, first)
 
     def close(self) -> None:
         """Close the connections."""
-        self._to.writer.close()
+        self._writer.close()

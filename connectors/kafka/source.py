@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
+from functools import partial
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from connectors.base import AssignedCallback, Chunk, RevokedCallback, SourceBase
 from connectors.cells import check_names
 from connectors.errors import Aborted, BadURL, ConnectorError, Revoked
 from connectors.formats import FramedFormat, enveloped, open_format
-from connectors.kafka.client import Gone, Reader, Reading, Records, choose, errors
+from connectors.kafka.client import Gone, Link, Listener, Reader, Reading, Records, choose
 from connectors.kafka.cluster import (
     Cluster,
     TopicWatch,
@@ -22,10 +23,8 @@ from connectors.kafka.cluster import (
     split_partition,
 )
 from connectors.kafka.security import Security
-from connectors.kafka.transaction import Link, Transaction
+from connectors.kafka.transaction import Transaction
 from connectors.records import FRAMED
-
-__all__ = ["KafkaSource"]
 
 
 class KafkaSource(SourceBase):
@@ -112,21 +111,20 @@ class KafkaSource(SourceBase):
         security: Security | None = None,
         client: str | None = None,
     ) -> None:
-        check_options(encoding, isolation_level)
+        if encoding not in _ENCODINGS:
+            known = f"{', '.join(_ENCODINGS[:-1])} or {_ENCODINGS[-1]}"
+            raise BadURL(f"kafka: encoding {encoding!r} must be {known}")
         check_names(fields or (), "kafka: fields")
-        session = session_of(group, group_instance_id, group_protocol, session_timeout)
+        self._reading = Reading(
+            topic, group, group_instance_id, group_protocol, isolation_level, session_timeout
+        )
         self._format = open_format(encoding, schemas, reader_schema)
         self.record_format = enveloped(envelope, encoding, self._format)
         """The format of the records; None where they are read as the encoding says."""
         self.encoding = encoding
         self.fields = fields
         self._start = parse_start(start)
-        self._topic = topic
-        self._group, self._group_protocol = group, group_protocol
-        self._isolation_level = isolation_level
-        self._cluster = Cluster(
-            servers, Security.load() if security is None else security, connect_timeout
-        )
+        self._topic, self.group = topic, group
         self._names: dict[int, str] = {}
         self._held: frozenset[str] = frozenset()
         self._on_revoked: RevokedCallback | None = None
@@ -134,11 +132,13 @@ class KafkaSource(SourceBase):
         self._callback_error: BaseException | None = None
         self._lost = False
         self._transaction: Transaction | None = None
-        self._client = choose(client)
-        self._reader: Reader = self._client.reader(
-            self._cluster,
-            Reading(topic, group, group_instance_id, group_protocol, isolation_level, session),
+        cluster = Cluster(
+            servers, Security.load() if security is None else security, connect_timeout
         )
+        self.link = Link(choose(client), cluster)
+        """The way to Kafka."""
+        self._errors = self.link.errors
+        self._reader: Reader = self.link.client.reader(cluster, self._reading)
         self._watch = TopicWatch(topic, self._reader.describe)
         try:
             self._open()
@@ -161,7 +161,7 @@ class KafkaSource(SourceBase):
         where the topic is.
         """
         self._watch.check()
-        if self._group is None and len(self._watch.numbers) > len(self._names):
+        if self.group is None and len(self._watch.numbers) > len(self._names):
             self._take(self._watch.numbers - self._names.keys())
         if self._format is not None and self._format.rest > 0.0:
             time.sleep(min(timeout, self._format.rest))
@@ -268,11 +268,6 @@ class KafkaSource(SourceBase):
                 total += max(0, highwater - self._reader.position(number))
         return total
 
-    @property
-    def group(self) -> str | None:
-        """The consumer group; None without one."""
-        return self._group
-
     def every(self) -> list[str]:
         """All partitions of the topic, whoever reads them, by number."""
         with self._errors(f"asking for the partitions of {self._topic}"):
@@ -281,7 +276,7 @@ class KafkaSource(SourceBase):
 
     def committed(self, partition: str) -> tuple[int, str] | None:
         """Offset and metadata that the group has committed; None without any, or without group."""
-        if self._group is None:
+        if self.group is None:
             return None
         number = self._known(partition)
         with self._errors(f"asking for the committed offset of {partition}"):
@@ -295,13 +290,13 @@ class KafkaSource(SourceBase):
         Raises `Revoked` where this member has lost the partitions (what it read after its last
         commit will be read again by their new owner).
         """
-        if self._group is None or not offsets:
+        if self.group is None or not offsets:
             return
         if self._lost:
-            raise Revoked(f"group {self._group} has given {', '.join(offsets)} to another member")
+            raise Revoked(f"group {self.group} has given {', '.join(offsets)} to another member")
         wanted = {self._owned(name): (offset, metadata[name]) for name, offset in offsets.items()}
         try:
-            with self._errors(f"committing to group {self._group}"):
+            with self._errors(f"committing to group {self.group}"):
                 if self._transaction is None:
                     self._reader.commit(wanted)
                 else:
@@ -309,21 +304,21 @@ class KafkaSource(SourceBase):
         except Revoked as error:
             # Any change of the group makes a commit outdated, also where this member keeps its
             # partitions and no rebalance comes.
-            if self._group_protocol == "consumer":
+            if self._reading.group_protocol == "consumer":
                 raise Aborted(str(error)) from None
             raise
 
-    def link(self) -> Link:
-        """Return how it reaches Kafka."""
+    def cluster_id(self) -> str | None:
+        """Return the identifier that the cluster gives itself."""
         with self._errors("asking which cluster that is"):
-            return Link(self._client, self._cluster, self._reader.cluster_id())
+            return self._reader.cluster_id()
 
     def join(self, transaction: Transaction) -> None:
         """Commit in a transaction from here on.
 
         Raises `BadURL` where the group may tell offsets that are about to change.
         """
-        if self._isolation_level != "read_committed":
+        if self._reading.isolation_level != "read_committed":
             raise BadURL("kafka: transactions need isolation_level=read_committed")
         self._transaction = transaction
 
@@ -345,7 +340,7 @@ class KafkaSource(SourceBase):
 
     def trouble(self) -> Trouble | None:
         """Tell of brokers that are gone, or of a registry; else see that the topic is there."""
-        found = self._cluster.trouble(self._reader.connected())
+        found = self.link.cluster.trouble(self._reader.connected())
         if found is None and self._format is not None:
             found = self._format.trouble()
         if found is None:
@@ -361,27 +356,28 @@ class KafkaSource(SourceBase):
             self._reader.close()
 
     def __repr__(self) -> str:
-        group = f", group={self._group!r}" if self._group else ""
-        return f"KafkaSource({','.join(self._cluster.servers)!r}, {self._topic!r}{group})"
-
-    def _errors(self, doing: str) -> contextlib.AbstractContextManager[None]:
-        return errors(self._client, self._cluster, doing)
+        group = f", group={self.group!r}" if self.group else ""
+        return f"KafkaSource({','.join(self.link.cluster.servers)!r}, {self._topic!r}{group})"
 
     def _open(self) -> None:
         """Find the topic; take its partitions, or join the group."""
         with self._errors(f"looking for topic {self._topic}"):
             numbers = self._reader.numbers()
             if not numbers:
-                raise self._cluster.no_topic(self._topic, self._reader.topics())
-            if self._group is not None:
-                self._reader.join(_Rebalances(self))
+                raise self.link.cluster.no_topic(self._topic, self._reader.topics())
+            if self.group is not None:
+                listener = Listener(
+                    revoked=self._keeping_errors(partial(self._revoke, lost=False)),
+                    lost=self._keeping_errors(partial(self._revoke, lost=True)),
+                    assigned=self._keeping_errors(self._assign),
+                )
+                self._reader.join(listener)
                 return
         self._take(numbers)
         for number in numbers:
             self._begin(number)
 
     def _take(self, numbers: Collection[int]) -> None:
-        """Read these partitions, too, from their start."""
         with self._errors(f"taking partitions of {self._topic}"):
             self._reader.take(numbers)
         self._names |= self._named(numbers)
@@ -465,88 +461,28 @@ class KafkaSource(SourceBase):
         if self._on_assigned is not None:
             self._on_assigned(self.partitions())
 
+    def _keeping_errors(self, tell: Callable[[Collection[int]], None]) -> Callable[..., None]:
+        """Return what tells of a rebalance; its error goes to `poll`, not into the client."""
+
+        def told(numbers: Collection[int]) -> None:
+            if self._callback_error is not None:
+                return  # that error ends the run; a later one would hide it
+            try:
+                tell(numbers)
+            except BaseException as error:
+                self._callback_error = error
+
+        return told
+
     def _begin(self, number: int) -> None:
-        """Put a partition where `start` says."""
         earliest = self._start == "earliest"
         self._reader.place(number, None if earliest else self.beginning(self._names[number]))
-
-
-class _Rebalances:
-    """The `Listener` of a source: an error goes to `poll`, not into the client."""
-
-    def __init__(self, source: KafkaSource) -> None:
-        self._source = source
-
-    def revoked(self, numbers: Collection[int]) -> None:
-        self._keeping_errors(lambda: self._source._revoke(numbers, lost=False))
-
-    def lost(self, numbers: Collection[int]) -> None:
-        self._keeping_errors(lambda: self._source._revoke(numbers, lost=True))
-
-    def assigned(self, numbers: Collection[int]) -> None:
-        self._keeping_errors(lambda: self._source._assign(numbers))
-
-    def _keeping_errors(self, tell: Callable[[], None]) -> None:
-        if self._source._callback_error is not None:
-            return  # that error ends the run; a later one would hide it
-        try:
-            tell()
-        except BaseException as error:
-            self._source._callback_error = error
 
 
 # --- options --------------------------------------------------------------------------------------
 
 
 _ENCODINGS = ("json", "float32", "csv", *FRAMED)
-
-
-_SESSION = 45.0
-"""Seconds of a session where neither the source nor the broker says."""
-
-
-def check_options(encoding: str, isolation_level: str) -> None:
-    """Raise `BadURL` for options of a source that have no meaning."""
-    if encoding not in _ENCODINGS:
-        raise BadURL(
-            f"kafka: encoding {encoding!r} must be {', '.join(_ENCODINGS[:-1])} or {_ENCODINGS[-1]}"
-        )
-    if isolation_level not in ("read_committed", "read_uncommitted"):
-        raise BadURL(
-            f"kafka: isolation_level {isolation_level!r} must be read_committed or read_uncommitted"
-        )
-
-
-def session_of(
-    group: str | None,
-    group_instance_id: str | None,
-    group_protocol: str,
-    session_timeout: float | None,
-) -> float:
-    """Return the seconds of a member's session.
-
-    Raises `BadURL` for options of a group that have no meaning, alone or together.
-    """
-    if group_protocol not in ("classic", "consumer"):
-        raise BadURL(f"kafka: group_protocol {group_protocol!r} must be classic or consumer")
-    for name, given in (
-        ("group_instance_id", group_instance_id is not None),
-        ("group_protocol", group_protocol == "consumer"),
-    ):
-        if given and group is None:
-            raise BadURL(f"kafka: {name} is of a member of a group: give group too")
-    if group_protocol == "consumer" and group_instance_id is not None:
-        raise BadURL(
-            "kafka: group_instance_id does not go with group_protocol=consumer: brokers refuse a"
-            " member that was killed under its name until its session is over; leave one of them"
-            " out"
-        )
-    if group_protocol == "consumer" and session_timeout is not None:
-        raise BadURL(
-            "kafka: session_timeout does not go with group_protocol=consumer, where the broker has"
-            " it (group.consumer.session.timeout.ms); leave it out"
-        )
-    return _SESSION if session_timeout is None else session_timeout
 
 
 def parse_start(text: str) -> str | int:

@@ -18,17 +18,14 @@ from connectors.errors import ConnectorError
 from connectors.formats import JSONOutputs
 from connectors.kafka.client import (
     MAX_UNFLUSHED,
-    Client,
     Gone,
     Headers,
+    Link,
     Reader,
     Reading,
     Records,
-    errors,
 )
-from connectors.kafka.cluster import Cluster, partition_name, split_partition
-
-__all__ = ["WRITER", "Standing", "Tail", "origin_of"]
+from connectors.kafka.cluster import partition_name, split_partition
 
 _log = logging.getLogger("streamk.connectors")
 
@@ -166,29 +163,27 @@ class Tail:
 
     Parameters
     ----------
-    client : Client
-    cluster : Cluster
+    link : Link
     topic : str
     read_as : JSONOutputs, or FramedOutputs
         The format of the outputs there.
     """
 
-    def __init__(self, client: Client, cluster: Cluster, topic: str, read_as: JSONOutputs) -> None:
-        self._client, self._cluster, self._topic = client, cluster, topic
-        self._format = read_as
+    def __init__(self, link: Link, topic: str, read_as: JSONOutputs) -> None:
+        self._link, self._topic, self._format = link, topic, read_as
         self._connections = contextlib.ExitStack()
 
     @functools.cached_property
     def _asking(self) -> Reader:
         """The reader that tells the ends, those of open transactions included."""
         question = Reading(self._topic, isolation_level="read_uncommitted", polled=False)
-        reader = self._client.reader(self._cluster, question)
+        reader = self._link.client.reader(self._link.cluster, question)
         self._connections.callback(reader.close)
         return reader
 
     def ends(self) -> dict[int, int]:
         """Return the offset behind the last record of each partition."""
-        with errors(self._client, self._cluster, f"asking for the end of {self._topic}"):
+        with self._link.errors(f"asking for the end of {self._topic}"):
             return dict(self._asking.ends(self._asking.numbers()))
 
     def find(self, writer: str, after: Mapping[int, int]) -> tuple[Standing, dict[int, int]]:
@@ -220,7 +215,7 @@ class Tail:
 
     def _behind(self, after: Mapping[int, int], begun: dict[int, int]) -> Iterator[Records]:
         """Yield the committed records behind some offsets; `begun` gets where each was begun."""
-        with errors(self._client, self._cluster, f"reading the end of {self._topic}"):
+        with self._link.errors(f"reading the end of {self._topic}"):
             left = {}
             for number, end in self.ends().items():
                 begin = after.get(number, 0)
@@ -233,7 +228,7 @@ class Tail:
 
     def _read(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[Records]:
         """Yield the committed records of ranges of offsets, by partition."""
-        reader = self._client.reader(self._cluster, Reading(self._topic, headers=True))
+        reader = self._link.client.reader(self._link.cluster, Reading(self._topic, headers=True))
         with contextlib.closing(reader):
             reader.take(ranges)
             for number, (start, _) in ranges.items():
@@ -257,7 +252,6 @@ class Tail:
                     )
 
     def _collect(self, records: Records, writer: bytes, standing: Standing) -> None:
-        """Add a writer's outputs among records."""
         found = [_place(headers, writer) for headers in records.headers]
         own = [n for n, place in enumerate(found) if place is not None]
         contents = self._format.contents([records.values[n] for n in own])
@@ -267,7 +261,7 @@ class Tail:
 
     def cluster_id(self) -> str | None:
         """Return the identifier that the cluster gives itself."""
-        with errors(self._client, self._cluster, "asking which cluster that is"):
+        with self._link.errors("asking which cluster that is"):
             return self._asking.cluster_id()
 
     def close(self) -> None:

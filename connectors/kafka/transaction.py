@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from connectors.errors import Aborted, BadURL, ConnectorError, Unavailable
-from connectors.kafka.client import Client, Producer, Transacting
-from connectors.kafka.cluster import Cluster, Fault
-
-__all__ = ["Link", "Member", "Transaction", "WritingMember", "transactional_id"]
+from connectors.kafka.client import Link, Producer, Transacting
+from connectors.kafka.cluster import Fault
 
 _MARGIN = 30.0
 """Seconds that a transaction may take beyond the time in which it is to be committed and that in
@@ -31,41 +29,21 @@ def transactional_id(name: str) -> str:
     return f"streamk-{name}"
 
 
-class Link(NamedTuple):
-    """A client, a cluster, and the identifier that the cluster gives itself."""
+class _Member(Protocol):
+    """A `KafkaSource` or a `KafkaSink`, which say what this does."""
 
-    client: Client
-    cluster: Cluster
-    identity: str | None
+    link: Link
 
-
-class Member(Protocol):
-    """A source or sink that takes part."""
-
-    def link(self) -> Link:
-        """Return how it reaches Kafka."""
-
-    def join(self, transaction: Transaction) -> None:
-        """Take part from here on."""
+    def cluster_id(self) -> str | None: ...
+    def join(self, transaction: Transaction) -> None: ...
 
 
-class WritingMember(Member, Protocol):
-    """A sink that takes part."""
-
-    def write_by(self, producer: Producer) -> None:
-        """Write by this producer from here on."""
-
-    def flush(self) -> None:
-        """Return when the brokers have everything written; raise if they did not take all of it."""
-
-    def find_ends(self) -> None:
-        """Note where its topic ends, with everything written and nothing committed."""
-
-    def committed(self) -> None:
-        """Note that up to the ends found last no other process has written as this sink."""
-
-    def is_alone(self) -> bool:
-        """Return whether no other process has committed outputs as this sink since `committed`."""
+class _Sink(_Member, Protocol):
+    def write_by(self, producer: Producer) -> None: ...
+    def flush(self) -> None: ...
+    def find_ends(self) -> None: ...
+    def committed(self) -> None: ...
+    def is_alone(self) -> bool: ...
 
 
 class Transaction:
@@ -87,8 +65,8 @@ class Transaction:
 
     Parameters
     ----------
-    sinks : sequence of WritingMember
-    source : Member, optional
+    sinks : sequence of KafkaSink
+    source : KafkaSource, optional
         The source whose group's offsets are in it.
     seconds : float
         Time in which a transaction is to be committed.
@@ -111,8 +89,8 @@ class Transaction:
 
     def __init__(
         self,
-        sinks: Sequence[WritingMember],
-        source: Member | None,
+        sinks: Sequence[_Sink],
+        source: _Member | None,
         *,
         seconds: float,
         delivery_timeout: float,
@@ -132,11 +110,11 @@ class Transaction:
         self._producer: Producer | None = None
         self._name = ""
         self._fenced: str | None = None
-        members: list[Member] = [*sinks, *(() if source is None else (source,))]
-        first = members[0].link()
-        self._client, self._cluster = first.client, first.cluster
+        members: list[_Member] = [*sinks, *(() if source is None else (source,))]
+        self._client, self._cluster = members[0].link
+        first = members[0].cluster_id()
         for member in members[1:]:
-            _check_same(first, member.link())
+            _check_same(members[0], first, member)
         for member in members:
             member.join(self)
 
@@ -245,7 +223,6 @@ class Transaction:
 
     @contextlib.contextmanager
     def _errors(self, doing: str) -> Iterator[None]:
-        """Turn the errors of the client's library into `ConnectorError`."""
         try:
             yield
         except self._client.error as error:
@@ -254,17 +231,17 @@ class Transaction:
             raise Aborted(str(error)) from None
 
 
-def _check_same(first: Link, other: Link) -> None:
-    """Raise `BadURL` where two members cannot be in one transaction."""
+def _check_same(one: _Member, cluster_id: str | None, other: _Member) -> None:
+    first, second = one.link, other.link
     for what, mine, others in (
-        ("client", type(first.client).__name__, type(other.client).__name__),
-        ("cluster", first.identity, other.identity),
-        ("set of credentials", first.cluster.security, other.cluster.security),
+        ("client", type(first.client).__name__, type(second.client).__name__),
+        ("cluster", cluster_id, other.cluster_id()),
+        ("set of credentials", first.cluster.security, second.cluster.security),
     ):
         if mine != others:
             raise BadURL(
                 f"a transaction is of one {what}, and predictions, dead letters, alarms and the"
                 f" offsets of a group are in one; those at {','.join(first.cluster.servers)} and"
-                f" {','.join(other.cluster.servers)} have several. Give them the same, or leave"
+                f" {','.join(second.cluster.servers)} have several. Give them the same, or leave"
                 " transactions out"
             )

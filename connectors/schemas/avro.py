@@ -19,8 +19,6 @@ import fastavro
 from connectors.errors import BadRecord
 from connectors.records import FRAME_BYTES, day_after_1970, decimal_number, time_after_1970
 
-__all__ = ["AvroSchema", "Renamed", "avro_writer"]
-
 _PRIMITIVE = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _DEEPEST = 128
 """Types inside each other: fastavro takes the stack of C for each, and has no bound of its own."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from connectors.base import Trouble
 from connectors.errors import BadRecord, BadURL, Unavailable
@@ -23,31 +23,11 @@ from connectors.schemas.stores import (
     StoredSchema,
 )
 
-__all__ = [
-    "SchemaFormat",
-    "format_of",
-    "open_schemas",
-    "store_of",
-]
-
 _FIRST_REST, _LONGEST_REST = 0.1, 5.0
 """Seconds between two questions while no registry answers: they double up to the longest."""
 _UNKNOWN_SECONDS = 60.0
 """Time after which a schema that was unknown is asked for again, if a record has its id."""
 _MOST_UNKNOWN = 10_000
-
-
-class CompiledSchema(Protocol):
-    """A schema by which records are read.
-
-    `read` reads a framed record, or raises `BadRecord`. With `has_aliases` it is an `AvroSchema`,
-    whose fields may have had other names.
-    """
-
-    @property
-    def read(self) -> Callable[[bytes], dict[str, Any]]: ...
-    @property
-    def has_aliases(self) -> bool: ...
 
 
 class SchemaFormat:
@@ -60,7 +40,9 @@ class SchemaFormat:
     ----------
     store : SchemaStore
     compile_schema : function of a StoredSchema
-        Returns the schema to read by; raises `BadRecord`.
+        Returns the schema to read by; raises `BadRecord`. Its `read` reads a framed record, or
+        raises `BadRecord`. With `has_aliases` it is an `AvroSchema`, whose fields may have had
+        other names.
 
     Examples
     --------
@@ -74,12 +56,10 @@ class SchemaFormat:
     (1, {'a': 31})
     """
 
-    def __init__(
-        self, store: SchemaStore, compile_schema: Callable[[StoredSchema], CompiledSchema]
-    ) -> None:
+    def __init__(self, store: SchemaStore, compile_schema: Callable[[StoredSchema], Any]) -> None:
         self._store, self._compile = store, compile_schema
         self._schemas: dict[int, Any] = {}
-        """By id a `CompiledSchema`, or a text that says why it cannot be used."""
+        """By id what was made of it, or a text that says why it cannot be used."""
         self._reads: dict[bytes, Callable[[bytes], dict[str, Any]] | None] = {}
         """By the beginning of its records, the function of a schema that has nothing special."""
         self._unknown: dict[int, tuple[float, str]] = {}

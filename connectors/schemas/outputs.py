@@ -19,13 +19,6 @@ from connectors.records import framed, json_body
 from connectors.schemas.formats import SchemaFormat, format_of, store_of
 from connectors.schemas.stores import Away, SchemaStore
 
-__all__ = [
-    "FramedOutputs",
-    "avro_text",
-    "json_schema_text",
-    "protobuf_text",
-]
-
 # --- schemas of outputs ---------------------------------------------------------------------------
 
 
@@ -292,7 +285,6 @@ _TEXTS: Mapping[str, Callable[[RecordType], str]] = {
 
 
 def _encoder(encoding: str, record: RecordType, text: str, number: int) -> Encode:
-    """Return the function from outputs to framed records of a schema."""
     write: Encode
     match encoding:
         case "avro":

@@ -8,16 +8,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from datetime import UTC
-from decimal import Decimal
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from connectors.errors import BadRecord, ConnectorError
 from connectors.fields import UNIONS, ListOf, RecordType, Scalar, branches
 from connectors.records import FRAME_BYTES, decimal_number, time_after_1970
-
-__all__ = ["ProtobufSchema", "as_output", "protobuf_writer"]
 
 _COMMAND = (sys.executable, "-m", "grpc_tools.protoc", "--include_imports")
 _COMPILING_SECONDS = 60.0
@@ -283,22 +281,6 @@ def _text(key: Any) -> str:
     return str(key).lower() if isinstance(key, bool) else str(key)
 
 
-def _time(message: Any) -> Any:
-    return time_after_1970(1_000_000_000 * message.seconds + message.nanos, "ns", UTC)
-
-
-def _seconds(message: Any) -> float:
-    return float(message.seconds + 1e-9 * message.nanos)
-
-
-def _decimal(message: Any) -> Decimal:
-    return decimal_number(message.value, message.scale)
-
-
-def _value_of(message: Any) -> Any:
-    return message.value
-
-
 def _object(message: Any) -> dict[str, Any]:
     return {key: _any_json(message.fields[key]) for key in message.fields}
 
@@ -317,13 +299,15 @@ def _any_json(message: Any) -> Any:
 
 _WRAPPERS = ("Bool", "Bytes", "Double", "Float", "Int32", "Int64", "String", "UInt32", "UInt64")
 _WELL_KNOWN: dict[str, Convert] = {
-    "confluent.type.Decimal": _decimal,
-    "google.protobuf.Duration": _seconds,
+    "confluent.type.Decimal": lambda found: decimal_number(found.value, found.scale),
+    "google.protobuf.Duration": lambda found: float(found.seconds + 1e-9 * found.nanos),
     "google.protobuf.ListValue": _list,
     "google.protobuf.Struct": _object,
-    "google.protobuf.Timestamp": _time,
+    "google.protobuf.Timestamp": lambda found: time_after_1970(
+        1_000_000_000 * found.seconds + found.nanos, "ns", UTC
+    ),
     "google.protobuf.Value": _any_json,
-    **{f"google.protobuf.{name}Value": _value_of for name in _WRAPPERS},
+    **{f"google.protobuf.{name}Value": attrgetter("value") for name in _WRAPPERS},
 }
 
 

@@ -21,8 +21,6 @@ import msgspec
 from connectors.base import Trouble
 from connectors.errors import BadRecord, BadURL, ConnectorError, Unavailable
 
-__all__ = ["Away", "SchemaDirectory", "SchemaRegistry", "SchemaStore", "StoredSchema"]
-
 _IMPORT = re.compile(r'\bimport\s+(?:public\s+|weak\s+)?"([^"]+)"')
 
 
@@ -191,14 +189,10 @@ class _Refusal(msgspec.Struct):
 
 
 class _Kept(msgspec.Struct):
-    """The answer for a schema that was registered now or before."""
-
     id: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
 
 
 class _Found(msgspec.Struct, rename="camel"):
-    """The answer to a question for a schema."""
-
     schema: str
     schema_type: str | None = None
     references: list[_Reference] | None = None

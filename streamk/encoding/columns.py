@@ -52,8 +52,6 @@ from streamk.encoding.values import (
 )
 from streamk.features.columns import OWN, SHARED, column_key, is_shared
 
-__all__ = ["ColumnTable", "Event", "TextColumns"]
-
 Numbers = NDArray[np.float64]
 
 
@@ -273,7 +271,6 @@ class ColumnTable:
         return texts is not None and not others and prevail(texts.own, len(texts.odd))
 
     def _take(self, event: Event, name: Name, cell: Any) -> None:
-        """Put the value of a field into an event."""
         value = plain(cell)
         if value is None:
             event.missing.append(name)
@@ -329,7 +326,6 @@ class ColumnTable:
             raise Rejected("wrong type", f"column {name!r} is {show(value)}, not {kinds}", name)
 
     def _take_items(self, event: Event, name: Name, value: Any) -> None:
-        """Put a vector or a bag into an event."""
         items = [plain(item) for item in value]
         in_order = isinstance(value, list | tuple)
         if in_order and _is_vector(items, f"{name}.0" in self.places):
@@ -371,7 +367,6 @@ def _is_vector(items: Sequence[Any], known: bool) -> bool:
 
 
 def _word(item: Any, name: Name) -> str:
-    """Return the text that stands for an item of a list."""
     text = text_of(item)
     if text is None:
         kinds = "a text, a number, a boolean, a time or null"

@@ -7,7 +7,7 @@ Columns and numbers depend on the sequence of events alone, not on its division 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -22,7 +22,7 @@ from streamk.encoding.columns import ColumnTable, Event
 from streamk.encoding.fast import Read, ReadAll, Rowset, read_none
 from streamk.encoding.labels import LabelReader
 from streamk.encoding.named import NamedDecoder
-from streamk.encoding.schema import BadEvent, Decoded, Expected, Kind, Schema
+from streamk.encoding.schema import BadEvent, Decoded, Expected, Schema
 from streamk.encoding.values import Name, Rejected, flatten, show
 
 Floats = npt.NDArray[np.float64]
@@ -88,7 +88,7 @@ def decoder(
         expected = Expected(() if schema.label is None else (schema.label,))
     if encoding in ("rows", "float32"):
         expected.note(dict.fromkeys((*(fields or schema.columns), schema.label)))
-        return _Sized(encoding, schema, fields, max_event_bytes)
+        return _NumbersDecoder(encoding, schema, fields, max_event_bytes)
     if encoding in ENCODINGS:
         if record_format is not None:
             return RecordDecoder(encoding, schema, max_event_bytes, expected, record_format)
@@ -128,13 +128,26 @@ class RecordDecoder(NamedDecoder):
         return self._known[1]
 
     def _reading(self, names: list[Name]) -> tuple[Read, ReadAll]:
-        def read_record(value: Any) -> dict[str, Any]:
-            return self._read_settled(value) if self._in_order else self._read_any(value)
-
         kinds, absent = self._kinds_read()
-        return record_reading(
-            names, kinds, self._ignore, self._nulls, read_record, absent=absent, most=self._max
-        )
+        known, used = frozenset(names), {*kinds, *self._ignore}
+        lacking = [absent if kinds.get(name) == "number" else msgspec.UNSET for name in names]
+
+        def read(value: bytes) -> Sequence[Any]:
+            if len(value) > self._max:
+                raise ValueError
+            read_record = self._read_settled if self._in_order else self._read_any
+            event: Mapping[Any, Any] = read_record(value)
+            if dict in map(type, event.values()):
+                event = flatten(event, self._ignore)
+            if not event.keys() <= known:
+                others = event.keys() - known
+                # A null may be there as long as its field has no column.
+                if any(event[name] is not None or name in used for name in others):
+                    raise ValueError  # a field has no place here
+                self._nulls.update(others)
+            return list(map(event.get, names, lacking))
+
+        return read, read_none
 
     def _quick(self, values: Sequence[Any], start: int) -> tuple[Rowset, list[int]]:
         self._asked = self._in_order = False
@@ -148,93 +161,6 @@ class RecordDecoder(NamedDecoder):
         return rows, refused
 
 
-def record_reading(
-    names: Sequence[Name],
-    kinds: Mapping[Name, Kind],
-    ignore: tuple[Name, ...],
-    nulls: set[Name],
-    read_record: Callable[[Any], Mapping[Any, Any]],
-    *,
-    absent: float,
-    most: int,
-) -> tuple[Read, ReadAll]:
-    """Return the functions that read a framed record of these fields, and many at once.
-
-    Parameters
-    ----------
-    names : sequence of fields
-        The order of the values, nested ones with dots.
-    kinds : mapping of field to kind
-    ignore : tuple of fields
-        Those that are left out.
-    nulls : set of fields
-        Takes those of no kind that were null: they may be there, as long as they have no column.
-    read_record : function
-        From a record to its fields.
-    absent : float
-        The number in the place of one that is not there.
-    most : int
-        Bytes of an event that is read.
-    """
-    known, used = frozenset(names), {*kinds, *ignore}
-    lacking = [absent if kinds.get(name) == "number" else msgspec.UNSET for name in names]
-
-    def read(value: bytes) -> Sequence[Any]:
-        if len(value) > most:
-            raise ValueError
-        event = read_record(value)
-        if dict in map(type, event.values()):
-            event = flatten(event, ignore)
-        if not event.keys() <= known:
-            others = event.keys() - known
-            if any(event[name] is not None or name in used for name in others):
-                raise ValueError  # a field has no place here
-            nulls.update(others)
-        return list(map(event.get, names, lacking))
-
-    return read, read_none
-
-
-class _Sized:
-    """Events that are numbers; without names these are numbered, the label last."""
-
-    def __init__(
-        self, encoding: str, schema: Schema, fields: tuple[str, ...] | None, max_event_bytes: int
-    ) -> None:
-        self._encoding, self._schema, self._max = encoding, schema, max_event_bytes
-        self._inner: RowsDecoder | Float32Decoder | None = None
-        if fields is not None:
-            self._inner = self._made(fields)
-        elif any(isinstance(name, str) for name in schema.columns):
-            self._inner = self._made(self._with_label(schema.columns))
-
-    @property
-    def schema(self) -> Schema:
-        return self._schema if self._inner is None else self._inner.schema
-
-    def decode(self, values: Sequence[Any]) -> Decoded:
-        if self._inner is None:
-            width = _width(values)
-            if width is None:
-                bad = [BadEvent(i, None, _UNSIZED) for i in range(len(values))]
-                nothing = np.zeros((0, len(self._schema.columns)))
-                return Decoded(nothing, [], np.zeros(0, dtype=np.int64), bad, [])
-            if self._encoding == "float32" and self._schema.label is not None:
-                width -= 1
-            width = max([width, *(int(name) + 1 for name in self._schema.columns)])
-            self._inner = self._made(self._with_label(tuple(range(width))))
-        return self._inner.decode(values)
-
-    def _with_label(self, names: tuple[Name, ...]) -> tuple[Name, ...]:
-        label = self._schema.label if self._encoding == "float32" else None
-        return names if label is None else (*names, label)
-
-    def _made(self, names: Sequence[Name]) -> RowsDecoder | Float32Decoder:
-        if self._encoding == "rows":
-            return RowsDecoder(self._schema, names)
-        return Float32Decoder(self._schema, names, self._max)
-
-
 _UNSIZED = "undecodable: not a whole number of float32 numbers"
 
 
@@ -246,17 +172,48 @@ def _width(values: Sequence[Any]) -> int | None:
     return next(sizes, None)
 
 
-class _ArrayDecoder:
-    """Decodes arrays of numbers; `names` are those of an event in their order, but the label's."""
+class _NumbersDecoder:
+    """Decodes `Rows`, and records of float32 numbers.
 
-    def __init__(self, schema: Schema, names: Sequence[Name]) -> None:
+    Without names the numbers of an event are numbered, the label of float32 last; how many there
+    are the first event tells.
+    """
+
+    def __init__(
+        self, encoding: str, schema: Schema, fields: tuple[str, ...] | None, max_event_bytes: int
+    ) -> None:
         self.table = ColumnTable(schema)
         self._labels = LabelReader(schema)
-        self._names = list(names)
-        lacking = [c for c in schema.columns if c not in names]
+        self._are_rows, self._max = encoding == "rows", max_event_bytes
+        self._label = schema.label
+        self._names: list[Name] = []
+        """Those of an event's numbers in their order, but the label's."""
+        self._width: int | None = None
+        self._take: npt.NDArray[np.intp] | None = None
+        if fields is not None:
+            self._name(fields)
+        elif any(isinstance(name, str) for name in schema.columns):
+            self._name(self._with_label(schema.columns))
+
+    def _with_label(self, names: tuple[Name, ...]) -> tuple[Name, ...]:
+        return names if self._are_rows or self._label is None else (*names, self._label)
+
+    def _name(self, names: tuple[Name, ...]) -> None:
+        schema = self.table.schema
+        label = None if self._are_rows else schema.label
+        if label not in names and schema.mode == "fixed":
+            label = None
+        if label is not None and label not in names:
+            raise BadRecord(
+                f"the label {label!r} is not among the fields {', '.join(map(str, names))}"
+            )
+        self._width = len(names)
+        self._label_at = None if label is None else names.index(label)
+        self._names = [name for name in names if name != label]
+        lacking = [c for c in schema.columns if c not in self._names]
         if lacking:
             raise BadRecord(f"the events have no number {lacking[0]!r}, which the schema has")
-        used = [name for name in names if name not in schema.ignore]
+        used = [name for name in self._names if name not in schema.ignore]
         extra = [name for name in used if name not in self.table.numbers]
         most = schema.max_columns
         if len(self.table) + len(extra) > most and schema.mode == "open":
@@ -265,13 +222,63 @@ class _ArrayDecoder:
                 " max_columns"
             )
         self._unknown = {name: self._names.index(name) for name in extra}
-        self._label = schema.label
-        self._take: npt.NDArray[np.intp] | None = None
 
     @property
     def schema(self) -> Schema:
         """The schema with every column met so far."""
         return self.table.schema
+
+    def decode(self, values: Sequence[Any]) -> Decoded:
+        """Decode a slice of rows, or the records of the right size in one go."""
+        if self._width is None:
+            width, label, columns = _width(values), self._label, self.table.places
+            if width is None:
+                bad = [BadEvent(i, None, _UNSIZED) for i in range(len(values))]
+                nothing = np.zeros((0, len(columns)))
+                return Decoded(nothing, [], np.zeros(0, dtype=np.int64), bad, [])
+            width -= not self._are_rows and label is not None
+            width = max([width, *(int(name) + 1 for name in columns)])
+            self._name(self._with_label(tuple(range(width))))
+        return self._of_rows(values) if self._are_rows else self._of_records(values)
+
+    def _of_rows(self, values: Sequence[Any]) -> Decoded:
+        if not isinstance(values, Rows):
+            raise BadRecord(f"Rows expected, not a {type(values).__name__}")
+        X = values.X
+        if X.shape[1] != self._width:
+            raise BadRecord(f"rows of {X.shape[1]} columns, {self._width} expected")
+        labels: Sequence[Any] | npt.NDArray[Any] | None = None
+        if self._label is not None:
+            if values.y is None and self.table.schema.mode != "fixed":
+                raise BadRecord(f"the rows have no labels, though the label is {self._label!r}")
+            labels = values.y
+            if isinstance(labels, Sequence) and any(v != v for v in labels):
+                labels = [None if value != value else value for value in labels]
+        return self._finish(X, np.arange(len(X), dtype=np.int64), labels, {})
+
+    def _of_records(self, values: Sequence[Any]) -> Decoded:
+        assert self._width is not None
+        size = 4 * self._width
+        bad: dict[int, BadEvent] = {}
+        good = [i for i, v in enumerate(values) if isinstance(v, bytes) and len(v) == size]
+        if size > self._max or len(good) < len(values):
+            good = [i for i in good if size <= self._max]
+            for i in sorted(set(range(len(values))).difference(good)):
+                bad[i] = BadEvent(i, None, self._wrong_size(values[i], size))
+            values = [values[i] for i in good]
+        cells = np.frombuffer(b"".join(values), dtype="<f4").reshape(len(good), self._width)
+        labels = None
+        if self._label_at is not None:
+            labels = cells[:, self._label_at].astype(np.float32)
+            cells = np.delete(cells, self._label_at, axis=1)
+        return self._finish(cells.astype(np.float64), np.array(good, dtype=np.int64), labels, bad)
+
+    def _wrong_size(self, value: Any, size: int) -> str:
+        if not isinstance(value, bytes):
+            return f"undecodable: bytes expected, not {show(value)}"
+        if len(value) > self._max:
+            return f"oversized: {len(value)} bytes, {self._max} allowed"
+        return f"undecodable: {len(value)} bytes, {size} expected"
 
     def _finish(
         self,
@@ -289,8 +296,9 @@ class _ArrayDecoder:
         if cells.size and not np.vdot(cells, cells) <= LARGEST:
             for row, j in np.argwhere(np.abs(cells) > LARGEST).tolist():
                 if keep[row] and self._names[j] not in self.table.schema.ignore:
-                    bad[int(index[row])] = self._too_large(int(index[row]), j, cells[row, j])
-                    keep[row] = False
+                    i, name = int(index[row]), self._names[j]
+                    told = f"inf: column {name!r} is {cells[row, j]:g}, past {LARGEST:g}"
+                    bad[i], keep[row] = BadEvent(i, name, told), False
         for row in refused:
             if keep[row] and labels is not None:
                 bad[int(index[row])] = self._refusal(int(index[row]), labels[row])
@@ -353,17 +361,12 @@ class _ArrayDecoder:
         return growth
 
     def _columns_of(self, cells: Floats) -> Floats:
-        """Return the cells in the order of the columns."""
         if self._take is None:
             places = {name: j for j, name in enumerate(self._names)}
             self._take = np.array([places[name] for name in self.table.places], dtype=np.intp)
         if np.array_equal(self._take, np.arange(cells.shape[1])):
             return cells
         return np.ascontiguousarray(cells[:, self._take])
-
-    def _too_large(self, i: int, j: int, number: float) -> BadEvent:
-        name = self._names[j]
-        return BadEvent(i, name, f"inf: column {name!r} is {number:g}, past {LARGEST:g}")
 
     def _refusal(self, i: int, label: Any) -> BadEvent:
         value = label.item() if isinstance(label, np.generic) else label
@@ -372,66 +375,3 @@ class _ArrayDecoder:
         except Rejected as rejected:
             return BadEvent(i, rejected.column, rejected.reason)
         raise AssertionError(f"label {show(label)} was refused among others and taken alone")
-
-
-class RowsDecoder(_ArrayDecoder):
-    """Decodes `Rows`; see `streamk.encoding.decoders.decoder`."""
-
-    def decode(self, values: Sequence[Any]) -> Decoded:
-        """Decode a slice of rows."""
-        if not isinstance(values, Rows):
-            raise BadRecord(f"Rows expected, not a {type(values).__name__}")
-        X = values.X
-        if X.shape[1] != len(self._names):
-            raise BadRecord(f"rows of {X.shape[1]} columns, {len(self._names)} expected")
-        labels: Sequence[Any] | npt.NDArray[Any] | None = None
-        if self._label is not None:
-            if values.y is None and self.table.schema.mode != "fixed":
-                raise BadRecord(f"the rows have no labels, though the label is {self._label!r}")
-            labels = values.y
-            if isinstance(labels, Sequence) and any(v != v for v in labels):
-                labels = [None if value != value else value for value in labels]
-        return self._finish(X, np.arange(len(X), dtype=np.int64), labels, {})
-
-
-class Float32Decoder(_ArrayDecoder):
-    """Decodes records of float32 numbers; see `streamk.encoding.decoders.decoder`."""
-
-    def __init__(self, schema: Schema, names: Sequence[Name], max_event_bytes: int) -> None:
-        label = schema.label
-        if label not in names and schema.mode == "fixed":
-            label = None
-        if label is not None and label not in names:
-            raise BadRecord(
-                f"the label {label!r} is not among the fields {', '.join(map(str, names))}"
-            )
-        self._width = len(names)
-        self._label_at = None if label is None else names.index(label)
-        self._max = max_event_bytes
-        super().__init__(schema, [name for name in names if name != label])
-
-    def decode(self, values: Sequence[Any]) -> Decoded:
-        """Decode the records of the right size in one go."""
-        size = 4 * self._width
-        bad: dict[int, BadEvent] = {}
-        good = [i for i, v in enumerate(values) if isinstance(v, bytes) and len(v) == size]
-        if size > self._max or len(good) < len(values):
-            good = [i for i in good if size <= self._max]
-            for i in sorted(set(range(len(values))).difference(good)):
-                bad[i] = self._wrong_size(i, values[i])
-            values = [values[i] for i in good]
-        cells = np.frombuffer(b"".join(values), dtype="<f4").reshape(len(good), self._width)
-        labels = None
-        if self._label_at is not None:
-            labels = cells[:, self._label_at].astype(np.float32)
-            cells = np.delete(cells, self._label_at, axis=1)
-        return self._finish(cells.astype(np.float64), np.array(good, dtype=np.int64), labels, bad)
-
-    def _wrong_size(self, i: int, value: Any) -> BadEvent:
-        if isinstance(value, bytes) and len(value) > self._max:
-            reason = f"oversized: {len(value)} bytes, {self._max} allowed"
-        elif isinstance(value, bytes):
-            reason = f"undecodable: {len(value)} bytes, {4 * self._width} expected"
-        else:
-            reason = f"undecodable: bytes expected, not {show(value)}"
-        return BadEvent(i, None, reason)

@@ -91,22 +91,14 @@ def parsing(pick: Pick, *, filled: bool) -> Pick:
 def dict_reading(names: Sequence[Name]) -> tuple[Read, ReadAll]:
     """Return the functions that read a dict of just these fields, and many at once."""
     n = len(names)
+    pick: Read = itemgetter(*names) if n > 1 else lambda event: [event[name] for name in names]
 
     def read(event: Any) -> Sequence[Any]:
         if len(event) != n:
             raise ValueError
-        return [event[name] for name in names]
+        return pick(event)
 
-    if n < 2:
-        return read, read_none
-    pick = itemgetter(*names)
-
-    def read_at_once(event: Any) -> Sequence[Any]:
-        if len(event) != n:
-            raise ValueError
-        return pick(event)  # type: ignore[no-any-return]
-
-    return read_at_once, read_none
+    return read, read_none
 
 
 def framed_json_reading(read: Read, read_all: ReadAll) -> tuple[Read, ReadAll]:

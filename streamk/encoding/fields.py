@@ -34,8 +34,6 @@ from streamk.encoding.values import (
     text_of,
 )
 
-__all__ = ["FieldReader", "LoneReader", "alone", "key_of", "milliseconds_of"]
-
 _WHOLE = re.compile(r"(-?\d+)\.0+", re.ASCII)
 _LATEST = 253_402_300_799_999
 """The end of the year 9999 in milliseconds: what is later is a time in another unit."""

@@ -20,8 +20,6 @@ from streamk.encoding.values import (
     text_of,
 )
 
-__all__ = ["LARGEST_LABEL", "LabelReader"]
-
 LARGEST_LABEL = float(np.sqrt(np.finfo(np.float32).max))
 """A quantity larger than this (1.8e19) makes a bad event: a model in single precision, as the
 columns are, cannot hold the square of its error."""
@@ -128,7 +126,6 @@ class LabelReader:
         return labels if self._classes is None else None
 
     def _label(self, value: Any) -> Any:
-        """Return the label that a plain value is."""
         if isinstance(value, str):
             value = self._read(value)
         if value is None:

@@ -50,8 +50,6 @@ from streamk.encoding.values import (
     reader,
 )
 
-__all__ = ["NamedDecoder"]
-
 Floats = npt.NDArray[np.float64]
 
 # What the fast way may meet in an event that it is not made for.

@@ -43,8 +43,6 @@ from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.packing import canonical
 
-__all__ = ["CURRENT", "ObjectPath", "ObjectStore", "StoreUnavailable"]
-
 CURRENT = "current.json"
 """The small object that another one takes the place of with each checkpoint."""
 _LONGEST = 4096

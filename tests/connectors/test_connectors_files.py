@@ -18,8 +18,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import files_kit
 import numpy as np
 import pytest
+from files_kit import drain, offsets, values, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -62,21 +64,6 @@ def open_sink(url: str) -> Sink:
     return sink
 
 
-def drain(source: Source, step: int = 7) -> list[Chunk]:
-    chunks = []
-    while not source.finished():
-        chunks += source.poll(step, 0.0)
-    return chunks
-
-
-def values(chunks: list[Chunk]) -> list[Any]:
-    return [value for chunk in chunks for value in chunk.values]
-
-
-def offsets(chunks: list[Chunk]) -> list[int]:
-    return [offset for chunk in chunks for offset in chunk.offsets.tolist()]
-
-
 def test_ndjson_is_read_by_lines(tmp_path: Path) -> None:
     path = tmp_path / "events.ndjson"
     path.write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n\n  \n{"a": 2}\n{"a": 3}')
@@ -84,7 +71,7 @@ def test_ndjson_is_read_by_lines(tmp_path: Path) -> None:
     assert isinstance(source, Source)
     assert source.partitions() == ("events.ndjson",)
     assert (source.end("events.ndjson"), source.lag()) == (None, None)
-    chunks = drain(source)
+    chunks = drain(source, 7)
     assert values(chunks) == [b'{"a": 1}', b'{"a": 2}', b'{"a": 3}']
     assert offsets(chunks) == [0, 1, 2]
     assert chunks[0].timestamps.tolist() == [0, 1, 2]
@@ -98,7 +85,7 @@ def test_ndjson_is_read_by_lines(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scheme", ["file", "csv", "parquet"])
 def test_seeking_gives_the_same_events_as_reading(tmp_path: Path, scheme: str) -> None:
-    path = write_events(tmp_path, scheme, 10_000)
+    path = write_events(tmp_path / f"events.{scheme}", 10_000)
     [name] = open_source(f"{scheme}:{path}").partitions()
     everything = values(drain(open_source(f"{scheme}:{path}"), 1000))
     assert len(everything) == 10_000
@@ -117,19 +104,9 @@ def test_seeking_gives_the_same_events_as_reading(tmp_path: Path, scheme: str) -
         assert (caught.value.partition, caught.value.offset) == (name, position)
 
 
-def write_events(folder: Path, scheme: str, n: int) -> Path:
-    path = folder / f"events.{'ndjson' if scheme == 'file' else scheme}"
-    if scheme == "parquet":
-        pyarrow = pytest.importorskip("pyarrow")
-        parquet = pytest.importorskip("pyarrow.parquet")
-        table = pyarrow.table({"i": range(n), "c": ["xyz"[i % 3] for i in range(n)]})
-        parquet.write_table(table, path, row_group_size=3000)
-    elif scheme == "csv":
-        rows = "".join(f'{i},"line\n{i}"\n' if i % 3 else f"{i},plain\n" for i in range(n))
-        path.write_text("i,text\n" + rows)
-    else:
-        path.write_text("".join(f'{{"i": {i}}}\n' for i in range(n)))
-    return path
+def write_events(path: Path, n: int) -> Path:
+    events = [{"i": i, "text": f"line\n{i}" if i % 3 else "plain"} for i in range(n)]
+    return write(path, events, rows=3000)
 
 
 def test_csv_records_with_quotes_newlines_and_damage(tmp_path: Path) -> None:
@@ -252,7 +229,7 @@ def test_a_long_line_is_kept_only_so_far_as_to_be_recognised(tmp_path: Path) -> 
     path = tmp_path / "events.ndjson"
     path.write_bytes(b"a\n" + b"x" * (3 * MAX_EVENT_BYTES) + b"\nb\n")
     source = open_source(f"file:{path}")
-    assert values(drain(source)) == [b"a", b"x" * (MAX_EVENT_BYTES + 1), b"b"]
+    assert values(drain(source, 7)) == [b"a", b"x" * (MAX_EVENT_BYTES + 1), b"b"]
     source.seek("events.ndjson", 2)
     assert values(source.poll(1, 0.0)) == [b"b"]
 
@@ -315,7 +292,7 @@ def test_a_quoted_cell_is_as_long_as_an_event_may_be(
     path.write_bytes("\n".join(["a,b", *records, ""]).encode())
     with path.open("rb") as stream:
         for source in (open_source(f"csv:{path}"), StdinSource(stream, TextForm("csv"))):
-            found = values(drain(source))
+            found = values(drain(source, 7))
             assert found == [record.encode() for record in records]
             for i, record in enumerate(found):
                 cells = read_csv_cells(record)
@@ -334,8 +311,7 @@ def test_a_column_named_twice_is_refused(tmp_path: Path, address: str) -> None:
     for name, mark in (("a.csv", ";"), ("a.tsv", "\t")):
         (tmp_path / name).write_text(mark.join(["x.z", "y", "x.z"]) + "\n")
     if address.startswith("parquet"):
-        arrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
-        parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
+        arrow, parquet = files_kit.arrow()
         flat = arrow.table([[1], [2], [3]], names=["x.z", "y", "x.z"])
         inner = arrow.array([{"z": 1}], arrow.struct([("z", arrow.int64())]))
         nested = arrow.table([[1], inner], names=["x.z", "x"])
@@ -375,7 +351,7 @@ def test_compressed_files_are_read_like_others(tmp_path: Path, suffix: str, part
         b"".join(COMPRESSED[suffix](data[at : at + half]) for at in range(0, len(data), half))
     )
     source = open_source(f"file:{path}")
-    assert values(drain(source)) == lines
+    assert values(drain(source, 7)) == lines
     for offset in (8999, 4097, 0):
         source.seek(path.name, offset)
         assert values(source.poll(1, 0.0)) == [lines[offset]]
@@ -416,9 +392,9 @@ def test_the_parquet_files_of_a_directory_are_one_partition(tmp_path: Path) -> N
     with pytest.raises(Unavailable, match=r"no file matches .*\*\.parquet"):
         open_source(f"parquet:{year}")
     (year / "_SUCCESS").touch()
-    rows = [{"i": n, "c": "xyz"[n % 3]} for n in range(10)]
     for name in ("a.parquet", "month=02/a.parquet", "z.parquet"):
-        write_events(tmp_path, "parquet", 10).rename(year / name)
+        write_events(year / name, 10)
+    rows = values(drain(open_source(f"parquet:{year}/a.parquet")))
     source = open_source(f"parquet:{year}/")
     assert (source.partitions(), source.end("year")) == (("year",), 30)
     whole = drain(source, 3)
@@ -427,15 +403,14 @@ def test_the_parquet_files_of_a_directory_are_one_partition(tmp_path: Path) -> N
     source.poll(2, 0.0)
     (year / "month=02" / "a.parquet").unlink()
     with pytest.raises(Unavailable, match="no file"):
-        drain(source)
+        drain(source, 7)
     (year / "z.parquet").write_text("no")
     with pytest.raises(BadRecord, match=r"z\.parquet is no Parquet file"):
         open_source(f"parquet:{year}")
 
 
 def test_parquet_times_finer_than_pythons_are_read(tmp_path: Path) -> None:
-    arrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
+    arrow, parquet = files_kit.arrow()
     times = arrow.array([1_700_000_000_123_456_789, None], arrow.timestamp("ns", "UTC"))
     spans = arrow.array([1_500_000_123, None], arrow.duration("ns"))
     columns = {"t": times, "span": spans, "y": [1, 2]}
@@ -447,8 +422,7 @@ def test_parquet_times_finer_than_pythons_are_read(tmp_path: Path) -> None:
 
 
 def test_parquet_times_past_pythons_years_cost_nobody_elses_row(tmp_path: Path) -> None:
-    arrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
+    arrow, parquet = files_kit.arrow()
     far, end = 10**12, 253_402_300_799  # 9999-12-31T23:59:59Z, which Tokyo calls the year 10000
     seconds = arrow.timestamp("s")
     columns = {
@@ -627,7 +601,7 @@ def test_stdin_reads_csv_too() -> None:
             pipe.write(b'a,b\n1,"x\ny"\n')
         source = StdinSource(stream, TextForm("csv"))
         assert source.fields == ("a", "b")
-        assert values(drain(source)) == [b'1,"x\ny"']
+        assert values(drain(source, 7)) == [b'1,"x\ny"']
     read_end, write_end = os.pipe()
     os.close(write_end)
     with os.fdopen(read_end, "rb") as stream, pytest.raises(BadRecord, match="input is empty"):

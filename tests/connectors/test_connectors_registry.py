@@ -74,6 +74,8 @@ def test_secrets_in_an_address_are_never_shown() -> None:
         ("file:", "a file is written file:PATH"),
         ("stdout:", "can only be a sink, not a source"),
         ("memory:", r"open_source\('memory:', data=...\)"),
+        ("kafka://h:1/t?group=&group_instance_id=a", "group_instance_id is of .*: give group too"),
+        ("kafka://h:1/t?security=x", r"no option 'security' \(did you mean 'security_file'\?\)"),
     ],
 )
 def test_a_wrong_address_says_what_to_do(url: str, message: str) -> None:

@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 from engine_kit import attached
-from schema_kit import avro_body, record_schema
+from schema_kit import avro_body, avro_format, record_schema
 
 from connectors.base import Chunk
 from connectors.errors import BadRecord, BadURL
 from connectors.formats import enveloped
 from connectors.memory import MemorySink, MemorySource
 from connectors.records import Tombstone, framed
-from connectors.schemas.avro import AvroSchema
 from connectors.schemas.formats import SchemaFormat
-from connectors.schemas.stores import StoredSchema
 from streamk.engine import Report
 from streamk.kernels import Gaussian
 from streamk.learners import DoublyStochastic
@@ -99,15 +97,7 @@ def test_what_is_no_json_is_a_bad_record(value: Any) -> None:
 
 def avro(*rows: dict[str, Any]) -> SchemaFormat:
     """The format of Avro whose schemas are envelopes of these rows, numbered from 1."""
-    texts = {}
-    for number, row in enumerate(rows, 1):
-        texts[number] = json.dumps(envelope_schema(row))
-
-    class Store:
-        def fetch(self, number: int) -> StoredSchema:
-            return StoredSchema(texts[number])
-
-    return SchemaFormat(Store(), lambda one: AvroSchema(one.text))  # type: ignore[arg-type]
+    return avro_format(*map(envelope_schema, rows))
 
 
 def envelope_schema(row: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import files_kit
 import pytest
+from files_kit import drain, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,21 +40,8 @@ def rows(n: int, name: str = "x") -> list[dict[str, Any]]:
 
 def write(form: str, folder: Path, events: list[dict[str, Any]]) -> Path:
     path = Path(URLS[form].format(folder).partition(":")[2].partition("?")[0])
-    lines = "".join(json.dumps(event) + "\n" for event in events)
-    table = "i,text\n" + "".join(f"{event['i']},{event['text']}\n" for event in events)
-    if form == "parquet":
-        pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
-        parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
-        parquet.write_table(pyarrow.Table.from_pylist(events), path, row_group_size=700)
-    elif form == "array":
-        path.write_text(json.dumps(events))
-    elif form == "gzip":
-        path.write_bytes(gzip.compress(lines.encode()))
-    elif form in ("utf-16", "wide lines"):
-        path.write_text(table if form == "utf-16" else lines, encoding="utf-16")
-    else:
-        path.write_text(table if form == "csv" else lines)
-    return path
+    encoding = "utf-16" if form in ("utf-16", "wide lines") else "utf-8"
+    return files_kit.write(path, events, encoding=encoding)
 
 
 def opened(form: str, folder: Path) -> Any:
@@ -60,10 +49,7 @@ def opened(form: str, folder: Path) -> Any:
 
 
 def polled(source: Source) -> list[Any]:
-    found: list[Any] = []
-    while not source.finished():
-        found += [value for chunk in source.poll(1000, 0.0) for value in chunk.values]
-    return found
+    return values(drain(source))
 
 
 def identity_at(form: str, folder: Path, offset: int) -> str:

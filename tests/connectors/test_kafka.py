@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from crash_kit import read_all
-from kafka_kit import delete_before, producer, read, values
+from crash_kit import MakeTopic, read_all
+from files_kit import offsets, values
+from kafka_kit import delete_before, producer, read
 
 from connectors.base import Chunk, Output, Sink, Source
 from connectors.errors import (
@@ -33,8 +34,6 @@ pytestmark = [
     pytest.mark.usefixtures("kafka_client"),
 ]
 
-MakeTopic = Callable[..., str]
-
 
 def fill(address: str, topic: str, count: int, partition: int = 0, first: int = 0) -> None:
     """Write ``{"i": first}`` and so on, with timestamps 1000, 1001 and so on."""
@@ -52,10 +51,6 @@ def poll_nothing(src: KafkaSource) -> None:
     """Poll for up to ten seconds where no event comes."""
     for _ in range(50):
         assert src.poll(10, 0.2) == []
-
-
-def offsets(chunks: list[Chunk], partition: str | None = None) -> list[int]:
-    return [int(o) for c in chunks if partition in (None, c.partition) for o in c.offsets]
 
 
 def test_is_a_source_and_a_sink(kafka_address: str, kafka_topic: MakeTopic) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
 import pytest
-from crash_kit import read_all
-from kafka_kit import admin, delete_before, producer
+from crash_kit import MakeTopic, read_all
+from kafka_kit import admin, delete_before, inputs, producer, until
 
 from connectors.base import Output
 from connectors.errors import ConnectorError, Unavailable
@@ -22,8 +20,6 @@ pytestmark = [
     pytest.mark.usefixtures("kafka_client"),
 ]
 
-MakeTopic = Callable[..., str]
-
 
 def outputs(start: int, stop: int, value: str = "v", *, keyed: bool = False) -> list[Output]:
     return [
@@ -34,11 +30,6 @@ def outputs(start: int, stop: int, value: str = "v", *, keyed: bool = False) -> 
 
 def sink(address: str, topic: str) -> Any:
     return closing(KafkaSink((address,), topic))
-
-
-def offsets(address: str, topic: str) -> list[int]:
-    """The inputs of the records of a topic, ascending."""
-    return sorted(int(dict(one.headers)["streamk-offset"]) for one in read_all(address, topic))
 
 
 @pytest.mark.parametrize(("partitions", "keyed"), [(1, False), (3, True)])
@@ -60,7 +51,7 @@ def test_each_output_is_there_once(
     with sink(kafka_address, topic) as third:
         third.rewind(again)
         third.write(outputs(150, 320, keyed=keyed))
-    assert offsets(kafka_address, topic) == list(range(320))
+    assert inputs(kafka_address, topic) == list(range(320))
 
 
 def test_the_end_is_asked_for_when_it_is_needed(
@@ -68,9 +59,9 @@ def test_the_end_is_asked_for_when_it_is_needed(
 ) -> None:
     asked = []
     with sink(kafka_address, kafka_topic()) as one:
-        reader = one._client.reader
+        reader = one.link.client.reader
         monkeypatch.setattr(
-            one._client, "reader", lambda *reading: asked.append(reading) or reader(*reading)
+            one.link.client, "reader", lambda *reading: asked.append(reading) or reader(*reading)
         )
         one.write(outputs(0, 5))
         one.flush()
@@ -111,7 +102,7 @@ def test_records_that_were_deleted_are_written_again(
             monkeypatch.setattr(again._tail._asking, "start", lambda _: 0)
         again.rewind(mark)
         again.write(outputs(0, 25))
-    assert offsets(kafka_address, topic) == list(range(25))
+    assert inputs(kafka_address, topic) == list(range(25))
 
 
 def test_a_topic_that_was_made_anew(kafka_address: str, kafka_topic: MakeTopic) -> None:
@@ -123,9 +114,7 @@ def test_a_topic_that_was_made_anew(kafka_address: str, kafka_topic: MakeTopic) 
         mark = one.mark()
     with admin(kafka_address) as client:
         client.delete_topics([topic])
-        deadline = time.monotonic() + 60
-        while topic in client.list_topics():
-            assert time.monotonic() < deadline
+        until(lambda: topic not in client.list_topics())
         client.create_topics([NewTopic(topic, 2, 1)])
     with sink(kafka_address, topic) as again:
         again.rewind(mark)
@@ -134,7 +123,7 @@ def test_a_topic_that_was_made_anew(kafka_address: str, kafka_topic: MakeTopic) 
         again.rewind(mark)
         assert set(again.mark()["ends"].values()) == {0}
         again.write(outputs(100, 130))
-    assert offsets(kafka_address, topic) == list(range(100, 130))
+    assert inputs(kafka_address, topic) == list(range(100, 130))
 
 
 def test_a_mark_while_no_broker_answers(
@@ -161,7 +150,7 @@ def test_a_mark_while_no_broker_answers(
     with sink(kafka_address, topic) as again:
         again.rewind(mark)
         again.write(outputs(20, 40))
-    assert offsets(kafka_address, topic) == list(range(40))
+    assert inputs(kafka_address, topic) == list(range(40))
 
 
 def test_partitions_that_came_later(kafka_address: str, kafka_topic: MakeTopic) -> None:
@@ -178,7 +167,7 @@ def test_partitions_that_came_later(kafka_address: str, kafka_topic: MakeTopic) 
             again.rewind(mark)
             again.write(outputs(10, 60))
             again.flush()
-    assert offsets(kafka_address, topic) == list(range(60))
+    assert inputs(kafka_address, topic) == list(range(60))
 
 
 def test_only_what_was_committed_stands_there(kafka_address: str, kafka_topic: MakeTopic) -> None:

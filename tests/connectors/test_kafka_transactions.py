@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from crash_kit import read_all
+from crash_kit import MakeTopic
+from kafka_kit import inputs, until
 
 from connectors.base import Output, Transactional
 from connectors.errors import BadURL, ConnectorError, Revoked
@@ -24,10 +24,7 @@ pytestmark = [
     pytest.mark.usefixtures("kafka_client"),
 ]
 
-MakeTopic = Callable[..., str]
-
 NO_GROUP: Any = MemorySource([{"x": 1.0}])
-PATIENCE = 60.0
 
 
 def outputs(start: int, stop: int) -> list[Output]:
@@ -53,19 +50,6 @@ def writing(
     finally:
         for sink in sinks:
             sink.close()
-
-
-def inputs(address: str, topic: str, level: str = "read_committed") -> list[int]:
-    """The inputs of the records of a topic, ascending."""
-    records = read_all(address, topic, level)
-    return sorted(int(dict(one.headers)["streamk-offset"]) for one in records)
-
-
-def until(there: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not there():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def expect(address: str, topic: str, right: list[int]) -> None:
@@ -209,7 +193,7 @@ def test_a_new_producer_follows_an_answer_that_is_lost(
 
         def lost() -> None:
             commit()
-            raise sink._client.error(_timed_out(sink))
+            raise sink.link.client.error(_timed_out(sink))
 
         monkeypatch.setattr(producer, "commit", lost)
         with pytest.raises(ConnectorError, match="committing a transaction"):
@@ -225,7 +209,7 @@ def test_a_new_producer_follows_an_answer_that_is_lost(
 
 def _timed_out(sink: KafkaSink) -> Any:
     """The argument of an error of the client."""
-    if sink._client.error.__name__ != "KafkaException":
+    if sink.link.client.error.__name__ != "KafkaException":
         return "no answer"
     from confluent_kafka import KafkaError
 
@@ -386,7 +370,9 @@ def test_what_cannot_be_in_one_transaction(
         with pytest.raises(BadURL, match=r"delivery_timeout=870 .* at most 869"):
             patient.transact(NO_GROUP, [], 1.0)
         bob = Security({"sasl_plain_username": "bob"})
-        monkeypatch.setattr(other, "_cluster", replace(other._cluster, security=bob))
+        monkeypatch.setattr(
+            other, "link", other.link._replace(cluster=replace(other.link.cluster, security=bob))
+        )
         with pytest.raises(BadURL, match="one set of credentials"):
             sink.transact(NO_GROUP, [other], 1.0)
     pytest.importorskip("confluent_kafka")

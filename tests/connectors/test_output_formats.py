@@ -19,7 +19,7 @@ from schema_kit import Registry
 
 from connectors.errors import BadRecord, BadURL, ConnectorError, Unavailable
 from connectors.fields import Field, ListOf, MapOf, RecordType
-from connectors.formats import open_output_format
+from connectors.formats import open_format, open_output_format
 from connectors.records import framed, schema_id_of
 from connectors.schemas.outputs import FramedOutputs, avro_text, json_schema_text, protobuf_text
 from connectors.schemas.stores import SchemaDirectory
@@ -207,45 +207,29 @@ def test_numbers_that_are_none_are_kept_by_binary_formats(tmp_path: Path) -> Non
         assert found["interval"] == [math.inf, -math.inf]
 
 
+ONE = prediction_type((), classification=True, revised=False)
+OTHER_FIELDS = [
+    ({"prediction": 1.0}, "its fields are not those of Prediction: interval"),
+    ({"prediction": 1.0, "interval": None, "x": 1}, "not those of Prediction: x"),
+]
+OTHER_TYPES = [
+    *((NUMBERS, {"prediction": 1.0, "interval": interval}) for interval in (["a"], 3)),
+    (NUMBERS, {"prediction": "text", "interval": None}),
+    *(
+        (ONE, {"prediction": label, "probabilities": {}})
+        for label in (1 << 63, -(1 << 63) - 1, 1.5, ["a"])  # no label, or of more than 64 bits
+    ),
+]
+
+
 @pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize(
-    ("record", "value", "reason"),
-    [
-        (NUMBERS, {"prediction": 1.0}, "its fields are not those of Prediction: interval"),
-        (NUMBERS, {"prediction": 1.0, "interval": None, "x": 1}, "not those of Prediction: x"),
-    ],
-)
-def test_outputs_of_other_fields_are_refused(
-    encoding: str, record: RecordType, value: dict[str, Any], reason: str, tmp_path: Path
-) -> None:
-    with pytest.raises(BadRecord, match=reason):
-        opened(encoding, tmp_path, record).encode(value)
-
-
-@pytest.mark.parametrize("encoding", ["avro", "protobuf"])
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"prediction": "text", "interval": None},
-        {"prediction": 1.0, "interval": ["a"]},
-        {"prediction": 1.0, "interval": 3},
-    ],
-)
-def test_values_of_other_types_are_refused(
-    encoding: str, value: dict[str, Any], tmp_path: Path
-) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        opened(encoding, tmp_path, NUMBERS).encode(value)
-
-
-@pytest.mark.parametrize("encoding", ["avro", "protobuf"])
-@pytest.mark.parametrize("prediction", [1 << 63, -(1 << 63) - 1, 1.5, ["a"]])
-def test_classes_that_fit_no_field_are_refused(
-    encoding: str, prediction: Any, tmp_path: Path
-) -> None:
-    record = prediction_type((), classification=True, revised=False)
-    with pytest.raises((ValueError, TypeError)):
-        opened(encoding, tmp_path, record).encode({"prediction": prediction, "probabilities": {}})
+def test_outputs_of_other_fields_and_types_are_refused(encoding: str, tmp_path: Path) -> None:
+    for value, reason in OTHER_FIELDS:
+        with pytest.raises(BadRecord, match=reason):
+            opened(encoding, tmp_path, NUMBERS).encode(value)
+    for record, value in OTHER_TYPES if encoding != "json-schema" else ():
+        with pytest.raises((ValueError, TypeError)):
+            opened(encoding, tmp_path, record).encode(value)
 
 
 def test_nothing_is_written_before_the_fields_are_known(tmp_path: Path) -> None:
@@ -258,8 +242,7 @@ def test_nothing_is_written_before_the_fields_are_known(tmp_path: Path) -> None:
 
 def test_records_are_read_by_older_and_newer_schemas(tmp_path: Path) -> None:
     """As a consumer does that has not got the newer schema yet, or that reads older records."""
-    before = prediction_type((), classification=True, revised=False)
-    after = CLASSES
+    before, after = ONE, CLASSES
     old = {"prediction": "a", "probabilities": {"a": 1.0}}
     new = {**old, "prediction_set": ["a"], "reasons": None, "revision": True}
     by = {
@@ -404,18 +387,23 @@ def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "place", "reason"),
+    ("opening", "encoding", "place", "reason"),
     [
-        ("csv", None, "must be json, avro, json-schema or protobuf"),
-        ("json", "http://localhost:8081", "json has none"),
-        ("avro", None, "needs schemas="),
-        ("json-schema", None, "needs schemas="),
-        ("avro", "no/such", "there is no such directory"),
+        (open_output_format, "csv", None, "must be json, avro, json-schema or protobuf"),
+        (open_output_format, "json", "http://localhost:8081", "json has none"),
+        (open_output_format, "json-schema", None, "needs schemas="),
+        (open_format, "json", "schemas", "encoding=json has none"),
+        (open_format, "json-schema", "schemas", "encoding=json-schema has none"),
+        (open_format, "protobuf", None, "encoding=protobuf needs schemas="),
+        *((one, "avro", None, "avro needs schemas=") for one in (open_format, open_output_format)),
+        *((one, "avro", "no/such", "no such dir") for one in (open_format, open_output_format)),
     ],
 )
-def test_options_that_do_not_go_together(encoding: str, place: str | None, reason: str) -> None:
+def test_options_that_do_not_go_together(
+    opening: Any, encoding: str, place: str | None, reason: str
+) -> None:
     with pytest.raises(BadURL, match=reason):
-        open_output_format(encoding, place)
+        opening(encoding, place)
 
 
 def test_json_has_no_schema() -> None:

@@ -262,23 +262,6 @@ def test_the_schema_of_the_reader_comes_from_the_same_place(registry: Registry) 
         open_format("protobuf", registry.address, 8)
 
 
-@pytest.mark.parametrize(
-    ("encoding", "place", "kind", "complaint"),
-    [
-        ("avro", None, BadURL, "encoding=avro needs schemas="),
-        ("protobuf", None, BadURL, "encoding=protobuf needs schemas="),
-        ("json", "schemas", BadURL, "encoding=json has none"),
-        ("json-schema", "schemas", BadURL, "encoding=json-schema has none"),
-        ("avro", "/nowhere/at/all", BadURL, "no such directory"),
-    ],
-)
-def test_options_that_do_not_go_together(
-    encoding: str, place: str | None, kind: type[Exception], complaint: str
-) -> None:
-    with pytest.raises(kind, match=complaint):
-        open_format(encoding, place)
-
-
 @pytest.mark.parametrize("encoding", ["avro", "protobuf"])
 def test_a_format_without_its_package_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, encoding: str

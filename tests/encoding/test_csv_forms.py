@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from files_kit import everything
 
 from connectors import BadRecord, BadURL, ConnectorError
 from connectors.base import MAX_EVENT_BYTES
@@ -33,16 +34,6 @@ def table(delimiter: str, rows: list[list[str]] = ROWS) -> str:
     text = io.StringIO()
     csv.writer(text, delimiter=delimiter, lineterminator="\r\n").writerows([HEADER, *rows])
     return text.getvalue()
-
-
-def everything(url: str, step: int = 170) -> tuple[Any, list[bytes]]:
-    with closing(open_source(url)) as source:
-        found: list[bytes] = []
-        while not source.finished():
-            for chunk in source.poll(step, 0.0):
-                assert chunk.offsets[0] == len(found)
-                found += chunk.values
-        return source, found
 
 
 def decoded(url: str) -> Any:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import files_kit
 import pytest
+from files_kit import write
 
 from streamk.cli import main
 from streamk.encoding.values import Moment
@@ -21,18 +21,7 @@ FORMS = pytest.mark.parametrize("form", ["csv", "parquet"])
 
 def written(folder: Path, form: str, events: list[dict[str, Any]]) -> str:
     """Return the address of a file of these events. Times are texts but in Parquet."""
-    path = folder / f"events.{form}"
-    if form == "parquet":
-        arrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
-        parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
-        parquet.write_table(arrow.Table.from_pylist(events), path)
-    elif form == "csv":
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, events[0].keys())
-            writer.writeheader()
-            writer.writerows(events)
-    else:
-        path.write_text("".join(json.dumps(event, default=str) + "\n" for event in events))
+    path = write(folder / f"events.{'ndjson' if form == 'json' else form}", events)
     return f"{'file' if form == 'json' else form}:{path}"
 
 
@@ -71,39 +60,6 @@ def parts(field: str) -> set[str]:
     return {f"{field}@{part}" for part in Moment._fields}
 
 
-# --- files --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("form", "suffix"), [("lines", "gz"), ("array", "zst"), ("csv", "zst")])
-def test_a_compressed_file_is_the_file_in_it_also_after_a_restart(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str, suffix: str
-) -> None:
-    events = [{"Größe": i % 7, "Stadt": f"Köln {i % 3}", "y": i % 7 > 3} for i in range(500)]
-    lines = [json.dumps(event) for event in events]
-    if form == "csv":
-        rows = [";".join(events[0]), *(";".join(map(str, event.values())) for event in events)]
-        data, scheme, options = "\r\n".join(rows).encode("latin-1"), "csv", "?encoding=latin-1"
-    else:
-        text = "\n".join(lines) if form == "lines" else f"[{', '.join(lines)}]"
-        data, scheme, options = text.encode(), "file", ""
-    if suffix == "zst":
-        zstandard = pytest.importorskip("zstandard", reason="needs zstandard")
-        packed = zstandard.ZstdCompressor().compress(data)
-    else:
-        packed = gzip.compress(data)
-    (tmp_path / "plain").write_bytes(data)
-    (tmp_path / f"packed.{suffix}").write_bytes(packed)
-    plain = Job(f"{scheme}:{tmp_path}/plain{options}", tmp_path / "one", capsys)
-    report, _ = plain.run()
-    assert (report["learned"], report["bad"]) == (500, {})
-    job = Job(f"{scheme}:{tmp_path}/packed.{suffix}{options}", tmp_path / "other", capsys)
-    job.run("--max-events", "123")
-    job.run()
-    assert job.answers() == plain.answers()
-    assert job.columns() == plain.columns()
-    assert job.columns() == {"Größe", "Stadt=Köln 0", "Stadt=Köln 1", "Stadt=Köln 2"}
-
-
 # --- times --------------------------------------------------------------------------------------
 
 
@@ -129,8 +85,7 @@ def test_what_hangs_on_the_time_of_day_is_learned(
 def test_a_time_that_no_calendar_has_is_a_bad_event(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
+    arrow, parquet = files_kit.arrow()
     seconds = [10**12 if i in (0, 70) else 1_700_000_000 + i for i in range(100)]
     table = {"t": arrow.array(seconds, arrow.timestamp("s")), "y": [i % 2 for i in range(100)]}
     parquet.write_table(arrow.table(table), tmp_path / "events.parquet")

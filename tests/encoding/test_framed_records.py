@@ -12,14 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schema_kit import avro_record, record_schema
+from schema_kit import Stored, avro_format, avro_record, record_schema
 
 from connectors.errors import BadRecord
 from connectors.records import framed
-from connectors.schemas.avro import AvroSchema
 from connectors.schemas.formats import SchemaFormat
 from connectors.schemas.protobuf import ProtobufSchema
-from connectors.schemas.stores import StoredSchema
 from streamk.encoding import Decoded, FieldReader, Schema, decoder
 from streamk.encoding.fast import read_none
 
@@ -46,21 +44,6 @@ DEEP = record_schema(
     ("counts", {"type": "map", "values": "int"}),
     ("clicked", ["null", "boolean"]),
 )
-
-
-class Stored(dict[int, str]):
-    """Schemas by their numbers."""
-
-    def fetch(self, number: int) -> StoredSchema:
-        if number not in self:
-            raise BadRecord(f"schema {number} is unknown")
-        return StoredSchema(self[number])
-
-
-def avro(*schemas: Any) -> SchemaFormat:
-    """The format of records whose schemas are numbered from 1."""
-    store = Stored({i: json.dumps(schema) for i, schema in enumerate(schemas, 1)})
-    return SchemaFormat(store, lambda schema: AvroSchema(schema.text))
 
 
 def flat_events(n: int) -> list[dict[str, Any]]:
@@ -147,7 +130,7 @@ def test_avro_gives_the_columns_of_json(
     step: int, absent: Any, ignore: tuple[str, ...], schema: Any, make: Any
 ) -> None:
     events = make(100)
-    of, options = avro(schema), {"absent": absent, "ignore": ignore}
+    of, options = avro_format(schema), {"absent": absent, "ignore": ignore}
     expected = decoded("json", [as_json(event) for event in events], step=step, **options)
     values = [as_avro(schema, event) for event in events]
     alike(decoded("avro", values, step=step, of=of, **options), expected)
@@ -235,7 +218,7 @@ def test_the_fast_way_gives_what_the_careful_way_does(absent: Any, seed: int) ->
         avro_record(4, fewer, {"size": float(i), "clicked": clicked})
         for i, clicked in enumerate((True, False, None, True))
     ]
-    of = avro(FLAT, DEEP, both, fewer, rare, seldom)
+    of = avro_format(FLAT, DEEP, both, fewer, rare, seldom)
     values += nulls
     random.Random(seed).shuffle(values)
     assert of.ready(values) == len(values)
@@ -275,7 +258,7 @@ def test_columns_do_not_depend_on_the_division_into_calls(
         "at": [None, datetime(2024, 1, 1, tzinfo=UTC)],
         "clicked": [None, True, False],
     }
-    of, values = avro(*schemas), []
+    of, values = avro_format(*schemas), []
     for kind in kinds:
         names = [field["name"] for field in schemas[kind - 1]["fields"]]
         event = {name: randomness.choice(some[name]) for name in names}
@@ -313,12 +296,12 @@ def test_most_events_go_the_fast_way(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     of_all = {"size": 1.0, "clicked": True, "never": None}
     events = [{**of_all, "user": {"age": i, "city": "Ulm"}} for i in range(500)]
-    decoded("avro", [as_avro(nested, e) for e in events], step=1000, of=avro(nested))
+    decoded("avro", [as_avro(nested, e) for e in events], step=1000, of=avro_format(nested))
     plain = [framed(1, as_json({"a": i, "clicked": 1})) for i in range(500)]
     decoded("json-schema", plain, step=99)
     assert len(careful) < 5
     renamed = [changing()[0], *[changing()[2]] * 500]
-    decoded("avro", renamed, step=99, of=avro(FIRST, SECOND))
+    decoded("avro", renamed, step=99, of=avro_format(FIRST, SECOND))
     assert len(careful) < 5 + 99  # those of the first call, as a column came with them
 
 
@@ -342,7 +325,7 @@ def changing() -> list[bytes]:
 
 @pytest.mark.parametrize("step", [1, 2, 7])
 def test_fields_are_added_dropped_renamed_and_promoted(step: int) -> None:
-    decoding, X, y = decoded("avro", changing(), step=step, of=avro(FIRST, SECOND))
+    decoding, X, y = decoded("avro", changing(), step=step, of=avro_format(FIRST, SECOND))
     assert decoding.schema.columns == ("gone", "size", "years", "city=Ulm")
     first, second = [4, 1.5, 30, 0], [0, 2.5, 31.5, 1]
     expected = [(first, second)[i] for i in (0, 0, 1, 0, 1, 1, 0)]
@@ -351,8 +334,8 @@ def test_fields_are_added_dropped_renamed_and_promoted(step: int) -> None:
 
 
 def test_a_model_that_knows_the_former_name_goes_on_with_it() -> None:
-    known, _, _ = decoded("avro", changing()[:2], step=7, of=avro(FIRST, SECOND))
-    of = avro(FIRST, SECOND)
+    known, _, _ = decoded("avro", changing()[:2], step=7, of=avro_format(FIRST, SECOND))
+    of = avro_format(FIRST, SECOND)
     value = changing()[2]
     of.ready([value])
     out = decoder("avro", known.schema, record_format=of).decode([value])
@@ -366,7 +349,7 @@ def test_a_model_that_knows_the_former_name_goes_on_with_it() -> None:
 
 
 def test_keys_and_times_of_late_labels_have_former_names_too() -> None:
-    of = avro(FIRST, SECOND)
+    of = avro_format(FIRST, SECOND)
     values = changing()
     of.ready(values)
     reading = FieldReader("avro", ("years", "clicked"), record_format=of)
@@ -394,7 +377,7 @@ GOOD = as_avro(FLAT, flat_events(1)[0])
     ],
 )
 def test_a_record_that_is_none_is_a_bad_event(value: Any, reason: str) -> None:
-    of = avro(FLAT, "int")
+    of = avro_format(FLAT, "int")
     of._store[3] = "{"  # type: ignore[index]
     values = [GOOD, value, GOOD]
     assert of.ready(values) == 3
@@ -416,7 +399,7 @@ def test_framed_json_that_is_none_is_a_bad_event(value: Any) -> None:
 
 def test_values_without_a_column_are_of_the_wrong_type_and_too_long_records_oversized() -> None:
     kind = record_schema(("a", "bytes"), ("y", "int"))
-    of = avro(kind)
+    of = avro_format(kind)
     values = [
         avro_record(1, kind, {"a": b"x", "y": 1}),
         avro_record(1, kind, {"a": bytes(99), "y": 1}),
@@ -439,7 +422,7 @@ def test_records_need_the_format_of_their_source() -> None:
 @settings(deadline=None, max_examples=80)
 @given(st.lists(st.binary(max_size=40) | st.just(GOOD) | st.none(), max_size=5), st.data())
 def test_no_bytes_stop_the_decoder(values: list[Any], data: st.DataObject) -> None:
-    of = avro(FLAT, DEEP)
+    of = avro_format(FLAT, DEEP)
     for i, value in enumerate(values):
         if value and value != GOOD and data.draw(st.booleans()):
             values[i] = framed(data.draw(st.integers(1, 2)), value)

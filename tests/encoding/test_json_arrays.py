@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from files_kit import drain, everything, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectors.base import MAX_EVENT_BYTES, Troubled
-from connectors.files.records import JSONSplitter
+from connectors.files.records import RecordCutter, TextForm
 from connectors.registry import open_source
 from connectors.stdio import StdinSource
 from streamk.cli import main
-from streamk.encoding import Schema, decoder
 
 FORMS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -42,7 +42,7 @@ VALUES = st.recursive(
 
 
 def cut(data: bytes, cuts: list[int]) -> tuple[list[bytes], str | None]:
-    splitter = JSONSplitter(max_event_bytes=10_000)
+    splitter = RecordCutter(TextForm("json"), "")
     records: list[tuple[bytes, int]] = []
     at = 0
     for place in [*sorted(cuts), len(data)]:
@@ -79,14 +79,8 @@ def events(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def read(url: str, step: int = 700) -> list[bytes]:
-    found: list[bytes] = []
-    with closing(open_source(url)) as source:
-        while not source.finished():
-            for chunk in source.poll(step, 0.0):
-                assert chunk.offsets[0] == len(found)
-                found += chunk.values
-    return found
+def read(url: str) -> list[bytes]:
+    return everything(url, step=700)[1]
 
 
 @pytest.mark.parametrize(("form", "suffix"), [("pretty", ""), ("dense", ".gz")])
@@ -173,10 +167,7 @@ def test_standard_input_may_be_an_array() -> None:
         pipe.write(json.dumps(events(3), indent=1).encode())
     with os.fdopen(read_end, "rb") as stream:
         source = StdinSource(stream)
-        found: list[bytes] = []
-        while not source.finished():
-            for chunk in source.poll(2, 0.1):
-                found += chunk.values
+        found = values(drain(source, 2))
     assert [json.loads(value) for value in found] == events(3)
 
 
@@ -206,11 +197,3 @@ def test_a_run_and_its_restart(tmp_path: Path, capsys: pytest.CaptureFixture[str
     path.write_text(json.dumps(events(3001), indent=2))  # it was written on
     run(whole)
     assert len((whole / "out").read_text().splitlines()) == 3001
-
-
-@pytest.mark.parametrize("between", ["", " ", "\t", ", "])
-def test_several_objects_on_a_line_are_a_bad_event_that_tells_the_fix(between: str) -> None:
-    value = f'{{"a": 1}}{between}{{"a": 2}}'.encode()
-    [bad] = decoder("json", Schema()).decode([value]).bad
-    assert bad.kind == "undecodable"
-    assert bad.reason.endswith("; an event is one object, and one line of a file holds one")

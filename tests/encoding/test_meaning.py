@@ -27,14 +27,12 @@ import polars as pl
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from schema_kit import avro_record, record_schema
+from schema_kit import Stored, avro_format, avro_record, record_schema
 
 from connectors.records import RecordFormat, framed
 from connectors.registry import open_source
-from connectors.schemas.avro import AvroSchema
 from connectors.schemas.formats import SchemaFormat
 from connectors.schemas.protobuf import ProtobufSchema
-from connectors.schemas.stores import StoredSchema
 from streamk.adapters.batches import as_frame
 from streamk.adapters.rows import Model
 from streamk.encoding import FieldReader, LabelReader, Rejected, Schema, alone, decoder, key_of
@@ -303,11 +301,6 @@ class Given:
     record_format: RecordFormat | None = None
 
 
-class Stored(dict[int, str]):
-    def fetch(self, number: int) -> StoredSchema:
-        return StoredSchema(self[number])
-
-
 def _as_json(value: Any) -> str | None:
     try:
         return json.dumps(value)
@@ -378,7 +371,7 @@ def given_by(value: Value, name: str, folder: Path) -> Iterator[Given]:
         yield Given(f"Parquet, {array.type}", "dict", chunk.values[0])
     for kind, held in value.avro:
         schema = record_schema((name, kind))
-        of = SchemaFormat(Stored({1: json.dumps(schema)}), lambda schema: AvroSchema(schema.text))
+        of = avro_format(schema)
         record = avro_record(1, schema, {name: held})
         assert of.ready([record]) == 1
         yield Given(f"Avro, {kind}", "avro", record, record_format=of)
