@@ -217,26 +217,17 @@ def build(
 ) -> Learner:
     """Return the model of that name with these options, as text.
 
+    Raises `UsageError` if there is no such model or option, or a value cannot be read,
+    `InvalidInput` if it is out of its domain, which begins with the setting as it is written after
+    ``--set``, and `BackendUnavailable` if there is no device for a model or an expert.
+
     Parameters
     ----------
-    name : str
-    task : {"classification", "regression"}
-    seed : int
     settings : sequence of (str, str)
         Names and values of options.
     experts : sequence of str, optional
         External experts of many kernels: a model, or "model:name=value,name=value"; `NO_EXPERT`
         alone, or an empty sequence, for none. None is for those by default.
-
-    Raises
-    ------
-    UsageError
-        If there is no such model or option, or a value cannot be read.
-    InvalidInput
-        If a value is out of its domain. It begins with the setting, as it is written after
-        ``--set``.
-    BackendUnavailable
-        If there is no device for a model, or for an expert, which is named.
     """
     from streamk.learners import MODELS, MultiKernel, create
 
@@ -330,20 +321,15 @@ def _expert(text: str, task: str, seed: int) -> Learner:
 def described(text: str, option: str, made: Callable[..., Learner]) -> Learner:
     """Return the model of a text: its name, or "name:option=value,option=value".
 
+    Raises `UsageError` if there is no such model or option, or a value is of no use, and
+    `BackendUnavailable` if there is no device for it.
+
     Parameters
     ----------
-    text : str
     option : str
         The option as it was given, for messages.
     made : callable
         `build` with what is not in the text.
-
-    Raises
-    ------
-    UsageError
-        If there is no such model or option, or a value is of no use.
-    BackendUnavailable
-        If there is no device for it.
     """
     name, _, options = text.partition(":")
     try:

@@ -31,7 +31,11 @@ def change_champion(
     """Change the champion of a job; the next start goes on with it at the same event.
 
     Of each member of a consumer group one more checkpoint is written, which is the newest one but
-    for the champion. In an object store a job that is running is ended by that.
+    for the champion. In an object store a job that is running is ended by that. Raises
+    `InvalidInput` if there is no checkpoint, one has no challengers, or `change` raises it. Nothing
+    is written then, and `EngineError` if the job is running, was killed and has to be started once
+    more first, or a checkpoint cannot be written, and `StateError` if a checkpoint is damaged, or
+    not signed with the key, and `OSError` if an object store is away.
 
     Parameters
     ----------
@@ -46,19 +50,6 @@ def change_champion(
     -------
     list of (Location, Contest)
         Where the checkpoints lie, and what they hold.
-
-    Raises
-    ------
-    InvalidInput
-        If there is no checkpoint, one has no challengers, or `change` raises it. Nothing is written
-        then.
-    EngineError
-        If the job is running, was killed and has to be started once more first, or a checkpoint
-        cannot be written.
-    StateError
-        If a checkpoint is damaged, or not signed with the key.
-    OSError
-        If an object store is away.
     """
     with ExitStack() as stack:
         changed: list[tuple[Store, Checkpoint, Contest]] = []

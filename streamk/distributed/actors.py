@@ -88,7 +88,8 @@ class Actors(Closing):
     """One actor for each shard of some work.
 
     One that dies is replaced by another, anywhere in the cluster, which `_restore` tells all that
-    the last one knew.
+    the last one knew. Raises `InvalidInput` if there are as many options as neither one nor the
+    shards, and `BackendUnavailable` if Ray is not installed.
 
     Parameters
     ----------
@@ -100,13 +101,6 @@ class Actors(Closing):
         Ray's options of the actors.
     max_restarts : int
         Times that the actor of one shard is replaced before it answers again.
-
-    Raises
-    ------
-    InvalidInput
-        If there are as many options as neither one nor the shards.
-    BackendUnavailable
-        If Ray is not installed.
 
     Attributes
     ----------
@@ -143,10 +137,7 @@ class Actors(Closing):
     def ask(self, method: str, each: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Call a method of all workers at once, each with its arguments.
 
-        Raises
-        ------
-        WorkerLost
-            If a worker dies more often than `max_restarts`.
+        Raises `WorkerLost` if a worker dies more often than `max_restarts`.
         """
         pairs = zip(self._workers, each, strict=True)
         refs = [getattr(worker, method).remote(*call) for worker, call in pairs]
@@ -155,10 +146,7 @@ class Actors(Closing):
     def ask_one(self, s: int, method: str, arguments: tuple[Any, ...]) -> Any:
         """Call a method of one worker.
 
-        Raises
-        ------
-        WorkerLost
-            If the worker dies more often than `max_restarts`.
+        Raises `WorkerLost` if the worker dies more often than `max_restarts`.
         """
         ref = getattr(self._workers[s], method).remote(*arguments)
         return self._get(s, ref, method, arguments)
@@ -224,13 +212,7 @@ LARGE = 100_000
 
 
 class CenterWorker:
-    """A shard of the centers in a process of its own.
-
-    Parameters
-    ----------
-    backend : str
-    threads : int
-    """
+    """A shard of the centers in a process of its own."""
 
     def __init__(self, backend: str, threads: int) -> None:
         self._backend, self._threads = backend, threads

@@ -41,10 +41,8 @@ class Size(NamedTuple):
 def read(shard: Shard) -> Numbers:
     """Return a shard's points.
 
-    Raises
-    ------
-    InvalidInput
-        If there is no such file, it is no array, or the points are no matrix of finite numbers.
+    Raises `InvalidInput` if there is no such file, it is no array, or the points are no matrix of
+    finite numbers.
     """
     if isinstance(shard, str | PathLike):
         path = Path(shard)
@@ -66,7 +64,6 @@ class LandmarkFactor:
 
     Parameters
     ----------
-    kernel : Kernel
     capacity, columns : int
         Most landmarks, and the numbers of each.
     dtype : float32 or float64
@@ -105,10 +102,8 @@ class LandmarkFactor:
     ) -> tuple[Numbers, NDArray[Any], float]:
         """Append one of the points of a factor as a landmark, in that factor too.
 
-        Returns
-        -------
-        the landmark and its row of the factor, up to the diagonal, as they are kept here, and its
-        Schur complement
+        Returns the landmark, its row of the factor up to the diagonal, as they are kept here, and
+        its Schur complement.
         """
         k, delta = len(self), float(factor.schur[place])
         row = factor.F[place, :k]
@@ -120,15 +115,7 @@ class LandmarkFactor:
 
 
 class Worker:
-    """One shard's rows of the factor, up to date with the landmarks it was told of.
-
-    Parameters
-    ----------
-    shard : Shard
-    kernel : Kernel
-    dtype : float32 or float64
-    threads : int
-    """
+    """One shard's rows of the factor, up to date with the landmarks it was told of."""
 
     def __init__(self, shard: Shard, kernel: Kernel, dtype: np.dtype[Any], threads: int) -> None:
         self._shard, self._kernel = shard, kernel
@@ -217,9 +204,6 @@ class WorkerPool(Actors):
 
     Parameters
     ----------
-    shards : sequence of Shard
-    kernel : Kernel
-    dtype : float32 or float64
     threads : int
         Of each worker.
     options : mapping, or sequence of one for each shard

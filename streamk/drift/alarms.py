@@ -73,10 +73,6 @@ class Detector(Protocol):
 class Rise:
     """Numbers that have become larger than those before.
 
-    Parameters
-    ----------
-    test : RiseTest
-
     Examples
     --------
     >>> from streamk.drift import ShareTest
@@ -364,7 +360,6 @@ class Alarms:
     ----------
     sink : Sink
         Gets the alarms.
-    classification : bool
     level : float, optional
         Of the intervals or prediction sets, where there are any.
 
@@ -401,7 +396,6 @@ class Alarms:
 
         Parameters
         ----------
-        batch : Batch
         first : int
             Events of the job up to the first of the batch, that one included.
         classes : sequence of labels

@@ -410,10 +410,7 @@ class FirstScale:
     def from_state(cls, state: State, columns: int) -> FirstScale:
         """Return the scale of so many columns whose state this is.
 
-        Raises
-        ------
-        StateError
-            If the state is something else's or its parts do not fit.
+        Raises `StateError` if the state is something else's or its parts do not fit.
         """
         header = state.expect(cls.TYPE).header
         arrays, _ = taken(_SCALE_ARRAYS, state.arrays, {"columns": columns}, _SCALE)
@@ -442,12 +439,10 @@ class MMDRun:
 
     Parameters
     ----------
-    columns : sequence of str or int
     reference : int
         Most events of the reference sample.
     max_features : int
         A multiple of BANDS * CHUNK.
-    seed : int
 
     Attributes
     ----------
@@ -457,8 +452,6 @@ class MMDRun:
         Groups of BANDS chunks of features, at most.
     rows : float64 array of shape (events, d)
         The first events, as long as there is no scale.
-    scale : FirstScale or None
-    sample : TwoSample
     """
 
     def __init__(
@@ -523,7 +516,6 @@ class MMDRun:
 
         Parameters
         ----------
-        X : float64 array of shape (n, d)
         draws : float64 array of shape (n, 3)
             Numbers drawn for them, see `streamk.backends.two_sample`.
         threshold : float
@@ -648,12 +640,8 @@ class MMDRun:
     def load(self, state: State) -> None:
         """Go on, at the first event, where a state was taken.
 
-        Features and scores of the reference sample are computed anew.
-
-        Raises
-        ------
-        StateError
-            If the arrays do not fit, or contradict each other.
+        Features and scores of the reference sample are computed anew. Raises `StateError` if the
+        arrays do not fit, or contradict each other.
         """
         n = count(state.header, "run", _OWNER)
         warm = n >= WARM_UP

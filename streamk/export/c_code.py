@@ -98,10 +98,8 @@ def number(value: float) -> str:
 def texts(name: str, some: Iterable[str]) -> str:
     """Return the definition of a constant array of texts, in UTF-8.
 
-    Raises
-    ------
-    InvalidInput
-        If a text is too long for a literal, is not UTF-8, or has a zero, which would end it.
+    Raises `InvalidInput` if a text is too long for a literal, is not UTF-8, or has a zero, which
+    would end it.
     """
     return _defined(f"static const char *const {name}", [literal(one) for one in some] or ['""'])
 
@@ -145,7 +143,6 @@ def events(fields: Sequence[ExportField], *, absent: str, name: str) -> str:
 
     Parameters
     ----------
-    fields : sequence of ExportField
     absent : "zero" or "missing"
         What a field that is not there is.
     name : str

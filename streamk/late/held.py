@@ -128,7 +128,6 @@ class HeldEvents:
 
     Attributes
     ----------
-    slots : Slots
     events : array of shape (slots,)
         See `record_type`.
 
@@ -186,14 +185,8 @@ class HeldEvents:
 
         Parameters
         ----------
-        slots : sequence of n int
         X : float64 array of shape (n, d)
             Of each event only the first `width` columns count.
-        width : sequence of n int
-        P : float64 array of shape (n, k), or None
-        said : sequence of n float
-        numbers : sequence of n int
-        thresholds, slices : float64 array of shape (n,), or NaN
         """
         P = np.zeros((len(X), 0)) if P is None else P
         self._make_room(max(slots) + 1, X.shape[1], P.shape[1])

@@ -48,7 +48,6 @@ class WaitingQueue:
     ----------
     kind : type
         Of an entry in a file: a tuple of the key and all but the slot.
-    files : SegmentFiles
     held : HeldEvents, optional
         Where entries have their slots; by default they have none.
     """
@@ -113,7 +112,6 @@ class WaitingQueue:
 
         Parameters
         ----------
-        before, most : int
         recall : bool, default False
             They are to have slots.
 
@@ -137,16 +135,12 @@ class WaitingQueue:
     def look_up(self, keys: Sequence[str], due: tuple[int, int] | None = None) -> None:
         """Find the keys of a batch on the disk, and have their events in slots until `seal`.
 
+        Raises `StateError` if a file is damaged.
+
         Parameters
         ----------
-        keys : sequence of str
         due : (int, int), optional
             A clock, and how many of the oldest before it are to be found too.
-
-        Raises
-        ------
-        StateError
-            If a file is damaged.
         """
         if not len(self._log):
             return
@@ -172,10 +166,7 @@ class WaitingQueue:
     def seal(self) -> None:
         """Have the oldest on the disk where too many are in memory, after a batch.
 
-        Raises
-        ------
-        EngineError
-            If they cannot be written.
+        Raises `EngineError` if they cannot be written.
         """
         held, size = self._held, _ENTRY_BYTES
         if held is not None:
@@ -214,20 +205,14 @@ class WaitingQueue:
     ) -> None:
         """Go on with what `arrays` and `files` gave.
 
+        Raises `StateError`, `ValueError`, `msgspec.MsgspecError` if it is not its own.
+
         Parameters
         ----------
-        young : uint8 array
-        names : sequence of str
-        live : uint8 array
         check : function
             Checks events, see `Limits`.
         slots : iterator of int
             Gives the slots of those that have one.
-
-        Raises
-        ------
-        StateError, ValueError, msgspec.MsgspecError
-            If it is not its own.
         """
         if young.dtype != np.uint8 or young.ndim != 1:
             raise ValueError(f"an array of {young.dtype} is no JSON")
@@ -329,16 +314,12 @@ class Join:
     def begin(self, keys: Sequence[str], last: int) -> None:
         """Find on the disk what a batch needs: that of its keys, and what is over at its end.
 
+        Raises `StateError` if a file is damaged.
+
         Parameters
         ----------
-        keys : sequence of str
         last : int
             The highest clock.
-
-        Raises
-        ------
-        StateError
-            If a file is damaged.
         """
         due = None
         if self._timeout is not None and self._default is not None:
@@ -495,9 +476,10 @@ class Join:
     ) -> int:
         """Go on where `to_json`, `files` and `arrays` were called.
 
+        Raises `StateError` if the data is not its own.
+
         Parameters
         ----------
-        counts, files, arrays : mapping
         check : function
             Checks events, see `Limits`.
 
@@ -505,11 +487,6 @@ class Join:
         -------
         int
             How many events are in memory, in slots from 0 on.
-
-        Raises
-        ------
-        StateError
-            If the data is not its own.
         """
         try:
             self.fates = Fates(**{name: int(n) for name, n in counts.items()})

@@ -115,9 +115,10 @@ _DECLARED = (
 class Segment:
     """Rows of a file, and which of them still wait; `written` and `opened` make one.
 
+    Raises `StateError` if the data is not that of a segment.
+
     Parameters
     ----------
-    files : SegmentFiles
     name : str
         Of the file.
     data : bytes
@@ -125,7 +126,6 @@ class Segment:
 
     Attributes
     ----------
-    name : str
     hashes : uint64 array of shape (rows,)
         Of the keys; whoever has put them into an index drops them.
     type : dtype or None
@@ -134,11 +134,6 @@ class Segment:
         Of each row 1 where it waits, 0 where it is over.
     left : int
         Rows that wait.
-
-    Raises
-    ------
-    StateError
-        If the data is not that of a segment.
     """
 
     def __init__(self, files: SegmentFiles, name: str, data: bytes) -> None:
@@ -256,7 +251,6 @@ class Found(NamedTuple):
 
     Attributes
     ----------
-    row : int
     entry : tuple
         The key first, the clock last.
     record : bytes
@@ -281,7 +275,6 @@ class SegmentLog:
 
     Parameters
     ----------
-    files : SegmentFiles
     kind : type
         Of an entry, a tuple of JSON.
     """
@@ -364,10 +357,7 @@ class SegmentLog:
     def append(self, entries: Sequence[Sequence[Any]], records: HeldRecords | None) -> None:
         """Add rows, `SEGMENT_ROWS` at most, all of them younger than those there are.
 
-        Raises
-        ------
-        EngineError
-            If they cannot be written.
+        Raises `EngineError` if they cannot be written.
         """
         self._left += len(entries)
         self._add(Segment.written(self._files, entries, records))
@@ -441,17 +431,12 @@ class SegmentLog:
     ) -> None:
         """Go on with the files and rows that `names` and `live` gave.
 
+        Raises `StateError` if a file is missing or damaged, or does not fit.
+
         Parameters
         ----------
-        names : sequence of str
-        live : uint8 array
         check : function, optional
             Checks the events of a segment. By default there must be none.
-
-        Raises
-        ------
-        StateError
-            If a file is missing or damaged, or does not fit.
         """
         bits = np.unpackbits(live) if live.dtype == np.uint8 and live.ndim == 1 else live[:0]
         for name in names:

@@ -48,7 +48,6 @@ class JoinedSource(SourceBase):
 
     Parameters
     ----------
-    events, labels : Source
     time : str, optional
         The field that holds when a record was, see `LateLabels`. A record without one has the
         timestamp `NEVER`, which moves no clock.
@@ -217,7 +216,6 @@ class Taken:
     ----------
     batch : Batch
         With the names of partitions as the sources have them.
-    is_label : list of bool (n,)
     keys : list of str or None (n,)
         None of what is bad.
     labels : list (n,)
@@ -226,12 +224,10 @@ class Taken:
         Of events the row of `X`.
     raw : list (m,)
         The events of `X` as they came.
-    X : float64 array of shape (m, d)
     width : int64 array of shape (m,)
         Columns that there were when the event had come.
     schema : Schema
         Of the d columns.
-    bad : list of BadEvent, by row of the batch
     tombstones : set of int
         Rows of the batch that are neither, but tell of a deletion.
     slices : float64 array of shape (m,), or None
@@ -271,7 +267,6 @@ class LateReader:
     ----------
     events : Source
         Of the job.
-    late : LateLabels
     schema : Schema
         Of the job, with the label.
     """

@@ -55,7 +55,6 @@ class LateResults(NamedTuple):
         Of the batch, the events that were predicted.
     prequential : Prequential
         Their predictions.
-    details : list of dict
     classes : tuple of labels
         Those that were known after it.
     scored : Prequential
@@ -78,7 +77,6 @@ class LateResults(NamedTuple):
         How many of these were learned before, with another label.
     numbers : list of int
         The number of each.
-    explained : Explained, optional
     """
 
     rows: NDArray[np.int64]
@@ -104,14 +102,8 @@ class HoldingModel:
 
     Parameters
     ----------
-    model : Learner
-    held : HeldEvents
     label : str
         The label's field, for messages.
-    details : Details, optional
-    regions : RegionGiver, optional
-    observer : Watcher, optional
-    event_fields : EventFields
     number : int, default 0
         Of the next event to be held.
     sliced_from, regions_from : int, default 0
@@ -174,7 +166,6 @@ class HoldingModel:
 
         Parameters
         ----------
-        X : float64 array of shape (n, d)
         y : list of n labels
             None of those that are predicted.
         numbers : list of n int
@@ -456,14 +447,8 @@ def _some(found: Prequential, places: list[int] | NDArray[np.intp] | slice) -> P
 def follow(work: HoldingModel, join: Join, taken: Taken) -> LateResults:
     """Predict, hold and learn what a batch of events and labels brings.
 
-    Raises
-    ------
-    InvalidInput
-        As the model does.
-    EngineError
-        If events cannot be written to the disk.
-    StateError
-        If they cannot be read again.
+    Raises `InvalidInput` as the model does, and `EngineError` if events cannot be written to the
+    disk, and `StateError` if they cannot be read again.
     """
     model, batch = work.model, _Steps(work, taken)
     learned, classes = model.n_events, set(model.classes)

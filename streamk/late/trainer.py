@@ -59,7 +59,6 @@ class LateTrainer(Trainer):
     ----------
     model, source, stream
         As of `Trainer`; the source is a `JoinedSource`, the stream has a label.
-    late : LateLabels
     **options
         As of `Trainer`.
     """
@@ -156,10 +155,7 @@ class LateTrainer(Trainer):
     def take(self, batch: Batch) -> None:
         """Take the next events and labels apart and have them followed; emit those before.
 
-        Raises
-        ------
-        EngineError
-            As `Trainer.take`.
+        Raises `EngineError` as `Trainer.take`.
         """
         self._began = True
         try:

@@ -220,17 +220,13 @@ _ENCODINGS = ("json", "dict")
 class Intake:
     """Adds events with labels to a log. May be used by several threads.
 
+    Raises `InvalidInput` if the job of the model could not learn them: its events are no plain
+    JSON, or its labels come from a source of their own.
+
     Parameters
     ----------
     model : TrainedModel
         By whose columns and label the events are checked.
-    log : EventLog
-
-    Raises
-    ------
-    InvalidInput
-        If the job of the model could not learn them: its events are no plain JSON, or its labels
-        come from a source of their own.
     """
 
     def __init__(self, model: TrainedModel, log: EventLog) -> None:
@@ -256,12 +252,8 @@ class Intake:
     def append(self, events: Sequence[bytes | msgspec.Raw]) -> None:
         """Add the events of a request, each an object of JSON; durable when it returns.
 
-        Raises
-        ------
-        RefusedEvents
-            If some cannot be used, or have no label. Then none is added.
-        ConnectorError
-            As `connectors.base.EventLog.append`.
+        Raises `RefusedEvents` if some cannot be used, or have no label, and `ConnectorError` as
+        `connectors.base.EventLog.append`. None is added then.
         """
         with self._lock:
             if self._model.schema is not self._schema:
@@ -291,15 +283,6 @@ class ServerWatch:
 
     Of requests it has counts, times and means alone: nothing of what one client asks is shown to
     another.
-
-    Parameters
-    ----------
-    model : TrainedModel
-    answers : Answers
-
-    Attributes
-    ----------
-    history : PageHistory
     """
 
     def __init__(self, model: TrainedModel, answers: Answers) -> None:
@@ -389,7 +372,6 @@ class Limits:
     ----------
     body : int, default 2^20
         Bytes.
-    events : int, default 1000
     """
 
     body: int = 1 << 20
@@ -409,10 +391,8 @@ def application(
 
     Parameters
     ----------
-    model : TrainedModel
     token : str, optional
         All but ``/healthz`` and ``/readyz`` take ``Authorization: Bearer`` with it.
-    limits : Limits, optional
     refresh : float, default 1.0
         Seconds between two looks for a newer checkpoint.
     max_age : float, optional

@@ -62,7 +62,6 @@ class Monitoring(_Requests):
 
     Parameters
     ----------
-    model : TrainedModel
     observer : Observer
         Of the requests.
     """

@@ -73,8 +73,6 @@ def explain(
     ----------
     model : Learner
         Of a contest its champion is meant.
-    fields : Fields
-    x : float64 array of shape (d,)
     event : mapping or None
         The values of its fields.
     number : int

@@ -64,7 +64,6 @@ class Guard:
 
         Parameters
         ----------
-        handler : Handler
         is_open : bool, default False
             It is for everybody, as it shows and takes nothing of events or the model.
         """
@@ -198,7 +197,6 @@ class PageHistory:
     ----------
     about : mapping of str to str
         What the page says of the job or server.
-    observer : Observer, optional
     """
 
     def __init__(self, about: Mapping[str, str], observer: Observer | None = None) -> None:
@@ -255,7 +253,6 @@ def page_routes(history: PageHistory, guard: Guard) -> list[Route]:
 
     Parameters
     ----------
-    history : PageHistory
     guard : Guard
         A browser gives its token once, as ``/?token=``, and keeps it in a cookie.
     """
@@ -377,7 +374,6 @@ def live_page(history: PageHistory, *, token: str | None = None) -> Starlette:
 
     Parameters
     ----------
-    history : PageHistory
     token : str, optional
         All but ``/healthz`` and ``/readyz`` take it, as ``Authorization: Bearer`` or, in a browser,
         once as ``/?token=``.
