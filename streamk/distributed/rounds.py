@@ -64,7 +64,7 @@ def answered(message: Message) -> bytes:
     streamk.errors.InvalidInput: shard 1: the label of row 2 is inf; drop the event
     """
     try:
-        return _outcome_message(work(_task(message), from_state))
+        return _outcome_message(work(_task(message)))
     except StreamkError as error:
         return _joined({"error": [type(error).__name__, str(error)]}, {})
     except Exception:
@@ -260,10 +260,6 @@ class TaskDivision(Closing):
             return found
 
         return whole
-
-    def work(self, task: Task) -> Outcome:
-        """Do a task: begin it and wait."""
-        return self.begin(task)()
 
     def close(self) -> None:
         """Free the workers; tasks that are not done end with an error."""
@@ -629,7 +625,7 @@ class Rounds(Closing):
         """
         given = self._checked(batches)
         task = Task(self._state, self._placing, self._shards, (0, self._shards), given)
-        found = work(task, from_state) if self._workers is None else self._workers.work(task)
+        found = work(task) if self._workers is None else self._workers.begin(task)()
         spans = {span: from_state(state, **self._placing) for span, state in found.states.items()}
         merge = merging(self._model.n_events, lambda: self._model)
         merged = reduced((0, self._shards), spans.get, lambda _: None, merge)

@@ -33,7 +33,7 @@ def test_parts_of_workers_come_to_what_the_whole_tree_does(shards: int, workers:
     known: dict[tuple[int, int], str] = {}
     bounds = [shards * n // workers for n in range(workers + 1)]
     for first, stop in itertools.pairwise(bounds):
-        spans = list(subtrees((first, stop), shards))
+        spans = list(subtrees((first, stop), (0, shards)))
         assert [n for span in spans for n in range(*span)] == list(range(first, stop))
         for span in spans:
             found = reduced(span, nothing, leaf, join)

@@ -76,7 +76,7 @@ class Here:
     """Workers in this process."""
 
     def begin(self, task: Task) -> Callable[[], Outcome]:
-        return partial(work, task, from_state)
+        return partial(work, task)
 
 
 @pytest.mark.one_in(5)
