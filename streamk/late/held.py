@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from streamk.declared import ANY, NON_NEGATIVE, Declared, Domain, taken, within
 from streamk.errors import StateError
 
-__all__ = ["HeldEvents", "HeldLimits", "HeldRecords", "Slots", "packed", "record_type", "unpacked"]
+__all__ = ["HeldEvents", "HeldRecords", "Slots", "check_held", "packed", "record_type", "unpacked"]
 
 Floats = NDArray[np.float64]
 Places = Sequence[int] | NDArray[np.intp]
@@ -222,32 +222,17 @@ class HeldEvents:
         self.events[slots] = made
 
 
-class HeldLimits(NamedTuple):
-    """Bounds of the events that may be held.
+def check_held(records: HeldRecords, columns: int, classes: int | None, numbers: int) -> None:
+    """Raise `StateError` if events do not fit so many columns, classes and events ever held.
 
-    Attributes
-    ----------
-    columns : int
-        Columns that there are.
-    classes : int or None
-        Classes that there are; None for regression.
-    numbers : int
-        Events that were ever held, which have the numbers below it.
+    Classes are None for regression.
     """
-
-    columns: int
-    classes: int | None
-    numbers: int
-
-    def check(self, records: HeldRecords) -> None:
-        """Raise `StateError` if events do not fit."""
-        arrays = {each.name: records[each.name] for each in _DECLARED}
-        found, sizes = taken(_DECLARED, arrays, {"events": len(records)}, "held events")
-        columns, classes = self.columns, self.classes
-        if max(sizes["columns"], int(found["width"].max(initial=0))) > columns:
-            raise StateError(f"held events have more than the {columns} columns of the stream")
-        if sizes["classes"] > (classes or 0):
-            raise StateError(f"held events have more than the {classes or 0} classes of the model")
-        if classes is not None:
-            within(found["said"], Domain(-1, classes - 1, whole=True), "said", "held events")
-        within(found["number"], Domain(0, self.numbers - 1), "number", "held events")
+    arrays = {each.name: records[each.name] for each in _DECLARED}
+    found, sizes = taken(_DECLARED, arrays, {"events": len(records)}, "held events")
+    if max(sizes["columns"], int(found["width"].max(initial=0))) > columns:
+        raise StateError(f"held events have more than the {columns} columns of the stream")
+    if sizes["classes"] > (classes or 0):
+        raise StateError(f"held events have more than the {classes or 0} classes of the model")
+    if classes is not None:
+        within(found["said"], Domain(-1, classes - 1, whole=True), "said", "held events")
+    within(found["number"], Domain(0, numbers - 1), "number", "held events")

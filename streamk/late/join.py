@@ -210,7 +210,7 @@ class WaitingQueue:
         Parameters
         ----------
         check : function
-            Checks events, see `Limits`.
+            Checks events, see `check_held`.
         slots : iterator of int
             Gives the slots of those that have one.
         """
@@ -481,7 +481,7 @@ class Join:
         Parameters
         ----------
         check : function
-            Checks events, see `Limits`.
+            Checks events, see `check_held`.
 
         Returns
         -------

@@ -24,7 +24,6 @@ BASE = ["file:events.ndjson", "--label", "y"]
         (["--key", "id"], "--key is for labels of their own; it needs --labels SOURCE"),
         (["--label-timeout", "7d"], "--label-timeout is for labels"),
         (["--label-revisions", "learn"], "--label-revisions is for labels"),
-        (["--labels", "file:l", "--key", "y"], "--key and --label are both 'y'"),
         (["--labels", "file:l", "--key", "id", "--label-default", "0"], "needs --label-timeout"),
         (["--labels", "file:l", "--key", "id", "--label-timeout", "7w"], "'7w' is no time span"),
         (["--labels", "file:events.ndjson", "--key", "id"], "SOURCE and --labels are both"),
