@@ -236,6 +236,6 @@ def _changed(parser: Parser, arguments: Sequence[str], change: Callable[[Any, An
     place, key = checkpoint_place(options["model"]), key_of(state_key(options))
     changed = change_champion(place, lambda contest: change(contest, options.get("name")), key)
     for path, contest in changed:
-        former = list(contest.promotions)[-1].former
+        former = contest.promotions[-1].former
         print(f"{path}: {contest.champion} is the champion, {former} a challenger")
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import asdict
 from typing import Any, Self
 
 import numpy as np
@@ -14,11 +15,12 @@ from streamk.contest.entries import (
     Entry,
     Promotion,
     PromotionRule,
-    Promotions,
+    Scores,
     check_beside,
     check_name,
-    new_entry,
+    promotions_of,
     scored,
+    undone,
 )
 from streamk.declared import count, listed, reading
 from streamk.errors import InvalidInput, StateError
@@ -32,6 +34,7 @@ from streamk.learners.common.prequential import (
 )
 from streamk.learners.registry import Opening, check_kind, initials, inner, kind_of, other_champion
 from streamk.options import Whole
+from streamk.packing import fingerprint
 from streamk.state import JSON, State
 
 _OWNER = "a contest"
@@ -69,7 +72,7 @@ class Contest(OwnClasses):
     ----------
     champion : str
         The name of the champion.
-    promotions : Promotions
+    promotions : list of Promotion
         All changes of the champion so far.
 
     Raises
@@ -105,7 +108,7 @@ class Contest(OwnClasses):
         if len(models) < 2:
             raise InvalidInput(f"a contest is of two models at least, not of {len(models)}")
         self._rule, self.window = PromotionRule(promote_after), window
-        self.promotions = Promotions()
+        self.promotions: list[Promotion] = []
         self._entries: dict[str, Entry] = {}
         self._events = 0
         self._classes = []
@@ -124,7 +127,8 @@ class Contest(OwnClasses):
         """
         check_kind(learner, f"{name}: {learner!r} cannot be in a contest")
         check_beside(name, learner, self.models, self._classes)
-        entry = new_entry(learner, window=self.window, began=self._events)
+        scores = Scores(classification=learner.is_classifier, window=self.window)
+        entry = Entry(learner, fingerprint(learner.state()), scores, self._events)
         if self.columns is not None and learner.columns is None:
             learner.add_columns(self.columns)
         self._entries[name] = entry
@@ -224,7 +228,7 @@ class Contest(OwnClasses):
                 name: {"began": entry.began, **entry.scores.figures()}
                 for name, entry in self._entries.items()
             },
-            "promotions": self.promotions.to_json(),
+            "promotions": [asdict(each) for each in self.promotions],
         }
 
     def add_columns(self, names: Sequence[Column]) -> None:
@@ -312,14 +316,14 @@ class Contest(OwnClasses):
             If there was no promotion, or that model is no longer here.
         """
         with self.lock:
-            name = self.promotions.undone()
+            name = undone(self.promotions)
             self._challenger(name)
             self._promote(name, "rollback")
 
     def _promote(self, name: str, by: Cause) -> None:
         entry = self._entries[name]
         tested = (entry.wins, entry.losses) if by == "rule" else (0, 0)
-        self.promotions.add(Promotion(self._events, name, self.champion, by, *tested))
+        self.promotions.append(Promotion(self._events, name, self.champion, by, *tested))
         self.champion, self.learner = name, entry.learner
         _log.info("%s is the champion, after %s labelled events", name, f"{self._events:,}")
         entry.restart(0)
@@ -337,7 +341,7 @@ class Contest(OwnClasses):
             "type": self.TYPE,
             "champion": self.champion,
             "models": [entry.to_json(name) for name, entry in self._entries.items()],
-            "promotions": self.promotions.to_json(),
+            "promotions": [asdict(each) for each in self.promotions],
             "promote_after": self.promote_after,
             "window": self.window,
             "events": self._events,
@@ -402,7 +406,7 @@ class Contest(OwnClasses):
         contest._rule.tests = count(header, "tests", _OWNER)
         contest.window = count(header, "window", _OWNER, least=1) if window is None else window
         contest.champion = str(header.get("champion"))
-        contest.promotions = Promotions.from_json(header.get("promotions"))
+        contest.promotions = promotions_of(header.get("promotions"))
         contest._events = count(header, "events", _OWNER)
         contest._classes = listed(header, "classes", _OWNER)
         contest._entries = {}
