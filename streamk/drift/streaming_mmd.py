@@ -39,7 +39,7 @@ from streamk.features.random_features import FeatureBlocks, check_events
 from streamk.kernels import Gaussian
 from streamk.options import Option, Real, Whole
 from streamk.scaling.quantiles import CENTERS, DISTANCES, INVERSES, RunningQuantiles
-from streamk.state import JSON, State
+from streamk.state import State
 
 Events = NDArray[np.float64]
 
@@ -59,16 +59,15 @@ FEATURES = BANDS * CHUNK
 _TOGETHER = 256
 """Events whose features are computed at once."""
 
-_SCALE = "a scale of a two-sample test"
-_SCALE_ARRAYS = (
-    Declared("center", "float64", ("columns",), CENTERS),
-    Declared("inverse", "float64", ("columns",), INVERSES),
-)
 _OWNER = "a two-sample test"
 _EVENTS = Domain(-LARGEST, LARGEST, missing=True)
 _MEANS = Domain(-1.001, 1.001)
 """Of features that are cosines."""
 _WEALTH = Domain(0.0, 1e100)
+_SCALE = (
+    Declared("center", "float64", ("columns",), CENTERS),
+    Declared("inverse", "float64", ("columns",), INVERSES),
+)
 _DECLARED = (
     Declared("rows", "float64", ("first", "columns"), _EVENTS),
     Declared("events", "float64", ("size", "columns"), _EVENTS),
@@ -363,6 +362,8 @@ class FirstScale:
 
     Attributes
     ----------
+    center, inverse : float64 array of shape (d,)
+        Median, and one over the spread.
     distance : float
         Median distance of two scaled events.
 
@@ -375,49 +376,23 @@ class FirstScale:
     [0.0, 0.0, 8.0]
     """
 
-    TYPE = "first-scale"
-
     def __init__(self, rows: NDArray[np.float64]) -> None:
         quantiles = RunningQuantiles(rows.shape[1])
         quantiles.observe(rows)
-        self._center, self._inverse = quantiles.center.copy(), quantiles.inverse.copy()
+        self.center, self.inverse = quantiles.center.copy(), quantiles.inverse.copy()
         self.distance = quantiles.distance
-
-    def __len__(self) -> int:
-        return len(self._center)
 
     def transform(self, X: NDArray[np.float64], backend: Backend) -> NDArray[np.float32]:
         """Return events (n, d) scaled, between -8 and 8, and 0 where a value is missing."""
         Z = np.empty(X.shape, np.float32)
-        backend.rescale(X, self._center, self._inverse, Z)
+        backend.rescale(X, self.center, self.inverse, Z)
         np.minimum(np.maximum(Z, -OUTERMOST, out=Z), OUTERMOST, out=Z)
         return Z
 
     def add_columns(self, n: int) -> None:
         """Append n columns that were zero in all events so far, scaled as zeros and ones."""
-        self._center = np.append(self._center, np.zeros(n))
-        self._inverse = np.append(self._inverse, np.full(n, 1.0 / FAIR_COIN))
-
-    def state(self) -> State:
-        """Everything needed to go on exactly from here."""
-        header: dict[str, JSON] = {
-            "type": self.TYPE,
-            "distance": self.distance,
-        }
-        return State(header, {"center": self._center.copy(), "inverse": self._inverse.copy()})
-
-    @classmethod
-    def from_state(cls, state: State, columns: int) -> FirstScale:
-        """Return the scale of so many columns whose state this is.
-
-        Raises `StateError` if the state is something else's or its parts do not fit.
-        """
-        header = state.expect(cls.TYPE).header
-        arrays, _ = taken(_SCALE_ARRAYS, state.arrays, {"columns": columns}, _SCALE)
-        scale = cls(np.zeros((0, columns)))
-        scale.distance = number(header, "distance", _SCALE, DISTANCES)
-        scale._center, scale._inverse = arrays["center"].copy(), arrays["inverse"].copy()
-        return scale
+        self.center = np.append(self.center, np.zeros(n))
+        self.inverse = np.append(self.inverse, np.full(n, 1.0 / FAIR_COIN))
 
 
 def groups_after(events: int, most: int) -> int:
@@ -633,9 +608,12 @@ class MMDRun:
         }
         for name in ("witness", "recent", "reference", "seen", "wealth", "bins", "total"):
             arrays[name] = getattr(sample, name).copy()
-        parts = {} if self.scale is None else {"scale": self.scale.state()}
-        nested = State.nest(parts, {**header, "run": self.n})
-        return State(nested.header, {**nested.arrays, **arrays})
+        header = {**header, "run": self.n}
+        if self.scale is not None:
+            header["distance"] = self.scale.distance
+            arrays["center"] = self.scale.center.copy()
+            arrays["inverse"] = self.scale.inverse.copy()
+        return State(header, arrays)
 
     def load(self, state: State) -> None:
         """Go on, at the first event, where a state was taken.
@@ -648,7 +626,7 @@ class MMDRun:
         chunks = groups_after(n, self.most_groups) * BANDS
         sizes = {"columns": self.rows.shape[1], "chunks": chunks, "features": chunks * CHUNK}
         sizes["first"] = 0 if warm else n
-        arrays, sizes = taken(_DECLARED, state.arrays, sizes, _OWNER)
+        arrays, sizes = taken(_DECLARED + _SCALE * warm, state.arrays, sizes, _OWNER)
         size, most = sizes["size"], int(self.sample.counts[3])
         tests, since = arrays["counts"].tolist()
         if since > REFRESH or tests > n or size != min(tests, most) or arrays["seen"].max() > most:
@@ -663,7 +641,10 @@ class MMDRun:
         self.n, self.rows = n, arrays["rows"].copy()
         self._moment = self._next_moment()
         if warm:
-            self.scale = FirstScale.from_state(state.child("scale"), sizes["columns"])
+            self.scale = FirstScale(np.zeros((0, sizes["columns"])))
+            self.scale.center = arrays["center"].copy()
+            self.scale.inverse = arrays["inverse"].copy()
+            self.scale.distance = number(state.header, "distance", _OWNER, DISTANCES)
             self._lay_out()
             self._evaluate()
             loops.two_sample.rescore(self.sample)

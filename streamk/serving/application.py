@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -30,15 +29,12 @@ from streamk.engine.training.options import Details
 from streamk.errors import InvalidInput
 from streamk.serving.answers import Answers, RefusedEvents, split
 from streamk.serving.monitoring import CONTENT_TYPE, Monitoring
-from streamk.serving.observing import Observer
 from streamk.serving.pages import (
     Guard,
     PageHistory,
-    SecurityHeaders,
     as_json,
-    healthz,
+    guarded,
     page_routes,
-    refused,
 )
 from streamk.trained import Following, TrainedModel
 
@@ -298,11 +294,6 @@ class ServerWatch:
         self._seconds: list[float] = []
         self._bad: dict[str, int] = {}
 
-    @property
-    def observer(self) -> Observer:
-        """The means of what was explained."""
-        return self.history.observer
-
     def predicted(self, events: int, seconds: float) -> None:
         """Count the events of a request, and note how long it took."""
         self._events += events
@@ -332,9 +323,9 @@ class ServerWatch:
         """Explain the event that was predicted last, and add a point."""
         asked = self._answers.asked()
         if asked is not None:
-            explanation = self.observer.explain(*asked)
+            explanation = self.history.observer.explain(*asked)
             if explanation is not None:
-                self.observer.add(explanation)
+                self.history.observer.add(explanation)
         self.history.add(self._figures())
 
     def _figures(self) -> dict[str, Any]:
@@ -404,24 +395,14 @@ def application(
     server = _Server(model, limits, refresh, max_age, log, with_token=token is not None)
     guard = Guard(token, server.monitoring.answered)
     routes = [
-        *page_routes(server.watch.history, guard),
+        *page_routes(server.watch.history, guard, server.metrics, server.readyz),
         Route("/predict", guard.of(server.predict), methods=["POST"]),
         Route("/model", guard.of(server.model), methods=["GET"]),
-        Route("/metrics", guard.of(server.metrics), methods=["GET"]),
         Route("/openapi.json", guard.of(server.openapi), methods=["GET"]),
-        # They tell nothing of the model.
-        Route("/healthz", guard.of(healthz, is_open=True), methods=["GET"]),
-        Route("/readyz", guard.of(server.readyz, is_open=True), methods=["GET"]),
     ]
     if log is not None:
         routes.append(Route("/learn", guard.of(server.learn), methods=["POST"]))
-    handlers: dict[Any, Any] = {HTTPException: refused}
-    return Starlette(
-        routes=routes,
-        lifespan=server.following,
-        exception_handlers=handlers,
-        middleware=[Middleware(SecurityHeaders)],
-    )
+    return guarded(routes, server.following)
 
 
 class _Server:
@@ -439,7 +420,7 @@ class _Server:
         self._refresh, self._max_age = refresh, max_age
         self._answers = Answers(model)
         self.watch = ServerWatch(model, self._answers)
-        self.monitoring = Monitoring(model, self.watch.observer)
+        self.monitoring = Monitoring(model, self.watch.history.observer)
         self._intake = None if log is None else Intake(model, log)
 
     # --- the paths --------------------------------------------------------------------------------

@@ -248,13 +248,13 @@ _HEADERS = {
 }
 
 
-def page_routes(history: PageHistory, guard: Guard) -> list[Route]:
-    """Return the routes of a page that shows a history, none of which is without the guard.
+def page_routes(
+    history: PageHistory, guard: Guard, metrics: Handler, readyz: Handler
+) -> list[Route]:
+    """Return the routes of a page that shows a history, and of those who watch over the server.
 
-    Parameters
-    ----------
-    guard : Guard
-        A browser gives its token once, as ``/?token=``, and keeps it in a cookie.
+    None is without the guard. A browser gives its token once, as ``/?token=``, and keeps it in a
+    cookie.
     """
     page = _Page(history)
     guarded_file = guard.of(page.file)
@@ -277,7 +277,21 @@ def page_routes(history: PageHistory, guard: Guard) -> list[Route]:
         Route("/points", guard.of(page.points), **hidden),
         Route("/events", guard.of(page.events), **hidden),
         Route("/status", guard.of(page.status), methods=["GET"]),
+        Route("/metrics", guard.of(metrics), methods=["GET"]),
+        # They tell nothing of the model.
+        Route("/healthz", guard.of(healthz, is_open=True), methods=["GET"]),
+        Route("/readyz", guard.of(readyz, is_open=True), methods=["GET"]),
     ]
+
+
+def guarded(routes: list[Route], lifespan: Any = None) -> Starlette:
+    """Return an application that tells of errors in JSON, and keeps browsers in bounds."""
+    return Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={HTTPException: refused},
+        middleware=[Middleware(SecurityHeaders)],
+    )
 
 
 class SecurityHeaders:
@@ -392,12 +406,5 @@ def live_page(history: PageHistory, *, token: str | None = None) -> Starlette:
             return as_json({"status": last["trouble"]}, 503)
         return as_json({"status": "ready"})
 
-    routes = [
-        *page_routes(history, guard),
-        Route("/metrics", guard.of(metrics), methods=["GET"]),
-        Route("/healthz", guard.of(healthz, is_open=True), methods=["GET"]),
-        Route("/readyz", guard.of(readyz, is_open=True), methods=["GET"]),
-    ]
-    handlers: dict[Any, Any] = {HTTPException: refused}
-    middleware = [Middleware(SecurityHeaders)]
-    return Starlette(routes=routes, exception_handlers=handlers, middleware=middleware)
+    routes = page_routes(history, guard, metrics, readyz)
+    return guarded(routes)
