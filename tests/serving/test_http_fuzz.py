@@ -11,16 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import attached, events
+from engine_kit import events, learned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from live_page_kit import job, serving
 
 pytest.importorskip("starlette", reason="requests come by Starlette: pip install streamk[serve]")
 pytest.importorskip("uvicorn", reason="the server is uvicorn: pip install streamk[serve]")
-
-from connectors.memory import MemorySource
-from streamk.learners import MultiKernel
 
 pytestmark = pytest.mark.slow
 
@@ -104,7 +101,7 @@ class Served:
 def server(home: Path) -> Iterator[Served]:
     """A server of a model."""
     state = home / "state"
-    attached(MemorySource(STREAM), MultiKernel(), label="y", ignore=("id",), checkpoint=state).run()
+    learned(state, STREAM)
     usual = [(b"POST", b"/predict", ASKED), (b"GET", b"/model", b"")]
     with serving(home, "--max-body", str(MOST)) as found:
         yield Served(*found, usual)

@@ -9,12 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import attached, events
-
-pytest.importorskip("starlette", reason="requests come by Starlette: pip install streamk[serve]")
-pytest.importorskip("httpx2", reason="Starlette is tested by httpx2: pip install httpx2")
-pytest.importorskip("prometheus_client", reason="pip install streamk[serve]")
-
+from engine_kit import attached, events, learned, run
 from http_kit import Client
 from starlette.testclient import TestClient
 
@@ -34,8 +29,7 @@ STREAM: list[dict[str, Any]] = json.loads(json.dumps(events(300, seed=3), defaul
 @pytest.fixture(scope="module")
 def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("state")
-    options: dict[str, Any] = {"label": "y", "ignore": ("id",), "checkpoint": directory}
-    attached(MemorySource(STREAM[:100]), MultiKernel(), **options).run()
+    learned(directory, STREAM[:100])
     return directory
 
 
@@ -78,7 +72,7 @@ def test_a_job_learns_what_is_posted(served: tuple[TestClient, Path]) -> None:
     assert "streamk_events_taken_total 151.0" in client.get("/metrics").text
 
     def model(source: Any) -> Any:
-        return attached(source, MultiKernel(), label="y", ignore=("id",)).run().model
+        return run(source, MultiKernel()).model
 
     posted = model(open_source(f"file:{path}"))
     assert posted.n_events == 151
