@@ -90,10 +90,6 @@ def _flag(text: str) -> bool:
     return one_of("true", "false")(text) == "true"
 
 
-def _unless_none(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    return lambda text: None if text == "none" else read(text)
-
-
 def _class_weight(text: str) -> Any:
     """Read "balanced", or pairs; a label that is JSON is its number or boolean, else a text."""
     if text == "balanced":
@@ -110,11 +106,6 @@ def _class_weight(text: str) -> Any:
     return found
 
 
-def _numbers(text: str) -> tuple[float, ...]:
-    """Read numbers with commas between them."""
-    return tuple(number(part) for part in text.split(","))
-
-
 _OF_KERNEL = {
     "gamma": Setting(number, "instead: gaussian 1 / (2 bandwidth²), laplacian 1 / bandwidth"),
     "nu": Setting(number, "smoothness of matern: 0.5, 1.5 or 2.5 (1.5)"),
@@ -125,7 +116,10 @@ _OF_FEATURES = {
     "degree": Setting(whole(1), "of polynomial: up to 16 (2)"),
     "offset": Setting(number, "of polynomial: what is added to x·y, at least 0 (1)"),
     "order": Setting(whole(0), "of arc_cosine: 0 steps, 1 ramps, 2 their squares (1)"),
-    "weights": Setting(_numbers, "of zonal: of degrees 0, 1, ... (1,1,1,1)"),
+    "weights": Setting(
+        lambda text: tuple(map(number, text.split(","))),
+        "of zonal: of degrees 0, 1, ... (1,1,1,1)",
+    ),
 }
 """Options of kernels that only doubly stochastic learning has."""
 _OF_LOSS = {
@@ -174,7 +168,7 @@ def _reader(option: Option) -> Callable[[str], Any]:
         read = one_of(*option.choices)
     elif isinstance(option, Flag):
         read = _flag
-    return _unless_none(read) if option.optional else read
+    return (lambda text: None if text == "none" else read(text)) if option.optional else read
 
 
 def task_of(settings: Sequence[tuple[str, str]]) -> str:

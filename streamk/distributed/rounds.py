@@ -35,7 +35,7 @@ from streamk.distributed.sharded import MOST_SHARDS
 from streamk.errors import InvalidInput, StreamkError, WorkerLost
 from streamk.landmarks.selection import check_count
 from streamk.learners.common.base import Learner
-from streamk.learners.common.prequential import Followed, Prequential, joined_by_class
+from streamk.learners.common.prequential import Followed, Prequential, joined_by_class, nothing
 from streamk.learners.registry import from_state
 from streamk.options import Whole
 from streamk.packing import pack, unpack
@@ -74,41 +74,34 @@ def answered(message: Message) -> bytes:
 def task_message(task: Task) -> bytes:
     """Return a task as bytes; its batches are arrays and lists of plain labels."""
     arrays: Arrays = {}
-    batches = {}
-    for shard, (X, y, columns) in task.batches.items():
-        arrays[f"X.{shard}"] = np.asarray(X)
-        batches[shard] = {"columns": None if columns is None else list(columns), "y": None}
-        if isinstance(y, np.ndarray):
-            arrays[f"y.{shard}"] = y
-        else:
-            batches[shard]["y"] = list(y)
-    header = {
+    header: dict[str, Any] = {
         "state": _put(arrays, "state", task.state),
         "placing": dict(task.placing),
         "shards": task.shards,
         "within": task.within,
-        "batches": list(batches.items()),
-        "begun": [
-            (shard, _put(arrays, f"begun-{shard}", state)) for shard, state in task.begun.items()
-        ],
+        "batches": [],
+        "begun": [(n, _put(arrays, f"begun-{n}", state)) for n, state in task.begun.items()],
         "merges": task.merges,
     }
+    for shard, (X, y, columns) in task.batches.items():
+        arrays[f"X.{shard}"] = np.asarray(X)
+        names = None if columns is None else list(columns)
+        header["batches"].append((shard, _put_column(arrays, f"y.{shard}", y), names))
     return _joined(header, arrays)
 
 
 def _task(message: Message) -> Task:
     header, arrays = _parted(message)
-    batches = {}
-    for shard, found in header["batches"]:
-        y = arrays[f"y.{shard}"] if found["y"] is None else found["y"]
-        batches[shard] = ShardBatch(arrays[f"X.{shard}"], y, found["columns"])
     first, stop = header["within"]
     return Task(
         _get(arrays, "state", header["state"]),
         header["placing"],
         header["shards"],
         (first, stop),
-        batches,
+        {
+            shard: ShardBatch(arrays[f"X.{shard}"], _column(arrays, f"y.{shard}", y), names)
+            for shard, y, names in header["batches"]
+        },
         {shard: _get(arrays, f"begun-{shard}", state) for shard, state in header["begun"]},
         header["merges"],
     )
@@ -118,15 +111,10 @@ def _outcome_message(found: Outcome) -> bytes:
     arrays: Arrays = {}
     answers = []
     for shard, ((predictions, probabilities), classes, n_events) in found.answers.items():
-        one: dict[str, Any] = {"shard": shard, "classes": list(classes), "n_events": n_events}
-        one["predictions"] = None
-        if predictions.dtype == object:
-            one["predictions"] = predictions.tolist()
-        else:
-            arrays[f"predictions.{shard}"] = predictions
+        said = _put_column(arrays, f"predictions.{shard}", predictions)
+        answers.append((shard, said, list(classes), n_events))
         if probabilities is not None:
             arrays[f"probabilities.{shard}"] = probabilities
-        answers.append(one)
     states = [
         (span, _put(arrays, f"state-{n}", state))
         for n, (span, state) in enumerate(found.states.items())
@@ -151,15 +139,13 @@ def outcome(message: Message) -> Outcome:
     if "fault" in header:
         raise RuntimeError(f"a worker met a fault of the program:\n{header['fault']}")
     found = Outcome()
-    for one in header["answers"]:
-        shard = one["shard"]
-        if one["predictions"] is None:
-            predictions = arrays[f"predictions.{shard}"]
-        else:
-            predictions = np.empty(len(one["predictions"]), object)
-            predictions[:] = one["predictions"]
+    for shard, said, classes, n_events in header["answers"]:
+        predictions = _column(arrays, f"predictions.{shard}", said)
+        if said is not None:
+            predictions = np.empty(len(said), object)
+            predictions[:] = said
         prequential = Prequential(predictions, arrays.get(f"probabilities.{shard}"))
-        found.answers[shard] = Answer(prequential, tuple(one["classes"]), one["n_events"])
+        found.answers[shard] = Answer(prequential, tuple(classes), n_events)
     for n, ((first, stop), state) in enumerate(header["states"]):
         found.states[(first, stop)] = _get(arrays, f"state-{n}", state)
     return found
@@ -175,6 +161,18 @@ def _get(arrays: Arrays, name: str, header: Any) -> State:
     prefix = f"{name}/"
     own = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
     return State(header, own)
+
+
+def _put_column(arrays: Arrays, name: str, column: Any) -> list[Any] | None:
+    """Add a column of numbers under a name, and return None; return any other as a list."""
+    if isinstance(column, np.ndarray) and column.dtype != object:
+        arrays[name] = column
+        return None
+    return list(column)
+
+
+def _column(arrays: Arrays, name: str, column: list[Any] | None) -> Any:
+    return arrays[name] if column is None else column
 
 
 def _joined(header: Any, arrays: Arrays) -> bytes:
@@ -668,12 +666,10 @@ class Rounds(Closing):
 
     def _answer(self, found: Answer | None) -> Prequential:
         """Return the predictions of a shard with probabilities of the model's classes."""
-        classifies, classes = self._model.is_classifier, self._model.classes
         if found is None:
-            nothing: NDArray[Any] = np.empty(0, object if classifies else np.float64)
-            return Prequential(nothing, np.empty((0, len(classes))) if classifies else None)
+            return nothing(self._model, 0)
         some = Followed(found.prequential, found.classes)
-        return joined_by_class([some], classes if classifies else None)
+        return joined_by_class([some], self._model.classes if self._model.is_classifier else None)
 
 
 def _plain(shard: int, batch: ShardBatch) -> ShardBatch:

@@ -232,18 +232,15 @@ class CovariateWatch:
             row, block = self._next - first, self._next // _BLOCK
             self._next = self._place(block + 1)
             self._held.append(read(row))
-            signal = self._tested() if len(self._held) == _TOGETHER else None
-            if signal is not None:
-                found.append((row, signal))
+            if len(self._held) < _TOGETHER:
+                continue
+            taken = self._test.advance(self._held)  # what comes after an alarm is dropped
+            self._recent += self._held[:taken]
+            self._held = []
+            if self._test.test.drift_detected:
+                found.append((row, self._signal()))
                 self._next = self._place(block + 1 + _REST)
         return found
-
-    def _tested(self) -> Signal | None:
-        """Have the test take in what is held; what comes after an alarm is dropped."""
-        taken = self._test.advance(self._held)
-        self._recent += self._held[:taken]
-        self._held = []
-        return self._signal() if self._test.test.drift_detected else None
 
     def _signal(self) -> Signal:
         """Return the content of an alarm that has just come."""
@@ -374,20 +371,17 @@ class Alarms:
         alone : LoneReader
             Reads the columns of the events that were predicted.
         """
-        rows, _ = predicted
+        rows, said = predicted
         columns = self._columns.update(len(rows), lambda i: alone.one(batch.values[int(rows[i])]))
         found: Found = [(int(rows[row]), "covariate_drift", signal) for row, signal in columns]
-        found += self._of_predicted(classes, *predicted) + self._of_scored(classes, scored)
+        if said.probabilities is not None:
+            numbers = np.clip(1.0 - _confidences(said, classes), 0.0, 1.0)
+            found += self._watched("confidence", rows, numbers)
+        found += self._of_scored(classes, scored)
         order = {kind: place for place, kind in enumerate(KINDS)}
         found.sort(key=lambda one: (one[0], order[one[1]]))
         if found:
             self._sink.write([self._output(batch, first, *one) for one in found])
-
-    def _of_predicted(self, classes: Sequence[Any], rows: Int64s, predicted: Prequential) -> Found:
-        if predicted.probabilities is None:
-            return []
-        numbers = np.clip(1.0 - _confidences(predicted, classes), 0.0, 1.0)
-        return self._watched("confidence", rows, numbers)
 
     def _of_scored(self, classes: Sequence[Any], scored: Scored) -> Found:
         answers, P = scored.prequential

@@ -177,7 +177,7 @@ def _texts(fields: Sequence[ExportField], name: str) -> str:
     places: list[int] = []
     starts, ends = [0], []
     for field in fields:
-        own = sorted(field.texts.items(), key=_bytes)
+        own = sorted(field.texts.items(), key=lambda item: as_utf8(item[0]))
         found += [text for text, _ in own] + [""] * len(field.shared)
         ends.append(len(places) + len(own))
         places += [place for _, place in own] + list(field.shared.values())
@@ -208,10 +208,6 @@ def _shared(fields: Sequence[ExportField], name: str) -> str:
             part("hash", name),
         ]
     )
-
-
-def _bytes(item: tuple[str, int]) -> bytes:
-    return as_utf8(item[0])
 
 
 def _numbered(fields: Sequence[ExportField], name: str) -> str:

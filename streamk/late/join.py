@@ -369,7 +369,9 @@ class Join:
             if type(known[1]) is type(label) and known[1] == label:
                 self.fates.duplicates += 1
             elif over is not None and self._learns_again:
-                return [self._revise(key, label, clock)]
+                self.fates.revised += 1
+                self._over.pop(key)
+                return [self._learn(key, over[0], label, clock)._replace(again=True)]
             else:
                 self.fates.conflicts += 1
         else:
@@ -382,12 +384,6 @@ class Join:
     def _answer(self, key: str, slot: int, label: Label, clock: int) -> Learn:
         self.fates.joined += 1
         return self._learn(key, slot, label, clock)
-
-    def _revise(self, key: str, label: Label, clock: int) -> Learn:
-        self.fates.revised += 1
-        entry = self._over.pop(key)
-        assert entry is not None
-        return self._learn(key, entry[0], label, clock)._replace(again=True)
 
     def _learn(self, key: str, slot: int, label: Label, clock: int) -> Learn:
         """Have an event learned, and its key over."""

@@ -222,17 +222,14 @@ class Segment:
         first, span = int(begin[0]), int(end[-1] - begin[0])
         pieces = zip(begin.tolist(), end.tolist(), strict=True)
         try:
-            with open(path, "rb", buffering=0, opener=_unlinked) as file:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            with os.fdopen(descriptor, "rb", buffering=0) as file:
                 if span <= _NEAR * int((end - begin).sum()):
                     whole = _exactly(file.fileno(), span, self._at + first)
                     return [whole[i - first : j - first] for i, j in pieces]
                 return [_exactly(file.fileno(), j - i, self._at + i) for i, j in pieces]
         except OSError as error:
             raise StateError(f"{path}: cannot be read: {error.strerror or error}") from error
-
-
-def _unlinked(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW)
 
 
 def _exactly(descriptor: int, size: int, at: int) -> bytes:

@@ -19,7 +19,6 @@ from connectors.base import (
 from connectors.errors import OffsetOutOfRange
 from streamk.encoding import (
     BadEvent,
-    Decoded,
     Decoder,
     FieldReader,
     LabelReader,
@@ -301,6 +300,9 @@ class LateReader:
                 bad.setdefault(row, BadEvent(row, self._late.time, reason))
         for row in bad:
             keys[row] = None
+        width = np.full(len(decoded.X), known, np.int64)
+        for row, columns in decoded.growth:
+            width[row:] = columns
         times = np.where(batch.timestamps == NEVER, np.maximum(batch.clocks, 0), batch.timestamps)
         return Taken(
             replace(batch, names=plain, timestamps=times),
@@ -310,7 +312,7 @@ class LateReader:
             rows,
             [events[row] for row in decoded.good.tolist()],
             decoded.X,
-            _widths(decoded, known),
+            width,
             decoder.schema,
             *tombstones_apart([bad[row] for row in sorted(bad)], batch.values),
         )
@@ -358,11 +360,3 @@ def _taken(cells: tuple[Any, ...] | Rejected) -> tuple[Any, ...]:
     if isinstance(cells, Rejected):
         raise cells
     return cells
-
-
-def _widths(decoded: Decoded, known: int) -> NDArray[np.int64]:
-    """Return how many columns there were at each good event."""
-    width = np.full(len(decoded.X), known, np.int64)
-    for row, columns in decoded.growth:
-        width[row:] = columns
-    return width

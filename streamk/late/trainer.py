@@ -369,7 +369,11 @@ class LateTrainer(Trainer):
             setattr(work, since[name], count(header, since[name], _OWNER) if same else work.number)
         files: Any = header.get("segments")
         fates = header.get("fates")
-        if not isinstance(fates, Mapping) or not _are_names(files):
+        has_files = isinstance(files, Mapping) and all(
+            isinstance(files.get(queue), list) and all(map(is_name, files[queue]))
+            for queue in QUEUES
+        )
+        if not isinstance(fates, Mapping) or not has_files:
             raise _unreadable("their counts or files are missing")
         classes = len(model.classes) if model.is_classifier else None
 
@@ -398,13 +402,6 @@ class LateTrainer(Trainer):
         """
         super().start_from(data, model)
         self._begin()
-
-
-def _are_names(files: Any) -> bool:
-    """Return whether there is a list of names of files for each queue."""
-    return isinstance(files, Mapping) and all(
-        isinstance(files.get(queue), list) and all(map(is_name, files[queue])) for queue in QUEUES
-    )
 
 
 def _unreadable(reason: object) -> StateError:

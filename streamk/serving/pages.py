@@ -77,7 +77,8 @@ class Guard:
             except HTTPException as error:
                 response = refused(request, error)
             except InvalidInput as error:
-                response = _refused_input(error)
+                events = {} if (bad := getattr(error, "events", None)) is None else {"events": bad}
+                response = as_json({"error": str(error), **events}, 422 if events else 400)
             except ClientDisconnect:  # nobody reads this
                 response = as_json({"error": "the connection ended before the body"}, 400)
             except Exception:
@@ -104,7 +105,9 @@ class Guard:
                 {"WWW-Authenticate": "Bearer"},
             )
         if request.method not in _SAFE:
-            _check_kind(request.headers.get("content-type"))
+            kind = request.headers.get("content-type", "")
+            if kind.partition(";")[0].strip().lower() != JSON:
+                raise HTTPException(415, f"the body must be JSON and say so: Content-Type: {JSON}")
 
     @property
     def asks(self) -> bool:
@@ -151,12 +154,6 @@ def _check_host(host: str) -> None:
         ) from None
 
 
-def _check_kind(given: str | None) -> None:
-    """Raise `HTTPException` unless a body says that it is JSON."""
-    if given is None or given.partition(";")[0].strip().lower() != JSON:
-        raise HTTPException(415, f"the body must be JSON and say so: Content-Type: {JSON}")
-
-
 def as_json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Return a response with a value as JSON."""
     return Response(msgspec.json.encode(value), status, headers, JSON)
@@ -175,13 +172,6 @@ def refused(request: Request, error: Exception) -> Response:
     if error.status_code in (404, 405):
         reason = f"no {request.method} {request.url.path} here"
     return as_json({"error": reason}, error.status_code, headers)
-
-
-def _refused_input(error: InvalidInput) -> Response:
-    events = getattr(error, "events", None)
-    if events is None:
-        return as_json({"error": str(error)}, 400)
-    return as_json({"error": str(error), "events": events}, 422)
 
 
 MOST = 2000
