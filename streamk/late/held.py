@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from streamk.declared import ANY, NON_NEGATIVE, Declared, Domain, taken, within
 from streamk.errors import StateError
 
-__all__ = ["HeldEvents", "HeldRecords", "Slots", "check_held", "packed", "record_type", "unpacked"]
+__all__ = ["HeldEvents", "HeldRecords", "check_held", "packed", "record_type", "unpacked"]
 
 Floats = NDArray[np.float64]
 Places = Sequence[int] | NDArray[np.intp]
@@ -79,26 +79,40 @@ def unpacked(arrays: dict[str, NDArray[Any]], where: str) -> HeldRecords:
     return np.frombuffer(found["records"].astype(np.uint8).tobytes(), kind)
 
 
-class Slots:
-    """Numbers from 0 on, as low as may be.
+class HeldEvents:
+    """Events in slots, which are given and freed by whoever holds them.
 
-    One that is freed is given again only after `settle`, since what is in it may still be read
-    until then.
+    Slots are numbers from 0 on, as low as may be. One that is freed is given again only after
+    `settle`, since what is in it may still be read until then.
+
+    Parameters
+    ----------
+    blank : float
+        The value of a column that has come after the event: 0, or NaN where it is missing then.
+
+    Attributes
+    ----------
+    events : array of shape (slots,)
+        See `record_type`.
 
     Examples
     --------
-    >>> slots = Slots()
-    >>> slots.take(), slots.take(), slots.free(0), slots.take()
-    (0, 1, None, 2)
-    >>> slots.settle(), slots.take()
-    (None, 0)
+    >>> held = HeldEvents(0.0)
+    >>> held.take(), held.take(), held.free(0), held.take(), held.settle(), held.take()
+    (0, 1, None, 2, None, 0)
+    >>> P = np.full((2, 2), 0.5)
+    >>> held.put([0, 1], np.eye(2), [2, 2], P, [1.0, 0.0], [7, 8], np.nan, np.nan)
+    >>> held.rows([1], 3)
+    array([[0., 1., 0.]])
     """
 
-    def __init__(self) -> None:
+    def __init__(self, blank: float) -> None:
+        self._blank = blank
         self._used = 0
         """Slots that were ever taken."""
         self._free: list[int] = []
         self._freed: list[int] = []
+        self.events = self._blanks(_FIRST, record_type(0, 0))
 
     def take(self) -> int:
         """Return a slot that is free."""
@@ -116,34 +130,6 @@ class Slots:
         """Have all that was freed given again: nothing that was in it is read any more."""
         self._free += self._freed
         self._freed = []
-
-
-class HeldEvents:
-    """Events in slots, which are given and freed by whoever holds them.
-
-    Parameters
-    ----------
-    blank : float
-        The value of a column that has come after the event: 0, or NaN where it is missing then.
-
-    Attributes
-    ----------
-    events : array of shape (slots,)
-        See `record_type`.
-
-    Examples
-    --------
-    >>> held = HeldEvents(0.0)
-    >>> P = np.full((2, 2), 0.5)
-    >>> held.put([0, 1], np.eye(2), [2, 2], P, [1.0, 0.0], [7, 8], np.nan, np.nan)
-    >>> held.rows([1], 3)
-    array([[0., 1., 0.]])
-    """
-
-    def __init__(self, blank: float) -> None:
-        self._blank = blank
-        self.slots = Slots()
-        self.events = self._blanks(_FIRST, record_type(0, 0))
 
     def _blanks(self, n: int, kind: np.dtype[Any]) -> HeldRecords:
         made = np.zeros(n, kind)

@@ -153,7 +153,7 @@ class WaitingQueue:
         """Have rows among those that are found, and their events in slots, if they have any."""
         slots, held = [-1] * len(found), self._held
         if held is not None:
-            slots = [held.slots.take() for _ in found]
+            slots = [held.take() for _ in found]
             for kind in {one.type for one in found}:
                 some = [
                     (slot, one) for slot, one in zip(slots, found, strict=True) if one.type == kind
@@ -172,7 +172,7 @@ class WaitingQueue:
         if held is not None:
             size += held.events.itemsize
             for _, (slot, *_) in self._found.values():
-                held.slots.free(slot)
+                held.free(slot)
         self._found = {}
         while len(self._young) >= max(SEGMENT_ROWS, MEMORY // size) + SEGMENT_ROWS:
             some = list(islice(self._young.items(), SEGMENT_ROWS))
@@ -182,7 +182,7 @@ class WaitingQueue:
             for key, entry in some:
                 del self._young[key]
                 if held is not None:
-                    held.slots.free(entry[0])
+                    held.free(entry[0])
 
     # --- state ------------------------------------------------------------------------------------
 
@@ -294,7 +294,7 @@ class Join:
         self.fates = Fates()
         self._timeout, self._most, self._default = timeout, most, default
         held = held or HeldEvents(0.0)
-        self._slots, self._learns_again = held.slots, revisions == "learn"
+        self._events, self._learns_again = held, revisions == "learn"
         files = files or SegmentFiles()
         self._held = WaitingQueue(tuple[str, int], files, held)
         self._early = WaitingQueue(tuple[str, _Class, int], files)
@@ -336,7 +336,7 @@ class Join:
 
     def settle(self) -> None:
         """Have slots that are free used again, when all steps so far were followed to their end."""
-        self._slots.settle()
+        self._events.settle()
 
     def event(self, key: str, clock: int) -> list[Step]:
         """Take an event, after what is `due`; returns what is to be done now, in this order."""
@@ -345,10 +345,10 @@ class Join:
             return [_UNHELD]
         if len(self._held) >= self._most:
             oldest, (slot, _) = self._held.pop_oldest()
-            self._slots.free(slot)
+            self._events.free(slot)
             self.fates.overflow += 1
             self._close(oldest, (-1, False, None, clock))
-        slot = self._slots.take()
+        slot = self._events.take()
         found = self._early.pop(key)
         if found is None:
             self._held.add(key, (slot, clock))
@@ -391,13 +391,13 @@ class Join:
             self._close(key, (slot, True, label, clock))
         else:
             self._close(key, (-1, True, label, clock))
-            self._slots.free(slot)
+            self._events.free(slot)
         return Learn(slot, label)
 
     def _close(self, key: str, entry: Entry) -> None:
         if len(self._over) >= self._most:
             _, (slot, *_) = self._over.pop_oldest()
-            self._slots.free(slot)
+            self._events.free(slot)
         self._over.add(key, entry)
 
     def due(self, clock: int) -> Iterator[tuple[list[Step], bool]]:
@@ -420,13 +420,13 @@ class Join:
                 continue
             self.fates.missing += len(some)
             for key, (slot, _) in some:
-                self._slots.free(slot)
+                self._events.free(slot)
                 self._close(key, (-1, False, None, clock))
         while some := self._early.pop_due(before, _CHUNK)[0]:
             self.fates.unmatched += len(some)
         while some := self._over.pop_due(before, _CHUNK)[0]:
             for _, (slot, *_) in some:
-                self._slots.free(slot)
+                self._events.free(slot)
         oldest = (queue.clock() for queue in self._queues.values())
         clocks = [one for one in oldest if one is not None]
         self._next = min(clocks, default=clock) + self._timeout
@@ -435,7 +435,7 @@ class Join:
         if self._learns_again:
             return self._learn(key, slot, self._default, clock)
         self._close(key, (-1, False, None, clock))
-        self._slots.free(slot)
+        self._events.free(slot)
         return Learn(slot, self._default)
 
     def count(self) -> Fates:

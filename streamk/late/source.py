@@ -42,6 +42,16 @@ EVENTS, LABELS = "stream/", "labels/"
 came until an event are learned before it is predicted."""
 
 
+def _asked(name: str) -> Any:
+    """Return a method of `JoinedSource` that asks the source of a partition by its own name."""
+
+    def ask(self: JoinedSource, partition: str, *more: Any) -> Any:
+        source, own = self._place(partition)
+        return getattr(source, name)(own, *more)
+
+    return ask
+
+
 class JoinedSource(SourceBase):
     """Two sources as one: its partitions are those of both, with "stream/" or "labels/" before.
 
@@ -140,20 +150,12 @@ class JoinedSource(SourceBase):
         source, name = self._place(partition)
         return source.position(name) if isinstance(source, Positioned) else 0
 
-    def start(self, partition: str) -> int:
-        """Return the earliest position that can still be read."""
-        source, name = self._place(partition)
-        return source.start(name)
-
-    def beginning(self, partition: str) -> int:
-        """Return the position where a job begins that has none of its own."""
-        source, name = self._place(partition)
-        return source.beginning(name)
-
-    def end(self, partition: str) -> int | None:
-        """Return one past the last record there is now; None where that is not known."""
-        source, name = self._place(partition)
-        return source.end(name)
+    start = _asked("start")
+    beginning = _asked("beginning")
+    end = _asked("end")
+    identity = _asked("identity")
+    recognize = _asked("recognize")
+    provisional = _asked("provisional")
 
     def lag(self) -> int | None:
         """Return the records of both that were not polled yet, if known."""
@@ -172,21 +174,6 @@ class JoinedSource(SourceBase):
             if source.finished()
             for name in source.partitions()
         ]
-
-    def identity(self, partition: str, offset: int) -> str | None:
-        """Return by what a partition is known again, if its source can tell."""
-        source, name = self._place(partition)
-        return source.identity(name, offset)
-
-    def recognize(self, partition: str, identity: str) -> str | None:
-        """Return how a partition is another by now; None if it is the same, as far as is known."""
-        source, name = self._place(partition)
-        return source.recognize(name, identity)
-
-    def provisional(self, partition: str) -> int | None:
-        """Return the position from which on events may be others when they are read again."""
-        source, name = self._place(partition)
-        return source.provisional(name)
 
     def unfinished(self) -> list[str]:
         """Return a sentence for everything that is not read of both."""

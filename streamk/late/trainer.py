@@ -389,7 +389,7 @@ class LateTrainer(Trainer):
             raise _unreadable("there are other events than keys")
         check(records)
         for _ in range(n):
-            work.held.slots.take()
+            work.held.take()
         work.held.put_records(range(n), records)
         if model.holds_predictions:
             found, _ = taken(_SAID, arrays, {}, _OWNER)

@@ -141,7 +141,7 @@ def test_the_join_is_that_of_plain_lists(
                 n = join.restore(
                     *saved, partial(check_held, columns=1, classes=2, numbers=len(records))
                 )
-                held.put_records([held.slots.take() for _ in range(n)], events)
+                held.put_records([held.take() for _ in range(n)], events)
     files.close()
     assert steps == naive.steps
     fates = asdict(join.count())
