@@ -134,6 +134,11 @@ class Actors(Closing):
     def __len__(self) -> int:
         return len(self._arguments)
 
+    @property
+    def is_open(self) -> bool:
+        """True until `close`."""
+        return not self._is_closed
+
     def ask(self, method: str, each: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Call a method of all workers at once, each with its arguments.
 
