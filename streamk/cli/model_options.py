@@ -28,17 +28,6 @@ from streamk.learners.common.base import Learner
 from streamk.losses import KINDS
 from streamk.options import Choice, Flag, Option, Whole
 
-__all__ = [
-    "NO_EXPERT",
-    "Setting",
-    "build",
-    "described",
-    "experts_of",
-    "learner_header",
-    "options_of",
-    "task_of",
-]
-
 NO_EXPERT = "none"
 """Among external experts: there are none."""
 

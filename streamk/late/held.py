@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from streamk.declared import ANY, NON_NEGATIVE, Declared, Domain, taken, within
 from streamk.errors import StateError
 
-__all__ = ["HeldEvents", "HeldRecords", "check_held", "packed", "record_type", "unpacked"]
-
 Floats = NDArray[np.float64]
 Places = Sequence[int] | NDArray[np.intp]
 HeldRecords = NDArray[np.void]

@@ -22,8 +22,6 @@ from streamk.errors import StateError
 from streamk.late.held import HeldEvents, HeldRecords
 from streamk.late.segments import SEGMENT_ROWS, Found, SegmentLog
 
-__all__ = ["MEMORY", "QUEUES", "Join", "Learn", "Predict", "Step", "WaitingQueue"]
-
 MEMORY = 64 << 20
 """Bytes of the young ones of a queue, about; beyond that the oldest go to the disk."""
 _ENTRY_BYTES = 250

@@ -33,8 +33,6 @@ from streamk.errors import StateError
 from streamk.late.held import HeldRecords, record_type
 from streamk.packing import header_bytes, pack, places, unpack
 
-__all__ = ["SEGMENT_ROWS", "Found", "KeyIndex", "Segment", "SegmentLog", "hashes_of"]
-
 _BITS = 15
 SEGMENT_ROWS = 1 << _BITS
 """Rows of a segment: so many are written, and dropped, at once."""

@@ -35,8 +35,6 @@ from streamk.engine.training.bad_events import tombstones_apart
 if TYPE_CHECKING:
     from streamk.late import LateLabels
 
-__all__ = ["EVENTS", "LABELS", "JoinedSource", "LateReader", "Taken"]
-
 EVENTS, LABELS = "stream/", "labels/"
 """Beginnings of the names of partitions. Where clocks are equal the names decide: labels that
 came until an event are learned before it is predicted."""

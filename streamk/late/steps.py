@@ -22,8 +22,6 @@ from streamk.learners.common.classes import beyond
 from streamk.learners.common.prequential import Prequential, joined, nothing
 from streamk.learners.explaining import Event
 
-__all__ = ["BatchSteps", "HoldingModel", "follow"]
-
 Floats = NDArray[np.float64]
 
 

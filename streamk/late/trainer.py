@@ -36,8 +36,6 @@ from streamk.state import State
 if TYPE_CHECKING:
     from streamk.late import LateLabels
 
-__all__ = ["LateTrainer"]
-
 _log = logging.getLogger("streamk.engine")
 
 _LABELS = 1000

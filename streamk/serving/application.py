@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -28,7 +29,7 @@ from streamk.engine.progress import Pace, process_bytes
 from streamk.engine.training.options import Details
 from streamk.errors import InvalidInput
 from streamk.serving.answers import Answers, RefusedEvents, split
-from streamk.serving.monitoring import CONTENT_TYPE, Monitoring
+from streamk.serving.monitoring import Monitoring
 from streamk.serving.pages import (
     Guard,
     PageHistory,
@@ -498,7 +499,7 @@ class _Server:
 
     async def metrics(self, _: Request) -> Response:
         """Return figures for Prometheus."""
-        return Response(self.monitoring.text(), headers={"Content-Type": CONTENT_TYPE})
+        return Response(self.monitoring.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def openapi(self, _: Request) -> Response:
         """Describe the paths."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from prometheus_client import (
-    CONTENT_TYPE_LATEST,
     CollectorRegistry,
     Counter,
     Gauge,
@@ -17,9 +16,6 @@ from prometheus_client import (
 from streamk.serving.observing import Observer
 from streamk.trained import TrainedModel
 
-__all__ = ["CONTENT_TYPE", "JobMonitoring", "Monitoring"]
-
-CONTENT_TYPE = CONTENT_TYPE_LATEST
 _BOUNDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Seconds. A prediction takes some 50 µs."""
 

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -25,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streamk.engine.progress import Snapshot
 from streamk.errors import InvalidInput
-from streamk.serving.monitoring import CONTENT_TYPE, JobMonitoring
+from streamk.serving.monitoring import JobMonitoring
 from streamk.serving.observing import Observer
 
 JSON = "application/json"
@@ -386,7 +387,7 @@ def live_page(history: PageHistory, *, token: str | None = None) -> Starlette:
     guard = Guard(token, figures.answered)
 
     async def metrics(_: Request) -> Response:
-        return Response(figures.text(), headers={"Content-Type": CONTENT_TYPE})
+        return Response(figures.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def readyz(_: Request) -> Response:
         last = history.last
