@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from cli_kit import click_events, ndjson, streamk
 from http_kit import Client
 from live_page_kit import chromium, feeding, job
 
@@ -222,23 +221,6 @@ def test_a_job_tells_of_itself_while_it_runs(tmp_path: Path) -> None:
         assert process.wait(60) == 0
         assert process.stderr is not None
         assert process.stderr.read() == b""
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (("--http", "0.0.0.0:8000"), "can be reached from other machines: give a token"),
-        (("--http", "x"), "'x' is no address"),
-        (("--token-file", "x"), "--token-file is for a job with --http"),
-        (("--http", ":0", "--token-file", "x"), "no token file x"),
-    ],
-)
-def test_mistakes_are_named(options: tuple[str, ...], says: str, tmp_path: Path) -> None:
-    (tmp_path / "events.ndjson").write_bytes(ndjson(click_events(10)))
-    run = ("run", "file:events.ndjson", "--label", "clicked", *options)
-    _, err = streamk(*run, cwd=tmp_path, status=2)
-    assert says in err
-    assert "Traceback" not in err
 
 
 # --- a browser ------------------------------------------------------------------------------------
