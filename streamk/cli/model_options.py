@@ -286,14 +286,8 @@ def _expert(text: str, task: str, seed: int) -> Learner:
         return build(name, task=task, seed=seed, settings=settings)
 
     option, name = f"--expert {text}", text.partition(":")[0]
-    there = f"(there are {', '.join(TYPES)}, and {NO_EXPERT}, alone and without options, for none)"
+    there = f"(there are {', '.join(TYPES)}, options follow a colon; {NO_EXPERT}, alone, for none)"
     if name not in MODELS:
-        stem, *options = re.split("[,; =]", text, maxsplit=1)
-        if NO_EXPERT in (name, stem):
-            raise UsageError(f"{option}: {NO_EXPERT}, for no external expert, takes no options")
-        if stem in TYPES:
-            written = ":".join([stem, *options])
-            raise UsageError(f"{option}: options come after a colon: --expert {written}")
         raise UsageError(f"{option}: no model {name!r}{nearest(name, (*TYPES, NO_EXPERT))} {there}")
     found = described(text, option, made)
     if not isinstance(found, Scaled):
@@ -355,23 +349,12 @@ def _hint(model: str, key: str, text: str) -> str:
         return f"; it is an option by itself: {_OF_COMMAND[key]} {text}"
     others = {name: other for other in reversed(MODELS) for name in options_of(other)}
     if key in others:
-        expert = _of_default_expert(model, key, text)
-        return f"; {expert}" if expert else f"; --model {others[key]} has it"
+        return f"; --model {others[key]} has it"
     if near := nearest(key, options_of(model)):
         return near
     if found := nearest_name(key, others):
-        expert = _of_default_expert(model, found, text)
-        where = expert[0].upper() + expert[1:] if expert else f"It is for --model {others[found]}"
-        return f"; did you mean {found!r}? {where}"
+        return f"; did you mean {found!r}? It is for --model {others[found]}"
     return f"; there are {', '.join(options_of(model))}"
-
-
-def _of_default_expert(model: str, key: str, text: str) -> str:
-    """Return how an option of the default model's expert of its own is given, if it is one."""
-    is_its_own = key in options_of("feature-machine") and key not in options_of("doubly-stochastic")
-    if model != "multi-kernel" or not is_its_own:
-        return ""
-    return f"its feature machine has it: --expert feature-machine:{key}={text}"
 
 
 def _made_kernel(model: str, options: dict[str, Any]) -> Any:
