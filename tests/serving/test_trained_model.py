@@ -20,7 +20,7 @@ import streamk as package
 from connectors.base import Rows
 from connectors.memory import MemorySink, MemorySource
 from streamk.adapters.river import KernelClassifier, KernelRegressor
-from streamk.engine import Engine, Fixed, newest_checkpoint
+from streamk.engine import Fixed, newest_checkpoint
 from streamk.errors import InvalidInput
 from streamk.learners import MultiKernel, create
 
@@ -228,18 +228,9 @@ def test_details_change_nothing_of_what_is_learned(task: str) -> None:
         assert low < last["prediction"] < high
 
 
-def test_details_that_a_model_cannot_give_are_refused() -> None:
-    def engine(model: Any, **options: Any) -> Engine:
-        return attached(MemorySource([]), model, label="y", **options)
-
-    with pytest.raises(InvalidInput, match="intervals are for numbers"):
-        engine(MultiKernel(), interval=0.9)
-    with pytest.raises(InvalidInput, match=r"between 0 and 0\.99"):
-        engine(MultiKernel(task="regression"), interval=1.0)
-    with pytest.raises(InvalidInput, match="reasons are for models that take missing"):
-        engine(learner(), explain=True)
+def test_fixed_is_for_a_schema_that_is_given() -> None:
     with pytest.raises(InvalidInput, match="fixed"):
-        engine(MultiKernel(), fixed=Fixed())
+        attached(MemorySource([]), MultiKernel(), label="y", fixed=Fixed())
 
 
 # --- the command ------------------------------------------------------------------------------
