@@ -6,16 +6,16 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from late_kit import Counting
 
 from streamk.backends import threads
 from streamk.distributed import Processes, Sharded, TaskDivision
-from streamk.distributed.replicas import Outcome, ShardBatch, Task, work
+from streamk.distributed.replicas import Outcome, ShardBatch, Task
 from streamk.errors import InvalidInput, StateError, WorkerLost
 from streamk.learners import create
 from streamk.learners.multi_kernel import tables
@@ -71,13 +71,6 @@ def test_batches_and_workers_change_nothing(
     assert followed(made(name, task, staleness=staleness, workers=two), task, 37) == expected
 
 
-class Here:
-    """Workers in this process."""
-
-    def begin(self, task: Task) -> Callable[[], Outcome]:
-        return partial(work, task)
-
-
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize("staleness", [0, 1])
 @pytest.mark.parametrize("name", MODELS)
@@ -107,8 +100,8 @@ def test_columns_classes_and_rounds_without_labels_are_the_same_in_any_batches(
 
     expected = learned(len(X), None)
     assert learned(5, None) == expected
-    assert learned(len(X), Here()) == expected
-    assert learned(37, Here()) == expected
+    assert learned(len(X), Counting()) == expected
+    assert learned(37, Counting()) == expected
 
 
 def naive(learner: Any, X: Any, y: list[Any], staleness: int = 0) -> tuple[Any, list[Any]]:

@@ -7,7 +7,6 @@ import json
 import re
 import signal
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import msgspec
 import numpy as np
 import pytest
 from http_kit import Client
-from live_page_kit import chromium, feeding, job
+from live_page_kit import feeding, job
 
 from streamk.engine.evaluation.slices import Slices
 from streamk.engine.progress import Snapshot
@@ -226,23 +225,14 @@ def test_a_job_tells_of_itself_while_it_runs(tmp_path: Path) -> None:
 # --- a browser ------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
-
-
 def numbers(page: Any) -> list[str]:
     found: list[str] = page.locator("#figures dd").all_inner_texts()
     return found
 
 
 @pytest.mark.slow
-def test_the_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
-    wrong: list[str] = []
+def test_the_page_in_a_browser(page: Any, tmp_path: Path) -> None:
     with job(tmp_path) as (process, address):
-        page = browser.new_page(viewport={"width": 1200, "height": 900})
-        page.on("pageerror", lambda error: wrong.append(str(error)))
         with feeding(process):
             page.goto(address)
             page.wait_for_selector("#state.live")
@@ -270,4 +260,3 @@ def test_the_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
         time.sleep(0.2)
         with job(tmp_path, "--http", f":{port}") as (again, _), feeding(again):
             page.wait_for_selector("#state.live", timeout=60_000)
-    assert not wrong
