@@ -302,21 +302,11 @@ def _is_loopback(host: str) -> bool:
 
 def listening(host: str, port: int) -> socket.socket:
     """Return a socket that listens. Raises `OSError` naming the address."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        ((family, kind, protocol, _, place), *_) = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        found = socket.socket(family, kind, protocol)
-        try:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind(place)
-            found.listen(2048)
-        except OSError:
-            found.close()
-            raise
+        return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         raise OSError(f"cannot listen on {host}:{port}: {error.strerror}") from error
-    return found
 
 
 def _affordable(connections: int) -> int:
