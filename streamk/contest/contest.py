@@ -183,11 +183,6 @@ class Contest(OwnClasses):
         return self._rule.events
 
     @property
-    def initial(self) -> dict[str, str]:
-        """Digests of the models before they learned anything, by their names."""
-        return {name: entry.initial for name, entry in self._entries.items()}
-
-    @property
     def takes_missing(self) -> bool:  # type: ignore[override]
         """True if a value may be missing (NaN)."""
         return all(learner.takes_missing for learner in self.models.values())

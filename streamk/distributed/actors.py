@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -40,22 +38,6 @@ def one_thread_each(environment: Mapping[str, str]) -> dict[str, str]:
     of_libraries = () if _ALL in environment else (_ALL, *_LIBRARIES)
     names = (*of_libraries, _NUMBA)
     return {name: "1" for name in names if name not in environment}
-
-
-@contextmanager
-def limited_threads() -> Iterator[None]:
-    """Have processes that are started inside take one thread each; see `one_thread_each`.
-
-    Libraries read these variables when they are first imported, so those of this process stay as
-    they are.
-    """
-    chosen = one_thread_each(os.environ)
-    os.environ.update(chosen)
-    try:
-        yield
-    finally:
-        for name in chosen:
-            del os.environ[name]
 
 
 def import_ray() -> Any:

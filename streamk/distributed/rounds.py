@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import errors
-from streamk.distributed.actors import Actors, Closing, limited_threads, one_thread_each
+from streamk.distributed.actors import Actors, Closing, one_thread_each
 from streamk.distributed.replicas import (
     Answer,
     Outcome,
@@ -380,8 +380,13 @@ class Processes(Closing):
     def _start(self) -> tuple[Any, socket.socket]:
         here, there = socket.socketpair()
         process = self._context.Process(target=_serve, args=(there,), daemon=True)
-        with limited_threads():
+        limits = one_thread_each(os.environ)  # which libraries read when they are imported
+        os.environ.update(limits)
+        try:
             process.start()
+        finally:
+            for name in limits:
+                del os.environ[name]
         there.close()  # else its end would not be seen here
         return process, here
 
