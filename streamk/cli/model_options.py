@@ -24,8 +24,22 @@ from streamk.cli.arguments import (
     whole,
 )
 from streamk.errors import BackendUnavailable, InvalidInput
+from streamk.kernels import ALIASES, KERNELS, by_name
+from streamk.learners import (
+    MODELS,
+    AdaGrad,
+    Constant,
+    InverseTime,
+    Ladder,
+    MultiKernel,
+    Scaled,
+    create,
+    registry,
+)
 from streamk.learners.common.base import Learner
-from streamk.losses import KINDS
+from streamk.learners.multi_kernel.external_experts import WIDEST
+from streamk.learners.scaled import TYPES
+from streamk.losses import KINDS, LOSSES, loss
 from streamk.options import Choice, Flag, Option, Whole
 
 NO_EXPERT = "none"
@@ -45,21 +59,15 @@ class Setting:
 
 
 def _kernel(text: str) -> str:
-    from streamk.kernels import ALIASES, KERNELS
-
     return ALIASES.get(text) or one_of(*KERNELS)(text)
 
 
 def _loss(text: str) -> str:
-    from streamk.losses import LOSSES
-
     return one_of(*LOSSES)(text)
 
 
 def _step(text: str) -> Any:
     """Read a number, RULE:NUMBER, or the rule without a number."""
-    from streamk.learners import AdaGrad, Constant, InverseTime, Ladder
-
     if text == LADDER:
         return Ladder()
     if text in STEPS:
@@ -128,8 +136,6 @@ _READ = {"kernel": _kernel, "loss": _loss, "step": _step, "class_weight": _class
 @functools.cache
 def options_of(model: str) -> Mapping[str, Setting]:
     """Return the options of a model: those of its learner, its kernel and its loss."""
-    from streamk.learners import registry
-
     found: dict[str, Setting] = {}
     declared: Mapping[str, Any] = registry.options_of(model)
     for name, option in declared.items():
@@ -162,8 +168,6 @@ def _reader(option: Option) -> Callable[[str], Any]:
 
 def task_of(settings: Sequence[tuple[str, str]]) -> str:
     """The task that the chosen loss is for: "regression" if it can do nothing else."""
-    from streamk.losses import LOSSES, loss
-
     name = dict(settings).get("loss")
     return "regression" if name in LOSSES and not loss(name).classifies else "classification"
 
@@ -212,8 +216,6 @@ def build(
         External experts of many kernels: a model, or "model:name=value,name=value"; `NO_EXPERT`
         alone, or an empty sequence, for none. None is for those by default.
     """
-    from streamk.learners import MODELS, MultiKernel, create
-
     if name not in MODELS:
         raise UsageError(
             f"no model {name!r}{nearest(name, MODELS)} (there are {', '.join(MODELS)})"
@@ -234,8 +236,6 @@ def _make_parts(name: str, options: dict[str, Any]) -> None:
     """Put loss and kernel together, in the place of their options."""
     loss_options = _taken(options, tuple(_OF_LOSS))
     if loss_options:
-        from streamk.losses import loss
-
         if "loss" not in options:
             option = next(iter(loss_options))
             having = next(code for code, kind in KINDS.items() if kind.parameter == option)
@@ -276,9 +276,6 @@ def _experts(texts: Sequence[str], task: str, seed: int) -> list[Learner]:
 
 def _expert(text: str, task: str, seed: int) -> Learner:
     """A learner of one kernel for an external expert, which is given scaled columns."""
-    from streamk.learners import MODELS, Scaled
-    from streamk.learners.multi_kernel.external_experts import WIDEST
-    from streamk.learners.scaled import TYPES
 
     def made(name: str, settings: Sequence[tuple[str, str]]) -> Learner:
         if name == "feature-machine":  # the one by default, but for what is chosen
@@ -343,8 +340,6 @@ _OF_COMMAND = {
 
 def _hint(model: str, key: str, text: str) -> str:
     """Return a hint: the command's own option, another model that has it, or a similar one."""
-    from streamk.learners import MODELS
-
     if key in _OF_COMMAND:
         return f"; it is an option by itself: {_OF_COMMAND[key]} {text}"
     others = {name: other for other in reversed(MODELS) for name in options_of(other)}
@@ -359,16 +354,13 @@ def _hint(model: str, key: str, text: str) -> str:
 
 def _made_kernel(model: str, options: dict[str, Any]) -> Any:
     """The kernel, taking its options out of the others."""
-    from streamk.kernels import by_name
-    from streamk.learners.registry import OF_METRIC, options_of
-
-    default = options_of(model)
+    default = registry.options_of(model)
     chosen = _taken(options, ("bandwidth", *_OF_KERNEL, *_OF_FEATURES))
     kernel = options.pop("kernel", default["kernel"].default)
     if kernel is None:  # a feature machine's own, of this bandwidth
         kernel, chosen = "matern", {"nu": 0.5} | chosen
     if kernel != "linear" and not chosen.keys() & {"bandwidth", "gamma"}:
-        chosen["bandwidth"] = default["bandwidth"].default or OF_METRIC
+        chosen["bandwidth"] = default["bandwidth"].default or registry.OF_METRIC
     return by_name(kernel, **chosen)
 
 

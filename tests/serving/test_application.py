@@ -28,13 +28,6 @@ KIND = {"Content-Type": "application/json"}
 
 
 @pytest.fixture(scope="module")
-def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("state")
-    learned(directory, STREAM[:200])
-    return directory
-
-
-@pytest.fixture(scope="module")
 def client(state: Path) -> Iterator[TestClient]:
     with Client(application(streamk.load(state))) as found:
         yield found

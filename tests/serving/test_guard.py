@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import events, learned
 from http_kit import Client
 from starlette.applications import Starlette
 from starlette.routing import Route
@@ -51,13 +50,6 @@ class Log:
         self.events += events
 
     def close(self) -> None: ...
-
-
-@pytest.fixture(scope="module")
-def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("state")
-    learned(directory, events(100, seed=3))
-    return directory
 
 
 @pytest.fixture(params=["server", "page"])

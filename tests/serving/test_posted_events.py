@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import attached, events, learned, run
+from engine_kit import attached, events, run
 from http_kit import Client
 from starlette.testclient import TestClient
 
@@ -24,13 +24,6 @@ from streamk.packing import fingerprint
 from streamk.serving.application import Limits, application
 
 STREAM: list[dict[str, Any]] = json.loads(json.dumps(events(300, seed=3), default=float))
-
-
-@pytest.fixture(scope="module")
-def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("state")
-    learned(directory, STREAM[:100])
-    return directory
 
 
 @pytest.fixture
