@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -272,13 +272,12 @@ class LateReader:
         at_events = np.flatnonzero(~is_label).tolist()
         events = [batch.values[row] for row in at_events]
         decoded = decoder.decode(events)
-        rows, keys, labels = [-1] * n, _nothing(n), _nothing(n)
+        rows, keys, labels = [-1] * n, list[Any]([None] * n), list[Any]([None] * n)
         for i, row in enumerate(decoded.good.tolist()):
             rows[at_events[row]] = i
         bad = {at_events[e.row]: e._replace(row=at_events[e.row]) for e in decoded.bad}
-        self._read_keys(events, at_events, keys, bad)
-        at_labels = np.flatnonzero(is_label).tolist()
-        self._read_labels([batch.values[row] for row in at_labels], at_labels, keys, labels, bad)
+        self._read(self._event_keys, batch, at_events, keys, None, bad)
+        self._read(self._cells, batch, np.flatnonzero(is_label).tolist(), keys, labels, bad)
         if self._late.time is not None:
             for row in np.flatnonzero(batch.timestamps == NEVER).tolist():
                 reason = f"time missing: {self._late.time!r} holds no time"
@@ -302,46 +301,30 @@ class LateReader:
             *tombstones_apart([bad[row] for row in sorted(bad)], batch.values),
         )
 
-    def _read_keys(
+    def _read(
         self,
-        values: Sequence[Any],
+        fields: FieldReader,
+        batch: Batch,
         places: list[int],
         keys: list[str | None],
+        labels: list[Any] | None,
         bad: dict[int, BadEvent],
     ) -> None:
-        for row, cells in zip(places, self._event_keys.many(values), strict=True):
+        """Read keys of records, and labels of those that are labels; note those of no use."""
+        name = self._label
+        for row, cells in zip(
+            places, fields.many([batch.values[at] for at in places]), strict=True
+        ):
             if row in bad:
                 continue
             try:
-                keys[row] = key_of(_taken(cells)[0], self._late.key)
-            except Rejected as rejection:
-                bad[row] = BadEvent(row, rejection.column, rejection.reason)
-
-    def _read_labels(
-        self,
-        values: Sequence[Any],
-        places: list[int],
-        keys: list[str | None],
-        labels: list[Any],
-        bad: dict[int, BadEvent],
-    ) -> None:
-        name = self._label
-        for row, cells in zip(places, self._cells.many(values), strict=True):
-            try:
-                key, label = _taken(cells)
-                keys[row], labels[row] = key_of(key, self._late.key), self._as_label(label)
+                if isinstance(cells, Rejected):
+                    raise cells
+                keys[row] = key_of(cells[0], self._late.key)
+                if labels is None:
+                    continue
+                labels[row] = self._as_label(cells[1])
                 if labels[row] is None:
                     raise Rejected("label missing", f"the record of a label has no {name!r}", name)
             except Rejected as rejection:
                 bad[row] = BadEvent(row, rejection.column, rejection.reason)
-
-
-def _nothing(n: int) -> list[Any]:
-    return [None] * n
-
-
-def _taken(cells: tuple[Any, ...] | Rejected) -> tuple[Any, ...]:
-    """Return the fields of a record, or raise what is wrong with it."""
-    if isinstance(cells, Rejected):
-        raise cells
-    return cells
