@@ -14,7 +14,7 @@ from http_kit import Client
 from starlette.testclient import TestClient
 
 import streamk
-from connectors.errors import BadRecord, BadURL, ConnectorError, Unavailable
+from connectors.errors import BadRecord, BadURL, ConnectorError
 from connectors.memory import MemorySource
 from connectors.registry import open_log, open_source
 from streamk.errors import InvalidInput
@@ -142,14 +142,6 @@ def test_the_path_is_described_where_it_is(served: tuple[TestClient, Path], stat
         assert client.post("/learn", json=STREAM[0]).status_code == 404
 
 
-def test_logs_that_cannot_be_added_to(tmp_path: Path) -> None:
-    path = tmp_path / "events.ndjson"
-    log = open_log(f"file:{path}")
-    with pytest.raises(Unavailable, match="another sink or process"):
-        open_log(f"file:{path}")
-    log.close()
-    path.write_bytes(b'{"a": 1')
-    with pytest.raises(ConnectorError, match="unfinished line"):
-        open_log(f"file:{path}")
+def test_a_table_is_no_log() -> None:
     with pytest.raises(BadURL, match="can only be a source or a sink, not a log"):
         open_log("csv:events.csv")
