@@ -539,6 +539,13 @@ class Rounds(Closing):
         1 for this process alone, more for so many processes of this machine; or workers of another
         kind, which are closed with this object.
 
+    Attributes
+    ----------
+    model : Learner
+        The model after the last round: another object each time, not to be changed.
+    n_rounds : int
+        Rounds so far.
+
     Raises
     ------
     InvalidInput
@@ -567,15 +574,15 @@ class Rounds(Closing):
         self, model: Learner | State, *, shards: int = 16, workers: int | MessageWorkers = 1
     ) -> None:
         Whole(most=MOST_SHARDS).check("shards", shards)
-        self._shards = shards
+        self.shards = shards
         self._placing: dict[str, Any] = {}
         if isinstance(model, State):
             self._state = model
         else:
             learner = model.for_shards()
             self._state, self._placing = learner.state(), learner.placing
-        self._model = from_state(self._state, **self._placing)
-        self._rounds = 0
+        self.model = from_state(self._state, **self._placing)
+        self.n_rounds = 0
         self._workers: TaskDivision | None = None
         count = workers if isinstance(workers, int) else len(workers)
         Whole(most=shards).check("workers", count)
@@ -583,21 +590,6 @@ class Rounds(Closing):
             self._workers = TaskDivision(workers)
         elif workers > 1:
             self._workers = TaskDivision(Processes(workers))
-
-    @property
-    def model(self) -> Learner:
-        """The model after the last round: another object each time, not to be changed."""
-        return self._model
-
-    @property
-    def shards(self) -> int:
-        """Number of shards."""
-        return self._shards
-
-    @property
-    def n_rounds(self) -> int:
-        """Number of rounds so far."""
-        return self._rounds
 
     def state(self) -> State:
         """Return the state of the model after the last round."""
@@ -627,16 +619,16 @@ class Rounds(Closing):
             If a worker dies too often. Then nothing is learned.
         """
         given = self._checked(batches)
-        task = Task(self._state, self._placing, self._shards, (0, self._shards), given)
+        task = Task(self._state, self._placing, self.shards, (0, self.shards), given)
         found = work(task) if self._workers is None else self._workers.begin(task)()
         spans = {span: from_state(state, **self._placing) for span, state in found.states.items()}
-        merge = merging(self._model.n_events, lambda: self._model)
-        merged = reduced((0, self._shards), spans.get, lambda _: None, merge)
+        merge = merging(self.model.n_events, lambda: self.model)
+        merged = reduced((0, self.shards), spans.get, lambda _: None, merge)
         if merged is not None:
             self._state = merged.state()
-            self._model = from_state(self._state, **self._placing)
-        self._rounds += 1
-        return [self._answer(found.answers.get(shard)) for shard in range(self._shards)]
+            self.model = from_state(self._state, **self._placing)
+        self.n_rounds += 1
+        return [self._answer(found.answers.get(shard)) for shard in range(self.shards)]
 
     def close(self) -> None:
         """End the workers; the model stays."""
@@ -645,13 +637,13 @@ class Rounds(Closing):
 
     def _checked(self, batches: Sequence[Events]) -> dict[int, ShardBatch]:
         """Return the batches of the shards that have events."""
-        if len(batches) != self._shards:
+        if len(batches) != self.shards:
             raise InvalidInput(
-                f"{len(batches)} batches came for {self._shards} shards; give one for each, None "
+                f"{len(batches)} batches came for {self.shards} shards; give one for each, None "
                 "for a shard without events"
             )
         found = {}
-        widths = set() if self._model.columns is None else {len(self._model.columns)}
+        widths = set() if self.model.columns is None else {len(self.model.columns)}
         for shard, batch in enumerate(batches):
             if batch is None:
                 continue
@@ -672,9 +664,9 @@ class Rounds(Closing):
     def _answer(self, found: Answer | None) -> Prequential:
         """Return the predictions of a shard with probabilities of the model's classes."""
         if found is None:
-            return nothing(self._model, 0)
+            return nothing(self.model, 0)
         some = Followed(found.prequential, found.classes)
-        return joined_by_class([some], self._model.classes if self._model.is_classifier else None)
+        return joined_by_class([some], self.model.classes if self.model.is_classifier else None)
 
 
 def _plain(shard: int, batch: ShardBatch) -> ShardBatch:
