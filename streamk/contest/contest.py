@@ -14,10 +14,11 @@ from streamk.contest.entries import (
     Cause,
     Entry,
     Promotion,
-    PromotionRule,
     Scores,
     check_beside,
     check_name,
+    evidence,
+    needed,
     promotions_of,
     scored,
     undone,
@@ -107,7 +108,9 @@ class Contest(OwnClasses):
         Whole(least=1).check("window", window)
         if len(models) < 2:
             raise InvalidInput(f"a contest is of two models at least, not of {len(models)}")
-        self._rule, self.window = PromotionRule(promote_after), window
+        self.promote_after, self.window = promote_after, window
+        self._tests = 0
+        """Those that have begun."""
         self.promotions: list[Promotion] = []
         self._entries: dict[str, Entry] = {}
         self._events = 0
@@ -134,7 +137,7 @@ class Contest(OwnClasses):
         self._entries[name] = entry
         self._met(learner.classes)
         if name != self.champion:
-            self._rule.begin(entry)
+            self._begin_test(entry)
 
     def go_on_with(self, learner: Any) -> None:
         """Have the champion be one that has learned alone; the challengers begin after it.
@@ -176,11 +179,6 @@ class Contest(OwnClasses):
     def models(self) -> dict[str, Any]:
         """The learners by their names, in the order in which they began."""
         return {name: entry.learner for name, entry in self._entries.items()}
-
-    @property
-    def promote_after(self) -> int:
-        """Events of a test; 0 for none."""
-        return self._rule.events
 
     @property
     def takes_missing(self) -> bool:  # type: ignore[override]
@@ -245,10 +243,10 @@ class Contest(OwnClasses):
         found: list[Followed] = []
         first = 0
         while first < len(events):
-            stop = first + self._rule.until_test(known[first:], self._challengers)
+            stop = first + self._until_test(known[first:])
             part = slice(first, stop)
             found.append(self._follow(events[part], labels[part], known[part]))
-            better = self._rule.best(self._challengers)
+            better = self._best()
             if better is not None:
                 self._promote(better, "rule")
             first = stop
@@ -275,6 +273,42 @@ class Contest(OwnClasses):
         for learner in self.models.values():
             self._met(learner.classes)
         return Followed(found[self.champion], tuple(self.learner.classes))
+
+    # Tests of challengers against the champion, each after `promote_after` events compared
+
+    def _begin_test(self, entry: Entry) -> None:
+        """Begin a test of a challenger, and forget the one that it was in."""
+        self._tests += self.promote_after > 0
+        entry.restart(self._tests if self.promote_after else 0)
+
+    def _until_test(self, known: NDArray[np.bool_]) -> int:
+        """Return after how many of the next events, some with labels, a test may be due, or all."""
+        if not self.promote_after:
+            return len(known)
+        left = min(self.promote_after - entry.compared for entry in self._challengers.values())
+        rows = np.flatnonzero(known)
+        return len(known) if len(rows) < left else int(rows[left - 1]) + 1
+
+    def _best(self) -> str | None:
+        """Return the challenger to be promoted by the tests that are due.
+
+        None if there is none; those that were tested are in their next tests then.
+        """
+        if not self.promote_after:
+            return None
+        challengers = self._challengers
+        due = {name: one for name, one in challengers.items() if one.compared >= self.promote_after}
+        found = {name: evidence(each.wins, each.losses) for name, each in due.items()}
+        passed = [
+            name
+            for name, each in due.items()
+            if found[name] >= needed(each.test) and each.gain > 0.0
+        ]
+        if passed:
+            return max(passed, key=lambda name: found[name])
+        for each in due.values():
+            self._begin_test(each)
+        return None
 
     # The champion
 
@@ -323,7 +357,7 @@ class Contest(OwnClasses):
         _log.info("%s is the champion, after %s labelled events", name, f"{self._events:,}")
         entry.restart(0)
         for each in self._challengers.values():
-            self._rule.begin(each)
+            self._begin_test(each)
 
     def __repr__(self) -> str:
         return f"Contest(champion={self.champion!r}, models={self.models!r})"
@@ -340,7 +374,7 @@ class Contest(OwnClasses):
             "promote_after": self.promote_after,
             "window": self.window,
             "events": self._events,
-            "tests": self._rule.tests,
+            "tests": self._tests,
             "classes": list[JSON](self._classes),
         }
         parts = {
@@ -397,8 +431,8 @@ class Contest(OwnClasses):
         header: Any = state.expect(cls.TYPE).header
         contest = cls.__new__(cls)
         before = count(header, "promote_after", _OWNER)
-        contest._rule = PromotionRule(before if promote_after is None else promote_after)
-        contest._rule.tests = count(header, "tests", _OWNER)
+        contest.promote_after = before if promote_after is None else promote_after
+        contest._tests = count(header, "tests", _OWNER)
         contest.window = count(header, "window", _OWNER, least=1) if window is None else window
         contest.champion = str(header.get("champion"))
         contest.promotions = promotions_of(header.get("promotions"))
@@ -416,7 +450,7 @@ class Contest(OwnClasses):
         contest._check(before)
         if contest.promote_after != before:
             for entry in contest._challengers.values():
-                contest._rule.begin(entry)
+                contest._begin_test(entry)
         return contest
 
     def _check(self, before: int) -> None:
@@ -426,7 +460,7 @@ class Contest(OwnClasses):
             self.learner = self._entries[self.champion].learner
             fits = all(self._fits(entry, before) for entry in self._entries.values())
             begun = [entry.test for entry in self._challengers.values()]
-            fits = fits and all(bool(before) <= test <= self._rule.tests for test in begun)
+            fits = fits and all(bool(before) <= test <= self._tests for test in begun)
         if not fits:
             raise StateError(f"the parts of {_OWNER} do not fit together; take another checkpoint")
 
