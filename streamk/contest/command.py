@@ -55,8 +55,13 @@ def change_champion(
         changed: list[tuple[Store, Checkpoint, Contest]] = []
         for store in _stores(directory, key, stack):
             found = _found(store)
-            if found is not None:
-                changed.append((store, found, _contest(found)))
+            if found is None:
+                continue
+            if found.model.type != Contest.TYPE:
+                raise InvalidInput(
+                    f"{found.path} has no challengers; they begin with `streamk run --challenger`"
+                )
+            changed.append((store, found, Contest.from_state(found.model)))
         if not changed:
             raise InvalidInput(
                 f"{directory} holds no checkpoint; give the directory of `streamk run --checkpoint`"
@@ -100,14 +105,6 @@ def _found(store: Store) -> Checkpoint | None:
             " started and stopped once more before its champion can be changed"
         )
     return found
-
-
-def _contest(found: Checkpoint) -> Contest:
-    if found.model.type != Contest.TYPE:
-        raise InvalidInput(
-            f"{found.path} has no challengers; they begin with `streamk run --challenger`"
-        )
-    return Contest.from_state(found.model)
 
 
 PROMOTE = """\

@@ -182,16 +182,12 @@ class Actors(Closing):
                 self.restarts += 1
                 ref = None
             except self._ray.exceptions.RayTaskError as error:
-                raise _raised_by(s, error) from None
-
-
-def _raised_by(s: int, error: Any) -> Exception:
-    """Return an error of a worker as if it had been raised here, with its shard."""
-    cause = error.cause if isinstance(error.cause, Exception) else error
-    if isinstance(cause, StreamkError):
-        return type(cause)(f"shard {s}: {cause}")
-    cause.add_note(f"in the worker of shard {s}")
-    return cause
+                # As if it had been raised here, with its shard.
+                cause = error.cause if isinstance(error.cause, Exception) else error
+                if isinstance(cause, StreamkError):
+                    raise type(cause)(f"shard {s}: {cause}") from None
+                cause.add_note(f"in the worker of shard {s}")
+                raise cause from None
 
 
 LARGE = 100_000

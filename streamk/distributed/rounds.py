@@ -241,7 +241,15 @@ class TaskDivision(Closing):
         first, stop = task.within
         count = len(self._workers)
         bounds = [first + (stop - first) * n // count for n in range(count + 1)]
-        parts = [_part(task, *bound) for bound in itertools.pairwise(bounds)]
+        parts = [
+            replace(
+                task,
+                within=(a, b),
+                batches={shard: batch for shard, batch in task.batches.items() if a <= shard < b},
+                begun={shard: state for shard, state in task.begun.items() if a <= shard < b},
+            )
+            for a, b in itertools.pairwise(bounds)
+        ]
         with self._lock:  # all parts are begun, or none
             self._check_open()
             waiting = [
@@ -274,13 +282,6 @@ class TaskDivision(Closing):
     def _done(self, place: int, part: Task) -> Outcome:
         self._check_open()
         return outcome(self._workers.answer(place, task_message(part)))
-
-
-def _part(task: Task, first: int, stop: int) -> Task:
-    """Return a task of some of its shards."""
-    own = {shard: batch for shard, batch in task.batches.items() if first <= shard < stop}
-    begun = {shard: state for shard, state in task.begun.items() if first <= shard < stop}
-    return replace(task, within=(first, stop), batches=own, begun=begun)
 
 
 _SIZE = 8

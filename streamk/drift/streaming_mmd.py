@@ -490,42 +490,35 @@ class StreamingMMD:
         test.n_events, test.n_drifts = (
             count(header, name, _OWNER) for name in ("n_events", "n_drifts")
         )
-        test._load(state)
-        return test
-
-    def _load(self, state: State) -> None:
-        """Go on, at the first event, where a state was taken.
-
-        Features and scores of the reference sample are computed anew. Raises `StateError` if the
-        arrays do not fit, or contradict each other.
-        """
+        # Features and scores of the reference sample are computed anew.
         n = count(state.header, "run", _OWNER)
         warm = n >= WARM_UP
-        chunks = groups_after(n, self._most_groups) * BANDS
-        sizes = {"columns": self._rows.shape[1], "chunks": chunks, "features": chunks * CHUNK}
+        chunks = groups_after(n, test._most_groups) * BANDS
+        sizes = {"columns": test._rows.shape[1], "chunks": chunks, "features": chunks * CHUNK}
         sizes["first"] = 0 if warm else n
         arrays, sizes = taken(_DECLARED + _SCALE * warm, state.arrays, sizes, _OWNER)
-        size, most = sizes["size"], int(self._sample.counts[3])
+        size, most = sizes["size"], int(test._sample.counts[3])
         tests, since = arrays["counts"].tolist()
         if since > REFRESH or tests > n or size != min(tests, most) or arrays["seen"].max() > most:
             raise StateError(f"the counts of {_OWNER} contradict each other; it is damaged")
         own = {name: arrays[name].copy() for name in TwoSample._fields if name in arrays}
         own["counts"] = np.array([size, tests, since, most])
-        self._sample = TwoSample(
+        test._sample = TwoSample(
             **own,
             features=np.zeros((chunks * CHUNK, size), np.float32),
             scores=np.zeros((WITNESSES, size), np.float32),
         )
-        self._n, self._rows = n, arrays["rows"].copy()
-        self._moment = self._next_moment()
+        test._n, test._rows = n, arrays["rows"].copy()
+        test._moment = test._next_moment()
         if warm:
-            self._scale = FirstScale(np.zeros((0, sizes["columns"])))
-            self._scale.center = arrays["center"].copy()
-            self._scale.inverse = arrays["inverse"].copy()
-            self._scale.distance = number(state.header, "distance", _OWNER, DISTANCES)
-            self._lay_out()
-            self._evaluate()
-            loops.two_sample.rescore(self._sample)
+            test._scale = FirstScale(np.zeros((0, sizes["columns"])))
+            test._scale.center = arrays["center"].copy()
+            test._scale.inverse = arrays["inverse"].copy()
+            test._scale.distance = number(state.header, "distance", _OWNER, DISTANCES)
+            test._lay_out()
+            test._evaluate()
+            loops.two_sample.rescore(test._sample)
+        return test
 
 
 def _names(columns: int | Sequence[Column]) -> list[Column]:

@@ -136,7 +136,13 @@ class Answers:
         reading, X = self._decoded(events)
         learner, schema, known = reading.learner, reading.schema, reading.known
         unknown = [known.of(event) for event in events]
-        _refuse(unknown, known)
+        bad = [
+            BadEvent(row, names[0], f"unknown column: {known.sentence(names[0], is_all=True)}")
+            for row, (names, is_all) in enumerate(unknown)
+            if is_all
+        ]
+        if bad:
+            raise RefusedEvents(bad)
         if len(X):
             last = events[-1]
             self._asked = learner, schema, X[-1:], lambda: flatten(last, schema.ignore)
@@ -170,17 +176,6 @@ class Answers:
         if decoded.bad:
             raise RefusedEvents(decoded.bad)
         return reading, X if reading.learner.takes_missing else np.nan_to_num(X)
-
-
-def _refuse(unknown: Sequence[Unknown], known: KnownFields) -> None:
-    """Raise `RefusedEvents` if the model knows none of the fields of some events."""
-    bad = []
-    for row, (names, is_all) in enumerate(unknown):
-        if is_all:
-            reason = f"unknown column: {known.sentence(names[0], is_all=True)}"
-            bad.append(BadEvent(row, names[0], reason))
-    if bad:
-        raise RefusedEvents(bad)
 
 
 def _name(unknown: Sequence[Unknown], known: KnownFields, answers: list[dict[str, Any]]) -> None:
