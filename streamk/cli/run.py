@@ -141,15 +141,6 @@ def _parser() -> Parser:
         one_of("zero", "missing"),
     )
     add("--config FILE", "TOML file with any of these options")
-    _add_model(parser)
-    _add_running(parser)
-    for part in parts():
-        part.add(parser)
-    parser.add_common()
-    return parser
-
-
-def _add_model(parser: Parser) -> None:
     add = parser.group("the model (see: streamk models)")
     add("--model NAME", f"default: {MODEL}, or the checkpoint's")
     add(
@@ -165,9 +156,6 @@ def _add_model(parser: Parser) -> None:
         " (eigenpro:kernel=matern,nu=0.5), in the place of the feature-machine that is there by"
         " default but with --workers or --shards; may be repeated; none for none",
     )
-
-
-def _add_running(parser: Parser) -> None:
     add = parser.group("running")
     add(
         "--checkpoint DIR",
@@ -181,6 +169,10 @@ def _add_running(parser: Parser) -> None:
     parser.add_key(add)
     add("--window N", "events that the windowed figures are about (default 1000)", whole(1))
     add_running(parser, add)
+    for part in parts():
+        part.add(parser)
+    parser.add_common()
+    return parser
 
 
 def _check(options: dict[str, Any]) -> None:
