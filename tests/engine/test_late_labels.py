@@ -473,6 +473,19 @@ def test_events_without_names_are_refused() -> None:
         attached(MemorySource(np.eye(2)), learner(), label="y", labels=labels)
 
 
+class Grouped(MemorySource):
+    group = "readers"
+
+    def every(self) -> Any:
+        return self.partitions()
+
+
+def test_a_group_is_refused() -> None:
+    labels = LateLabels(MemorySource([{"id": 1, "y": True}]), key="id")
+    with pytest.raises(InvalidInput, match="drop group=readers"):
+        attached(Grouped([event(1)]), learner(), label="y", labels=labels)
+
+
 def test_a_key_that_no_event_has_ends_with_an_error() -> None:
     with pytest.raises(InvalidInput, match="key missing: the event has no 'id'"):
         run({"e": [(0, {"a": 1.0})]}, {"l": [(0, {"id": 1, "y": True})]}, learner())
