@@ -14,7 +14,7 @@ from streamk.engine import Engine, Report
 from streamk.engine.options import FLAGS, grouped
 from streamk.kernels import Gaussian
 from streamk.late import LateLabels
-from streamk.learners import DoublyStochastic
+from streamk.learners import DoublyStochastic, MultiKernel
 from streamk.packing import fingerprint
 from streamk.serving.observing import Observer
 
@@ -39,6 +39,13 @@ def run(source: Any, model: Any = None, **options: Any) -> Report:
     source = MemorySource(source) if isinstance(source, list) else source
     options = {"label": "y", "ignore": ("id",), **options}
     return attached(source, model or learner(), **options).run()
+
+
+def learned(
+    directory: Any, stream: list[Any], model: Any = None, seed: int = 0, **more: Any
+) -> Report:
+    """Have a job of a model, many kernels by default, leave its checkpoint in a directory."""
+    return run(stream, model or MultiKernel(seed=seed), checkpoint=directory, **more)
 
 
 def events(n: int, *, seed: int = 0, first: int = 0) -> list[dict[str, Any]]:

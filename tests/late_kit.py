@@ -17,7 +17,6 @@ from streamk.engine import Checkpoint
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.late import join, segments
 from streamk.late.held import HeldRecords, record_type, unpacked
-from streamk.learners.registry import from_state
 from streamk.packing import unpack
 
 EVENTS = 400
@@ -31,7 +30,7 @@ class Counting:
 
     def begin(self, task: Task) -> Callable[[], Outcome]:
         self.shards.append(len(task.batches))
-        return partial(work, task, from_state)
+        return partial(work, task)
 
 
 @contextmanager

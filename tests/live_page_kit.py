@@ -79,8 +79,8 @@ def feeding(process: forked_kit.Popen, lines: Sequence[bytes] | None = None) -> 
 
 
 @contextlib.contextmanager
-def chromium() -> Iterator[Any]:
-    """Start a browser; the test is skipped where there is none."""
+def looking() -> Iterator[Any]:
+    """Yield a page of a browser, in which nothing may fail; skip the test where there is none."""
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="browsers are driven by Playwright: pip install playwright"
     )
@@ -89,5 +89,8 @@ def chromium() -> Iterator[Any]:
         pytest.skip("no Chromium is installed")
     with playwright.sync_playwright() as driver:
         found = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield found
+        page, wrong = found.new_page(viewport={"width": 1200, "height": 900}), list[str]()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        yield page
         found.close()
+        assert not wrong

@@ -25,7 +25,6 @@ class ForPeople:
     stream : text file, or None
         None where the process began with it closed. It has no `buffer` then, so that it is not
         taken for a stream of events.
-    name : str
 
     Attributes
     ----------

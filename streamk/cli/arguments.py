@@ -160,7 +160,10 @@ class Parser(argparse.ArgumentParser):
             entries = tomllib.loads(file.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UsageError(f"{path} is not valid TOML: {error}") from None
-        actions = {_key(action): action for action in self._actions}
+        actions = {
+            (action.option_strings or [action.dest])[-1].lstrip("-"): action
+            for action in self._actions
+        }
         for never in ("help", "help-all", "debug", "config"):
             actions.pop(never, None)
         options = {}
@@ -173,10 +176,6 @@ class Parser(argparse.ArgumentParser):
             except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
                 raise UsageError(f"{path}: {key}: {error}") from None
         return options
-
-
-def _key(action: argparse.Action) -> str:
-    return (action.option_strings or [action.dest])[-1].lstrip("-")
 
 
 def _converted(action: argparse.Action, value: Any) -> Any:

@@ -58,7 +58,9 @@ def main(arguments: Sequence[str]) -> int:
     given = {name: options[name] for name in ("budget", "seed") if name in options}
     fast = compiled(learner, X, **given)
     fast.save(options["to"])
-    _export(fast, model.schema, options)
+    for name in provided("exports"):
+        if name in options:
+            find("exports", name)(fast, Path(options[name]), schema=model.schema)
     _report(fast, learner, X, options["to"])
     return 0
 
@@ -137,13 +139,6 @@ def _sample(address: str, model: Any, most: int) -> tuple[NDArray[np.float64], i
             "do not differ; is this another stream, or in another format?"
         )
     return (X if model.learner.takes_missing else np.nan_to_num(X)), bad
-
-
-def _export(fast: Any, schema: Any, options: dict[str, Any]) -> None:
-    """Write the forms that were asked for beside the file."""
-    for name in provided("exports"):
-        if name in options:
-            find("exports", name)(fast, Path(options[name]), schema=schema)
 
 
 def _report(fast: Any, learner: Any, X: NDArray[np.float64], path: str) -> None:

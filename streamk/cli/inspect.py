@@ -119,6 +119,8 @@ def _summary(found: Checkpoint, key: Key | None) -> dict[str, Any]:
     """Return a checkpoint as JSON data. Raises `StateError` if the model cannot be made."""
     body, model = found.body, from_state(found.model)
     learner = learner_header(found.model.header)
+    places = body["feed"]["sequence"]["partitions"]
+    skewed = {name: place["skewed"] for name, place in places.items() if place["skewed"]}
     return {
         "path": str(found.path),
         "epoch": found.epoch,
@@ -143,21 +145,14 @@ def _summary(found: Checkpoint, key: Key | None) -> dict[str, Any]:
         "counts": body["training"]["counts"],
         "metrics": _metrics(body["training"]),
         "restarts": Marks.from_json(body["restarts"]).places(),
-        "offsets": {
-            name: place["offset"] for name, place in body["feed"]["sequence"]["partitions"].items()
-        },
+        "offsets": {name: place["offset"] for name, place in places.items()},
         "taken": body["feed"]["learned"],
         "lost": body["feed"]["lost"],
-        "skewed": _skewed(body["feed"]["sequence"]["partitions"]),
+        # Events with timestamps too far ahead, where there are several partitions.
+        "skewed": skewed if len(places) > 1 else {},
         "finished": body["finished"],
         "schema": body["training"]["schema"],
     }
-
-
-def _skewed(places: Mapping[str, Any]) -> dict[str, int]:
-    """Events with timestamps too far ahead, by partition, where there are several."""
-    found = {name: place["skewed"] for name, place in places.items()}
-    return {name: n for name, n in found.items() if n and len(found) > 1}
 
 
 def _options(learner: Mapping[str, Any]) -> dict[str, Any]:
@@ -210,22 +205,21 @@ def _print_schema(good: Sequence[dict[str, Any]]) -> None:
     print(json.dumps(schemas[0], indent=1, ensure_ascii=False))
 
 
-def _expert_line(expert: Mapping[str, Any]) -> str:
-    """An external expert's line for people."""
-    rests = f", rests {expert['rests']}" if expert["rests"] else ""
-    return f"{expert['type']}: {_listed(expert['options'])}{rests}"
-
-
 def _text(summary: dict[str, Any]) -> str:
     """One checkpoint for people."""
     model, metrics, counts = summary["model"], summary["metrics"], summary["counts"]
     options = _listed(model["options"])
     signature = "" if summary["signature"] == "none" else f", signature {summary['signature']}"
+    experts = [
+        f"{one['type']}: {_listed(one['options'])}"
+        + (f", rests {one['rests']}" if one["rests"] else "")
+        for one in model["experts"]
+    ]
     rows = [
         ("files", f"{size(summary['disk_bytes'])}, SHA-256 {summary['sha256']}{signature}"),
         ("model", f"{model['type']}, {features(model['type'], model['features'])}"),
         ("options", options),
-        *(("expert", _expert_line(one)) for one in model["experts"]),
+        *(("expert", line) for line in experts),
         *((("step", f"{step:g} predicts"),) if (step := model["leading_step"]) else ()),
         ("learned", f"{model['events']:,} events"),
         *(

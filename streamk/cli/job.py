@@ -89,10 +89,6 @@ def add_running(parser: Parser, add: Add) -> None:
     )
     add("--json", "end with one line of JSON instead of a table")
     add("--quiet", "show warnings and errors only")
-    _add_trouble(parser)
-
-
-def _add_trouble(parser: Parser) -> None:
     add = parser.group("when something is wrong")
     add("--dead-letters SINK", "address for events that cannot be used, with position and reason")
     add(

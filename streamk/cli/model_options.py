@@ -24,20 +24,23 @@ from streamk.cli.arguments import (
     whole,
 )
 from streamk.errors import BackendUnavailable, InvalidInput
+from streamk.kernels import ALIASES, KERNELS, by_name
+from streamk.learners import (
+    MODELS,
+    AdaGrad,
+    Constant,
+    InverseTime,
+    Ladder,
+    MultiKernel,
+    Scaled,
+    create,
+    registry,
+)
 from streamk.learners.common.base import Learner
-from streamk.losses import KINDS
+from streamk.learners.multi_kernel.external_experts import WIDEST
+from streamk.learners.scaled import TYPES
+from streamk.losses import KINDS, LOSSES, loss
 from streamk.options import Choice, Flag, Option, Whole
-
-__all__ = [
-    "NO_EXPERT",
-    "Setting",
-    "build",
-    "described",
-    "experts_of",
-    "learner_header",
-    "options_of",
-    "task_of",
-]
 
 NO_EXPERT = "none"
 """Among external experts: there are none."""
@@ -56,21 +59,15 @@ class Setting:
 
 
 def _kernel(text: str) -> str:
-    from streamk.kernels import ALIASES, KERNELS
-
     return ALIASES.get(text) or one_of(*KERNELS)(text)
 
 
 def _loss(text: str) -> str:
-    from streamk.losses import LOSSES
-
     return one_of(*LOSSES)(text)
 
 
 def _step(text: str) -> Any:
     """Read a number, RULE:NUMBER, or the rule without a number."""
-    from streamk.learners import AdaGrad, Constant, InverseTime, Ladder
-
     if text == LADDER:
         return Ladder()
     if text in STEPS:
@@ -90,10 +87,6 @@ def _flag(text: str) -> bool:
     return one_of("true", "false")(text) == "true"
 
 
-def _unless_none(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    return lambda text: None if text == "none" else read(text)
-
-
 def _class_weight(text: str) -> Any:
     """Read "balanced", or pairs; a label that is JSON is its number or boolean, else a text."""
     if text == "balanced":
@@ -110,11 +103,6 @@ def _class_weight(text: str) -> Any:
     return found
 
 
-def _numbers(text: str) -> tuple[float, ...]:
-    """Read numbers with commas between them."""
-    return tuple(number(part) for part in text.split(","))
-
-
 _OF_KERNEL = {
     "gamma": Setting(number, "instead: gaussian 1 / (2 bandwidth²), laplacian 1 / bandwidth"),
     "nu": Setting(number, "smoothness of matern: 0.5, 1.5 or 2.5 (1.5)"),
@@ -125,7 +113,10 @@ _OF_FEATURES = {
     "degree": Setting(whole(1), "of polynomial: up to 16 (2)"),
     "offset": Setting(number, "of polynomial: what is added to x·y, at least 0 (1)"),
     "order": Setting(whole(0), "of arc_cosine: 0 steps, 1 ramps, 2 their squares (1)"),
-    "weights": Setting(_numbers, "of zonal: of degrees 0, 1, ... (1,1,1,1)"),
+    "weights": Setting(
+        lambda text: tuple(map(number, text.split(","))),
+        "of zonal: of degrees 0, 1, ... (1,1,1,1)",
+    ),
 }
 """Options of kernels that only doubly stochastic learning has."""
 _OF_LOSS = {
@@ -145,8 +136,6 @@ _READ = {"kernel": _kernel, "loss": _loss, "step": _step, "class_weight": _class
 @functools.cache
 def options_of(model: str) -> Mapping[str, Setting]:
     """Return the options of a model: those of its learner, its kernel and its loss."""
-    from streamk.learners import registry
-
     found: dict[str, Setting] = {}
     declared: Mapping[str, Any] = registry.options_of(model)
     for name, option in declared.items():
@@ -174,13 +163,11 @@ def _reader(option: Option) -> Callable[[str], Any]:
         read = one_of(*option.choices)
     elif isinstance(option, Flag):
         read = _flag
-    return _unless_none(read) if option.optional else read
+    return (lambda text: None if text == "none" else read(text)) if option.optional else read
 
 
 def task_of(settings: Sequence[tuple[str, str]]) -> str:
     """The task that the chosen loss is for: "regression" if it can do nothing else."""
-    from streamk.losses import LOSSES, loss
-
     name = dict(settings).get("loss")
     return "regression" if name in LOSSES and not loss(name).classifies else "classification"
 
@@ -217,29 +204,18 @@ def build(
 ) -> Learner:
     """Return the model of that name with these options, as text.
 
+    Raises `UsageError` if there is no such model or option, or a value cannot be read,
+    `InvalidInput` if it is out of its domain, which begins with the setting as it is written after
+    ``--set``, and `BackendUnavailable` if there is no device for a model or an expert.
+
     Parameters
     ----------
-    name : str
-    task : {"classification", "regression"}
-    seed : int
     settings : sequence of (str, str)
         Names and values of options.
     experts : sequence of str, optional
         External experts of many kernels: a model, or "model:name=value,name=value"; `NO_EXPERT`
         alone, or an empty sequence, for none. None is for those by default.
-
-    Raises
-    ------
-    UsageError
-        If there is no such model or option, or a value cannot be read.
-    InvalidInput
-        If a value is out of its domain. It begins with the setting, as it is written after
-        ``--set``.
-    BackendUnavailable
-        If there is no device for a model, or for an expert, which is named.
     """
-    from streamk.learners import MODELS, MultiKernel, create
-
     if name not in MODELS:
         raise UsageError(
             f"no model {name!r}{nearest(name, MODELS)} (there are {', '.join(MODELS)})"
@@ -260,8 +236,6 @@ def _make_parts(name: str, options: dict[str, Any]) -> None:
     """Put loss and kernel together, in the place of their options."""
     loss_options = _taken(options, tuple(_OF_LOSS))
     if loss_options:
-        from streamk.losses import loss
-
         if "loss" not in options:
             option = next(iter(loss_options))
             having = next(code for code, kind in KINDS.items() if kind.parameter == option)
@@ -302,9 +276,6 @@ def _experts(texts: Sequence[str], task: str, seed: int) -> list[Learner]:
 
 def _expert(text: str, task: str, seed: int) -> Learner:
     """A learner of one kernel for an external expert, which is given scaled columns."""
-    from streamk.learners import MODELS, Scaled
-    from streamk.learners.multi_kernel.external_experts import WIDEST
-    from streamk.learners.scaled import TYPES
 
     def made(name: str, settings: Sequence[tuple[str, str]]) -> Learner:
         if name == "feature-machine":  # the one by default, but for what is chosen
@@ -312,14 +283,8 @@ def _expert(text: str, task: str, seed: int) -> Learner:
         return build(name, task=task, seed=seed, settings=settings)
 
     option, name = f"--expert {text}", text.partition(":")[0]
-    there = f"(there are {', '.join(TYPES)}, and {NO_EXPERT}, alone and without options, for none)"
+    there = f"(there are {', '.join(TYPES)}, options follow a colon; {NO_EXPERT}, alone, for none)"
     if name not in MODELS:
-        stem, *options = re.split("[,; =]", text, maxsplit=1)
-        if NO_EXPERT in (name, stem):
-            raise UsageError(f"{option}: {NO_EXPERT}, for no external expert, takes no options")
-        if stem in TYPES:
-            written = ":".join([stem, *options])
-            raise UsageError(f"{option}: options come after a colon: --expert {written}")
         raise UsageError(f"{option}: no model {name!r}{nearest(name, (*TYPES, NO_EXPERT))} {there}")
     found = described(text, option, made)
     if not isinstance(found, Scaled):
@@ -330,20 +295,15 @@ def _expert(text: str, task: str, seed: int) -> Learner:
 def described(text: str, option: str, made: Callable[..., Learner]) -> Learner:
     """Return the model of a text: its name, or "name:option=value,option=value".
 
+    Raises `UsageError` if there is no such model or option, or a value is of no use, and
+    `BackendUnavailable` if there is no device for it.
+
     Parameters
     ----------
-    text : str
     option : str
         The option as it was given, for messages.
     made : callable
         `build` with what is not in the text.
-
-    Raises
-    ------
-    UsageError
-        If there is no such model or option, or a value is of no use.
-    BackendUnavailable
-        If there is no device for it.
     """
     name, _, options = text.partition(":")
     try:
@@ -380,43 +340,27 @@ _OF_COMMAND = {
 
 def _hint(model: str, key: str, text: str) -> str:
     """Return a hint: the command's own option, another model that has it, or a similar one."""
-    from streamk.learners import MODELS
-
     if key in _OF_COMMAND:
         return f"; it is an option by itself: {_OF_COMMAND[key]} {text}"
     others = {name: other for other in reversed(MODELS) for name in options_of(other)}
     if key in others:
-        expert = _of_default_expert(model, key, text)
-        return f"; {expert}" if expert else f"; --model {others[key]} has it"
+        return f"; --model {others[key]} has it"
     if near := nearest(key, options_of(model)):
         return near
     if found := nearest_name(key, others):
-        expert = _of_default_expert(model, found, text)
-        where = expert[0].upper() + expert[1:] if expert else f"It is for --model {others[found]}"
-        return f"; did you mean {found!r}? {where}"
+        return f"; did you mean {found!r}? It is for --model {others[found]}"
     return f"; there are {', '.join(options_of(model))}"
-
-
-def _of_default_expert(model: str, key: str, text: str) -> str:
-    """Return how an option of the default model's expert of its own is given, if it is one."""
-    is_its_own = key in options_of("feature-machine") and key not in options_of("doubly-stochastic")
-    if model != "multi-kernel" or not is_its_own:
-        return ""
-    return f"its feature machine has it: --expert feature-machine:{key}={text}"
 
 
 def _made_kernel(model: str, options: dict[str, Any]) -> Any:
     """The kernel, taking its options out of the others."""
-    from streamk.kernels import by_name
-    from streamk.learners.registry import OF_METRIC, options_of
-
-    default = options_of(model)
+    default = registry.options_of(model)
     chosen = _taken(options, ("bandwidth", *_OF_KERNEL, *_OF_FEATURES))
     kernel = options.pop("kernel", default["kernel"].default)
     if kernel is None:  # a feature machine's own, of this bandwidth
         kernel, chosen = "matern", {"nu": 0.5} | chosen
     if kernel != "linear" and not chosen.keys() & {"bandwidth", "gamma"}:
-        chosen["bandwidth"] = default["bandwidth"].default or OF_METRIC
+        chosen["bandwidth"] = default["bandwidth"].default or registry.OF_METRIC
     return by_name(kernel, **chosen)
 
 

@@ -11,8 +11,6 @@ from typing import Any
 from streamk.cli.arguments import Parser
 from streamk.extensions import all_of
 
-__all__ = ["Making", "Part", "parts"]
-
 Header = Mapping[str, Any]
 """That of a saved model."""
 

@@ -33,10 +33,7 @@ def can_draw() -> bool:
 def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure, in inches, that is drawn without a display.
 
-    Raises
-    ------
-    UsageError
-        If matplotlib is not installed.
+    Raises `UsageError` if matplotlib is not installed.
     """
     if not can_draw():
         raise UsageError(LACKING)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from streamk.cli.report import show
 from streamk.engine import Engine, Fixed
 from streamk.engine.options import grouped
 from streamk.learners.warming import preparing
-from streamk.trained import Following, TrainedModel, load
+from streamk.trained import Following, load
 
 DESCRIPTION = """\
 Predict every event of a stream with the newest model of a checkpoint, which
@@ -93,20 +92,17 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     }
     if "checkpoint" not in options:
         engine_options.pop("state_key", None)  # it was for the model
-    newer: Callable[[], Any] | None = None
-    if options.get("follow"):
-        following = Following(model.refresh)
-        newer = partial(_newer, model, following)
-    fixed = Fixed(kept=model.kept, newer=newer)
+    following = Following(model.refresh)
+
+    def newer() -> Any:
+        """Return what to go on with where the job has saved a newer model, else None."""
+        return model.current if following.look() else None
+
+    fixed = Fixed(kept=model.kept, newer=newer if options.get("follow") else None)
     display(options, engine_options, stack)
     source, sink = connected(options, engine_options, stack)
     with preparing(model.learner):
         return Engine(source, model.learner, sink=sink, fixed=fixed, **grouped(engine_options))
-
-
-def _newer(model: TrainedModel, following: Following) -> Any:
-    """Return what to go on with where the job has saved a newer model, else None."""
-    return model.current if following.look() else None
 
 
 def _same(one: Any, other: Any) -> bool:

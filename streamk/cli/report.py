@@ -243,7 +243,7 @@ def confusion_table(confusion: Confusion) -> str:
     left.append(("recall", *recall, *[""] * bool(rest)))
     cells = [[f"{n:,}" for n in line] for line in matrix]
     table = _joined(left, heads, cells)
-    if _too_wide(table):
+    if max(map(len, table.splitlines())) > WIDTH:
         heads = [str(n) for n in range(1, len(shown) + 1)] + ["rest"] * bool(rest)
         cells = [[f"{100 * n / (sum(line) or 1):.0f}" for n in line] for line in matrix]
         numbered = [f"{n} {name}" for n, name in zip(heads, names, strict=False)]
@@ -261,10 +261,6 @@ def _joined(left: Sequence[Sequence[str]], heads: Sequence[str], cells: list[lis
     rows = zip(*left, strict=True)
     lines = zip(rows, [heads, *cells], strict=True)
     return columns([(*row, *line) for row, line in lines], indent="  ", numbers=True)
-
-
-def _too_wide(table: str) -> bool:
-    return max(map(len, table.splitlines())) > WIDTH
 
 
 def _matrix(confusion: Confusion, labels: Sequence[Any], others: bool) -> list[list[int]]:

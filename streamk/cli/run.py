@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from connectors.registry import schemes
 from streamk.cli.arguments import (
     Parser,
     UsageError,
+    flag_of,
     named_value,
     nearest,
     one_of,
@@ -26,22 +27,19 @@ from streamk.cli.job import (
     display,
 )
 from streamk.cli.model_options import (
-    NO_EXPERT,
     build,
     described,
     experts_of,
     learner_header,
-    options_of,
     task_of,
 )
 from streamk.cli.parts import Making, parts
 from streamk.cli.report import show
 from streamk.encoding import Schema
 from streamk.engine import Engine, Key, kept_model
-from streamk.engine.options import grouped
+from streamk.engine.options import FLAGS, grouped
 from streamk.engine.recovery.job import AnotherJob
 from streamk.errors import StateError
-from streamk.learners import MODELS
 from streamk.learners.warming import preparing
 
 DESCRIPTION = """\
@@ -143,15 +141,6 @@ def _parser() -> Parser:
         one_of("zero", "missing"),
     )
     add("--config FILE", "TOML file with any of these options")
-    _add_model(parser)
-    _add_running(parser)
-    for part in parts():
-        part.add(parser)
-    parser.add_common()
-    return parser
-
-
-def _add_model(parser: Parser) -> None:
     add = parser.group("the model (see: streamk models)")
     add("--model NAME", f"default: {MODEL}, or the checkpoint's")
     add(
@@ -167,9 +156,6 @@ def _add_model(parser: Parser) -> None:
         " (eigenpro:kernel=matern,nu=0.5), in the place of the feature-machine that is there by"
         " default but with --workers or --shards; may be repeated; none for none",
     )
-
-
-def _add_running(parser: Parser) -> None:
     add = parser.group("running")
     add(
         "--checkpoint DIR",
@@ -183,6 +169,10 @@ def _add_running(parser: Parser) -> None:
     parser.add_key(add)
     add("--window N", "events that the windowed figures are about (default 1000)", whole(1))
     add_running(parser, add)
+    for part in parts():
+        part.add(parser)
+    parser.add_common()
+    return parser
 
 
 def _check(options: dict[str, Any]) -> None:
@@ -264,93 +254,27 @@ def _task(schema: Any) -> str | None:
     return "classification" if schema.is_classification else "regression"
 
 
-_FLAGS = {
-    "model type": "--model",
-    "model task": "--task",
-    "model seed": "--seed",
-    **{name: f"--{name}" for name in ("label", "absent", "schema")},
-}
-"""Options of the command by the names that the engine has for them."""
-_WORDS = {"\t": "tab", " ": "space"}
-"""Delimiters that cannot be read in a message."""
-_EXPERTS = "model external_experts"
-_OF_PARTS = {"kernel.kernel": "kernel", "loss.name": "loss"}
-"""Options that are the names of a kernel and of a loss in a saved model."""
+_OF_MODEL = {"type": "--model", "task": "--task", "seed": "--seed"}
+"""Options of the command that are no settings of a model; external experts are one too."""
 
 
 @contextmanager
 def told_by_options() -> Iterator[None]:
-    """Name the options of the command where a checkpoint is found to be of another job.
+    """Name the option of the command where a checkpoint is found to be of another job.
 
     Raises `StateError` in the place of an `AnotherJob` that is raised inside.
     """
     try:
         yield
     except AnotherJob as error:
-        kinds = [kind for kind in experts_of(learner_header(error.model)) or () if kind in MODELS]
-        theirs, mine = (_written(error.name, one, kinds) for one in (error.theirs, error.mine))
-        if theirs is None or mine is None:
+        part, _, option = error.name.partition(" ")
+        if part == "model":
+            is_expert = option.startswith("external_experts")
+            flag = _OF_MODEL.get(option, "--expert" if is_expert else "--set")
+        elif part in ("encoding", "delimiter"):
+            flag = "SOURCE"
+        elif part in (*FLAGS, "labels"):
+            flag = flag_of(part)
+        else:
             raise
-        if theirs == mine:  # two files
-            mine = "another"
-        raise StateError(
-            f"the checkpoint {error.path} was made with {theirs}, this run with {mine};"
-            f" {_fix(error.name)}, or begin in another checkpoint directory"
-        ) from error
-
-
-def _fix(name: str) -> str:
-    kind = name.rpartition(".")[2]
-    if name.startswith(_EXPERTS) and kind in (_EXPERTS, "learners", "type"):
-        return "leave out --expert to go on with the experts that are there"
-    if name.startswith(_EXPERTS):  # left out it would be one without options
-        return "give --expert with the options it had (`streamk inspect` shows them)"
-    if name == "model type":
-        return "leave out --model to go on with the model that is there"
-    if name == "delimiter":
-        return "give it in the address of the events (csv:PATH?delimiter=...)"
-    return "use the same, and the same options of the model"
-
-
-def _written(name: str, value: Any, kinds: Sequence[str]) -> str | None:
-    """Return how a value is given on the command line; None if it is not known here."""
-    if name == "model type" and value not in MODELS:  # of something around a learner
-        return None
-    if name == "max_skew":
-        return f"--max-skew {'inf' if value is None else f'{value:g}'}"
-    if name == "ignore":
-        return " ".join(f"--ignore {field}" for field in value) or "no --ignore"
-    if name == "delimiter":
-        return f"delimiter={_WORDS.get(value, value)}"
-    if name in _FLAGS:
-        return f"{_FLAGS[name]} {'FILE' if isinstance(value, Mapping) else value}"
-    if name.startswith(_EXPERTS):
-        return _written_experts(name.removeprefix(_EXPERTS).lstrip("."), value, kinds)
-    if name == "model weights":
-        return f"{'no' if value is None else 'a'} --set class_weight"
-    part, _, option = name.partition(" ")
-    option = _plain(option)
-    if part == "model" and any(option in options_of(model) for model in MODELS):
-        return f"--set {option}={value}"
-    return None
-
-
-def _written_experts(path: str, value: Any, kinds: Sequence[str]) -> str | None:
-    """Return how external experts are given, of which the headers differ in that path."""
-    place, _, option = path.partition(".")
-    if not path:
-        found = [NO_EXPERT] if value is None else str(value).split(", ")
-        return " ".join(f"--expert {kind}" for kind in found)
-    if path == "learners":
-        return f"{value} external {'expert' if value == 1 else 'experts'} (--expert)"
-    if option == "type":
-        return f"--expert {value}"
-    if not place.isdigit() or int(place) >= len(kinds):
-        return None
-    kind, option = kinds[int(place)], _plain(option)
-    return f"--expert {kind}:{option}={value}" if option in options_of(kind) else None
-
-
-def _plain(path: str) -> str:
-    """Return the name of an option of a model by its path in a header."""
-    return _OF_PARTS.get(path, path.removeprefix("kernel.").removeprefix("loss."))
+        raise StateError(f"{flag}: {error}") from error

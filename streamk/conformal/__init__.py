@@ -216,7 +216,7 @@ class Regions(ABC):
 
     Parameters
     ----------
-    level : float
+    level : float, default 0.9
         The share, above 0 and at most 0.99.
 
     Raises
@@ -232,7 +232,7 @@ class Regions(ABC):
     _beyond: ClassVar[float] = math.inf
     """Score of what no region holds."""
 
-    def __init__(self, level: float) -> None:
+    def __init__(self, level: float = 0.9) -> None:
         self._quantile = AdaptiveQuantile(level)
 
     @property
@@ -305,24 +305,10 @@ class Regions(ABC):
     def follow_events(
         self, found: Prequential, classes: Sequence[Any], labels: Sequence[Any], *, learns: bool
     ) -> tuple[Entries, Floats]:
-        """Give regions to events in turn, and learn the label of each before the next.
+        """Give regions to n events in turn, and learn the label of each before the next, if any.
 
-        Parameters
-        ----------
-        found : Prequential
-            Of n events.
-        classes : sequence of labels
-        labels : sequence of n labels
-            None where there is none.
-        learns : bool
-            False: the regions stay as they are.
-
-        Returns
-        -------
-        list of n dict
-            The regions as they are written.
-        float64 array of shape (n, 2)
-            Whether each held its label, and its size.
+        Returns the regions as they are written, and whether each held its label, and its size,
+        float64 (n, 2). Where nothing is learned they stay as they are.
         """
         said = Said(*found, classes)
         thresholds = self.follow(said, labels) if learns else self.thresholds(len(labels))
@@ -412,9 +398,6 @@ class AdaptiveIntervals(Regions):
 
     NAME, SIZE = "interval", "mean_width"
 
-    def __init__(self, level: float = 0.9) -> None:
-        super().__init__(level)
-
     def regions(self, said: Said, thresholds: Floats) -> list[list[Any] | None]:
         """Return the least and the largest number of each event's interval.
 
@@ -477,9 +460,6 @@ class AdaptiveSets(Regions):
     NAME, SIZE = "prediction_set", "mean_set_size"
     _beyond = 2.0
     """Score of a class that was not known when the event was predicted; others have 1 at most."""
-
-    def __init__(self, level: float = 0.9) -> None:
-        super().__init__(level)
 
     def regions(self, said: Said, thresholds: Floats) -> list[list[Any] | None]:
         """Return the classes of each event's set, the most probable first.

@@ -31,7 +31,11 @@ def change_champion(
     """Change the champion of a job; the next start goes on with it at the same event.
 
     Of each member of a consumer group one more checkpoint is written, which is the newest one but
-    for the champion. In an object store a job that is running is ended by that.
+    for the champion. In an object store a job that is running is ended by that. Raises
+    `InvalidInput` if there is no checkpoint, one has no challengers, or `change` raises it. Nothing
+    is written then, and `EngineError` if the job is running, was killed and has to be started once
+    more first, or a checkpoint cannot be written, and `StateError` if a checkpoint is damaged, or
+    not signed with the key, and `OSError` if an object store is away.
 
     Parameters
     ----------
@@ -46,26 +50,18 @@ def change_champion(
     -------
     list of (Location, Contest)
         Where the checkpoints lie, and what they hold.
-
-    Raises
-    ------
-    InvalidInput
-        If there is no checkpoint, one has no challengers, or `change` raises it. Nothing is written
-        then.
-    EngineError
-        If the job is running, was killed and has to be started once more first, or a checkpoint
-        cannot be written.
-    StateError
-        If a checkpoint is damaged, or not signed with the key.
-    OSError
-        If an object store is away.
     """
     with ExitStack() as stack:
         changed: list[tuple[Store, Checkpoint, Contest]] = []
         for store in _stores(directory, key, stack):
             found = _found(store)
-            if found is not None:
-                changed.append((store, found, _contest(found)))
+            if found is None:
+                continue
+            if found.model.type != Contest.TYPE:
+                raise InvalidInput(
+                    f"{found.path} has no challengers; they begin with `streamk run --challenger`"
+                )
+            changed.append((store, found, Contest.from_state(found.model)))
         if not changed:
             raise InvalidInput(
                 f"{directory} holds no checkpoint; give the directory of `streamk run --checkpoint`"
@@ -109,14 +105,6 @@ def _found(store: Store) -> Checkpoint | None:
             " started and stopped once more before its champion can be changed"
         )
     return found
-
-
-def _contest(found: Checkpoint) -> Contest:
-    if found.model.type != Contest.TYPE:
-        raise InvalidInput(
-            f"{found.path} has no challengers; they begin with `streamk run --challenger`"
-        )
-    return Contest.from_state(found.model)
 
 
 PROMOTE = """\
@@ -245,6 +233,6 @@ def _changed(parser: Parser, arguments: Sequence[str], change: Callable[[Any, An
     place, key = checkpoint_place(options["model"]), key_of(state_key(options))
     changed = change_champion(place, lambda contest: change(contest, options.get("name")), key)
     for path, contest in changed:
-        former = list(contest.promotions)[-1].former
+        former = contest.promotions[-1].former
         print(f"{path}: {contest.champion} is the champion, {former} a challenger")
     return 0

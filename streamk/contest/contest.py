@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import asdict
 from typing import Any, Self
 
 import numpy as np
@@ -13,12 +14,14 @@ from streamk.contest.entries import (
     Cause,
     Entry,
     Promotion,
-    PromotionRule,
-    Promotions,
+    Scores,
     check_beside,
     check_name,
-    new_entry,
+    evidence,
+    needed,
+    promotions_of,
     scored,
+    undone,
 )
 from streamk.declared import count, listed, reading
 from streamk.errors import InvalidInput, StateError
@@ -32,6 +35,7 @@ from streamk.learners.common.prequential import (
 )
 from streamk.learners.registry import Opening, check_kind, initials, inner, kind_of, other_champion
 from streamk.options import Whole
+from streamk.packing import fingerprint
 from streamk.state import JSON, State
 
 _OWNER = "a contest"
@@ -69,7 +73,7 @@ class Contest(OwnClasses):
     ----------
     champion : str
         The name of the champion.
-    promotions : Promotions
+    promotions : list of Promotion
         All changes of the champion so far.
 
     Raises
@@ -104,8 +108,10 @@ class Contest(OwnClasses):
         Whole(least=1).check("window", window)
         if len(models) < 2:
             raise InvalidInput(f"a contest is of two models at least, not of {len(models)}")
-        self._rule, self.window = PromotionRule(promote_after), window
-        self.promotions = Promotions()
+        self.promote_after, self.window = promote_after, window
+        self._tests = 0
+        """Those that have begun."""
+        self.promotions: list[Promotion] = []
         self._entries: dict[str, Entry] = {}
         self._events = 0
         self._classes = []
@@ -124,13 +130,14 @@ class Contest(OwnClasses):
         """
         check_kind(learner, f"{name}: {learner!r} cannot be in a contest")
         check_beside(name, learner, self.models, self._classes)
-        entry = new_entry(learner, window=self.window, began=self._events)
+        scores = Scores(classification=learner.is_classifier, window=self.window)
+        entry = Entry(learner, fingerprint(learner.state()), scores, self._events)
         if self.columns is not None and learner.columns is None:
             learner.add_columns(self.columns)
         self._entries[name] = entry
         self._met(learner.classes)
         if name != self.champion:
-            self._rule.begin(entry)
+            self._begin_test(entry)
 
     def go_on_with(self, learner: Any) -> None:
         """Have the champion be one that has learned alone; the challengers begin after it.
@@ -174,16 +181,6 @@ class Contest(OwnClasses):
         return {name: entry.learner for name, entry in self._entries.items()}
 
     @property
-    def promote_after(self) -> int:
-        """Events of a test; 0 for none."""
-        return self._rule.events
-
-    @property
-    def initial(self) -> dict[str, str]:
-        """Digests of the models before they learned anything, by their names."""
-        return {name: entry.initial for name, entry in self._entries.items()}
-
-    @property
     def takes_missing(self) -> bool:  # type: ignore[override]
         """True if a value may be missing (NaN)."""
         return all(learner.takes_missing for learner in self.models.values())
@@ -224,7 +221,7 @@ class Contest(OwnClasses):
                 name: {"began": entry.began, **entry.scores.figures()}
                 for name, entry in self._entries.items()
             },
-            "promotions": self.promotions.to_json(),
+            "promotions": [asdict(each) for each in self.promotions],
         }
 
     def add_columns(self, names: Sequence[Column]) -> None:
@@ -246,10 +243,10 @@ class Contest(OwnClasses):
         found: list[Followed] = []
         first = 0
         while first < len(events):
-            stop = first + self._rule.until_test(known[first:], self._challengers)
+            stop = first + self._until_test(known[first:])
             part = slice(first, stop)
             found.append(self._follow(events[part], labels[part], known[part]))
-            better = self._rule.best(self._challengers)
+            better = self._best()
             if better is not None:
                 self._promote(better, "rule")
             first = stop
@@ -276,6 +273,42 @@ class Contest(OwnClasses):
         for learner in self.models.values():
             self._met(learner.classes)
         return Followed(found[self.champion], tuple(self.learner.classes))
+
+    # Tests of challengers against the champion, each after `promote_after` events compared
+
+    def _begin_test(self, entry: Entry) -> None:
+        """Begin a test of a challenger, and forget the one that it was in."""
+        self._tests += self.promote_after > 0
+        entry.restart(self._tests if self.promote_after else 0)
+
+    def _until_test(self, known: NDArray[np.bool_]) -> int:
+        """Return after how many of the next events, some with labels, a test may be due, or all."""
+        if not self.promote_after:
+            return len(known)
+        left = min(self.promote_after - entry.compared for entry in self._challengers.values())
+        rows = np.flatnonzero(known)
+        return len(known) if len(rows) < left else int(rows[left - 1]) + 1
+
+    def _best(self) -> str | None:
+        """Return the challenger to be promoted by the tests that are due.
+
+        None if there is none; those that were tested are in their next tests then.
+        """
+        if not self.promote_after:
+            return None
+        challengers = self._challengers
+        due = {name: one for name, one in challengers.items() if one.compared >= self.promote_after}
+        found = {name: evidence(each.wins, each.losses) for name, each in due.items()}
+        passed = [
+            name
+            for name, each in due.items()
+            if found[name] >= needed(each.test) and each.gain > 0.0
+        ]
+        if passed:
+            return max(passed, key=lambda name: found[name])
+        for each in due.values():
+            self._begin_test(each)
+        return None
 
     # The champion
 
@@ -312,19 +345,19 @@ class Contest(OwnClasses):
             If there was no promotion, or that model is no longer here.
         """
         with self.lock:
-            name = self.promotions.undone()
+            name = undone(self.promotions)
             self._challenger(name)
             self._promote(name, "rollback")
 
     def _promote(self, name: str, by: Cause) -> None:
         entry = self._entries[name]
         tested = (entry.wins, entry.losses) if by == "rule" else (0, 0)
-        self.promotions.add(Promotion(self._events, name, self.champion, by, *tested))
+        self.promotions.append(Promotion(self._events, name, self.champion, by, *tested))
         self.champion, self.learner = name, entry.learner
         _log.info("%s is the champion, after %s labelled events", name, f"{self._events:,}")
         entry.restart(0)
         for each in self._challengers.values():
-            self._rule.begin(each)
+            self._begin_test(each)
 
     def __repr__(self) -> str:
         return f"Contest(champion={self.champion!r}, models={self.models!r})"
@@ -337,11 +370,11 @@ class Contest(OwnClasses):
             "type": self.TYPE,
             "champion": self.champion,
             "models": [entry.to_json(name) for name, entry in self._entries.items()],
-            "promotions": self.promotions.to_json(),
+            "promotions": [asdict(each) for each in self.promotions],
             "promote_after": self.promote_after,
             "window": self.window,
             "events": self._events,
-            "tests": self._rule.tests,
+            "tests": self._tests,
             "classes": list[JSON](self._classes),
         }
         parts = {
@@ -398,11 +431,11 @@ class Contest(OwnClasses):
         header: Any = state.expect(cls.TYPE).header
         contest = cls.__new__(cls)
         before = count(header, "promote_after", _OWNER)
-        contest._rule = PromotionRule(before if promote_after is None else promote_after)
-        contest._rule.tests = count(header, "tests", _OWNER)
+        contest.promote_after = before if promote_after is None else promote_after
+        contest._tests = count(header, "tests", _OWNER)
         contest.window = count(header, "window", _OWNER, least=1) if window is None else window
         contest.champion = str(header.get("champion"))
-        contest.promotions = Promotions.from_json(header.get("promotions"))
+        contest.promotions = promotions_of(header.get("promotions"))
         contest._events = count(header, "events", _OWNER)
         contest._classes = listed(header, "classes", _OWNER)
         contest._entries = {}
@@ -417,7 +450,7 @@ class Contest(OwnClasses):
         contest._check(before)
         if contest.promote_after != before:
             for entry in contest._challengers.values():
-                contest._rule.begin(entry)
+                contest._begin_test(entry)
         return contest
 
     def _check(self, before: int) -> None:
@@ -427,7 +460,7 @@ class Contest(OwnClasses):
             self.learner = self._entries[self.champion].learner
             fits = all(self._fits(entry, before) for entry in self._entries.values())
             begun = [entry.test for entry in self._challengers.values()]
-            fits = fits and all(bool(before) <= test <= self._rule.tests for test in begun)
+            fits = fits and all(bool(before) <= test <= self._tests for test in begun)
         if not fits:
             raise StateError(f"the parts of {_OWNER} do not fit together; take another checkpoint")
 

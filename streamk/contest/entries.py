@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +15,13 @@ from streamk.declared import FINITE, NON_NEGATIVE, Declared, count, reading, tak
 from streamk.errors import InvalidInput, StateError
 from streamk.learners.common.classes import Label
 from streamk.learners.common.prequential import Prequential, score_classes, score_numbers
-from streamk.packing import fingerprint
 from streamk.state import JSON, State
 
-_TYPE = "scores"
-_SCORES = "scores of a model"
+_TYPE = "entry"
 _ARRAYS = (
     Declared("sums", "float64", (2,), NON_NEGATIVE),
     Declared("last", "float64", (2, "rows"), NON_NEGATIVE),
+    Declared("gain", "float64", (), FINITE),
 )
 
 Floats = NDArray[np.float64]
@@ -77,23 +76,18 @@ class Scores:
         second = math.sqrt(second) if self.names[1] == "rmse" else second
         return dict(zip(self.names, (first, second), strict=True))
 
-    def state(self) -> State:
-        """Return everything needed to go on."""
-        header: Any = {"type": _TYPE, "events": self.events}
-        return State(header, {"sums": self._sums.copy(), "last": self._last.copy()})
+    def arrays(self) -> dict[str, Floats]:
+        """Return sums, and the last scores."""
+        return {"sums": self._sums.copy(), "last": self._last.copy()}
 
-    def restore(self, state: State) -> None:
-        """Go on with what `state` gave. Raises `StateError` if it does not fit."""
-        header: Mapping[str, Any] = state.expect(_TYPE).header
-        arrays, _ = taken(_ARRAYS, state.arrays, {}, _SCORES)
-        self.events = count(header, "events", _SCORES)
-        self._sums = arrays["sums"].copy()
+    def restore(self, events: int, arrays: Mapping[str, Floats]) -> None:
+        """Go on with what `arrays` gave after so many events."""
+        self.events, self._sums = events, arrays["sums"].copy()
         self._last = arrays["last"][:, -self.window :].copy()
 
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _OWNER = "a model of a contest"
-_GAIN = (Declared("gain", "float64", (), FINITE),)
 
 
 def check_name(name: Any) -> None:
@@ -137,9 +131,8 @@ def check_beside(
         )
 
 
-@dataclass(frozen=True)
-class EventScores:
-    """Scores of predictions of events, two of each, in which less or more is better.
+class EventScores(NamedTuple):
+    """Scores of predictions of n events, two of each, in which less or more is better.
 
     Attributes
     ----------
@@ -240,19 +233,18 @@ class Entry:
 
     def state(self) -> State:
         """Return scores and gain."""
-        header: Any = {"type": "entry"}
-        gain = State(header, {"gain": np.array(self.gain)})
-        return State.nest({"scores": self.scores.state(), "test": gain}, header)
+        header: Any = {"type": _TYPE, "events": self.scores.events}
+        return State(header, {**self.scores.arrays(), "gain": np.array(self.gain)})
 
     @classmethod
     def restored(cls, learner: Any, data: Mapping[str, Any], state: State, window: int) -> Entry:
         """Return the entry of `to_json` and `state`. Raises `StateError` if they do not fit."""
-        scores = Scores(classification=learner.is_classifier, window=window)
-        scores.restore(state.child("scores"))
         initial = data.get("initial")
         if not isinstance(initial, str):
             raise StateError(f"'initial' of {_OWNER} must be a digest, not {initial!r}")
-        found, _ = taken(_GAIN, state.child("test").arrays, {}, _OWNER)
+        found, _ = taken(_ARRAYS, state.expect(_TYPE).arrays, {}, _OWNER)
+        scores = Scores(classification=learner.is_classifier, window=window)
+        scores.restore(count(state.header, "events", _OWNER), found)
         kept = {each: count(data, each, _OWNER) for each in cls.KEPT}
         entry = cls(learner, initial, scores, **kept, gain=float(found["gain"]))
         if entry.wins + entry.losses > entry.compared:
@@ -260,14 +252,9 @@ class Entry:
         return entry
 
 
-def new_entry(learner: Any, *, window: int, began: int) -> Entry:
-    """Return the entry of a model that begins after so many labelled events."""
-    scores = Scores(classification=learner.is_classifier, window=window)
-    return Entry(learner, fingerprint(learner.state()), scores, began)
-
-
 ERROR_RATE = 0.05
-"""Probability that a job ever promotes a challenger for which the hypothesis holds, at most."""
+"""Probability that a job ever promotes a challenger for which the hypothesis holds, at most. Each
+test has its part of it from its beginning, so that it does not depend on what comes out."""
 
 
 def evidence(wins: int, losses: int) -> float:
@@ -304,65 +291,6 @@ def needed(test: int) -> float:
     return math.log(test * (test + 1) / ERROR_RATE)
 
 
-class PromotionRule:
-    """Tests challengers against the champion, each after every so many events compared.
-
-    Parameters
-    ----------
-    events : int
-        Of a test; 0 where there is none.
-
-    Attributes
-    ----------
-    tests : int
-        Those that have begun. Each has its part of the error rate of a job from its beginning, so
-        that it does not depend on what comes out.
-    """
-
-    def __init__(self, events: int) -> None:
-        self.events, self.tests = events, 0
-
-    def begin(self, entry: Entry) -> None:
-        """Begin a test of a challenger, and forget the one that it was in."""
-        self.tests += self.events > 0
-        entry.restart(self.tests if self.events else 0)
-
-    def until_test(self, known: NDArray[np.bool_], challengers: Mapping[str, Entry]) -> int:
-        """Return after how many of the next events a test may be due; all if none is.
-
-        Parameters
-        ----------
-        known : bool array of shape (n,)
-            Which events have labels.
-        challengers : mapping of str to Entry
-        """
-        if not self.events:
-            return len(known)
-        left = min(self.events - entry.compared for entry in challengers.values())
-        rows = np.flatnonzero(known)
-        return len(known) if len(rows) < left else int(rows[left - 1]) + 1
-
-    def best(self, challengers: Mapping[str, Entry]) -> str | None:
-        """Return the challenger to be promoted by the tests that are due.
-
-        None if there is none; those that were tested are in their next tests then.
-        """
-        if not self.events:
-            return None
-        due = {name: each for name, each in challengers.items() if each.compared >= self.events}
-        found = {name: evidence(each.wins, each.losses) for name, each in due.items()}
-        passed = [
-            name
-            for name, each in due.items()
-            if found[name] >= needed(each.test) and each.gain > 0.0
-        ]
-        if passed:
-            return max(passed, key=lambda name: found[name])
-        for each in due.values():
-            self.begin(each)
-        return None
-
-
 Cause: TypeAlias = Literal["rule", "command", "rollback"]
 """The cause of a promotion: `promote_after`, `streamk promote`, or `rollback`."""
 _PROMOTIONS = "the promotions of a contest"
@@ -391,60 +319,37 @@ class Promotion:
     losses: int = 0
 
 
-class Promotions:
-    """All changes of the champion, in their order."""
+def undone(promotions: Sequence[Promotion]) -> str:
+    """Return the champion before the last promotion that was not rolled back.
 
-    def __init__(self) -> None:
-        self._all: list[Promotion] = []
+    Raises
+    ------
+    InvalidInput
+        If there is none.
 
-    def __iter__(self) -> Iterator[Promotion]:
-        return iter(self._all)
+    Examples
+    --------
+    >>> undone([Promotion(100, "b", "a", "command")])
+    'a'
+    """
+    former: list[str] = []
+    for each in promotions:
+        if each.by != "rollback":
+            former.append(each.former)
+        elif former:
+            former.pop()
+    if not former:
+        raise InvalidInput("there is no promotion to roll back: the first champion predicts")
+    return former[-1]
 
-    def __len__(self) -> int:
-        return len(self._all)
 
-    def add(self, promotion: Promotion) -> None:
-        """Note one more."""
-        self._all.append(promotion)
-
-    def undone(self) -> str:
-        """Return the champion before the last promotion that was not rolled back.
-
-        Raises
-        ------
-        InvalidInput
-            If there is none.
-
-        Examples
-        --------
-        >>> promotions = Promotions()
-        >>> promotions.add(Promotion(100, "b", "a", "command"))
-        >>> promotions.undone()
-        'a'
-        """
-        former: list[str] = []
-        for each in self._all:
-            if each.by != "rollback":
-                former.append(each.former)
-            elif former:
-                former.pop()
-        if not former:
-            raise InvalidInput("there is no promotion to roll back: the first champion predicts")
-        return former[-1]
-
-    def to_json(self) -> list[Any]:
-        """Return all as JSON data."""
-        return [asdict(each) for each in self._all]
-
-    @classmethod
-    def from_json(cls, data: Any) -> Promotions:
-        """Return what `to_json` gave. Raises `StateError` if it does not fit."""
-        promotions = cls()
-        with reading(_PROMOTIONS):
-            promotions._all = [Promotion(**each) for each in data]
-        kinds = {"events": int, "wins": int, "losses": int, "champion": str, "former": str}
-        for each in promotions:
-            typed = all(type(getattr(each, name)) is kind for name, kind in kinds.items())
-            if not typed or each.by not in get_args(Cause):
-                raise StateError(f"{_PROMOTIONS} do not fit: {each}")
-        return promotions
+def promotions_of(data: Any) -> list[Promotion]:
+    """Return promotions of JSON data. Raises `StateError` if they do not fit."""
+    with reading(_PROMOTIONS):
+        promotions = [Promotion(**each) for each in data]
+    kinds = {"events": int, "wins": int, "losses": int, "champion": str, "former": str}
+    for each in promotions:
+        typed = all(type(getattr(each, name)) is kind for name, kind in kinds.items())
+        if not typed or each.by not in get_args(Cause):
+            raise StateError(f"{_PROMOTIONS} do not fit: {each}")
+    return promotions

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -42,22 +40,6 @@ def one_thread_each(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: "1" for name in names if name not in environment}
 
 
-@contextmanager
-def limited_threads() -> Iterator[None]:
-    """Have processes that are started inside take one thread each; see `one_thread_each`.
-
-    Libraries read these variables when they are first imported, so those of this process stay as
-    they are.
-    """
-    chosen = one_thread_each(os.environ)
-    os.environ.update(chosen)
-    try:
-        yield
-    finally:
-        for name in chosen:
-            del os.environ[name]
-
-
 def import_ray() -> Any:
     """Return the module ray; raise BackendUnavailable if it is not installed."""
     try:
@@ -88,7 +70,8 @@ class Actors(Closing):
     """One actor for each shard of some work.
 
     One that dies is replaced by another, anywhere in the cluster, which `_restore` tells all that
-    the last one knew.
+    the last one knew. Raises `InvalidInput` if there are as many options as neither one nor the
+    shards, and `BackendUnavailable` if Ray is not installed.
 
     Parameters
     ----------
@@ -100,13 +83,6 @@ class Actors(Closing):
         Ray's options of the actors.
     max_restarts : int
         Times that the actor of one shard is replaced before it answers again.
-
-    Raises
-    ------
-    InvalidInput
-        If there are as many options as neither one nor the shards.
-    BackendUnavailable
-        If Ray is not installed.
 
     Attributes
     ----------
@@ -140,13 +116,15 @@ class Actors(Closing):
     def __len__(self) -> int:
         return len(self._arguments)
 
+    @property
+    def is_open(self) -> bool:
+        """True until `close`."""
+        return not self._is_closed
+
     def ask(self, method: str, each: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Call a method of all workers at once, each with its arguments.
 
-        Raises
-        ------
-        WorkerLost
-            If a worker dies more often than `max_restarts`.
+        Raises `WorkerLost` if a worker dies more often than `max_restarts`.
         """
         pairs = zip(self._workers, each, strict=True)
         refs = [getattr(worker, method).remote(*call) for worker, call in pairs]
@@ -155,10 +133,7 @@ class Actors(Closing):
     def ask_one(self, s: int, method: str, arguments: tuple[Any, ...]) -> Any:
         """Call a method of one worker.
 
-        Raises
-        ------
-        WorkerLost
-            If the worker dies more often than `max_restarts`.
+        Raises `WorkerLost` if the worker dies more often than `max_restarts`.
         """
         ref = getattr(self._workers[s], method).remote(*arguments)
         return self._get(s, ref, method, arguments)
@@ -207,16 +182,12 @@ class Actors(Closing):
                 self.restarts += 1
                 ref = None
             except self._ray.exceptions.RayTaskError as error:
-                raise _raised_by(s, error) from None
-
-
-def _raised_by(s: int, error: Any) -> Exception:
-    """Return an error of a worker as if it had been raised here, with its shard."""
-    cause = error.cause if isinstance(error.cause, Exception) else error
-    if isinstance(cause, StreamkError):
-        return type(cause)(f"shard {s}: {cause}")
-    cause.add_note(f"in the worker of shard {s}")
-    return cause
+                # As if it had been raised here, with its shard.
+                cause = error.cause if isinstance(error.cause, Exception) else error
+                if isinstance(cause, StreamkError):
+                    raise type(cause)(f"shard {s}: {cause}") from None
+                cause.add_note(f"in the worker of shard {s}")
+                raise cause from None
 
 
 LARGE = 100_000
@@ -224,13 +195,7 @@ LARGE = 100_000
 
 
 class CenterWorker:
-    """A shard of the centers in a process of its own.
-
-    Parameters
-    ----------
-    backend : str
-    threads : int
-    """
+    """A shard of the centers in a process of its own."""
 
     def __init__(self, backend: str, threads: int) -> None:
         self._backend, self._threads = backend, threads

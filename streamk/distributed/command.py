@@ -114,7 +114,10 @@ def _on_gpu(placing: Mapping[str, Any]) -> bool:
 def _connect(address: str, stack: ExitStack) -> None:
     """Connect to a Ray cluster. Raises `UsageError` where there is none."""
     try:
-        _reach(address)
+        host, _, port = address.rpartition(":")
+        if port.isdecimal() and "/" not in host:  # where nothing listens Ray waits for minutes
+            place = host.strip("[]"), int(port)
+            socket.create_connection(place, _REACH_SECONDS).close()
         ray = import_ray()
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, ValueError, OSError) as error:
@@ -124,10 +127,3 @@ def _connect(address: str, stack: ExitStack) -> None:
             " give --ray local"
         ) from None
     stack.callback(ray.shutdown)
-
-
-def _reach(address: str) -> None:
-    """Raise `OSError` where nothing listens at HOST:PORT, for which Ray would wait for minutes."""
-    host, _, port = address.rpartition(":")
-    if port.isdecimal() and "/" not in host:
-        socket.create_connection((host.strip("[]"), int(port)), _REACH_SECONDS).close()

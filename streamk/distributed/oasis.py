@@ -41,10 +41,8 @@ class Size(NamedTuple):
 def read(shard: Shard) -> Numbers:
     """Return a shard's points.
 
-    Raises
-    ------
-    InvalidInput
-        If there is no such file, it is no array, or the points are no matrix of finite numbers.
+    Raises `InvalidInput` if there is no such file, it is no array, or the points are no matrix of
+    finite numbers.
     """
     if isinstance(shard, str | PathLike):
         path = Path(shard)
@@ -66,7 +64,6 @@ class LandmarkFactor:
 
     Parameters
     ----------
-    kernel : Kernel
     capacity, columns : int
         Most landmarks, and the numbers of each.
     dtype : float32 or float64
@@ -105,10 +102,8 @@ class LandmarkFactor:
     ) -> tuple[Numbers, NDArray[Any], float]:
         """Append one of the points of a factor as a landmark, in that factor too.
 
-        Returns
-        -------
-        the landmark and its row of the factor, up to the diagonal, as they are kept here, and its
-        Schur complement
+        Returns the landmark, its row of the factor up to the diagonal, as they are kept here, and
+        its Schur complement.
         """
         k, delta = len(self), float(factor.schur[place])
         row = factor.F[place, :k]
@@ -120,15 +115,7 @@ class LandmarkFactor:
 
 
 class Worker:
-    """One shard's rows of the factor, up to date with the landmarks it was told of.
-
-    Parameters
-    ----------
-    shard : Shard
-    kernel : Kernel
-    dtype : float32 or float64
-    threads : int
-    """
+    """One shard's rows of the factor, up to date with the landmarks it was told of."""
 
     def __init__(self, shard: Shard, kernel: Kernel, dtype: np.dtype[Any], threads: int) -> None:
         self._shard, self._kernel = shard, kernel
@@ -209,103 +196,6 @@ class Worker:
         return self._selection.factor.F[:, : len(self._selection)]
 
 
-class WorkerPool(Actors):
-    """One worker for each shard.
-
-    What a worker knows is its shard and the landmarks, so one that dies is replaced by another,
-    anywhere in the cluster, that reads the shard again and is told all landmarks at once.
-
-    Parameters
-    ----------
-    shards : sequence of Shard
-    kernel : Kernel
-    dtype : float32 or float64
-    threads : int
-        Of each worker.
-    options : mapping, or sequence of one for each shard
-        Ray's options of the actors.
-    max_restarts : int
-        Times that the worker of one shard is replaced before it answers again.
-    """
-
-    def __init__(
-        self,
-        shards: Sequence[Shard],
-        kernel: Kernel,
-        *,
-        dtype: np.dtype[Any],
-        threads: int,
-        options: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-        max_restarts: int,
-    ) -> None:
-        ray = import_ray()
-        # An array goes once into Ray's object store, from where every worker of its shard has it.
-        sent = [ray.put(s) if isinstance(s, np.ndarray) else s for s in shards]
-        self._capacity = 0
-        self._landmarks: list[tuple[Numbers, list[list[int | None]]]] = []
-        super().__init__(
-            Worker,
-            [(shard, kernel, dtype, threads) for shard in sent],
-            options=options,
-            max_restarts=max_restarts,
-        )
-        self.sizes: list[Size] = []
-
-    def load(self) -> None:
-        """Have every worker read its shard."""
-        self.sizes = self.ask("load", [()] * len(self))
-
-    def begin(self, capacity: int) -> None:
-        """Have every worker make room for so many landmarks."""
-        self.ask("begin", [(capacity,)] * len(self))
-        self._capacity = capacity
-
-    def points(self, rows: list[list[int]]) -> list[Numbers]:
-        """Return points of each shard, by their rows in it."""
-        asked = [s for s, some in enumerate(rows) if some]
-        found = [np.empty((0, self.sizes[0].columns))] * len(self)
-        refs = {s: self._workers[s].points.remote(rows[s]) for s in asked}
-        for s in asked:
-            found[s] = self._get(s, refs[s], "points", (rows[s],))
-        return found
-
-    def extend(
-        self, points: Numbers, rows: list[list[int | None]], count: int
-    ) -> list[list[tuple[float, int]]]:
-        """Append landmarks; return what each worker names, see `Worker.extend`."""
-        named = self.ask("extend", [(points, own, count) for own in rows])
-        self._landmarks.append((points, rows))
-        return named
-
-    def one(self, s: int, method: str) -> Any:
-        """Call a method of one worker; raise InvalidInput if the workers are dismissed."""
-        if not self._workers:
-            raise InvalidInput(
-                f"the {method} of shard {s} is gone with its worker; fetch it before close(), or "
-                "inside the with statement"
-            )
-        return self.ask_one(s, method, ())
-
-    def _restore(self, s: int, worker: Any) -> None:
-        """Have a worker read the shard again, and tell it all landmarks."""
-        if not self.sizes:
-            return
-        size = self._ray.get(worker.load.remote())
-        if size != self.sizes[s]:
-            raise InvalidInput(
-                f"shard {s} is not what it was: {size} instead of {self.sizes[s]}; a shard must "
-                "read the same every time"
-            )
-        if not self._capacity:
-            return
-        worker.begin.remote(self._capacity)
-        known = np.concatenate(
-            [np.empty((0, size.columns)), *(points for points, _ in self._landmarks)]
-        )
-        own = [row for _, rows in self._landmarks for row in rows[s]]
-        self._ray.get(worker.extend.remote(known, own, 1))
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class ShardedLandmarks(Closing):
     """Landmarks of points that stay on their machines, as does each shard's part of the factor.
@@ -336,7 +226,7 @@ class ShardedLandmarks(Closing):
     stopped: str
     offsets: Indices
     L: Numbers
-    _workers: WorkerPool
+    _workers: Actors
 
     def __len__(self) -> int:
         return len(self.points)
@@ -396,7 +286,12 @@ class ShardedLandmarks(Closing):
         """
         if not 0 <= shard < len(self._workers):
             raise InvalidInput(f"shard={shard!r} must be from 0 to {len(self._workers) - 1}")
-        found: NDArray[Any] = self._workers.one(shard, "factor")
+        if not self._workers.is_open:
+            raise InvalidInput(
+                f"the factor of shard {shard} is gone with its worker; fetch it before close(), or "
+                "inside the with statement"
+            )
+        found: NDArray[Any] = self._workers.ask_one(shard, "factor", ())
         return found
 
     def close(self) -> None:
@@ -493,53 +388,62 @@ def oasis_parallel(
         )
     if isinstance(shards, str | np.ndarray) or not len(shards):
         raise InvalidInput("shards must be a list of at least one shard, such as [X] for one array")
-    workers = WorkerPool(
-        shards, kernel, dtype=real, threads=threads, options=options, max_restarts=max_restarts
+    run = OasisRun(
+        shards,
+        kernel,
+        max_landmarks=max_landmarks,
+        tol=tol,
+        block_size=block_size,
+        dtype=real,
+        threads=threads,
+        max_restarts=max_restarts,
+        options=options,
     )
     try:
-        run = OasisRun(workers, kernel, max_landmarks, tol, block_size, real)
         run.start(n_init, seed)
         while not run.stopped:
             run.step()
     except BaseException:
-        workers.close()
+        run.close()
         raise
     return run.result()
 
 
-class OasisRun:
-    """The choice as it goes on: what the paper's central node knows."""
+class OasisRun(Actors):
+    """The choice as it goes on: what the paper's central node knows, and a worker for each shard.
+
+    What a worker knows is its shard and the landmarks, so one that dies is replaced by another,
+    anywhere in the cluster, that reads the shard again and is told all landmarks at once.
+    """
 
     def __init__(
         self,
-        workers: WorkerPool,
+        shards: Sequence[Shard],
         kernel: Kernel,
+        *,
         max_landmarks: int,
         tol: float,
         block_size: int,
         dtype: np.dtype[Any],
+        threads: int,
+        max_restarts: int,
+        options: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     ) -> None:
-        self._workers, self._kernel = workers, kernel
+        ray = import_ray()
+        # An array goes once into Ray's object store, from where every worker of its shard has it.
+        sent = [ray.put(s) if isinstance(s, np.ndarray) else s for s in shards]
+        self._kernel, self._max_landmarks = kernel, max_landmarks
         self._tol, self._block, self._dtype = tol, block_size, dtype
-        workers.load()
-        columns = [size.columns for size in workers.sizes]
-        if set(columns) != {columns[0]}:
-            other = next(s for s, c in enumerate(columns) if c != columns[0])
-            raise InvalidInput(
-                f"shard {other} has {columns[other]} columns and shard 0 has {columns[0]}; all "
-                "must have the same"
-            )
-        self.offsets = np.cumsum([0, *(size.rows for size in workers.sizes)], dtype=np.int64)
-        n = int(self.offsets[-1])
-        self._most = min(max_landmarks, n)
-        self._when_full = "count" if self._most == max_landmarks else "all"
         self._eps = 4.0 * float(np.finfo(dtype).eps)
-        self._largest = max(size.largest for size in workers.sizes)
-        check_range(self._largest, dtype)
-        self._known = LandmarkFactor(kernel, self._most, columns[0], dtype)
+        self._sizes: list[Size] = []
+        self._told: list[tuple[Numbers, list[list[int | None]]]] = []
+        """Landmarks, and which rows of each shard they are."""
         self._indices: list[int] = []
         self._named: list[tuple[float, int]] = []
+        self._most = 0
         self.stopped = ""
+        each = [(shard, kernel, dtype, threads) for shard in sent]
+        super().__init__(Worker, each, options=options, max_restarts=max_restarts)
 
     @property
     def _rounding(self) -> float:
@@ -548,10 +452,25 @@ class OasisRun:
         return max(self._eps * (len(self._known) + 1) * self._largest, least)
 
     def start(self, n_init: int, seed: int) -> None:
-        """Take the landmarks that are drawn at random."""
-        self._workers.begin(self._most)
+        """Have the workers read their shards, and take the landmarks that are drawn at random."""
+        self._sizes = self.ask("load", [()] * len(self))
+        columns = [size.columns for size in self._sizes]
+        if set(columns) != {columns[0]}:
+            other = next(s for s, c in enumerate(columns) if c != columns[0])
+            raise InvalidInput(
+                f"shard {other} has {columns[other]} columns and shard 0 has {columns[0]}; all "
+                "must have the same"
+            )
+        self.offsets = np.cumsum([0, *(size.rows for size in self._sizes)], dtype=np.int64)
+        n = int(self.offsets[-1])
+        most = min(self._max_landmarks, n)
+        self._largest = max(size.largest for size in self._sizes)
+        check_range(self._largest, self._dtype)
+        self._known = LandmarkFactor(self._kernel, most, columns[0], self._dtype)
+        self.ask("begin", [(most,)] * len(self))
+        self._most = most
         random = np.random.Generator(np.random.Philox(seed))
-        drawn = random.choice(int(self.offsets[-1]), size=min(n_init, self._most), replace=False)
+        drawn = random.choice(n, size=min(n_init, most), replace=False)
         drawn.sort()  # of equal complements the first row's counts
         points = self._fetch(drawn.tolist())
         least = least_of_start(self._kernel.diagonal(points), self._dtype)
@@ -562,7 +481,7 @@ class OasisRun:
         """Take the next landmark or block of landmarks, or stop."""
         top = self._named[0][0] if self._named else -np.inf
         if len(self._indices) == self._most:
-            self.stopped = self._when_full
+            self.stopped = "count" if self._most == self._max_landmarks else "all"
         elif top <= self._rounding:
             self.stopped = "rounding"
         elif top <= self._tol:
@@ -591,11 +510,14 @@ class OasisRun:
 
     def _fetch(self, indices: list[int]) -> Numbers:
         """Return points by their rows in all shards, in that order."""
-        found = np.empty((len(indices), self._workers.sizes[0].columns))
-        local = self._local(indices)
-        parts = self._workers.points([[row for row in rows if row is not None] for rows in local])
-        for rows, part in zip(local, parts, strict=True):
-            found[[row is not None for row in rows]] = part
+        found = np.empty((len(indices), self._sizes[0].columns))
+        refs = {}
+        for s, rows in enumerate(self._local(indices)):
+            own = [row for row in rows if row is not None]
+            if own:
+                refs[s] = rows, own, self._workers[s].points.remote(own)
+        for s, (rows, own, ref) in refs.items():
+            found[[row is not None for row in rows]] = self._get(s, ref, "points", (own,))
         return found
 
     def _local(self, indices: list[int]) -> list[list[int | None]]:
@@ -605,7 +527,9 @@ class OasisRun:
 
     def _broadcast(self, points: Numbers, indices: list[int]) -> None:
         """Tell the workers of new landmarks, and hear what could come next."""
-        named = self._workers.extend(points, self._local(indices), self._block)
+        local = self._local(indices)
+        named = self.ask("extend", [(points, own, self._block) for own in local])
+        self._told.append((points, local))
         offsets = self.offsets.tolist()
         every = [(delta, offsets[s] + row) for s, some in enumerate(named) for delta, row in some]
         # Of equal complements the first row's counts.
@@ -622,5 +546,22 @@ class OasisRun:
             stopped=self.stopped,
             offsets=self.offsets,
             L=self._known.L.astype(np.float64),
-            _workers=self._workers,
+            _workers=self,
         )
+
+    def _restore(self, s: int, worker: Any) -> None:
+        """Have a worker read the shard again, and tell it all landmarks."""
+        if not self._sizes:
+            return
+        size = self._ray.get(worker.load.remote())
+        if size != self._sizes[s]:
+            raise InvalidInput(
+                f"shard {s} is not what it was: {size} instead of {self._sizes[s]}; a shard must "
+                "read the same every time"
+            )
+        if not self._most:
+            return
+        worker.begin.remote(self._most)
+        known = np.concatenate([np.empty((0, size.columns)), *(points for points, _ in self._told)])
+        own = [row for _, rows in self._told for row in rows[s]]
+        self._ray.get(worker.extend.remote(known, own, 1))

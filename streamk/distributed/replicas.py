@@ -17,6 +17,7 @@ from streamk.errors import InvalidInput
 from streamk.features.columns import Column
 from streamk.learners.common.classes import Label
 from streamk.learners.common.prequential import Prequential
+from streamk.learners.registry import from_state
 from streamk.state import State
 
 Span: TypeAlias = tuple[int, int]
@@ -37,32 +38,28 @@ def halves(span: Span) -> tuple[Span, Span]:
     return (first, middle), (middle, stop)
 
 
-def subtrees(within: Span, shards: int) -> Iterator[Span]:
+def subtrees(within: Span, span: Span) -> Iterator[Span]:
     """Yield the largest subtrees of a tree that lie within some consecutive shards, in their order.
 
     Parameters
     ----------
     within : (int, int)
         The first shard, and the one after the last.
-    shards : int
-        Of the whole tree.
+    span : (int, int)
+        The same of the whole tree.
 
     Examples
     --------
-    >>> list(subtrees((0, 6), 16)), list(subtrees((6, 11), 16))
+    >>> list(subtrees((0, 6), (0, 16))), list(subtrees((6, 11), (0, 16)))
     ([(0, 4), (4, 6)], [(6, 8), (8, 10), (10, 11)])
     """
-    yield from _within(within, (0, shards))
-
-
-def _within(within: Span, span: Span) -> Iterator[Span]:
     if span[0] >= within[1] or span[1] <= within[0]:
         return
     if within[0] <= span[0] and span[1] <= within[1]:
         yield span
         return
     for half in halves(span):
-        yield from _within(within, half)
+        yield from subtrees(within, half)
 
 
 def reduced(
@@ -102,10 +99,6 @@ def reduced(
     if one is None or two is None:
         return two if one is None else one
     return join(one, two)
-
-
-Opener: TypeAlias = Callable[..., Any]
-"""`streamk.learners.registry.from_state`."""
 
 
 class ShardBatch(NamedTuple):
@@ -191,14 +184,8 @@ class Outcome:
     states: dict[Span, State] = field(default_factory=dict)
 
 
-def work(task: Task, opener: Opener) -> Outcome:
+def work(task: Task) -> Outcome:
     """Do what a worker is asked to do.
-
-    Parameters
-    ----------
-    task : Task
-    opener : callable
-        Takes a state and the placing, and returns the learner.
 
     Raises
     ------
@@ -206,7 +193,7 @@ def work(task: Task, opener: Opener) -> Outcome:
         If the events of a shard cannot be used, naming the shard.
     """
     outcome = Outcome()
-    common = opener(task.state, **task.placing)
+    common = from_state(task.state, **task.placing)
     before = int(common.n_events)
     merged = merging(before, lambda: common)
     first, stop = task.within
@@ -217,7 +204,7 @@ def work(task: Task, opener: Opener) -> Outcome:
         state = task.begun.get(shard, task.state)
         # Nothing is merged with a single shard, so that the common learner can be its replica.
         is_common = stop - first == 1 and state is task.state
-        learner = common if is_common else opener(state, **task.placing)
+        learner = common if is_common else from_state(state, **task.placing)
         try:
             outcome.answers[shard] = _follow(learner, task.batches[shard])
         except InvalidInput as error:
@@ -228,7 +215,7 @@ def work(task: Task, opener: Opener) -> Outcome:
         return None
 
     spans = [(shard, shard + 1) for shard in range(first, stop)]
-    for span in subtrees(task.within, task.shards) if task.merges else spans:
+    for span in subtrees(task.within, (0, task.shards)) if task.merges else spans:
         found = reduced(span, nothing, leaf, merged)
         if found is not None:
             outcome.states[span] = found.state()

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import errors
-from streamk.distributed.actors import Actors, Closing, limited_threads, one_thread_each
+from streamk.distributed.actors import Actors, Closing, one_thread_each
 from streamk.distributed.replicas import (
     Answer,
     Outcome,
@@ -35,7 +35,7 @@ from streamk.distributed.sharded import MOST_SHARDS
 from streamk.errors import InvalidInput, StreamkError, WorkerLost
 from streamk.landmarks.selection import check_count
 from streamk.learners.common.base import Learner
-from streamk.learners.common.prequential import Followed, Prequential, joined_by_class
+from streamk.learners.common.prequential import Followed, Prequential, joined_by_class, nothing
 from streamk.learners.registry import from_state
 from streamk.options import Whole
 from streamk.packing import pack, unpack
@@ -64,7 +64,7 @@ def answered(message: Message) -> bytes:
     streamk.errors.InvalidInput: shard 1: the label of row 2 is inf; drop the event
     """
     try:
-        return _outcome_message(work(_task(message), from_state))
+        return _outcome_message(work(_task(message)))
     except StreamkError as error:
         return _joined({"error": [type(error).__name__, str(error)]}, {})
     except Exception:
@@ -74,41 +74,34 @@ def answered(message: Message) -> bytes:
 def task_message(task: Task) -> bytes:
     """Return a task as bytes; its batches are arrays and lists of plain labels."""
     arrays: Arrays = {}
-    batches = {}
-    for shard, (X, y, columns) in task.batches.items():
-        arrays[f"X.{shard}"] = np.asarray(X)
-        batches[shard] = {"columns": None if columns is None else list(columns), "y": None}
-        if isinstance(y, np.ndarray):
-            arrays[f"y.{shard}"] = y
-        else:
-            batches[shard]["y"] = list(y)
-    header = {
+    header: dict[str, Any] = {
         "state": _put(arrays, "state", task.state),
         "placing": dict(task.placing),
         "shards": task.shards,
         "within": task.within,
-        "batches": list(batches.items()),
-        "begun": [
-            (shard, _put(arrays, f"begun-{shard}", state)) for shard, state in task.begun.items()
-        ],
+        "batches": [],
+        "begun": [(n, _put(arrays, f"begun-{n}", state)) for n, state in task.begun.items()],
         "merges": task.merges,
     }
+    for shard, (X, y, columns) in task.batches.items():
+        arrays[f"X.{shard}"] = np.asarray(X)
+        names = None if columns is None else list(columns)
+        header["batches"].append((shard, _put_column(arrays, f"y.{shard}", y), names))
     return _joined(header, arrays)
 
 
 def _task(message: Message) -> Task:
     header, arrays = _parted(message)
-    batches = {}
-    for shard, found in header["batches"]:
-        y = arrays[f"y.{shard}"] if found["y"] is None else found["y"]
-        batches[shard] = ShardBatch(arrays[f"X.{shard}"], y, found["columns"])
     first, stop = header["within"]
     return Task(
         _get(arrays, "state", header["state"]),
         header["placing"],
         header["shards"],
         (first, stop),
-        batches,
+        {
+            shard: ShardBatch(arrays[f"X.{shard}"], _column(arrays, f"y.{shard}", y), names)
+            for shard, y, names in header["batches"]
+        },
         {shard: _get(arrays, f"begun-{shard}", state) for shard, state in header["begun"]},
         header["merges"],
     )
@@ -118,15 +111,10 @@ def _outcome_message(found: Outcome) -> bytes:
     arrays: Arrays = {}
     answers = []
     for shard, ((predictions, probabilities), classes, n_events) in found.answers.items():
-        one: dict[str, Any] = {"shard": shard, "classes": list(classes), "n_events": n_events}
-        one["predictions"] = None
-        if predictions.dtype == object:
-            one["predictions"] = predictions.tolist()
-        else:
-            arrays[f"predictions.{shard}"] = predictions
+        said = _put_column(arrays, f"predictions.{shard}", predictions)
+        answers.append((shard, said, list(classes), n_events))
         if probabilities is not None:
             arrays[f"probabilities.{shard}"] = probabilities
-        answers.append(one)
     states = [
         (span, _put(arrays, f"state-{n}", state))
         for n, (span, state) in enumerate(found.states.items())
@@ -151,15 +139,13 @@ def outcome(message: Message) -> Outcome:
     if "fault" in header:
         raise RuntimeError(f"a worker met a fault of the program:\n{header['fault']}")
     found = Outcome()
-    for one in header["answers"]:
-        shard = one["shard"]
-        if one["predictions"] is None:
-            predictions = arrays[f"predictions.{shard}"]
-        else:
-            predictions = np.empty(len(one["predictions"]), object)
-            predictions[:] = one["predictions"]
+    for shard, said, classes, n_events in header["answers"]:
+        predictions = _column(arrays, f"predictions.{shard}", said)
+        if said is not None:
+            predictions = np.empty(len(said), object)
+            predictions[:] = said
         prequential = Prequential(predictions, arrays.get(f"probabilities.{shard}"))
-        found.answers[shard] = Answer(prequential, tuple(one["classes"]), one["n_events"])
+        found.answers[shard] = Answer(prequential, tuple(classes), n_events)
     for n, ((first, stop), state) in enumerate(header["states"]):
         found.states[(first, stop)] = _get(arrays, f"state-{n}", state)
     return found
@@ -175,6 +161,18 @@ def _get(arrays: Arrays, name: str, header: Any) -> State:
     prefix = f"{name}/"
     own = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
     return State(header, own)
+
+
+def _put_column(arrays: Arrays, name: str, column: Any) -> list[Any] | None:
+    """Add a column of numbers under a name, and return None; return any other as a list."""
+    if isinstance(column, np.ndarray) and column.dtype != object:
+        arrays[name] = column
+        return None
+    return list(column)
+
+
+def _column(arrays: Arrays, name: str, column: list[Any] | None) -> Any:
+    return arrays[name] if column is None else column
 
 
 def _joined(header: Any, arrays: Arrays) -> bytes:
@@ -243,7 +241,15 @@ class TaskDivision(Closing):
         first, stop = task.within
         count = len(self._workers)
         bounds = [first + (stop - first) * n // count for n in range(count + 1)]
-        parts = [_part(task, *bound) for bound in itertools.pairwise(bounds)]
+        parts = [
+            replace(
+                task,
+                within=(a, b),
+                batches={shard: batch for shard, batch in task.batches.items() if a <= shard < b},
+                begun={shard: state for shard, state in task.begun.items() if a <= shard < b},
+            )
+            for a, b in itertools.pairwise(bounds)
+        ]
         with self._lock:  # all parts are begun, or none
             self._check_open()
             waiting = [
@@ -261,10 +267,6 @@ class TaskDivision(Closing):
 
         return whole
 
-    def work(self, task: Task) -> Outcome:
-        """Do a task: begin it and wait."""
-        return self.begin(task)()
-
     def close(self) -> None:
         """Free the workers; tasks that are not done end with an error."""
         with self._lock:
@@ -280,13 +282,6 @@ class TaskDivision(Closing):
     def _done(self, place: int, part: Task) -> Outcome:
         self._check_open()
         return outcome(self._workers.answer(place, task_message(part)))
-
-
-def _part(task: Task, first: int, stop: int) -> Task:
-    """Return a task of some of its shards."""
-    own = {shard: batch for shard, batch in task.batches.items() if first <= shard < stop}
-    begun = {shard: state for shard, state in task.begun.items() if first <= shard < stop}
-    return replace(task, within=(first, stop), batches=own, begun=begun)
 
 
 _SIZE = 8
@@ -386,8 +381,13 @@ class Processes(Closing):
     def _start(self) -> tuple[Any, socket.socket]:
         here, there = socket.socketpair()
         process = self._context.Process(target=_serve, args=(there,), daemon=True)
-        with limited_threads():
+        limits = one_thread_each(os.environ)  # which libraries read when they are imported
+        os.environ.update(limits)
+        try:
             process.start()
+        finally:
+            for name in limits:
+                del os.environ[name]
         there.close()  # else its end would not be seen here
         return process, here
 
@@ -540,6 +540,13 @@ class Rounds(Closing):
         1 for this process alone, more for so many processes of this machine; or workers of another
         kind, which are closed with this object.
 
+    Attributes
+    ----------
+    model : Learner
+        The model after the last round: another object each time, not to be changed.
+    n_rounds : int
+        Rounds so far.
+
     Raises
     ------
     InvalidInput
@@ -568,15 +575,15 @@ class Rounds(Closing):
         self, model: Learner | State, *, shards: int = 16, workers: int | MessageWorkers = 1
     ) -> None:
         Whole(most=MOST_SHARDS).check("shards", shards)
-        self._shards = shards
+        self.shards = shards
         self._placing: dict[str, Any] = {}
         if isinstance(model, State):
             self._state = model
         else:
             learner = model.for_shards()
             self._state, self._placing = learner.state(), learner.placing
-        self._model = from_state(self._state, **self._placing)
-        self._rounds = 0
+        self.model = from_state(self._state, **self._placing)
+        self.n_rounds = 0
         self._workers: TaskDivision | None = None
         count = workers if isinstance(workers, int) else len(workers)
         Whole(most=shards).check("workers", count)
@@ -584,21 +591,6 @@ class Rounds(Closing):
             self._workers = TaskDivision(workers)
         elif workers > 1:
             self._workers = TaskDivision(Processes(workers))
-
-    @property
-    def model(self) -> Learner:
-        """The model after the last round: another object each time, not to be changed."""
-        return self._model
-
-    @property
-    def shards(self) -> int:
-        """Number of shards."""
-        return self._shards
-
-    @property
-    def n_rounds(self) -> int:
-        """Number of rounds so far."""
-        return self._rounds
 
     def state(self) -> State:
         """Return the state of the model after the last round."""
@@ -628,16 +620,16 @@ class Rounds(Closing):
             If a worker dies too often. Then nothing is learned.
         """
         given = self._checked(batches)
-        task = Task(self._state, self._placing, self._shards, (0, self._shards), given)
-        found = work(task, from_state) if self._workers is None else self._workers.work(task)
+        task = Task(self._state, self._placing, self.shards, (0, self.shards), given)
+        found = work(task) if self._workers is None else self._workers.begin(task)()
         spans = {span: from_state(state, **self._placing) for span, state in found.states.items()}
-        merge = merging(self._model.n_events, lambda: self._model)
-        merged = reduced((0, self._shards), spans.get, lambda _: None, merge)
+        merge = merging(self.model.n_events, lambda: self.model)
+        merged = reduced((0, self.shards), spans.get, lambda _: None, merge)
         if merged is not None:
             self._state = merged.state()
-            self._model = from_state(self._state, **self._placing)
-        self._rounds += 1
-        return [self._answer(found.answers.get(shard)) for shard in range(self._shards)]
+            self.model = from_state(self._state, **self._placing)
+        self.n_rounds += 1
+        return [self._answer(found.answers.get(shard)) for shard in range(self.shards)]
 
     def close(self) -> None:
         """End the workers; the model stays."""
@@ -646,13 +638,13 @@ class Rounds(Closing):
 
     def _checked(self, batches: Sequence[Events]) -> dict[int, ShardBatch]:
         """Return the batches of the shards that have events."""
-        if len(batches) != self._shards:
+        if len(batches) != self.shards:
             raise InvalidInput(
-                f"{len(batches)} batches came for {self._shards} shards; give one for each, None "
+                f"{len(batches)} batches came for {self.shards} shards; give one for each, None "
                 "for a shard without events"
             )
         found = {}
-        widths = set() if self._model.columns is None else {len(self._model.columns)}
+        widths = set() if self.model.columns is None else {len(self.model.columns)}
         for shard, batch in enumerate(batches):
             if batch is None:
                 continue
@@ -672,12 +664,10 @@ class Rounds(Closing):
 
     def _answer(self, found: Answer | None) -> Prequential:
         """Return the predictions of a shard with probabilities of the model's classes."""
-        classifies, classes = self._model.is_classifier, self._model.classes
         if found is None:
-            nothing: NDArray[Any] = np.empty(0, object if classifies else np.float64)
-            return Prequential(nothing, np.empty((0, len(classes))) if classifies else None)
+            return nothing(self.model, 0)
         some = Followed(found.prequential, found.classes)
-        return joined_by_class([some], classes if classifies else None)
+        return joined_by_class([some], self.model.classes if self.model.is_classifier else None)
 
 
 def _plain(shard: int, batch: ShardBatch) -> ShardBatch:

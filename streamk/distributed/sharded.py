@@ -6,7 +6,7 @@ import contextlib
 import functools
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Protocol, Self
 
 from numpy.typing import ArrayLike, NDArray
 
@@ -53,13 +53,6 @@ class Workers(Protocol):
     def begin(self, task: Task) -> Callable[[], Outcome]:
         """Begin what `streamk.distributed.replicas.work` does; return what waits for it."""
         ...
-
-
-class _Begun(NamedTuple):
-    """A whole round that the workers do."""
-
-    round: ShardRound
-    outcome: Callable[[], Outcome]
 
 
 class Sharded(OwnClasses):
@@ -267,7 +260,7 @@ class Sharded(OwnClasses):
         Append what they predict to `found`, and return the number of their events.
         """
         assert self.workers is not None
-        begun: deque[_Begun] = deque()
+        begun: deque[tuple[ShardRound, Callable[[], Outcome]]] = deque()
         first = 0
         try:
             while True:
@@ -276,25 +269,25 @@ class Sharded(OwnClasses):
                     break
                 part = slice(first, first + now.events)
                 task = self._task(now, X[part], y[part], now.ends(now.events), {})
-                begun.append(_Begun(now, self.workers.begin(task)))
+                begun.append((now, self.workers.begin(task)))
                 first = part.stop
                 if len(begun) > self.staleness:
-                    found += self._take(begun.popleft())
+                    found += self._take(*begun.popleft())
             while begun:
-                found += self._take(begun.popleft())
+                found += self._take(*begun.popleft())
         finally:
-            for one in begun:  # after an error: they are learned by nobody
+            for _, outcome in begun:  # after an error: they are learned by nobody
                 with contextlib.suppress(Exception):
-                    one.outcome()
+                    outcome()
             self._open_round(self.columns)
         return first
 
-    def _take(self, begun: _Begun) -> list[Followed]:
+    def _take(self, now: ShardRound, waited: Callable[[], Outcome]) -> list[Followed]:
         """Wait for a round of the workers, and merge its result with that of the round before."""
-        outcome = begun.outcome()
-        self._round = begun.round
+        outcome = waited()
+        self._round = now
         self._add_result(self._merged(outcome.states, self.columns))
-        answers = [outcome.answers[shard] for shard in range(begun.round.count)]
+        answers = [outcome.answers[shard] for shard in range(now.count)]
         return [Followed(found, self._met(classes)) for found, classes, _ in answers]
 
     def _task(

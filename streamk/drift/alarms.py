@@ -6,7 +6,7 @@ import base64
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -46,36 +46,20 @@ class Signal(NamedTuple):
         What went beyond what.
     before, now : float
         Means of the past, or what was expected, and of the last numbers.
+    column : str or int, optional
+        The one whose distribution has changed most, by its Kolmogorov-Smirnov distance; the means
+        are its own then, and value and threshold one over the p-value and one over its level.
     """
 
     value: float
     threshold: float
     before: float
     now: float
-
-
-class Detector(Protocol):
-    """Takes in what is watched of one event after the other."""
-
-    def update(self, number: float, expected: float, variance: float) -> Signal | None:
-        """Take in a number, what was expected of it, and its variance then; return an alarm."""
-        ...
-
-    def to_json(self) -> dict[str, Any]:
-        """Everything, as JSON data."""
-        ...
-
-    def restore(self, data: Mapping[str, Any]) -> None:
-        """Go on where `to_json` was called. Raises `StateError` if the data is not its own."""
-        ...
+    column: str | int | None = None
 
 
 class Rise:
     """Numbers that have become larger than those before.
-
-    Parameters
-    ----------
-    test : RiseTest
 
     Examples
     --------
@@ -201,27 +185,6 @@ _SEED = 1
 whether the test trains with it."""
 
 Floats = npt.NDArray[np.float64]
-Name = str | int
-
-
-class ColumnSignal(NamedTuple):
-    """Content of an alarm.
-
-    Attributes
-    ----------
-    value, threshold : float
-        One over the p-value, beyond one over its level.
-    before, now : float
-        Means of a column in the past, and in the last events that were looked at.
-    column : str or int
-        The one whose distribution has changed most, by its Kolmogorov-Smirnov distance.
-    """
-
-    value: float
-    threshold: float
-    before: float
-    now: float
-    column: Name
 
 
 class CovariateWatch:
@@ -252,7 +215,7 @@ class CovariateWatch:
         """Return which event of a block, counted from the first of all, is looked at."""
         return block * _BLOCK + int(self._draws.take(block, 1)[0, 0] * _BLOCK)
 
-    def update(self, n: int, read: Callable[[int], Cells]) -> list[tuple[int, ColumnSignal]]:
+    def update(self, n: int, read: Callable[[int], Cells]) -> list[tuple[int, Signal]]:
         """Take in events in their order; return the rows at which alarms were found, ascending.
 
         Parameters
@@ -264,25 +227,22 @@ class CovariateWatch:
         """
         first = self._seen
         self._seen += n
-        found: list[tuple[int, ColumnSignal]] = []
+        found: list[tuple[int, Signal]] = []
         while self._next < self._seen:
             row, block = self._next - first, self._next // _BLOCK
             self._next = self._place(block + 1)
             self._held.append(read(row))
-            signal = self._tested() if len(self._held) == _TOGETHER else None
-            if signal is not None:
-                found.append((row, signal))
+            if len(self._held) < _TOGETHER:
+                continue
+            taken = self._test.advance(self._held)  # what comes after an alarm is dropped
+            self._recent += self._held[:taken]
+            self._held = []
+            if self._test.test.drift_detected:
+                found.append((row, self._signal()))
                 self._next = self._place(block + 1 + _REST)
         return found
 
-    def _tested(self) -> ColumnSignal | None:
-        """Have the test take in what is held; what comes after an alarm is dropped."""
-        taken = self._test.advance(self._held)
-        self._recent += self._held[:taken]
-        self._held = []
-        return self._signal() if self._test.test.drift_detected else None
-
-    def _signal(self) -> ColumnSignal:
+    def _signal(self) -> Signal:
         """Return the content of an alarm that has just come."""
         test = self._test.test
         before, now = test.sample, self._test.rows(self._recent)
@@ -291,7 +251,7 @@ class CovariateWatch:
         most = int(np.argmax(distances))
         means = _mean(before[:, most]), _mean(now[:, most])
         column = self._test.name(most, self._recent)
-        return ColumnSignal(1.0 / test.p_value, 1.0 / test.alpha, *means, column)
+        return Signal(1.0 / test.p_value, 1.0 / test.alpha, *means, column)
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as JSON data."""
@@ -339,7 +299,7 @@ def _distance(before: Floats, now: Floats) -> float:
 
 KINDS = ("error", "confidence", "calibration", "coverage", "label_delay", "covariate_drift")
 
-Found = list[tuple[int, str, Signal | ColumnSignal]]
+Found = list[tuple[int, str, Signal]]
 """Alarms, with their rows and kinds."""
 
 ALARM = RecordType(
@@ -348,7 +308,7 @@ ALARM = RecordType(
         Field("kind", 1, "text"),
         Field("events", 2, "integer"),
         Field("time", 3, "integer"),
-        *(Field(name, number, "number") for number, name in enumerate(Signal._fields, 4)),
+        *(Field(name, number, "number") for number, name in enumerate(Signal._fields[:4], 4)),
         Field("column", 8, "label", nullable=True, optional=True),
     ),
 )
@@ -364,7 +324,6 @@ class Alarms:
     ----------
     sink : Sink
         Gets the alarms.
-    classification : bool
     level : float, optional
         Of the intervals or prediction sets, where there are any.
 
@@ -379,7 +338,7 @@ class Alarms:
     def __init__(self, sink: Sink, classification: bool, level: float | None) -> None:
         self._sink, self._level = sink, level
         error = ShareTest() if classification else RankTest()
-        watches: dict[str, Detector] = {"error": Rise(error), "label_delay": Rise(RankTest())}
+        watches: dict[str, Rise | Bounds] = {"error": Rise(error), "label_delay": Rise(RankTest())}
         if classification:
             watches |= {"confidence": Rise(ShareTest()), "calibration": Bounds()}
         if level is not None:
@@ -401,7 +360,6 @@ class Alarms:
 
         Parameters
         ----------
-        batch : Batch
         first : int
             Events of the job up to the first of the batch, that one included.
         classes : sequence of labels
@@ -413,20 +371,17 @@ class Alarms:
         alone : LoneReader
             Reads the columns of the events that were predicted.
         """
-        rows, _ = predicted
+        rows, said = predicted
         columns = self._columns.update(len(rows), lambda i: alone.one(batch.values[int(rows[i])]))
         found: Found = [(int(rows[row]), "covariate_drift", signal) for row, signal in columns]
-        found += self._of_predicted(classes, *predicted) + self._of_scored(classes, scored)
+        if said.probabilities is not None:
+            numbers = np.clip(1.0 - _confidences(said, classes), 0.0, 1.0)
+            found += self._watched("confidence", rows, numbers)
+        found += self._of_scored(classes, scored)
         order = {kind: place for place, kind in enumerate(KINDS)}
         found.sort(key=lambda one: (one[0], order[one[1]]))
         if found:
             self._sink.write([self._output(batch, first, *one) for one in found])
-
-    def _of_predicted(self, classes: Sequence[Any], rows: Int64s, predicted: Prequential) -> Found:
-        if predicted.probabilities is None:
-            return []
-        numbers = np.clip(1.0 - _confidences(predicted, classes), 0.0, 1.0)
-        return self._watched("confidence", rows, numbers)
 
     def _of_scored(self, classes: Sequence[Any], scored: Scored) -> Found:
         answers, P = scored.prequential
@@ -469,15 +424,15 @@ class Alarms:
                 found.append((row, kind, signal))
         return found
 
-    def _output(
-        self, batch: Batch, first: int, row: int, kind: str, signal: Signal | ColumnSignal
-    ) -> Output:
+    def _output(self, batch: Batch, first: int, row: int, kind: str, signal: Signal) -> Output:
         self.counts[kind] = self.counts.get(kind, 0) + 1
         partition, offset = batch.position(row)
         time = int(batch.timestamps[row])
         value = {"kind": kind, "events": first + row, "time": time, **signal._asdict()}
-        if isinstance(value.get("column"), str):  # a name out of an event may be as long as that
-            value["column"] = shortened(value["column"])
+        if signal.column is None:
+            del value["column"]
+        elif isinstance(signal.column, str):  # a name out of an event may be as long as that
+            value["column"] = shortened(signal.column)
         # A sink tells records apart by their places; two alarms may be of one event.
         return Output(f"{partition}#{kind}", offset, time, None, value)
 
@@ -505,7 +460,7 @@ class Alarms:
                 watch.restore(saved[kind])
 
     @property
-    def _every(self) -> dict[str, Detector | CovariateWatch]:
+    def _every(self) -> dict[str, Rise | Bounds | CovariateWatch]:
         """All watches by their kinds."""
         return {**self._watches, "covariate_drift": self._columns}
 

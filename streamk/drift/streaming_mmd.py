@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -39,7 +38,7 @@ from streamk.features.random_features import FeatureBlocks, check_events
 from streamk.kernels import Gaussian
 from streamk.options import Option, Real, Whole
 from streamk.scaling.quantiles import CENTERS, DISTANCES, INVERSES, RunningQuantiles
-from streamk.state import JSON, State
+from streamk.state import State
 
 Events = NDArray[np.float64]
 
@@ -59,16 +58,15 @@ FEATURES = BANDS * CHUNK
 _TOGETHER = 256
 """Events whose features are computed at once."""
 
-_SCALE = "a scale of a two-sample test"
-_SCALE_ARRAYS = (
-    Declared("center", "float64", ("columns",), CENTERS),
-    Declared("inverse", "float64", ("columns",), INVERSES),
-)
 _OWNER = "a two-sample test"
 _EVENTS = Domain(-LARGEST, LARGEST, missing=True)
 _MEANS = Domain(-1.001, 1.001)
 """Of features that are cosines."""
 _WEALTH = Domain(0.0, 1e100)
+_SCALE = (
+    Declared("center", "float64", ("columns",), CENTERS),
+    Declared("inverse", "float64", ("columns",), INVERSES),
+)
 _DECLARED = (
     Declared("rows", "float64", ("first", "columns"), _EVENTS),
     Declared("events", "float64", ("size", "columns"), _EVENTS),
@@ -186,8 +184,7 @@ class StreamingMMD:
             raise InvalidInput(f"warning={warning} must be at least alpha={alpha}")
         self.n_events = self.n_drifts = 0
         self._draws = Draws(seed)
-        self._columns: list[Column]
-        self._run: MMDRun
+        self._backend = backends.select()
         self.begin(columns)
 
     @property
@@ -198,17 +195,17 @@ class StreamingMMD:
     @property
     def n_features(self) -> int:
         """Random features that are in use now; they grow with the events of the run."""
-        return self._run.n_features
+        return len(self._sample.reference)
 
     @property
     def drift_detected(self) -> bool:
         """True if the last event was an alarm."""
-        return self._run.peak >= WITNESSES / self.alpha
+        return self._peak >= WITNESSES / self.alpha
 
     @property
     def warning_detected(self) -> bool:
         """True if the wealth is now above what a warning takes, and the event was no alarm."""
-        return not self.drift_detected and self._run.wealth >= WITNESSES / self.warning
+        return not self.drift_detected and self._wealth >= WITNESSES / self.warning
 
     @property
     def p_value(self) -> float:
@@ -216,7 +213,7 @@ class StreamingMMD:
 
         With probability a at most it is ever below a, where nothing changes.
         """
-        return min(1.0, WITNESSES / self._run.peak)
+        return min(1.0, WITNESSES / self._peak)
 
     def update(self, X: ArrayLike) -> NDArray[np.int64]:
         """Take in events in their order.
@@ -257,13 +254,13 @@ class StreamingMMD:
     def _to_alarm(self, events: NDArray[np.float64]) -> int:
         threshold, start = WITNESSES / self.alpha, 0
         while start < len(events):
-            if self._run.peak >= threshold:
-                self._run = self._run.anew()
+            if self._peak >= threshold:
+                self._restart()
             draws = self._draws.take(self.n_events, min(_TOGETHER, len(events) - start))
-            n = self._run.take(events[start : start + len(draws)], draws, threshold)
+            n = self._take(events[start : start + len(draws)], draws, threshold)
             start += n
             self.n_events += n
-            if self._run.peak >= threshold:
+            if self._peak >= threshold:
                 self.n_drifts += 1
                 break
         return start
@@ -271,8 +268,7 @@ class StreamingMMD:
     @property
     def sample(self) -> NDArray[np.float64]:
         """The events (m, d) of the reference sample, in no order."""
-        sample = self._run.sample
-        return sample.events[: int(sample.counts[0])].copy()
+        return self._sample.events[: int(self._sample.counts[0])].copy()
 
     def begin(self, columns: int | Sequence[Column]) -> None:
         """Begin a new run, of these columns, with the next event.
@@ -282,14 +278,48 @@ class StreamingMMD:
         InvalidInput
             As the class.
         """
-        self._columns = _names(columns)
-        column_keys(self._columns)
-        self._run = MMDRun(
-            self._columns,
-            reference=self.reference,
-            max_features=self.max_features // FEATURES * FEATURES,
+        self._name_columns(_names(columns))
+        self._restart()
+
+    def _name_columns(self, columns: list[Column]) -> None:
+        keys = column_keys(columns)
+        self._columns = columns
+        self._blocks = FeatureBlocks(
+            Gaussian(bandwidth=1.0),
+            keys,
             seed=self.seed,
+            backend=self._backend,
+            dtype=np.dtype(np.float32),
+            cache_bytes=1 << 40,
+            threads=1,
         )
+
+    def _restart(self) -> None:
+        """Begin a run of the same columns; features are not drawn again."""
+        columns = len(self._columns)
+        self._n = 0
+        """Events of this run."""
+        self._rows = np.zeros((0, columns))
+        """The first events, as long as there is no scale."""
+        self._scale: FirstScale | None = None
+        self._sample = two_sample.begin(self.reference, columns, BANDS * CHUNK)
+        self._basis: Dense | None = None
+        self._moment = self._next_moment()
+
+    @property
+    def _most_groups(self) -> int:
+        """Groups of BANDS chunks of features, at most."""
+        return self.max_features // FEATURES
+
+    @property
+    def _wealth(self) -> float:
+        """The largest wealth of a witness now."""
+        return float(self._sample.total[0])
+
+    @property
+    def _peak(self) -> float:
+        """The largest wealth that a witness has ever had."""
+        return float(self._sample.total[1])
 
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns that were zero in all events so far; they are scaled as zeros and ones.
@@ -303,10 +333,118 @@ class StreamingMMD:
         InvalidInput
             If one of them is there already, or is no name.
         """
-        columns = [*self._columns, *names]
-        column_keys(columns)
-        self._columns = columns
-        self._run.add_columns(columns)
+        self._name_columns([*self._columns, *names])
+        self._rows = np.pad(self._rows, ((0, 0), (0, len(names))))
+        self._sample = self._sample._replace(
+            events=np.pad(self._sample.events, ((0, 0), (0, len(names))))
+        )
+        if self._scale is not None:
+            self._scale.add_columns(len(names))
+            self._lay_out()
+            self._evaluate()
+            loops.two_sample.rescore(self._sample)
+
+    # --- a run ----------------------------------------------------------------------------------
+
+    def _take(self, X: Events, draws: NDArray[np.float64], threshold: float) -> int:
+        """Take in the first one or more of some events; return how many.
+
+        Parameters
+        ----------
+        draws : float64 array of shape (n, 3)
+            Numbers drawn for them, see `streamk.backends.two_sample`.
+        threshold : float
+            Wealth that ends the run.
+        """
+        if self._scale is None:
+            n = min(len(X), WARM_UP - self._n)
+            self._rows = np.concatenate([self._rows, X[:n]])
+            self._n += n
+            if self._n == WARM_UP:
+                self._finish_warm_up()
+            return n
+        n = min(len(X), self._moment - self._n)
+        self._reserve(int(self._sample.counts[0]) + n)
+        taken: int = loops.two_sample.follow(
+            self._sample, self._features(X[:n]), X[:n], draws[:n], threshold
+        )
+        self._n += taken
+        if self._n == self._moment:
+            self._grow()
+        return taken
+
+    def _finish_warm_up(self) -> None:
+        """Take the scale from the first events, and let them be the first training events."""
+        self._scale = FirstScale(self._rows)
+        self._lay_out()
+        training = np.zeros((WARM_UP, 3))
+        loops.two_sample.follow(
+            self._sample, self._features(self._rows), self._rows, training, np.inf
+        )
+        self._rows = self._rows[:0]
+
+    # --- features -------------------------------------------------------------------------------
+
+    def _features(self, X: Events) -> NDArray[np.float32]:
+        """Return the features (n, D) of events (n, d)."""
+        assert self._scale is not None
+        assert self._basis is not None
+        out = np.empty((len(X), len(self._basis.b) * CHUNK), np.float32)
+        Z = self._scale.transform(X, self._backend)
+        self._backend.features(Z, self._basis, Curve.COSINE, False, out)
+        return out
+
+    def _lay_out(self) -> None:
+        """Scale the frequencies of all chunks by their bandwidths."""
+        assert self._scale is not None
+        chunks = len(self._sample.seen)
+        basis = self._blocks.kept(chunks)
+        assert isinstance(basis, Dense)
+        distance = max(self._scale.distance, _NEAREST)
+        units = np.array(BANDWIDTHS)[np.arange(chunks) % BANDS] * distance
+        W = basis.W[:chunks] / units[:, None, None]
+        self._basis = Dense(W.astype(np.float32), basis.b[:chunks])
+
+    def _next_moment(self) -> int:
+        """Return after how many events of the run there are more features."""
+        groups, moment = len(self._sample.seen) // BANDS, _GROWTH
+        while moment <= self._n:
+            moment *= 4
+        return moment if groups < self._most_groups else 1 << 62
+
+    def _grow(self) -> None:
+        """Append the features that so many events are worth."""
+        more = groups_after(self._n, self._most_groups) * BANDS - len(self._sample.seen)
+        old, chunks = self._sample, ((0, 0), (0, more * CHUNK))
+        self._sample = old._replace(
+            features=np.pad(old.features, chunks[::-1]),
+            witness=np.pad(old.witness, chunks),
+            recent=np.pad(old.recent, chunks),
+            reference=np.pad(old.reference, chunks[1]),
+            seen=np.pad(old.seen, (0, more)),
+        )
+        self._moment = self._next_moment()
+        self._lay_out()
+        self._evaluate()
+
+    def _evaluate(self) -> None:
+        """Compute the features of the reference sample anew."""
+        size = int(self._sample.counts[0])
+        self._sample.features[:, :size] = self._features(self._sample.events[:size]).T
+
+    def _reserve(self, size: int) -> None:
+        """Make room for so many events in the reference sample, or as many as it may have."""
+        room, most = len(self._sample.events), int(self._sample.counts[3])
+        if min(size, most) <= room:
+            return
+        more = min(max(size, 2 * room, _ROOM), most) - room
+        self._sample = self._sample._replace(
+            events=np.pad(self._sample.events, ((0, more), (0, 0))),
+            features=np.pad(self._sample.features, ((0, 0), (0, more))),
+            scores=np.pad(self._sample.scores, ((0, 0), (0, more))),
+        )
+
+    # --- state ----------------------------------------------------------------------------------
 
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
@@ -316,8 +454,22 @@ class StreamingMMD:
             "columns": list(self._columns),
             "n_events": self.n_events,
             "n_drifts": self.n_drifts,
+            "run": self._n,
         }
-        return self._run.state(header)
+        sample = self._sample
+        size = int(sample.counts[0])
+        arrays = {
+            "rows": self._rows.copy(),
+            "events": sample.events[:size].copy(),
+            "counts": sample.counts[1:3].copy(),
+        }
+        for name in ("witness", "recent", "reference", "seen", "wealth", "bins", "total"):
+            arrays[name] = getattr(sample, name).copy()
+        if self._scale is not None:
+            header["distance"] = self._scale.distance
+            arrays["center"] = self._scale.center.copy()
+            arrays["inverse"] = self._scale.inverse.copy()
+        return State(header, arrays)
 
     @classmethod
     def from_state(cls, state: State) -> StreamingMMD:
@@ -338,7 +490,34 @@ class StreamingMMD:
         test.n_events, test.n_drifts = (
             count(header, name, _OWNER) for name in ("n_events", "n_drifts")
         )
-        test._run.load(state)
+        # Features and scores of the reference sample are computed anew.
+        n = count(state.header, "run", _OWNER)
+        warm = n >= WARM_UP
+        chunks = groups_after(n, test._most_groups) * BANDS
+        sizes = {"columns": test._rows.shape[1], "chunks": chunks, "features": chunks * CHUNK}
+        sizes["first"] = 0 if warm else n
+        arrays, sizes = taken(_DECLARED + _SCALE * warm, state.arrays, sizes, _OWNER)
+        size, most = sizes["size"], int(test._sample.counts[3])
+        tests, since = arrays["counts"].tolist()
+        if since > REFRESH or tests > n or size != min(tests, most) or arrays["seen"].max() > most:
+            raise StateError(f"the counts of {_OWNER} contradict each other; it is damaged")
+        own = {name: arrays[name].copy() for name in TwoSample._fields if name in arrays}
+        own["counts"] = np.array([size, tests, since, most])
+        test._sample = TwoSample(
+            **own,
+            features=np.zeros((chunks * CHUNK, size), np.float32),
+            scores=np.zeros((WITNESSES, size), np.float32),
+        )
+        test._n, test._rows = n, arrays["rows"].copy()
+        test._moment = test._next_moment()
+        if warm:
+            test._scale = FirstScale(np.zeros((0, sizes["columns"])))
+            test._scale.center = arrays["center"].copy()
+            test._scale.inverse = arrays["inverse"].copy()
+            test._scale.distance = number(state.header, "distance", _OWNER, DISTANCES)
+            test._lay_out()
+            test._evaluate()
+            loops.two_sample.rescore(test._sample)
         return test
 
 
@@ -363,6 +542,8 @@ class FirstScale:
 
     Attributes
     ----------
+    center, inverse : float64 array of shape (d,)
+        Median, and one over the spread.
     distance : float
         Median distance of two scaled events.
 
@@ -375,52 +556,23 @@ class FirstScale:
     [0.0, 0.0, 8.0]
     """
 
-    TYPE = "first-scale"
-
     def __init__(self, rows: NDArray[np.float64]) -> None:
         quantiles = RunningQuantiles(rows.shape[1])
         quantiles.observe(rows)
-        self._center, self._inverse = quantiles.center.copy(), quantiles.inverse.copy()
+        self.center, self.inverse = quantiles.center.copy(), quantiles.inverse.copy()
         self.distance = quantiles.distance
-
-    def __len__(self) -> int:
-        return len(self._center)
 
     def transform(self, X: NDArray[np.float64], backend: Backend) -> NDArray[np.float32]:
         """Return events (n, d) scaled, between -8 and 8, and 0 where a value is missing."""
         Z = np.empty(X.shape, np.float32)
-        backend.rescale(X, self._center, self._inverse, Z)
+        backend.rescale(X, self.center, self.inverse, Z)
         np.minimum(np.maximum(Z, -OUTERMOST, out=Z), OUTERMOST, out=Z)
         return Z
 
     def add_columns(self, n: int) -> None:
         """Append n columns that were zero in all events so far, scaled as zeros and ones."""
-        self._center = np.append(self._center, np.zeros(n))
-        self._inverse = np.append(self._inverse, np.full(n, 1.0 / FAIR_COIN))
-
-    def state(self) -> State:
-        """Everything needed to go on exactly from here."""
-        header: dict[str, JSON] = {
-            "type": self.TYPE,
-            "distance": self.distance,
-        }
-        return State(header, {"center": self._center.copy(), "inverse": self._inverse.copy()})
-
-    @classmethod
-    def from_state(cls, state: State, columns: int) -> FirstScale:
-        """Return the scale of so many columns whose state this is.
-
-        Raises
-        ------
-        StateError
-            If the state is something else's or its parts do not fit.
-        """
-        header = state.expect(cls.TYPE).header
-        arrays, _ = taken(_SCALE_ARRAYS, state.arrays, {"columns": columns}, _SCALE)
-        scale = cls(np.zeros((0, columns)))
-        scale.distance = number(header, "distance", _SCALE, DISTANCES)
-        scale._center, scale._inverse = arrays["center"].copy(), arrays["inverse"].copy()
-        return scale
+        self.center = np.append(self.center, np.zeros(n))
+        self.inverse = np.append(self.inverse, np.full(n, 1.0 / FAIR_COIN))
 
 
 def groups_after(events: int, most: int) -> int:
@@ -435,247 +587,3 @@ def groups_after(events: int, most: int) -> int:
     while groups < most and events >= moment:
         groups, moment = 2 * groups, 4 * moment
     return min(groups, most)
-
-
-class MMDRun:
-    """The statistics of a run and what computes features for them.
-
-    Parameters
-    ----------
-    columns : sequence of str or int
-    reference : int
-        Most events of the reference sample.
-    max_features : int
-        A multiple of BANDS * CHUNK.
-    seed : int
-
-    Attributes
-    ----------
-    n : int
-        Events of this run.
-    most_groups : int
-        Groups of BANDS chunks of features, at most.
-    rows : float64 array of shape (events, d)
-        The first events, as long as there is no scale.
-    scale : FirstScale or None
-    sample : TwoSample
-    """
-
-    def __init__(
-        self,
-        columns: Sequence[Column],
-        *,
-        reference: int,
-        max_features: int,
-        seed: int,
-    ) -> None:
-        self._reference, self.most_groups = reference, max_features // (BANDS * CHUNK)
-        self._seed = seed
-        self._backend = backends.select()
-        self._keys = column_keys(columns)
-        self._blocks = self._make_blocks()
-        self._begin(len(columns))
-
-    def _begin(self, n_columns: int) -> None:
-        self.n = 0
-        self.rows = np.zeros((0, n_columns))
-        self.scale: FirstScale | None = None
-        self.sample = two_sample.begin(self._reference, n_columns, BANDS * CHUNK)
-        self._basis: Dense | None = None
-        self._moment = self._next_moment()
-
-    def anew(self) -> MMDRun:
-        """Return a run of the same columns at its first event; features are not drawn again."""
-        run = copy.copy(self)
-        run._begin(self.rows.shape[1])
-        return run
-
-    def _make_blocks(self) -> FeatureBlocks:
-        return FeatureBlocks(
-            Gaussian(bandwidth=1.0),
-            self._keys,
-            seed=self._seed,
-            backend=self._backend,
-            dtype=np.dtype(np.float32),
-            cache_bytes=1 << 40,
-            threads=1,
-        )
-
-    @property
-    def n_features(self) -> int:
-        """Random features in use."""
-        return len(self.sample.reference)
-
-    @property
-    def wealth(self) -> float:
-        """The largest wealth of a witness now."""
-        return float(self.sample.total[0])
-
-    @property
-    def peak(self) -> float:
-        """The largest wealth that a witness has ever had."""
-        return float(self.sample.total[1])
-
-    # --- events ---------------------------------------------------------------------------------
-
-    def take(self, X: Events, draws: NDArray[np.float64], threshold: float) -> int:
-        """Take in the first one or more of some events; return how many.
-
-        Parameters
-        ----------
-        X : float64 array of shape (n, d)
-        draws : float64 array of shape (n, 3)
-            Numbers drawn for them, see `streamk.backends.two_sample`.
-        threshold : float
-            Wealth that ends the run.
-        """
-        if self.scale is None:
-            n = min(len(X), WARM_UP - self.n)
-            self.rows = np.concatenate([self.rows, X[:n]])
-            self.n += n
-            if self.n == WARM_UP:
-                self._finish_warm_up()
-            return n
-        n = min(len(X), self._moment - self.n)
-        self._reserve(int(self.sample.counts[0]) + n)
-        taken: int = loops.two_sample.follow(
-            self.sample, self.features(X[:n]), X[:n], draws[:n], threshold
-        )
-        self.n += taken
-        if self.n == self._moment:
-            self._grow()
-        return taken
-
-    def _finish_warm_up(self) -> None:
-        """Take the scale from the first events, and let them be the first training events."""
-        self.scale = FirstScale(self.rows)
-        self._lay_out()
-        training = np.zeros((WARM_UP, 3))
-        loops.two_sample.follow(self.sample, self.features(self.rows), self.rows, training, np.inf)
-        self.rows = self.rows[:0]
-
-    # --- features -------------------------------------------------------------------------------
-
-    def features(self, X: Events) -> NDArray[np.float32]:
-        """Return the features (n, D) of events (n, d)."""
-        assert self.scale is not None
-        assert self._basis is not None
-        out = np.empty((len(X), len(self._basis.b) * CHUNK), np.float32)
-        Z = self.scale.transform(X, self._backend)
-        self._backend.features(Z, self._basis, Curve.COSINE, False, out)
-        return out
-
-    def _lay_out(self) -> None:
-        """Scale the frequencies of all chunks by their bandwidths."""
-        assert self.scale is not None
-        chunks = len(self.sample.seen)
-        basis = self._blocks.kept(chunks)
-        assert isinstance(basis, Dense)
-        distance = max(self.scale.distance, _NEAREST)
-        units = np.array(BANDWIDTHS)[np.arange(chunks) % BANDS] * distance
-        W = basis.W[:chunks] / units[:, None, None]
-        self._basis = Dense(W.astype(np.float32), basis.b[:chunks])
-
-    def _next_moment(self) -> int:
-        """Return after how many events of the run there are more features."""
-        groups, moment = len(self.sample.seen) // BANDS, _GROWTH
-        while moment <= self.n:
-            moment *= 4
-        return moment if groups < self.most_groups else 1 << 62
-
-    def _grow(self) -> None:
-        """Append the features that so many events are worth."""
-        more = groups_after(self.n, self.most_groups) * BANDS - len(self.sample.seen)
-        old, chunks = self.sample, ((0, 0), (0, more * CHUNK))
-        self.sample = old._replace(
-            features=np.pad(old.features, chunks[::-1]),
-            witness=np.pad(old.witness, chunks),
-            recent=np.pad(old.recent, chunks),
-            reference=np.pad(old.reference, chunks[1]),
-            seen=np.pad(old.seen, (0, more)),
-        )
-        self._moment = self._next_moment()
-        self._lay_out()
-        self._evaluate()
-
-    def _evaluate(self) -> None:
-        """Compute the features of the reference sample anew."""
-        size = int(self.sample.counts[0])
-        self.sample.features[:, :size] = self.features(self.sample.events[:size]).T
-
-    def _reserve(self, size: int) -> None:
-        """Make room for so many events in the reference sample, or as many as it may have."""
-        room, most = len(self.sample.events), int(self.sample.counts[3])
-        if min(size, most) <= room:
-            return
-        more = min(max(size, 2 * room, _ROOM), most) - room
-        self.sample = self.sample._replace(
-            events=np.pad(self.sample.events, ((0, more), (0, 0))),
-            features=np.pad(self.sample.features, ((0, 0), (0, more))),
-            scores=np.pad(self.sample.scores, ((0, 0), (0, more))),
-        )
-
-    def add_columns(self, columns: Sequence[Column]) -> None:
-        """Go on with more columns than before, the first of which are those there were."""
-        more = len(columns) - self.rows.shape[1]
-        self._keys = column_keys(columns)
-        self._blocks = self._make_blocks()
-        self.rows = np.pad(self.rows, ((0, 0), (0, more)))
-        self.sample = self.sample._replace(events=np.pad(self.sample.events, ((0, 0), (0, more))))
-        if self.scale is not None:
-            self.scale.add_columns(more)
-            self._lay_out()
-            self._evaluate()
-            loops.two_sample.rescore(self.sample)
-
-    # --- state ----------------------------------------------------------------------------------
-
-    def state(self, header: dict[str, Any]) -> State:
-        """Return the state of a test of that header, whose run this is."""
-        sample = self.sample
-        size = int(sample.counts[0])
-        arrays = {
-            "rows": self.rows.copy(),
-            "events": sample.events[:size].copy(),
-            "counts": sample.counts[1:3].copy(),
-        }
-        for name in ("witness", "recent", "reference", "seen", "wealth", "bins", "total"):
-            arrays[name] = getattr(sample, name).copy()
-        parts = {} if self.scale is None else {"scale": self.scale.state()}
-        nested = State.nest(parts, {**header, "run": self.n})
-        return State(nested.header, {**nested.arrays, **arrays})
-
-    def load(self, state: State) -> None:
-        """Go on, at the first event, where a state was taken.
-
-        Features and scores of the reference sample are computed anew.
-
-        Raises
-        ------
-        StateError
-            If the arrays do not fit, or contradict each other.
-        """
-        n = count(state.header, "run", _OWNER)
-        warm = n >= WARM_UP
-        chunks = groups_after(n, self.most_groups) * BANDS
-        sizes = {"columns": self.rows.shape[1], "chunks": chunks, "features": chunks * CHUNK}
-        sizes["first"] = 0 if warm else n
-        arrays, sizes = taken(_DECLARED, state.arrays, sizes, _OWNER)
-        size, most = sizes["size"], int(self.sample.counts[3])
-        tests, since = arrays["counts"].tolist()
-        if since > REFRESH or tests > n or size != min(tests, most) or arrays["seen"].max() > most:
-            raise StateError(f"the counts of {_OWNER} contradict each other; it is damaged")
-        own = {name: arrays[name].copy() for name in TwoSample._fields if name in arrays}
-        own["counts"] = np.array([size, tests, since, most])
-        self.sample = TwoSample(
-            **own,
-            features=np.zeros((chunks * CHUNK, size), np.float32),
-            scores=np.zeros((WITNESSES, size), np.float32),
-        )
-        self.n, self.rows = n, arrays["rows"].copy()
-        self._moment = self._next_moment()
-        if warm:
-            self.scale = FirstScale.from_state(state.child("scale"), sizes["columns"])
-            self._lay_out()
-            self._evaluate()
-            loops.two_sample.rescore(self.sample)

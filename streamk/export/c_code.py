@@ -98,10 +98,8 @@ def number(value: float) -> str:
 def texts(name: str, some: Iterable[str]) -> str:
     """Return the definition of a constant array of texts, in UTF-8.
 
-    Raises
-    ------
-    InvalidInput
-        If a text is too long for a literal, is not UTF-8, or has a zero, which would end it.
+    Raises `InvalidInput` if a text is too long for a literal, is not UTF-8, or has a zero, which
+    would end it.
     """
     return _defined(f"static const char *const {name}", [literal(one) for one in some] or ['""'])
 
@@ -145,7 +143,6 @@ def events(fields: Sequence[ExportField], *, absent: str, name: str) -> str:
 
     Parameters
     ----------
-    fields : sequence of ExportField
     absent : "zero" or "missing"
         What a field that is not there is.
     name : str
@@ -180,7 +177,7 @@ def _texts(fields: Sequence[ExportField], name: str) -> str:
     places: list[int] = []
     starts, ends = [0], []
     for field in fields:
-        own = sorted(field.texts.items(), key=_bytes)
+        own = sorted(field.texts.items(), key=lambda item: as_utf8(item[0]))
         found += [text for text, _ in own] + [""] * len(field.shared)
         ends.append(len(places) + len(own))
         places += [place for _, place in own] + list(field.shared.values())
@@ -211,10 +208,6 @@ def _shared(fields: Sequence[ExportField], name: str) -> str:
             part("hash", name),
         ]
     )
-
-
-def _bytes(item: tuple[str, int]) -> bytes:
-    return as_utf8(item[0])
 
 
 def _numbered(fields: Sequence[ExportField], name: str) -> str:

@@ -31,18 +31,14 @@ class ExportField:
 def fields_of(schema: Schema, columns: Sequence[Column] | None, width: int) -> list[ExportField]:
     """Return the fields of a schema, in the order of their first columns.
 
+    Raises `InvalidInput` if the schema's columns are not the model's, or one is made from times.
+
     Parameters
     ----------
-    schema : Schema
     columns : sequence of str or int, or None
         The model's.
     width : int
         How many the model has.
-
-    Raises
-    ------
-    InvalidInput
-        If the schema's columns are not the model's, or one is made from times.
     """
     own = list(schema.columns)
     _check_same(own, range(width) if columns is None else columns, named=columns is not None)

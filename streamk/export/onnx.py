@@ -27,10 +27,7 @@ _FORMAT = 8
 class Graph:
     """Nodes, constants, inputs and outputs; each number is known by its name.
 
-    Raises
-    ------
-    BackendUnavailable
-        If the package onnx is not installed.
+    Raises `BackendUnavailable` if the package onnx is not installed.
     """
 
     def __init__(self) -> None:
@@ -205,12 +202,8 @@ OUTPUTS = ("label", "number", "probabilities")
 def columns_of(graph: Graph, fields: Sequence[ExportField], doubles: NDArray[np.bool_]) -> str:
     """Return the columns, double (n, d), of fields that are an input (n, 1) each.
 
-    Of numbers it is double where `doubles` (d,) says so, else float32.
-
-    Raises
-    ------
-    InvalidInput
-        If an input cannot be what a field holds.
+    Of numbers it is double where `doubles` (d,) says so, else float32. Raises `InvalidInput` if an
+    input cannot be what a field holds.
     """
     _check(fields)
     blocks, places = [], []

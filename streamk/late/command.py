@@ -103,8 +103,6 @@ class LatePart(Part):
             )
         if "label" not in options:
             raise UsageError("--labels needs --label NAME: the field of the label in its records")
-        if options["key"] == options["label"]:
-            raise UsageError(f"--key and --label are both {options['key']!r}")
         if "label_default" in options and "label_timeout" not in options:
             raise UsageError(
                 "--label-default is the label after a time; it needs --label-timeout SPAN"

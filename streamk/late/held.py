@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamk.declared import ANY, NON_NEGATIVE, Declared, Domain, taken, within
 from streamk.errors import StateError
-
-__all__ = ["HeldEvents", "HeldLimits", "HeldRecords", "Slots", "packed", "record_type", "unpacked"]
 
 Floats = NDArray[np.float64]
 Places = Sequence[int] | NDArray[np.intp]
@@ -79,26 +77,40 @@ def unpacked(arrays: dict[str, NDArray[Any]], where: str) -> HeldRecords:
     return np.frombuffer(found["records"].astype(np.uint8).tobytes(), kind)
 
 
-class Slots:
-    """Numbers from 0 on, as low as may be.
+class HeldEvents:
+    """Events in slots, which are given and freed by whoever holds them.
 
-    One that is freed is given again only after `settle`, since what is in it may still be read
-    until then.
+    Slots are numbers from 0 on, as low as may be. One that is freed is given again only after
+    `settle`, since what is in it may still be read until then.
+
+    Parameters
+    ----------
+    blank : float
+        The value of a column that has come after the event: 0, or NaN where it is missing then.
+
+    Attributes
+    ----------
+    events : array of shape (slots,)
+        See `record_type`.
 
     Examples
     --------
-    >>> slots = Slots()
-    >>> slots.take(), slots.take(), slots.free(0), slots.take()
-    (0, 1, None, 2)
-    >>> slots.settle(), slots.take()
-    (None, 0)
+    >>> held = HeldEvents(0.0)
+    >>> held.take(), held.take(), held.free(0), held.take(), held.settle(), held.take()
+    (0, 1, None, 2, None, 0)
+    >>> P = np.full((2, 2), 0.5)
+    >>> held.put([0, 1], np.eye(2), [2, 2], P, [1.0, 0.0], [7, 8], np.nan, np.nan)
+    >>> held.rows([1], 3)
+    array([[0., 1., 0.]])
     """
 
-    def __init__(self) -> None:
+    def __init__(self, blank: float) -> None:
+        self._blank = blank
         self._used = 0
         """Slots that were ever taken."""
         self._free: list[int] = []
         self._freed: list[int] = []
+        self.events = self._blanks(_FIRST, record_type(0, 0))
 
     def take(self) -> int:
         """Return a slot that is free."""
@@ -116,35 +128,6 @@ class Slots:
         """Have all that was freed given again: nothing that was in it is read any more."""
         self._free += self._freed
         self._freed = []
-
-
-class HeldEvents:
-    """Events in slots, which are given and freed by whoever holds them.
-
-    Parameters
-    ----------
-    blank : float
-        The value of a column that has come after the event: 0, or NaN where it is missing then.
-
-    Attributes
-    ----------
-    slots : Slots
-    events : array of shape (slots,)
-        See `record_type`.
-
-    Examples
-    --------
-    >>> held = HeldEvents(0.0)
-    >>> P = np.full((2, 2), 0.5)
-    >>> held.put([0, 1], np.eye(2), [2, 2], P, [1.0, 0.0], [7, 8], np.nan, np.nan)
-    >>> held.rows([1], 3)
-    array([[0., 1., 0.]])
-    """
-
-    def __init__(self, blank: float) -> None:
-        self._blank = blank
-        self.slots = Slots()
-        self.events = self._blanks(_FIRST, record_type(0, 0))
 
     def _blanks(self, n: int, kind: np.dtype[Any]) -> HeldRecords:
         made = np.zeros(n, kind)
@@ -186,14 +169,8 @@ class HeldEvents:
 
         Parameters
         ----------
-        slots : sequence of n int
         X : float64 array of shape (n, d)
             Of each event only the first `width` columns count.
-        width : sequence of n int
-        P : float64 array of shape (n, k), or None
-        said : sequence of n float
-        numbers : sequence of n int
-        thresholds, slices : float64 array of shape (n,), or NaN
         """
         P = np.zeros((len(X), 0)) if P is None else P
         self._make_room(max(slots) + 1, X.shape[1], P.shape[1])
@@ -229,32 +206,17 @@ class HeldEvents:
         self.events[slots] = made
 
 
-class HeldLimits(NamedTuple):
-    """Bounds of the events that may be held.
+def check_held(records: HeldRecords, columns: int, classes: int | None, numbers: int) -> None:
+    """Raise `StateError` if events do not fit so many columns, classes and events ever held.
 
-    Attributes
-    ----------
-    columns : int
-        Columns that there are.
-    classes : int or None
-        Classes that there are; None for regression.
-    numbers : int
-        Events that were ever held, which have the numbers below it.
+    Classes are None for regression.
     """
-
-    columns: int
-    classes: int | None
-    numbers: int
-
-    def check(self, records: HeldRecords) -> None:
-        """Raise `StateError` if events do not fit."""
-        arrays = {each.name: records[each.name] for each in _DECLARED}
-        found, sizes = taken(_DECLARED, arrays, {"events": len(records)}, "held events")
-        columns, classes = self.columns, self.classes
-        if max(sizes["columns"], int(found["width"].max(initial=0))) > columns:
-            raise StateError(f"held events have more than the {columns} columns of the stream")
-        if sizes["classes"] > (classes or 0):
-            raise StateError(f"held events have more than the {classes or 0} classes of the model")
-        if classes is not None:
-            within(found["said"], Domain(-1, classes - 1, whole=True), "said", "held events")
-        within(found["number"], Domain(0, self.numbers - 1), "number", "held events")
+    arrays = {each.name: records[each.name] for each in _DECLARED}
+    found, sizes = taken(_DECLARED, arrays, {"events": len(records)}, "held events")
+    if max(sizes["columns"], int(found["width"].max(initial=0))) > columns:
+        raise StateError(f"held events have more than the {columns} columns of the stream")
+    if sizes["classes"] > (classes or 0):
+        raise StateError(f"held events have more than the {classes or 0} classes of the model")
+    if classes is not None:
+        within(found["said"], Domain(-1, classes - 1, whole=True), "said", "held events")
+    within(found["number"], Domain(0, numbers - 1), "number", "held events")

@@ -22,8 +22,6 @@ from streamk.errors import StateError
 from streamk.late.held import HeldEvents, HeldRecords
 from streamk.late.segments import SEGMENT_ROWS, Found, SegmentLog
 
-__all__ = ["MEMORY", "QUEUES", "Join", "Learn", "Predict", "Step", "WaitingQueue"]
-
 MEMORY = 64 << 20
 """Bytes of the young ones of a queue, about; beyond that the oldest go to the disk."""
 _ENTRY_BYTES = 250
@@ -48,7 +46,6 @@ class WaitingQueue:
     ----------
     kind : type
         Of an entry in a file: a tuple of the key and all but the slot.
-    files : SegmentFiles
     held : HeldEvents, optional
         Where entries have their slots; by default they have none.
     """
@@ -113,7 +110,6 @@ class WaitingQueue:
 
         Parameters
         ----------
-        before, most : int
         recall : bool, default False
             They are to have slots.
 
@@ -137,16 +133,12 @@ class WaitingQueue:
     def look_up(self, keys: Sequence[str], due: tuple[int, int] | None = None) -> None:
         """Find the keys of a batch on the disk, and have their events in slots until `seal`.
 
+        Raises `StateError` if a file is damaged.
+
         Parameters
         ----------
-        keys : sequence of str
         due : (int, int), optional
             A clock, and how many of the oldest before it are to be found too.
-
-        Raises
-        ------
-        StateError
-            If a file is damaged.
         """
         if not len(self._log):
             return
@@ -159,7 +151,7 @@ class WaitingQueue:
         """Have rows among those that are found, and their events in slots, if they have any."""
         slots, held = [-1] * len(found), self._held
         if held is not None:
-            slots = [held.slots.take() for _ in found]
+            slots = [held.take() for _ in found]
             for kind in {one.type for one in found}:
                 some = [
                     (slot, one) for slot, one in zip(slots, found, strict=True) if one.type == kind
@@ -172,16 +164,13 @@ class WaitingQueue:
     def seal(self) -> None:
         """Have the oldest on the disk where too many are in memory, after a batch.
 
-        Raises
-        ------
-        EngineError
-            If they cannot be written.
+        Raises `EngineError` if they cannot be written.
         """
         held, size = self._held, _ENTRY_BYTES
         if held is not None:
             size += held.events.itemsize
             for _, (slot, *_) in self._found.values():
-                held.slots.free(slot)
+                held.free(slot)
         self._found = {}
         while len(self._young) >= max(SEGMENT_ROWS, MEMORY // size) + SEGMENT_ROWS:
             some = list(islice(self._young.items(), SEGMENT_ROWS))
@@ -191,7 +180,7 @@ class WaitingQueue:
             for key, entry in some:
                 del self._young[key]
                 if held is not None:
-                    held.slots.free(entry[0])
+                    held.free(entry[0])
 
     # --- state ------------------------------------------------------------------------------------
 
@@ -214,20 +203,14 @@ class WaitingQueue:
     ) -> None:
         """Go on with what `arrays` and `files` gave.
 
+        Raises `StateError`, `ValueError`, `msgspec.MsgspecError` if it is not its own.
+
         Parameters
         ----------
-        young : uint8 array
-        names : sequence of str
-        live : uint8 array
         check : function
-            Checks events, see `Limits`.
+            Checks events, see `check_held`.
         slots : iterator of int
             Gives the slots of those that have one.
-
-        Raises
-        ------
-        StateError, ValueError, msgspec.MsgspecError
-            If it is not its own.
         """
         if young.dtype != np.uint8 or young.ndim != 1:
             raise ValueError(f"an array of {young.dtype} is no JSON")
@@ -309,7 +292,7 @@ class Join:
         self.fates = Fates()
         self._timeout, self._most, self._default = timeout, most, default
         held = held or HeldEvents(0.0)
-        self._slots, self._learns_again = held.slots, revisions == "learn"
+        self._events, self._learns_again = held, revisions == "learn"
         files = files or SegmentFiles()
         self._held = WaitingQueue(tuple[str, int], files, held)
         self._early = WaitingQueue(tuple[str, _Class, int], files)
@@ -329,16 +312,12 @@ class Join:
     def begin(self, keys: Sequence[str], last: int) -> None:
         """Find on the disk what a batch needs: that of its keys, and what is over at its end.
 
+        Raises `StateError` if a file is damaged.
+
         Parameters
         ----------
-        keys : sequence of str
         last : int
             The highest clock.
-
-        Raises
-        ------
-        StateError
-            If a file is damaged.
         """
         due = None
         if self._timeout is not None and self._default is not None:
@@ -355,7 +334,7 @@ class Join:
 
     def settle(self) -> None:
         """Have slots that are free used again, when all steps so far were followed to their end."""
-        self._slots.settle()
+        self._events.settle()
 
     def event(self, key: str, clock: int) -> list[Step]:
         """Take an event, after what is `due`; returns what is to be done now, in this order."""
@@ -364,10 +343,10 @@ class Join:
             return [_UNHELD]
         if len(self._held) >= self._most:
             oldest, (slot, _) = self._held.pop_oldest()
-            self._slots.free(slot)
+            self._events.free(slot)
             self.fates.overflow += 1
             self._close(oldest, (-1, False, None, clock))
-        slot = self._slots.take()
+        slot = self._events.take()
         found = self._early.pop(key)
         if found is None:
             self._held.add(key, (slot, clock))
@@ -388,7 +367,9 @@ class Join:
             if type(known[1]) is type(label) and known[1] == label:
                 self.fates.duplicates += 1
             elif over is not None and self._learns_again:
-                return [self._revise(key, label, clock)]
+                self.fates.revised += 1
+                self._over.pop(key)
+                return [self._learn(key, over[0], label, clock)._replace(again=True)]
             else:
                 self.fates.conflicts += 1
         else:
@@ -402,25 +383,19 @@ class Join:
         self.fates.joined += 1
         return self._learn(key, slot, label, clock)
 
-    def _revise(self, key: str, label: Label, clock: int) -> Learn:
-        self.fates.revised += 1
-        entry = self._over.pop(key)
-        assert entry is not None
-        return self._learn(key, entry[0], label, clock)._replace(again=True)
-
     def _learn(self, key: str, slot: int, label: Label, clock: int) -> Learn:
         """Have an event learned, and its key over."""
         if self._learns_again:
             self._close(key, (slot, True, label, clock))
         else:
             self._close(key, (-1, True, label, clock))
-            self._slots.free(slot)
+            self._events.free(slot)
         return Learn(slot, label)
 
     def _close(self, key: str, entry: Entry) -> None:
         if len(self._over) >= self._most:
             _, (slot, *_) = self._over.pop_oldest()
-            self._slots.free(slot)
+            self._events.free(slot)
         self._over.add(key, entry)
 
     def due(self, clock: int) -> Iterator[tuple[list[Step], bool]]:
@@ -443,13 +418,13 @@ class Join:
                 continue
             self.fates.missing += len(some)
             for key, (slot, _) in some:
-                self._slots.free(slot)
+                self._events.free(slot)
                 self._close(key, (-1, False, None, clock))
         while some := self._early.pop_due(before, _CHUNK)[0]:
             self.fates.unmatched += len(some)
         while some := self._over.pop_due(before, _CHUNK)[0]:
             for _, (slot, *_) in some:
-                self._slots.free(slot)
+                self._events.free(slot)
         oldest = (queue.clock() for queue in self._queues.values())
         clocks = [one for one in oldest if one is not None]
         self._next = min(clocks, default=clock) + self._timeout
@@ -458,7 +433,7 @@ class Join:
         if self._learns_again:
             return self._learn(key, slot, self._default, clock)
         self._close(key, (-1, False, None, clock))
-        self._slots.free(slot)
+        self._events.free(slot)
         return Learn(slot, self._default)
 
     def count(self) -> Fates:
@@ -495,21 +470,17 @@ class Join:
     ) -> int:
         """Go on where `to_json`, `files` and `arrays` were called.
 
+        Raises `StateError` if the data is not its own.
+
         Parameters
         ----------
-        counts, files, arrays : mapping
         check : function
-            Checks events, see `Limits`.
+            Checks events, see `check_held`.
 
         Returns
         -------
         int
             How many events are in memory, in slots from 0 on.
-
-        Raises
-        ------
-        StateError
-            If the data is not its own.
         """
         try:
             self.fates = Fates(**{name: int(n) for name, n in counts.items()})

@@ -33,8 +33,6 @@ from streamk.errors import StateError
 from streamk.late.held import HeldRecords, record_type
 from streamk.packing import header_bytes, pack, places, unpack
 
-__all__ = ["SEGMENT_ROWS", "Found", "KeyIndex", "Segment", "SegmentLog", "hashes_of"]
-
 _BITS = 15
 SEGMENT_ROWS = 1 << _BITS
 """Rows of a segment: so many are written, and dropped, at once."""
@@ -115,9 +113,10 @@ _DECLARED = (
 class Segment:
     """Rows of a file, and which of them still wait; `written` and `opened` make one.
 
+    Raises `StateError` if the data is not that of a segment.
+
     Parameters
     ----------
-    files : SegmentFiles
     name : str
         Of the file.
     data : bytes
@@ -125,7 +124,6 @@ class Segment:
 
     Attributes
     ----------
-    name : str
     hashes : uint64 array of shape (rows,)
         Of the keys; whoever has put them into an index drops them.
     type : dtype or None
@@ -134,11 +132,6 @@ class Segment:
         Of each row 1 where it waits, 0 where it is over.
     left : int
         Rows that wait.
-
-    Raises
-    ------
-    StateError
-        If the data is not that of a segment.
     """
 
     def __init__(self, files: SegmentFiles, name: str, data: bytes) -> None:
@@ -227,17 +220,14 @@ class Segment:
         first, span = int(begin[0]), int(end[-1] - begin[0])
         pieces = zip(begin.tolist(), end.tolist(), strict=True)
         try:
-            with open(path, "rb", buffering=0, opener=_unlinked) as file:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            with os.fdopen(descriptor, "rb", buffering=0) as file:
                 if span <= _NEAR * int((end - begin).sum()):
                     whole = _exactly(file.fileno(), span, self._at + first)
                     return [whole[i - first : j - first] for i, j in pieces]
                 return [_exactly(file.fileno(), j - i, self._at + i) for i, j in pieces]
         except OSError as error:
             raise StateError(f"{path}: cannot be read: {error.strerror or error}") from error
-
-
-def _unlinked(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW)
 
 
 def _exactly(descriptor: int, size: int, at: int) -> bytes:
@@ -256,7 +246,6 @@ class Found(NamedTuple):
 
     Attributes
     ----------
-    row : int
     entry : tuple
         The key first, the clock last.
     record : bytes
@@ -281,7 +270,6 @@ class SegmentLog:
 
     Parameters
     ----------
-    files : SegmentFiles
     kind : type
         Of an entry, a tuple of JSON.
     """
@@ -364,10 +352,7 @@ class SegmentLog:
     def append(self, entries: Sequence[Sequence[Any]], records: HeldRecords | None) -> None:
         """Add rows, `SEGMENT_ROWS` at most, all of them younger than those there are.
 
-        Raises
-        ------
-        EngineError
-            If they cannot be written.
+        Raises `EngineError` if they cannot be written.
         """
         self._left += len(entries)
         self._add(Segment.written(self._files, entries, records))
@@ -441,17 +426,12 @@ class SegmentLog:
     ) -> None:
         """Go on with the files and rows that `names` and `live` gave.
 
+        Raises `StateError` if a file is missing or damaged, or does not fit.
+
         Parameters
         ----------
-        names : sequence of str
-        live : uint8 array
         check : function, optional
             Checks the events of a segment. By default there must be none.
-
-        Raises
-        ------
-        StateError
-            If a file is missing or damaged, or does not fit.
         """
         bits = np.unpackbits(live) if live.dtype == np.uint8 and live.ndim == 1 else live[:0]
         for name in names:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,6 @@ from connectors.base import (
 from connectors.errors import OffsetOutOfRange
 from streamk.encoding import (
     BadEvent,
-    Decoded,
     Decoder,
     FieldReader,
     LabelReader,
@@ -36,11 +35,19 @@ from streamk.engine.training.bad_events import tombstones_apart
 if TYPE_CHECKING:
     from streamk.late import LateLabels
 
-__all__ = ["EVENTS", "LABELS", "JoinedSource", "LateReader", "Taken"]
-
 EVENTS, LABELS = "stream/", "labels/"
 """Beginnings of the names of partitions. Where clocks are equal the names decide: labels that
 came until an event are learned before it is predicted."""
+
+
+def _asked(name: str) -> Any:
+    """Return a method of `JoinedSource` that asks the source of a partition by its own name."""
+
+    def ask(self: JoinedSource, partition: str, *more: Any) -> Any:
+        source, own = self._place(partition)
+        return getattr(source, name)(own, *more)
+
+    return ask
 
 
 class JoinedSource(SourceBase):
@@ -48,7 +55,6 @@ class JoinedSource(SourceBase):
 
     Parameters
     ----------
-    events, labels : Source
     time : str, optional
         The field that holds when a record was, see `LateLabels`. A record without one has the
         timestamp `NEVER`, which moves no clock.
@@ -142,20 +148,12 @@ class JoinedSource(SourceBase):
         source, name = self._place(partition)
         return source.position(name) if isinstance(source, Positioned) else 0
 
-    def start(self, partition: str) -> int:
-        """Return the earliest position that can still be read."""
-        source, name = self._place(partition)
-        return source.start(name)
-
-    def beginning(self, partition: str) -> int:
-        """Return the position where a job begins that has none of its own."""
-        source, name = self._place(partition)
-        return source.beginning(name)
-
-    def end(self, partition: str) -> int | None:
-        """Return one past the last record there is now; None where that is not known."""
-        source, name = self._place(partition)
-        return source.end(name)
+    start = _asked("start")
+    beginning = _asked("beginning")
+    end = _asked("end")
+    identity = _asked("identity")
+    recognize = _asked("recognize")
+    provisional = _asked("provisional")
 
     def lag(self) -> int | None:
         """Return the records of both that were not polled yet, if known."""
@@ -174,21 +172,6 @@ class JoinedSource(SourceBase):
             if source.finished()
             for name in source.partitions()
         ]
-
-    def identity(self, partition: str, offset: int) -> str | None:
-        """Return by what a partition is known again, if its source can tell."""
-        source, name = self._place(partition)
-        return source.identity(name, offset)
-
-    def recognize(self, partition: str, identity: str) -> str | None:
-        """Return how a partition is another by now; None if it is the same, as far as is known."""
-        source, name = self._place(partition)
-        return source.recognize(name, identity)
-
-    def provisional(self, partition: str) -> int | None:
-        """Return the position from which on events may be others when they are read again."""
-        source, name = self._place(partition)
-        return source.provisional(name)
 
     def unfinished(self) -> list[str]:
         """Return a sentence for everything that is not read of both."""
@@ -217,7 +200,6 @@ class Taken:
     ----------
     batch : Batch
         With the names of partitions as the sources have them.
-    is_label : list of bool (n,)
     keys : list of str or None (n,)
         None of what is bad.
     labels : list (n,)
@@ -226,12 +208,10 @@ class Taken:
         Of events the row of `X`.
     raw : list (m,)
         The events of `X` as they came.
-    X : float64 array of shape (m, d)
     width : int64 array of shape (m,)
         Columns that there were when the event had come.
     schema : Schema
         Of the d columns.
-    bad : list of BadEvent, by row of the batch
     tombstones : set of int
         Rows of the batch that are neither, but tell of a deletion.
     slices : float64 array of shape (m,), or None
@@ -271,7 +251,6 @@ class LateReader:
     ----------
     events : Source
         Of the job.
-    late : LateLabels
     schema : Schema
         Of the job, with the label.
     """
@@ -293,19 +272,21 @@ class LateReader:
         at_events = np.flatnonzero(~is_label).tolist()
         events = [batch.values[row] for row in at_events]
         decoded = decoder.decode(events)
-        rows, keys, labels = [-1] * n, _nothing(n), _nothing(n)
+        rows, keys, labels = [-1] * n, list[Any]([None] * n), list[Any]([None] * n)
         for i, row in enumerate(decoded.good.tolist()):
             rows[at_events[row]] = i
         bad = {at_events[e.row]: e._replace(row=at_events[e.row]) for e in decoded.bad}
-        self._read_keys(events, at_events, keys, bad)
-        at_labels = np.flatnonzero(is_label).tolist()
-        self._read_labels([batch.values[row] for row in at_labels], at_labels, keys, labels, bad)
+        self._read(self._event_keys, batch, at_events, keys, None, bad)
+        self._read(self._cells, batch, np.flatnonzero(is_label).tolist(), keys, labels, bad)
         if self._late.time is not None:
             for row in np.flatnonzero(batch.timestamps == NEVER).tolist():
                 reason = f"time missing: {self._late.time!r} holds no time"
                 bad.setdefault(row, BadEvent(row, self._late.time, reason))
         for row in bad:
             keys[row] = None
+        width = np.full(len(decoded.X), known, np.int64)
+        for row, columns in decoded.growth:
+            width[row:] = columns
         times = np.where(batch.timestamps == NEVER, np.maximum(batch.clocks, 0), batch.timestamps)
         return Taken(
             replace(batch, names=plain, timestamps=times),
@@ -315,59 +296,35 @@ class LateReader:
             rows,
             [events[row] for row in decoded.good.tolist()],
             decoded.X,
-            _widths(decoded, known),
+            width,
             decoder.schema,
             *tombstones_apart([bad[row] for row in sorted(bad)], batch.values),
         )
 
-    def _read_keys(
+    def _read(
         self,
-        values: Sequence[Any],
+        fields: FieldReader,
+        batch: Batch,
         places: list[int],
         keys: list[str | None],
+        labels: list[Any] | None,
         bad: dict[int, BadEvent],
     ) -> None:
-        for row, cells in zip(places, self._event_keys.many(values), strict=True):
+        """Read keys of records, and labels of those that are labels; note those of no use."""
+        name = self._label
+        for row, cells in zip(
+            places, fields.many([batch.values[at] for at in places]), strict=True
+        ):
             if row in bad:
                 continue
             try:
-                keys[row] = key_of(_taken(cells)[0], self._late.key)
-            except Rejected as rejection:
-                bad[row] = BadEvent(row, rejection.column, rejection.reason)
-
-    def _read_labels(
-        self,
-        values: Sequence[Any],
-        places: list[int],
-        keys: list[str | None],
-        labels: list[Any],
-        bad: dict[int, BadEvent],
-    ) -> None:
-        name = self._label
-        for row, cells in zip(places, self._cells.many(values), strict=True):
-            try:
-                key, label = _taken(cells)
-                keys[row], labels[row] = key_of(key, self._late.key), self._as_label(label)
+                if isinstance(cells, Rejected):
+                    raise cells
+                keys[row] = key_of(cells[0], self._late.key)
+                if labels is None:
+                    continue
+                labels[row] = self._as_label(cells[1])
                 if labels[row] is None:
                     raise Rejected("label missing", f"the record of a label has no {name!r}", name)
             except Rejected as rejection:
                 bad[row] = BadEvent(row, rejection.column, rejection.reason)
-
-
-def _nothing(n: int) -> list[Any]:
-    return [None] * n
-
-
-def _taken(cells: tuple[Any, ...] | Rejected) -> tuple[Any, ...]:
-    """Return the fields of a record, or raise what is wrong with it."""
-    if isinstance(cells, Rejected):
-        raise cells
-    return cells
-
-
-def _widths(decoded: Decoded, known: int) -> NDArray[np.int64]:
-    """Return how many columns there were at each good event."""
-    width = np.full(len(decoded.X), known, np.int64)
-    for row, columns in decoded.growth:
-        width[row:] = columns
-    return width

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,79 +22,7 @@ from streamk.learners.common.classes import beyond
 from streamk.learners.common.prequential import Prequential, joined, nothing
 from streamk.learners.explaining import Event
 
-__all__ = ["Explained", "HoldingModel", "LateResults", "follow"]
-
 Floats = NDArray[np.float64]
-
-
-class Explained(NamedTuple):
-    """A prediction of a batch that was explained.
-
-    Attributes
-    ----------
-    place : int
-        Among the predictions, counted from 0.
-    number : int or None
-        Of the event, if it is held.
-    explanation : object
-        As an `Observer` gave it.
-    """
-
-    place: int
-    number: int | None
-    explanation: Any
-
-
-class LateResults(NamedTuple):
-    """Results of a batch.
-
-    Attributes
-    ----------
-    rows : int64 array (p,)
-        Of the batch, the events that were predicted.
-    prequential : Prequential
-        Their predictions.
-    details : list of dict
-    classes : tuple of labels
-        Those that were known after it.
-    scored : Prequential
-        The earlier predictions of the events that were learned, in their order.
-    labels : list
-        Their labels.
-    at : int64 array
-        The rows at which they were learned.
-    drifts : list of int
-        Which of these, counted from 1, were the last before experts began anew.
-    bad : list of BadEvent
-        Labels that would make too many classes.
-    measured : float64 array (k, 2), or None
-        Whether the regions of the events that were learned held their labels, and their sizes.
-    delays : list of int
-        Events between each of these and its label.
-    slices : list of float
-        The slice of each, NaN where it has none.
-    again : int
-        How many of these were learned before, with another label.
-    numbers : list of int
-        The number of each.
-    explained : Explained, optional
-    """
-
-    rows: NDArray[np.int64]
-    prequential: Prequential
-    details: list[dict[str, Any]]
-    classes: tuple[Any, ...]
-    scored: Prequential
-    labels: list[Any]
-    at: NDArray[np.int64]
-    drifts: list[int]
-    bad: list[BadEvent]
-    measured: Floats | None
-    delays: list[int]
-    slices: list[float]
-    again: int
-    numbers: list[int]
-    explained: Explained | None
 
 
 @dataclass
@@ -104,14 +31,8 @@ class HoldingModel:
 
     Parameters
     ----------
-    model : Learner
-    held : HeldEvents
     label : str
         The label's field, for messages.
-    details : Details, optional
-    regions : RegionGiver, optional
-    observer : Watcher, optional
-    event_fields : EventFields
     number : int, default 0
         Of the next event to be held.
     sliced_from, regions_from : int, default 0
@@ -129,28 +50,7 @@ class HoldingModel:
     sliced_from: int = 0
     regions_from: int = 0
 
-    def hold(
-        self,
-        taken: Taken,
-        rows: list[int],
-        slots: list[int],
-        found: Prequential,
-        numbers: Sequence[int],
-        thresholds: Floats,
-    ) -> None:
-        """Put events that were predicted, some rows of `taken.X`, into their slots."""
-        self.held.put(
-            slots,
-            taken.X[rows],
-            taken.width[rows].tolist(),
-            found.probabilities,
-            self._coded(found),
-            numbers,
-            thresholds,
-            np.nan if taken.slices is None else taken.slices[rows],
-        )
-
-    def _coded(self, found: Prequential) -> Floats:
+    def coded(self, found: Prequential) -> Floats:
         """Return predicted numbers, or the numbers of predicted classes, -1 for none."""
         if not self.model.is_classifier:
             return found.predictions
@@ -174,7 +74,6 @@ class HoldingModel:
 
         Parameters
         ----------
-        X : float64 array of shape (n, d)
         y : list of n labels
             None of those that are predicted.
         numbers : list of n int
@@ -218,46 +117,65 @@ class HoldingModel:
         return Prequential(answers, P)
 
 
-class _Fresh(NamedTuple):
-    """An event that is predicted in the next call, and then held.
-
-    Attributes
-    ----------
-    place : int
-        In the call.
-    row : int
-        Of the values of the batch.
-    """
-
-    place: int
-    row: int
-
-
-class _Steps:
-    """The steps of a batch, which a model follows in their order, many in a call.
+class BatchSteps:
+    """The steps of a batch, which a model follows in their order, and what came of them.
 
     An event is in the call once without a label, as it is predicted, and once with it, as it is
     learned. So a model that has its own ways to learn many events at once, such as one in shards,
-    is given many.
+    is given many in a call.
+
+    Attributes
+    ----------
+    rows : list of int
+        Of the batch, the events that were predicted.
+    details : list of dict
+        Of their predictions.
+    at : list of int
+        The rows at which events were learned.
+    labels, numbers : list
+        Their labels, and their numbers.
+    delays : list of int
+        Events between each of these and its label.
+    slices : list of float
+        The slice of each, NaN where it has none.
+    again : int
+        How many of these were learned before, with another label.
+    bad : list of BadEvent
+        Labels that would make too many classes.
+    explained : (int, int or None, object), optional
+        The place of an event among the predictions, its number if it is held, and how its
+        prediction was explained.
+
+    From `finish` on also:
+
+    prequential, scored : Prequential
+        The predictions, and the earlier ones of the events that were learned.
+    measured : float64 array (k, 2), or None
+        Whether the regions of the events that were learned held their labels, and their sizes.
+    classes : tuple of labels
+        Those that are known.
+    drifts : list of int
+        Which of these, counted from 1, were the last before experts began anew.
     """
 
     def __init__(self, work: HoldingModel, taken: Taken) -> None:
         self._work, self._taken = work, taken
         self._alone = not work.model.holds_predictions
         """A prediction may change the model, as that of one in shards."""
-        self._rows: list[int] = []
-        self._at: list[int] = []
-        self._labels: list[Any] = []
+        self._learned = work.model.n_events
+        self.rows: list[int] = []
+        self.details: list[dict[str, Any]] = []
+        self.at: list[int] = []
+        self.labels: list[Any] = []
+        self.numbers: list[int] = []
+        self.delays: list[int] = []
+        self.slices: list[float] = []
+        self.again = 0
+        self.bad: list[BadEvent] = []
+        self.explained: tuple[int, int | None, Any] | None = None
         self._said: list[Prequential] = []
         self._scored: list[Prequential] = []
         self._measured: list[Floats] = []
-        self._delays: list[int] = []
-        self._slices: list[float] = []
-        self._details: list[dict[str, Any]] = []
-        self._bad: list[BadEvent] = []
-        self._numbers: list[int] = []
-        self._explained: Explained | None = None
-        self._again = 0
         self._restart()
 
     def _restart(self) -> None:
@@ -267,8 +185,8 @@ class _Steps:
         """The numbers of the events of the call, -1 of those that are not held."""
         self._asked: tuple[list[int], list[int]] = [], []
         """Places in the call, and rows of the values, of events to predict."""
-        self._fresh: dict[int, _Fresh] = {}
-        """Events of the call that will be held, by their slots."""
+        self._fresh: dict[int, tuple[int, int]] = {}
+        """Place, and row of the values, of events that will be held, by their slots."""
         self._early: tuple[list[int], list[int]] = [], []
         """Places of events to learn, and the slots of those held since before the call."""
         self._anew: tuple[list[int], list[int]] = [], []
@@ -277,7 +195,7 @@ class _Steps:
     def predict(self, row: int, slot: int) -> None:
         """Have an event predicted after all that is to be learned so far, and held in a slot."""
         work, values = self._work, self._taken.rows[row]
-        explains = work.observer is not None and self._explained is None and work.observer.due
+        explains = work.observer is not None and self.explained is None and work.observer.due
         if (work.details is not None or explains) and (
             self._early[0] or self._anew[0] or self._alone
         ):
@@ -290,17 +208,17 @@ class _Steps:
         self._y.append(None)
         self._events.append(-1)
         if slot >= 0:
-            self._fresh[slot] = _Fresh(place, values)
+            self._fresh[slot] = place, values
             self._events[-1] = work.number
             work.number += 1
-        self._rows.append(row)
+        self.rows.append(row)
 
     def learn(self, row: int, slot: int, label: Any, *, again: bool) -> None:
         """Have the event in a slot learned after all that is to be predicted so far."""
         work, taken = self._work, self._taken
         fresh = self._fresh.get(slot)
         events, columns = work.held.events, work.model.columns
-        width = events["width"].item(slot) if fresh is None else int(taken.width[fresh.row])
+        width = events["width"].item(slot) if fresh is None else int(taken.width[fresh[1]])
         if columns is None or width > len(columns):
             self.flush()
             work.model.add_columns(taken.schema.columns[len(columns or ()) : width])
@@ -310,35 +228,27 @@ class _Steps:
             self._early[0].append(len(self._y))
             self._early[1].append(slot)
         else:
-            number = self._events[fresh.place]
-            part = np.nan if taken.slices is None else float(taken.slices[fresh.row])
+            number = self._events[fresh[0]]
+            part = np.nan if taken.slices is None else float(taken.slices[fresh[1]])
             self._anew[0].append(len(self._y))
-            self._anew[1].append(fresh.place)
-        self._delays.append(work.number - 1 - number)
-        self._slices.append(part if number >= work.sliced_from else np.nan)
-        self._numbers.append(number)
+            self._anew[1].append(fresh[0])
+        self.delays.append(work.number - 1 - number)
+        self.slices.append(part if number >= work.sliced_from else np.nan)
+        self.numbers.append(number)
         self._events.append(number)
         self._y.append(label)
-        self._at.append(row)
-        self._labels.append(label)
-        self._again += again
+        self.at.append(row)
+        self.labels.append(label)
+        self.again += again
 
     def refuse(self, row: int, label: Any) -> None:
         """Take note of a label that would make too many classes."""
         most, name = self._work.model.max_classes, self._work.label
         reason = f"label out of domain: {label!r} would be one class more than max_classes={most}"
-        self._bad.append(BadEvent(row, name, f"{reason}; raise that option, or learn a number"))
+        self.bad.append(BadEvent(row, name, f"{reason}; raise that option, or learn a number"))
 
     def _explain(self, row: int, slot: int) -> None:
-        """Have the next prediction explained by the model as it is when it predicts.
-
-        Parameters
-        ----------
-        row : int
-            Of the values of the batch.
-        slot : int
-            Negative where the event is not held.
-        """
+        """Have the next prediction explained by the model as it is when it predicts."""
         work, taken = self._work, self._taken
         assert work.observer is not None
         found = work.observer.explain(
@@ -346,7 +256,7 @@ class _Steps:
         )
         if found is not None:
             number = work.number if slot >= 0 else None
-            self._explained = Explained(len(self._rows), number, found)
+            self.explained = len(self.rows), number, found
 
     def flush(self) -> None:
         """Call the model for what is to be done so far."""
@@ -369,11 +279,18 @@ class _Steps:
         learned = _some(learned, np.argsort([*early, *anew]))
         self._follow_regions(found, learned, thresholds, details)
         if self._fresh:
-            fresh = list(self._fresh.values())
-            places, rows = [one.place for one in fresh], [one.row for one in fresh]
-            numbers = [self._events[place] for place in places]
+            places, rows = map(list, zip(*self._fresh.values(), strict=True))
             said = _some(found, places)
-            work.hold(taken, rows, list(self._fresh), said, numbers, thresholds[places])
+            work.held.put(
+                list(self._fresh),
+                taken.X[rows],
+                taken.width[rows].tolist(),
+                said.probabilities,
+                work.coded(said),
+                [self._events[place] for place in places],
+                thresholds[places],
+                np.nan if taken.slices is None else taken.slices[rows],
+            )
         self._restart()
 
     def _follow_regions(
@@ -401,17 +318,17 @@ class _Steps:
         given, classes = self._work.regions, self._work.model.classes
         self._scored.append(learned)
         if given is None:
-            self._details += details
+            self.details += details
             return
         sources = dict(zip(*self._anew, strict=True))
-        delays = self._delays[len(self._delays) - len(learned.predictions) :]
+        delays = self.delays[len(self.delays) - len(learned.predictions) :]
         told = done = 0
         for is_asked, run in groupby(range(len(self._y)), lambda place: self._y[place] is None):
             places = list(run)
             if is_asked:
                 more, thresholds[places] = given.give(_some(found, places), classes)
                 others = details[told : told + len(places)] or [{}] * len(places)
-                self._details += [a | b for a, b in zip(more, others, strict=True)]
+                self.details += [a | b for a, b in zip(more, others, strict=True)]
                 told += len(places)
                 continue
             for place in places:
@@ -425,26 +342,14 @@ class _Steps:
             )
             done = part.stop
 
-    def result(self, drifts: list[int]) -> LateResults:
-        """Return what came of it all."""
+    def finish(self) -> None:
+        """Follow what is left, and put results together."""
+        self.flush()
         model = self._work.model
-        return LateResults(
-            np.array(self._rows, np.int64),
-            joined(self._said, model),
-            self._details,
-            model.classes,
-            joined(self._scored, model),
-            self._labels,
-            np.array(self._at, np.int64),
-            drifts,
-            self._bad,
-            np.concatenate(self._measured) if self._measured else None,
-            self._delays,
-            self._slices,
-            self._again,
-            self._numbers,
-            self._explained,
-        )
+        self.prequential, self.scored = joined(self._said, model), joined(self._scored, model)
+        self.measured = np.concatenate(self._measured) if self._measured else None
+        self.classes = model.classes
+        self.drifts = [n - self._learned for n in model.drifts if n > self._learned]
 
 
 def _some(found: Prequential, places: list[int] | NDArray[np.intp] | slice) -> Prequential:
@@ -453,20 +358,14 @@ def _some(found: Prequential, places: list[int] | NDArray[np.intp] | slice) -> P
     return Prequential(found.predictions[places], None if P is None else P[places])
 
 
-def follow(work: HoldingModel, join: Join, taken: Taken) -> LateResults:
+def follow(work: HoldingModel, join: Join, taken: Taken) -> BatchSteps:
     """Predict, hold and learn what a batch of events and labels brings.
 
-    Raises
-    ------
-    InvalidInput
-        As the model does.
-    EngineError
-        If events cannot be written to the disk.
-    StateError
-        If they cannot be read again.
+    Raises `InvalidInput` as the model does, and `EngineError` if events cannot be written to the
+    disk, and `StateError` if they cannot be read again.
     """
-    model, batch = work.model, _Steps(work, taken)
-    learned, classes = model.n_events, set(model.classes)
+    model, batch = work.model, BatchSteps(work, taken)
+    classes = set(model.classes)
 
     def is_too_many(label: Any) -> bool:
         return model.is_classifier and bool(beyond(classes, [label], model.max_classes))
@@ -496,6 +395,6 @@ def follow(work: HoldingModel, join: Join, taken: Taken) -> LateResults:
             add(row, join.label(key, taken.labels[row], clock))
         else:
             add(row, join.event(key, clock))
-    batch.flush()
+    batch.finish()
     join.end()
-    return batch.result([n - learned for n in model.drifts if n > learned])
+    return batch

@@ -25,18 +25,16 @@ from streamk.engine.training.options import Stream, Watch
 from streamk.engine.training.outputs import predictions
 from streamk.engine.training.trainer import WATCH, Trainer
 from streamk.errors import EngineError, InvalidInput, StateError
-from streamk.late.held import HeldEvents, HeldLimits, HeldRecords, packed, unpacked
+from streamk.late.held import HeldEvents, HeldRecords, check_held, packed, unpacked
 from streamk.late.join import QUEUES, Join
 from streamk.late.source import LateReader, Taken
-from streamk.late.steps import HoldingModel, LateResults, follow
+from streamk.late.steps import BatchSteps, HoldingModel, follow
 from streamk.learners.common.base import Learner
 from streamk.learners.common.prequential import Prequential
 from streamk.state import State
 
 if TYPE_CHECKING:
     from streamk.late import LateLabels
-
-__all__ = ["LateTrainer"]
 
 _log = logging.getLogger("streamk.engine")
 
@@ -59,7 +57,6 @@ class LateTrainer(Trainer):
     ----------
     model, source, stream
         As of `Trainer`; the source is a `JoinedSource`, the stream has a label.
-    late : LateLabels
     **options
         As of `Trainer`.
     """
@@ -156,10 +153,7 @@ class LateTrainer(Trainer):
     def take(self, batch: Batch) -> None:
         """Take the next events and labels apart and have them followed; emit those before.
 
-        Raises
-        ------
-        EngineError
-            As `Trainer.take`.
+        Raises `EngineError` as `Trainer.take`.
         """
         self._began = True
         try:
@@ -186,7 +180,7 @@ class LateTrainer(Trainer):
             self.settle()
             raise EngineError(complaint(whole, refused))
 
-    def _follow(self, taken: Taken) -> LateResults:
+    def _follow(self, taken: Taken) -> BatchSteps:
         try:
             found = follow(self._work, self._join, taken)
         except InvalidInput as error:
@@ -195,7 +189,7 @@ class LateTrainer(Trainer):
         self._note_learned(len(taken.batch))
         return found
 
-    def _write(self, taken: Taken, followed: Callable[[], LateResults]) -> None:
+    def _write(self, taken: Taken, followed: Callable[[], BatchSteps]) -> None:
         """Write predictions and what cannot be used, and count and score."""
         found = followed()
         batch, bad = taken.batch, sorted([*taken.bad, *found.bad])
@@ -208,8 +202,9 @@ class LateTrainer(Trainer):
         self._labels_refused += len(found.bad)  # these have met their events, too
         if before < _LABELS <= self._labels_good and self._lacking is not None:
             _log.warning("%s", self._lacking)
-        at = first + found.at
-        self.drifts.add(at[n - 1] for n in found.drifts)
+        rows, at = np.array(found.rows, np.int64), np.array(found.at, np.int64)
+        learned = first + at
+        self.drifts.add(learned[n - 1] for n in found.drifts)
         self.bad.add(first + event.row for event in bad)
         if bad:
             self._bad_events.report(batch, bad, self.counts)
@@ -219,23 +214,21 @@ class LateTrainer(Trainer):
         predicted = found.prequential.predictions
         self.counts.predicted += len(predicted) - predicted.tolist().count(None)
         if self._sink is not None and len(found.rows):
-            outputs = predictions(
-                batch, found.rows, found.prequential, found.classes, found.details
-            )
+            outputs = predictions(batch, rows, found.prequential, found.classes, found.details)
             self._sink.write(outputs)
         self._observe_late(batch, found)
-        scored = Scored(found.at, found.scored, found.labels, found.measured, found.delays)
+        scored = Scored(at, found.scored, found.labels, found.measured, found.delays)
         if self.alarms is not None:
-            told = found.rows, found.prequential
+            told = rows, found.prequential
             self.alarms.take(batch, first, found.classes, told, scored, self._alone)
         slices = None if self.metrics.slices is None else np.array(found.slices)
-        self._scoring.add(at, found.classes, scored, slices)
+        self._scoring.add(learned, found.classes, scored, slices)
         self._check_share(taken, bad)
         self._look(found.labels, bad)
         if found.bad and self._raises:
             raise EngineError(complaint(batch, found.bad[0]))
 
-    def _observe_late(self, batch: Batch, found: LateResults) -> None:
+    def _observe_late(self, batch: Batch, found: BatchSteps) -> None:
         """Show the prediction that was explained, and the labels of those before."""
         if self._observer is None:
             return
@@ -243,7 +236,7 @@ class LateTrainer(Trainer):
             place, number, explanation = found.explained
             said, P = found.prequential
             one = Prequential(said[place:], None if P is None else P[place:])
-            row, details = int(found.rows[place]), found.details[place:]
+            row, details = found.rows[place], found.details[place:]
             self._observe(explanation, batch, row, one, found.classes, details, held=number)
         self._observer.label(found.numbers, found.labels)
 
@@ -374,14 +367,16 @@ class LateTrainer(Trainer):
             setattr(work, since[name], count(header, since[name], _OWNER) if same else work.number)
         files: Any = header.get("segments")
         fates = header.get("fates")
-        if not isinstance(fates, Mapping) or not _are_names(files):
-            raise _unreadable("their counts or files are missing")
-        limits = HeldLimits(
-            columns, len(model.classes) if model.is_classifier else None, work.number
+        has_files = isinstance(files, Mapping) and all(
+            isinstance(files.get(queue), list) and all(map(is_name, files[queue]))
+            for queue in QUEUES
         )
+        if not isinstance(fates, Mapping) or not has_files:
+            raise _unreadable("their counts or files are missing")
+        classes = len(model.classes) if model.is_classifier else None
 
         def check(records: HeldRecords) -> None:
-            limits.check(records)
+            check_held(records, columns, classes, work.number)
             sliced = records["slice"][records["number"] >= work.sliced_from]
             if slices is not None and not slices.fits(sliced):
                 raise _unreadable("their slices are none of the names")
@@ -392,7 +387,7 @@ class LateTrainer(Trainer):
             raise _unreadable("there are other events than keys")
         check(records)
         for _ in range(n):
-            work.held.slots.take()
+            work.held.take()
         work.held.put_records(range(n), records)
         if model.holds_predictions:
             found, _ = taken(_SAID, arrays, {}, _OWNER)
@@ -405,13 +400,6 @@ class LateTrainer(Trainer):
         """
         super().start_from(data, model)
         self._begin()
-
-
-def _are_names(files: Any) -> bool:
-    """Return whether there is a list of names of files for each queue."""
-    return isinstance(files, Mapping) and all(
-        isinstance(files.get(queue), list) and all(map(is_name, files[queue])) for queue in QUEUES
-    )
 
 
 def _unreadable(reason: object) -> StateError:

@@ -49,19 +49,15 @@ class RefusedEvents(InvalidInput):
 def split(body: bytes, each: Any = Any) -> tuple[list[Any], bool]:
     """Return the events of a request's body, and whether they are a list.
 
+    Raises `InvalidInput` if the body is neither, and `RefusedEvents` if some events of an array are
+    no JSON.
+
     Parameters
     ----------
     body : bytes
         JSON: an object, which is one event, or an array of objects.
     each : type, default Any
         Of the events: ``msgspec.Raw`` for their bytes as they stand there.
-
-    Raises
-    ------
-    InvalidInput
-        If the body is neither.
-    RefusedEvents
-        If some events of an array are no JSON.
 
     Examples
     --------
@@ -111,10 +107,6 @@ class Answers:
     """Predictions of a model that other threads may replace by a newer one.
 
     Each request is answered by one model. May be used by several threads.
-
-    Parameters
-    ----------
-    model : TrainedModel
     """
 
     def __init__(self, model: TrainedModel) -> None:
@@ -130,7 +122,9 @@ class Answers:
         """Return of each event what `streamk predict` writes: its prediction, and more.
 
         Fields that the model does not have are named, too, and with the first event that has one
-        the nearest of those that it has.
+        the nearest of those that it has. Raises `RefusedEvents` if some cannot be used, or have
+        fields and none that the model has. Then none is predicted, and `InvalidInput` if the model
+        has no such details.
 
         Parameters
         ----------
@@ -138,19 +132,17 @@ class Answers:
             Objects of JSON.
         details : Details, optional
             The intervals and reasons that are wanted.
-
-        Raises
-        ------
-        RefusedEvents
-            If some cannot be used, or have fields and none that the model has. Then none is
-            predicted.
-        InvalidInput
-            If the model has no such details.
         """
         reading, X = self._decoded(events)
         learner, schema, known = reading.learner, reading.schema, reading.known
         unknown = [known.of(event) for event in events]
-        _refuse(unknown, known)
+        bad = [
+            BadEvent(row, names[0], f"unknown column: {known.sentence(names[0], is_all=True)}")
+            for row, (names, is_all) in enumerate(unknown)
+            if is_all
+        ]
+        if bad:
+            raise RefusedEvents(bad)
         if len(X):
             last = events[-1]
             self._asked = learner, schema, X[-1:], lambda: flatten(last, schema.ignore)
@@ -184,17 +176,6 @@ class Answers:
         if decoded.bad:
             raise RefusedEvents(decoded.bad)
         return reading, X if reading.learner.takes_missing else np.nan_to_num(X)
-
-
-def _refuse(unknown: Sequence[Unknown], known: KnownFields) -> None:
-    """Raise `RefusedEvents` if the model knows none of the fields of some events."""
-    bad = []
-    for row, (names, is_all) in enumerate(unknown):
-        if is_all:
-            reason = f"unknown column: {known.sentence(names[0], is_all=True)}"
-            bad.append(BadEvent(row, names[0], reason))
-    if bad:
-        raise RefusedEvents(bad)
 
 
 def _name(unknown: Sequence[Unknown], known: KnownFields, answers: list[dict[str, Any]]) -> None:

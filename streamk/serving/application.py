@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, Histogram
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -29,16 +29,13 @@ from streamk.engine.progress import Pace, process_bytes
 from streamk.engine.training.options import Details
 from streamk.errors import InvalidInput
 from streamk.serving.answers import Answers, RefusedEvents, split
-from streamk.serving.monitoring import CONTENT_TYPE, Monitoring
-from streamk.serving.observing import Observer
+from streamk.serving.monitoring import Requests
 from streamk.serving.pages import (
     Guard,
     PageHistory,
-    SecurityHeaders,
     as_json,
-    healthz,
+    guarded,
     page_routes,
-    refused,
 )
 from streamk.trained import Following, TrainedModel
 
@@ -220,17 +217,13 @@ _ENCODINGS = ("json", "dict")
 class Intake:
     """Adds events with labels to a log. May be used by several threads.
 
+    Raises `InvalidInput` if the job of the model could not learn them: its events are no plain
+    JSON, or its labels come from a source of their own.
+
     Parameters
     ----------
     model : TrainedModel
         By whose columns and label the events are checked.
-    log : EventLog
-
-    Raises
-    ------
-    InvalidInput
-        If the job of the model could not learn them: its events are no plain JSON, or its labels
-        come from a source of their own.
     """
 
     def __init__(self, model: TrainedModel, log: EventLog) -> None:
@@ -256,12 +249,8 @@ class Intake:
     def append(self, events: Sequence[bytes | msgspec.Raw]) -> None:
         """Add the events of a request, each an object of JSON; durable when it returns.
 
-        Raises
-        ------
-        RefusedEvents
-            If some cannot be used, or have no label. Then none is added.
-        ConnectorError
-            As `connectors.base.EventLog.append`.
+        Raises `RefusedEvents` if some cannot be used, or have no label, and `ConnectorError` as
+        `connectors.base.EventLog.append`. None is added then.
         """
         with self._lock:
             if self._model.schema is not self._schema:
@@ -286,44 +275,64 @@ _SECONDS = 1.0
 _log = logging.getLogger("streamk.serving")
 
 
-class ServerWatch:
-    """Figures of a server and of its model over time.
+_BOUNDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Seconds. A prediction takes some 50 µs."""
+
+
+class ServerWatch(Requests):
+    """Figures of a server and of its model, for Prometheus and over time.
 
     Of requests it has counts, times and means alone: nothing of what one client asks is shown to
     another.
-
-    Parameters
-    ----------
-    model : TrainedModel
-    answers : Answers
-
-    Attributes
-    ----------
-    history : PageHistory
     """
 
     def __init__(self, model: TrainedModel, answers: Answers) -> None:
+        super().__init__()
         self._model, self._answers = model, answers
-        name = model.learner.innermost.TYPE
-        about = {"label": model.label, "model": name, "from": "a checkpoint"}
-        self.history = PageHistory(
-            {key: str(text) for key, text in about.items() if text is not None}
+        self._predicted = self.of(Counter, "events_predicted", "Events predicted.")
+        self._taken = self.of(Counter, "events_taken", "Events posted to be learned, and taken.")
+        self._durations = Histogram(
+            "streamk_predict_seconds",
+            "Time from the body of a request to its answer.",
+            buckets=_BOUNDS,
+            registry=self.registry,
         )
+        about = "Times that a newer checkpoint could not be read."
+        self._failures = self.of(Counter, "refresh_failures", about)
+        epoch = self.of(Gauge, "model_epoch", "Number of the checkpoint.")
+        epoch.set_function(lambda: model.epoch)
+        events = self.of(Gauge, "model_events", "Events the model has learned.")
+        events.set_function(lambda: model.n_events)
+        age = self.of(Gauge, "model_age_seconds", "Time since the checkpoint was written.")
+        age.set_function(lambda: model.age)
+        name = model.learner.innermost.TYPE
+        told = {"label": model.label, "model": name, "from": "a checkpoint"}
+        self.history = PageHistory({key: str(one) for key, one in told.items() if one is not None})
         self._pace = Pace(_SECONDS)
         self._pace.rate(0)
         self._events = 0
         self._seconds: list[float] = []
         self._bad: dict[str, int] = {}
 
-    @property
-    def observer(self) -> Observer:
-        """The means of what was explained."""
-        return self.history.observer
-
     def predicted(self, events: int, seconds: float) -> None:
         """Count the events of a request, and note how long it took."""
+        self._predicted.inc(events)
+        self._durations.observe(seconds)
         self._events += events
         self._seconds.append(seconds)
+
+    def taken(self, events: int) -> None:
+        """Count events that were posted to be learned."""
+        self._taken.inc(events)
+
+    def failed(self) -> None:
+        """Count a checkpoint that could not be read."""
+        self._failures.inc()
+
+    def text(self) -> bytes:
+        """Return all figures as Prometheus reads them."""
+        self.weigh(self.history.observer.experts)
+        return super().text()
 
     @contextmanager
     def refusals(self) -> Iterator[None]:
@@ -349,9 +358,9 @@ class ServerWatch:
         """Explain the event that was predicted last, and add a point."""
         asked = self._answers.asked()
         if asked is not None:
-            explanation = self.observer.explain(*asked)
+            explanation = self.history.observer.explain(*asked)
             if explanation is not None:
-                self.observer.add(explanation)
+                self.history.observer.add(explanation)
         self.history.add(self._figures())
 
     def _figures(self) -> dict[str, Any]:
@@ -389,7 +398,6 @@ class Limits:
     ----------
     body : int, default 2^20
         Bytes.
-    events : int, default 1000
     """
 
     body: int = 1 << 20
@@ -409,10 +417,8 @@ def application(
 
     Parameters
     ----------
-    model : TrainedModel
     token : str, optional
         All but ``/healthz`` and ``/readyz`` take ``Authorization: Bearer`` with it.
-    limits : Limits, optional
     refresh : float, default 1.0
         Seconds between two looks for a newer checkpoint.
     max_age : float, optional
@@ -422,26 +428,16 @@ def application(
     """
     limits = Limits() if limits is None else limits
     server = _Server(model, limits, refresh, max_age, log, with_token=token is not None)
-    guard = Guard(token, server.monitoring.answered)
+    guard = Guard(token, server.watch.answered)
     routes = [
-        *page_routes(server.watch.history, guard),
+        *page_routes(server.watch.history, guard, server.metrics, server.readyz),
         Route("/predict", guard.of(server.predict), methods=["POST"]),
         Route("/model", guard.of(server.model), methods=["GET"]),
-        Route("/metrics", guard.of(server.metrics), methods=["GET"]),
         Route("/openapi.json", guard.of(server.openapi), methods=["GET"]),
-        # They tell nothing of the model.
-        Route("/healthz", guard.of(healthz, is_open=True), methods=["GET"]),
-        Route("/readyz", guard.of(server.readyz, is_open=True), methods=["GET"]),
     ]
     if log is not None:
         routes.append(Route("/learn", guard.of(server.learn), methods=["POST"]))
-    handlers: dict[Any, Any] = {HTTPException: refused}
-    return Starlette(
-        routes=routes,
-        lifespan=server.following,
-        exception_handlers=handlers,
-        middleware=[Middleware(SecurityHeaders)],
-    )
+    return guarded(routes, server.following)
 
 
 class _Server:
@@ -459,7 +455,6 @@ class _Server:
         self._refresh, self._max_age = refresh, max_age
         self._answers = Answers(model)
         self.watch = ServerWatch(model, self._answers)
-        self.monitoring = Monitoring(model, self.watch.observer)
         self._intake = None if log is None else Intake(model, log)
 
     # --- the paths --------------------------------------------------------------------------------
@@ -476,9 +471,7 @@ class _Server:
             else:
                 found = await asyncio.to_thread(self._answers.of, events, details)
         response = as_json(found if several else found[0])
-        seconds = time.perf_counter() - began
-        self.monitoring.predicted(len(events), seconds)
-        self.watch.predicted(len(events), seconds)
+        self.watch.predicted(len(events), time.perf_counter() - began)
         return response
 
     async def learn(self, request: Request) -> Response:
@@ -496,7 +489,7 @@ class _Server:
         except ConnectorError as error:
             _log.error("events were not taken: %s", error)
             raise HTTPException(503, f"the events were not taken: {error}") from None
-        self.monitoring.taken(len(events))
+        self.watch.taken(len(events))
         return as_json({"taken": len(events)}, 202)
 
     def _events(self, body: bytes, each: Any = Any) -> tuple[list[Any], bool]:
@@ -537,7 +530,7 @@ class _Server:
 
     async def metrics(self, _: Request) -> Response:
         """Return figures for Prometheus."""
-        return Response(self.monitoring.text(), headers={"Content-Type": CONTENT_TYPE})
+        return Response(self.watch.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def openapi(self, _: Request) -> Response:
         """Describe the paths."""
@@ -571,7 +564,7 @@ class _Server:
                     await task
 
     async def _follow(self) -> None:
-        following = Following(self._model.refresh, self.monitoring.failed)
+        following = Following(self._model.refresh, self.watch.failed)
         while True:
             await asyncio.sleep(self._refresh)
             if await asyncio.to_thread(following.look):

@@ -231,7 +231,11 @@ class PagePart(Part):
         listener = job.stack.enter_context(listening(host, port))
         server = Server(live_page(history, token=token), connections=_CONNECTIONS)
         server.start(listener)
-        _tell(server.url(listener), quiet=options.get("quiet", False))
+        url = server.url(listener)
+        if options.get("quiet") or sys.stderr.isatty():
+            print(f"streamk run: the live page is at {url}", file=sys.stderr, flush=True)
+        else:  # in JSON, as the other lines are
+            logging.getLogger("streamk.engine").info("live page", extra={"streamk": {"url": url}})
 
         def both(snapshot: Snapshot) -> None:
             history(snapshot)
@@ -239,11 +243,3 @@ class PagePart(Part):
                 show(snapshot)
 
         engine_options |= {"on_progress": both, "observer": observer}
-
-
-def _tell(url: str, *, quiet: bool) -> None:
-    """Say where the page is, in JSON where the other lines are."""
-    if quiet or sys.stderr.isatty():
-        print(f"streamk run: the live page is at {url}", file=sys.stderr, flush=True)
-    else:
-        logging.getLogger("streamk.engine").info("live page", extra={"streamk": {"url": url}})

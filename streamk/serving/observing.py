@@ -73,8 +73,6 @@ def explain(
     ----------
     model : Learner
         Of a contest its champion is meant.
-    fields : Fields
-    x : float64 array of shape (d,)
     event : mapping or None
         The values of its fields.
     number : int
@@ -231,7 +229,10 @@ class Observer:
             if row is None or time.monotonic() < self._row_due:
                 return
             self._row_due = time.monotonic() + self.ROW_SECONDS
-            cut = _cut_prediction(row) | {"reasons": _cut_reasons(explanation.reasons)}
+            reasons = explanation.reasons and [
+                {name: _cut(value) for name, value in one.items()} for one in explanation.reasons
+            ]
+            cut = _cut_prediction(row) | {"reasons": reasons}
             kept = self._keep(self._predictions, cut)
             if held is not None:
                 self._held[held] = kept
@@ -278,7 +279,8 @@ class Observer:
         """Take events that cannot be used, as dead letters have them."""
         with self._lock:
             for row in rows:
-                self._keep(self._bad, _cut_bad(row))
+                cut = {name: _cut(value, LONGEST_VALUE) for name, value in row.items()}
+                self._keep(self._bad, cut)
 
     def _keep(self, rows: deque[dict[str, Any]], row: dict[str, Any]) -> dict[str, Any]:
         self.version += 1
@@ -350,11 +352,3 @@ def _cut_prediction(row: Mapping[str, Any]) -> dict[str, Any]:
         found["prediction_set"] = [_cut(label) for label in chosen[:_CLASSES]]
         found["prediction_set_size"] = len(chosen)
     return found
-
-
-def _cut_reasons(reasons: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
-    return reasons and [{name: _cut(value) for name, value in one.items()} for one in reasons]
-
-
-def _cut_bad(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _cut(value, LONGEST_VALUE) for name, value in row.items()}

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -25,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streamk.engine.progress import Snapshot
 from streamk.errors import InvalidInput
-from streamk.serving.monitoring import CONTENT_TYPE, JobMonitoring
+from streamk.serving.monitoring import JobMonitoring
 from streamk.serving.observing import Observer
 
 JSON = "application/json"
@@ -64,7 +65,6 @@ class Guard:
 
         Parameters
         ----------
-        handler : Handler
         is_open : bool, default False
             It is for everybody, as it shows and takes nothing of events or the model.
         """
@@ -78,7 +78,8 @@ class Guard:
             except HTTPException as error:
                 response = refused(request, error)
             except InvalidInput as error:
-                response = _refused_input(error)
+                events = {} if (bad := getattr(error, "events", None)) is None else {"events": bad}
+                response = as_json({"error": str(error), **events}, 422 if events else 400)
             except ClientDisconnect:  # nobody reads this
                 response = as_json({"error": "the connection ended before the body"}, 400)
             except Exception:
@@ -105,7 +106,9 @@ class Guard:
                 {"WWW-Authenticate": "Bearer"},
             )
         if request.method not in _SAFE:
-            _check_kind(request.headers.get("content-type"))
+            kind = request.headers.get("content-type", "")
+            if kind.partition(";")[0].strip().lower() != JSON:
+                raise HTTPException(415, f"the body must be JSON and say so: Content-Type: {JSON}")
 
     @property
     def asks(self) -> bool:
@@ -152,12 +155,6 @@ def _check_host(host: str) -> None:
         ) from None
 
 
-def _check_kind(given: str | None) -> None:
-    """Raise `HTTPException` unless a body says that it is JSON."""
-    if given is None or given.partition(";")[0].strip().lower() != JSON:
-        raise HTTPException(415, f"the body must be JSON and say so: Content-Type: {JSON}")
-
-
 def as_json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Return a response with a value as JSON."""
     return Response(msgspec.json.encode(value), status, headers, JSON)
@@ -178,13 +175,6 @@ def refused(request: Request, error: Exception) -> Response:
     return as_json({"error": reason}, error.status_code, headers)
 
 
-def _refused_input(error: InvalidInput) -> Response:
-    events = getattr(error, "events", None)
-    if events is None:
-        return as_json({"error": str(error)}, 400)
-    return as_json({"error": str(error), "events": events}, 422)
-
-
 MOST = 2000
 """Points that are kept; where there are more, every second one of the older half goes."""
 
@@ -198,7 +188,6 @@ class PageHistory:
     ----------
     about : mapping of str to str
         What the page says of the job or server.
-    observer : Observer, optional
     """
 
     def __init__(self, about: Mapping[str, str], observer: Observer | None = None) -> None:
@@ -250,14 +239,13 @@ _HEADERS = {
 }
 
 
-def page_routes(history: PageHistory, guard: Guard) -> list[Route]:
-    """Return the routes of a page that shows a history, none of which is without the guard.
+def page_routes(
+    history: PageHistory, guard: Guard, metrics: Handler, readyz: Handler
+) -> list[Route]:
+    """Return the routes of a page that shows a history, and of those who watch over the server.
 
-    Parameters
-    ----------
-    history : PageHistory
-    guard : Guard
-        A browser gives its token once, as ``/?token=``, and keeps it in a cookie.
+    None is without the guard. A browser gives its token once, as ``/?token=``, and keeps it in a
+    cookie.
     """
     page = _Page(history)
     guarded_file = guard.of(page.file)
@@ -280,7 +268,21 @@ def page_routes(history: PageHistory, guard: Guard) -> list[Route]:
         Route("/points", guard.of(page.points), **hidden),
         Route("/events", guard.of(page.events), **hidden),
         Route("/status", guard.of(page.status), methods=["GET"]),
+        Route("/metrics", guard.of(metrics), methods=["GET"]),
+        # They tell nothing of the model.
+        Route("/healthz", guard.of(healthz, is_open=True), methods=["GET"]),
+        Route("/readyz", guard.of(readyz, is_open=True), methods=["GET"]),
     ]
+
+
+def guarded(routes: list[Route], lifespan: Any = None) -> Starlette:
+    """Return an application that tells of errors in JSON, and keeps browsers in bounds."""
+    return Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={HTTPException: refused},
+        middleware=[Middleware(SecurityHeaders)],
+    )
 
 
 class SecurityHeaders:
@@ -377,7 +379,6 @@ def live_page(history: PageHistory, *, token: str | None = None) -> Starlette:
 
     Parameters
     ----------
-    history : PageHistory
     token : str, optional
         All but ``/healthz`` and ``/readyz`` take it, as ``Authorization: Bearer`` or, in a browser,
         once as ``/?token=``.
@@ -386,7 +387,7 @@ def live_page(history: PageHistory, *, token: str | None = None) -> Starlette:
     guard = Guard(token, figures.answered)
 
     async def metrics(_: Request) -> Response:
-        return Response(figures.text(), headers={"Content-Type": CONTENT_TYPE})
+        return Response(figures.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def readyz(_: Request) -> Response:
         last = history.last
@@ -396,12 +397,5 @@ def live_page(history: PageHistory, *, token: str | None = None) -> Starlette:
             return as_json({"status": last["trouble"]}, 503)
         return as_json({"status": "ready"})
 
-    routes = [
-        *page_routes(history, guard),
-        Route("/metrics", guard.of(metrics), methods=["GET"]),
-        Route("/healthz", guard.of(healthz, is_open=True), methods=["GET"]),
-        Route("/readyz", guard.of(readyz, is_open=True), methods=["GET"]),
-    ]
-    handlers: dict[Any, Any] = {HTTPException: refused}
-    middleware = [Middleware(SecurityHeaders)]
-    return Starlette(routes=routes, exception_handlers=handlers, middleware=middleware)
+    routes = page_routes(history, guard, metrics, readyz)
+    return guarded(routes)

@@ -253,10 +253,7 @@ _FILES = 100
 def address(text: str) -> tuple[str, int]:
     """Return host and port of HOST:PORT, :PORT or PORT; IPv6 hosts stand in brackets.
 
-    Raises
-    ------
-    InvalidInput
-        If it is none of these.
+    Raises `InvalidInput` if it is none of these.
 
     Examples
     --------
@@ -273,11 +270,8 @@ def address(text: str) -> tuple[str, int]:
 def token_for(host: str, file: str | None) -> str | None:
     """Return the token of a file or of the environment; None where none is needed.
 
-    Raises
-    ------
-    InvalidInput
-        If other machines can reach the host and there is none, it is too short, or others can read
-        the file.
+    Raises `InvalidInput` if other machines can reach the host and there is none, it is too short,
+    or others can read the file.
     """
     if file is None:
         token, place = os.environ.get(TOKEN), TOKEN
@@ -307,28 +301,12 @@ def _is_loopback(host: str) -> bool:
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens.
-
-    Raises
-    ------
-    OSError
-        Naming the address.
-    """
+    """Return a socket that listens. Raises `OSError` naming the address."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        ((family, kind, protocol, _, place), *_) = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        found = socket.socket(family, kind, protocol)
-        try:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind(place)
-            found.listen(2048)
-        except OSError:
-            found.close()
-            raise
+        return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         raise OSError(f"cannot listen on {host}:{port}: {error.strerror}") from error
-    return found
 
 
 def _affordable(connections: int) -> int:
@@ -344,19 +322,15 @@ def _affordable(connections: int) -> int:
 class Server:
     """Serves an application on a socket.
 
+    Raises `ssl.SSLError` if the files are no certificate and its key.
+
     Parameters
     ----------
-    app : Starlette
     connections : int, default 1000
         At a time. A new one takes the place of the one whose client has let us wait longest; where
         all are at work it has status 503.
     **tls : path
         ``ssl_certfile`` and ``ssl_keyfile``, as uvicorn has them.
-
-    Raises
-    ------
-    ssl.SSLError
-        If the files are no certificate and its key.
     """
 
     def __init__(self, app: Starlette, *, connections: int = 1000, **tls: Any) -> None:

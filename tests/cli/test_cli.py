@@ -334,28 +334,20 @@ ONE = "doubly-stochastic"
         (ONE, "bandwidth=wide", "a number is needed, not 'wide'"),
         (ONE, "bandwidth=-1", "must be a positive number"),
         (ONE, "kernel=gausian", "did you mean 'gaussian'"),
-        (ONE, "kernel=ntk", "ntk"),
-        ("streaming-meka", "kernel=ntk", "NTK"),
         ("kernel-ridge", "kernel=ntk depth=2.5", "depth: a whole number is needed, not '2.5'"),
         ("kernel-ridge", "kernel=ntk depth=13", "depth=13 of NTK must be a whole number from 1 to"),
         (ONE, "loss=softmin", "did you mean 'softmax'"),
         (ONE, "step=fast:1", "none of constant, inverse-time, adagrad"),
-        (ONE, "step=adagrad:0", "must be a positive number"),
         (ONE, "step=adagrad", "--set step: 'adagrad' needs a size: adagrad:SIZE"),
         (ONE, "step=ladder:3", "'ladder' finds its sizes by itself; leave out :3"),
-        (ONE, "batch_size=0", "the least is 1"),
         (ONE, "averaging=yes", "'yes' is none of true, false"),
         (ONE, "delta=1", "needs a loss: --set loss=huber"),
         (ONE, "nu=2", "kernel 'gaussian' takes no nu, which is for matern"),
-        (MODEL, "loss=hubber", "did you mean 'huber'"),
         (MODEL, "q=0.5", "needs a loss: --set loss=quantile"),
         (MODEL, "class_weight=even", "'even' is neither balanced nor LABEL:WEIGHT"),
         (MODEL, "class_weight=a:b", "a number is needed, not 'b'"),
-        (MODEL, "class_weight=a:0", "'a' the weight 0"),
         (MODEL, "pending_byte=1", "did you mean 'pending_bytes'"),
-        (MODEL, "pending_bytes=-1", "the least is 0"),
         (MODEL, "threads=0", "the least is 1"),
-        (MODEL, "kernel=matern", "has no such option; --model doubly-stochastic has it"),
         (MODEL, "bandwith=1", "did you mean 'bandwidth'? It is for --model doubly-stochastic"),
         (MODEL, "colour=1", "there are loss, delta, q, class_weight, max_classes, pending_bytes,"),
     ],
@@ -417,7 +409,8 @@ def test_a_job_goes_on_with_the_model_of_its_checkpoint(home: Path) -> None:
     ended = json.loads(streamk(*run, cwd=home)[0])
     assert (ended["events_now"], ended["features"]) == (N_EVENTS - 256, 64)
     _, err = streamk(*DEFAULT, "--checkpoint", "state", "--model", MODEL, cwd=home, status=1)
-    assert "was made with --model doubly-stochastic, this run with --model multi-kernel;" in err
+    assert "--model: " in err
+    assert "made with model type='doubly-stochastic', this run has 'multi-kernel';" in err
 
 
 def test_figures_that_are_asked_for(home: Path) -> None:
@@ -617,7 +610,6 @@ WRONG_CONFIGS = [
     ("lable = 'x'", "no option 'lable'; did you mean 'label'?"),
     ("config = 'x'", "no option 'config'"),
     ("seed = 'x'", "seed: a whole number is needed, not 'x'"),
-    ("seed = 1.5", "seed: a whole number is needed, not '1.5'"),
     ("absent = 'zeroes'", "did you mean 'zero'?"),
     ("quiet = 'yes'", "quiet: must be true or false, not 'yes'"),
     ("label = ['a', 'b']", "label: must be a word or a number, not a list"),
@@ -635,7 +627,6 @@ CONFIGS = [f"wrong{place}.toml" for place in range(len(WRONG_CONFIGS))]
     ("command", "says"),
     [
         ("rnu", "no command 'rnu'; did you mean 'run'?"),
-        ("--vresion", "no option '--vresion'"),
         *(
             (f"run file:x --config {name}", says)
             for name, (_, says) in zip(CONFIGS, WRONG_CONFIGS, strict=True)
@@ -646,22 +637,18 @@ CONFIGS = [f"wrong{place}.toml" for place in range(len(WRONG_CONFIGS))]
         ("run", "no SOURCE is given, for example file:events.ndjson"),
         ("run file:events.ndjson", "--label NAME is needed"),
         ("run events.ndjson --label y", "a scheme: write file:events.ndjson"),
-        ("run csv:events.ndjson --label y", "for a file of JSON objects write file:events.ndjson"),
         (
             "predict file:events.ndjson state",
             "comes first: streamk predict state file:events.ndjson",
         ),
         ("models eigenpros", "did you mean 'eigenpro'?"),
-        ("run fil:events.ndjson --label y", "did you mean 'file'?"),
         ("run kafak://h/t --label y", "no connector 'kafak' (did you mean 'kafka'?)"),
         ("run kafka:// --label y", "kafka://HOST:PORT/TOPIC"),
         ("run {} --sink z", "no option '--sink'; there is --to SINK"),
-        ("run {} --to nope:x", "no connector 'nope'"),
         ("run {} --to file:empty", "Is a directory"),
         ("run csv:table.csv --label z", "label 'z' is not in the header"),
         ("run {} --task regression", "not a number"),
         ("run {} --start-from empty", "empty holds no checkpoint"),
-        ("run {} --schema no.json", "no.json is neither open nor strict nor a file"),
         ("predict empty file:events.ndjson", "holds no checkpoint"),
         ("models --bogus", "no option '--bogus'"),
         ("run file:event.ndjson --label clicked", "did you mean 'events.ndjson'?"),
@@ -675,13 +662,8 @@ CONFIGS = [f"wrong{place}.toml" for place in range(len(WRONG_CONFIGS))]
         ("run file:events.ndjson more --label y", "1 argument(s) too many"),
         ("run file:events.ndjson --label", "argument --label: expected one argument"),
         ("run {} --model doubly", "no model 'doubly'; did you mean 'doubly-stochastic'?"),
-        ("run {} --task class", "did you mean 'classification'?"),
-        ("run {} --set bandwith=1", "did you mean 'bandwidth'?"),
         ("run {} --set bandwidth", "it is written NAME=VALUE"),
-        ("run {} --set threads=0", "the least is 1"),
-        ("run {} --set bandwidth=1", "--model doubly-stochastic has it"),
         ("run {} --model doubly-stochastic --set bandwidth=0", "must be a positive number"),
-        ("run {} --seed one", "a whole number is needed, not 'one'"),
         ("run {} --window 0", "the least is 1"),
         ("run {} --idle-timeout -1", "a time is not negative"),
         ("run {} --on-error skipp", "did you mean 'skip'?"),
@@ -691,10 +673,8 @@ CONFIGS = [f"wrong{place}.toml" for place in range(len(WRONG_CONFIGS))]
         ("run {} --transactions", "it needs --checkpoint DIR"),
         ("run {} --checkpoint s --transactions 0", "at least 0.1 and at most 60"),
         ("run {} --checkpoint s --to file:o --transactions", "need a sink that can write in them"),
-        ("run {} --data-loss early", "did you mean 'earliest'?"),
         ("run {} --schema opne", "did you mean 'open'?"),
         ("run {} --schema events.ndjson", "events.ndjson is not JSON"),
-        ("run {} --absent zeros", "did you mean 'zero'?"),
         ("run {} --to file:events.ndjson", "SOURCE and --to are both file:events.ndjson"),
         ("run {} --to file:no/where.ndjson", "no directory no to write where.ndjson in"),
         ("run {} --to river:Phishing", "river"),
@@ -719,7 +699,39 @@ CONFIGS = [f"wrong{place}.toml" for place in range(len(WRONG_CONFIGS))]
         ("inspect event", "no checkpoint event; did you mean 'events.ndjson'?"),
         ("inspect events.ndjson", "a checkpoint is a directory"),
         ("inspect .", "holds no checkpoint"),
-        ("models gaussian", "no model 'gaussian'"),
+        ("run {} --labels file:labels.ndjson", "--labels needs --key NAME"),
+        ("run {} --key id", "--key is for labels of their own; it needs --labels SOURCE"),
+        ("run {} --label-timeout 7d", "--label-timeout is for labels"),
+        ("run {} --label-revisions learn", "--label-revisions is for labels"),
+        ("run {} --labels file:l --key id --label-default 0", "needs --label-timeout"),
+        ("run {} --labels file:l --key id --label-timeout 7w", "'7w' is no time span"),
+        ("run {} --labels file:events.ndjson --key id", "SOURCE and --labels are both"),
+        ("run {} --labels file:l --key id --held-events 0", "too small"),
+        ("run file:events.ndjson --labels file:l --key id", "--label NAME is needed"),
+        ("run {} --round-events 9", "--round-events needs --workers or --shards"),
+        ("run {} --ray local", "--ray needs --workers or --shards"),
+        ("run {} --workers 3 --shards 2", "3 workers are more than the 2 shards"),
+        ("run {} --workers 2 --ray 127.0.0.1:1", "no Ray cluster answers there"),
+        ("run {} --promote-after 1000", "--promote-after is for a job with --challenger"),
+        ("run {} --challenger lean", "NAME=MODEL"),
+        ("run {} --challenger =eigenpro", "NAME=MODEL"),
+        ("run {} --challenger lean=lightgbm", "lean=lightgbm: no model 'lightgbm'"),
+        ("run {} --challenger a=eigenpro:x=1", "--challenger a=eigenpro:x=1: x: eigenpro has no"),
+        ("run {} --challenger a.b=eigenpro", "'a.b' cannot be the name of a model"),
+        (
+            "run {} --challenger a=eigenpro --challenger a=eigenpro",
+            "another challenger is called a",
+        ),
+        (
+            "run {} --challenger multi-kernel=eigenpro",
+            "this job's own model is called multi-kernel",
+        ),
+        ("run {} --challenger a=eigenpro --workers 2", "--challenger excludes --workers and"),
+        ("run {} --challenger a=eigenpro --labels file:l --key age", "exclude each other"),
+        ("run {} --http 0.0.0.0:8000", "can be reached from other machines: give a token"),
+        ("run {} --http x", "'x' is no address"),
+        ("run {} --token-file x", "--token-file is for a job with --http"),
+        ("run {} --http :0 --token-file x", "no token file x"),
         ("demo --out .", "holds files that are no demo's"),
         ("demo --out events.ndjson", "must be a directory"),
     ],
@@ -759,7 +771,7 @@ def test_what_fails_while_running_exits_1(home: Path) -> None:
     streamk(*RUN, *checkpoint, cwd=home)
     out, err = streamk(*RUN, *checkpoint, "--absent", "missing", cwd=home, status=1)
     assert not out
-    assert "was made with --absent zero, this run with --absent missing;" in err
+    assert "made with absent='zero', this run has 'missing';" in err
     assert len(err.splitlines()) == 1
     with pytest.raises(StateError):  # whose traceback is shown
         streamk(*RUN, *checkpoint, "--absent", "missing", "--debug", cwd=home)

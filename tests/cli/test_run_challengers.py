@@ -130,26 +130,3 @@ def test_the_table_and_a_configuration(home: Path) -> None:
     rows = [line.split() for line in out.splitlines()]
     assert ["accuracy,", "log", "loss", "last", "ones"] in rows
     assert any(row[:2] == ["lean", "(champion)"] for row in rows)
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (RULE, "--promote-after is for a job with --challenger"),
-        (("--challenger", "lean"), "NAME=MODEL"),
-        (("--challenger", "=eigenpro"), "NAME=MODEL"),
-        (("--challenger", "lean=lightgbm"), "--challenger lean=lightgbm: no model 'lightgbm'"),
-        (("--challenger", "a=eigenpro:x=1"), "--challenger a=eigenpro:x=1: x: eigenpro has no"),
-        (("--challenger", "a.b=eigenpro"), "'a.b' cannot be the name of a model"),
-        ((*NEAR, *NEAR), "another challenger is called near; choose another name"),
-        (("--challenger", "multi-kernel=eigenpro"), "this job's own model is called multi-kernel"),
-        ((*LEAN, "--workers", "2"), "--challenger excludes --workers and"),
-        (
-            (*LEAN, "--labels", "file:labels.ndjson", "--key", "a"),
-            "--labels and --challenger exclude each other",
-        ),
-    ],
-)
-def test_options_that_make_no_sense(home: Path, more: tuple[str, ...], message: str) -> None:
-    _, err = streamk("run", "file:events.ndjson", "--label", "y", *more, cwd=home, status=2)
-    assert message in " ".join(err.split())

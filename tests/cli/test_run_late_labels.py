@@ -1,4 +1,4 @@
-"""`streamk run --labels`: its options, its report, and what is said where they are wrong."""
+"""`streamk run --labels`: its report, and what inspect finds."""
 
 from __future__ import annotations
 
@@ -8,37 +8,10 @@ from pathlib import Path
 import pytest
 from late_kit import small_segments
 
-from streamk.cli.arguments import UsageError
 from streamk.cli.inspect import main as inspect
-from streamk.cli.run import _options, main
+from streamk.cli.run import main
 from streamk.errors import StateError
 from streamk.late.command import duration
-
-BASE = ["file:events.ndjson", "--label", "y"]
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        (["--labels", "file:labels.ndjson"], "--labels needs --key NAME"),
-        (["--key", "id"], "--key is for labels of their own; it needs --labels SOURCE"),
-        (["--label-timeout", "7d"], "--label-timeout is for labels"),
-        (["--label-revisions", "learn"], "--label-revisions is for labels"),
-        (["--labels", "file:l", "--key", "y"], "--key and --label are both 'y'"),
-        (["--labels", "file:l", "--key", "id", "--label-default", "0"], "needs --label-timeout"),
-        (["--labels", "file:l", "--key", "id", "--label-timeout", "7w"], "'7w' is no time span"),
-        (["--labels", "file:events.ndjson", "--key", "id"], "SOURCE and --labels are both"),
-        (["--labels", "file:l", "--key", "id", "--held-events", "0"], "too small"),
-    ],
-)
-def test_options_that_make_no_sense(more: list[str], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        _options([*BASE, *more])
-
-
-def test_labels_need_a_name() -> None:
-    with pytest.raises(UsageError, match="--label NAME is needed"):
-        _options(["file:events.ndjson", "--labels", "file:l", "--key", "id"])
 
 
 def test_time_spans() -> None:

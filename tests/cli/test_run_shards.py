@@ -63,21 +63,6 @@ def said(folder: Path, name: str) -> list[Any]:
     return [(one["prediction"], one["probabilities"]) for one in map(json.loads, lines)]
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (("--round-events", "9"), "--round-events needs --workers or --shards"),
-        (("--ray", "local"), "--ray needs --workers or --shards"),
-        (("--workers", "3", "--shards", "2"), "3 workers are more than the 2 shards"),
-        (("--workers", "2", "--ray", "127.0.0.1:1"), "no Ray cluster answers there"),
-    ],
-)
-def test_options_that_make_no_sense(tmp_path: Path, more: tuple[str, ...], message: str) -> None:
-    (tmp_path / "events.ndjson").write_bytes(ndjson(crossed_events(N)[:20]))
-    _, err = streamk("run", "file:events.ndjson", "--label", "y", *more, cwd=tmp_path, status=2)
-    assert message in " ".join(err.split())
-
-
 def test_a_job_keeps_its_shards(alone: tuple[Path, bytes, str]) -> None:
     folder = alone[0]
     start = ("run", "file:events.ndjson", "--label", "y", "--checkpoint", "alone")

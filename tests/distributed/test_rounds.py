@@ -66,15 +66,6 @@ def test_the_same_bits_for_any_number_of_workers(name: str, task: str, two: Proc
         assert followed(name, task, workers) == expected
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", ["doubly-stochastic", "multi-kernel"])
-def test_the_same_bits_for_four_processes_and_sixteen_shards(name: str) -> None:
-    expected = followed(name, "classification", 1, 16)
-    with Processes(4) as four:
-        assert followed(name, "classification", four, 16) == expected
-    assert followed(name, "classification", Here(16), 16) == expected
-
-
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", MODELS)

@@ -188,7 +188,7 @@ def some(n: int) -> list[Cells]:
 def same(one: EventMMD, other: EventMMD) -> None:
     """Hold that two tests are the same, bit for bit, with what their states leave out."""
     assert_same(one, other)
-    runs = [test.test._run.sample for test in (one, other)]
+    runs = [test.test._sample for test in (one, other)]
     size = int(runs[0].counts[0])
     for name in ("features", "scores"):
         np.testing.assert_array_equal(*(getattr(run, name)[:, :size] for run in runs))
@@ -235,7 +235,7 @@ def test_damaged_states_are_refused_or_do_no_harm() -> None:
             continue
         alarms(test, some(100))
         assert 0.0 <= test.test.p_value <= 1.0, said
-        assert np.isfinite(test.test._run.sample.wealth).all(), said
+        assert np.isfinite(test.test._sample.wealth).all(), said
         test.state()
     assert refused > 40
 

@@ -61,15 +61,6 @@ def test_alarms_are_as_rare_as_promised(law: Law) -> None:
     assert low <= 23
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(3))
-def test_a_million_events_of_one_law_raise_no_alarm(seed: int) -> None:
-    rng, test = np.random.default_rng([seed, 2]), StreamingMMD(2, alpha=0.05, seed=seed)
-    for _ in range(100):
-        test.update(normal(rng, 10_000))
-    assert test.n_drifts == 0
-
-
 # --- power ----------------------------------------------------------------------------------------
 
 
@@ -154,8 +145,6 @@ def test_features_grow_up_to_a_bound() -> None:
         ({"alpha": 0.0}, "alpha=0.0 must be"),
         ({"alpha": 0.2, "warning": 0.1}, "warning=0.1 must be at least alpha=0.2"),
         ({"reference": 10}, "reference=10 must be a whole number of at least 64"),
-        ({"max_features": 100}, "max_features=100 must be"),
-        ({"seed": -1}, "seed=-1"),
         ({"columns": -1}, "columns=-1 must be"),
         ({"columns": ["a", "a"]}, "columns come twice: a"),
         ({"columns": "ab"}, "columns='ab' must be"),

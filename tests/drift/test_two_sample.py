@@ -51,9 +51,9 @@ def test_wealth_is_that_of_the_oracle(kind: str) -> None:
         at = n
         tests = sum(naive.draw(11, t)[0] >= naive.TRAINING for t in range(WARM_UP, n))
         expected = [naive.wealth(one[:tests].tolist()) for one in p.T]
-        assert test._run.wealth == pytest.approx(max(expected), rel=1e-5)
-        of_each = test._run.sample.wealth.sum(axis=1) + naive.unspent(tests)
+        assert test._wealth == pytest.approx(max(expected), rel=1e-5)
+        of_each = test._sample.wealth.sum(axis=1) + naive.unspent(tests)
         np.testing.assert_allclose(of_each, expected, rtol=1e-5)
-        assert test._run.sample.counts[1] == tests
+        assert test._sample.counts[1] == tests
     assert test.n_features == 384
-    assert test._run.peak > 2.0
+    assert test._peak > 2.0

@@ -14,7 +14,6 @@ from multi_kernel_kit import pool_alone
 
 from connectors.kafka import KafkaSource
 from connectors.memory import MemorySink, MemorySource
-from streamk.errors import InvalidInput
 from streamk.late import LateLabels
 
 pytestmark = [
@@ -66,13 +65,3 @@ def test_two_topics_are_learned_as_the_same_records_in_memory(
     assert [(o.partition, o.offset, o.value) for o in sink.outputs] == [
         (o.partition, o.offset, o.value) for o in outputs.outputs
     ]
-
-
-def test_a_group_is_refused(kafka_address: str, kafka_topic: MakeTopic) -> None:
-    topic = kafka_topic(1)
-    source = KafkaSource((kafka_address,), topic, group=f"group-{topic}")
-    try:
-        with pytest.raises(InvalidInput, match="drop group="):
-            run(source, MemorySource([{"id": 1, "y": True}]))
-    finally:
-        source.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from streamk.distributed import Sharded
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.errors import EngineError, InvalidInput
 from streamk.late import LateLabels
-from streamk.late.held import HeldEvents, HeldLimits
+from streamk.late.held import HeldEvents, check_held
 from streamk.late.join import Join, Learn, Predict
 from streamk.learners import MultiKernel, create
 
@@ -137,8 +138,10 @@ def test_the_join_is_that_of_plain_lists(
                 saved = join.to_json(), join.files(), join.arrays()
                 events = held.records(join.slots)
                 held, join = new()
-                n = join.restore(*saved, HeldLimits(1, 2, len(records)).check)
-                held.put_records([held.slots.take() for _ in range(n)], events)
+                n = join.restore(
+                    *saved, partial(check_held, columns=1, classes=2, numbers=len(records))
+                )
+                held.put_records([held.take() for _ in range(n)], events)
     files.close()
     assert steps == naive.steps
     fates = asdict(join.count())
@@ -468,6 +471,19 @@ def test_events_without_names_are_refused() -> None:
     labels = LateLabels(MemorySource([{"id": 1, "y": True}]), key="id")
     with pytest.raises(InvalidInput, match="named fields"):
         attached(MemorySource(np.eye(2)), learner(), label="y", labels=labels)
+
+
+class Grouped(MemorySource):
+    group = "readers"
+
+    def every(self) -> Any:
+        return self.partitions()
+
+
+def test_a_group_is_refused() -> None:
+    labels = LateLabels(MemorySource([{"id": 1, "y": True}]), key="id")
+    with pytest.raises(InvalidInput, match="drop group=readers"):
+        attached(Grouped([event(1)]), learner(), label="y", labels=labels)
 
 
 def test_a_key_that_no_event_has_ends_with_an_error() -> None:

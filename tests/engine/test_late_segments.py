@@ -284,7 +284,7 @@ def test_memory_does_not_grow_with_events_that_may_be_learned_again(default: Any
         join.end()
     assert join.fates.joined > 400
     assert len(join.slots) < 30
-    assert held.slots.take() < 150
+    assert held.take() < 150
     files.close()
 
 

@@ -21,7 +21,7 @@ from ray_kit import Fake, faking, two_raylets
 
 from streamk.distributed import ShardedLandmarks, actors, oasis_parallel
 from streamk.distributed import oasis as worker_pool
-from streamk.distributed.oasis import OasisRun, Worker, WorkerPool
+from streamk.distributed.oasis import OasisRun, Worker
 from streamk.errors import BackendUnavailable, InvalidInput, WorkerLost
 from streamk.kernels import Gaussian, Kernel, Laplacian, Linear
 from streamk.landmarks import Diffusion, oasis
@@ -312,13 +312,16 @@ def test_real_workers_and_a_real_node_are_killed(cluster: Any, tmp_path: Path) -
     for file, points in zip(files, cut(X, 700), strict=True):
         np.save(file, points)
     dtype = np.dtype("float64")
-    team = WorkerPool(
+    run = OasisRun(
         files,
         KERNEL,
         dtype=dtype,
         threads=1,
         options=[preferably_on(cluster.head), preferably_on(cluster.second)],
         max_restarts=3,
+        max_landmarks=60,
+        tol=0.0,
+        block_size=1,
     )
 
     def whereabouts(s: int) -> tuple[int, str]:
@@ -327,10 +330,9 @@ def test_real_workers_and_a_real_node_are_killed(cluster: Any, tmp_path: Path) -
 
             return os.getpid(), ray.get_runtime_context().get_node_id()
 
-        found: tuple[int, str] = ray.get(team._workers[s].__ray_call__.remote(ask))
+        found: tuple[int, str] = ray.get(run._workers[s].__ray_call__.remote(ask))
         return found
 
-    run = OasisRun(team, KERNEL, 60, 0.0, 1, dtype)
     run.start(1, 0)
     for _ in range(20):
         run.step()
@@ -338,7 +340,7 @@ def test_real_workers_and_a_real_node_are_killed(cluster: Any, tmp_path: Path) -
     assert node == cluster.head.node_id
     os.kill(process, signal.SIGKILL)
     run.step()
-    assert team.restarts == 1
+    assert run.restarts == 1
     for _ in range(10):
         run.step()
     process, node = whereabouts(1)
@@ -348,7 +350,7 @@ def test_real_workers_and_a_real_node_are_killed(cluster: Any, tmp_path: Path) -
     os.kill(process, signal.SIGKILL)
     run.step()
     # Ray may place the first successor where it has not missed the machine yet.
-    assert 2 <= team.restarts <= 3
+    assert 2 <= run.restarts <= 3
     assert whereabouts(1)[1] == cluster.head.node_id
     while not run.stopped:
         run.step()

@@ -124,12 +124,15 @@ NAME = re.compile(r"\bstreamk_\w+\b")
 
 def exported() -> set[str]:
     """Names of all that `/metrics` of a job and of a server have, without a histogram's endings."""
-    pytest.importorskip("prometheus_client", reason="pip install streamk[serve]")
-    from streamk.serving.monitoring import JobMonitoring, Monitoring
-    from streamk.serving.observing import Observer
+    for package in ("prometheus_client", "starlette"):
+        pytest.importorskip(package, reason="pip install streamk[serve]")
+    from streamk.serving.application import ServerWatch
+    from streamk.serving.monitoring import JobMonitoring
 
-    model: Any = SimpleNamespace(epoch=1, n_events=2, age=3.0)
-    text = Monitoring(model, Observer()).text() + JobMonitoring(lambda: None).text()
+    learner = SimpleNamespace(innermost=SimpleNamespace(TYPE="multi-kernel"))
+    model: Any = SimpleNamespace(epoch=1, n_events=2, age=3.0, label="y", learner=learner)
+    answers: Any = None
+    text = ServerWatch(model, answers).text() + JobMonitoring(lambda: None).text()
     found = re.findall(r"^# TYPE (\w+) (\w+)$", text.decode(), re.MULTILINE)
     return {name for name, _ in found if not name.endswith("_created")}
 

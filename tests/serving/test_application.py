@@ -9,12 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import attached, events
-
-pytest.importorskip("starlette", reason="requests come by Starlette: pip install streamk[serve]")
-pytest.importorskip("httpx2", reason="Starlette is tested by httpx2: pip install httpx2")
-pytest.importorskip("prometheus_client", reason="pip install streamk[serve]")
-
+from engine_kit import attached, events, learned
 from http_kit import Client
 from starlette.testclient import TestClient
 
@@ -29,20 +24,7 @@ from streamk.serving.application import Limits, application
 
 STREAM = events(300, seed=3)
 """Two numbers, a text, a label."""
-TOKEN = "a token of some length"
 KIND = {"Content-Type": "application/json"}
-
-
-def learned(directory: Path, stream: list[Any] = STREAM, model: Any = None, **more: Any) -> None:
-    options = {"label": "y", "ignore": ("id",), "checkpoint": directory, **more}
-    attached(MemorySource(stream), model or MultiKernel(), **options).run()
-
-
-@pytest.fixture(scope="module")
-def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("state")
-    learned(directory, STREAM[:200])
-    return directory
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,7 @@ from typing import Any
 
 import forked_kit
 import pytest
-from cli_kit import click_events, ndjson, streamk
-from live_page_kit import job, serving
+from live_page_kit import serving
 
 pytest.importorskip("starlette", reason="requests come by Starlette: pip install streamk[serve]")
 pytest.importorskip("uvicorn", reason="the server is uvicorn: pip install streamk[serve]")
@@ -103,17 +102,9 @@ def peak(process: forked_kit.Popen) -> int:
 Started = tuple[forked_kit.Popen, Address]
 
 
-@pytest.fixture(scope="module", params=["server", "job"])
-def started(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Started]:
-    home = tmp_path_factory.mktemp("home")
-    if request.param == "server":
-        (home / "events.ndjson").write_bytes(ndjson(click_events(300)))
-        streamk(
-            "run", "file:events.ndjson", "--label", "clicked", "--checkpoint", "state", cwd=home
-        )
-    with (serving if request.param == "server" else job)(home) as (process, url):
+@pytest.fixture(scope="module")
+def started(state: Path) -> Iterator[Started]:
+    with serving(state.parent, checkpoint=str(state)) as (process, url):
         host, _, port = url.removeprefix("http://").rpartition(":")
         yield process, (host, int(port))
 

@@ -6,19 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import attached, events
-
-pytest.importorskip("starlette", reason="requests come by Starlette: pip install streamk[serve]")
-pytest.importorskip("httpx2", reason="Starlette is tested by httpx2: pip install httpx2")
-pytest.importorskip("prometheus_client", reason="pip install streamk[serve]")
-
 from http_kit import Client
 from starlette.applications import Starlette
 from starlette.routing import Route
 
 import streamk
-from connectors.memory import MemorySource
-from streamk.learners import MultiKernel
 from streamk.serving.application import application
 from streamk.serving.pages import PageHistory, live_page
 
@@ -58,15 +50,6 @@ class Log:
         self.events += events
 
     def close(self) -> None: ...
-
-
-@pytest.fixture(scope="module")
-def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("state")
-    attached(
-        MemorySource(events(100, seed=3)), MultiKernel(), label="y", checkpoint=directory
-    ).run()
-    return directory
 
 
 @pytest.fixture(params=["server", "page"])

@@ -1,30 +1,23 @@
-"""Requests that nobody should send, to real servers: they refuse them and go on as before."""
+"""Requests that nobody should send, to a real server: it refuses them and goes on as before."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import socket
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import attached, events
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from live_page_kit import job, serving
+from live_page_kit import serving
 
 pytest.importorskip("starlette", reason="requests come by Starlette: pip install streamk[serve]")
 pytest.importorskip("uvicorn", reason="the server is uvicorn: pip install streamk[serve]")
 
-from connectors.memory import MemorySource
-from streamk.learners import MultiKernel
-
 pytestmark = pytest.mark.slow
 
-STREAM = events(200, seed=3)
 ASKED = json.dumps([{"a": 0.5, "b": -1.0, "c": "x"}, {}]).encode()
 MOST = 150_000
 """Bytes of a body that are taken."""
@@ -41,20 +34,13 @@ class Raw(bytes):
 
 
 class Served:
-    """The command in a process of its own, which serves.
+    """The command in a process of its own, which serves."""
 
-    Parameters
-    ----------
-    process : forked_kit.Popen
-    address : str
-    usual : sequence of (method, path, body)
-        Requests of the usual kind, to which the answers stay the same.
-    """
+    USUAL = ((b"POST", b"/predict", ASKED), (b"GET", b"/model", b""))
+    """Requests of the usual kind, to which the answers stay the same."""
 
-    def __init__(
-        self, process: Any, address: str, usual: Sequence[tuple[bytes, bytes, bytes]]
-    ) -> None:
-        self._process, self._usual = process, usual
+    def __init__(self, process: Any, address: str) -> None:
+        self._process = process
         self._address = "127.0.0.1", int(address.rpartition(":")[2])
         self.first = self.well_formed()
 
@@ -86,7 +72,7 @@ class Served:
     def well_formed(self) -> list[bytes]:
         """What is answered to requests of the usual kind, but for ages."""
         found = []
-        for method, path, body in self._usual:
+        for method, path, body in self.USUAL:
             answer = self.ask(method, path, [b"Content-Type: application/json"], body)
             assert answer.startswith(b"HTTP/1.1 200 "), answer
             found.append(re.sub(rb'"age":[^,]*', b"", answer.partition(b"\r\n\r\n")[2]))
@@ -98,23 +84,6 @@ class Served:
         _, log = self._process.communicate(timeout=60)
         assert self._process.returncode == 0
         return log
-
-
-@contextlib.contextmanager
-def server(home: Path) -> Iterator[Served]:
-    """A server of a model."""
-    state = home / "state"
-    attached(MemorySource(STREAM), MultiKernel(), label="y", ignore=("id",), checkpoint=state).run()
-    usual = [(b"POST", b"/predict", ASKED), (b"GET", b"/model", b"")]
-    with serving(home, "--max-body", str(MOST)) as found:
-        yield Served(*found, usual)
-
-
-@contextlib.contextmanager
-def page(home: Path) -> Iterator[Served]:
-    """The live page of a job to which nothing comes."""
-    with job(home) as found:
-        yield Served(*found, [(b"GET", b"/", b""), (b"GET", b"/healthz", b"")])
 
 
 FUZZED: list[Served] = []
@@ -198,10 +167,9 @@ def _no_bytes_make_it_fail(request: bytes) -> None:
     check(FUZZED[0].send(request))
 
 
-@pytest.mark.parametrize("make", [server, page])
-def test_it_goes_on_as_before(make: Any, tmp_path: Path) -> None:
-    with make(tmp_path) as served:
-        FUZZED[:] = [served]
+def test_it_goes_on_as_before(state: Path) -> None:
+    with serving(state.parent, "--max-body", str(MOST), checkpoint=str(state)) as found:
+        FUZZED[:] = [served := Served(*found)]
         _no_request_makes_it_fail()
         _no_bytes_make_it_fail()
         assert served.well_formed() == served.first

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import attached, events
+from engine_kit import events, learned
 
 import streamk
-from connectors.memory import MemorySource
 from streamk import mlflow as flavour
 from streamk.contest import Contest
 from streamk.errors import InvalidInput, StateError
@@ -24,8 +23,7 @@ ASKED = [{name: event[name] for name in "abc"} for event in STREAM[120:]]
 
 
 def job(directory: Path, model: Any = None, **options: Any) -> Path:
-    options = {"label": "y", "ignore": ("id",), "checkpoint": directory, **options}
-    attached(MemorySource(STREAM[:120]), model or MultiKernel(seed=1), **options).run()
+    learned(directory, STREAM[:120], model, seed=1, **options)
     return directory
 
 
@@ -83,7 +81,7 @@ def test_numbers_and_an_object_store(mlflow: Any, tmp_path: Path) -> None:
     stream = [{"a": e["a"], "y": 2.0 * e["a"]} for e in STREAM]
     place = "memory://models/numbers"
     model = MultiKernel(task="regression", seed=1)
-    attached(MemorySource(stream), model, label="y", checkpoint=place).run()
+    learned(place, stream, model)
     flavour.save_model(place, tmp_path / "model")
     found = mlflow.pyfunc.load_model(str(tmp_path / "model")).predict([{"a": 0.5}])
     assert found == streamk.load(place).predict_many([{"a": 0.5}])

@@ -6,23 +6,16 @@ import json
 import random
 import re
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from live_page_kit import chromium, feeding, job, serving
+from live_page_kit import feeding, job, serving
 
 pytest.importorskip("starlette", reason="requests come by Starlette: pip install streamk[serve]")
 
 HOSTILE = "<img src=x onerror=\"document.title='hit'\">"
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
 
 
 def lines(n: int = 3000) -> list[bytes]:
@@ -44,11 +37,8 @@ def visible(page: Any, table: str) -> list[str]:
     return found
 
 
-def test_rows_are_text_and_are_filtered(browser: Any, tmp_path: Path) -> None:
-    wrong: list[str] = []
+def test_rows_are_text_and_are_filtered(page: Any, tmp_path: Path) -> None:
     with job(tmp_path, "--slice", "device") as (process, address):
-        page = browser.new_page(viewport={"width": 1200, "height": 900})
-        page.on("pageerror", lambda error: wrong.append(str(error)))
         page.goto(address)
         with feeding(process, lines()):
             page.wait_for_selector("#predictions tbody tr:has-text('img src=x') .reason")
@@ -95,10 +85,9 @@ def test_rows_are_text_and_are_filtered(browser: Any, tmp_path: Path) -> None:
         page.emulate_media(color_scheme="dark")
         page.set_viewport_size({"width": 400, "height": 800})
         page.wait_for_function("() => document.documentElement.scrollWidth <= 400")
-    assert not wrong
 
 
-def test_a_label_that_comes_late_comes_to_its_row(browser: Any, tmp_path: Path) -> None:
+def test_a_label_that_comes_late_comes_to_its_row(page: Any, tmp_path: Path) -> None:
     events = tmp_path / "events.ndjson"
     labels = tmp_path / "labels.ndjson"
     made = [json.loads(line) for line in lines(1000) if line.endswith(b"}\n")]
@@ -112,10 +101,7 @@ def test_a_label_that_comes_late_comes_to_its_row(browser: Any, tmp_path: Path) 
     append(events, made[:500])
     append(labels, known[:500])
     late = ("--labels", "file:labels.ndjson?follow=true", "--key", "id")
-    wrong: list[str] = []
     with job(tmp_path, *late, source="file:events.ndjson?follow=true") as (_, address):
-        page = browser.new_page(viewport={"width": 1200, "height": 900})
-        page.on("pageerror", lambda error: wrong.append(str(error)))
         page.goto(address)
         page.wait_for_function(
             "() => document.querySelector('#figures small')?.innerText.match(/^4\\d\\d learned/)"
@@ -132,17 +118,13 @@ def test_a_label_that_comes_late_comes_to_its_row(browser: Any, tmp_path: Path) 
         same = page.locator(f"#predictions tbody tr:has(td:first-child:has-text('{place}'))")
         same.locator("td:nth-child(3) small").wait_for()
         assert same.count() == 1
-    assert not wrong
 
 
-def test_the_page_of_a_server(browser: Any, tmp_path: Path) -> None:
+def test_the_page_of_a_server(page: Any, tmp_path: Path) -> None:
     """Where nothing is served the page is reconnected to the next one; requests are on no row."""
     with job(tmp_path, "--max-events", "1500") as (process, _), feeding(process, lines()):
         assert process.wait(120) == 0
-    wrong: list[str] = []
     with serving(tmp_path) as (process, address):
-        page = browser.new_page(viewport={"width": 1200, "height": 900})
-        page.on("pageerror", lambda error: wrong.append(str(error)))
         page.goto(address)
         page.wait_for_selector("#state.live")
         for body in ({"age": 30, "device": "phone"}, {"age": [[1]]}):
@@ -160,4 +142,3 @@ def test_the_page_of_a_server(browser: Any, tmp_path: Path) -> None:
         page.wait_for_selector("#state.lost")
         with serving(tmp_path, "--http", f":{address.rpartition(':')[2]}"):
             page.wait_for_selector("#state.live")
-    assert not wrong

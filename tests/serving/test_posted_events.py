@@ -9,17 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import attached, events
-
-pytest.importorskip("starlette", reason="requests come by Starlette: pip install streamk[serve]")
-pytest.importorskip("httpx2", reason="Starlette is tested by httpx2: pip install httpx2")
-pytest.importorskip("prometheus_client", reason="pip install streamk[serve]")
-
+from engine_kit import attached, events, run
 from http_kit import Client
 from starlette.testclient import TestClient
 
 import streamk
-from connectors.errors import BadRecord, BadURL, ConnectorError, Unavailable
+from connectors.errors import BadRecord, BadURL, ConnectorError
 from connectors.memory import MemorySource
 from connectors.registry import open_log, open_source
 from streamk.errors import InvalidInput
@@ -29,14 +24,6 @@ from streamk.packing import fingerprint
 from streamk.serving.application import Limits, application
 
 STREAM: list[dict[str, Any]] = json.loads(json.dumps(events(300, seed=3), default=float))
-
-
-@pytest.fixture(scope="module")
-def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("state")
-    options: dict[str, Any] = {"label": "y", "ignore": ("id",), "checkpoint": directory}
-    attached(MemorySource(STREAM[:100]), MultiKernel(), **options).run()
-    return directory
 
 
 @pytest.fixture
@@ -78,7 +65,7 @@ def test_a_job_learns_what_is_posted(served: tuple[TestClient, Path]) -> None:
     assert "streamk_events_taken_total 151.0" in client.get("/metrics").text
 
     def model(source: Any) -> Any:
-        return attached(source, MultiKernel(), label="y", ignore=("id",)).run().model
+        return run(source, MultiKernel()).model
 
     posted = model(open_source(f"file:{path}"))
     assert posted.n_events == 151
@@ -155,14 +142,6 @@ def test_the_path_is_described_where_it_is(served: tuple[TestClient, Path], stat
         assert client.post("/learn", json=STREAM[0]).status_code == 404
 
 
-def test_logs_that_cannot_be_added_to(tmp_path: Path) -> None:
-    path = tmp_path / "events.ndjson"
-    log = open_log(f"file:{path}")
-    with pytest.raises(Unavailable, match="another sink or process"):
-        open_log(f"file:{path}")
-    log.close()
-    path.write_bytes(b'{"a": 1')
-    with pytest.raises(ConnectorError, match="unfinished line"):
-        open_log(f"file:{path}")
+def test_a_table_is_no_log() -> None:
     with pytest.raises(BadURL, match="can only be a source or a sink, not a log"):
         open_log("csv:events.csv")

@@ -1,10 +1,8 @@
-"""Answers as they go out: head and body in one piece, streams without waiting."""
+"""Answers as they go out: head and body in one piece, and a head alone without waiting."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,12 +10,7 @@ import pytest
 pytest.importorskip("uvicorn", reason="requests come by uvicorn: pip install streamk[serve]")
 pytest.importorskip("starlette", reason="requests come by Starlette: pip install streamk[serve]")
 
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
-
-from streamk.serving.server import HTTPConnection, Server, _Transport, listening
+from streamk.serving.server import _Transport
 
 
 class Written:
@@ -82,32 +75,3 @@ def test_nothing_that_is_held_is_lost_or_changes_places() -> None:
 
 def test_nothing_is_written_to_a_connection_that_has_gone() -> None:
     assert pieces(("write", HEAD), ("abort", None)) == []
-
-
-async def streamed(_: Request) -> Response:
-    async def parts() -> Any:
-        yield b"first"
-        await asyncio.Event().wait()
-
-    return StreamingResponse(parts())
-
-
-@pytest.fixture
-def address() -> Iterator[tuple[str, int]]:
-    listener = listening("127.0.0.1", 0)
-    server = Server(Starlette(routes=[Route("/streamed", streamed)]))
-    assert server._config.http_protocol_class is HTTPConnection
-    server.start(listener)
-    yield listener.getsockname()
-    listener.close()
-
-
-def test_a_server_answers_as_ever(address: tuple[str, int]) -> None:
-    with socket.create_connection(address, timeout=20) as one:
-        one.sendall(b"GET /streamed HTTP/1.1\r\nHost: a\r\n\r\n")
-        found = b""
-        while b"first" not in found:
-            found += one.recv(1 << 16)
-    with socket.create_connection(address, timeout=20) as one:
-        one.sendall(b"no HTTP\r\n\r\n")
-        assert one.recv(1 << 16).startswith(b"HTTP/1.1 400")

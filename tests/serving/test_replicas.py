@@ -9,11 +9,10 @@ import pytest
 
 pytest.importorskip("fsspec", reason="pip install 'streamk[object-store]'")
 
-from engine_kit import attached, events
+from engine_kit import events, learned
 from fsspec.implementations.memory import MemoryFileSystem
 
 import streamk
-from connectors.memory import MemorySource
 from streamk.contest import Contest
 from streamk.contest.command import change_champion
 from streamk.engine.checkpoints.places import location
@@ -31,9 +30,8 @@ def _empty() -> Iterator[None]:
     MemoryFileSystem.pseudo_dirs[:] = [""]
 
 
-def learn(most: int, checkpoint: str = JOB, **options: Any) -> None:
-    options = {"label": "y", "ignore": ("id",), "max_events": most, **options}
-    attached(MemorySource(STREAM), MultiKernel(), checkpoint=checkpoint, **options).run()
+def learn(most: int) -> None:
+    learned(JOB, STREAM, max_events=most)
 
 
 @pytest.fixture
@@ -55,14 +53,13 @@ def test_a_replica_follows_a_promotion() -> None:
     def several() -> Contest:
         return Contest({"first": MultiKernel(), "other": MultiKernel(seed=1)})
 
-    options: Any = {"label": "y", "ignore": ("id",), "checkpoint": JOB}
-    attached(MemorySource(STREAM[:100]), several(), **options).run()
+    learned(JOB, STREAM[:100], several())
     model = streamk.load(JOB)
     assert (model.champion, model.challengers) == ("first", ("other",))
     change_champion(location(JOB), lambda found: found.promote("other"))
     assert model.refresh()
     assert (model.champion, model.challengers) == ("other", ("first",))
-    report = attached(MemorySource(STREAM), several(), **options).run()
+    report = learned(JOB, STREAM, several())
     assert isinstance(report.model, Contest)
     assert report.model.champion == "other"
 

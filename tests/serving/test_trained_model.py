@@ -14,23 +14,18 @@ import forked_kit
 import numpy as np
 import pytest
 from cli_kit import click_events, ndjson, streamk
-from engine_kit import attached, events, learner
+from engine_kit import attached, events, learned, learner, run
 
 import streamk as package
 from connectors.base import Rows
 from connectors.memory import MemorySink, MemorySource
 from streamk.adapters.river import KernelClassifier, KernelRegressor
-from streamk.engine import Engine, Fixed, newest_checkpoint
+from streamk.engine import Fixed, newest_checkpoint
 from streamk.errors import InvalidInput
 from streamk.learners import MultiKernel, create
 
 TEXTS = events(300, seed=3)
 """Two numbers, a text, a label."""
-
-
-def learned(directory: Path, stream: list[Any], model: Any = None, **options: Any) -> None:
-    options = {"label": "y", "ignore": ("id",), "checkpoint": directory, **options}
-    attached(MemorySource(stream), model or MultiKernel(), **options).run()
 
 
 @pytest.mark.parametrize("name", ["multi-kernel", "doubly-stochastic", "online-nystrom"])
@@ -66,8 +61,7 @@ def test_it_is_what_the_estimator_says(tmp_path: Path) -> None:
 
 
 def test_figures_are_those_of_the_job_and_none_where_they_cannot_be_read(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"label": "y", "ignore": ("id",), "metrics": ("F1=up",)}
-    report = attached(MemorySource(TEXTS), MultiKernel(), checkpoint=tmp_path, **options).run()
+    report = learned(tmp_path, TEXTS, metrics=("F1=up",))
     model = package.load(tmp_path)
     expected = dict(report.whole)
     del expected["F1=up"]  # which takes River
@@ -218,9 +212,7 @@ def test_details_change_nothing_of_what_is_learned(task: str) -> None:
         if task == "regression" and more:
             more = {**more, "interval": 0.9}
         model = MultiKernel(task=task)
-        report = attached(
-            MemorySource(stream), model, label="y", ignore=("id",), sink=sink, **more
-        ).run()
+        report = run(stream, model, sink=sink, **more)
         models.append(report.model.state())
     assert models[0].header == models[1].header
     for name, array in models[0].arrays.items():
@@ -236,18 +228,9 @@ def test_details_change_nothing_of_what_is_learned(task: str) -> None:
         assert low < last["prediction"] < high
 
 
-def test_details_that_a_model_cannot_give_are_refused() -> None:
-    def engine(model: Any, **options: Any) -> Engine:
-        return attached(MemorySource([]), model, label="y", **options)
-
-    with pytest.raises(InvalidInput, match="intervals are for numbers"):
-        engine(MultiKernel(), interval=0.9)
-    with pytest.raises(InvalidInput, match=r"between 0 and 0\.99"):
-        engine(MultiKernel(task="regression"), interval=1.0)
-    with pytest.raises(InvalidInput, match="reasons are for models that take missing"):
-        engine(learner(), explain=True)
+def test_fixed_is_for_a_schema_that_is_given() -> None:
     with pytest.raises(InvalidInput, match="fixed"):
-        engine(MultiKernel(), fixed=Fixed())
+        attached(MemorySource([]), MultiKernel(), label="y", fixed=Fixed())
 
 
 # --- the command ------------------------------------------------------------------------------

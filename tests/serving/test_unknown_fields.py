@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cli_kit import ndjson
 from cli_kit import streamk as command
-from engine_kit import attached
+from engine_kit import attached, learned
 
 import streamk
 from connectors.memory import MemorySource
@@ -73,9 +73,7 @@ UNKNOWN: list[tuple[dict[str, Any], list[str], bool]] = [
 @pytest.fixture(scope="module")
 def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("state")
-    ignore = ("row", "user.id")
-    options: dict[str, Any] = {"label": "sold", "ignore": ignore, "checkpoint": directory}
-    attached(MemorySource(EVENTS), MultiKernel(), **options).run()
+    learned(directory, EVENTS, label="sold", ignore=("row", "user.id"))
     return directory
 
 
@@ -161,11 +159,6 @@ def test_what_a_job_with_late_labels_joins_by_is_known(
 
 @pytest.fixture(scope="module")
 def client(state: Path) -> Iterator[Any]:
-    pytest.importorskip(
-        "starlette", reason="requests come by Starlette: pip install streamk[serve]"
-    )
-    pytest.importorskip("httpx2", reason="Starlette is tested by httpx2: pip install httpx2")
-    pytest.importorskip("prometheus_client", reason="pip install streamk[serve]")
     from http_kit import Client
 
     from streamk.serving.application import application
