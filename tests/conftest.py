@@ -229,8 +229,6 @@ def _load_local_kafka() -> ModuleType:
     """The module demos/local_kafka.py; demos are programs, not an installed package."""
     path = Path(__file__).parents[1] / "demos" / "local_kafka.py"
     spec = importlib.util.spec_from_file_location("local_kafka", path)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["local_kafka"] = module
     spec.loader.exec_module(module)

@@ -46,34 +46,20 @@ Position = tuple[str, int]
 class Job:
     """What one process does: `Engine` on a topic, with a small model.
 
-    Attributes
-    ----------
-    address, topic : str
-    directory : str
-        Of checkpoints.
-    output, dead_letters : str, optional
-        Addresses of sinks.
-    group, instance : str, optional
-        Consumer group, and name of a static member in it.
-    protocol : str
-        Of the group.
-    client : str, optional
-        Of Kafka, for the source and the sinks.
-    whim : int, optional
-        Seed of random poll sizes.
-    strike : (str, int), optional
-        The process kills itself the n-th time (from 1) that it comes to this point: before the
-        operating system syncs a file ("fsync"), before or after a commit ("commit", "committed"),
-        when a checkpoint asks the sink for its mark ("mark"), or when a transaction is about to be
-        committed ("end", after the offsets of a group) or has been ("ended").
-    armed : int
-        Predictions that the process has written before it counts the points.
-    pause : float
-        Seconds to rest after each batch: a slow model.
-    features : int
-        Size of the model.
-    options : dict
-        Of the engine; a schema as JSON data.
+    `directory`: of checkpoints.
+    `output, dead_letters`: addresses of sinks.
+    `group, instance`: consumer group, and name of a static member in it.
+    `protocol`: of the group.
+    `client`: of Kafka, for the source and the sinks.
+    `whim`: seed of random poll sizes.
+    `strike`: the process kills itself the n-th time (from 1) that it comes to this point: before
+      the operating system syncs a file ("fsync"), before or after a commit ("commit", "committed"),
+      when a checkpoint asks the sink for its mark ("mark"), or when a transaction is about to be
+      committed ("end", after the offsets of a group) or has been ("ended").
+    `armed`: predictions that the process has written before it counts the points.
+    `pause`: seconds to rest after each batch: a slow model.
+    `features`: size of the model.
+    `options`: of the engine; a schema as JSON data.
     """
 
     address: str
@@ -154,7 +140,6 @@ class Process:
         self._report: dict[str, Any] | None = None
 
     def _read(self) -> None:
-        assert self._popen.stdout is not None
         with self._popen.stdout as out:
             for line in out:
                 self._lines.put(line)
@@ -213,7 +198,6 @@ class Process:
         """What it says at its end, which must be a good one."""
         status = self.wait()
         assert status == 0, f"exit status {status}; its log:\n{self.log[-4000:]}"
-        assert self._report is not None
         return self._report
 
 
@@ -273,15 +257,12 @@ def outputs(
 
 def output_topic(job: Job) -> str:
     """The topic that a job writes to."""
-    assert job.output is not None
     return job.output.rpartition("/")[2].partition("?")[0]
 
 
 def newest(directory: str | Path, member: int = 0) -> Checkpoint:
     """The checkpoint that a member would go on from."""
-    found = newest_checkpoint(Path(directory) / f"member-{member}")
-    assert found is not None
-    return found
+    return newest_checkpoint(Path(directory) / f"member-{member}")
 
 
 def assert_as_undisturbed(job: Job, report: dict[str, Any]) -> dict[Position, list[dict[str, Any]]]:

@@ -240,10 +240,7 @@ _DTYPES = ("float16", "float32", "float64", "int8", "int32", "int64", "uint8", "
 def mutated(state: State, seed: int) -> tuple[State, str]:
     """Return a state that was damaged, and in which way.
 
-    Raises
-    ------
-    InvalidInput
-        If what came of it is no state.
+    `InvalidInput`: if what came of it is no state.
     """
     rng = np.random.default_rng(seed)
     header, arrays = copy.deepcopy(state.header), dict(state.arrays)
@@ -401,10 +398,7 @@ def _other_shape(rng: np.random.Generator, array: Any) -> tuple[Any, str]:
 def fate(state: State, task: str) -> str:
     """Return what became of a state: "refused" in some way, or "harmless".
 
-    Raises
-    ------
-    Exception
-        Whatever is neither.
+    `Exception`: whatever is neither.
     """
     try:
         model = from_state(state)

@@ -47,7 +47,6 @@ def test_a_set_is_read_from_the_directory_or_the_variable(
     data = load("a9a", save(tmp_path))
     assert data.X.dtype == np.float32
     assert data.y.tolist() == [False, True, False] * 3
-    assert data.test is not None
     assert data.test[1].tolist() == [True, False]
     monkeypatch.setenv("STREAMK_DATA", str(tmp_path))
     assert load("a9a", None).describe() == data.describe()

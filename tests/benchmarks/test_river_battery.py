@@ -196,7 +196,6 @@ def test_a_kept_run_comes_back(tmp_path: Path) -> None:
     run = outcome([3, -1, 2], [0.5, 0.0, 0.25], "too slow")
     battery.keep(tmp_path, key, 9, run)
     back = battery.kept(tmp_path, key, 9)
-    assert back is not None
     assert (back.guess.tolist(), back.p.tolist()) == ([3, -1, 2], [0.5, 0.0, 0.25])
     assert (back.seconds, back.cpu_seconds, back.ended) == (2.0, 1.0, "too slow")
     assert battery.kept(tmp_path, key, 10) is None, "with more time it may get further"

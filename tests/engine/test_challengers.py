@@ -210,7 +210,6 @@ def test_a_promoted_challenger_predicts_from_the_next_event_on(tmp_path: Path) -
     assert values(sink)[len(HISTORY) :] == values(near)[len(HISTORY) :] != []
     change_champion(tmp_path, Contest.roll_back)
     found = newest_checkpoint(tmp_path)
-    assert found is not None
     header: Any = found.model.header
     assert header["champion"] == "first"
     assert [(one["champion"], one["events"]) for one in header["promotions"]] == [
@@ -252,7 +251,6 @@ def test_what_cannot_be_promoted(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="'other' is no model here; the challengers are near"):
         promote(state, "other")
     held = lock(state / "member-0")
-    assert held is not None
     with pytest.raises(EngineError, match="is in use by process"):
         promote(state)
     os.close(held)
@@ -263,7 +261,6 @@ def test_what_cannot_be_promoted(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="has to be started and stopped once more"):
         promote(state)
     found = newest_checkpoint(state)
-    assert found is not None
     assert found.epoch == 2
 
 

@@ -62,7 +62,6 @@ def test_it_comes_back_as_it_was(store: DirectoryStore) -> None:
     assert store.open() is None
     assert store.save({"events": 5, "x": [1.5, None, "é"]}, state()) == 1
     found = store.open()
-    assert found is not None
     assert found.epoch == 1
     assert found.body == {"events": 5, "x": [1.5, None, "é"]}
     assert same(found.model, state())
@@ -108,7 +107,6 @@ def test_a_slot_is_free_when_its_process_is_dead(store: DirectoryStore) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", code, str(store.directory)], stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "member-1\n"
         second = DirectoryStore(store.directory)
         assert second.name == "member-2"
@@ -230,7 +228,6 @@ def test_a_damaged_one_is_told_and_the_one_before_is_taken(
     with pytest.raises(StateError, match=match):
         read_checkpoint(store.path / "00000002")
     found = store.open()
-    assert found is not None
     assert found.body == {"n": 1}
     assert "damaged checkpoint" in caplog.text
     assert "00000002" in caplog.text
@@ -238,14 +235,12 @@ def test_a_damaged_one_is_told_and_the_one_before_is_taken(
     assert (store.path / "00000002.set-aside").is_dir()
     assert store.save({"n": 3}, state()) == 3
     found = store.open()
-    assert found is not None
     assert found.body == {"n": 3}
 
 
 def test_wrong_epoch(store: DirectoryStore) -> None:
     reseal(two(store), epoch=7)
     found = store.open()
-    assert found is not None
     assert found.epoch == 1
 
 
@@ -307,7 +302,6 @@ def test_a_reader_of_a_running_job_finds_one_though_others_are_removed(
 
     monkeypatch.setattr(reading, "read_checkpoint", slow)
     found = reading.newest_checkpoint(store.path)
-    assert found is not None
     assert found.epoch == 6
     assert not caplog.records
 
@@ -316,11 +310,9 @@ def test_no_newer_than_committed(store: DirectoryStore) -> None:
     two(store)
     store.save({"n": 3}, state())
     found = store.find(lambda found: found.epoch <= 2)
-    assert found is not None
     assert found.epoch == store.epoch == 2
     assert (store.path / "00000003").exists()
     found = store.open(lambda found: found.epoch <= 2)
-    assert found is not None
     assert found.epoch == 2
     assert not (store.path / "00000003").exists()
     with pytest.raises(StateError, match="00000002 holds more than the group has committed"):

@@ -46,8 +46,6 @@ def assert_same(disk: Path, plain: Path) -> None:
     found, expected = (
         newest_checkpoint(at / "state" / "member-0") for at in (disk, plain / "disk")
     )
-    assert found is not None
-    assert expected is not None
     assert found.model.header == expected.model.header
     model = "model.safetensors"
     assert (found.path / model).read_bytes() == (expected.path / model).read_bytes()
@@ -70,7 +68,6 @@ def test_files_that_may_not_grow(plain: Path, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert_told(done.stderr, "out.ndjson: File too large")
     found = newest_checkpoint(tmp_path / "disk" / "state" / "member-0")
-    assert found is not None
     assert 0 < found.body["feed"]["sequence"]["events"] < EVENTS
     assert run(timeout=120).returncode == 0
     assert_same(tmp_path / "disk", plain)

@@ -118,7 +118,6 @@ def run_and_die(directory: Path, group: Any, first: tuple[str, ...], **options: 
 def learned(directory: Path, member: str) -> int:
     """Events in a member's last checkpoint that it has learned itself."""
     found = newest_checkpoint(directory / member)
-    assert found is not None
     n = found.model.header["n_events"]
     assert isinstance(n, int)
     return contents(found.body, n)[found.body["lineage"]]
@@ -141,8 +140,6 @@ def test_a_dead_member_is_merged_into_its_heir(tmp_path: Path) -> None:
     assert not report.lost
     found = newest_checkpoint(tmp_path / "member-0")
     other = newest_checkpoint(tmp_path / "member-1")
-    assert found is not None
-    assert other is not None
     assert found.body["absorbed"] == [other.body["lineage"]]
 
 
@@ -151,9 +148,7 @@ def test_what_the_heir_learns_is_the_weighted_mean(tmp_path: Path) -> None:
     group: dict[str, tuple[int, str]] = {}
     run_and_die(tmp_path, group, ALL)
     held = lock(tmp_path / "member-0")  # somebody else is in that slot now
-    assert held is not None
     found = newest_checkpoint(tmp_path / "member-0")
-    assert found is not None
     before = type(learner()).from_state(found.model)
 
     def freed(member: Member) -> None:
@@ -163,7 +158,6 @@ def test_what_the_heir_learns_is_the_weighted_mean(tmp_path: Path) -> None:
     with pytest.raises(Killed):
         run(tmp_path, group, (), {2: freed, 3: dies})
     successor = newest_checkpoint(tmp_path / "member-1")
-    assert successor is not None
     merged = type(learner()).from_state(successor.model)
     X = np.random.default_rng(0).normal(size=(50, len(before.columns or ())))
     np.testing.assert_array_equal(merged.decision_many(X), before.decision_many(X))
@@ -183,7 +177,6 @@ def test_challengers_of_a_dead_member_are_merged_by_their_names(tmp_path: Path) 
     script, model = {4: other_lives_and_dies}, several("a", "bb", "ccc")
     report = run(tmp_path, group, ALL[:2], script, model=model)
     other = newest_checkpoint(tmp_path / "member-1")
-    assert other is not None
     known = contents(other.body, from_state(other.model).n_events)[other.body["lineage"]]
     assert isinstance(report.model, Contest)
     assert not report.lost
@@ -262,7 +255,6 @@ def test_an_older_checkpoint_of_a_dead_member_loses_the_rest(tmp_path: Path) -> 
     def other_dies(member: Member) -> None:
         run_and_die(tmp_path, group, ALL[2:])
         newest = newest_checkpoint(tmp_path / "member-1")
-        assert newest is not None
         (newest.path / "model.safetensors").unlink()
         member.rebalance(ALL)
 
@@ -316,7 +308,6 @@ def test_members_that_read_a_field_in_other_ways_are_joined(tmp_path: Path) -> N
     assert report.lost == []
     assert report.model.n_events == N
     assert {"id", "id=it"} < set(report.model.columns)
-    assert report.schema is not None
     assert report.model.columns == report.schema.columns
 
 
@@ -384,7 +375,6 @@ def test_a_committed_checkpoint_that_is_gone_is_reported(tmp_path: Path) -> None
     group: dict[str, tuple[int, str]] = {}
     run_and_die(tmp_path, group, ALL)
     newest = newest_checkpoint(tmp_path / "member-0")
-    assert newest is not None
     (newest.path / "model.safetensors").unlink()
     report = run(tmp_path, group, ALL)
     assert "committed, but not in" in report.lost[0]["reason"]

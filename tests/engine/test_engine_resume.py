@@ -182,8 +182,6 @@ def test_killed_at_random_moments(model: str, tmp_path: Path) -> None:
     assert kills >= 3
 
     a, b = (newest_checkpoint(d / "checkpoint" / "member-0") for d in (whole, killed))
-    assert a is not None
-    assert b is not None
     name = "model.safetensors"
     assert (a.path / name).read_bytes() == (b.path / name).read_bytes()
     assert a.model.header == b.model.header
@@ -250,7 +248,6 @@ def test_a_damaged_checkpoint_costs_only_time(
 ) -> None:
     first_part(tmp_path)
     newest = newest_checkpoint(tmp_path)
-    assert newest is not None
     raw = bytearray((newest.path / "model.safetensors").read_bytes())
     raw[-1] ^= 4
     (newest.path / "model.safetensors").write_bytes(raw)
@@ -378,7 +375,6 @@ def test_a_damaged_body_is_refused(tmp_path: Path) -> None:
 
     first_part(tmp_path)
     newest = newest_checkpoint(tmp_path)
-    assert newest is not None
     for spot in (("feed", "sequence"), ("training", "metrics"), ("training", "schema")):
         copy = tmp_path / "-".join(spot) / "member-0"
         shutil.copytree(newest.path, copy / newest.path.name)

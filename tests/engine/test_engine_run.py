@@ -579,7 +579,6 @@ attached(MemorySource(events(100)), learner(), label="y", sink=Stuck()).run()
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=Path(__file__).parents[1]
     ) as process:
-        assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
         time.sleep(0.2)

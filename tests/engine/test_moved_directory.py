@@ -114,7 +114,6 @@ class Job:
         self._n = 0
 
     def feed(self, events: int) -> None:
-        assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it may have ended meanwhile
             for _ in range(events):
                 self.process.stdin.write(LINES[self._n])

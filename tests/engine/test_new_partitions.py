@@ -96,7 +96,6 @@ def test_labels_get_partitions_too() -> None:
     )
     plain = MemorySource([{name: one[name] for name in ("a", "b", "id")} for one in clicks])
     report = run(plain, ignore=(), labels=LateLabels(labels, key="id"))
-    assert report.fates is not None
     assert report.fates.joined == 60
 
 
@@ -209,5 +208,4 @@ def test_a_topic_of_labels_gets_partitions(
     send(kafka_address, labels, 1, range(20, 40), y=False)
     run.until(lambda: run.events >= 80)
     fates = run.end().fates
-    assert fates is not None
     assert (fates.joined, fates.held) == (40, 0)

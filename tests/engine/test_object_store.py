@@ -82,11 +82,9 @@ def test_it_comes_back_as_it_was(place: ObjectPath) -> None:
     ]
     again = ObjectStore(place)
     found = again.open()
-    assert found is not None
     assert (found.epoch, again.epoch, str(found.path)) == (2, 2, f"{JOB}/00000002")
     assert found.body == {"events": 5, "x": [1.5, None, "é"]}
     assert np.array_equal(found.model.arrays["coef"], state().arrays["coef"])
-    assert found.held is not None
     assert len(found.held.arrays["coef"]) == 7
     assert kept_model(place) == state().header
     assert json.loads((place / "current.json").read()) == {"epoch": 2}
@@ -199,7 +197,6 @@ def test_what_was_written_since_it_was_read_is_found(place: ObjectPath) -> None:
     first.save({"n": 1}, state())
     assert not second.own()
     found = second.find()
-    assert found is not None
     assert found.body == {"n": 1}
     assert second.own()
 

@@ -61,7 +61,6 @@ def test_late_labels_are_learned_the_same_and_explained(name: str) -> None:
     (alone, plain), (watched, seen) = found
     assert same_model(alone, watched)
     assert plain == seen
-    assert observer is not None
     rows = observer.rows()["predictions"]
     said = {output.offset: output.value for output in seen}
     known = {event["id"]: event["y"] for event in data if event["id"] % 3}

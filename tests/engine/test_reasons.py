@@ -236,9 +236,7 @@ def test_all_ways_say_the_same(state: Path, tmp_path: Path) -> None:
     served = answers.of(asked, Details(explain=True))
     assert told == [answer["reasons"] for answer in served]
     shown = answers.asked()
-    assert shown is not None
     explanation = Observer().explain(*shown)
-    assert explanation is not None
     assert explanation.reasons == told[-1]
     for event, reasons in zip(asked, told, strict=True):
         lines = model.debug_one(event).splitlines()

@@ -140,7 +140,6 @@ def test_a_job_may_take_them_up_or_change_the_level(tmp_path: Path) -> None:
     assert most - less < high - low
     assert "interval" not in more(900)[0]
     kept = newest_checkpoint(tmp_path / "member-0")
-    assert kept is not None
     assert kept.body["training"]["regions"] is None
 
 
@@ -155,7 +154,6 @@ def test_regions_of_another_level_do_not_count(between: float | None, tmp_path: 
         options |= {"checkpoint": tmp_path, "max_events": n}
         report = job(numbers(600), model, sink=sink, late=48, **options).run()
         kept = newest_checkpoint(tmp_path / "member-0")
-        assert kept is not None
         return report.whole.get("coverage"), kept.body["training"]["regions"]
 
     before, regions = coverage(700, 0.5)

@@ -70,12 +70,10 @@ def joined(state: Path, names: tuple[str, str], **options: Any) -> Report:
 
 def test_of_two_sources_the_one_that_was_replaced_begins_anew(tmp_path: Path) -> None:
     first = joined(tmp_path, ("events", "labels"))
-    assert first.fates is not None
     assert first.fates.joined == 60
     with pytest.raises(EngineError, match="partition labels/0, read to offset 60"):
         joined(tmp_path, ("events", "others"))
     report = joined(tmp_path, ("events", "others"), data_loss="earliest")
-    assert report.fates is not None
     assert (report.fates.joined, report.events) == (60, first.events + 60)
 
 
@@ -135,7 +133,6 @@ def test_of_late_labels_both_files_are_known_again(tmp_path: Path, which: str) -
     for name in ("events", "labels"):
         lines(tmp_path / name, 60)
     first = go()
-    assert first.fates is not None
     assert first.fates.joined == 60
     (tmp_path / which).rename(tmp_path / "other")
     lines(tmp_path / which, 90, seed=1)

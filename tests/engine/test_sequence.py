@@ -190,7 +190,6 @@ def test_arrays_keep_their_type_through_a_merge() -> None:
     batch = sequencer.take(4)
     assert isinstance(batch.values, Rows)
     assert batch.values.X[:, 0].tolist() == [1, 2, 3, 4]
-    assert batch.values.y is not None
     assert list(batch.values.y) == [1, 2, 3, 4]
     assert batch.keys is None
 

@@ -97,7 +97,6 @@ def test_a_signed_job_goes_on_as_one_without_a_signature(tmp_path: Path, key: Pa
     signed = run(stream, checkpoint=tmp_path / "state", state_key=key)
     assert same_model(signed.model, run(stream, checkpoint=None).model)
     found = newest_checkpoint(tmp_path / "state", key=Key.read(key))
-    assert found is not None
     assert found.signed
 
 

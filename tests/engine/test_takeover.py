@@ -80,7 +80,6 @@ def committed(job: Job) -> dict[str, tuple[int, Owner]]:
             name = f"{job.topic}:{number}"
             offset, metadata = source.committed(name) or (0, "")
             owner = Owner.parse(metadata)
-            assert owner is not None
             found[name] = (offset, owner)
         return found
     finally:
@@ -91,9 +90,7 @@ def last_word(job: Job) -> Checkpoint:
     """The checkpoint that member-1 has committed last."""
     epochs = {owner.epoch for _, owner in committed(job).values() if owner.member == "member-1"}
     slot, last = Path(job.directory) / "member-1", min(epochs)
-    found = newest_checkpoint(slot, lambda found: found.epoch <= last)
-    assert found is not None
-    return found
+    return newest_checkpoint(slot, lambda found: found.epoch <= last)
 
 
 def taken(checkpoint: Checkpoint) -> list[Position]:

@@ -134,7 +134,6 @@ def test_with_late_labels(labels_too: bool) -> None:
         labels = with_tombstones(labels)
     late = LateLabels(source("json", labels), key="id")
     report = run(source("json", with_tombstones(plain)), labels=late, max_bad_share=0.0)
-    assert report.fates is not None
     assert report.fates.joined == N
     assert report.counts.tombstones == N // 6 * (1 + labels_too)
     assert not report.counts.bad

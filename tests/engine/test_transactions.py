@@ -74,7 +74,6 @@ def seen(job: Job) -> dict[Any, list[Any]]:
     """The predictions and dead letters that a reader of what is committed sees, by their input."""
     found: dict[Any, list[Any]] = {}
     for sink in (job.output, job.dead_letters):
-        assert sink is not None
         topic = sink.rpartition("/")[2]
         for place, values in outputs(job.address, topic, "read_committed").items():
             found.setdefault(place, []).extend(values)

@@ -174,5 +174,4 @@ def test_so_are_events_and_late_labels(tmp_path: Path, which: str, kind: str, mi
     go()
     (tmp_path / which).write_text(texts[which])
     report = go()
-    assert report.fates is not None
     assert (report.fates.joined, report.counts.bad, report.events) == (20, {}, 40)

@@ -26,7 +26,6 @@ def walked() -> list[tuple[str, str]]:
     """Modules and names in the walk, which stand as ``module.py``: ``Class.method``."""
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     part = re.search(r"^## One event.*?\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
-    assert part is not None
     return re.findall(r"`((?:streamk|connectors)/[\w/]+\.py)`:\s+`([\w.]+)`", part[1])
 
 

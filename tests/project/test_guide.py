@@ -120,9 +120,7 @@ def test_the_quick_start_for_kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     block = next(block for language, block in FENCED.findall(text) if language == "console")
     broker = start(block.strip().removeprefix("$ "), ROOT)
     try:
-        assert broker.stdout is not None
         address = re.search(r"127\.0\.0\.1:\d+", broker.stdout.readline())
-        assert address is not None
         rest = text.partition(block)[2].partition("```\n")[2]
         follow(rest.replace("localhost:9092", address[0]), tmp_path, monkeypatch)
     finally:

@@ -157,7 +157,6 @@ def test_plain_commands_run_in_order(tmp_path: Path) -> None:
 def test_a_local_broker_starts_and_stops(command: str) -> None:
     process = start(command, ROOT)
     try:
-        assert process.stdout is not None
         assert re.search(r"127\.0\.0\.1:\d+", process.stdout.readline())
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=60)

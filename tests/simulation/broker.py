@@ -18,8 +18,6 @@ from connectors.errors import ConnectorError, Revoked
 
 from .world import Simulated, World
 
-__all__ = ["Broker", "Log", "NotAnswered", "bear_late", "make_logs"]
-
 
 class NotAnswered(Simulated, ConnectorError):
     """The broker's answer was lost, or it never got the question."""
@@ -29,17 +27,10 @@ class NotAnswered(Simulated, ConnectorError):
 class Log:
     """One partition.
 
-    Attributes
-    ----------
-    offsets, times, ids : list of int
-    arrivals : list of float
-        When each event can be read, ascending.
-    gap : int
-        Offsets after the last event that hold none.
-    first : int
-        The first offset that is not deleted.
-    born : float
-        When the partition is there.
+    `arrivals`: when each event can be read, ascending.
+    `gap`: offsets after the last event that hold none.
+    `first`: the first offset that is not deleted.
+    `born`: when the partition is there.
     """
 
     offsets: list[int]
@@ -128,15 +119,9 @@ class Seat:
 class Broker:
     """The logs and the group.
 
-    Attributes
-    ----------
-    committed : dict of partition to (offset, metadata)
-    accepted : list
-        Every commit that was taken: (partition, offset, metadata).
-    written : list
-        Outputs of all members, in the order in which they arrived.
-    begun : set of str
-        Partitions on which a place is on record: nothing was deleted of them before that.
+    `accepted`: every commit that was taken: (partition, offset, metadata).
+    `written`: outputs of all members, in the order in which they arrived.
+    `begun`: partitions on which a place is on record: nothing was deleted of them before that.
     """
 
     world: World

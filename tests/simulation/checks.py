@@ -17,20 +17,6 @@ from .broker import Broker, Log
 from .client import is_bad
 from .transactions import Coordinator
 
-__all__ = [
-    "Problem",
-    "agreed",
-    "at_least_once",
-    "committed_once",
-    "counted_once",
-    "in_order",
-    "merge_order",
-    "never_there",
-    "own_events",
-    "positions",
-    "usable",
-]
-
 
 class Problem(NamedTuple):
     """Something that must not be: its kind, by which it can be left out, and what it is."""
@@ -97,14 +83,9 @@ def counted_once(
 ) -> list[Problem]:
     """Every event is in the last model once, or reported lost.
 
-    Parameters
-    ----------
-    learned : list of int
-        The events of the last model.
-    lost : list
-        Ranges that any checkpoint or report lists.
-    elsewhere : mapping of name to list
-        Events of the models that nobody has taken over.
+    `learned`: the events of the last model.
+    `lost`: ranges that any checkpoint or report lists.
+    `elsewhere`: events of the models that nobody has taken over.
     """
     where, found = positions(logs), Counter(learned)
     problems = []
@@ -175,10 +156,7 @@ def committed_once(
 ) -> list[Problem]:
     """A reader of what was committed sees each position once, as a prediction or a dead letter.
 
-    Parameters
-    ----------
-    expected : mapping of position to dict
-        The predictions of an undisturbed run; empty where they are not known.
+    `expected`: the predictions of an undisturbed run; empty where they are not known.
     """
     coordinator.settle()
     logs, seen = coordinator.broker.logs, _committed(coordinator)

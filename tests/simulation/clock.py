@@ -13,8 +13,6 @@ from unittest import mock
 
 from .world import World, current
 
-__all__ = ["simulated_time"]
-
 
 @contextmanager
 def simulated_time(world: World) -> Iterator[None]:

@@ -19,8 +19,6 @@ from unittest import mock
 
 from .world import Process, Simulated, World, current
 
-__all__ = ["Disk", "NoSpace"]
-
 _REAL = {
     name: getattr(os, name)
     for name in (
@@ -37,13 +35,8 @@ class NoSpace(Simulated, OSError):
 class Disk:
     """What is below `root`.
 
-    Parameters
-    ----------
-    world : World
-    root : Path
-    ordered : bool
-        Whether syncing anything makes all names durable that were made before, as journaling file
-        systems do it; else each directory must be synced for the names in it, as POSIX says.
+    `ordered`: whether syncing anything makes all names durable that were made before, as journaling
+      file systems do it; else each directory must be synced for the names in it, as POSIX says.
     """
 
     def __init__(self, world: World, root: Path, *, ordered: bool = True) -> None:
@@ -166,7 +159,6 @@ class Disk:
             self._need_space()
         descriptor = int(_REAL["open"](path, flags, mode, dir_fd=dir_fd))
         process = current()
-        assert process is not None
         if new:
             self._names.append(("create", name, ""))
         if writes:

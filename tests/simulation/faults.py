@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-__all__ = ["DELICATE", "Faults"]
-
 DELICATE = ("commit", "fsync", "rename", "mkdir", "mark", "unlink", "open", "committed")
 """Steps at which state is half one thing and half another."""
 
@@ -15,14 +13,9 @@ DELICATE = ("commit", "fsync", "rename", "mkdir", "mark", "unlink", "open", "com
 class Faults:
     """Chances of faults at a step, and how many there may be in all.
 
-    Attributes
-    ----------
-    rates : dict of kind to float
-        For steps that are delicate; at the others they are a tenth of it.
-    budget : int
-        Faults left; afterwards there are none.
-    freeze_seconds : float
-        Order of the time that a frozen process sleeps.
+    `rates`: for steps that are delicate; at the others they are a tenth of it.
+    `budget`: faults left; afterwards there are none.
+    `freeze_seconds`: order of the time that a frozen process sleeps.
     """
 
     rates: dict[str, float] = field(default_factory=dict)

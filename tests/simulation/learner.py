@@ -15,8 +15,6 @@ from streamk.learners.common.base import Methods
 from streamk.learners.common.prequential import Prequential
 from streamk.state import State
 
-__all__ = ["CountingLearner", "registered"]
-
 _MODULUS = 2**31 - 1
 
 

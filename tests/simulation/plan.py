@@ -8,23 +8,15 @@ from typing import Any, Literal
 
 from .faults import Faults
 
-__all__ = ["Plan", "Transacted"]
-
 
 @dataclass(frozen=True)
 class Transacted:
     """How outputs are written in transactions.
 
-    Attributes
-    ----------
-    seconds : float
-        Time in which each is to be committed.
-    delivery_timeout : float
-        Seconds in which the brokers must have taken an output.
-    margin : float
-        Seconds that brokers give a transaction beyond those two.
-    partitions : int
-        Of the topic of predictions.
+    `seconds`: time in which each is to be committed.
+    `delivery_timeout`: seconds in which the brokers must have taken an output.
+    `margin`: seconds that brokers give a transaction beyond those two.
+    `partitions`: of the topic of predictions.
     """
 
     seconds: float = 1.0
@@ -37,31 +29,17 @@ class Transacted:
 class Plan:
     """What kind of world a seed makes.
 
-    Attributes
-    ----------
-    kind : "single" or "group"
-    workers : int
-    shared : bool
-        One checkpoint directory for all workers of a group.
-    span : float
-        Seconds in which the events arrive.
-    calm : float
-        Seconds after which no more faults come.
-    retention : bool
-        Old events are deleted at times.
-    real : bool
-        A real learner, where there is no group.
-    staleness : int or None
-        Of a real learner in shards; None where it has none.
-    sink : "file", "topic" or None
-    return_all : bool
-        At the end all workers of a group come back once more before the last one drains the log.
-    options : dict
-        Of the engine.
-    transacted : Transacted or None
-        The source and the sinks are those of Kafka.
-    late : bool
-        Some partitions come later than the others.
+    `shared`: one checkpoint directory for all workers of a group.
+    `span`: seconds in which the events arrive.
+    `calm`: seconds after which no more faults come.
+    `retention`: old events are deleted at times.
+    `real`: a real learner, where there is no group.
+    `staleness`: of a real learner in shards; None where it has none.
+    `return_all`: at the end all workers of a group come back once more before the last one drains
+      the log.
+    `options`: of the engine.
+    `transacted`: the source and the sinks are those of Kafka.
+    `late`: some partitions come later than the others.
     """
 
     seed: int

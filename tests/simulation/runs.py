@@ -29,8 +29,6 @@ from .transactions import Coordinator, Topic
 from .verdict import judge_group, judge_single
 from .world import Process, World, current
 
-__all__ = ["Run", "Verdict", "simulate"]
-
 _MOST_STEPS = 60_000
 """Steps after which a run counts as one that never ends."""
 
@@ -39,15 +37,8 @@ _MOST_STEPS = 60_000
 class Verdict:
     """How a run ended.
 
-    Attributes
-    ----------
-    seed : int
-    problems : list of Problem
-    faults : Counter
-        Faults met, by kind.
-    steps : int
-    plan : str
-        What kind of world it was.
+    `faults`: faults met, by kind.
+    `plan`: what kind of world it was.
     """
 
     seed: int
@@ -70,12 +61,8 @@ def simulate(
 ) -> Verdict:
     """Run the world of a seed below an empty directory.
 
-    Parameters
-    ----------
-    transactions : bool
-        Whether its jobs write in transactions.
-    trace : function, optional
-        Called with a line for each step.
+    `transactions`: whether its jobs write in transactions.
+    `trace`: called with a line for each step.
     """
     run = Run(Plan.transacting(seed) if transactions else Plan.of(seed), root, trace)
     return Verdict(seed, run.verdict(), run.world.happened, run.world.steps, run.plan.short)
@@ -84,12 +71,7 @@ def simulate(
 class Run:
     """The world of a plan, and the workers in it.
 
-    Parameters
-    ----------
-    plan : Plan
-    root : Path
-        Directory of everything that the run writes; removed at the end.
-    trace : function, optional
+    `root`: directory of everything that the run writes; removed at the end.
     """
 
     def __init__(self, plan: Plan, root: Path, trace: Callable[[str], None] | None = None) -> None:
@@ -212,7 +194,6 @@ class Run:
             found = None
         if found is None or not worker.running:
             return
-        assert worker.process is not None
         self.world.note(worker.process, "moved", str(found.path.name))
         shutil.copytree(worker.directory, copy, ignore=shutil.ignore_patterns("lock", ".*"))
         self.strays.append(worker.process)
@@ -291,7 +272,6 @@ class Run:
         rng = self.world.random
         for worker in rng.sample(self.workers, len(self.workers)):
             if worker.running and rng.random() < 0.3:
-                assert worker.process is not None
                 self.world.note(worker.process, "kill", "at the end")
                 self.world.kill(worker.process)
             worker.stop()

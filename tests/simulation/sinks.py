@@ -11,8 +11,6 @@ from connectors.files.sinks import NDJSONSink
 from .broker import Broker
 from .world import World
 
-__all__ = ["FileSink", "TopicSink"]
-
 
 class FileSink(NDJSONSink):
     """The real sink for files, with steps at which its process may die."""

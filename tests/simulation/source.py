@@ -12,21 +12,13 @@ from connectors.errors import OffsetOutOfRange, Revoked
 
 from .broker import Broker, NotAnswered
 
-__all__ = ["GroupSource", "LoneSource", "Membership", "event_of", "pause"]
-
 
 class LoneSource(SourceBase):
     """Reads all partitions, by polls of any size.
 
-    Parameters
-    ----------
-    broker : Broker
-    name : str
-        The process.
-    most : int
-        Events that a poll brings at most.
-    real : bool
-        Events for a real learner: dicts of two numbers, a text and a label.
+    `name`: the process.
+    `most`: events that a poll brings at most.
+    `real`: events for a real learner: dicts of two numbers, a text and a label.
     """
 
     group: str | None = None
@@ -152,10 +144,7 @@ class _GiveUp(Protocol):
 class Membership:
     """The part of a process in the group.
 
-    Attributes
-    ----------
-    generation : int
-        That of the partitions that it has.
+    `generation`: that of the partitions that it has.
     """
 
     def __init__(self, broker: Broker, name: str) -> None:

@@ -12,21 +12,14 @@ from .members import Worker
 from .plan import Plan
 from .runs import Run
 
-__all__ = ["Stage"]
-
 _MOST_STEPS = 5_000
 
 
 class Stage(Run):
     """Two workers, two partitions of 40 events, and no fault that is not asked for.
 
-    Parameters
-    ----------
-    root : Path
-    shared : bool
-        One checkpoint directory for both.
-    ordered : bool
-        See `Disk`.
+    `shared`: one checkpoint directory for both.
+    `ordered`: see `Disk`.
     """
 
     def __init__(self, root: Path, *, shared: bool = True, ordered: bool = True) -> None:
@@ -75,7 +68,6 @@ class Stage(Run):
     def until(self, worker: Worker, reached: str | Callable[[], bool]) -> None:
         """Let one worker go on until it comes to a step of that name, or something holds."""
         process = worker.process
-        assert process is not None
         for count in range(_MOST_STEPS):
             if callable(reached):
                 if reached():
@@ -94,7 +86,6 @@ class Stage(Run):
             if reached():
                 return
             process = self.world.next()
-            assert process is not None
             self._turn(process)
         raise AssertionError("never reached")
 
@@ -113,7 +104,6 @@ class Stage(Run):
 
     def kill(self, worker: Worker) -> None:
         """End a worker's process where it stands."""
-        assert worker.process is not None
         self.world.kill(worker.process)
 
     def done(self, partition: str) -> int:

@@ -29,8 +29,6 @@ from .source import event_of
 if TYPE_CHECKING:
     from .runs import Run
 
-__all__ = ["judge_group", "judge_single"]
-
 
 def judge_single(run: Run, worker: Worker) -> list[Problem]:
     """A job of one process: the model and the outputs are those of an undisturbed run."""

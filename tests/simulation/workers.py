@@ -9,8 +9,6 @@ from streamk.distributed import Sharded, TaskDivision
 from streamk.distributed.rounds import answered
 from streamk.learners.common.base import Learner
 
-__all__ = ["Mortal", "in_shards"]
-
 _COUNT = 2
 
 
@@ -19,11 +17,7 @@ class Mortal:
 
     One that dies after its work, before its answer, is replaced by another that does it again.
 
-    Parameters
-    ----------
-    seed : int
-    happened : Counter
-        Of faults, by kind.
+    `happened`: of faults, by kind.
     """
 
     def __init__(self, seed: int, happened: Counter[str]) -> None:

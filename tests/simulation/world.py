@@ -15,8 +15,6 @@ from typing import Any
 
 from .faults import Faults
 
-__all__ = ["Death", "Process", "Simulated", "World", "current", "simulated"]
-
 TICK = 0.001
 """Seconds that a step takes."""
 
@@ -48,17 +46,10 @@ def current() -> Process | None:
 class Process:
     """One life of a program, from its start to its end or death.
 
-    Attributes
-    ----------
-    name : str
-    host : str
-        The worker whose life it is: several processes may follow each other on one.
-    result, error
-        What the program returned or raised; neither if it died.
-    wake : float
-        When it may go on.
-    at : str
-        The step that it stands at.
+    `host`: the worker whose life it is: several processes may follow each other on one.
+    `result, error`: what the program returned or raised; neither if it died.
+    `wake`: when it may go on.
+    `at`: the step that it stands at.
     """
 
     def __init__(
@@ -122,13 +113,8 @@ class Process:
 class World:
     """Clock, random numbers, processes and what is done to them.
 
-    Parameters
-    ----------
-    seed : int
-    faults : Faults
-        Those that the processes meet.
-    trace : function, optional
-        Called with a line for each step.
+    `faults`: those that the processes meet.
+    `trace`: called with a line for each step.
     """
 
     def __init__(
