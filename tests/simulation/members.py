@@ -17,12 +17,10 @@ from streamk.learners import DoublyStochastic
 
 from .broker import Broker
 from .client import Client
-from .learner import CountingLearner
+from .learner import CountingLearner, Mortal, in_shards
 from .plan import Transacted
-from .sinks import FileSink, TopicSink
-from .source import GroupSource, LoneSource
+from .source import FileSink, GroupSource, LoneSource, TopicSink
 from .transactions import Coordinator
-from .workers import Mortal, in_shards
 from .world import Process, current, simulated
 
 

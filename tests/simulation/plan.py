@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from .faults import Faults
+from .world import Faults
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,12 @@ from streamk.engine import newest_checkpoint
 from streamk.errors import StateError
 
 from .broker import Broker, Log, bear_late, make_logs
-from .checks import Problem, usable
-from .clock import simulated_time
-from .disk import Disk
+from .checks import Problem, judge_group, judge_single, usable
 from .learner import registered
+from .machine import Disk, simulated_time
 from .members import Job, Worker
 from .plan import Plan
 from .transactions import Coordinator, Topic
-from .verdict import judge_group, judge_single
 from .world import Process, World, current
 
 _MOST_STEPS = 60_000
