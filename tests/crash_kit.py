@@ -265,11 +265,8 @@ def newest(directory: str | Path, member: int = 0) -> Checkpoint:
     return newest_checkpoint(Path(directory) / f"member-{member}")
 
 
-def assert_as_undisturbed(job: Job, report: dict[str, Any]) -> dict[Position, list[dict[str, Any]]]:
-    """The model, the counts and the predictions are those of a run without interruptions.
-
-    Returns the predictions.
-    """
+def assert_as_undisturbed(job: Job, report: dict[str, Any], *, once: bool = False) -> None:
+    """Model, counts and predictions, each written `once`, are those of a run without trouble."""
     plain = job.but(directory=job.directory + "-plain", output=None, group=None, pause=0.0)
     expected = plain.run()
     for same in ("events", "counts", "n_events", "whole", "learned", "lost"):
@@ -281,7 +278,7 @@ def assert_as_undisturbed(job: Job, report: dict[str, Any]) -> dict[Position, li
     written = outputs(job.address, output_topic(job))
     assert sorted(written) == positions(report["learned"])
     assert all(value == found[0] for found in written.values() for value in found)
-    return written
+    assert not once or {len(found) for found in written.values()} == {1}
 
 
 def every(job: Job) -> list[Position]:

@@ -29,13 +29,16 @@ from engine_kit import (
     split,
 )
 
+import streamk
 from connectors.base import Chunk
 from connectors.errors import OffsetOutOfRange
 from connectors.files.sinks import NDJSONSink
 from connectors.memory import MemorySink, MemorySource
-from connectors.registry import open_sink
+from connectors.registry import open_sink, open_source
 from streamk.encoding import Schema
 from streamk.encoding.labels import LARGEST_LABEL
+from streamk.engine import Fixed
+from streamk.engine.evaluation import confusion
 from streamk.engine.order.feed import Feed
 from streamk.errors import EngineError, InvalidInput
 from streamk.kernels import Gaussian, Kernel, Linear
@@ -434,6 +437,110 @@ def test_missing_values_are_zero_to_a_model_that_takes_none() -> None:
         run(MemorySource(stream), absent="missing")
 
 
+BAD = 60_000
+
+
+@pytest.mark.slow
+def test_bad_records_in_a_row_take_no_memory(tmp_path: Path) -> None:
+    """Each is counted and a dead letter; of their 120 MB nothing is kept."""
+    record = b'{"a": 1.5, "b": ' + b"?" * 2000 + b"}\n"
+    good = b"".join(json.dumps(event).encode() + b"\n" for event in events(2000))
+    path, letters = tmp_path / "events.ndjson", tmp_path / "dead.ndjson"
+    with path.open("wb") as file:
+        file.write(good)
+        for _ in range(BAD):
+            file.write(record)
+        file.write(good)
+    seen: list[tuple[int, int]] = []
+    report = attached(
+        open_source(f"file:{path}"),
+        learner(),
+        label="y",
+        ignore=("id",),
+        dead_letters=open_sink(f"file:{letters}"),
+        buffer_events=2048,
+        on_progress=lambda snapshot: seen.append((snapshot.events, snapshot.process_bytes)),
+        progress_interval=0.05,
+    ).run()
+    assert report.counts.bad == {"undecodable": BAD}
+    assert report.counts.learned == 4000
+    with letters.open("rb") as file:
+        assert [json.loads(line)["offset"] for line in file] == list(range(2000, 2000 + BAD))
+    later = [used for taken, used in seen if taken > 10_000]
+    assert len(later) > 5
+    assert max(later) - min(later) < 25 << 20
+
+
+HALF = 400
+
+
+def turning() -> list[dict[str, Any]]:
+    """Events whose field "a" is a number, and from the middle on a text."""
+    stream = events(2 * HALF)
+    for event in stream[HALF:]:
+        event["a"] = "high" if event["a"] > 0 else "low"
+    return stream
+
+
+def test_a_number_that_turns_into_text() -> None:
+    """No event is lost, the texts have columns of their own."""
+    report = run(turning())
+    assert report.counts.learned == 2 * HALF
+    assert not report.counts.bad
+    assert {"a", "a=high", "a=low"} <= set(report.model.columns or ())
+
+
+def test_a_number_that_turns_into_text_against_the_schema() -> None:
+    """Each such event is a bad one, which names the field; the others are learned as before."""
+    letters = MemorySink()
+    stream, options = turning(), {"schema": "strict", "ignore": ("id", "c")}
+    report = run(stream + events(100, seed=1), dead_letters=letters, **options)
+    assert report.counts.bad == {"unknown column": HALF}
+    assert report.counts.learned == HALF + 100
+    assert "'a=" in letters.outputs[0].value["reason"]
+    without = run(stream[:HALF] + events(100, seed=1), **options)
+    assert same_model(report.model, without.model)
+
+
+def test_labels_past_the_most_classes_make_none(tmp_path: Path) -> None:
+    """And past as many others, that a job that only predicts meets, they are one."""
+    events = [{"a": n % 7, "y": f"class {n}"} for n in range(3000)]
+    model = learner(max_classes=10)
+    options: dict[str, Any] = {"label": "y", "checkpoint": tmp_path / "learned"}
+    report = attached(MemorySource(events), model, **options).run()
+    assert report.counts.learned == 10
+    assert report.counts.bad == {"label out of domain": 2990}
+    served = streamk.load(tmp_path / "learned")
+    counts = []
+    for stop in (1500, 3000):
+        engine = attached(
+            MemorySource(events),
+            served.learner,
+            label="y",
+            schema=served.schema,
+            fixed=Fixed(),
+            checkpoint=tmp_path / "predicted",
+            max_events=stop,
+        )
+        assert engine.run().counts.predicted == stop
+        found = engine._trainer.metrics.confusion
+        assert len(found.labels) == 10 + confusion.MOST_OTHERS + 1
+        assert found.labels[-1] == "(others)"
+        counts.append(int(found.counts.events[-1]))
+    assert counts == [1500 - 1010, 3000 - 1010]
+
+
+def test_classes_have_numbers_of_their_own_however_late_they_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(confusion, "MOST_OTHERS", 2)
+    found = confusion.Confusion()
+    truth, answers = found.codes(list("uvwxa"), list("aaaab"), "ab")
+    assert found.labels == ["u", "a", "v", "w", "(others)", "b"]
+    assert truth.tolist() == [0, 2, 3, 4, 1]
+    assert answers.tolist() == [1, 1, 1, 1, 5]
+
+
 # --- silence ----------------------------------------------------------------------------------
 
 
@@ -566,7 +673,7 @@ def test_a_second_signal_ends_the_process_at_once() -> None:
     code = """
 import time
 from connectors.memory import MemorySink, MemorySource
-from connectors.registry import open_sink
+from connectors.registry import open_sink, open_source
 from engine_kit import attached, events, learner
 
 class Stuck(MemorySink):
