@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 from engine_kit import events, run, same_model
-from test_engine_group import ALL, learned, run_and_die
-from test_engine_group import run as run_member
+from test_engine_group import heir, learned
 
 import streamk
 from streamk.cli import main
@@ -182,32 +181,18 @@ def test_a_checkpoint_of_another_slot_is_refused(tmp_path: Path, key: Path) -> N
 
 
 def test_a_dead_member_that_did_not_sign_is_not_taken_over(tmp_path: Path, key: Path) -> None:
-    group: dict[str, tuple[int, str]] = {}
-    known = 0
+    known = []
 
-    def other(member: Any) -> None:
-        nonlocal known
-        run_and_die(tmp_path / "state", group, ALL[2:], state_key=key)
-        known = learned(tmp_path / "state", "member-1")
-        for manifest in (tmp_path / "state" / "member-1").glob("0*/manifest.json"):
+    def other(member: Path) -> None:
+        known.append(learned(member.parent, "member-1"))
+        for manifest in member.glob("0*/manifest.json"):
             reseal(manifest, hmac=None)
-        member.rebalance(ALL)
 
-    report = run_member(tmp_path / "state", group, ALL[:2], {4: other}, state_key=key)
-    assert known > 0
-    assert sum(one["stop"] - one["start"] for one in report.lost) == known
+    report = heir(tmp_path / "state", other, state_key=key)
+    assert known[0] > 0
+    assert [sum(one["stop"] - one["start"] for one in report.lost)] == known
     assert all("is not signed" in one["reason"] for one in report.lost)
-
-
-def test_a_dead_member_that_signed_is_taken_over(tmp_path: Path, key: Path) -> None:
-    group: dict[str, tuple[int, str]] = {}
-
-    def other(member: Any) -> None:
-        run_and_die(tmp_path / "state", group, ALL[2:], state_key=key)
-        member.rebalance(ALL)
-
-    report = run_member(tmp_path / "state", group, ALL[:2], {4: other}, state_key=key)
-    assert not report.lost
+    assert not heir(tmp_path / "signed", state_key=key).lost
 
 
 # --- the journal --------------------------------------------------------------------------------
