@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import struct
 import tomllib
+import venv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_kit import click_events, ndjson
-from wheel_kit import ROOT, Environment, build
+from wheel_kit import ROOT, Environment, build, run
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
@@ -295,3 +296,13 @@ def test_json_schema_needs_no_extra(
     plain: tuple[Path, Environment], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     framed("json-schema", Tried(plain[1], tmp_path, request))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+def test_the_guide_builds_without_warnings(tmp_path: Path) -> None:
+    home, pages = tmp_path / "venv", tmp_path / "docs"
+    venv.create(home, with_pip=True)
+    run(home / "bin" / "pip", "install", "--quiet", "-e", f"{ROOT}[docs]", cwd=tmp_path)
+    run(home / "bin" / "sphinx-build", "-q", "-W", "docs", pages, cwd=ROOT)
+    assert (pages / "factorization.html").is_file()
