@@ -265,16 +265,42 @@ def newest(directory: str | Path, member: int = 0) -> Checkpoint:
     return newest_checkpoint(Path(directory) / f"member-{member}")
 
 
-def assert_as_undisturbed(job: Job, report: dict[str, Any], *, once: bool = False) -> None:
-    """Model, counts and predictions, each written `once`, are those of a run without trouble."""
-    plain = job.but(directory=job.directory + "-plain", output=None, group=None, pause=0.0)
-    expected = plain.run()
+def assert_same(report: dict[str, Any], job: Job, expected: dict[str, Any], plain: Job) -> None:
+    """Model, counts, figures and all events are those of another run, to the last bit."""
     for same in ("events", "counts", "n_events", "whole", "learned", "lost"):
         assert report[same] == expected[same]
     a, b = newest(plain.directory), newest(job.directory)
     assert a.model.header == b.model.header
+    assert a.body["training"] == b.body["training"]
     model = "model.safetensors"
     assert (a.path / model).read_bytes() == (b.path / model).read_bytes()
+
+
+def killed(job: Job, plan: Sequence[tuple[str, int] | None], size: int, seed: int) -> list[int]:
+    """Kill a job by strikes, and by SIGKILL where there is none; return how far each had come.
+
+    The latter come after some batches and a bit, so that all kills together span the run of so
+    many events; some strike while the process is still starting.
+    """
+    rng, found_at = random.Random(seed), [0]
+    for whim, strike in enumerate(plan):
+        with job.but(whim=whim, strike=strike).start() as process:
+            if strike is None:
+                left = (size - found_at[-1]) / (len(plan) - whim + 2)
+                process.until_written(int(rng.uniform(-0.1, 2.1) * left))
+                time.sleep(rng.uniform(0, 0.05))
+                process.kill()
+            assert process.wait() == -9, f"{strike}\n{process.log[-2000:]}"
+        member = Path(job.directory) / "member-0"
+        last = newest_checkpoint(member) if member.is_dir() else None
+        found_at.append(last.body["feed"]["sequence"]["events"] if last else 0)
+    return found_at
+
+
+def assert_as_undisturbed(job: Job, report: dict[str, Any], *, once: bool = False) -> None:
+    """Model, counts and predictions, each written `once`, are those of a run without trouble."""
+    plain = job.but(directory=job.directory + "-plain", output=None, group=None, pause=0.0)
+    assert_same(report, job, plain.run(), plain)
     written = outputs(job.address, output_topic(job))
     assert sorted(written) == positions(report["learned"])
     assert all(value == found[0] for found in written.values() for value in found)

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import random
+import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import forked_kit
 import pytest
+from cli_kit import click_events, ndjson, streamk
 from crash_kit import (
     BORN,
     KEPT,
     Job,
     MakeTopic,
     Process,
+    assert_same,
     fill,
+    killed,
     new_job,
     newest,
     output_topic,
@@ -23,8 +29,9 @@ from crash_kit import (
     positions,
     stream,
 )
+from kafka_kit import until
 
-from streamk.engine import newest_checkpoint
+import streamk as package
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -69,43 +76,23 @@ def test_killed_at_random_moments(
     expected = undisturbed.run()
     assert expected["stopped"] == "end"
 
-    killed = undisturbed.but(
+    job = undisturbed.but(
         directory=str(tmp_path / "killed"),
         output=f"kafka://{kafka_address}/{output}",
         group=f"g-{topic}",
         instance="a",
     )
-    rng = random.Random(11)
     plan: list[tuple[str, int] | None] = [None] * kills
-    for i, strike in enumerate(rng.sample(STRIKES, len(STRIKES))):
+    for i, strike in enumerate(random.Random(11).sample(STRIKES, len(STRIKES))):
         plan.insert(i + i * kills // len(STRIKES), strike)
-    found_at = [0]
-    for whim, strike in enumerate(plan):
-        with killed.but(whim=whim, strike=strike).start() as process:
-            if strike is None:
-                # After some batches and a bit, so that all kills together span the run; some
-                # strike while the process is still starting.
-                left = (size - found_at[-1]) / (len(plan) - whim + 2)
-                process.until_written(int(rng.uniform(-0.1, 2.1) * left))
-                time.sleep(rng.uniform(0, 0.05))
-                process.kill()
-            assert process.wait() == -9
-        member = Path(killed.directory) / "member-0"
-        last = newest_checkpoint(member) if member.is_dir() else None
-        found_at.append(last.body["feed"]["sequence"]["events"] if last else 0)
-    report = killed.but(whim=99).run()
+    found_at = killed(job, plan, size, seed=11)
+    report = job.but(whim=99).run()
     assert 0 < report["events_now"] < size
     assert len(set(found_at)) > len(plan) // 3, f"the kills are not spread over the run: {found_at}"
 
-    # The model, the counts, the figures and the place in the stream, to the last bit.
-    a, b = newest(undisturbed.directory), newest(killed.directory)
-    model = "model.safetensors"
-    assert (a.path / model).read_bytes() == (b.path / model).read_bytes()
-    assert a.model.header == b.model.header
-    assert a.body["training"] == b.body["training"]
+    assert_same(report, job, expected, undisturbed)
+    a, b = newest(undisturbed.directory), newest(job.directory)
     assert a.body["feed"] == b.body["feed"]
-    for same in ("events", "counts", "n_events", "whole", "learned", "lost"):
-        assert report[same] == expected[same]
 
     # Every event was learned, once.
     assert report["n_events"] == report["counts"]["learned"] == size
@@ -125,7 +112,6 @@ def test_killed_at_random_moments(
     for place, (value,) in written.items():
         assert value.pop("revision") in (True, False)  # which only members of groups tell
         assert value == right[place]
-    print(f"{len(plan)} kills, the checkpoints they left at {found_at} of {size} events")
 
 
 def in_phases(phases: int, size: int) -> Iterator[list[tuple[int, int, bytes]]]:
@@ -159,7 +145,7 @@ def test_killed_while_partitions_fall_silent(
     topic = job.topic
     rng = random.Random(3)
     process: Process | None = None
-    kills, journals = 0, 0
+    journals = 0
     for phase, records in enumerate(in_phases(phases, size)):
         process = process or job.but(whim=phase).start()
         # Half of it while the process waits for more, so that the silent one is passed over.
@@ -170,7 +156,6 @@ def test_killed_while_partitions_fall_silent(
             process.until_written(process.written + rng.randrange(size // 4))
             time.sleep(rng.uniform(0, 0.05))
             process.kill()
-            kills += 1
             journals += len(list((tmp_path / "checkpoints" / "member-0").glob("*.journal")))
             process = None
     if process is not None:
@@ -185,4 +170,45 @@ def test_killed_while_partitions_fall_silent(
     written = outputs(kafka_address, output_topic(job))
     assert sorted(written) == learned
     assert {len(found) for found in written.values()} == {1}
-    print(f"{kills} kills, {journals} journals, {total} events")
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoints of a job that has learned from a file."""
+    home = tmp_path_factory.mktemp("learned")
+    (home / "events.ndjson").write_bytes(ndjson(click_events()))
+    options = ("--label", "clicked", "--checkpoint", "state", "--quiet")
+    streamk("run", "file:events.ndjson", *options, cwd=home)
+    return home / "state"
+
+
+@pytest.mark.usefixtures("kafka_client")
+def test_every_request_is_answered_though_the_process_is_killed(
+    kafka_address: str, kafka_topic: MakeTopic, state: Path, tmp_path: Path
+) -> None:
+    """By a topic, while a job learns on."""
+    requests = [{k: v for k, v in e.items() if k != "clicked"} for e in click_events(400)]
+    asked, answered = kafka_topic(2, **KEPT), kafka_topic()
+    values = [json.dumps(event).encode() for event in requests]
+    fill(kafka_address, asked, ((i % 2, BORN + i, value) for i, value in enumerate(values)))
+    command = [sys.executable, "-m", "streamk", "predict", str(state)]
+    command += [f"kafka://{kafka_address}/{asked}", "--to", f"kafka://{kafka_address}/{answered}"]
+    command += ["--checkpoint", "place", "--checkpoint-every", "50", "--quiet"]
+    for _ in range(3):
+        process = forked_kit.popen(command, cwd=tmp_path)
+        until(lambda: [*tmp_path.glob("place/member-0/0*/manifest.json")], process=process)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    done = forked_kit.run([*command, "--until-end"], cwd=tmp_path, timeout=120, check=True)
+    assert done.returncode == 0
+    model = package.load(state)
+    found = outputs(kafka_address, answered)
+    assert len(found) == 400, "each at least once"
+    for (partition, offset), values in found.items():
+        place = 2 * offset + int(partition.rpartition(":")[2])
+        expected = model.predict_one(requests[place])
+        assert {value["prediction"] for value in values} == {expected}, "and always the same"

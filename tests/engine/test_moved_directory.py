@@ -15,6 +15,7 @@ import forked_kit
 import pytest
 from cli_kit import click_events, ndjson
 
+from streamk.engine.checkpoints import directory_store
 from streamk.engine.checkpoints.directory_store import DirectoryStore
 from streamk.engine.checkpoints.store import Fenced
 from streamk.engine.order.sequence import IdleAdvance
@@ -28,69 +29,37 @@ def away(state: Path) -> Path:
     return state.with_name("away")
 
 
-def moved(state: Path) -> None:
-    state.rename(away(state))
+def moved(state: Path, what: str = ".") -> Path:
+    """Move the directory, or one in it, away, and tell where to."""
+    return (state / what).rename(away(state))
 
 
-def moved_slot(state: Path) -> None:
-    (state / "member-0").rename(away(state))
+def lock(state: Path) -> Path:
+    return state / "member-0" / "lock"
 
 
-def removed(state: Path) -> None:
-    shutil.rmtree(state)
-
-
-def empty(state: Path) -> None:
-    state.rename(away(state))
-    state.mkdir()
-
-
-def copied(state: Path) -> None:
-    state.rename(away(state))
-    shutil.copytree(away(state), state)
-
-
-def linked(state: Path) -> None:
-    state.rename(away(state))
-    shutil.copytree(away(state), state.with_name("other"))
-    state.symlink_to("other")
-
-
-def a_file(state: Path) -> None:
-    state.rename(away(state))
-    state.write_text("a file")
-
-
-def another_lock(state: Path) -> None:
-    (state / "member-0" / "lock").unlink()
-    (state / "member-0" / "lock").touch()
-
-
-def linked_lock(state: Path) -> None:
-    lock = state / "member-0" / "lock"
-    lock.rename(state / "lock")
-    lock.symlink_to("../lock")
-
-
-def no_lock(state: Path) -> None:
-    (state / "member-0" / "lock").unlink()
-
-
-def put_back(state: Path) -> None:
-    moved(state)
-    away(state).rename(state)
-
-
-def led_to(state: Path) -> None:
-    moved(state)
-    state.symlink_to("away")
-
-
-TAKEN = [
-    *(moved, moved_slot, removed, empty, copied, linked, a_file),
-    *(another_lock, linked_lock, no_lock),
-]
-KEPT = [put_back, led_to]
+TAKEN: dict[str, Callable[[Path], object]] = {
+    "moved": moved,
+    "its slot moved": lambda state: moved(state, "member-0"),
+    "removed": shutil.rmtree,
+    "empty": lambda state: (moved(state), state.mkdir()),
+    "copied": lambda state: shutil.copytree(moved(state), state),
+    "linked": lambda state: (
+        shutil.copytree(moved(state), state.with_name("other")),
+        state.symlink_to("other"),
+    ),
+    "a file": lambda state: (moved(state), state.write_text("a file")),
+    "another lock": lambda state: (lock(state).unlink(), lock(state).touch()),
+    "a linked lock": lambda state: (
+        lock(state).rename(state / "lock"),
+        lock(state).symlink_to("../lock"),
+    ),
+    "no lock": lambda state: lock(state).unlink(),
+}
+KEPT: dict[str, Callable[[Path], object]] = {
+    "put back": lambda state: moved(state).rename(state),
+    "led to": lambda state: (moved(state), state.symlink_to("away")),
+}
 
 
 def tree(home: Path) -> dict[str, bytes | None]:
@@ -152,19 +121,18 @@ def start(tmp_path: Path) -> Iterator[Callable[[], Job]]:
         job.process.communicate()
 
 
-def at_night(functions: Iterable[Any], usual: Any) -> list[Any]:
+def at_night(kinds: Iterable[str], usual: str) -> list[Any]:
     """Parameters, of which all but one are left to the night: what follows tries each."""
-    marks = {one: () if one is usual else pytest.mark.nightly for one in functions}
-    return [pytest.param(one, marks=mark, id=one.__name__) for one, mark in marks.items()]
+    return [pytest.param(one, marks=() if one == usual else pytest.mark.nightly) for one in kinds]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("take", at_night(TAKEN, copied))
+@pytest.mark.parametrize("take", at_night(TAKEN, "copied"))
 def test_a_job_whose_directory_was_taken_away_ends(
-    start: Callable[[], Job], tmp_path: Path, take: Callable[[Path], None]
+    start: Callable[[], Job], tmp_path: Path, take: str
 ) -> None:
     job = start()
-    take(tmp_path / "state")
+    TAKEN[take](tmp_path / "state")
     before = tree(tmp_path)
     job.feed(2 * EVERY)
     status, err = job.end()
@@ -175,12 +143,12 @@ def test_a_job_whose_directory_was_taken_away_ends(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("keep", at_night(KEPT, led_to))
+@pytest.mark.parametrize("keep", at_night(KEPT, "led to"))
 def test_a_job_whose_path_leads_to_its_directory_goes_on(
-    start: Callable[[], Job], tmp_path: Path, keep: Callable[[Path], None]
+    start: Callable[[], Job], tmp_path: Path, keep: str
 ) -> None:
     job = start()
-    keep(tmp_path / "state")
+    KEPT[keep](tmp_path / "state")
     job.feed(2 * EVERY)
     job.feed_until(lambda: job.saved(3))
     assert job.end() == (0, "")
@@ -206,12 +174,18 @@ def test_of_two_jobs_the_one_that_has_the_path_goes_on(
 MODEL = State({"type": "test", "format": 1}, {})
 
 
-@pytest.mark.parametrize("take", TAKEN, ids=lambda function: function.__name__)
-def test_nothing_is_written_or_removed(tmp_path: Path, take: Callable[[Path], None]) -> None:
-    store = DirectoryStore(tmp_path / "state")
-    for n in range(3):
-        store.save({"n": n}, MODEL)
-    take(tmp_path / "state")
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[DirectoryStore]:
+    """One with three checkpoints."""
+    with contextlib.closing(DirectoryStore(tmp_path / "state")) as made:
+        for n in range(3):
+            made.save({"n": n}, MODEL)
+        yield made
+
+
+@pytest.mark.parametrize("take", TAKEN)
+def test_nothing_is_written_or_removed(store: DirectoryStore, tmp_path: Path, take: str) -> None:
+    TAKEN[take](tmp_path / "state")
     before = tree(tmp_path)
     for write in (
         lambda: store.save({"n": 4}, MODEL),
@@ -222,36 +196,27 @@ def test_nothing_is_written_or_removed(tmp_path: Path, take: Callable[[Path], No
         with pytest.raises(Fenced, match="was moved away, removed or replaced"):
             write()
     assert tree(tmp_path) == before
-    store.close()
 
 
 def test_it_is_looked_for_again_once_the_files_are_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: DirectoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from streamk.engine.checkpoints import directory_store
-
-    store = DirectoryStore(tmp_path / "state")
     write = directory_store.write_file
 
     def meanwhile(path: Path, data: bytes) -> None:
         write(path, data)
         if path.name == "manifest.json":
-            copied(tmp_path / "state")
+            TAKEN["copied"](tmp_path / "state")
 
     monkeypatch.setattr(directory_store, "write_file", meanwhile)
     with pytest.raises(Fenced):
         store.save({}, MODEL)
-    assert not (tmp_path / "state" / "member-0" / "00000001").exists()
-    store.close()
+    assert not (tmp_path / "state" / "member-0" / "00000004").exists()
 
 
-def test_newer_ones_are_not_set_aside(tmp_path: Path) -> None:
-    store = DirectoryStore(tmp_path / "state")
-    for n in range(3):
-        store.save({"n": n}, MODEL)
-    copied(tmp_path / "state")
+def test_newer_ones_are_not_set_aside(store: DirectoryStore, tmp_path: Path) -> None:
+    TAKEN["copied"](tmp_path / "state")
     before = tree(tmp_path)
     with pytest.raises(Fenced):
         store.open(lambda found: found.epoch < 3)
     assert tree(tmp_path) == before
-    store.close()

@@ -12,7 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crash_kit import KEPT, Job, MakeTopic, every, fill, newest, outputs, owns, stream
+from crash_kit import (
+    KEPT,
+    Job,
+    MakeTopic,
+    assert_same,
+    every,
+    fill,
+    killed,
+    newest,
+    outputs,
+    owns,
+    stream,
+)
 from engine_kit import attached
 from kafka_kit import until
 
@@ -116,24 +128,12 @@ def test_killed_at_random_moments(
         options={name: one for name, one in options.items() if name != "transactions"},
     )
     expected = undisturbed.run()
-    rng = random.Random(3)
     plan: list[tuple[str, int] | None] = [*STRIKES[kind][:strikes], *[None] * kills]
-    rng.shuffle(plan)
-    for whim, strike in enumerate(plan):
-        with job.but(whim=whim, strike=strike).start() as process:
-            if strike is None:
-                process.until_written(int(rng.uniform(0.0, 1.5) * size / len(plan)))
-                time.sleep(rng.uniform(0, 0.05))
-                process.kill()
-            assert process.wait() == -9, f"{strike}\n{process.log[-2000:]}"
+    random.Random(3).shuffle(plan)
+    killed(job, plan, size, seed=3)
     report = job.but(whim=99).run()
     assert 0 < report["events_now"] < size
-    for same in ("events", "counts", "n_events", "whole", "learned"):
-        assert report[same] == expected[same]
-    model = "model.safetensors"
-    a, b = newest(undisturbed.directory), newest(job.directory)
-    assert (a.path / model).read_bytes() == (b.path / model).read_bytes()
-
+    assert_same(report, job, expected, undisturbed)
     assert_once(job)
     right = {}
     for line in (tmp_path / "predictions.ndjson").read_text().splitlines():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import forked_kit
 import pytest
-from conftest import local_kafka_module
+from local_kafka import _topic
 
 DEMOS = Path(__file__).parents[2] / "demos"
 
@@ -58,6 +58,6 @@ def test_kafka_quickstart(tmp_path: Path, kafka_address: str) -> None:
 def test_topics_of_a_local_broker(text: str, topic: tuple[str, int] | None) -> None:
     if topic is None:
         with pytest.raises(ArgumentTypeError, match="NAME:PARTITIONS"):
-            local_kafka_module._topic(text)
+            _topic(text)
     else:
-        assert local_kafka_module._topic(text) == topic
+        assert _topic(text) == topic
