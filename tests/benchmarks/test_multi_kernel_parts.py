@@ -71,15 +71,6 @@ def test_a_bank_without_a_say_sleeps(bank: int) -> None:
     assert said.sum() == pytest.approx(1)
 
 
-@pytest.mark.parametrize("name", ["elec2", "Waveform", "ChickWeights"])
-def test_the_constant_kernel_without_a_say_prefers_nothing(name: str) -> None:
-    model = learned("no constant", stream(name))
-    level = model._mixture.pool.arrays["LEVEL"]
-    assert len(np.unique(level)) == 1
-    assert level.sum(axis=1) == pytest.approx(0 if name == "ChickWeights" else 1)
-    assert len(np.unique(learned("all", stream(name))._mixture.pool.arrays["LEVEL"])) > 1
-
-
 def halves(*, alike: bool) -> Any:
     """A stream of which one column matters; unless its halves are alike, that turns round."""
 

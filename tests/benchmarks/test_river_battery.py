@@ -13,7 +13,6 @@ import pytest
 
 from benchmarks import river_battery as battery
 from benchmarks.battery_tables import mean_places, paired, ranks
-from benchmarks.common import RESULTS
 from benchmarks.data import DataError
 from benchmarks.rivals import CONTESTANTS, SEED, Contestant
 from benchmarks.streams import load
@@ -236,11 +235,3 @@ def test_ours_alone_are_run_beside_the_figures_of_rivals(
     assert "streamk, no metric" in said
     with pytest.raises(DataError, match="needs the same"):
         battery.run([*given, "--ours", "--delays", "0", "48"])
-
-
-# --- the guide's front page ---------------------------------------------------------------------
-
-
-def results() -> Any:
-
-    return json.loads((RESULTS / "river_battery.json").read_text(encoding="utf-8"))

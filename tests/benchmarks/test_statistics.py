@@ -17,13 +17,6 @@ def test_a_mean_has_the_interval_of_students_t() -> None:
     assert common.cell(common.mean([0.5])) == "0.5000"
 
 
-def test_a_spread_is_median_least_and_greatest() -> None:
-    figure = common.spread([3.0, 1.0, 2.0, 10.0])
-    assert (figure["median"], figure["low"], figure["high"]) == (2.5, 1.0, 10.0)
-    assert figure["values"] == [3.0, 1.0, 2.0, 10.0]
-    assert common.ranged(figure, 1) == ("2.5", "1.0 to 10.0")
-
-
 def test_contestants_take_turns() -> None:
     order: list[str] = []
 
@@ -34,15 +27,6 @@ def test_contestants_take_turns() -> None:
     found = common.in_turn({name: lambda name=name: contestant(name) for name in "ab"}, 3)
     assert order == ["a", "b"] * 3
     assert found == {"a": [1.0, 3.0, 5.0], "b": [2.0, 4.0, 6.0]}
-
-
-def test_columns_of_a_table_are_aligned() -> None:
-    text = common.table(["name", "s"], [["long name", "1"], ["b", "10"]])
-    assert text.splitlines() == ["name        s", "-" * 13, "long name   1", "b          10"]
-
-
-def test_a_function_is_called_in_a_process_of_its_own() -> None:
-    assert common.fresh(common.resident, {"line": "VmRSS"}) != common.resident()
 
 
 def test_a_slope_of_logarithms_is_that_of_a_power() -> None:

@@ -9,14 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import (
-    attached,
-    events,
-    learner,
-    run,
-    same_model,
-    split,
-)
+from engine_kit import attached, events, learner, run, same_model, split
 from multi_kernel_kit import pool_alone
 
 from connectors.memory import MemorySink, MemorySource
@@ -82,13 +75,9 @@ def test_each_model_learns_as_in_a_job_of_its_own() -> None:
     data, times = stream()
     sink, said = MemorySink(), MemorySink()
     found = run(MemorySource(data, timestamps=times), contest(), sink=sink).model
-    assert isinstance(found, Contest)
     for name, make in MODELS.items():
-        alone = run(
-            MemorySource(data, timestamps=times),
-            make(),
-            sink=said if name == "first" else MemorySink(),
-        )
+        of_first = said if name == "first" else MemorySink()
+        alone = run(MemorySource(data, timestamps=times), make(), sink=of_first)
         assert same_model(found.models[name], alone.model), name
         standing = found.standings["models"][name]
         # Events that bring a column are predicted once more with it, to be compared.
@@ -100,7 +89,6 @@ def test_each_model_learns_as_in_a_job_of_its_own() -> None:
 def test_the_figures_of_the_champion_are_those_of_the_job() -> None:
     shown: list[Snapshot] = []
     report = run(HISTORY, contest("first", "near"), on_progress=shown.append, window=50)
-    assert isinstance(report.model, Contest)
     standings = report.model.standings
     assert shown[-1].contest == standings
     whole = standings["models"]["first"]["whole"]
@@ -116,7 +104,6 @@ def test_the_figures_of_the_champion_are_those_of_the_job() -> None:
 def test_challengers_begin_in_a_job_that_had_none(tmp_path: Path) -> None:
     run(HISTORY, worse(), checkpoint=tmp_path)
     report = run(HISTORY + LIVE, contest("first", "near"), checkpoint=tmp_path)
-    assert isinstance(report.model, Contest)
     assert same_model(report.model.models["first"], run(HISTORY + LIVE, worse()).model)
     assert report.model.models["near"].n_events == len(LIVE)
     near = report.model.standings["models"]["near"]
@@ -133,7 +120,6 @@ def test_challengers_begin_and_are_dropped(
     caplog.set_level(logging.INFO, "streamk.engine")
     run(HISTORY, contest("first", "small", "near"), checkpoint=tmp_path)
     report = run(HISTORY + LIVE, contest("first", "gathers", "near"), checkpoint=tmp_path)
-    assert isinstance(report.model, Contest)
     assert list(report.model.models) == ["first", "near", "gathers"]
     assert same_model(report.model.models["near"], run(HISTORY + LIVE, MODELS["near"]()).model)
     assert "the challenger gathers begins here" in caplog.text
@@ -147,10 +133,9 @@ def test_a_run_without_challengers_goes_on_with_the_champion(tmp_path: Path) -> 
     change = tmp_path / "other"
     run(HISTORY, contest("first", "near"), checkpoint=change)
     change_champion(change, lambda found: found.promote("near"))
-    with pytest.raises(StateError, match="the champion of the checkpoint is 'near', which is"):
-        run(HISTORY + LIVE, worse(), checkpoint=change)
-    with pytest.raises(StateError, match="the champion of the checkpoint is 'near', which is"):
-        run(HISTORY + LIVE, contest("first", "small"), checkpoint=change)
+    for other in (worse(), contest("first", "small")):
+        with pytest.raises(StateError, match="the champion of the checkpoint is 'near', which is"):
+            run(HISTORY + LIVE, other, checkpoint=change)
     report = run(HISTORY + LIVE, MODELS["near"](), checkpoint=change)
     assert same_model(report.model, run(HISTORY + LIVE, MODELS["near"]()).model)
 
@@ -161,23 +146,28 @@ def test_a_champion_keeps_its_name_where_it_is_the_runs_own_model(tmp_path: Path
     # The run's own model is known by what it was, whatever its name.
     own = Contest({"own": MODELS["near"](), "small": MODELS["small"]()})
     report = run(HISTORY + LIVE, own, checkpoint=tmp_path)
-    assert isinstance(report.model, Contest)
     assert list(report.model.models) == ["near", "small"]
     assert report.model.champion == "near"
 
 
 def test_models_that_began_otherwise_are_refused(tmp_path: Path) -> None:
     run(HISTORY, contest("first", "near"), checkpoint=tmp_path)
-    other = contest("first", near=lambda: small(kernel="laplacian"))
-    with pytest.raises(StateError, match="the model 'near' of the checkpoint began otherwise"):
-        run(HISTORY + LIVE, other, checkpoint=tmp_path)
-    with pytest.raises(
-        StateError, match="was made with model type='doubly-stochastic', this run has"
+    for other, says in (
+        (
+            contest("first", near=lambda: small(kernel="laplacian")),
+            "the model 'near' of the checkpoint began otherwise",
+        ),
+        (
+            Contest({"a": pool_alone(), "b": worse()}),
+            "was made with model type='doubly-stochastic', this run has",
+        ),
+        (
+            Contest({"a": worse(), "first": worse()}),
+            "own model is none of the checkpoint's, or one of the",
+        ),
     ):
-        run(HISTORY + LIVE, Contest({"a": pool_alone(), "b": worse()}), checkpoint=tmp_path)
-    both = Contest({"a": worse(), "first": worse()})
-    with pytest.raises(StateError, match="own model is none of the checkpoint's, or one of the"):
-        run(HISTORY + LIVE, both, checkpoint=tmp_path)
+        with pytest.raises(StateError, match=says):
+            run(HISTORY + LIVE, other, checkpoint=tmp_path)
     few = contest("first", "near", few=lambda: small(max_classes=2))
     three = [{**event, "y": "odd"} for event in LIVE[:1]]
     run(HISTORY + three, contest("first", "near"), checkpoint=tmp_path)
@@ -188,12 +178,10 @@ def test_models_that_began_otherwise_are_refused(tmp_path: Path) -> None:
 def test_a_job_begins_with_the_models_of_another(tmp_path: Path) -> None:
     run(HISTORY, worse(), checkpoint=tmp_path / "plain")
     live = run(LIVE, contest("first", "near"), start_from=tmp_path / "plain").model
-    assert isinstance(live, Contest)
     assert same_model(live.models["first"], run(HISTORY + LIVE, worse()).model)
     assert live.models["near"].n_events == len(LIVE)
     run(HISTORY, contest("first", "near"), checkpoint=tmp_path / "several")
     live = run(LIVE, contest("first", "near"), start_from=tmp_path / "several").model
-    assert isinstance(live, Contest)
     assert same_model(live.models["near"], run(HISTORY + LIVE, MODELS["near"]()).model)
 
 
@@ -209,18 +197,14 @@ def test_a_promoted_challenger_predicts_from_the_next_event_on(tmp_path: Path) -
     run(HISTORY + LIVE, MODELS["near"](), sink=near)
     assert values(sink)[len(HISTORY) :] == values(near)[len(HISTORY) :] != []
     change_champion(tmp_path, Contest.roll_back)
-    found = newest_checkpoint(tmp_path)
-    header: Any = found.model.header
+    header = newest_checkpoint(tmp_path).model.header
     assert header["champion"] == "first"
     assert [(one["champion"], one["events"]) for one in header["promotions"]] == [
         ("near", len(HISTORY)),
         ("first", len(HISTORY + LIVE)),
     ]
-    assert [p.name for p in sorted((tmp_path / "member-0").glob("[0-9]*[0-9]"))] == [
-        "00000003",
-        "00000004",
-        "00000005",
-    ]
+    kept = sorted(path.name for path in (tmp_path / "member-0").glob("[0-9]*[0-9]"))
+    assert kept == ["00000003", "00000004", "00000005"]
 
 
 def test_a_promotion_is_signed(tmp_path: Path) -> None:
@@ -233,7 +217,6 @@ def test_a_promotion_is_signed(tmp_path: Path) -> None:
         change_champion(state, lambda found: found.promote("near"))
     change_champion(state, lambda found: found.promote("near"), key)
     report = run(HISTORY + LIVE, contest("first", "near"), checkpoint=state, state_key=file)
-    assert isinstance(report.model, Contest)
     assert report.model.champion == "near"
 
 
@@ -260,8 +243,7 @@ def test_what_cannot_be_promoted(tmp_path: Path) -> None:
     store.close()
     with pytest.raises(EngineError, match="has to be started and stopped once more"):
         promote(state)
-    found = newest_checkpoint(state)
-    assert found.epoch == 2
+    assert newest_checkpoint(state).epoch == 2
 
 
 # --- what challengers exclude ---------------------------------------------------------------------

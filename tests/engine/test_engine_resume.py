@@ -296,25 +296,22 @@ def full(*_: Any) -> None:
 def test_a_full_disk_ends_the_run_with_the_old_checkpoint_intact(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once where the run begins, and within the grace where it has begun."""
-    first_part(tmp_path)
+    """Within the grace, in events; at once where there is none."""
+
+    def job(**options: Any) -> Engine:
+        return engine(MemorySource(events(1000)), tmp_path, progress_interval=0.0, **options)
+
+    job(max_events=48).run()
     before, seen = names(tmp_path / "member-0"), list[int]()
     with monkeypatch.context() as patched:
         patched.setattr(checkpoint, "write_file", full)
-        with pytest.raises(EngineError, match="No space left on device"):
-            engine(MemorySource(events(100)), tmp_path).run()
-        assert names(tmp_path / "member-0") == before
-        job = engine(
-            MemorySource(events(2000)),
-            tmp_path,
-            on_progress=lambda s: seen.append(s.events),
-            checkpoint_grace=200,
-            progress_interval=0.0,
-        )
-        with pytest.raises(EngineError, match="No space left on device"):
-            job.run()
-    assert 200 < seen[-1] < 400
-    assert engine(MemorySource(events(100)), tmp_path).run().events == 100
+        for grace, most in ((0, 100), (200, 400)):
+            options = {"on_progress": lambda s: seen.append(s.events), "checkpoint_grace": grace}
+            with pytest.raises(EngineError, match="No space left on device"):
+                job(**options).run()
+            assert names(tmp_path / "member-0") == before
+            assert grace < seen[-1] < most
+    assert job().run().events == 1000
 
 
 def test_a_disk_that_is_full_for_a_while_costs_nothing(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,11 +12,15 @@ import numpy as np
 import pytest
 from engine_kit import Always, WhimsicalSource, attached, events, same_model
 
+import streamk
 from connectors.memory import MemorySink
 from streamk.encoding import Schema
+from streamk.engine.training.options import Details
 from streamk.late import LateLabels
 from streamk.learners import MultiKernel, create
 from streamk.learners.explaining import Fields, Reason, attributions
+from streamk.serving import observing
+from streamk.serving.answers import Answers
 from streamk.serving.observing import (
     MOST_BYTES,
     MOST_FIELDS,
@@ -77,43 +82,26 @@ def test_late_labels_are_learned_the_same_and_explained(name: str) -> None:
 @pytest.mark.parametrize(
     "name", [pytest.param("multi-kernel", marks=pytest.mark.nightly), "scaled"]
 )
-def test_reasons_are_those_of_the_model_that_predicted(name: str) -> None:
-    """Oracle: the job up to the event, and a prediction for each field without it.
-
-    "c" holds texts, which are 0 then; the others hold numbers.
-    """
+def test_rows_are_answers_of_the_model_that_predicted(name: str, tmp_path: Path) -> None:
+    """Oracle: the job up to the event, and what is served by its checkpoint."""
     data = events(90)
     for event in data:
         event.pop("id")
     observer = Always()
-    _, sink = run(data, models()[name], observer, slice="c")
+    run(data, models()[name], observer, slice="c")
     rows = observer.rows()["predictions"]
     for row in (rows[0], rows[len(rows) // 2]):
-        before = models()[name]
-        at = row["offset"]
-        report, _ = run(data[:at], before, None)
-        assert report.events == at
-        (output,) = (output for output in sink.outputs if output.offset == at)
-        assert row["prediction"] == output.value["prediction"]
-        assert row["label"] == data[at]["y"]
-        assert row["slice"] == data[at]["c"]
-        assert row["probabilities"] == output.value["probabilities"]
-        columns = before.columns
-        x = np.array([data[at].get(c, float(c == f"c={data[at]['c']}")) for c in columns])
-        number = before.classes.index(before.predict_one(x))
-        effects = {}
-        for name_ in "abc":
-            missing = x.copy()
-            of = [str(c).partition("=")[0] == name_ for c in columns]
-            missing[of] = np.nan if name_ != "c" else 0.0
-            rows_ = np.vstack([x, missing])
-            whole, without = before.predict_proba_many(rows_)[:, number]
-            effects[name_] = float(whole - without)
-        expected = sorted(effects, key=lambda one: -abs(effects[one]))
-        assert [reason["column"] for reason in row["reasons"]] == expected
-        for reason in row["reasons"]:
-            assert reason["effect"] == pytest.approx(effects[reason["column"]], abs=1e-12)
-            assert reason["value"] == data[at][reason["column"]]
+        at, before = row["offset"], tmp_path / str(row["offset"])
+        run(data[:at], models()[name], None, checkpoint=before)
+        asked = {key: data[at][key] for key in "abc"}
+        (answer,) = Answers(streamk.load(before)).of([asked], Details(explain=True))
+        assert (row["label"], row["slice"]) == (data[at]["y"], data[at]["c"])
+        assert (row["prediction"], row["probabilities"]) == (
+            answer["prediction"],
+            pytest.approx(answer["probabilities"], abs=1e-12),
+        )
+        for one, other in zip(row["reasons"], answer["reasons"], strict=True):
+            assert one == {**other, "effect": pytest.approx(other["effect"], abs=1e-12)}
 
 
 def fields_of(schema: Schema) -> Fields:
@@ -130,9 +118,8 @@ def test_effects_of_single_columns_are_the_attributions() -> None:
     found = explain(model, fields_of(Schema(tuple("abcd"))), X[0], None, 0)
     effects = dict(zip("abcd", attributions(model, X[:1])[0].tolist(), strict=True))
     assert {one.column: one.effect for one in found.effects} == effects
-    assert {one.column: one.value for one in found.effects} == dict(
-        zip("abcd", X[0].tolist(), strict=True)
-    )
+    values = {one.column: one.value for one in found.effects}
+    assert values == dict(zip("abcd", X[0].tolist(), strict=True))
     assert found.experts == model.shares(X[0])
     assert sum(found.experts.values()) == pytest.approx(1.0)
 
@@ -184,8 +171,6 @@ def test_many_fields_have_their_turn() -> None:
 
 def test_explanations_take_their_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes a second of a clock that stands otherwise: a hundred pass to the next."""
-    from streamk.serving import observing
-
     now = [1000.0]
     for clock in ("monotonic", "thread_time"):
         monkeypatch.setattr(observing.time, clock, lambda: now[0])
@@ -209,8 +194,6 @@ def test_explanations_take_their_share_of_the_time(monkeypatch: pytest.MonkeyPat
 
 
 def test_one_prediction_a_second_becomes_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    from streamk.serving import observing
-
     now = [1000.0]
     monkeypatch.setattr(observing.time, "monotonic", lambda: now[0])
     observer = Observer()

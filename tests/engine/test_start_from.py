@@ -49,13 +49,6 @@ def test_a_restart_goes_on_from_its_own_checkpoint(tmp_path: Path) -> None:
     assert same_model(again.model, expected.model)
 
 
-def test_a_chain_of_jobs(tmp_path: Path) -> None:
-    run(HISTORY[:50], checkpoint=tmp_path / "a")
-    run(HISTORY[50:], checkpoint=tmp_path / "b", start_from=tmp_path / "a")
-    last = run(LIVE, start_from=tmp_path / "b")
-    assert same_model(last.model, run(HISTORY + LIVE).model)
-
-
 def test_nothing_to_start_from(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="holds no checkpoint"):
         run(LIVE, start_from=tmp_path)
@@ -135,25 +128,6 @@ def test_the_same_sink_is_cut_back_and_another_is_not(tmp_path: Path) -> None:
 
 def lines(stream: list[dict[str, Any]]) -> str:
     return "".join(json.dumps(event) + "\n" for event in stream)
-
-
-def test_the_command_begins_with_the_model_of_another_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name, stream in (("past", HISTORY), ("live", LIVE), ("both", HISTORY + LIVE)):
-        (tmp_path / f"{name}.ndjson").write_text(lines(stream))
-        begun = ("--start-from", "past") if name == "live" else ()
-        options = ("--ignore", "id", "--checkpoint", name, "--to", f"file:{name}.out", "--quiet")
-        assert main(["run", f"file:{name}.ndjson", "--label", "y", *options, *begun]) == 0
-
-    def answers(name: str) -> list[Any]:
-        told = (tmp_path / f"{name}.out").read_text().splitlines()
-        return [
-            (json.loads(line)["prediction"], json.loads(line)["probabilities"]) for line in told
-        ]
-
-    assert answers("live") == answers("both")[len(HISTORY) :]
 
 
 def test_the_command_may_change_all_but_the_model(
