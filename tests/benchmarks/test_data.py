@@ -14,11 +14,6 @@ from benchmarks.streams import FILES, NUMBERS, RIVERS, STREAMS
 from benchmarks.streams import load as load_stream
 
 
-@pytest.fixture(autouse=True)
-def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("STREAMK_DATA", raising=False)
-
-
 def test_without_data_the_command_says_where_to_get_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -75,12 +70,6 @@ def test_a_file_that_is_no_data_set(tmp_path: Path, content: bytes | None, messa
         load("elec2", tmp_path)
 
 
-def test_what_is_missing_is_left_out_of_the_dict() -> None:
-    data = load("airlines_h2o_44k", None, quick=True)
-    (x, _), (full, _) = list(data.events(5, 7))
-    assert set(full) - set(x) == {data.columns[-1]}
-
-
 # --- streams of the river battery ----------------------------------------------------------------
 
 
@@ -105,14 +94,3 @@ def test_what_is_missing_is_left_out_or_none() -> None:
     assert last not in found.events()[5][0]
     assert found.events(none=True)[5][0][last] is None
     assert found.events(none=True)[6] == found.events()[6]
-
-
-def test_parts_of_words() -> None:
-    found = stream("spam_sparse")
-    part = found.part(7, 12)
-    assert part.events() == found.events()[7:12]
-    np.testing.assert_array_equal(part.table(), found.table()[7:12])
-    (x, _), *_ = part.events()
-    assert [found.columns[j] for j in np.flatnonzero(part.table()[0])] == sorted(
-        x, key=found.columns.index
-    )

@@ -12,24 +12,16 @@ from benchmarks.multi_kernel import AGAINST
 from benchmarks.streams import Stream, load
 
 
-@pytest.fixture(autouse=True)
-def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("STREAMK_DATA", raising=False)
-
-
 def stream(name: str, n: int = 150) -> Any:
-
     return load(name, None, quick=True, events=n)
 
 
 def variant(name: str) -> Any:
-
     return next(v for whole, less in AGAINST for v in (whole, *less) if v.name == name)
 
 
 def learned(name: str, found: Any) -> Any:
     """A variant's model after all events of a stream."""
-
     one = variant(name)
     with one.constants():
         model = multi_kernel.Direct(found, one.make)
@@ -41,7 +33,6 @@ def learned(name: str, found: Any) -> Any:
 
 
 def test_patches_are_undone() -> None:
-
     def fail_with(one: Any) -> None:
         with one.constants():
             for owner, name, value in one.patches:
@@ -73,7 +64,6 @@ def test_a_bank_without_a_say_sleeps(bank: int) -> None:
 
 def halves(*, alike: bool) -> Any:
     """A stream of which one column matters; unless its halves are alike, that turns round."""
-
     X = np.random.default_rng(1).standard_normal((4000, 2))
     y = (X[:, 0] > 0) ^ (not alike and np.arange(4000) >= 2000)
     return Stream("halves", X, y, ("a", "b"))

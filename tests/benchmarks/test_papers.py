@@ -19,11 +19,6 @@ from streamk.learners.common.steps import InverseTime
 Numbers = NDArray[Any]
 
 
-@pytest.fixture(autouse=True)
-def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("STREAMK_DATA", raising=False)
-
-
 # --- oASIS --------------------------------------------------------------------------------------
 
 
@@ -33,14 +28,6 @@ def test_matrices_are_the_papers() -> None:
     np.testing.assert_allclose(oasis.Problem("", X, sigma).matrix(), N, rtol=1e-12)
     diffusion = oasis.Problem("", X, sigma, "diffusion").matrix()
     np.testing.assert_allclose(diffusion, naive_landmarks.diffusion_matrix(N), rtol=1e-12)
-
-
-def test_errors_of_landmarks() -> None:
-    problem = oasis.Problem("", oasis.two_moons(700), 0.3)
-    G, F = problem.matrix(), np.random.default_rng(1).standard_normal((700, 3))
-    expected = naive_landmarks.relative_error(F @ F.T, G)
-    assert oasis.relative(G, F) == pytest.approx(expected)
-    assert [oasis.text(e) for e in (2.14e-3, 0.9, 1e-16)] == ["2.1e-3", "9.0e-1", "1.0e-16"]
 
 
 # --- MEKA ---------------------------------------------------------------------------------------

@@ -20,8 +20,7 @@ EVERY = 20
 
 
 @pytest.fixture(autouse=True)
-def no_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("STREAMK_DATA", raising=False)
+def often(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(retrained, "EVERY", EVERY)
 

@@ -36,10 +36,9 @@ def runs() -> list[Any]:
 
 
 @pytest.fixture(autouse=True)
-def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Some run programs of their own, from the repository's root.
+def from_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some run programs of their own."""
     monkeypatch.chdir(ROOT)
-    monkeypatch.delenv("STREAMK_DATA", raising=False)
 
 
 def quick(name: str, part: str | None, out: Path, *more: str) -> Any:

@@ -251,20 +251,12 @@ def test_no_rooms_import_each_other_in_a_circle() -> None:
     ("importer", "imported"),
     [
         ("connectors.files", "streamk.errors"),
-        ("streamk.backends.numpy", "streamk.kernels"),
         ("streamk.losses", "streamk.kernels"),
         ("streamk.learners.common.base", "connectors.base"),
-        ("streamk.learners.common.base", "streamk.engine.loop"),
         ("streamk.engine.loop", "streamk.adapters.river"),
         ("streamk.engine.loop", "connectors.kafka"),
-        ("streamk.errors", "streamk.kernels"),
         ("streamk", "streamk.learners"),
-        ("streamk.learners.common.base", "river.base"),
-        ("streamk.cli.run", "river"),
-        ("streamk.features", "numba"),
         ("streamk.learners.multi_kernel.upkeep", "streamk.backends.numba_backend.experts"),
-        ("streamk.adapters.river", "sklearn"),
-        ("connectors.files", "kafka"),
         ("streamk.state", "pickle"),
     ],
 )
@@ -272,20 +264,20 @@ def test_a_wrong_arrow_is_found(importer: str, imported: str) -> None:
     assert arrow_fault(importer, imported)
 
 
-@pytest.mark.parametrize(
-    ("source", "imported"),
-    [
-        ("import river.base", "river.base"),
-        ("def f():\n    from river import base", "river"),
-        ("from ..errors import InvalidInput", "streamk.errors"),
-        ("from . import unknown", "streamk.learners"),
-        ("from streamk import state", "streamk.state"),
-        ("importlib.import_module('ray')", "ray"),
-    ],
-)
-def test_every_way_to_import_is_seen(source: str, imported: str) -> None:
-    found = {name for _, name in imports(source, "streamk.learners.new", is_package=False)}
-    assert found == {imported}
+def test_every_way_to_import_is_seen() -> None:
+    source = """
+import river.base
+def f():
+    from river import base
+from ..errors import InvalidInput
+from . import unknown
+from streamk import state
+importlib.import_module("ray")
+"""
+    found = [name for _, name in imports(source, "streamk.learners.new", is_package=False)]
+    assert sorted(found) == sorted(
+        ["river.base", "river", "streamk.errors", "streamk.learners", "streamk.state", "ray"]
+    )
 
 
 def in_fresh_process(code: str) -> str:

@@ -59,14 +59,6 @@ def test_every_python_that_is_promised_is_tested() -> None:
     assert PROJECT["project"]["requires-python"] == f">={promised[0]}"
 
 
-@pytest.mark.parametrize("name", ["bug", "feature"])
-def test_forms_for_issues_are_complete(name: str) -> None:
-    form = loaded(ROOT / ".github" / "ISSUE_TEMPLATE" / f"{name}.yml")
-    assert {"name", "description", "body"} <= form.keys()
-    for field in form["body"]:
-        assert field["type"] == "markdown" or {"id", "attributes"} <= field.keys()
-
-
 # --- a release by tag -----------------------------------------------------------------------------
 
 
