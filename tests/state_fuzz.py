@@ -190,10 +190,7 @@ LEARNERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     ),
     "kernel-ridge": ("three", _of(OnlineKernelRidge, max_centers=64)),
     "eigenpro": ("three", _of(EigenPro, n_centers=12, batch_size=16, solver="direct")),
-    "eigenpro numbers": (
-        "numbers",
-        _of(EigenPro, n_centers=12, batch_size=16, solver="eigenpro"),
-    ),
+    "eigenpro numbers": ("numbers", _of(EigenPro, n_centers=12, batch_size=16, solver="eigenpro")),
     "kernel-ridge numbers": ("numbers", _of(OnlineKernelRidge, max_centers=64)),
     "feature-machine": ("three", _of(FeatureMachine, kernel=None, first=100, swap_delay=40)),
     "feature-machine numbers": ("numbers", _of(FeatureMachine, kernel=None, swap_delay=40)),

@@ -150,10 +150,7 @@ def drifts(alarms: Any) -> list[dict[str, Any]]:
 
 
 def watched(
-    events: list[dict[str | int, float]],
-    cuts: Sequence[int] = (),
-    *,
-    resume: bool = False,
+    events: list[dict[str | int, float]], cuts: Sequence[int] = (), *, resume: bool = False
 ) -> tuple[list[tuple[int, Any]], str]:
     """The alarms of a stream in batches, and the state at its end."""
     watch, alarms = CovariateWatch(), []

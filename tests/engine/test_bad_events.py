@@ -108,11 +108,7 @@ def bad_stream(kafka_address: str, kafka_topic: MakeTopic, tmp_path: Path) -> St
             kafka_address,
             topic,
             str(tmp_path / "checkpoints"),
-            options={
-                "schema": SCHEMA.to_json(),
-                "until_end": True,
-                "checkpoint_every": 800,
-            },
+            options={"schema": SCHEMA.to_json(), "until_end": True, "checkpoint_every": 800},
         ),
         {},
         set(),
@@ -140,12 +136,7 @@ def bad_stream(kafka_address: str, kafka_topic: MakeTopic, tmp_path: Path) -> St
             value = value[: value.rindex(b'"y"')] + b'"y": null}'
         records.append((partition, time, value))
     assert set(found.kinds) == {kind for kind, _ in BAD}
-    fill(
-        kafka_address,
-        topic,
-        records,
-        max_request_size=4 * MAX_EVENT_BYTES,
-    )
+    fill(kafka_address, topic, records, max_request_size=4 * MAX_EVENT_BYTES)
     return found
 
 
@@ -155,8 +146,7 @@ def test_dead_letters_to_a_topic(
     """Killed on the way, too: each dead letter is there once, and counted once."""
     output, dead = kafka_topic(**{"retention.ms": "-1"}), kafka_topic(**{"retention.ms": "-1"})
     job = bad_stream.job.but(
-        output=f"kafka://{kafka_address}/{output}",
-        dead_letters=f"kafka://{kafka_address}/{dead}",
+        output=f"kafka://{kafka_address}/{output}", dead_letters=f"kafka://{kafka_address}/{dead}"
     )
     rng = random.Random(4)
     for whim in range(3):

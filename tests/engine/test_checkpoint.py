@@ -197,28 +197,14 @@ def junk(path: Path) -> None:
         (lambda path: link(path / "model.safetensors"), "not a regular file"),
         (lambda path: junk(path / "model.safetensors"), "model.safetensors"),
         (lambda path: reseal(path, epoch=7), "epoch 7"),
-        (
-            lambda path: reseal(path, format=2),
-            "has format 2, this version of streamk reads 1",
-        ),
+        (lambda path: reseal(path, format=2), "has format 2, this version of streamk reads 1"),
         *(
-            (
-                lambda path, name=name: reseal(path, files={name: "0" * 64}),
-                "lists other files",
-            )
+            (lambda path, name=name: reseal(path, files={name: "0" * 64}), "lists other files")
             for name in ("../00000001/model.safetensors", "/etc/passwd", "extra")
         ),
         *(
-            (
-                lambda path, changes=changes: reseal(path, **changes),
-                "not a whole manifest",
-            )
-            for changes in (
-                {"engine": 3},
-                {"model": {"format": 1}},
-                {"model": 3},
-                {"epoch": "2"},
-            )
+            (lambda path, changes=changes: reseal(path, **changes), "not a whole manifest")
+            for changes in ({"engine": 3}, {"model": {"format": 1}}, {"model": 3}, {"epoch": "2"})
         ),
     ],
 )

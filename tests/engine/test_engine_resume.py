@@ -143,8 +143,7 @@ def names(directory: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "model",
-    ["doubly-stochastic", pytest.param("feature-machine", marks=pytest.mark.nightly)],
+    "model", ["doubly-stochastic", pytest.param("feature-machine", marks=pytest.mark.nightly)]
 )
 def test_killed_at_random_moments(model: str, tmp_path: Path) -> None:
     """A real process, real files, SIGKILL."""

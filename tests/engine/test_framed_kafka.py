@@ -116,9 +116,7 @@ def numbers(chunks: list[Chunk]) -> list[int]:
 
 
 @pytest.mark.usefixtures("kafka_client")
-def test_records_whose_schema_cannot_be_had_are_read_later(
-    broker: Broker,
-) -> None:
+def test_records_whose_schema_cannot_be_had_are_read_later(broker: Broker) -> None:
     _, values = records(30, 20)
     topic = broker.filled([*values, b"none", *values])
     registry = broker.registry
@@ -165,9 +163,7 @@ def test_options_are_checked_before_a_broker_is_asked(tmp_path: Path) -> None:
             KafkaSource(("localhost:1",), "t", **options)
 
 
-def test_events_and_labels_have_formats_of_their_own(
-    broker: Broker,
-) -> None:
+def test_events_and_labels_have_formats_of_their_own(broker: Broker) -> None:
     kind = record_schema(
         ("id", "int"), ("when", {"type": "long", "logicalType": "timestamp-millis"})
     )
@@ -374,10 +370,7 @@ READ = {"avro": avro, "json-schema": of_json, "protobuf": protobuf}
 
 @pytest.mark.parametrize("encoding", READ)
 def test_predictions_are_those_of_a_file_once_each(
-    encoding: str,
-    empty: Broker,
-    clicks: str,
-    tmp_path: Path,
+    encoding: str, empty: Broker, clicks: str, tmp_path: Path
 ) -> None:
     """Also where the job goes on from a checkpoint."""
     job = (*JOB, "--prediction-set", "0.9")
@@ -394,9 +387,7 @@ def test_predictions_are_those_of_a_file_once_each(
     "encoding", ["avro", *(pytest.param(n, marks=pytest.mark.nightly) for n in READ if n != "avro")]
 )
 def test_what_stands_in_the_topic_is_not_written_again(
-    encoding: str,
-    empty: Broker,
-    caplog: pytest.LogCaptureFixture,
+    encoding: str, empty: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     record = prediction_type(("reasons",), classification=True, revised=True)
 
@@ -429,8 +420,7 @@ def test_what_stands_in_the_topic_is_not_written_again(
 
 
 def test_a_schema_of_before_is_read_by_itself(
-    empty: Broker,
-    caplog: pytest.LogCaptureFixture,
+    empty: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = empty.topic()
     more = RecordType("Score", (*SCORE.fields, Field("more", 2, "text")))
@@ -445,9 +435,7 @@ def test_a_schema_of_before_is_read_by_itself(
     assert "differs from its record" in caplog.text
 
 
-def test_what_the_format_cannot_hold_is_told_with_its_place(
-    empty: Broker,
-) -> None:
+def test_what_the_format_cannot_hold_is_told_with_its_place(empty: Broker) -> None:
     sink = empty.sink(empty.topic(), SCORE)
     with pytest.raises(BadRecord, match="output for a offset 7 cannot be written as Avro: could"):
         sink.write([Output("a", 7, 0, None, {"value": "text"})])

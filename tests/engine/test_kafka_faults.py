@@ -222,10 +222,7 @@ def test_a_broker_that_is_gone_while_a_run_reads(
 
 
 def test_a_broker_that_is_gone_while_a_run_writes(
-    restarted: Any,
-    kafka_topic: MakeTopic,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    restarted: Any, kafka_topic: MakeTopic, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The next checkpoint waits for what cannot be written."""
     topic = kafka_topic(**{"retention.ms": "-1"})

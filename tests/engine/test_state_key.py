@@ -40,11 +40,7 @@ def key(tmp_path: Path) -> Path:
     [
         (b"k" * 32, 0o640, r"open to others than its owner \(mode 0640\); run: chmod 600 .*/key"),
         (b"k" * 32, 0o604, r"mode 0604"),
-        (
-            b"k" * 31,
-            0o600,
-            r"has 31 bytes, where 32 to 65,536 are needed; make one: .*urandom",
-        ),
+        (b"k" * 31, 0o600, r"has 31 bytes, where 32 to 65,536 are needed; make one: .*urandom"),
         (b"", 0o600, r"has 0 bytes"),
         (b"k" * 70_000, 0o600, r"has over 65,536 bytes"),
     ],

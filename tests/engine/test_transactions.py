@@ -195,18 +195,10 @@ def test_a_dead_member_is_taken_over(job: Job) -> None:
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize(
     ("kind", "times"),
-    [
-        ("in a group", 2),
-        *(pytest.param(kind, 10, marks=pytest.mark.nightly) for kind in STRIKES),
-    ],
+    [("in a group", 2), *(pytest.param(kind, 10, marks=pytest.mark.nightly) for kind in STRIKES)],
 )
 def test_a_broker_that_restarts_at_random_moments(
-    times: int,
-    kind: str,
-    restarted: Any,
-    kafka_topic: MakeTopic,
-    kafka_client: str,
-    tmp_path: Path,
+    times: int, kind: str, restarted: Any, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path
 ) -> None:
     """Killed or stopped, and away for a while: transactions are aborted, and done again."""
     size = 1000 * (times + 1)

@@ -334,11 +334,7 @@ OTHERS = ("running.md", "resume.md", "metrics.md")
     ],
 )
 def test_commands_of_the_pages(
-    page: str,
-    prepared: Path,
-    tmp_path: Path,
-    kafka_address: str,
-    kafka_topic: Callable[..., str],
+    page: str, prepared: Path, tmp_path: Path, kafka_address: str, kafka_topic: Callable[..., str]
 ) -> None:
     """Each console block runs as it stands, but that live sources end: `--until-end`."""
     topics: dict[str, str] = {}

@@ -51,11 +51,7 @@ class Verdict:
 
 
 def simulate(
-    seed: int,
-    root: Path,
-    *,
-    trace: Callable[[str], None] | None = None,
-    transactions: bool = False,
+    seed: int, root: Path, *, trace: Callable[[str], None] | None = None, transactions: bool = False
 ) -> Verdict:
     """Run the world of a seed below an empty directory.
 
@@ -79,12 +75,7 @@ class Run:
         world.switching = plan.switching
         begin = world.now
         logs = make_logs(
-            world.random,
-            plan.events,
-            plan.partitions,
-            begin=begin,
-            span=plan.span,
-            gaps=plan.gaps,
+            world.random, plan.events, plan.partitions, begin=begin, span=plan.span, gaps=plan.gaps
         )
         if plan.late:
             late = random.Random(f"born {plan.seed}")
