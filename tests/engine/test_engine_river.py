@@ -19,7 +19,7 @@ from connectors.registry import open_source
 from streamk.adapters import river
 from streamk.learners import create
 
-N = 200
+N = 120
 
 
 def events(task: str, seed: int = 0) -> list[dict[str, Any]]:
@@ -33,7 +33,7 @@ def events(task: str, seed: int = 0) -> list[dict[str, Any]]:
             "a": rng.randrange(5),
             "colour": rng.choice(["red", "green", "blue", None]),
             "who": f"user {rng.randrange(400)}",
-            "late": rng.gauss(0, 1) if i > 100 else None,
+            "late": rng.gauss(0, 1) if i > N // 2 else None,
         }
         signal = (x["b"] or 0.0) + (x["colour"] == "red") - 0.5 * (x["a"] > 2)
         if task == "regression":

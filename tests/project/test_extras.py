@@ -247,18 +247,9 @@ def mlflow(tried: Tried) -> None:
     tried.python(MLFLOW)
 
 
+KINDS = (confluent, kafka_codecs, mlflow, object_store, onnx, parquet, plot, ray)
 PROMISES: dict[str, Callable[[Tried], None]] = {
-    "confluent": confluent,
-    "kafka-codecs": kafka_codecs,
-    "mlflow": mlflow,
-    "object-store": object_store,
-    "onnx": onnx,
-    "parquet": parquet,
-    "plot": plot,
-    "ray": ray,
-    "schemas": schemas,
-    "serve": serve,
-    "sklearn": sklearn,
+    kind.__name__.replace("_", "-"): kind for kind in (*KINDS, schemas, serve, sklearn)
 }
 
 

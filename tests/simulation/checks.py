@@ -80,6 +80,12 @@ def merge_order(logs: Mapping[str, Log]) -> list[int]:
     return [number for *_, number in sorted(keyed)]
 
 
+def told(kind: str, text: str, places: Iterable[Position]) -> list[Problem]:
+    """A problem of some positions, if there are any."""
+    some = sorted(places)
+    return [Problem(kind, f"{len(some)} {text}: {spans(some)}")] if some else []
+
+
 def counted_once(
     logs: Mapping[str, Log],
     learned: list[int],
@@ -93,33 +99,18 @@ def counted_once(
     `elsewhere`: events of the models that nobody has taken over.
     """
     where, found = positions(logs), Counter(learned)
-    problems = []
-    twice = sorted(where[number] for number, n in found.items() if n > 1)
-    if twice:
-        problems.append(Problem("twice", f"{len(twice)} events twice, {spans(twice)}"))
+    problems = told("twice", "events twice", [where[one] for one, n in found.items() if n > 1])
     others = {number: name for name, numbers in elsewhere.items() for number in numbers}
     missing, orphans = [], defaultdict(list)
     for number, position in where.items():
-        if number in found or inside(position, lost):
-            continue
-        if number in others:
-            orphans[others[number]].append(position)
-        else:
-            missing.append(position)
-    if missing:
-        problems.append(
-            Problem("missing", f"{len(missing)} events in no model, unreported: {spans(missing)}")
-        )
+        if number not in found and not inside(position, lost):
+            (orphans[others[number]] if number in others else missing).append(position)
+    problems += told("missing", "events in no model, unreported", missing)
     for name, orphaned in orphans.items():
-        problems.append(
-            Problem("orphaned", f"{len(orphaned)} events only in {name}: {spans(orphaned)}")
-        )
+        problems += told("orphaned", f"events only in {name}", orphaned)
     for name, numbers in elsewhere.items():
-        both = sorted(where[number] for number in set(numbers) & set(found))
-        if both:
-            problems.append(
-                Problem("twice elsewhere", f"{len(both)} also in {name}: {spans(both)}")
-            )
+        both = [where[number] for number in set(numbers) & set(found)]
+        problems += told("twice elsewhere", f"also in {name}", both)
     return problems
 
 
@@ -140,18 +131,14 @@ def at_least_once(broker: Broker, lost: list[Mapping[str, Any]], *, grouped: boo
     values: dict[Position, list[dict[str, Any]]] = defaultdict(list)
     for _, output in broker.written:
         values[output.partition, output.offset].append(output.value)
-    where = positions(broker.logs).values()
-    missing = [place for place in where if place not in values and not inside(place, lost)]
-    problems = []
-    if missing:
-        problems.append(Problem("unwritten", f"{len(missing)} not written: {spans(missing)}"))
+    places = positions(broker.logs).values()
+    missing = [one for one in places if one not in values and not inside(one, lost)]
     differing = [place for place, found in values.items() if _differ(found)]
-    if differing:
-        kind = "revision" if grouped else "values"
-        problems.append(
-            Problem(kind, f"{len(differing)} written with two values: {spans(differing)}")
-        )
-    return problems
+    kind = "revision" if grouped else "values"
+    return [
+        *told("unwritten", "not written", missing),
+        *told(kind, "written with two values", differing),
+    ]
 
 
 def committed_once(
@@ -172,22 +159,16 @@ def committed_once(
         ("dead", set(where.values()) - set(good.values())),
     ):
         found = seen[topic]
-        if missing := [one for one in wanted if one not in found and not inside(one, lost)]:
-            problems.append(
-                Problem("unwritten", f"{len(missing)} not in {topic}: {spans(missing)}")
-            )
-        if twice := [place for place, values in found.items() if len(values) > 1]:
-            problems.append(
-                Problem("written twice", f"{len(twice)} twice in {topic}: {spans(twice)}")
-            )
-        if strange := set(found) - wanted:
-            problems.append(Problem("strange", f"{len(strange)} in {topic}: {spans(strange)}"))
+        missing = [one for one in wanted if one not in found and not inside(one, lost)]
+        twice = [place for place, values in found.items() if len(values) > 1]
+        problems += told("unwritten", f"not in {topic}", missing)
+        problems += told("written twice", f"twice in {topic}", twice)
+        problems += told("strange", f"in {topic}", set(found) - wanted)
     scores = seen["scores"].items()
-    if revised := [one for one, values in scores if any(v.get("revision") for v in values)]:
-        problems.append(Problem("revision", f"{len(revised)} revised: {spans(revised)}"))
-    if wrong := [one for one, values in scores if any(v != expected.get(one, v) for v in values)]:
-        problems.append(Problem("values", f"{len(wrong)} other than wanted: {spans(wrong)}"))
-    return problems
+    revised = [one for one, values in scores if any(v.get("revision") for v in values)]
+    wrong = [one for one, values in scores if any(v != expected.get(one, v) for v in values)]
+    problems += told("revision", "revised", revised)
+    return problems + told("values", "other than wanted", wrong)
 
 
 def _committed(coordinator: Coordinator) -> dict[str, dict[Position, list[dict[str, Any]]]]:
@@ -394,14 +375,13 @@ def _topic(run: Run, lost: list[Mapping[str, Any]], *, grouped: bool = False) ->
     return found
 
 
+PLACE = ("partition", "offset", "timestamp")
+
+
 def _same(written: list[dict[str, Any]], expected: list[tuple[Any, ...]]) -> list[Problem]:
     """A file holds each position once, with the value of an undisturbed run."""
     found = [
-        (
-            one.pop("partition"),
-            one.pop("offset"),
-            {k: v for k, v in one.items() if k != "timestamp"},
-        )
+        (one["partition"], one["offset"], {k: v for k, v in one.items() if k not in PLACE})
         for one in written
     ]
     if found != expected:

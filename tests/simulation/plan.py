@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from .world import Faults
@@ -27,7 +27,7 @@ class Transacted:
 
 @dataclass
 class Plan:
-    """What kind of world a seed makes.
+    """What kind of world a seed makes; as it is, two members of a group and no fault.
 
     `shared`: one checkpoint directory for all workers of a group.
     `span`: seconds in which the events arrive.
@@ -42,27 +42,27 @@ class Plan:
     `late`: some partitions come later than the others.
     """
 
-    seed: int
-    kind: Literal["single", "group"]
-    events: int
-    partitions: int
-    workers: int
-    shared: bool
-    span: float
-    calm: float
-    gaps: bool
-    retention: bool
-    real: bool
-    sink: str | None
-    ordered: bool
-    return_all: bool
-    until_end: bool
-    most: int
-    switching: float
-    options: dict[str, Any]
-    rates: dict[str, float]
-    budget: int
-    staleness: int | None
+    seed: int = 0
+    kind: Literal["single", "group"] = "group"
+    events: int = 80
+    partitions: int = 2
+    workers: int = 2
+    shared: bool = True
+    span: float = 0.0
+    calm: float = 0.0
+    gaps: bool = False
+    retention: bool = False
+    real: bool = False
+    sink: str | None = "topic"
+    ordered: bool = True
+    return_all: bool = False
+    until_end: bool = False
+    most: int = 6
+    switching: float = 1.0
+    options: dict[str, Any] = field(default_factory=dict)
+    rates: dict[str, float] = field(default_factory=dict)
+    budget: int = 0
+    staleness: int | None = None
     transacted: Transacted | None = None
     late: bool = False
 

@@ -23,34 +23,9 @@ class Stage(Run):
     """
 
     def __init__(self, root: Path, *, shared: bool = True, ordered: bool = True) -> None:
-        plan = Plan(
-            seed=0,
-            kind="group",
-            events=80,
-            partitions=2,
-            workers=2,
-            shared=shared,
-            span=0.0,
-            calm=0.0,
-            gaps=False,
-            retention=False,
-            real=False,
-            sink="topic",
-            ordered=ordered,
-            return_all=False,
-            until_end=False,
-            most=6,
-            switching=1.0,
-            options={
-                "window": 8,
-                "checkpoint_every": 8,
-                "idle_timeout": 0.2,
-                "data_loss": "earliest",
-            },
-            rates={},
-            budget=0,
-            staleness=None,
-        )
+        options = {"window": 8, "checkpoint_every": 8, "idle_timeout": 0.2}
+        options["data_loss"] = "earliest"
+        plan = Plan(shared=shared, ordered=ordered, options=options)
         super().__init__(plan, root)
         self.a, self.b = self.workers
         self._shares: Mapping[str, tuple[str, ...]] = {}
@@ -109,6 +84,14 @@ class Stage(Run):
     def done(self, partition: str) -> int:
         """The offset that the group has committed."""
         return self.broker.committed.get(partition, (0, ""))[0]
+
+    def all_done(self) -> int:
+        """The smaller of the offsets that the group has committed."""
+        return min(self.done("t:0"), self.done("t:1"))
+
+    def is_shared(self) -> bool:
+        """Whether each worker has the first partition of its share."""
+        return self.owns(self.a, ("t:0",)) and self.owns(self.b, ("t:1",))
 
     def stands(self, worker: Worker, label: str) -> bool:
         """Whether a worker has come to a step and not done it."""
