@@ -58,7 +58,6 @@ class Job:
       committed ("end", after the offsets of a group) or has been ("ended").
     `armed`: predictions that the process has written before it counts the points.
     `pause`: seconds to rest after each batch: a slow model.
-    `features`: size of the model.
     `options`: of the engine; a schema as JSON data.
     """
 
@@ -76,7 +75,6 @@ class Job:
     strike: tuple[str, int] | None = None
     armed: int = 0
     pause: float = 0.0
-    features: int = 64
     options: dict[str, Any] = field(default_factory=dict)
 
     def start(self) -> Process:
@@ -449,55 +447,29 @@ def work(job: Job) -> None:
     _count_fsyncs(striker)
     if "transactions" in job.options:
         _count_commits(striker)
-    with contextlib.ExitStack() as stack:
-        source = _Source(
-            (job.address,),
-            job.topic,
-            group=job.group,
-            group_instance_id=job.instance,
-            group_protocol=job.protocol,
-            session_timeout=job.session_timeout if job.protocol == "classic" else None,
-            client=job.client,
-        ).set_up(job.whim, striker)
-        stack.callback(source.close)
-        sink = None
-        if job.output is not None:
-            sink = _ToldSink(_open_sink(job, job.output), job.pause, striker)
-        dead = None if job.dead_letters is None else _open_sink(job, job.dead_letters)
-        model = create(
-            "doubly-stochastic",
-            task="classification",
-            seed=5,
-            max_features=job.features,
-            block_size=64,
-        )
-        options = dict(job.options)
-        if "schema" in options:
-            options["schema"] = Schema.from_json(options["schema"])
-        report = attached(
-            source,
-            model,
-            **{
-                "label": "y",
-                "sink": sink,
-                "dead_letters": dead,
-                "checkpoint": job.directory,
-                **options,
-            },
-        ).run()
-    _tell(
-        report={
-            "stopped": report.stopped,
-            "events": report.events,
-            "events_now": report.events_now,
-            "counts": asdict(report.counts),
-            "n_events": report.model.n_events,
-            "whole": report.whole,
-            "learned": report.learned,
-            "lost": report.lost,
-            "epoch": report.epoch,
-        }
+    options = {"label": "y", "checkpoint": job.directory, **job.options}
+    if "schema" in options:
+        options["schema"] = Schema.from_json(options["schema"])
+    if job.output is not None:
+        options["sink"] = _ToldSink(_open_sink(job, job.output), job.pause, striker)
+    if job.dead_letters is not None:
+        options["dead_letters"] = _open_sink(job, job.dead_letters)
+    of_model = {"seed": 5, "max_features": 64, "block_size": 64}
+    model = create("doubly-stochastic", task="classification", **of_model)
+    source = _Source(
+        (job.address,),
+        job.topic,
+        group=job.group,
+        group_instance_id=job.instance,
+        group_protocol=job.protocol,
+        session_timeout=job.session_timeout if job.protocol == "classic" else None,
+        client=job.client,
     )
+    with contextlib.closing(source.set_up(job.whim, striker)):
+        report = attached(source, model, **options).run()
+    names = ("stopped", "events", "events_now", "whole", "learned", "lost", "epoch")
+    told = {name: getattr(report, name) for name in names}
+    _tell(report={**told, "counts": asdict(report.counts), "n_events": report.model.n_events})
 
 
 def main() -> None:

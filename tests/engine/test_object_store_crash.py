@@ -10,7 +10,6 @@ from typing import Any
 
 import engine_job
 import forked_kit
-import object_store_job
 import pytest
 from object_store_kit import S3, s3_server
 
@@ -42,8 +41,8 @@ def newest(place: Any) -> Checkpoint:
 def started(
     directory: Path, address: str, whim: int, number: int = 10**9, moment: str = "before"
 ) -> forked_kit.Popen:
-    command = [sys.executable, object_store_job.__file__, str(directory), address]
-    command += [str(whim), str(number), moment]
+    command = [sys.executable, engine_job.__file__, str(directory), str(whim)]
+    command += ["doubly-stochastic", address, str(number), moment]
     pipes: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     return forked_kit.popen(command, cwd=Path(engine_job.__file__).parent, **pipes)
 

@@ -7,7 +7,7 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,25 +61,20 @@ def with_bad_ones(size: int, first: int = 0) -> Iterator[tuple[int, int, bytes]]
         yield partition, timestamp, b"{" if i % 20 == 7 else value
 
 
-def job_of(address: str, topics: Sequence[str], client: str, path: Path) -> Job:
-    """A job on a topic that writes predictions and dead letters to two others, in transactions."""
-    topic, output, dead = topics
+@pytest.fixture
+def job(kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path) -> Job:
+    """A job that writes predictions and dead letters to two topics, in transactions."""
+    topic, output, dead = (kafka_topic(partitions, **KEPT) for partitions in (3, 3, 2))
     return Job(
-        address,
+        kafka_address,
         topic,
-        str(path / "job"),
-        output=f"kafka://{address}/{output}",
-        dead_letters=f"kafka://{address}/{dead}",
-        client=client,
+        str(tmp_path / "job"),
+        output=f"kafka://{kafka_address}/{output}",
+        dead_letters=f"kafka://{kafka_address}/{dead}",
+        client=kafka_client,
         session_timeout=3.0,
         options={"until_end": True, "idle_timeout": 0.1, "transactions": 30.0},
     )
-
-
-@pytest.fixture
-def job(kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path) -> Job:
-    topics = kafka_topic(3, **KEPT), kafka_topic(3, **KEPT), kafka_topic(2, **KEPT)
-    return job_of(kafka_address, topics, kafka_client, tmp_path)
 
 
 def seen(job: Job) -> dict[Any, list[Any]]:
@@ -198,12 +193,10 @@ def test_a_dead_member_is_taken_over(job: Job) -> None:
     [("in a group", 2), *(pytest.param(kind, 10, marks=pytest.mark.nightly) for kind in STRIKES)],
 )
 def test_a_broker_that_restarts_at_random_moments(
-    times: int, kind: str, restarted: Any, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path
+    times: int, kind: str, restarted: Any, job: Job
 ) -> None:
     """Killed or stopped, and away for a while: transactions are aborted, and done again."""
     size = 1000 * (times + 1)
-    topics = kafka_topic(3, **KEPT), kafka_topic(3, **KEPT), kafka_topic(2, **KEPT)
-    job = job_of(restarted.address, topics, kafka_client, tmp_path)
     job = job.but(
         options={"idle_timeout": 0.1, "transactions": 0.3, "max_events": size},
         pause=0.01,
