@@ -114,8 +114,6 @@ def test_what_is_missing_is_left_out_or_none() -> None:
     assert found.events(none=True)[6] == found.events()[6]
 
 
-# --- papers ---------------------------------------------------------------------------------------
-
 Numbers = NDArray[Any]
 
 
@@ -211,7 +209,7 @@ def test_norma_takes_the_steps_of_its_paper(events: tuple[Numbers, Numbers]) -> 
     assert model.expansion.size == np.count_nonzero(numbers) < N
 
 
-# --- kernels --------------------------------------------------------------------------------------
+# --- variants of the multi-kernel learner ---------------------------------------------------------
 
 
 def variant(name: str) -> Any:
@@ -225,9 +223,6 @@ def learned(name: str, found: Any) -> Any:
         model = multi_kernel.Direct(found, one.make)
         multi_kernel.run_through(model, found, one.delay)
     return model.model
-
-
-# --- variants -------------------------------------------------------------------------------------
 
 
 def test_patches_are_undone() -> None:

@@ -179,7 +179,7 @@ def test_so_are_events_and_late_labels(tmp_path: Path, which: str, kind: str, mi
     assert (report.fates.joined, report.counts.bad, report.events) == (20, {}, 40)
 
 
-# --- replaced -------------------------------------------------------------------------------------
+# --- sources that were replaced -------------------------------------------------------------------
 
 
 class NamedSource(MemorySource):

@@ -146,7 +146,7 @@ def test_of_many_files(tmp_path: Path, scheme: str) -> None:
     assert not report.unfinished
 
 
-# --- sums -----------------------------------------------------------------------------------------
+# --- records that are not counted -----------------------------------------------------------------
 
 WORDS = "are counted, which is an error of streamk"
 
@@ -185,7 +185,7 @@ def test_of_late_labels(monkeypatch: pytest.MonkeyPatch, side: str) -> None:
         run()
 
 
-# --- tombstones -----------------------------------------------------------------------------------
+# --- deletions ------------------------------------------------------------------------------------
 
 N = 60
 

@@ -226,7 +226,7 @@ def test_newer_ones_are_not_set_aside(store: DirectoryStore, tmp_path: Path) -> 
     assert tree(tmp_path) == before
 
 
-# --- full -----------------------------------------------------------------------------------------
+# --- full disks -----------------------------------------------------------------------------------
 
 
 EVENTS = 4000

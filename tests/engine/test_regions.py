@@ -378,7 +378,7 @@ def test_framed_records_have_slices() -> None:
     assert found["avro"] == found["json-schema"] == found["json"]
 
 
-# --- types ----------------------------------------------------------------------------------------
+# --- declared fields ------------------------------------------------------------------------------
 
 RNG = np.random.default_rng(1)
 NUMBERS = RNG.normal(size=(1500, 2)).round(3)

@@ -133,7 +133,7 @@ def test_a_copy_of_landmarks_goes_on_by_itself(copied: Any) -> None:
     np.testing.assert_array_equal(landmarks.points, twin.points)
 
 
-# --- declared -------------------------------------------------------------------------------------
+# --- declared arrays ------------------------------------------------------------------------------
 
 PAIR = (
     Declared("weights", "float32", ("outputs", ("columns", 1))),

@@ -257,7 +257,7 @@ def test_topics_of_a_local_broker(text: str, topic: tuple[str, int] | None) -> N
         assert _topic(text) == topic
 
 
-# --- public ---------------------------------------------------------------------------------------
+# --- workflows ------------------------------------------------------------------------------------
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
