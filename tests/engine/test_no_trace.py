@@ -198,6 +198,9 @@ KINDS: dict[str, Kind] = {
         long_names,
         options={"label": "number", "slice": "slice", "interval": 0.9},
     ),
+    "long contest": Kind(
+        lambda: Contest({"one": learner(), "two": learner(max_features=64)}), long_names
+    ),
     "long late": Kind(learner, long_events, long_labels, options={"slice": "slice"}),
     "late pool": late(
         "classification",
