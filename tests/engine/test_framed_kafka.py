@@ -25,7 +25,7 @@ from kafka_kit import read, until
 from schema_kit import Registry, avro_record, record_schema
 
 from connectors.base import Chunk, Output
-from connectors.errors import BadRecord, BadURL
+from connectors.errors import BadRecord
 from connectors.fields import Field, RecordType
 from connectors.kafka import KafkaSink, KafkaSource
 from connectors.memory import MemorySink, MemorySource
@@ -151,16 +151,6 @@ def test_older_records_after_newer_ones_have_the_names_of_the_readers_schema(
     assert {name.partition("=")[0] for name in report.schema.columns} == {
         *("years", "seconds", "device")
     }
-
-
-def test_options_are_checked_before_a_broker_is_asked(tmp_path: Path) -> None:
-    for options, complaint in (
-        ({"encoding": "avro"}, "needs schemas="),
-        ({"schemas": str(tmp_path)}, "encoding=json has none"),
-        ({"encoding": "xml"}, "must be json, float32, csv, avro, json-schema or protobuf"),
-    ):
-        with pytest.raises(BadURL, match=complaint):
-            KafkaSource(("localhost:1",), "t", **options)
 
 
 def test_events_and_labels_have_formats_of_their_own(broker: Broker) -> None:
@@ -383,42 +373,6 @@ def test_predictions_are_those_of_a_file_once_each(
     assert len(empty.registry.subjects[f"{topic}-value"]) == 1
 
 
-@pytest.mark.parametrize(
-    "encoding", ["avro", *(pytest.param(n, marks=pytest.mark.nightly) for n in READ if n != "avro")]
-)
-def test_what_stands_in_the_topic_is_not_written_again(
-    encoding: str, empty: Broker, caplog: pytest.LogCaptureFixture
-) -> None:
-    record = prediction_type(("reasons",), classification=True, revised=True)
-
-    def outputs(start: int, stop: int) -> list[Output]:
-        values = [
-            {
-                "prediction": None if i < 3 else ("a", 7, True)[i % 3],
-                "probabilities": {"7": i / 9, "a": 0.5, "true": 0.25, "x" * i: 1.0},
-                "reasons": None if i < 3 else [{"column": "c", "value": "x", "effect": -i / 7}],
-                "revision": False,
-            }
-            for i in range(start, stop)
-        ]
-        return [Output("clicks:3", start + i, i, None, value) for i, value in enumerate(values)]
-
-    topic = empty.topic()
-
-    first, second = (empty.sink(topic, record, encoding) for _ in range(2))
-    mark = first.mark()
-    first.write(outputs(0, 200))
-    first.close()
-    second.rewind(mark)
-    second.write(outputs(0, 250))
-    second.close()
-    found = empty.written(topic, encoding)
-    if encoding != "protobuf":
-        assert found == [output.value for output in outputs(0, 250)]
-    assert len(found) == 250
-    assert "differs from its record" not in caplog.text
-
-
 def test_a_schema_of_before_is_read_by_itself(
     empty: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -471,19 +425,6 @@ def test_members_of_a_group_say_what_is_a_revision(
     records = list(read_all(empty.address, topic, "read_committed"))
     text = empty.registry.schemas["/schemas/ids/1"]["schema"]
     assert [compiled(text).read(one.value)["revision"] for one in records] == [False] * 399
-
-
-def test_a_job_ends_at_once_where_its_schema_is_not_taken(
-    empty: Broker, clicks: str, tmp_path: Path
-) -> None:
-    to, registry = empty.url(empty.topic(), "avro"), empty.registry
-    registry.refusal = 409, {"error_code": 409, "message": "TYPE_MISMATCH"}
-    _, told = streamk("run", clicks, *JOB, "--to", to, cwd=tmp_path, status=1)
-    assert "is not compatible with those of" in told
-    assert "TYPE_MISMATCH" in told
-    registry.stop()
-    _, told = streamk("run", clicks, *JOB, "--to", to, cwd=tmp_path, status=1)
-    assert "no schema registry answers at" in told
 
 
 @pytest.mark.slow
