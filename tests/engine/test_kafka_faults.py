@@ -41,7 +41,7 @@ pytestmark = [
     pytest.mark.usefixtures("kafka_client"),
 ]
 SHARES = (0.6, 0.4)
-EVENTS = 4096
+EVENTS = 2560
 
 
 @pytest.fixture
@@ -174,10 +174,10 @@ def test_leaders_change(two_brokers: tuple[Any, Any], kafka_client: str, tmp_pat
 
 def test_outputs_that_are_given_up(restarted: Any, make_job: Callable[..., Job]) -> None:
     """The broker is away for longer than outputs wait: the job ends; the next one writes them."""
-    job = make_job(4000, pause=0.01)
+    job = make_job(2000, pause=0.01)
     job = job.but(output=f"{job.output}?delivery_timeout=3")
     with job.start() as process:
-        assert process.until_written(1000)
+        assert process.until_written(500)
         restarted.kill()
         assert process.wait() == 1
         last = process.log.splitlines()[-1]
