@@ -94,20 +94,26 @@ KEPT = {"retention.ms": "-1"}
 MakeTopic = Callable[..., str]
 
 
-def new_job(
-    address: str,
-    make_topic: MakeTopic,
-    folder: Path,
-    *,
-    partitions: int = 1,
-    written: int = 1,
-    **fields: Any,
-) -> Job:
-    """A job on a new topic that writes to another one of so many partitions; to none of 0."""
-    topic = make_topic(partitions, **KEPT)
-    output = f"kafka://{address}/{make_topic(written, **KEPT)}" if written else None
-    directory = str(folder / "checkpoints")
-    return Job(address, topic, directory, **{"output": output, **fields})
+MakeJob = Callable[..., Job]
+
+
+@pytest.fixture
+def make_job(
+    kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path
+) -> MakeJob:
+    """Make a job on a new topic, and new topics to write to, of so many partitions or none."""
+
+    def made(
+        partitions: int = 1, written: int = 1, dead: int = 0, configs: Any = KEPT, **fields: Any
+    ) -> Job:
+        topic, to = kafka_topic(partitions, **configs), {"output": written, "dead_letters": dead}
+        sinks = {
+            name: f"kafka://{kafka_address}/{kafka_topic(n, **KEPT)}" for name, n in to.items() if n
+        }
+        fields = {"client": kafka_client, **sinks, **fields}
+        return Job(kafka_address, topic, str(tmp_path / "checkpoints"), **fields)
+
+    return made
 
 
 # --- in the test's process ------------------------------------------------------------------------

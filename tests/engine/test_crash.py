@@ -16,19 +16,19 @@ from cli_kit import click_events, ndjson, streamk
 from crash_kit import (
     BORN,
     KEPT,
-    Job,
+    MakeJob,
     MakeTopic,
     Process,
     assert_same,
     fill,
     killed,
-    new_job,
     newest,
     output_topic,
     outputs,
     positions,
     stream,
 )
+from crash_kit import make_job as make_job
 from kafka_kit import until
 
 import streamk as package
@@ -54,34 +54,21 @@ STRIKES = [
 @pytest.mark.parametrize(
     ("size", "kills"), [(4_000, 2), pytest.param(200_000, 20, marks=pytest.mark.nightly)]
 )
-def test_killed_at_random_moments(
-    size: int,
-    kills: int,
-    kafka_address: str,
-    kafka_topic: MakeTopic,
-    kafka_client: str,
-    tmp_path: Path,
-) -> None:
-    topic, output = kafka_topic(4, **KEPT), kafka_topic(3, **KEPT)
-    fill(kafka_address, topic, stream(size, SHARES))
-    undisturbed = Job(
-        kafka_address,
-        topic,
-        str(tmp_path / "undisturbed"),
+def test_killed_at_random_moments(size: int, kills: int, make_job: MakeJob, tmp_path: Path) -> None:
+    options = {"until_end": True, "checkpoint_every": size // 40}
+    job = make_job(4, 3, instance="a", options=options)
+    job = job.but(group=f"g-{job.topic}")
+    fill(job.address, job.topic, stream(size, SHARES))
+    undisturbed = job.but(
+        directory=str(tmp_path / "undisturbed"),
         output=f"file:{tmp_path / 'predictions.ndjson'}",
-        client=kafka_client,
+        group=None,
+        instance=None,
         whim=0,
-        options={"until_end": True, "checkpoint_every": size // 40},
     )
     expected = undisturbed.run()
     assert expected["stopped"] == "end"
 
-    job = undisturbed.but(
-        directory=str(tmp_path / "killed"),
-        output=f"kafka://{kafka_address}/{output}",
-        group=f"g-{topic}",
-        instance="a",
-    )
     plan: list[tuple[str, int] | None] = [None] * kills
     for i, strike in enumerate(random.Random(11).sample(STRIKES, len(STRIKES))):
         plan.insert(i + i * kills // len(STRIKES), strike)
@@ -107,7 +94,7 @@ def test_killed_at_random_moments(
             del value["timestamp"]
             right[value.pop("partition"), value.pop("offset")] = value
     assert sorted(right) == learned
-    written = outputs(kafka_address, output)
+    written = outputs(job.address, output_topic(job))
     assert sorted(written) == learned
     for place, (value,) in written.items():
         assert value.pop("revision") in (True, False)  # which only members of groups tell
@@ -133,30 +120,24 @@ def in_phases(phases: int, size: int) -> Iterator[list[tuple[int, int, bytes]]]:
 
 
 @pytest.mark.parametrize("phases", [7, pytest.param(15, marks=pytest.mark.nightly)])
-def test_killed_while_partitions_fall_silent(
-    phases: int, kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path
-) -> None:
+def test_killed_while_partitions_fall_silent(phases: int, make_job: MakeJob) -> None:
     """Live, so that the clock decides whom the others wait for: it decides once for all."""
     size = 448
-    options = {"checkpoint_every": 256, "idle_timeout": 0.1}
-    job = new_job(
-        kafka_address, kafka_topic, tmp_path, partitions=3, client=kafka_client, options=options
-    )
-    topic = job.topic
+    job = make_job(3, options={"checkpoint_every": 256, "idle_timeout": 0.1})
     rng = random.Random(3)
     process: Process | None = None
     journals = 0
     for phase, records in enumerate(in_phases(phases, size)):
         process = process or job.but(whim=phase).start()
         # Half of it while the process waits for more, so that the silent one is passed over.
-        fill(kafka_address, topic, records[: size // 2])
+        fill(job.address, job.topic, records[: size // 2])
         process.until_written(process.written + rng.randrange(size // 2))
-        fill(kafka_address, topic, records[size // 2 :])
+        fill(job.address, job.topic, records[size // 2 :])
         if phase % 4 != 3:
             process.until_written(process.written + rng.randrange(size // 4))
             time.sleep(rng.uniform(0, 0.05))
             process.kill()
-            journals += len(list((tmp_path / "checkpoints" / "member-0").glob("*.journal")))
+            journals += len(list((Path(job.directory) / "member-0").glob("*.journal")))
             process = None
     if process is not None:
         process.kill()
@@ -167,7 +148,7 @@ def test_killed_while_partitions_fall_silent(
     assert report["n_events"] == report["events"] == report["counts"]["learned"] == total
     learned = positions(report["learned"])
     assert len(set(learned)) == len(learned) == total
-    written = outputs(kafka_address, output_topic(job))
+    written = outputs(job.address, output_topic(job))
     assert sorted(written) == learned
     assert {len(found) for found in written.values()} == {1}
 

@@ -16,16 +16,17 @@ from crash_kit import (
     BORN,
     KEPT,
     Job,
+    MakeJob,
     MakeTopic,
     assert_as_undisturbed,
     fill,
-    new_job,
     newest,
     output_topic,
     outputs,
     positions,
     stream,
 )
+from crash_kit import make_job as make_job
 from kafka_kit import Running, Topics, delete_before, producer, warnings
 from kafka_kit import topics as topics
 from local_kafka import LocalKafka, missing
@@ -44,26 +45,18 @@ SHARES = (0.6, 0.4)
 EVENTS = 2560
 
 
-@pytest.fixture
-def make_job(
-    kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path, kafka_address: str
-) -> Callable[..., Job]:
-    """Make a job on a topic of two partitions that has so many events."""
-
-    def make(count: int, **fields: Any) -> Job:
-        options = {"checkpoint_every": 640, "until_end": True, **fields.pop("options", {})}
-        fields = {"partitions": 2, "client": kafka_client, "options": options, **fields}
-        one = new_job(kafka_address, kafka_topic, tmp_path, **fields)
-        fill(one.address, one.topic, stream(count, SHARES[: fields["partitions"]]))
-        return one
-
-    return make
+def filled(make_job: MakeJob, count: int, **fields: Any) -> Job:
+    """A job on a topic of two partitions that has so many events."""
+    options = {"checkpoint_every": 640, "until_end": True, **fields.pop("options", {})}
+    one = make_job(2, options=options, **fields)
+    fill(one.address, one.topic, stream(count, SHARES))
+    return one
 
 
 @pytest.fixture
-def job(make_job: Callable[..., Job]) -> Job:
+def job(make_job: MakeJob) -> Job:
     """A member of a group."""
-    one = make_job(EVENTS, session_timeout=2.0, options={"checkpoint_every": 320})
+    one = filled(make_job, EVENTS, session_timeout=2.0, options={"checkpoint_every": 320})
     return one.but(group=f"g-{one.topic}")
 
 
@@ -172,9 +165,9 @@ def test_leaders_change(two_brokers: tuple[Any, Any], kafka_client: str, tmp_pat
     assert_as_undisturbed(job, report, once=True)
 
 
-def test_outputs_that_are_given_up(restarted: Any, make_job: Callable[..., Job]) -> None:
+def test_outputs_that_are_given_up(restarted: Any, make_job: MakeJob) -> None:
     """The broker is away for longer than outputs wait: the job ends; the next one writes them."""
-    job = make_job(2000, pause=0.01)
+    job = filled(make_job, 2000, pause=0.01)
     job = job.but(output=f"{job.output}?delivery_timeout=3")
     with job.start() as process:
         assert process.until_written(500)
@@ -294,32 +287,18 @@ def noted(count: int) -> Iterator[tuple[int, int, bytes]]:
 
 
 @pytest.mark.parametrize("policy", ["fail", pytest.param("earliest", marks=pytest.mark.nightly)])
-def test_retention_overtakes_a_slow_job(
-    policy: str, kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path
-) -> None:
+def test_retention_overtakes_a_slow_job(policy: str, make_job: MakeJob, tmp_path: Path) -> None:
     """The log begins behind what is read next, while the job reads."""
     begins = MANY - 500
-    job = new_job(
-        kafka_address,
-        kafka_topic,
-        tmp_path,
-        output=f"file:{tmp_path / 'out.ndjson'}",
-        client=kafka_client,
-        pause=0.01,
-        options={
-            "checkpoint_every": 640,
-            "until_end": True,
-            "buffer_events": 1000,
-            "ignore": ["note"],
-            "data_loss": policy,
-        },
-        written=0,
-    )
-    fill(kafka_address, job.topic, noted(MANY))
+    options = {"checkpoint_every": 640, "until_end": True, "buffer_events": 1000}
+    options |= {"ignore": ["note"], "data_loss": policy}
+    to = f"file:{tmp_path / 'out.ndjson'}"
+    job = make_job(written=0, output=to, pause=0.01, options=options)
+    fill(job.address, job.topic, noted(MANY))
     name = f"{job.topic}:0"
     with job.start() as process:
         assert process.until_written(640)
-        delete_before(kafka_address, job.topic, 0, begins)
+        delete_before(job.address, job.topic, 0, begins)
         status = process.wait()
         log = process.log
     if policy == "fail":
@@ -352,11 +331,10 @@ GROUPS = pytest.mark.parametrize("group", [None, pytest.param("g", marks=pytest.
 
 
 @pytest.fixture
-def live(kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path) -> Job:
-    output = f"file:{tmp_path / 'out.ndjson'}"
-    options = {"client": kafka_client, "output": output, "options": {"checkpoint_every": 50}}
-    one = new_job(kafka_address, kafka_topic, tmp_path, written=0, **options)
-    add(kafka_address, one.topic, 0, 100)
+def live(make_job: MakeJob, tmp_path: Path) -> Job:
+    to = f"file:{tmp_path / 'out.ndjson'}"
+    one = make_job(written=0, output=to, options={"checkpoint_every": 50})
+    add(one.address, one.topic, 0, 100)
     return one
 
 
@@ -408,27 +386,19 @@ def test_a_topic_is_made_anew_between_two_runs(
 # --- a huge record --------------------------------------------------------------------------------
 
 
-def test_a_record_of_ten_megabytes(
-    kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path
-) -> None:
+def test_a_record_of_ten_megabytes(make_job: MakeJob, tmp_path: Path) -> None:
     """It is counted, its beginning is a dead letter, and what follows is learned."""
-    size = 10 << 20
-    topic = kafka_topic(**KEPT, **{"max.message.bytes": str(2 * size)})
+    size, dead = 10 << 20, tmp_path / "dead.ndjson"
+    configs = {**KEPT, "max.message.bytes": str(2 * size)}
+    options, letters = {"until_end": True}, f"file:{dead}"
+    job = make_job(written=0, configs=configs, dead_letters=letters, options=options)
     events = [value for _, _, value in stream(200, (1.0,))]
     huge = b'{"a": 1.0, "note": "' + b"x" * size + b'", "y": "up"}'
-    with producer(kafka_address, max_request_size=2 * size) as one:
+    with producer(job.address, max_request_size=2 * size) as one:
         for number, value in enumerate([*events[:100], huge, *events[100:]]):
-            one.send(topic, value, timestamp_ms=BORN + number)
+            one.send(job.topic, value, timestamp_ms=BORN + number)
         one.flush()
-    dead = tmp_path / "dead.ndjson"
-    report = Job(
-        kafka_address,
-        topic,
-        str(tmp_path / "checkpoints"),
-        dead_letters=f"file:{dead}",
-        client=kafka_client,
-        options={"until_end": True},
-    ).run()
+    report = job.run()
     assert report["counts"]["bad"] == {"oversized": 1}
     assert report["n_events"] == 200
     (letter,) = map(json.loads, dead.read_text().splitlines())

@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 from crash_kit import (
     Job,
-    MakeTopic,
+    MakeJob,
     Position,
     Process,
     every,
     fill,
-    new_job,
     newest,
     output_topic,
     outputs,
@@ -27,6 +26,7 @@ from crash_kit import (
     positions,
     stream,
 )
+from crash_kit import make_job as make_job
 
 from connectors.kafka import KafkaSource
 from streamk.engine import Checkpoint, newest_checkpoint
@@ -52,20 +52,10 @@ LEARNED = 400
 
 
 @pytest.fixture
-def job(
-    kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, protocol: str, tmp_path: Path
-) -> Job:
+def job(make_job: MakeJob, protocol: str) -> Job:
     """One member of a group that shares a topic of four partitions."""
-    one = new_job(
-        kafka_address,
-        kafka_topic,
-        tmp_path,
-        partitions=4,
-        client=kafka_client,
-        protocol=protocol,
-        session_timeout=3.0,
-        options={"checkpoint_every": 160, "idle_timeout": 0.1},
-    )
+    options = {"checkpoint_every": 160, "idle_timeout": 0.1}
+    one = make_job(4, protocol=protocol, session_timeout=3.0, options=options)
     return one.but(group=f"g-{one.topic}")
 
 

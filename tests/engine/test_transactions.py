@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 from crash_kit import (
-    KEPT,
     Job,
-    MakeTopic,
+    MakeJob,
     assert_same,
     every,
     fill,
@@ -25,6 +24,7 @@ from crash_kit import (
     owns,
     stream,
 )
+from crash_kit import make_job as make_job
 from engine_kit import attached
 from kafka_kit import until
 
@@ -62,19 +62,10 @@ def with_bad_ones(size: int, first: int = 0) -> Iterator[tuple[int, int, bytes]]
 
 
 @pytest.fixture
-def job(kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path) -> Job:
+def job(make_job: MakeJob) -> Job:
     """A job that writes predictions and dead letters to two topics, in transactions."""
-    topic, output, dead = (kafka_topic(partitions, **KEPT) for partitions in (3, 3, 2))
-    return Job(
-        kafka_address,
-        topic,
-        str(tmp_path / "job"),
-        output=f"kafka://{kafka_address}/{output}",
-        dead_letters=f"kafka://{kafka_address}/{dead}",
-        client=kafka_client,
-        session_timeout=3.0,
-        options={"until_end": True, "idle_timeout": 0.1, "transactions": 30.0},
-    )
+    options = {"until_end": True, "idle_timeout": 0.1, "transactions": 30.0}
+    return make_job(3, 3, 2, session_timeout=3.0, options=options)
 
 
 def seen(job: Job) -> dict[Any, list[Any]]:
