@@ -71,27 +71,6 @@ class CountingLearner(Methods):
     def predict_many(self, X: ArrayLike) -> NDArray[Any]:
         return np.full(len(np.asarray(X)), float(self.digest))
 
-    def predict_proba_many(self, X: ArrayLike) -> NDArray[Any]:
-        raise InvalidInput("numbers have no probabilities")
-
-    def choices(self, P: NDArray[Any]) -> NDArray[np.intp]:
-        raise InvalidInput("numbers are no choices")
-
-    def decision_many(self, X: ArrayLike) -> NDArray[Any]:
-        return self.predict_many(X).reshape(-1, 1)
-
-    def learn_one(self, x: ArrayLike, y: Any) -> None:
-        self.learn_many(np.asarray(x).reshape(1, -1), [y])
-
-    def predict_one(self, x: ArrayLike) -> Any:
-        return float(self.digest)
-
-    def predict_proba_one(self, x: ArrayLike) -> dict[Any, float]:
-        raise InvalidInput("numbers have no probabilities")
-
-    def decision_one(self, x: ArrayLike) -> NDArray[Any]:
-        return np.array([float(self.digest)])
-
     def add_columns(self, names: Sequence[Any]) -> None:
         self.columns = (*(self.columns or ()), *names)
 

@@ -115,23 +115,11 @@ class LoneSource(SourceBase):
         self.world.step("end")
         return self.broker.logs[partition].end(self.world.now)
 
-    def lag(self) -> int | None:
-        return None
-
-    def committed(self, partition: str) -> tuple[int, str] | None:
-        return None
-
-    def commit(self, offsets: Mapping[str, int], metadata: object) -> None:
-        pass
-
     def finished(self) -> bool:
         return False
 
     def set_rebalance(self, on_revoked: RevokedCallback, on_assigned: AssignedCallback) -> None:
         self._on_revoked, self._on_assigned = on_revoked, on_assigned
-
-    def close(self) -> None:
-        pass
 
     def _owned(self, partition: str) -> None:
         if partition not in self._mine:
