@@ -67,6 +67,7 @@ def test_a_compiled_function_has_the_tests_of_the_folder(tests: mutation.Tests) 
     assert tests.of(mutant) == [mutation.MIRROR]
 
 
+@pytest.mark.nightly
 def test_mutants_are_drawn_from_all_rooms_the_same_for_a_seed() -> None:
     pytest.importorskip("cosmic_ray", reason="cosmic-ray is not installed")
     some = mutation.drawn(12, 2, seed=3)

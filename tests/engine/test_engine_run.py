@@ -99,19 +99,6 @@ def test_regression() -> None:
     assert report.whole["rmse"] == pytest.approx(np.sqrt((errors**2).mean()))
 
 
-def test_events_without_label_are_predicted_not_learned() -> None:
-    stream = events(3 * BATCH)
-    for event in stream[BATCH : 2 * BATCH]:
-        event["y"] = None
-    sink = MemorySink()
-    report = run(MemorySource(stream), sink=sink)
-    assert report.counts.unlabelled == BATCH
-    assert report.counts.learned == 2 * BATCH
-    assert report.counts.predicted == 3 * BATCH - 1
-    assert report.events == 3 * BATCH
-    assert all(output.value["prediction"] for output in sink.outputs[1:])
-
-
 def test_the_task_must_fit() -> None:
     for n in (40, 4000):
         with pytest.raises(InvalidInput, match=rf"none of the {n} events .* label out of domain"):

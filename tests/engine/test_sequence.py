@@ -109,32 +109,6 @@ def test_after_a_night_the_first_fifteen_records_stand_at_its_beginning() -> Non
     assert found[-1] == morning[-1]
 
 
-@pytest.mark.parametrize("gap", [2 * MINUTE, 5 * MINUTE, 24 * 60 * MINUTE])
-def test_a_sparse_partition_keeps_its_pace(gap: int) -> None:
-    times = [i * gap for i in range(200)]
-    found, after = clocks_of(times)
-    assert found[:16] == [0] * 16
-    assert found[16:] == times[16:]
-    assert after.skewed == 15
-
-
-@pytest.mark.parametrize("share", [0.01, 0.3])
-def test_a_producer_whose_time_is_wrong_moves_nothing(share: float) -> None:
-    rng = np.random.default_rng(1)
-    n = 200_000
-    wrong = rng.random(n) < share
-    wrong[0] = False
-    times = np.arange(n) + 50 * MINUTE * wrong
-    # Nor after a night, when the records of both kinds are far ahead.
-    times[n // 2 :] += 8 * 60 * MINUTE
-    right = np.arange(n) + 8 * 60 * MINUTE * (np.arange(n) >= n // 2)
-    after, found = Clock().advance(times, MINUTE)
-    assert (found <= right).all()
-    assert (right[: n // 2] - found[: n // 2]).max() < 100
-    assert (right[n // 2 + 5000 :] - found[n // 2 + 5000 :]).max() < 100
-    assert after.skewed >= int(wrong.sum())
-
-
 def test_a_pass_is_no_move_and_lets_go_what_it_reaches() -> None:
     clock, _ = Clock().advance(np.array([0, 1, 10 * MINUTE, 90 * MINUTE]), MINUTE)
     raised = clock.raised(9 * MINUTE, MINUTE)

@@ -103,25 +103,6 @@ def test_shards_may_begin_with_the_champion_of_another_job(shards: int, tmp_path
         run(LIVE, start_from=tmp_path, model=Sharded(learner(regularization=0.5), **sharded))
 
 
-def test_figures_sinks_and_threads_may_change_between_runs(tmp_path: Path) -> None:
-    expected = run(LIVE)
-    state = tmp_path / "state"
-    run(LIVE, checkpoint=state, max_events=30, sink=NDJSONSink(tmp_path / "a.ndjson"))
-    sink = NDJSONSink(tmp_path / "b.ndjson")
-    options: dict[str, Any] = {"window": 10, "checkpoint_every": 7}
-    found = run(
-        LIVE, model=learner(threads=2), checkpoint=state, max_events=60, sink=sink, **options
-    )
-    assert same_model(found.model, run(LIVE[:60]).model)
-    sink = NDJSONSink(tmp_path / "b.ndjson")
-    found = run(LIVE, checkpoint=state, sink=sink)
-    assert same_model(found.model, expected.model)
-    first, second = (
-        (tmp_path / name).read_text().splitlines() for name in ("a.ndjson", "b.ndjson")
-    )
-    assert (len(first), len(second)) == (30, 50), "each prediction once, in the sink of its run"
-
-
 def test_the_same_sink_is_cut_back_and_another_is_not(tmp_path: Path) -> None:
     state, out = tmp_path / "state", tmp_path / "out.ndjson"
     run(LIVE, checkpoint=state, max_events=30, sink=NDJSONSink(out))

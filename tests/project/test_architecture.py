@@ -143,12 +143,17 @@ def below(module: str, prefix: str) -> bool:
     return module == prefix or module.startswith(prefix + ".")
 
 
-def imports(source: str, module: str, *, is_package: bool) -> Iterator[tuple[int, str]]:
+@cache
+def tree(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text("utf-8"))
+
+
+def imports(source: ast.Module, module: str, *, is_package: bool) -> Iterator[tuple[int, str]]:
     """Yield (line, dotted name) of everything a source imports, in functions too.
 
     ``from a import b`` is ``a.b`` when that is one of our modules, else ``a``.
     """
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(source):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -173,7 +178,7 @@ def imports(source: str, module: str, *, is_package: bool) -> Iterator[tuple[int
 def all_imports() -> dict[str, list[tuple[int, str]]]:
     """Return lines and names of what each module imports."""
     return {
-        module: list(imports(path.read_text("utf-8"), module, is_package=path.stem == "__init__"))
+        module: list(imports(tree(module), module, is_package=path.stem == "__init__"))
         for module, path in MODULES.items()
     }
 
@@ -274,7 +279,8 @@ from . import unknown
 from streamk import state
 importlib.import_module("ray")
 """
-    found = [name for _, name in imports(source, "streamk.learners.new", is_package=False)]
+    new = ast.parse(source), "streamk.learners.new"
+    found = [name for _, name in imports(*new, is_package=False)]
     assert sorted(found) == sorted(
         ["river.base", "river", "streamk.errors", "streamk.learners", "streamk.state", "ray"]
     )
@@ -325,7 +331,7 @@ print(json.dumps(loaded))
 def defined(module: str) -> set[str]:
     """Names that a module's top level binds."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(MODULES[module].read_text("utf-8"))):
+    for node in ast.walk(tree(module)):
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                 found.add(name)
@@ -364,9 +370,9 @@ TWINS = {
 
 def test_no_two_public_classes_have_one_name() -> None:
     homes: dict[str, set[str]] = {}
-    for module, path in MODULES.items():
+    for module in MODULES:
         room = next((TWINS[twin] for twin in TWINS if below(module, twin)), None)
-        for node in ast.parse(path.read_text("utf-8")).body:
+        for node in tree(module).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 # Of a twin the name counts in its own room alone.
                 homes.setdefault(f"{room or ''}/{node.name}", set()).add(module)

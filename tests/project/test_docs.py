@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from test_architecture import MODULES, tree
 from wheel_kit import ROOT
 
 from connectors.registry import schemes
@@ -69,7 +70,16 @@ def test_the_guide_has_its_pages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "source"), EXAMPLES, ids=[f"{page}-{n}" for n, (page, _) in enumerate(EXAMPLES)]
+    ("page", "source"),
+    [
+        pytest.param(
+            *example,
+            id=f"{example[0]}-{n}",
+            # Those compile a model, which tests of exports do every day.
+            marks=pytest.mark.nightly if example[0] == "fast_prediction.md" else (),
+        )
+        for n, example in enumerate(EXAMPLES)
+    ],
 )
 def test_examples_run(
     page: str,
@@ -234,10 +244,10 @@ FORMER = re.compile(
 """Words that are not the field's, as parts of names."""
 
 
-def defined(path: Path) -> set[str]:
+def defined(module: str) -> set[str]:
     """Names of functions, classes, parameters and attributes that a module defines."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(module)):
         match node:
             case ast.FunctionDef() | ast.ClassDef():
                 found.add(node.name)
@@ -248,14 +258,11 @@ def defined(path: Path) -> set[str]:
     return found
 
 
-SOURCES = sorted([*ROOT.glob("streamk/**/*.py"), *ROOT.glob("connectors/**/*.py")])
-
-
 def test_no_name_has_a_former_word() -> None:
     faults = [
-        f"{path.relative_to(ROOT)}: {name}"
-        for path in SOURCES
-        for name in defined(path)
+        f"{module}: {name}"
+        for module in MODULES
+        for name in defined(module)
         if FORMER.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name))
     ]
     assert not faults, "\n".join(faults)
@@ -266,12 +273,12 @@ def test_a_text_begins_with_a_noun_or_a_verb_for_its_thing() -> None:
     clause = re.compile(rf'^ *r?"""({asks}|Let) ', re.MULTILINE)
     faults = [
         f"{path.relative_to(ROOT)}: {found.group().strip()}"
-        for path in SOURCES
+        for path in MODULES.values()
         for found in clause.finditer(path.read_text())
     ]
     assert not faults, "\n".join(faults)
 
 
 def test_the_glossary_has_only_names_that_there_are() -> None:
-    words = {word for path in SOURCES for word in re.findall(r"\w+", path.read_text())}
+    words = {word for path in MODULES.values() for word in re.findall(r"\w+", path.read_text())}
     assert sorted(NAMED - words) == []
