@@ -57,6 +57,7 @@ def cuts() -> Iterator[tuple[str, int]]:
         yield from ((address, stop) for stop in range(size - last, size + 1, 3))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("address", "stop"), list(cuts()))
 def test_a_run_at_any_byte_and_one_of_the_rest_are_one_run(
     tmp_path: Path, address: str, stop: int

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import pytest
 from cli_kit import ndjson
-from engine_kit import Always, WhimsicalSource, attached, events, same_model
+from engine_kit import Always, WhimsicalSource, attached, events
 
 import streamk
 from connectors.memory import MemorySink, MemorySource
@@ -219,7 +219,7 @@ def test_an_effect_is_that_of_an_event_that_says_nothing_of_the_field(state: Pat
 def test_ids_that_tell_nothing_have_little_effect(tmp_path: Path) -> None:
     """With NaN in the columns of all texts theirs was as large as those of what decides."""
     rng = np.random.default_rng(0)
-    cells = [(int(rng.integers(9)), f"C{n}") for n in range(3000)]
+    cells = [(int(rng.integers(9)), f"C{n}") for n in range(2000)]
     events = [{"calls": calls, "id": name, "churned": calls > 4} for calls, name in cells]
     model = MultiKernel(seed=1, external_experts=())
     attached(MemorySource(events[:-50]), model, label="churned", checkpoint=tmp_path).run()
@@ -337,23 +337,17 @@ def models() -> dict[str, Any]:
 @pytest.mark.parametrize(
     "name", [pytest.param("multi-kernel", marks=pytest.mark.nightly), "scaled"]
 )
-def test_late_labels_are_learned_the_same_and_explained(name: str) -> None:
-    data = events(200)
-    found = []
-    for observer in (None, Always()):
-        labels = [{"id": event["id"], "y": event["y"]} for event in data if event["id"] % 3]
-        asked = [{key: event[key] for key in "abc"} | {"id": event["id"]} for event in data]
-        model, sink = models()[name], MemorySink()
-        late = LateLabels(WhimsicalSource(labels, whim=2), key="id")
-        options = {"labels": late, "sink": sink, "observer": observer}
-        attached(WhimsicalSource(asked, whim=1), model, label="y", **options).run()
-        found.append((model, sink.outputs))
-    (alone, plain), (watched, seen) = found
-    assert same_model(alone, watched)
-    assert plain == seen
-    rows = observer.rows()["predictions"]
-    said = {output.offset: output.value for output in seen}
+def test_rows_of_late_labels_have_them(name: str) -> None:
+    """Whoever watches, the job is the same: see test_no_trace."""
+    data, sink, observer = events(200), MemorySink(), Always()
     known = {event["id"]: event["y"] for event in data if event["id"] % 3}
+    asked = [{key: event[key] for key in ("a", "b", "c", "id")} for event in data]
+    labels = [{"id": number, "y": y} for number, y in known.items()]
+    late = LateLabels(WhimsicalSource(labels, whim=2), key="id")
+    options = {"labels": late, "sink": sink, "observer": observer}
+    attached(WhimsicalSource(asked, whim=1), models()[name], label="y", **options).run()
+    rows = observer.rows()["predictions"]
+    said = {output.offset: output.value for output in sink.outputs}
     assert {row["label"] for row in rows} == {"up", "down", None}
     for row in rows:
         assert row["label"] == known.get(data[row["offset"]]["id"])
