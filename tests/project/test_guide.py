@@ -90,6 +90,8 @@ def run(command: str, directory: Path) -> str:
 def test_there_is_something_to_test() -> None:
     assert len(FRESH) == 2
     assert min(map(len, (BROKER, KAFKA, PLAIN))) > 0
+    # The quick start for Kafka starts it so.
+    assert {one.partition(" --topic ")[0] for one in BROKER} == {"python demos/local_kafka.py"}
 
 
 @pytest.mark.parametrize("command", FRESH)
@@ -108,20 +110,6 @@ def test_a_fresh_machine_needs_python_only(command: str) -> None:
     assert name in PROJECT["scripts"] or any(re.match(rf"{name}\b", line) for line in required), (
         f"{name} is not installed by {shlex.join(install)}"
     )
-
-
-@pytest.mark.nightly
-@pytest.mark.slow
-def test_the_main_command_runs(tmp_path: Path) -> None:
-    (program,) = (
-        command.rpartition(" && ")[2].removeprefix(".venv/bin/")
-        for command in FRESH
-        if "pytest" not in command
-    )
-    run(program, tmp_path)
-    pictures = list(tmp_path.rglob("*.png"))
-    assert pictures
-    assert pictures[0].read_bytes().startswith(b"\x89PNG")
 
 
 def test_plain_commands_run_in_order(tmp_path: Path) -> None:
@@ -146,22 +134,6 @@ def test_plain_commands_run_in_order(tmp_path: Path) -> None:
     (again,) = (command for command in PLAIN if "--checkpoint" in command)
     run(again, tmp_path)
     assert (tmp_path / "predictions.ndjson").read_text() == predictions
-
-
-@pytest.mark.nightly
-@pytest.mark.kafka
-@pytest.mark.slow
-@pytest.mark.usefixtures("local_kafka")
-@pytest.mark.parametrize("command", BROKER)
-def test_a_local_broker_starts_and_stops(command: str) -> None:
-    process = start(command, ROOT)
-    try:
-        assert re.search(r"127\.0\.0\.1:\d+", process.stdout.readline())
-        process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=60)
-        assert process.returncode == 0, output
-    finally:
-        process.kill()
 
 
 @pytest.mark.kafka
