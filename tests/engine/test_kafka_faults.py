@@ -23,7 +23,6 @@ from crash_kit import (
     newest,
     output_topic,
     outputs,
-    positions,
     stream,
 )
 from crash_kit import make_job as make_job
@@ -240,40 +239,6 @@ def test_a_broker_that_is_gone_while_a_run_writes(
 
 
 # --- lost data ------------------------------------------------------------------------------------
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("policy", ["earliest", "latest"])
-def test_what_is_next_is_gone(job: Job, policy: str) -> None:
-    first = job.but(options={**job.options, "max_events": 1280}).run()
-    name = f"{job.topic}:0"
-    [[_, reached]] = first["learned"][name]
-    delete_before(job.address, job.topic, 0, reached + 100)
-
-    # Nothing is passed over silently.
-    with job.start() as process:
-        assert process.wait() == 1
-        message = process.log.splitlines()[-1]
-    assert re.search(
-        rf"{name} is to be read from offset {reached}, but holds {reached + 100} to", message
-    )
-    assert 'data_loss="earliest"' in message
-    assert newest(job.directory).body["feed"]["sequence"]["events"] == 1280
-
-    report = job.but(options={**job.options, "data_loss": policy}).run()
-    with contextlib.closing(KafkaSource((job.address,), job.topic)) as source:
-        end, other = source.end(name), source.end(f"{job.topic}:1")
-    on = reached + 100 if policy == "earliest" else end
-    assert [{**lost, "reason": ""} for lost in report["lost"]] == [
-        {"partition": name, "start": reached, "stop": on, "reason": ""}
-    ]
-    assert report["stopped"] == "end"
-    assert report["events"] == report["n_events"] == end + other - (on - reached)
-    written = outputs(job.address, output_topic(job))
-    gone = [(name, offset) for offset in range(reached, on)]
-    assert sorted([*written, *gone]) == positions(
-        {name: [[0, end]], f"{job.topic}:1": [[0, other]]}
-    )
 
 
 MANY = 30_000

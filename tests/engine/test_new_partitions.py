@@ -132,26 +132,18 @@ def test_a_source_that_does_not_answer_is_waited_for() -> None:
 # --- topics ---------------------------------------------------------------------------------------
 
 
-def send(address: str, topic: str, partition: int, numbers: range, **values: Any) -> None:
+def send(address: str, topic: str, partition: int, numbers: range) -> None:
     with producer(address) as out:
         for n in numbers:
-            event = {"x": n % 2, "id": n, "y": n % 2} if not values else values | {"id": n}
+            event = {"x": n % 2, "id": n, "y": n % 2}
             out.send(topic, json.dumps(event).encode(), partition=partition)
         out.flush()
 
 
-MakeTopic = Callable[..., str]
-
-
-def on_broker(test: Any) -> Any:
-    """Mark a test that takes a broker, by both clients."""
-    marks = pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(240)
-    for mark in (*marks, pytest.mark.usefixtures("kafka_client")):
-        test = mark(test)
-    return test
-
-
-@on_broker
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.usefixtures("kafka_client")
 @pytest.mark.parametrize(
     ("start", "group"),
     [
@@ -163,7 +155,7 @@ def on_broker(test: Any) -> Any:
 )
 def test_a_topic_gets_partitions(
     kafka_address: str,
-    kafka_topic: MakeTopic,
+    kafka_topic: Callable[..., str],
     topics: Topics,
     start: str,
     group: bool,
@@ -191,21 +183,3 @@ def test_a_topic_gets_partitions(
     again = Running(source(), checkpoint=tmp_path)
     again.until(lambda: again.events >= before + 70)
     assert again.end().counts.learned == before + 70
-
-
-@on_broker
-@pytest.mark.nightly
-def test_a_topic_of_labels_gets_partitions(
-    kafka_address: str, kafka_topic: MakeTopic, topics: Topics
-) -> None:
-    clicks, labels = kafka_topic(1), kafka_topic(1)
-    send(kafka_address, clicks, 0, range(40), x=1)
-    send(kafka_address, labels, 0, range(20), y=True)
-    sources = [KafkaSource((kafka_address,), topic) for topic in (clicks, labels)]
-    run = Running(sources[0], labels=LateLabels(sources[1], key="id"))
-    run.until(lambda: run.events >= 60)
-    topics.grow(labels, 2)
-    send(kafka_address, labels, 1, range(20, 40), y=False)
-    run.until(lambda: run.events >= 80)
-    fates = run.end().fates
-    assert (fates.joined, fates.held) == (40, 0)
