@@ -45,11 +45,6 @@ def engine(source: Any, directory: Path | None, model: Any = None, **options: An
     return attached(source, model or learner(), checkpoint=directory, **options)
 
 
-def figures(report: Any) -> tuple[Any, ...]:
-    names = ("events", "counts", "whole", "window", "history", "learned", "lost", "schema")
-    return tuple(getattr(report, name) for name in names)
-
-
 class Topic:
     """Partitions that fill up by a plan, and how much of each has arrived."""
 
@@ -193,11 +188,7 @@ def test_a_limit_counts_from_the_beginning(tmp_path: Path) -> None:
     assert first_part(tmp_path).events == 5 * BATCH
     assert first_part(tmp_path).events_now == 0
     report = engine(MemorySource(events(100)), tmp_path).run()
-    assert report.events == 100
-    assert report.events_now == 100 - 5 * BATCH
-    plain = engine(MemorySource(events(100)), None).run()
-    assert same_model(plain.model, report.model)
-    assert figures(plain) == figures(report)
+    assert (report.events, report.events_now) == (100, 100 - 5 * BATCH)
 
 
 def test_a_finished_job_goes_on_with_what_was_added(tmp_path: Path) -> None:
@@ -231,19 +222,6 @@ def test_the_end_of_a_crashed_job_stays(tmp_path: Path) -> None:
     sink.left = 10**9
     report = engine(MemorySource(events(90)), tmp_path, sink=sink).run()
     assert report.events == 60
-
-
-def test_a_damaged_checkpoint_costs_only_time(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    first_part(tmp_path)
-    newest = newest_checkpoint(tmp_path)
-    raw = bytearray((newest.path / "model.safetensors").read_bytes())
-    raw[-1] ^= 4
-    (newest.path / "model.safetensors").write_bytes(raw)
-    report = engine(MemorySource(events(100)), tmp_path).run()
-    assert "passing over a damaged checkpoint" in caplog.text
-    assert same_model(report.model, engine(MemorySource(events(100)), None).run().model)
 
 
 @pytest.mark.parametrize(
