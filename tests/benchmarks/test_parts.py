@@ -27,7 +27,7 @@ from benchmarks.data import DataError, load
 from benchmarks.doubly_stochastic import Norma, gaussian
 from benchmarks.multi_kernel import AGAINST, calibration_error
 from benchmarks.page import FIRST, TOPICS, first_page, page, pages
-from benchmarks.streams import FILES, NUMBERS, RIVERS, STREAMS, Stream
+from benchmarks.streams import FILES, NUMBERS, RIVERS, STREAMS
 from benchmarks.streams import load as load_stream
 from streamk import factorization
 from streamk.kernels import Gaussian
@@ -225,24 +225,6 @@ def learned(name: str, found: Any) -> Any:
     return model.model
 
 
-def test_patches_are_undone() -> None:
-    def fail_with(one: Any) -> None:
-        with one.constants():
-            for owner, name, value in one.patches:
-                assert getattr(owner, name) == value
-            raise InterruptedError
-
-    patches = [p for whole, less in AGAINST for one in (whole, *less) for p in one.patches]
-    before = [getattr(owner, name) for owner, name, _ in patches]
-    for whole, less in AGAINST:
-        for one in (whole, *less):
-            with pytest.raises(InterruptedError):
-                fail_with(one)
-    assert len(patches) == 3
-    after = [getattr(owner, name) for owner, name, _ in patches]
-    assert all(a is b for a, b in zip(before, after, strict=True))
-
-
 @pytest.mark.parametrize("bank", range(5))
 def test_a_bank_without_a_say_sleeps(bank: int) -> None:
     from streamk.learners.multi_kernel.tables import BANKS
@@ -253,18 +235,6 @@ def test_a_bank_without_a_say_sleeps(bank: int) -> None:
     said = model.decision_one(np.zeros(len(model.columns)))
     assert model.shares(np.zeros(len(model.columns)))[BANKS[bank]] == 0
     assert said.sum() == pytest.approx(1)
-
-
-def halves(*, alike: bool) -> Any:
-    """A stream of which one column matters; unless its halves are alike, that turns round."""
-    X = np.random.default_rng(1).standard_normal((4000, 2))
-    y = (X[:, 0] > 0) ^ (not alike and np.arange(4000) >= 2000)
-    return Stream("halves", X, y, ("a", "b"))
-
-
-def test_no_restarts() -> None:
-    assert learned("all", halves(alike=False))._mixture.upkeep.alarms > 0
-    assert learned("no restarts", halves(alike=False))._mixture.upkeep.alarms == 0
 
 
 # --- statistics -----------------------------------------------------------------------------------

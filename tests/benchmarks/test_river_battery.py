@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 
 from benchmarks import river_battery as battery
 from benchmarks.battery_tables import mean_places, paired, ranks
-from benchmarks.data import DataError
 from benchmarks.rivals import CONTESTANTS, SEED, Contestant
 from benchmarks.streams import load
 
@@ -181,31 +179,3 @@ def test_a_kept_run_comes_back(tmp_path: Path) -> None:
     ]
     assert len({battery.path(tmp_path, other) for other in (key, *others)}) == 6
     assert [path.suffix for path in tmp_path.iterdir()] == [".npz"]
-
-
-def test_ours_alone_are_run_beside_the_figures_of_rivals(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-
-    out, cache = tmp_path / "out.json", tmp_path / "cache"
-    given = ["--quick", "--out", str(out), "--cache", str(cache), "--events", "60"]
-    given += ["--streams", "elec2", "--delays", "0"]
-    rivals = ["no change", "River linear", "River naive Bayes"]
-    battery.run([*given, "--contestants", "streamk", *rivals])
-    before = json.loads(out.read_text(encoding="utf-8"))
-    for path in cache.iterdir():
-        path.unlink()
-    battery.run([*given, "--ours"])
-    after = json.loads(out.read_text(encoding="utf-8"))
-    one, other = (document["results"]["delays"]["0"] for document in (before, after))
-    assert set(other["contestants"]) == {"streamk", "streamk, no metric", *rivals}
-    for name in rivals:
-        assert other["contestants"][name] == one["contestants"][name]
-    best = other["against_river"]["elec2"]
-    assert best == one["against_river"]["elec2"]
-    assert len(list(cache.iterdir())) == 1, "of the rivals, only the best one was run anew"
-    assert set(after["settings"]["contestants"]) == set(other["contestants"])
-    said = capsys.readouterr().out
-    assert "streamk, no metric" in said
-    with pytest.raises(DataError, match="needs the same"):
-        battery.run([*given, "--ours", "--delays", "0", "48"])
