@@ -9,7 +9,7 @@ give up their partitions and get others. A commit of an old generation is refuse
 from __future__ import annotations
 
 import random
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,14 +43,7 @@ class Log:
 
     def visible(self, now: float) -> int:
         """How many events there are by now."""
-        low, high = 0, len(self.arrivals)
-        while low < high:
-            middle = (low + high) // 2
-            if self.arrivals[middle] <= now:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return bisect_right(self.arrivals, now)
 
     def end(self, now: float) -> int:
         """One past the last offset there is."""

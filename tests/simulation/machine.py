@@ -257,7 +257,8 @@ class Disk:
     # In an order that is the same on every file system.
 
     def _scandir(self, path: Any) -> Any:
-        return _Entries(sorted(_REAL["scandir"](path), key=lambda entry: entry.name))
+        entries = sorted(_REAL["scandir"](path), key=lambda entry: entry.name)
+        return contextlib.closing(entry for entry in entries)
 
     def _listdir(self, path: Any) -> list[Any]:
         return sorted(_REAL["listdir"](path))
@@ -270,28 +271,6 @@ class Disk:
         return kept
 
 
-class _Entries:
-    """What `os.scandir` returns, of a list."""
-
-    def __init__(self, entries: list[Any]) -> None:
-        self._entries = iter(entries)
-
-    def __iter__(self) -> Iterator[Any]:
-        return self._entries
-
-    def __next__(self) -> Any:
-        return next(self._entries)
-
-    def __enter__(self) -> _Entries:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
 def _path_of(descriptor: int) -> str:
     """The path of an open file; "" if it is closed."""
     try:
@@ -301,8 +280,7 @@ def _path_of(descriptor: int) -> str:
 
 
 def _name(path: Any, dir_fd: int | None = None) -> str:
-    text = os.fspath(path)
-    text = text.decode() if isinstance(text, bytes) else str(text)
+    text = os.fsdecode(path)
     return text if dir_fd is None else f"{_path_of(dir_fd)}/{text}"
 
 
