@@ -11,6 +11,7 @@ import importlib
 import json
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -135,16 +136,20 @@ def test_extras_exist() -> None:
     assert set(named) <= PROJECT["optional-dependencies"].keys()
 
 
-@pytest.mark.parametrize("page", TEXT)
-def test_options_and_addresses_exist(page: str) -> None:
+@cache
+def flags() -> set[str]:
     parsers = _parser(), predict._parser(), compiling._parser(), serve._parser()
     actions = [action for parser in parsers for action in parser._actions]
-    flags = {name for action in actions for name in action.option_strings}
-    flags |= {"--data", "--schema", "--topic"}
+    known = {name for action in actions for name in action.option_strings}
+    return known | {"--data", "--schema", "--topic"}
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_options_and_addresses_exist(page: str) -> None:
     # What is printed, and programs that are not ours, may have others.
     foreign = r"\$ python|ray|useradd|systemctl|pip|podman|/opt/streamk/bin/pip"
     text = re.sub(rf"^```text\n.*?^```$|^({foreign}) [^\n]*$", "", TEXT[page], flags=re.M | re.S)
-    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) <= flags
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) <= flags()
     addresses = set(re.findall(r"[`\"\s](\w+):(?://|[A-Z]{2,}|\w+\.\w+)", text))
     assert addresses <= {*schemes(), "s3", "http"}  # where checkpoints and schemas may lie
 
