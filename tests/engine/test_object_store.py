@@ -14,8 +14,8 @@ pytest.importorskip("fsspec", reason="pip install 'streamk[object-store]'")
 import fsspec
 from engine_kit import BATCH, attached, events, learner, same_model
 from fsspec.implementations.memory import MemoryFileSystem
+from test_checkpoint import key_file
 from test_engine_resume import survives
-from test_state_key import key_file
 
 import streamk
 from connectors.memory import MemorySource

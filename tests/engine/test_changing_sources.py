@@ -1,17 +1,23 @@
-"""Files that are still being written, and sources that others have replaced meanwhile."""
+"""Sources that change: files still being written, partitions that are replaced, and new ones."""
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import attached, events, learner, same_model
+from engine_kit import attached, events, learner, run, same_model
+from kafka_kit import Running, Topics, producer
+from kafka_kit import topics as topics
 
-from connectors.memory import MemorySource
+from connectors.base import Chunk
+from connectors.errors import Unavailable
+from connectors.kafka import KafkaSource
+from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_sink, open_source
 from streamk import load
 from streamk.engine import Fixed, Report
@@ -44,7 +50,7 @@ def write(address: str, folder: Path, stop: int | None = None) -> None:
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
 
 
-def run(address: str, folder: Path, state: str | None = "state", **options: Any) -> Report:
+def files_run(address: str, folder: Path, state: str | None = "state", **options: Any) -> Report:
     source, sink = open_source(address.format(folder)), open_sink(f"file:{folder}/out-{state}")
     checkpoint = None if state is None else folder / state
     options = {"label": "y", "checkpoint": checkpoint, "sink": sink, **options}
@@ -63,11 +69,11 @@ def test_a_run_at_any_byte_and_one_of_the_rest_are_one_run(
     tmp_path: Path, address: str, stop: int
 ) -> None:
     write(address, tmp_path, stop)
-    first = run(address, tmp_path)
+    first = files_run(address, tmp_path)
     assert not first.counts.bad
     write(address, tmp_path)
-    found = run(address, tmp_path)
-    whole = run(address, tmp_path, "whole")
+    found = files_run(address, tmp_path)
+    whole = files_run(address, tmp_path, "whole")
     assert (found.counts, found.events) == (whole.counts, 24)
     assert same_model(found.model, whole.model)
     assert (tmp_path / "out-state").read_bytes() == (tmp_path / "out-whole").read_bytes()
@@ -76,16 +82,16 @@ def test_a_run_at_any_byte_and_one_of_the_rest_are_one_run(
 def test_a_file_that_will_never_have_its_last_newline_is_read_whole(tmp_path: Path) -> None:
     address = "csv:{}/e.csv"
     write(address, tmp_path)
-    whole = run(address, tmp_path, "whole")
+    whole = files_run(address, tmp_path, "whole")
     write(address, tmp_path, -1)
     for _ in range(3):
-        report = run(address, tmp_path)
+        report = files_run(address, tmp_path)
         assert (report.events, report.counts) == (24, whole.counts)
         assert same_model(report.model, whole.model)
         assert (tmp_path / "out-state").read_bytes() == (tmp_path / "out-whole").read_bytes()
         [told] = report.unfinished
         assert told.startswith("e.csv: the line of offset 23 has no end")
-    assert not run(address, tmp_path, None).unfinished
+    assert not files_run(address, tmp_path, None).unfinished
 
 
 @pytest.mark.parametrize(
@@ -102,7 +108,7 @@ def test_what_is_no_record_yet_is_told_and_no_bad_event(
 ) -> None:
     path = Path(address.format(tmp_path).partition(":")[2])
     path.write_text(text)
-    report = run(address, tmp_path, on_error="raise")
+    report = files_run(address, tmp_path, on_error="raise")
     assert not report.counts.bad
     [told] = report.unfinished
     assert told.startswith(f"{path}: from byte {byte} on there is no whole record")
@@ -113,10 +119,10 @@ def test_a_bad_record_at_the_end_is_counted_and_read_again(tmp_path: Path) -> No
     path = tmp_path / "e.csv"
     path.write_text("a,c,y\n1,x,up\n2,x,up,z")
     for _ in range(2):
-        report = run("csv:{}/e.csv", tmp_path)
+        report = files_run("csv:{}/e.csv", tmp_path)
         assert (report.events, report.counts.bad) == (2, {"undecodable": 1})
     path.write_text("a,c,y\n1,x,up\n2,x,up,z\n3,x,up\n")
-    assert run("csv:{}/e.csv", tmp_path).events == 3
+    assert files_run("csv:{}/e.csv", tmp_path).events == 3
 
 
 @pytest.mark.parametrize("between", ["", " ", "\r", ","])
@@ -125,7 +131,7 @@ def test_several_objects_on_the_last_line_are_told(
 ) -> None:
     event = '{"a": 1, "y": "up"}'
     (tmp_path / "e.ndjson").write_text(f"{event}\n {between.join([event] * 3)}")
-    report = run("file:{}/e.ndjson", tmp_path)
+    report = files_run("file:{}/e.ndjson", tmp_path)
     assert (report.events, report.counts.bad) == (2, {"undecodable": 1})
     assert "one line of a file holds one" in caplog.text
 
@@ -135,19 +141,19 @@ def test_a_run_that_fails_has_not_passed_its_events_over(tmp_path: Path) -> None
     path.write_text("a,c,y\n1,x\n2,x\n3,x,up,z")
     for _ in range(2):
         with pytest.raises(InvalidInput, match="none of the 3 events can be learned from"):
-            run("csv:{}/e.csv", tmp_path)
+            files_run("csv:{}/e.csv", tmp_path)
     path.write_text("a,c,y\n1,x\n2,x\n3,x,up")
-    found = run("csv:{}/e.csv", tmp_path, "other")  # where the last one is of use
+    found = files_run("csv:{}/e.csv", tmp_path, "other")  # where the last one is of use
     assert (found.counts.learned, found.counts.bad) == (1, {"undecodable": 2})
 
 
 def test_a_limit_ends_a_run_before_the_last_record(tmp_path: Path) -> None:
     write("csv:{}/e.csv", tmp_path, -1)
-    report = run("csv:{}/e.csv", tmp_path, max_events=23)
+    report = files_run("csv:{}/e.csv", tmp_path, max_events=23)
     assert (report.stopped, report.events, report.unfinished) == ("max_events", 23, ())
-    assert run("csv:{}/e.csv", tmp_path, max_events=24).events == 24
+    assert files_run("csv:{}/e.csv", tmp_path, max_events=24).events == 24
     write("csv:{}/e.csv", tmp_path)
-    assert run("csv:{}/e.csv", tmp_path).counts.learned == 24
+    assert files_run("csv:{}/e.csv", tmp_path).counts.learned == 24
 
 
 @pytest.mark.parametrize("which", ["events", "labels"])
@@ -345,3 +351,171 @@ def test_files_of_a_pattern_are_one_stream_through_restarts(tmp_path: Path, limi
     assert (found.events, found.counts) == (count, expected.counts)
     assert same_model(found.model, expected.model)
     assert found.learned == {"*.ndjson": [[0, count]]}
+
+
+# --- new partitions -------------------------------------------------------------------------------
+
+HOUR = 3_600_000
+
+
+class GrowingSource(MemorySource):
+    """Has its first partition alone until so many polls were made; begins at the end if told to."""
+
+    def __init__(self, parts: dict[str, Any], polls: int, *, latest: bool = False, **options: Any):
+        super().__init__(parts, **options)
+        self._left, self._latest, self._read = polls, latest, dict(self._next)
+
+    def partitions(self) -> tuple[str, ...]:
+        return tuple(self._read)[: None if self._left <= 0 else 1]
+
+    def poll(self, max_events: int, timeout: float) -> list[Chunk]:
+        self._left -= 1
+        return [c for c in super().poll(max_events, timeout) if c.partition in self.partitions()]
+
+    def beginning(self, partition: str) -> int:
+        return self.end(partition) if self._latest else 0
+
+
+def parts(n: int) -> dict[str, Any]:
+    return {"a": events(n), "b": events(n, first=n)}
+
+
+@pytest.mark.parametrize(("until_end", "latest"), [(False, False), (False, True), (True, False)])
+def test_one_is_read_from_its_start(until_end: bool, latest: bool) -> None:
+    """Wherever the job begins, and wherever the others end."""
+    source = GrowingSource(parts(50), 1, latest=latest)
+    report = run(source, until_end=until_end)
+    assert report.counts.learned == (50 if latest else 100)
+    assert report.learned == {"a": [[50 if latest else 0, 50]], "b": [[0, 50]]}
+
+
+def test_none_is_read_that_was_there_before_the_job_began_at_the_end() -> None:
+    assert run(GrowingSource(parts(50), 0, latest=True)).counts.learned == 0
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_one_that_came_between_two_runs_is_read_from_its_start(
+    tmp_path: Path, finished: bool
+) -> None:
+    limit = {"until_end": True} if finished else {"max_events": 30}
+    assert run(GrowingSource(parts(50), 99), checkpoint=tmp_path, **limit).counts.learned in (
+        30,
+        50,
+    )
+    source = GrowingSource(parts(50), 0, latest=True)
+    report = run(source, checkpoint=tmp_path, until_end=finished)
+    assert report.counts.learned == 100
+    again = run(GrowingSource(parts(50), 0, latest=True), checkpoint=tmp_path)
+    assert (again.counts.learned, again.events_now) == (100, 0)
+
+
+def test_after_a_finished_run_both_are_merged_by_time(tmp_path: Path) -> None:
+    """Nothing was taken after its checkpoint, so that new events are as those of a first run."""
+    first = {"a": events(10), "b": []}
+    run(GrowingSource(first, 99), checkpoint=tmp_path, until_end=True)
+    later = {"a": events(20), "b": events(20, first=100)}
+    times = {"a": range(20), "b": range(20)}
+    sink = MemorySink()
+    run(GrowingSource(later, 0, timestamps=times), checkpoint=tmp_path, until_end=True, sink=sink)
+    seen = [output.partition for output in sink.outputs]
+    assert seen != sorted(seen)
+
+
+def test_labels_get_partitions_too() -> None:
+    clicks = events(60)
+    labels = GrowingSource(
+        {
+            "a": [{"id": one["id"], "y": one["y"]} for one in clicks[:30]],
+            "b": [{"id": one["id"], "y": one["y"]} for one in clicks[30:]],
+        },
+        1,
+    )
+    plain = MemorySource([{name: one[name] for name in ("a", "b", "id")} for one in clicks])
+    report = run(plain, ignore=(), labels=LateLabels(labels, key="id"))
+    assert report.fates.joined == 60
+
+
+def test_the_first_event_of_all_is_in_no_other_time(caplog: pytest.LogCaptureFixture) -> None:
+    times = {"a": [], "b": range(9 * HOUR, 9 * HOUR + 20)}
+    with caplog.at_level(logging.WARNING):
+        report = run(GrowingSource({"a": [], "b": events(20)}, 1, timestamps=times))
+    assert report.counts.learned == 20
+    assert not report.skewed
+    assert not caplog.records
+
+
+class SilentSource(MemorySource):
+    """Lacks events in one of two partitions; nobody tells where they end, for so many questions."""
+
+    def __init__(self, unanswered: int) -> None:
+        super().__init__({"a": events(20), "b": []}, live=True)
+        self.unanswered = unanswered
+
+    def end(self, partition: str) -> int:
+        self.unanswered -= 1
+        if self.unanswered >= 0:
+            raise Unavailable("no broker answers")
+        return super().end(partition)
+
+
+def test_a_source_that_does_not_answer_is_waited_for() -> None:
+    source = SilentSource(5)
+    report = run(source, idle_timeout=0.01, max_events=20)
+    assert report.counts.learned == 20
+    assert source.unanswered < 0
+
+
+# --- topics ---------------------------------------------------------------------------------------
+
+
+def send(address: str, topic: str, partition: int, numbers: range) -> None:
+    with producer(address) as out:
+        for n in numbers:
+            event = {"x": n % 2, "id": n, "y": n % 2}
+            out.send(topic, json.dumps(event).encode(), partition=partition)
+        out.flush()
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.usefixtures("kafka_client")
+@pytest.mark.parametrize(
+    ("start", "group"),
+    [
+        ("earliest", False),
+        ("latest", True),
+        pytest.param("earliest", True, marks=pytest.mark.nightly),
+        pytest.param("latest", False, marks=pytest.mark.nightly),
+    ],
+)
+def test_a_topic_gets_partitions(
+    kafka_address: str,
+    kafka_topic: Callable[..., str],
+    topics: Topics,
+    start: str,
+    group: bool,
+    tmp_path: Path,
+) -> None:
+    """While it is read, and while it is not."""
+    topic = kafka_topic(1)
+    send(kafka_address, topic, 0, range(30))
+    before = 30 if start == "earliest" else 0
+
+    def source() -> KafkaSource:
+        name = f"g-{topic}" if group else None
+        return KafkaSource((kafka_address,), topic, start=start, group=name)
+
+    run = Running(source(), checkpoint=tmp_path)
+    run.until(lambda: run.lag is not None and run.events == before)
+    topics.grow(topic, 2)
+    send(kafka_address, topic, 1, range(40))
+    send(kafka_address, topic, 0, range(30, 40))
+    run.until(lambda: run.events >= before + 50)
+    assert run.end().counts.learned == before + 50
+
+    topics.grow(topic, 3)
+    send(kafka_address, topic, 2, range(20))
+    again = Running(source(), checkpoint=tmp_path)
+    again.until(lambda: again.events >= before + 70)
+    assert again.end().counts.learned == before + 70
