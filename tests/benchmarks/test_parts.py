@@ -1,13 +1,16 @@
-"""What the benchmarks are made of: data, rivals and matrices of papers, statistics, pages."""
+"""What the benchmarks are made of: data, rivals of papers, statistics, pages, mutants."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from cuda_host import HostDevice
+from cuda_kit import GPU_LACKS, backend_at
 from numpy.typing import NDArray
 from reference import landmarks as naive_landmarks
 from reference import meka as naive_meka
@@ -16,9 +19,11 @@ from benchmarks import (
     adult,
     common,
     doubly_stochastic,
+    gpu,
     headlines,
     meka,
     multi_kernel,
+    mutation,
     oasis,
     signals,
 )
@@ -26,11 +31,12 @@ from benchmarks.common import RESULTS
 from benchmarks.data import DataError, load
 from benchmarks.doubly_stochastic import Norma, gaussian
 from benchmarks.multi_kernel import AGAINST, calibration_error
+from benchmarks.mutation import Mutant
 from benchmarks.page import FIRST, TOPICS, first_page, page, pages
 from benchmarks.streams import FILES, NUMBERS, RIVERS, STREAMS
 from benchmarks.streams import load as load_stream
-from streamk import factorization
-from streamk.kernels import Gaussian
+from streamk import backends, factorization
+from streamk.kernels import Gaussian, base
 from streamk.learners.common.steps import InverseTime
 
 
@@ -320,3 +326,127 @@ def test_pictures_are_drawn(tmp_path: Path) -> None:
         document = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
         with Image.open(plots.draw(name, document, tmp_path)) as image:
             assert len(image.convert("RGB").getcolors() or []) >= 4
+
+
+# --- mutation -------------------------------------------------------------------------------------
+
+XML = """<testsuites><testsuite>
+<testcase classname="tests.test_a" name="test_slow" time="30.0" />
+<testcase classname="tests.test_a" name="test_quick[1-2]" time="0.5" />
+<testcase classname="tests.test_b.TestIt" name="test_it" time="3.0" />
+</testsuite></testsuites>"""
+SLOW, QUICK, METHOD = (
+    "tests/test_a.py::test_slow",
+    "tests/test_a.py::test_quick[1-2]",
+    "tests/test_b.py::TestIt::test_it",
+)
+
+
+@pytest.fixture
+def tests(tmp_path: Path) -> mutation.Tests:
+    coverage = pytest.importorskip("coverage", reason="coverage is not installed")
+    package = tmp_path / "streamk"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    data = coverage.CoverageData(str(tmp_path / "measured"))
+    for context, lines in (
+        ("", [1, 4]),
+        (f"{SLOW}|run", [10]),
+        (f"{QUICK}|run", [10]),
+        (f"{QUICK}|setup", [10]),
+        (f"{METHOD}|run", [10, 12]),
+    ):
+        data.set_context(context)
+        data.add_lines({str(package / "module.py"): lines})
+    data.write()
+    seconds = tmp_path / "tests.xml"
+    seconds.write_text(XML)
+    return mutation.Tests(tmp_path / "measured", seconds)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (10, [QUICK, METHOD, SLOW]),
+        (11, [QUICK, METHOD, SLOW]),  # the same statement, or one that nothing executes
+        (12, [METHOD]),
+        (4, [QUICK, METHOD, SLOW]),  # executed at import alone
+    ],
+)
+def test_a_line_has_the_tests_that_execute_it(
+    tests: mutation.Tests, line: int, expected: list[str]
+) -> None:
+    assert tests.of(Mutant("streamk/module.py", line, "core/AddNot", 0)) == expected
+
+
+def test_a_module_that_no_test_imports_has_none(tests: mutation.Tests) -> None:
+    assert tests.of(Mutant("streamk/other.py", 1, "core/AddNot", 0)) == []
+
+
+def test_a_compiled_function_has_the_tests_of_the_folder(tests: mutation.Tests) -> None:
+    mutant = Mutant(f"{mutation.NUMBA}/sums.py", 3, "core/AddNot", 0)
+    assert tests.of(mutant) == [mutation.MIRROR]
+
+
+@pytest.mark.nightly
+def test_mutants_are_drawn_from_all_rooms_the_same_for_a_seed() -> None:
+    pytest.importorskip("cosmic_ray", reason="cosmic-ray is not installed")
+    some = mutation.drawn(12, 2, seed=3)
+    assert some == mutation.drawn(12, 2, seed=3)
+    assert [mutant.compiled for mutant in some] == [False] * 12 + [True] * 2
+
+
+# --- gpu ------------------------------------------------------------------------------------------
+
+
+class StandIn:
+    """What the benchmark takes of the module `cupy`."""
+
+    __version__ = "0"
+
+    def __init__(self, device: HostDevice) -> None:
+        self._xp = device.xp
+        self.asarray, self.asnumpy = device.put, device.get
+        properties = {"name": b"none", "totalGlobalMem": 1}
+        self.cuda = SimpleNamespace(
+            Device=lambda: SimpleNamespace(synchronize=lambda: None),
+            runtime=SimpleNamespace(
+                getDeviceProperties=lambda _: properties,
+                driverGetVersion=lambda: 13000,
+                runtimeGetVersion=lambda: 13020,
+            ),
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._xp, name)
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend, select = backend_at("host"), backends.select
+
+    def selected(name: str = "auto") -> Any:
+        return backend if name == "cupy" else select(name)
+
+    for module in (backends, base):
+        monkeypatch.setattr(module, "select", selected)
+    monkeypatch.setattr(backends, "select_devices", lambda _=None: [backend])
+    module = StandIn(HostDevice())
+    monkeypatch.setattr(gpu, "cupy", lambda: module)
+    monkeypatch.setattr(gpu, "torch", lambda: None)
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("cupy")
+def test_all_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gpu.run(["--quick", "--out", str(tmp_path / "out.json")])
+    found = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["results"]
+    assert max(map(len, capsys.readouterr().out.splitlines()[:-1])) <= 104
+    for case in found["prediction"]["cases"]:
+        assert min(figure["low"] for figure in case["us"].values()) > 0
+
+
+@pytest.mark.skipif(GPU_LACKS is None, reason="there is a GPU here")
+def test_without_a_gpu_the_command_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert common.main(gpu.run, []) == 2
+    assert "backend 'cupy' needs" in capsys.readouterr().err
