@@ -167,7 +167,7 @@ def test_kafka_commands_run_until_stopped(
 # --- the guide ------------------------------------------------------------------------------------
 
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
-KAFKA = re.compile(r"kafka://localhost:9092/([\w-]+)")
+TOPIC = re.compile(r"kafka://localhost:9092/([\w-]+)")
 PART = re.compile(r"^## ", flags=re.MULTILINE)
 
 
@@ -325,8 +325,8 @@ def test_commands_of_the_pages(
         shutil.copytree(prepared, home)
         if "--checkpoint state" in block:
             shutil.rmtree(home / "state")  # the block makes one
-        (home / "clicks.toml").write_text(KAFKA.sub(here, job).replace("/var/lib/streamk/", ""))
-        for line in KAFKA.sub(here, block).splitlines():
+        (home / "clicks.toml").write_text(TOPIC.sub(here, job).replace("/var/lib/streamk/", ""))
+        for line in TOPIC.sub(here, block).splitlines():
             live = "kafka://" in line or "clicks.toml" in line
             run(line.removeprefix("$ ") + " --until-end" * live, home)
 
