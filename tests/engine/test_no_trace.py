@@ -108,12 +108,12 @@ LONG = ("x" * 5000, "\x01" * 2000, "\U0001d518" * 2000, '"=.\\' * 500)
 def long_names() -> tuple[dict[str, Any], dict[str, Any]]:
     """Events each of which has a new text, with names, labels, slices and keys as long."""
     made = []
-    for n in range(100):
+    for n in range(240):
         text = LONG[n % 4]
         event = {"new": f"{text}{n}", f"{text}{n % 30}": n % 7, "a": (n * 7) % 11}
         event |= {"slice": f"{text}{n % 30}", "id": f"{text}{n}", "number": n % 5}
         made.append({**event, "y": f"{text}{n % 40}" if n % 2 else "other"})
-    return {"p": made}, {"p": range(0, 1000, 10)}
+    return {"p": made}, {"p": range(0, 2400, 10)}
 
 
 def long_events() -> tuple[dict[str, Any], dict[str, Any]]:
@@ -124,7 +124,7 @@ def long_events() -> tuple[dict[str, Any], dict[str, Any]]:
 def long_labels() -> tuple[dict[str, Any], dict[str, Any]]:
     """Labels of half of the events, and that of the last one early."""
     labels = [{"id": one["id"], "y": one["y"]} for one in long_names()[0]["p"]]
-    return {"p": [*labels[:3], labels[-1], *labels[3:50]]}, {"p": range(5, 1000, 10)[:51]}
+    return {"p": [*labels[:3], labels[-1], *labels[3:120]]}, {"p": range(5, 2400, 10)[:121]}
 
 
 def changing() -> tuple[dict[str, Any], dict[str, Any]]:
