@@ -32,7 +32,7 @@ Log = dict[str, list[tuple[int, int]]]  # partition -> [(offset, timestamp), ...
 Place = tuple[str, int]
 
 # How long an example takes depends on what else the machine does.
-unhurried = settings(deadline=None, max_examples=80)
+unhurried = settings(deadline=None, max_examples=120)
 whims = st.integers(0, 2**32).map(random.Random)
 """What arrives when; drawn as one number, so that an example costs one draw, not hundreds."""
 
@@ -66,7 +66,7 @@ def clocks_of(times: list[int], skew: int = MINUTE) -> tuple[list[int], Clock]:
 # --- the clock --------------------------------------------------------------------------------
 
 
-@unhurried
+@settings(unhurried, max_examples=300)
 @given(whims)
 def test_chunks_of_any_size_give_the_clocks_of_the_rule(whim: random.Random) -> None:
     times, skew = some_times(whim), whim.choice([0, 1000, 10**7])
@@ -81,6 +81,24 @@ def test_chunks_of_any_size_give_the_clocks_of_the_rule(whim: random.Random) -> 
     assert found == expected
     assert (clock.moves, clock.beyond) == (tuple(last.moves[-16:]), tuple(last.beyond))
     assert clock.skewed == last.skewed
+
+
+@unhurried
+@given(whims)
+def test_the_clock_is_never_before_the_smallest_of_the_last_16(whim: random.Random) -> None:
+    times = [time for time in some_times(whim) if time < 10**15]
+    found, _ = clocks_of(times, 1000) if times else ([], None)
+    for i in range(15, len(found)):
+        assert found[i] >= min(times[i - 15 : i + 1])
+
+
+@pytest.mark.parametrize("gap", [2 * MINUTE, 5 * MINUTE, 24 * 60 * MINUTE])
+def test_a_sparse_partition_keeps_its_pace(gap: int) -> None:
+    times = [i * gap for i in range(200)]
+    found, after = clocks_of(times)
+    assert found[:16] == [0] * 16
+    assert found[16:] == times[16:]
+    assert after.skewed == 15
 
 
 def test_a_record_at_the_bound_moves_the_clock_and_one_past_it_does_not() -> None:
