@@ -10,21 +10,19 @@ import itertools
 import logging
 import os
 import secrets
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import certificates
 import pytest
+from local_kafka import LocalKafka, missing
 
 # A developer's machine may set these; a user's does not. Programs must not need the first, and
 # without bytecode each of the hundreds of processes that tests start compiles all modules.
@@ -225,73 +223,11 @@ def many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 SASL_USERS = {"ada": "correct horse battery staple"}
 
 
-def _load_local_kafka() -> ModuleType:
-    """The module demos/local_kafka.py; demos are programs, not an installed package."""
-    path = Path(__file__).parents[1] / "demos" / "local_kafka.py"
-    spec = importlib.util.spec_from_file_location("local_kafka", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["local_kafka"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-local_kafka_module = _load_local_kafka()
-
-
 def _no_broker(reason: str) -> None:
     """Skip, or fail where a broker is required: there a skip would hide untested code."""
     if os.environ.get("STREAMK_REQUIRE_KAFKA") == "1":
         pytest.fail(f"STREAMK_REQUIRE_KAFKA=1, but {reason}", pytrace=False)
     pytest.skip(reason)
-
-
-def _lacks_docker() -> list[str]:
-    """What is missing to start a broker in a container."""
-    lacks = []
-    if importlib.util.find_spec("testcontainers") is None:
-        lacks.append("the package testcontainers")
-    if shutil.which("docker") is None:
-        lacks.append("Docker (no `docker` on the path)")
-    elif subprocess.run(["docker", "info"], capture_output=True, timeout=60).returncode != 0:
-        lacks.append("a running Docker daemon (`docker info` fails)")
-    return lacks
-
-
-def _kafka_container(port: int) -> Any:
-    """Apache Kafka in a container whose advertised port is the host's."""
-    from testcontainers.core.container import DockerContainer
-
-    version = local_kafka_module.KAFKA_VERSION
-    return (
-        DockerContainer(f"apache/kafka:{version}")
-        .with_bind_ports(port, port)
-        .with_env("KAFKA_NODE_ID", "1")
-        .with_env("KAFKA_PROCESS_ROLES", "broker,controller")
-        .with_env("KAFKA_LISTENERS", f"PLAINTEXT://0.0.0.0:{port},CONTROLLER://localhost:19093")
-        .with_env("KAFKA_ADVERTISED_LISTENERS", f"PLAINTEXT://127.0.0.1:{port}")
-        .with_env("KAFKA_CONTROLLER_LISTENER_NAMES", "CONTROLLER")
-        .with_env(
-            "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP", "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT"
-        )
-        .with_env("KAFKA_CONTROLLER_QUORUM_VOTERS", "1@localhost:19093")
-        .with_env("KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR", "1")
-        .with_env("KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR", "1")
-        .with_env("KAFKA_TRANSACTION_STATE_LOG_MIN_ISR", "1")
-        .with_env("KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS", "0")
-        .with_env("KAFKA_LOG_RETENTION_MS", "-1")
-        .with_env("KAFKA_GROUP_MIN_SESSION_TIMEOUT_MS", "1000")
-    )
-
-
-@pytest.fixture(scope="session")
-def _started_brokers() -> Iterator[list[Any]]:
-    """The local brokers that tests have started; closed when the session ends."""
-    brokers: list[Any] = []
-    yield brokers
-    for broker in brokers:
-        broker.close()
 
 
 @pytest.fixture(scope="session")
@@ -304,18 +240,19 @@ def tls_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def local_kafka(_started_brokers: list[Any], request: pytest.FixtureRequest) -> Any:
+def local_kafka(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
     """A LocalKafka that the tests may stop and start.
 
     It admits SASL_USERS on a second port and, where there are certificates, TLS on two more.
     """
-    lacks = local_kafka_module.missing()
+    lacks = missing()
     if lacks:
-        _no_broker("a local Kafka needs " + " and ".join(lacks))
+        _no_broker(
+            "STREAMK_TEST_KAFKA (host:port) is not set; a local Kafka needs " + " and ".join(lacks)
+        )
     tls = None if certificates.missing() else request.getfixturevalue("tls_files")
-    broker = local_kafka_module.LocalKafka(users=SASL_USERS, tls=tls)
-    _started_brokers.append(broker)
-    return broker.start()
+    with LocalKafka(users=SASL_USERS, tls=tls) as broker:
+        yield broker
 
 
 @pytest.fixture
@@ -327,32 +264,10 @@ def restarted(local_kafka: Any) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def kafka_address(request: pytest.FixtureRequest) -> Iterator[str]:
-    """``host:port`` of a Kafka broker: STREAMK_TEST_KAFKA, or Java and Maven, or Docker."""
+def kafka_address(request: pytest.FixtureRequest) -> str:
+    """``host:port`` of a Kafka broker: STREAMK_TEST_KAFKA, or a local one by Java and Maven."""
     given = os.environ.get("STREAMK_TEST_KAFKA")
-    if given:
-        yield given
-        return
-    lacks_java = local_kafka_module.missing()
-    if not lacks_java:
-        yield request.getfixturevalue("local_kafka").address
-        return
-    lacks_docker = _lacks_docker()
-    if lacks_docker:
-        _no_broker(
-            "no Kafka broker: STREAMK_TEST_KAFKA (host:port) is not set; a local one needs "
-            + " and ".join(lacks_java)
-            + "; a container needs "
-            + " and ".join(lacks_docker)
-        )
-    (port,) = local_kafka_module.free_ports(1)
-    with _kafka_container(port):
-        deadline = time.monotonic() + 90
-        while not local_kafka_module.answers(port):
-            if time.monotonic() > deadline:
-                pytest.fail(f"Kafka in its container did not answer at 127.0.0.1:{port} in 90 s")
-            time.sleep(0.2)
-        yield f"127.0.0.1:{port}"
+    return given or request.getfixturevalue("local_kafka").address
 
 
 @pytest.fixture(params=["kafka-python", "confluent"])

@@ -46,34 +46,19 @@ Position = tuple[str, int]
 class Job:
     """What one process does: `Engine` on a topic, with a small model.
 
-    Attributes
-    ----------
-    address, topic : str
-    directory : str
-        Of checkpoints.
-    output, dead_letters : str, optional
-        Addresses of sinks.
-    group, instance : str, optional
-        Consumer group, and name of a static member in it.
-    protocol : str
-        Of the group.
-    client : str, optional
-        Of Kafka, for the source and the sinks.
-    whim : int, optional
-        Seed of random poll sizes.
-    strike : (str, int), optional
-        The process kills itself the n-th time (from 1) that it comes to this point: before the
-        operating system syncs a file ("fsync"), before or after a commit ("commit", "committed"),
-        when a checkpoint asks the sink for its mark ("mark"), or when a transaction is about to be
-        committed ("end", after the offsets of a group) or has been ("ended").
-    armed : int
-        Predictions that the process has written before it counts the points.
-    pause : float
-        Seconds to rest after each batch: a slow model.
-    features : int
-        Size of the model.
-    options : dict
-        Of the engine; a schema as JSON data.
+    `directory`: of checkpoints.
+    `output, dead_letters`: addresses of sinks.
+    `group, instance`: consumer group, and name of a static member in it.
+    `protocol`: of the group.
+    `client`: of Kafka, for the source and the sinks.
+    `whim`: seed of random poll sizes.
+    `strike`: the process kills itself the n-th time (from 1) that it comes to this point: before
+      the operating system syncs a file ("fsync"), before or after a commit ("commit", "committed"),
+      when a checkpoint asks the sink for its mark ("mark"), or when a transaction is about to be
+      committed ("end", after the offsets of a group) or has been ("ended").
+    `armed`: predictions that the process has written before it counts the points.
+    `pause`: seconds to rest after each batch: a slow model.
+    `options`: of the engine; a schema as JSON data.
     """
 
     address: str
@@ -90,7 +75,6 @@ class Job:
     strike: tuple[str, int] | None = None
     armed: int = 0
     pause: float = 0.0
-    features: int = 64
     options: dict[str, Any] = field(default_factory=dict)
 
     def start(self) -> Process:
@@ -110,20 +94,26 @@ KEPT = {"retention.ms": "-1"}
 MakeTopic = Callable[..., str]
 
 
-def new_job(
-    address: str,
-    make_topic: MakeTopic,
-    folder: Path,
-    *,
-    partitions: int = 1,
-    written: int = 1,
-    **fields: Any,
-) -> Job:
-    """A job on a new topic that writes to another one of so many partitions; to none of 0."""
-    topic = make_topic(partitions, **KEPT)
-    output = f"kafka://{address}/{make_topic(written, **KEPT)}" if written else None
-    directory = str(folder / "checkpoints")
-    return Job(address, topic, directory, **{"output": output, **fields})
+MakeJob = Callable[..., Job]
+
+
+@pytest.fixture
+def make_job(
+    kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path
+) -> MakeJob:
+    """Make a job on a new topic, and new topics to write to, of so many partitions or none."""
+
+    def made(
+        partitions: int = 1, written: int = 1, dead: int = 0, configs: Any = KEPT, **fields: Any
+    ) -> Job:
+        topic, to = kafka_topic(partitions, **configs), {"output": written, "dead_letters": dead}
+        sinks = {
+            name: f"kafka://{kafka_address}/{kafka_topic(n, **KEPT)}" for name, n in to.items() if n
+        }
+        fields = {"client": kafka_client, **sinks, **fields}
+        return Job(kafka_address, topic, str(tmp_path / "checkpoints"), **fields)
+
+    return made
 
 
 # --- in the test's process ------------------------------------------------------------------------
@@ -154,7 +144,6 @@ class Process:
         self._report: dict[str, Any] | None = None
 
     def _read(self) -> None:
-        assert self._popen.stdout is not None
         with self._popen.stdout as out:
             for line in out:
                 self._lines.put(line)
@@ -213,7 +202,6 @@ class Process:
         """What it says at its end, which must be a good one."""
         status = self.wait()
         assert status == 0, f"exit status {status}; its log:\n{self.log[-4000:]}"
-        assert self._report is not None
         return self._report
 
 
@@ -273,34 +261,54 @@ def outputs(
 
 def output_topic(job: Job) -> str:
     """The topic that a job writes to."""
-    assert job.output is not None
     return job.output.rpartition("/")[2].partition("?")[0]
 
 
 def newest(directory: str | Path, member: int = 0) -> Checkpoint:
     """The checkpoint that a member would go on from."""
-    found = newest_checkpoint(Path(directory) / f"member-{member}")
-    assert found is not None
-    return found
+    return newest_checkpoint(Path(directory) / f"member-{member}")
 
 
-def assert_as_undisturbed(job: Job, report: dict[str, Any]) -> dict[Position, list[dict[str, Any]]]:
-    """The model, the counts and the predictions are those of a run without interruptions.
-
-    Returns the predictions.
-    """
-    plain = job.but(directory=job.directory + "-plain", output=None, group=None, pause=0.0)
-    expected = plain.run()
+def assert_same(report: dict[str, Any], job: Job, expected: dict[str, Any], plain: Job) -> None:
+    """Model, counts, figures and all events are those of another run, to the last bit."""
     for same in ("events", "counts", "n_events", "whole", "learned", "lost"):
         assert report[same] == expected[same]
     a, b = newest(plain.directory), newest(job.directory)
     assert a.model.header == b.model.header
+    assert a.body["training"] == b.body["training"]
     model = "model.safetensors"
     assert (a.path / model).read_bytes() == (b.path / model).read_bytes()
+
+
+def killed(job: Job, plan: Sequence[tuple[str, int] | None], size: int, seed: int) -> list[int]:
+    """Kill a job by strikes, and by SIGKILL where there is none; return how far each had come.
+
+    The latter come after some batches and a bit, so that all kills together span the run of so
+    many events; some strike while the process is still starting.
+    """
+    rng, found_at = random.Random(seed), [0]
+    for whim, strike in enumerate(plan):
+        with job.but(whim=whim, strike=strike).start() as process:
+            if strike is None:
+                left = (size - found_at[-1]) / (len(plan) - whim + 2)
+                process.until_written(int(rng.uniform(-0.1, 2.1) * left))
+                time.sleep(rng.uniform(0, 0.05))
+                process.kill()
+            assert process.wait() == -9, f"{strike}\n{process.log[-2000:]}"
+        member = Path(job.directory) / "member-0"
+        last = newest_checkpoint(member) if member.is_dir() else None
+        found_at.append(last.body["feed"]["sequence"]["events"] if last else 0)
+    return found_at
+
+
+def assert_as_undisturbed(job: Job, report: dict[str, Any], *, once: bool = False) -> None:
+    """Model, counts and predictions, each written `once`, are those of a run without trouble."""
+    plain = job.but(directory=job.directory + "-plain", output=None, group=None, pause=0.0)
+    assert_same(report, job, plain.run(), plain)
     written = outputs(job.address, output_topic(job))
     assert sorted(written) == positions(report["learned"])
     assert all(value == found[0] for found in written.values() for value in found)
-    return written
+    assert not once or {len(found) for found in written.values()} == {1}
 
 
 def every(job: Job) -> list[Position]:
@@ -445,55 +453,29 @@ def work(job: Job) -> None:
     _count_fsyncs(striker)
     if "transactions" in job.options:
         _count_commits(striker)
-    with contextlib.ExitStack() as stack:
-        source = _Source(
-            (job.address,),
-            job.topic,
-            group=job.group,
-            group_instance_id=job.instance,
-            group_protocol=job.protocol,
-            session_timeout=job.session_timeout if job.protocol == "classic" else None,
-            client=job.client,
-        ).set_up(job.whim, striker)
-        stack.callback(source.close)
-        sink = None
-        if job.output is not None:
-            sink = _ToldSink(_open_sink(job, job.output), job.pause, striker)
-        dead = None if job.dead_letters is None else _open_sink(job, job.dead_letters)
-        model = create(
-            "doubly-stochastic",
-            task="classification",
-            seed=5,
-            max_features=job.features,
-            block_size=64,
-        )
-        options = dict(job.options)
-        if "schema" in options:
-            options["schema"] = Schema.from_json(options["schema"])
-        report = attached(
-            source,
-            model,
-            **{
-                "label": "y",
-                "sink": sink,
-                "dead_letters": dead,
-                "checkpoint": job.directory,
-                **options,
-            },
-        ).run()
-    _tell(
-        report={
-            "stopped": report.stopped,
-            "events": report.events,
-            "events_now": report.events_now,
-            "counts": asdict(report.counts),
-            "n_events": report.model.n_events,
-            "whole": report.whole,
-            "learned": report.learned,
-            "lost": report.lost,
-            "epoch": report.epoch,
-        }
+    options = {"label": "y", "checkpoint": job.directory, **job.options}
+    if "schema" in options:
+        options["schema"] = Schema.from_json(options["schema"])
+    if job.output is not None:
+        options["sink"] = _ToldSink(_open_sink(job, job.output), job.pause, striker)
+    if job.dead_letters is not None:
+        options["dead_letters"] = _open_sink(job, job.dead_letters)
+    of_model = {"seed": 5, "max_features": 64, "block_size": 64}
+    model = create("doubly-stochastic", task="classification", **of_model)
+    source = _Source(
+        (job.address,),
+        job.topic,
+        group=job.group,
+        group_instance_id=job.instance,
+        group_protocol=job.protocol,
+        session_timeout=job.session_timeout if job.protocol == "classic" else None,
+        client=job.client,
     )
+    with contextlib.closing(source.set_up(job.whim, striker)):
+        report = attached(source, model, **options).run()
+    names = ("stopped", "events", "events_now", "whole", "learned", "lost", "epoch")
+    told = {name: getattr(report, name) for name in names}
+    _tell(report={**told, "counts": asdict(report.counts), "n_events": report.model.n_events})
 
 
 def main() -> None:

@@ -1,7 +1,9 @@
-"""The job that `test_engine_resume` kills: 4 partitions in memory, predictions to a file."""
+"""The job that tests kill: 4 partitions in memory, predictions to a file."""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +15,7 @@ from engine_kit import BATCH, WhimsicalSource, attached, learner, split
 from connectors.base import Output
 from connectors.files.sinks import NDJSONSink
 from streamk.learners import FeatureMachine
+from streamk.object_store.store import ObjectPath
 
 EVENTS = 3000
 MODELS: dict[str, Callable[[], Any]] = {
@@ -53,5 +56,42 @@ def main(
     ).run()
 
 
+def strike_at(number: int, moment: str) -> None:
+    """Have this process kill itself while it saves in an object store.
+
+    That is at so many writes (from 1), and "before" or "after" the last of them, or "half", with
+    half of its bytes there. With "pause" it says so and waits for a line instead, and goes on.
+    """
+    left = number
+
+    def struck(real: Callable[..., Any], *, whole: bool) -> Callable[..., Any]:
+        def call(self: ObjectPath, *data: bytes) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0 and moment == "pause":
+                print("waiting", flush=True)
+                sys.stdin.readline()
+            elif left == 0:
+                if moment == "after":
+                    real(self, *data)
+                elif moment == "half" and not whole:
+                    real(self, data[0][: len(data[0]) // 2])
+                os.kill(os.getpid(), signal.SIGKILL)
+            real(self, *data)
+
+        return call
+
+    # An object that is created is there whole or not at all, as the store promises.
+    for name in ("write", "create", "remove"):
+        method = struck(getattr(ObjectPath, name), whole=name != "write")
+        setattr(ObjectPath, name, method)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    directory, whim, model, *store = sys.argv[1:]
+    if store:
+        address, number, moment = store
+        strike_at(int(number), moment)
+        main(directory, int(whim), model, checkpoint=address, every=25 * BATCH)
+    else:
+        main(directory, int(whim), model)

@@ -22,10 +22,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Any
 
 _CAN_FORK = sys.platform == "linux"
 _READ_ONCE = ("LD_", "NUMBA_", "OMP_", "OPENBLAS_", "PYTHON", "XDG_", "HOME")
@@ -35,28 +34,17 @@ _READ_ONCE = ("LD_", "NUMBA_", "OMP_", "OPENBLAS_", "PYTHON", "XDG_", "HOME")
 # --- in the process of the test -------------------------------------------------------------------
 
 
-def popen(
-    command: Sequence[str],
-    *,
-    cwd: str | Path | None = None,
-    env: Mapping[str, str] | None = None,
-    stdin: int | IO[Any] | None = None,
-    stdout: int | IO[Any] | None = None,
-    stderr: int | IO[Any] | None = None,
-    text: bool = False,
-) -> Popen:
-    """Start a program of Python, as `subprocess.Popen` does.
+def popen(command: Sequence[str], *, env: Mapping[str, str] | None = None, **options: Any) -> Popen:
+    """Start a program of Python, as `subprocess.Popen` does, with its options.
 
     The command is this interpreter and ``"-m", module, ...`` or ``file, ...``.
     """
-    streams: dict[str, Any] = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
     environment = dict(os.environ if env is None else env)
+    kind = Forked
     if not _CAN_FORK or _read_once(environment) != _read_once(os.environ):
-        return subprocess.Popen(command, cwd=cwd, env=environment, text=text, **streams)
-    interpreter, *arguments = command
-    assert interpreter == sys.executable
-    request = {"arguments": arguments, "cwd": str(cwd or Path.cwd()), "environment": environment}
-    return Forked(request, streams, text=text)
+        kind = subprocess.Popen
+    assert command[0] == sys.executable
+    return kind(command, env=environment, **options)
 
 
 def run(
@@ -89,115 +77,47 @@ def _read_once(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: environment[name] for name in environment if name.startswith(_READ_ONCE)}
 
 
-class Forked:
-    """A process that was forked; its methods are those of `subprocess.Popen`."""
+class Forked(subprocess.Popen[Any]):
+    """A process that was forked: only how it begins and how its end is heard of is other."""
 
-    def __init__(self, request: dict[str, Any], streams: dict[str, Any], *, text: bool) -> None:
-        self.returncode: Any = None
+    def _execute_child(self, args: Sequence[str], *given: Any) -> None:
+        # Of what `Popen` hands on: the directory, the environment, and both ends of each stream.
+        cwd, env, pipes = given[4], given[5], given[9:15]
         self._ours, theirs = socket.socketpair()
-        files: dict[str, Any] = {}
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(theirs)
-            given: list[int] = []
-            for name, stream in streams.items():
-                if stream == subprocess.STDOUT:
-                    number, files[name] = given[1], None
-                else:
-                    number, files[name] = _stream(stack, stream, len(given), text=text)
-                given.append(number)
-            self.stdin, self.stdout, self.stderr = files.values()
+        request = {"arguments": args[1:], "cwd": str(cwd or Path.cwd()), "environment": env}
+        message, theirs_of = json.dumps(request).encode(), (pipes[0], pipes[3], pipes[5])
+        streams = [own if one == -1 else one for own, one in enumerate(theirs_of)]
+        with theirs:
             control = _server()
-            message = json.dumps(request).encode()
-            control.sendall(len(message).to_bytes(4, "big"))
-            control.sendall(message)
-            socket.send_fds(control, [b"!"], [theirs.fileno(), *given])
+            control.sendall(len(message).to_bytes(4, "big") + message)
+            socket.send_fds(control, [b"!"], [theirs.fileno(), *streams])
+        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
         self.pid = int.from_bytes(self._receive(4), "big")
+        self._child_created = True
 
     def _receive(self, size: int) -> bytes:
-        received = b""
-        while len(received) < size:
-            more = self._ours.recv(size - len(received))
-            if not more:
-                raise RuntimeError("the process that others are forked from has ended")
-            received += more
+        received = self._ours.recv(size, socket.MSG_WAITALL)
+        if len(received) < size:
+            raise RuntimeError("the process that others are forked from has ended")
         return received
 
-    def wait(self, timeout: float | None = None) -> int:
+    def _wait(self, timeout: float | None) -> int:
         if self.returncode is None:
             if timeout is not None and not select.select([self._ours], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
-            code = int.from_bytes(self._receive(4), "big", signed=True)
-            self.returncode = code
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            self.returncode = int.from_bytes(self._receive(4), "big", signed=True)
             self._ours.close()
-        return int(self.returncode)
+        return self.returncode
 
-    def poll(self) -> int | None:
+    def _internal_poll(self, *_: Any, **__: Any) -> int | None:
         if self.returncode is None and select.select([self._ours], [], [], 0)[0]:
-            self.wait()
-        return None if self.returncode is None else int(self.returncode)
+            self._wait(None)
+        return self.returncode
 
-    def send_signal(self, number: int) -> None:
-        if self.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
-
-    def terminate(self) -> None:
-        self.send_signal(signal.SIGTERM)
-
-    def communicate(self, given: Any = None, timeout: float | None = None) -> tuple[Any, Any]:
-        """Write what is given, read until the streams end, and wait for the end."""
-        with ThreadPoolExecutor(2) as readers:
-            out, err = (
-                file and not file.closed and readers.submit(_whole, file)
-                for file in (self.stdout, self.stderr)
-            )
-            if self.stdin is not None:
-                with contextlib.suppress(BrokenPipeError, ValueError), self.stdin:  # closed before
-                    if given:
-                        self.stdin.write(given)
-            try:
-                self.wait(timeout)
-            except subprocess.TimeoutExpired:
-                self.kill()  # else its streams would not end
-                raise
-        return out and out.result(), err and err.result()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for file in (self.stdin, self.stdout, self.stderr):
-            if file is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    file.close()
-        self.wait()
-
-
-def _whole(file: IO[Any]) -> Any:
-    with file:
-        return file.read()
-
-
-def _stream(stack: contextlib.ExitStack, stream: Any, own: int, *, text: bool) -> tuple[int, Any]:
-    """The descriptor for the other process, and this one's file where it is a pipe."""
-    if stream is None:
-        return own, None
-    if stream == subprocess.DEVNULL:
-        null = os.open(os.devnull, os.O_RDWR)
-        stack.callback(os.close, null)
-        return null, None
-    if stream != subprocess.PIPE:
-        return stream if isinstance(stream, int) else stream.fileno(), None
-    begin, end = os.pipe()
-    reads = own == 0
-    theirs, ours = (begin, end) if reads else (end, begin)
-    stack.callback(os.close, theirs)
-    if text:
-        return theirs, os.fdopen(ours, "w" if reads else "r", encoding="utf-8")
-    return theirs, os.fdopen(ours, "wb" if reads else "rb")
+    def __exit__(self, kind: object, *rest: Any) -> None:
+        if kind is not None:
+            self.kill()  # else its end would be waited for
+        super().__exit__(kind, *rest)  # type: ignore[arg-type]
 
 
 @cache
@@ -226,7 +146,7 @@ def _server() -> socket.socket:
     return ours
 
 
-Popen = subprocess.Popen[Any] | Forked
+Popen = subprocess.Popen[Any]
 
 
 # --- in the process that others are forked from ---------------------------------------------------

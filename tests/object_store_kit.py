@@ -25,10 +25,7 @@ logging.getLogger("werkzeug").setLevel(logging.ERROR)
 class S3:
     """A server with a bucket, on a port of its own.
 
-    Attributes
-    ----------
-    environment : dict
-        Variables by which its clients find it.
+    `environment`: variables by which its clients find it.
     """
 
     def __init__(self) -> None:

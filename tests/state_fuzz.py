@@ -190,10 +190,7 @@ LEARNERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     ),
     "kernel-ridge": ("three", _of(OnlineKernelRidge, max_centers=64)),
     "eigenpro": ("three", _of(EigenPro, n_centers=12, batch_size=16, solver="direct")),
-    "eigenpro numbers": (
-        "numbers",
-        _of(EigenPro, n_centers=12, batch_size=16, solver="eigenpro"),
-    ),
+    "eigenpro numbers": ("numbers", _of(EigenPro, n_centers=12, batch_size=16, solver="eigenpro")),
     "kernel-ridge numbers": ("numbers", _of(OnlineKernelRidge, max_centers=64)),
     "feature-machine": ("three", _of(FeatureMachine, kernel=None, first=100, swap_delay=40)),
     "feature-machine numbers": ("numbers", _of(FeatureMachine, kernel=None, swap_delay=40)),
@@ -240,10 +237,7 @@ _DTYPES = ("float16", "float32", "float64", "int8", "int32", "int64", "uint8", "
 def mutated(state: State, seed: int) -> tuple[State, str]:
     """Return a state that was damaged, and in which way.
 
-    Raises
-    ------
-    InvalidInput
-        If what came of it is no state.
+    `InvalidInput`: if what came of it is no state.
     """
     rng = np.random.default_rng(seed)
     header, arrays = copy.deepcopy(state.header), dict(state.arrays)
@@ -304,17 +298,14 @@ def _damage_header(rng: np.random.Generator, header: Any) -> str:
 
 
 def _other_list(rng: np.random.Generator, old: list[Any]) -> list[Any]:
-    match int(rng.integers(5)):
-        case 0:
-            return old[:-1]
-        case 1:
-            return [*old, *old]
-        case 2:
-            return [*old, _one_of(rng, _OTHERS + _NUMBERS)]
-        case 3:
-            return old[::-1]
-        case _:
-            return [*old, "more", 77]
+    ways: tuple[Callable[[], list[Any]], ...] = (
+        lambda: old[:-1],
+        lambda: [*old, *old],
+        lambda: [*old, _one_of(rng, _OTHERS + _NUMBERS)],
+        lambda: old[::-1],
+        lambda: [*old, "more", 77],
+    )
+    return ways[int(rng.integers(len(ways)))]()
 
 
 def _words(header: Any) -> list[str]:
@@ -372,27 +363,20 @@ def _other_values(rng: np.random.Generator, array: Any) -> tuple[Any, str]:
 
 
 def _other_shape(rng: np.random.Generator, array: Any) -> tuple[Any, str]:
-    new = np.array(array)
-    match int(rng.integers(9)):
-        case 0 if new.ndim:
-            new = np.concatenate([new, new])
-        case 1 if new.ndim:
-            new = new[:-1]
-        case 2 if new.ndim:
-            new = new[..., :-1].copy()
-        case 3 if new.ndim:
-            new = np.concatenate([new, new[..., :1]], axis=-1)
-        case 4:
-            new = np.ascontiguousarray(new.T)
-        case 5:
-            new = new.reshape(-1)
-        case 6:
-            new = np.zeros((), new.dtype)
-        case 7:
-            new = np.zeros((0, *new.shape[1:]), new.dtype)
-        case _:
-            new = np.zeros((0, 2**40), new.dtype)
-    return new, f"of shape {new.shape}"
+    new, way = np.array(array), int(rng.integers(9))
+    ways: tuple[Callable[[], Any], ...] = (
+        lambda: np.concatenate([new, new]),
+        lambda: new[:-1],
+        lambda: new[..., :-1].copy(),
+        lambda: np.concatenate([new, new[..., :1]], axis=-1),
+        lambda: np.ascontiguousarray(new.T),
+        lambda: new.reshape(-1),
+        lambda: np.zeros((), new.dtype),
+        lambda: np.zeros((0, *new.shape[1:]), new.dtype),
+        lambda: np.zeros((0, 2**40), new.dtype),
+    )
+    found = ways[way if new.ndim or way > 3 else 8]()
+    return found, f"of shape {found.shape}"
 
 
 # --- what becomes of them -------------------------------------------------------------------------
@@ -401,10 +385,7 @@ def _other_shape(rng: np.random.Generator, array: Any) -> tuple[Any, str]:
 def fate(state: State, task: str) -> str:
     """Return what became of a state: "refused" in some way, or "harmless".
 
-    Raises
-    ------
-    Exception
-        Whatever is neither.
+    `Exception`: whatever is neither.
     """
     try:
         model = from_state(state)

@@ -37,14 +37,8 @@ def build(out: Path) -> Path:
 class Environment:
     """A clean environment with the wheel.
 
-    Parameters
-    ----------
-    home : Path
-    wheel : Path
-    extra : str
-        One of the wheel's, or none.
-    base : Environment, optional
-        One whose packages it has, too, without installing them again.
+    `extra`: one of the wheel's, or none.
+    `base`: one whose packages it has, too, without installing them again.
     """
 
     def __init__(

@@ -20,8 +20,7 @@ EVERY = 20
 
 
 @pytest.fixture(autouse=True)
-def no_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("STREAMK_DATA", raising=False)
+def often(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(retrained, "EVERY", EVERY)
 
@@ -64,16 +63,6 @@ def test_every_batch_is_answered_by_trees_of_the_labels_known_when_it_came(
     np.testing.assert_allclose(outcome.guess, expected)
 
 
-def test_before_the_first_training_classes_have_their_shares() -> None:
-    found = stream("letter", EVERY)
-    contestant = retrained._contestant("HGB", retrained.histogram, "scikit-learn", "")
-    model = contestant.make(found)
-    assert model.predict_many([{}]) == [None]
-    events = found.events()
-    model.learn_many([x for x, _ in events[:4]], [3, 5, 3, 3])
-    assert model.predict_many([events[4][0]]) == [{3: 0.75, 5: 0.25}]
-
-
 @pytest.mark.parametrize(
     ("name", "make"),
     [
@@ -97,17 +86,6 @@ def test_answers_are_those_of_trees_fitted_by_hand(name: str, make: Any) -> None
         np.testing.assert_allclose(
             outcome.guess[start : start + EVERY].astype(float), said.astype(float)
         )
-
-
-def test_words_are_rows_of_a_sparse_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = stream("spam_sparse", 30)
-    index = {column: j for j, column in enumerate(found.columns)}
-    events = [x for x, _ in found.events(none=True)]
-    dense = retrained.rows(events, index)
-    monkeypatch.setattr(retrained, "DENSE", 10)
-    halves = [retrained.rows(events[:11], index), retrained.rows(events[11:], index)]
-    np.testing.assert_array_equal(retrained.stacked(halves).toarray(), dense)
-    np.testing.assert_array_equal(dense, found.table())
 
 
 @pytest.mark.nightly

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -13,21 +12,13 @@ import pytest
 
 from benchmarks import river_battery as battery
 from benchmarks.battery_tables import mean_places, paired, ranks
-from benchmarks.common import RESULTS
-from benchmarks.data import DataError
 from benchmarks.rivals import CONTESTANTS, SEED, Contestant
 from benchmarks.streams import load
 
 STREAM = "letter"
 
 
-@pytest.fixture(autouse=True)
-def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("STREAMK_DATA", raising=False)
-
-
 def stream(name: str, n: int = 0) -> Any:
-
     return load(name, None, quick=True, events=n)
 
 
@@ -56,7 +47,6 @@ def test_the_loop_is_rivers_progressive_validation(name: str, delay: int) -> Non
 @pytest.mark.parametrize("delay", [0, 1, 5, 48])
 @pytest.mark.parametrize("batch", [0, 16])
 def test_what_is_known_before_an_event(batch: int, delay: int) -> None:
-
     class Counts:
         learned = 0
 
@@ -80,7 +70,6 @@ def test_what_is_known_before_an_event(batch: int, delay: int) -> None:
 
 
 def test_a_run_that_fails_or_is_too_slow_keeps_its_answers() -> None:
-
     class Fails:
         answers = 0
 
@@ -106,7 +95,6 @@ def test_a_run_that_fails_or_is_too_slow_keeps_its_answers() -> None:
 
 
 def outcome(guess: Any, p: Any = (), ended: str = "") -> Any:
-
     return battery.Outcome(np.array(guess), np.array(p), 2.0, 1.0, ended)
 
 
@@ -130,7 +118,6 @@ def test_scores_are_those_of_scikit_learn() -> None:
 
 
 def test_errors_of_numbers() -> None:
-
     found = stream("cpusmall", 5)
     y = found.y
     got = battery.figures_of(outcome([math.nan, y[1] + 3, y[2] - 4, y[3], y[4]]), found, 0)
@@ -143,7 +130,6 @@ def test_errors_of_numbers() -> None:
     [([3, 3, 3], 0, 1), ([-1, -1, 3, -1, 3], 0, 2), ([3] * 9, 4, 4), ([-1, -1], 0, 2)],
 )
 def test_events_count_from_the_first_answer(guess: list[int], delay: int, first: int) -> None:
-
     assert battery.counted(outcome(guess), delay) == slice(first, len(guess))
 
 
@@ -151,27 +137,13 @@ def test_events_count_from_the_first_answer(guess: list[int], delay: int, first:
 
 
 def test_ranks() -> None:
-
-    assert ranks({"a": 0.5, "b": 0.9, "c": 0.5, "d": -math.inf}, most=True) == {
-        "b": 1,
-        "a": 2.5,
-        "c": 2.5,
-        "d": 4,
-    }
-    rng = np.random.default_rng(3)
-    scores = {s: {c: float(rng.integers(4)) for c in "abcde"} for s in "xyz"}
-    got = mean_places(scores, most=False)
-    for name in "abcde":
-        places = [
-            sum(other < one[name] for other in one.values())
-            + (sum(other == one[name] for other in one.values()) + 1) / 2
-            for one in scores.values()
-        ]
-        assert got[name] == pytest.approx(sum(places) / 3)
+    scores = {"a": 0.5, "b": 0.9, "c": 0.5, "d": -math.inf}
+    assert ranks(scores, most=True) == {"b": 1, "a": 2.5, "c": 2.5, "d": 4}
+    places = mean_places({"x": {"a": 1.0, "b": 2.0}, "y": {"a": 1.0, "b": 1.0}}, most=False)
+    assert places == {"a": 1.25, "b": 1.75}
 
 
 def test_the_bootstrap_is_that_of_pairs() -> None:
-
     rng = np.random.default_rng(4)
     a, b = (rng.random(50) < 0.7).astype(float), (rng.random(50) < 0.5).astype(float)
     draws = np.random.default_rng(SEED)
@@ -189,14 +161,12 @@ def test_the_bootstrap_is_that_of_pairs() -> None:
 
 
 def test_a_kept_run_comes_back(tmp_path: Path) -> None:
-
     contestant, found = CONTESTANTS["River linear"], stream(STREAM)
     key = contestant.key(found, 0)
     assert battery.kept(tmp_path, key, 9) is None
     run = outcome([3, -1, 2], [0.5, 0.0, 0.25], "too slow")
     battery.keep(tmp_path, key, 9, run)
     back = battery.kept(tmp_path, key, 9)
-    assert back is not None
     assert (back.guess.tolist(), back.p.tolist()) == ([3, -1, 2], [0.5, 0.0, 0.25])
     assert (back.seconds, back.cpu_seconds, back.ended) == (2.0, 1.0, "too slow")
     assert battery.kept(tmp_path, key, 10) is None, "with more time it may get further"
@@ -209,39 +179,3 @@ def test_a_kept_run_comes_back(tmp_path: Path) -> None:
     ]
     assert len({battery.path(tmp_path, other) for other in (key, *others)}) == 6
     assert [path.suffix for path in tmp_path.iterdir()] == [".npz"]
-
-
-def test_ours_alone_are_run_beside_the_figures_of_rivals(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-
-    out, cache = tmp_path / "out.json", tmp_path / "cache"
-    given = ["--quick", "--out", str(out), "--cache", str(cache), "--events", "60"]
-    given += ["--streams", "elec2", "--delays", "0"]
-    rivals = ["no change", "River linear", "River naive Bayes"]
-    battery.run([*given, "--contestants", "streamk", *rivals])
-    before = json.loads(out.read_text(encoding="utf-8"))
-    for path in cache.iterdir():
-        path.unlink()
-    battery.run([*given, "--ours"])
-    after = json.loads(out.read_text(encoding="utf-8"))
-    one, other = (document["results"]["delays"]["0"] for document in (before, after))
-    assert set(other["contestants"]) == {"streamk", "streamk, no metric", *rivals}
-    for name in rivals:
-        assert other["contestants"][name] == one["contestants"][name]
-    best = other["against_river"]["elec2"]
-    assert best == one["against_river"]["elec2"]
-    assert len(list(cache.iterdir())) == 1, "of the rivals, only the best one was run anew"
-    assert set(after["settings"]["contestants"]) == set(other["contestants"])
-    said = capsys.readouterr().out
-    assert "streamk, no metric" in said
-    with pytest.raises(DataError, match="needs the same"):
-        battery.run([*given, "--ours", "--delays", "0", "48"])
-
-
-# --- the guide's front page ---------------------------------------------------------------------
-
-
-def results() -> Any:
-
-    return json.loads((RESULTS / "river_battery.json").read_text(encoding="utf-8"))

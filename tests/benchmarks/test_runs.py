@@ -12,11 +12,7 @@ import pytest
 from benchmarks import common, page, revisions
 
 ROOT = Path(__file__).parents[2]
-QUICK = (
-    ("memory", "budget"),
-    ("meka", "table7"),
-    ("multi_kernel", "calibration"),
-)
+QUICK = (("memory", "budget"), ("meka", "table7"), ("multi_kernel", "calibration"))
 """Runs of every day; all others are of the night."""
 ELSEWHERE = {"gpu", "mutation", "revisions", "river_battery", "retrained", "soak", "engine"}
 """Those that need more than events, or have a test of their own."""
@@ -36,10 +32,9 @@ def runs() -> list[Any]:
 
 
 @pytest.fixture(autouse=True)
-def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Some run programs of their own, from the repository's root.
+def from_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some run programs of their own."""
     monkeypatch.chdir(ROOT)
-    monkeypatch.delenv("STREAMK_DATA", raising=False)
 
 
 def quick(name: str, part: str | None, out: Path, *more: str) -> Any:

@@ -97,9 +97,10 @@ def run(
     script: Mapping[int, Callable[[Member], None]] | None = None,
     *,
     data: Any = None,
+    kind: type[Member] = Member,
     **options: Any,
 ) -> Report:
-    source = Member(group, first, script or {}, data)
+    source = kind(group, first, script or {}, data)
     model = options.pop("model", None) or learner()
     options = {"label": "y", "ignore": ("id",), **options}
     options = {"checkpoint": directory, "checkpoint_every": 2 * BATCH, **options}
@@ -115,34 +116,39 @@ def run_and_die(directory: Path, group: Any, first: tuple[str, ...], **options: 
         run(directory, group, first, {5: dies}, **options)
 
 
+Change = Callable[[Path], None]
+
+
+def heir(directory: Path, between: Change = lambda _: None, **options: Any) -> Report:
+    """The report of a member that gets the partitions of another, which has died.
+
+    What is done `between` is given the directory; options of the dead one alone begin with "dead_".
+    """
+    group: dict[str, tuple[int, str]] = {}
+    dead = {name.removeprefix("dead_"): options.pop(name) for name in [*options] if "dead_" in name}
+
+    def other_lives_and_dies(member: Member) -> None:
+        run_and_die(directory, group, ALL[2:], **{**options, **dead})
+        between(directory / "member-1")
+        member.rebalance(ALL)
+
+    return run(directory, group, ALL[:2], {4: other_lives_and_dies}, **options)
+
+
 def learned(directory: Path, member: str) -> int:
     """Events in a member's last checkpoint that it has learned itself."""
     found = newest_checkpoint(directory / member)
-    assert found is not None
-    n = found.model.header["n_events"]
-    assert isinstance(n, int)
-    return contents(found.body, n)[found.body["lineage"]]
+    return contents(found.body, from_state(found.model).n_events)[found.body["lineage"]]
 
 
 def test_a_dead_member_is_merged_into_its_heir(tmp_path: Path) -> None:
-    group: dict[str, tuple[int, str]] = {}
-    known = 0
-
-    def other_lives_and_dies(member: Member) -> None:
-        nonlocal known
-        run_and_die(tmp_path, group, ALL[2:])
-        known = learned(tmp_path, "member-1")
-        assert 0 < known < sum(len(DATA[name]) for name in ALL[2:])
-        member.rebalance(ALL)
-
-    report = run(tmp_path, group, ALL[:2], {4: other_lives_and_dies})
+    report = heir(tmp_path)
+    known = learned(tmp_path, "member-1")
+    assert 0 < known < sum(len(DATA[name]) for name in ALL[2:])
     assert report.model.n_events == N
     assert report.counts.learned == N - known
     assert not report.lost
-    found = newest_checkpoint(tmp_path / "member-0")
-    other = newest_checkpoint(tmp_path / "member-1")
-    assert found is not None
-    assert other is not None
+    found, other = (newest_checkpoint(tmp_path / f"member-{n}") for n in range(2))
     assert found.body["absorbed"] == [other.body["lineage"]]
 
 
@@ -151,9 +157,7 @@ def test_what_the_heir_learns_is_the_weighted_mean(tmp_path: Path) -> None:
     group: dict[str, tuple[int, str]] = {}
     run_and_die(tmp_path, group, ALL)
     held = lock(tmp_path / "member-0")  # somebody else is in that slot now
-    assert held is not None
     found = newest_checkpoint(tmp_path / "member-0")
-    assert found is not None
     before = type(learner()).from_state(found.model)
 
     def freed(member: Member) -> None:
@@ -163,7 +167,6 @@ def test_what_the_heir_learns_is_the_weighted_mean(tmp_path: Path) -> None:
     with pytest.raises(Killed):
         run(tmp_path, group, (), {2: freed, 3: dies})
     successor = newest_checkpoint(tmp_path / "member-1")
-    assert successor is not None
     merged = type(learner()).from_state(successor.model)
     X = np.random.default_rng(0).normal(size=(50, len(before.columns or ())))
     np.testing.assert_array_equal(merged.decision_many(X), before.decision_many(X))
@@ -174,26 +177,13 @@ def test_challengers_of_a_dead_member_are_merged_by_their_names(tmp_path: Path) 
     def several(*names: str) -> Contest:
         return Contest({name: Scaled(learner(regularization=0.1 * len(name))) for name in names})
 
-    group: dict[str, tuple[int, str]] = {}
-
-    def other_lives_and_dies(member: Member) -> None:
-        run_and_die(tmp_path, group, ALL[2:], model=several("a", "bb"))
-        member.rebalance(ALL)
-
-    script, model = {4: other_lives_and_dies}, several("a", "bb", "ccc")
-    report = run(tmp_path, group, ALL[:2], script, model=model)
-    other = newest_checkpoint(tmp_path / "member-1")
-    assert other is not None
-    known = contents(other.body, from_state(other.model).n_events)[other.body["lineage"]]
-    assert isinstance(report.model, Contest)
+    report = heir(tmp_path, model=several("a", "bb", "ccc"), dead_model=several("a", "bb"))
+    known = learned(tmp_path, "member-1")
     assert not report.lost
     assert 0 < known < N
     assert report.model.n_events == N
-    assert {name: each.n_events for name, each in report.model.models.items()} == {
-        "a": N,
-        "bb": N,
-        "ccc": N - known,
-    }
+    events = {name: each.n_events for name, each in report.model.models.items()}
+    assert events == {"a": N, "bb": N, "ccc": N - known}
 
 
 def test_the_slot_is_free_when_the_group_is_left(tmp_path: Path) -> None:
@@ -207,8 +197,7 @@ def test_the_slot_is_free_when_the_group_is_left(tmp_path: Path) -> None:
             if held is not None:
                 os.close(held)
 
-    source = Leaving({}, ALL, {})
-    attached(source, learner(), label="y", ignore=("id",), checkpoint=tmp_path).run()
+    run(tmp_path, {}, ALL, kind=Leaving)
     assert free == [True]
 
 
@@ -240,15 +229,11 @@ def test_what_was_not_committed_is_unlearned(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_dead_member_is_reported_lost(tmp_path: Path) -> None:
-    group: dict[str, tuple[int, str]] = {}
-
-    def other_dies(member: Member) -> None:
-        run_and_die(tmp_path, group, ALL[2:])
-        for path in (tmp_path / "member-1").glob("*/model.safetensors"):
+    def damaged(member: Path) -> None:
+        for path in member.glob("*/model.safetensors"):
             path.write_bytes(b"")
-        member.rebalance(ALL)
 
-    report = run(tmp_path, group, ALL[:2], {4: other_dies})
+    report = heir(tmp_path, damaged)
     assert [(lost["partition"], lost["start"]) for lost in report.lost] == [
         (name, 0) for name in ALL[2:]
     ]
@@ -257,29 +242,16 @@ def test_an_unreadable_dead_member_is_reported_lost(tmp_path: Path) -> None:
 
 
 def test_an_older_checkpoint_of_a_dead_member_loses_the_rest(tmp_path: Path) -> None:
-    group: dict[str, tuple[int, str]] = {}
+    def damaged(member: Path) -> None:
+        (newest_checkpoint(member).path / "model.safetensors").unlink()
 
-    def other_dies(member: Member) -> None:
-        run_and_die(tmp_path, group, ALL[2:])
-        newest = newest_checkpoint(tmp_path / "member-1")
-        assert newest is not None
-        (newest.path / "model.safetensors").unlink()
-        member.rebalance(ALL)
-
-    report = run(tmp_path, group, ALL[:2], {4: other_dies})
-    gone = sum(lost["stop"] - lost["start"] for lost in report.lost)
-    assert gone > 0
-    assert report.model.n_events + gone == N
+    report = heir(tmp_path, damaged)
+    assert report.lost
+    assert_each_once(report)
 
 
 def test_a_different_model_cannot_be_merged(tmp_path: Path) -> None:
-    group: dict[str, tuple[int, str]] = {}
-
-    def other_dies(member: Member) -> None:
-        run_and_die(tmp_path, group, ALL[2:], model=learner(regularization=0.1))
-        member.rebalance(ALL)
-
-    report = run(tmp_path, group, ALL[:2], {4: other_dies})
+    report = heir(tmp_path, dead_model=learner(regularization=0.1))
     assert "started from another model" in report.lost[0]["reason"]
 
 
@@ -304,19 +276,11 @@ def test_an_offset_that_somebody_has_reset_is_honoured(tmp_path: Path) -> None:
 
 def test_members_that_read_a_field_in_other_ways_are_joined(tmp_path: Path) -> None:
     """To one member `id` is a number, to the other it was text."""
-    group: dict[str, tuple[int, str]] = {}
     texts = {p: [{**e, "id": "it" if p in ALL[2:] else e["id"]} for e in DATA[p]] for p in ALL}
-    options: dict[str, Any] = {"data": texts, "ignore": ()}
-
-    def other_lives_and_dies(member: Member) -> None:
-        run_and_die(tmp_path, group, ALL[2:], **options)
-        member.rebalance(ALL)
-
-    report = run(tmp_path, group, ALL[:2], {4: other_lives_and_dies}, **options)
+    report = heir(tmp_path, data=texts, ignore=())
     assert report.lost == []
     assert report.model.n_events == N
     assert {"id", "id=it"} < set(report.model.columns)
-    assert report.schema is not None
     assert report.model.columns == report.schema.columns
 
 
@@ -339,15 +303,7 @@ def test_a_member_that_the_group_has_given_up_goes_back_and_joins_again(tmp_path
         member.fenced = True
 
     script = {3: fence, 9: lambda member: member.rebalance(ALL)}
-    source = Sleeper({}, ALL, script)
-    report = attached(
-        source,
-        learner(),
-        label="y",
-        ignore=("id",),
-        checkpoint=tmp_path,
-        checkpoint_every=2 * BATCH,
-    ).run()
+    report = run(tmp_path, {}, ALL, script, kind=Sleeper)
     plain = run(tmp_path / "plain", {}, ALL)
     assert report.counts == plain.counts
     assert report.learned == plain.learned
@@ -361,16 +317,8 @@ def test_owners() -> None:
     assert Owner("m", 1, "x", 5, {"abc": (0, 5)}).stop_of("abc", 7) == 5
     assert Owner("m", 1, "x").stop_of("abc", 7) is None
     another = owner.to_metadata().replace('"streamk":1', '"streamk":2')
-    for other in (
-        another,
-        '{"streamk": 1, "member": "m", "epoch": 1, "lineage": "x"}',
-        "",
-        "{}",
-        "[]",
-        "3",
-        '{"member": "m", "epoch": 1, "lineage": "x"}',
-        "null",
-    ):
+    parts = '"member": "m", "epoch": 1, "lineage": "x"}'
+    for other in (another, '{"streamk": 1, ' + parts, "{" + parts, "", "{}", "[]", "3", "null"):
         assert Owner.parse(other) is None
 
 
@@ -383,9 +331,7 @@ def assert_each_once(report: Report) -> None:
 def test_a_committed_checkpoint_that_is_gone_is_reported(tmp_path: Path) -> None:
     group: dict[str, tuple[int, str]] = {}
     run_and_die(tmp_path, group, ALL)
-    newest = newest_checkpoint(tmp_path / "member-0")
-    assert newest is not None
-    (newest.path / "model.safetensors").unlink()
+    (newest_checkpoint(tmp_path / "member-0").path / "model.safetensors").unlink()
     report = run(tmp_path, group, ALL)
     assert "committed, but not in" in report.lost[0]["reason"]
     assert_each_once(report)
@@ -404,14 +350,8 @@ def test_an_offset_set_back_is_learned_again_by_whoever_has_it(tmp_path: Path) -
 
 
 def test_what_a_takeover_writes_again_says_so(tmp_path: Path) -> None:
-    group: dict[str, tuple[int, str]] = {}
     dead, successor = MemorySink(), MemorySink()
-
-    def other_dies(member: Member) -> None:
-        run_and_die(tmp_path, group, ALL[2:], sink=dead, checkpoint_every=1000)
-        member.rebalance(ALL)
-
-    run(tmp_path, group, ALL[:2], {4: other_dies}, sink=successor)
+    heir(tmp_path, sink=successor, dead_sink=dead, dead_checkpoint_every=1000)
     before = {(one.partition, one.offset) for one in dead.outputs}
     again = [one for one in successor.outputs if (one.partition, one.offset) in before]
     assert again
@@ -421,14 +361,8 @@ def test_what_a_takeover_writes_again_says_so(tmp_path: Path) -> None:
 
 
 def test_a_takeover_writes_a_file_of_one_header(tmp_path: Path) -> None:
-    group: dict[str, tuple[int, str]] = {}
-
-    def other_dies(member: Member) -> None:
-        run_and_die(tmp_path, group, ALL[2:], checkpoint_every=1000)
-        member.rebalance(ALL)
-
     sink = open_sink(f"csv:{tmp_path / 'out.csv'}")
-    report = run(tmp_path, group, ALL[:2], {4: other_dies}, sink=sink)
+    report = heir(tmp_path, sink=sink, dead_sink=None, dead_checkpoint_every=1000)
     with (tmp_path / "out.csv").open() as file:
         found = list(csv.DictReader(file))
     assert len(found) == report.events
@@ -450,10 +384,8 @@ def test_a_new_member_begins_with_what_one_knows_that_commits_meanwhile(
             return early.get(partition) if first else super().committed(partition)
 
     def another_begins(_: Member) -> None:
-        source = Slow(group, (), {1: dies})
-        options = {"label": "y", "ignore": ("id",), "checkpoint": tmp_path}
         with caplog.at_level("INFO", "streamk"), pytest.raises(Killed):
-            attached(source, learner(), **options).run()
+            run(tmp_path, group, (), {1: dies}, kind=Slow)
 
     def heard(member: Member) -> None:
         early.update(member.commits)

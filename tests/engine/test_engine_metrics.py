@@ -7,6 +7,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +59,8 @@ def fed(metrics: Metrics, stream: Batch, cuts: Iterable[int]) -> Metrics:
     """Give a stream in pieces; now and then go on from what a checkpoint would hold."""
     P, answers, classes, labels = stream
     at = 2 * np.arange(len(labels)) + 2  # every other event has no label
-    start = 0
-    for k, stop in enumerate(cuts):
-        part = slice(start, stop)
+    for k, part in enumerate(map(slice, *zip(*pairwise([0, *cuts]), strict=True))):
         metrics.add_classes(P[part], answers[part], classes, labels[part], at[part])
-        start = stop
         if k % 7 == 3:
             metrics = Metrics.from_json(json.loads(json.dumps(metrics.to_json(), allow_nan=False)))
     return metrics
@@ -101,11 +99,9 @@ def test_numbers_do_not_depend_on_calls() -> None:
     one = Metrics(classification=False, window=100, names=names)
     one.add_numbers(answers, y.tolist())
     other = Metrics(classification=False, window=100, names=names)
-    start = 0
-    for stop in some_cuts(3000, 2):
+    for start, stop in pairwise([0, *some_cuts(3000, 2)]):
         other.add_numbers(answers[start:stop], y[start:stop].tolist())
         other = Metrics.from_json(json.loads(json.dumps(other.to_json(), allow_nan=False)))
-        start = stop
     assert one.to_json() == other.to_json()
 
 
@@ -158,13 +154,11 @@ def test_figures_of_numbers_are_rivers(n: int) -> None:
     for stop in range(n):
         metrics.add_numbers(answers[stop : stop + 1], [y[stop]])
     for name in NUMBERS:
-        whole, window = getattr(river_metrics, name)(), getattr(river_metrics, name)()
-        for a, b in zip(y.tolist(), answers.tolist(), strict=True):
-            whole.update(a, b)
-        for a, b in zip(y[-100:].tolist(), answers[-100:].tolist(), strict=True):
-            window.update(a, b)
-        assert metrics.whole()[name] == whole.get()
-        assert metrics.window()[name] == window.get()
+        for found, some in ((metrics.whole(), slice(None)), (metrics.window(), slice(-100, None))):
+            metric = getattr(river_metrics, name)()
+            for a, b in zip(y[some].tolist(), answers[some].tolist(), strict=True):
+                metric.update(a, b)
+            assert found[name] == metric.get()
 
 
 @pytest.mark.parametrize("labels", ["ab", "abcde"])
@@ -221,14 +215,11 @@ def test_many_classes_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamk.engine.evaluation.confusion.MOST_PAIRS", 50)
     rng = np.random.default_rng(0)
     truth, answers = rng.integers(0, 40, (2, 2000))
-    found = []
-    for cuts in ([2000], some_cuts(2000, 3)):
-        confusion, start = Confusion(), 0
-        for stop in cuts:
-            part = slice(start, stop)
-            confusion.add(*confusion.codes(truth[part].tolist(), answers[part].tolist()))
-            start = stop
-        found.append(confusion)
+    found = [Confusion(), Confusion()]
+    for confusion, cuts in zip(found, ([2000], some_cuts(2000, 3)), strict=True):
+        for start, stop in pairwise([0, *cuts]):
+            pairs = truth[start:stop].tolist(), answers[start:stop].tolist()
+            confusion.add(*confusion.codes(*pairs))
     assert found[0].to_json() == found[1].to_json()
     wrong = [cell for cell in found[0].cells() if cell[0] != cell[1]]
     assert len(wrong) == 50
@@ -260,10 +251,8 @@ def test_names_that_cannot_be_had(names: Any, classification: bool, says: str) -
 
 def test_the_positive_class_must_be_clear() -> None:
     metrics = Metrics(classification=True, window=10, names=["F1"])
-    with pytest.raises(
-        InvalidInput,
-        match=r"label 'up'; name the positive class, as F1=up, or ask for MacroF1, MicroF1",
-    ):
+    says = r"label 'up'; name the positive class, as F1=up, or ask for MacroF1, MicroF1"
+    with pytest.raises(InvalidInput, match=says):
         metrics.add_classes(np.ones((1, 1)), ["up"], ("up",), ["up"])
 
 
@@ -353,6 +342,12 @@ SNAPSHOT = Snapshot(
 )
 
 
+def show(stream: list[Any], on_progress: Any, **options: Any) -> None:
+    """Run a job that shows where it is, always if it is not told otherwise."""
+    options = {"on_progress": on_progress, "progress_interval": 0, **options}
+    attached(MemorySource(stream), learner(), label="y", **options).run()
+
+
 def test_the_line_fits_a_terminal() -> None:
     assert len(SNAPSHOT.line()) <= 79
     assert SNAPSHOT.line().startswith("1G events  123k/s  mae 123k  rmse 0.000  lag 100M")
@@ -376,9 +371,7 @@ def test_the_line_is_rewritten_in_one_write() -> None:
 
 def test_the_last_line_has_the_speed_of_the_last_events(tmp_path: Path) -> None:
     shown: list[Snapshot] = []
-    source = MemorySource(events(300))
-    options = {"checkpoint": tmp_path, "on_progress": shown.append, "progress_interval": 0}
-    attached(source, learner(), label="y", **options).run()
+    show(events(300), shown.append, checkpoint=tmp_path)
     before, last = shown[-2:]
     assert before.events == last.events == 300
     assert before.epoch != last.epoch
@@ -406,9 +399,8 @@ def test_a_terminal_sees_bad_events_at_once() -> None:
     screen = Terminal()
     stream = [json.dumps(event).encode() for event in events(4 * BATCH)]
     stream[20], stream[40], stream[50] = b"[1]", b"[2]", b"?"
-    with shown_on(screen) as show:
-        source = MemorySource(stream)
-        attached(source, learner(), label="y", on_progress=show, progress_interval=0).run()
+    with shown_on(screen) as told:
+        show(stream, told)
     text = screen.getvalue()
     first = "\rwarning: the event at 0 offset 20 cannot be used: not an object: JSON [1]"
     second = "\nwarning: the event at 0 offset 50 cannot be used: undecodable"
@@ -420,11 +412,7 @@ def test_a_terminal_sees_bad_events_at_once() -> None:
 @pytest.mark.parametrize("interval", [0.0, 1e6])
 def test_where_a_run_ends_is_shown_once(interval: float) -> None:
     shown: list[Snapshot] = []
-    source = MemorySource(events(4 * BATCH))
-    engine = attached(
-        source, learner(), label="y", on_progress=shown.append, progress_interval=interval
-    )
-    engine.run()
+    show(events(4 * BATCH), shown.append, progress_interval=interval)
     assert len(shown) == 1 or interval == 0.0
     whole = [one for one in shown if one.events == 4 * BATCH]
     assert len(whole) == 1
@@ -434,15 +422,8 @@ def test_elsewhere_there_are_json_lines() -> None:
     stream = io.StringIO()
     log = logging.getLogger("streamk.engine")
     before = (log.level, log.propagate, list(log.handlers))
-    with shown_on(stream) as show:
-        source = MemorySource(events(4 * BATCH))
-        attached(
-            source,
-            learner(),
-            label="y",
-            on_progress=show,
-            progress_interval=0,
-        ).run()
+    with shown_on(stream) as told:
+        show(events(4 * BATCH), told)
     assert (log.level, log.propagate, list(log.handlers)) == before
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     lines = [line for line in lines if not line["message"].startswith("compil")]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import random
-import shutil
 import subprocess
 import sys
 import time
@@ -24,6 +22,7 @@ from engine_kit import (
     attached,
     events,
     learner,
+    reseal,
     same_model,
     split,
 )
@@ -44,19 +43,6 @@ def engine(source: Any, directory: Path | None, model: Any = None, **options: An
     options = {"label": "y", "ignore": ("id",), "until_end": True, **options}
     options = {"checkpoint_every": 3 * BATCH, **options}
     return attached(source, model or learner(), checkpoint=directory, **options)
-
-
-def figures(report: Any) -> tuple[Any, ...]:
-    return (
-        report.events,
-        report.counts,
-        report.whole,
-        report.window,
-        report.history,
-        report.learned,
-        report.lost,
-        report.schema,
-    )
 
 
 class Topic:
@@ -152,8 +138,7 @@ def names(directory: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "model",
-    ["doubly-stochastic", pytest.param("feature-machine", marks=pytest.mark.nightly)],
+    "model", ["doubly-stochastic", pytest.param("feature-machine", marks=pytest.mark.nightly)]
 )
 def test_killed_at_random_moments(model: str, tmp_path: Path) -> None:
     """A real process, real files, SIGKILL."""
@@ -182,8 +167,6 @@ def test_killed_at_random_moments(model: str, tmp_path: Path) -> None:
     assert kills >= 3
 
     a, b = (newest_checkpoint(d / "checkpoint" / "member-0") for d in (whole, killed))
-    assert a is not None
-    assert b is not None
     name = "model.safetensors"
     assert (a.path / name).read_bytes() == (b.path / name).read_bytes()
     assert a.model.header == b.model.header
@@ -205,11 +188,7 @@ def test_a_limit_counts_from_the_beginning(tmp_path: Path) -> None:
     assert first_part(tmp_path).events == 5 * BATCH
     assert first_part(tmp_path).events_now == 0
     report = engine(MemorySource(events(100)), tmp_path).run()
-    assert report.events == 100
-    assert report.events_now == 100 - 5 * BATCH
-    plain = engine(MemorySource(events(100)), None).run()
-    assert same_model(plain.model, report.model)
-    assert figures(plain) == figures(report)
+    assert (report.events, report.events_now) == (100, 100 - 5 * BATCH)
 
 
 def test_a_finished_job_goes_on_with_what_was_added(tmp_path: Path) -> None:
@@ -243,20 +222,6 @@ def test_the_end_of_a_crashed_job_stays(tmp_path: Path) -> None:
     sink.left = 10**9
     report = engine(MemorySource(events(90)), tmp_path, sink=sink).run()
     assert report.events == 60
-
-
-def test_a_damaged_checkpoint_costs_only_time(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    first_part(tmp_path)
-    newest = newest_checkpoint(tmp_path)
-    assert newest is not None
-    raw = bytearray((newest.path / "model.safetensors").read_bytes())
-    raw[-1] ^= 4
-    (newest.path / "model.safetensors").write_bytes(raw)
-    report = engine(MemorySource(events(100)), tmp_path).run()
-    assert "passing over a damaged checkpoint" in caplog.text
-    assert same_model(report.model, engine(MemorySource(events(100)), None).run().model)
 
 
 @pytest.mark.parametrize(
@@ -301,21 +266,29 @@ def test_a_trained_model_can_go_on(tmp_path: Path) -> None:
     assert same_model(report.model, plain.model)
 
 
+def full(*_: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
 def test_a_full_disk_ends_the_run_with_the_old_checkpoint_intact(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first_part(tmp_path)
-    before = names(tmp_path / "member-0")
+    """Within the grace, in events; at once where there is none, or when the run ends."""
 
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
+    def job(**options: Any) -> Engine:
+        return engine(MemorySource(events(1000)), tmp_path, progress_interval=0.0, **options)
 
+    job(max_events=48).run()
+    before, seen = names(tmp_path / "member-0"), list[int]()
     with monkeypatch.context() as patched:
-        patched.setattr("streamk.engine.checkpoints.directory_store.write_file", full)
-        with pytest.raises(EngineError, match="No space left on device"):
-            engine(MemorySource(events(100)), tmp_path).run()
-    assert names(tmp_path / "member-0") == before
-    assert engine(MemorySource(events(100)), tmp_path).run().events == 100
+        patched.setattr(checkpoint, "write_file", full)
+        for grace, least, most in ((0, 0, 100), (200, 200, 400), (10**6, 999, 1001)):
+            options = {"on_progress": lambda s: seen.append(s.events), "checkpoint_grace": grace}
+            with pytest.raises(EngineError, match="No space left on device"):
+                job(**options).run()
+            assert names(tmp_path / "member-0") == before
+            assert least < seen[-1] < most
+    assert job().run().events == 1000
 
 
 def test_a_disk_that_is_full_for_a_while_costs_nothing(
@@ -326,7 +299,7 @@ def test_a_disk_that_is_full_for_a_while_costs_nothing(
     def full_at_first(path: Path, data: bytes) -> None:
         tried.append(path.parent.name)
         if len(tried) <= 2:
-            raise OSError(28, "No space left on device")
+            full()
         write(path, data)
 
     engine(MemorySource(events(250)), tmp_path, max_events=48).run()
@@ -341,26 +314,6 @@ def test_a_disk_that_is_full_for_a_while_costs_nothing(
     assert last.startswith("checkpoints can be written again, one after ")
 
 
-def test_a_disk_that_stays_full_ends_the_run_within_the_grace(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    engine(MemorySource(events(2000)), tmp_path, max_events=48).run()
-    seen: list[int] = []
-    source, options = (
-        MemorySource(events(2000)),
-        {"checkpoint_grace": 200, "progress_interval": 0.0},
-    )
-    with monkeypatch.context() as patched:
-        patched.setattr(checkpoint, "write_file", full)
-        job = engine(source, tmp_path, on_progress=lambda s: seen.append(s.events), **options)
-        with pytest.raises(EngineError, match="No space left on device"):
-            job.run()
-    assert 200 < seen[-1] < 400
-
-
 def test_the_checkpoint_needs_the_sink(tmp_path: Path) -> None:
     """A checkpoint never says more than the sink has."""
 
@@ -373,21 +326,12 @@ def test_the_checkpoint_needs_the_sink(tmp_path: Path) -> None:
     assert newest_checkpoint(tmp_path / "member-0") is None
 
 
-def test_a_damaged_body_is_refused(tmp_path: Path) -> None:
-    import hashlib
-
+@pytest.mark.parametrize("spot", ["feed sequence", "training metrics", "training schema"])
+def test_a_damaged_body_is_refused(tmp_path: Path, spot: str) -> None:
     first_part(tmp_path)
-    newest = newest_checkpoint(tmp_path)
-    assert newest is not None
-    for spot in (("feed", "sequence"), ("training", "metrics"), ("training", "schema")):
-        copy = tmp_path / "-".join(spot) / "member-0"
-        shutil.copytree(newest.path, copy / newest.path.name)
-        path = copy / newest.path.name / "manifest.json"
-        manifest = json.loads(path.read_bytes())
-        manifest.pop("sha256")
-        manifest["engine"][spot[0]][spot[1]] = {"partitions": {}}
-        body = json.dumps(manifest, indent=1, sort_keys=True).encode()
-        manifest["sha256"] = hashlib.sha256(body).hexdigest()
-        path.write_text(json.dumps(manifest, indent=1, sort_keys=True))
-        with pytest.raises(StateError, match="checkpoint"):
-            engine(MemorySource(events(100)), copy.parent).run()
+    found, (part, name) = newest_checkpoint(tmp_path), spot.split()
+    body = {**found.body, part: {**found.body[part], name: {"partitions": {}}}}
+    reseal(found.path, engine=body)
+    # Those before it would be taken, were it damaged as a file.
+    with pytest.raises(StateError, match="checkpoint"):
+        engine(MemorySource(events(100)), tmp_path).run()

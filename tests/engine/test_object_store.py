@@ -14,8 +14,8 @@ pytest.importorskip("fsspec", reason="pip install 'streamk[object-store]'")
 import fsspec
 from engine_kit import BATCH, attached, events, learner, same_model
 from fsspec.implementations.memory import MemoryFileSystem
+from test_checkpoint import key_file
 from test_engine_resume import survives
-from test_state_key import key_file
 
 import streamk
 from connectors.memory import MemorySource
@@ -48,11 +48,13 @@ def state(n: int = 3) -> State:
     return State({"type": "test", "format": 1}, {"coef": np.arange(n, dtype=np.float32)})
 
 
-def opened(place: ObjectPath, **options: Any) -> ObjectStore:
-    """A store that a job has begun to write."""
+def opened(place: ObjectPath, saved: int = 0, **options: Any) -> ObjectStore:
+    """A store that a job has begun to write, with so many checkpoints."""
     store = ObjectStore(place, **options)
     store.find()
     assert store.own()
+    for n in range(saved):
+        store.save({"n": n}, state(50))
     return store
 
 
@@ -82,11 +84,9 @@ def test_it_comes_back_as_it_was(place: ObjectPath) -> None:
     ]
     again = ObjectStore(place)
     found = again.open()
-    assert found is not None
     assert (found.epoch, again.epoch, str(found.path)) == (2, 2, f"{JOB}/00000002")
     assert found.body == {"events": 5, "x": [1.5, None, "é"]}
     assert np.array_equal(found.model.arrays["coef"], state().arrays["coef"])
-    assert found.held is not None
     assert len(found.held.arrays["coef"]) == 7
     assert kept_model(place) == state().header
     assert json.loads((place / "current.json").read()) == {"epoch": 2}
@@ -103,13 +103,12 @@ def test_the_last_ones_are_kept(place: ObjectPath) -> None:
 
 
 def test_a_checkpoint_without_its_manifest_is_not_there(place: ObjectPath) -> None:
-    store = opened(place)
-    store.save({"n": 1}, state())
-    (place / "00000003" / "model.safetensors").write(b"half")
+    opened(place, 2)
+    (place / "00000004" / "model.safetensors").write(b"half")
     assert newest(place) == {"n": 1}
     again = opened(place)
-    assert again.epoch == 2
-    assert again.save({"n": 2}, state()) == 4
+    assert again.epoch == 3
+    assert again.save({"n": 2}, state()) == 5
     assert newest(place) == {"n": 2}
 
 
@@ -145,15 +144,13 @@ def test_a_note_of_wrong_types_is_told(place: ObjectPath, passes: Any) -> None:
 
 
 def test_the_job_that_began_last_goes_on_and_the_other_is_told(place: ObjectPath) -> None:
-    first = opened(place)
-    first.save({"n": 1}, state())
-    second = opened(place)
+    first, second = opened(place, 1), opened(place)
     assert second.epoch == 2
     with pytest.raises(Fenced, match=r"memory://models/job is written by process \d+ on .* now"):
         first.save({"n": "of the first"}, state())
     with pytest.raises(Fenced, match="has taken number 3: a job is one process"):
         first.note([IdleAdvance("p", 1, 2)])
-    assert newest(place) == {"n": 1}
+    assert newest(place) == {"n": 0}
     second.save({"n": 2}, state())
     assert newest(place) == {"n": 2}
 
@@ -162,14 +159,10 @@ def test_the_job_that_began_last_goes_on_and_the_other_is_told(place: ObjectPath
 def test_a_job_whose_place_was_emptied_ends_and_the_one_that_began_there_goes_on(
     place: ObjectPath, saved: int
 ) -> None:
-    first = opened(place)
-    for n in range(3):
-        first.save({"n": n}, state())
+    first = opened(place, 3)
     MemoryFileSystem.store.clear()
     if saved:
-        second = opened(place)
-        for n in range(saved - 1):
-            second.save({"n": f"{n} of the second"}, state())
+        second = opened(place, saved - 1)
     before = names(place)
     with pytest.raises(Fenced, match=GONE):
         first.save({"n": "of the first"}, state())
@@ -182,13 +175,9 @@ def test_a_job_whose_place_was_emptied_ends_and_the_one_that_began_there_goes_on
 
 
 def test_a_job_of_the_same_number_is_another(place: ObjectPath) -> None:
-    first = opened(place)
-    for n in range(3):
-        first.save({"n": n}, state())
+    first = opened(place, 3)
     MemoryFileSystem.store.clear()
-    second = opened(place)
-    for n in range(3):
-        second.save({"n": f"{n} of the second"}, state())
+    opened(place, 3)
     with pytest.raises(Fenced, match=r"is written by process .* has taken number 4"):
         first.save({"n": "of the first"}, state())
 
@@ -199,7 +188,6 @@ def test_what_was_written_since_it_was_read_is_found(place: ObjectPath) -> None:
     first.save({"n": 1}, state())
     assert not second.own()
     found = second.find()
-    assert found is not None
     assert found.body == {"n": 1}
     assert second.own()
 
@@ -233,9 +221,7 @@ def test_a_process_that_stood_still_for_long_is_told(
     def others(self: ObjectPath, data: bytes) -> None:
         """Before its number is taken another one has taken it, and removed it as too old."""
         monkeypatch.setattr(ObjectPath, "create", create)
-        second = opened(place)
-        for n in range(4):
-            second.save({"n": n}, state())
+        opened(place, 4)
         assert not self.exists()
         create(self, data)
 
@@ -278,9 +264,7 @@ def test_a_store_that_lets_two_create_one_object_is_refused() -> None:
 
     fsspec.register_implementation("careless", Careless, clobber=True)
     with pytest.raises(EngineError, match="two jobs could write"):
-        attached(
-            MemorySource(events(9)), learner(), label="y", checkpoint="careless://models/job"
-        ).run()
+        run(events(9), "careless://models/job")
 
 
 def test_a_group_does_not_share_an_object_store(place: ObjectPath) -> None:
@@ -296,9 +280,7 @@ def test_a_group_does_not_share_an_object_store(place: ObjectPath) -> None:
 def test_a_damaged_object_is_passed_over(
     place: ObjectPath, name: str, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = opened(place)
-    for n in range(2):
-        store.save({"n": n}, state(50))
+    opened(place, 2)
     path = place / "00000003" / name
     data = bytearray(path.read())
     data[len(data) // 2] ^= 1
@@ -317,7 +299,7 @@ def test_a_damaged_object_is_passed_over(
 
 
 def test_all_damaged(place: ObjectPath) -> None:
-    opened(place).save({}, state())
+    opened(place, 1)
     (place / "00000002" / "manifest.json").write(b"{}")
     with pytest.raises(StateError, match=r"no checkpoint in memory://models/job can be used"):
         newest(place)

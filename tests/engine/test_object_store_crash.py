@@ -10,7 +10,6 @@ from typing import Any
 
 import engine_job
 import forked_kit
-import object_store_job
 import pytest
 from object_store_kit import S3, s3_server
 
@@ -36,16 +35,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def newest(place: Any) -> Checkpoint:
-    found = newest_checkpoint(location(place))
-    assert found is not None
-    return found
+    return newest_checkpoint(location(place))
 
 
 def started(
     directory: Path, address: str, whim: int, number: int = 10**9, moment: str = "before"
 ) -> forked_kit.Popen:
-    command = [sys.executable, object_store_job.__file__, str(directory), address]
-    command += [str(whim), str(number), moment]
+    command = [sys.executable, engine_job.__file__, str(directory), str(whim)]
+    command += ["doubly-stochastic", address, str(number), moment]
     pipes: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     return forked_kit.popen(command, cwd=Path(engine_job.__file__).parent, **pipes)
 
@@ -98,7 +95,6 @@ def test_of_two_jobs_the_one_that_began_last_goes_on(
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
     with started(tmp_path / "first", address, 1, number, "pause") as first:
-        assert first.stdout is not None
         assert first.stdout.readline() == b"waiting\n"
         with started(tmp_path / "second", address, 2) as second:
             second.communicate(timeout=120)

@@ -6,18 +6,19 @@ import random
 import shutil
 import signal
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from crash_kit import (
     Job,
-    MakeTopic,
+    MakeJob,
     Position,
+    Process,
     every,
     fill,
-    new_job,
     newest,
     output_topic,
     outputs,
@@ -25,6 +26,7 @@ from crash_kit import (
     positions,
     stream,
 )
+from crash_kit import make_job as make_job
 
 from connectors.kafka import KafkaSource
 from streamk.engine import Checkpoint, newest_checkpoint
@@ -50,20 +52,10 @@ LEARNED = 400
 
 
 @pytest.fixture
-def job(
-    kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, protocol: str, tmp_path: Path
-) -> Job:
+def job(make_job: MakeJob, protocol: str) -> Job:
     """One member of a group that shares a topic of four partitions."""
-    one = new_job(
-        kafka_address,
-        kafka_topic,
-        tmp_path,
-        partitions=4,
-        client=kafka_client,
-        protocol=protocol,
-        session_timeout=3.0,
-        options={"checkpoint_every": 160, "idle_timeout": 0.1},
-    )
+    options = {"checkpoint_every": 160, "idle_timeout": 0.1}
+    one = make_job(4, protocol=protocol, session_timeout=3.0, options=options)
     return one.but(group=f"g-{one.topic}")
 
 
@@ -71,29 +63,14 @@ def more(job: Job, part: int) -> None:
     fill(job.address, job.topic, stream(PART, SHARES, seed=part, first=part * PART))
 
 
-def committed(job: Job) -> dict[str, tuple[int, Owner]]:
-    """What the group has committed: offset and owner by partition."""
-    source = KafkaSource((job.address,), job.topic, group=job.group)
-    try:
-        found = {}
-        for number in range(len(SHARES)):
-            name = f"{job.topic}:{number}"
-            offset, metadata = source.committed(name) or (0, "")
-            owner = Owner.parse(metadata)
-            assert owner is not None
-            found[name] = (offset, owner)
-        return found
-    finally:
-        source.close()
-
-
 def last_word(job: Job) -> Checkpoint:
     """The checkpoint that member-1 has committed last."""
-    epochs = {owner.epoch for _, owner in committed(job).values() if owner.member == "member-1"}
-    slot, last = Path(job.directory) / "member-1", min(epochs)
-    found = newest_checkpoint(slot, lambda found: found.epoch <= last)
-    assert found is not None
-    return found
+    with closing(KafkaSource((job.address,), job.topic, group=job.group)) as source:
+        places = [source.committed(f"{job.topic}:{n}") for n in range(len(SHARES))]
+    owners = [Owner.parse(metadata) for _, metadata in places]
+    last = min(owner.epoch for owner in owners if owner.member == "member-1")
+    slot = Path(job.directory) / "member-1"
+    return newest_checkpoint(slot, lambda found: found.epoch <= last)
 
 
 def taken(checkpoint: Checkpoint) -> list[Position]:
@@ -110,8 +87,31 @@ def own(checkpoint: Checkpoint) -> int:
     return contents(checkpoint.body, n_events(checkpoint))[checkpoint.body["lineage"]]
 
 
-def assert_all_predicted(job: Job) -> None:
+@contextmanager
+def pair(job: Job, **of_second: Any) -> Iterator[tuple[Process, Process]]:
+    """Two members that share the topic, when a second part has come."""
+    more(job, 0)
+    with job.start() as first:
+        assert first.until(lambda p: len(p.owned) == 4 and p.written >= PART // 2)
+        with job.but(**of_second).start() as second:
+            assert second.until(owns(2))
+            assert first.until(owns(2))
+            more(job, 1)
+            yield first, second
+
+
+def ended(member: Process) -> dict[str, Any]:
+    """The report of a member that leaves in order."""
+    member.signal(signal.SIGTERM)
+    return member.report()
+
+
+def finished(job: Job) -> dict[str, Any]:
+    """The report of one who learns what is left, when everything is predicted."""
+    last = job.but(options={**job.options, "until_end": True}).run()
+    assert last["stopped"] == "end"
     assert sorted(outputs(job.address, output_topic(job))) == every(job)
+    return last
 
 
 @pytest.mark.parametrize(
@@ -120,14 +120,8 @@ def assert_all_predicted(job: Job) -> None:
     ids=["after-a-commit", "between-checkpoint-and-commit"],
 )
 def test_a_dead_member_is_taken_over(job: Job, strike: str) -> None:
-    more(job, 0)
-    with job.start() as first:
-        assert first.until(lambda p: len(p.owned) == 4 and p.written >= PART // 2)
-        with job.but(strike=(strike, 1), armed=LEARNED).start() as second:
-            assert second.until(owns(2))
-            assert first.until(owns(2))
-            more(job, 1)
-            assert second.wait() == -signal.SIGKILL
+    with pair(job, strike=(strike, 1), armed=LEARNED) as (first, second):
+        assert second.wait() == -signal.SIGKILL
         dead = last_word(job)
         if strike == "commit":
             assert newest(job.directory, 1).epoch == dead.epoch + 1
@@ -157,41 +151,29 @@ def test_a_dead_member_is_taken_over(job: Job, strike: str) -> None:
             assert n_events(back) > own(back)  # it began with a copy of the first one's model
 
             # The first one leaves in order: gone is gone, it is taken over as well.
-            first.signal(signal.SIGTERM)
-            left = first.report()
+            left = ended(first)
             assert left["stopped"] == "request"
             assert third.until(owns(4))
-            third.signal(signal.SIGTERM)
-            right = third.report()
+            right = ended(third)
         assert right["n_events"] == len(positions(right["learned"])) + left["n_events"]
         assert not right["lost"]
 
     # Whoever is last knows every event, each once.
-    last = job.but(options={**job.options, "until_end": True}).run()
-    assert last["stopped"] == "end"
-    assert last["n_events"] == 4 * PART
-    assert not last["lost"]
+    last = finished(job)
+    assert (last["n_events"], last["lost"]) == (4 * PART, [])
     parts = [taken(dead), *(positions(one["learned"]) for one in (left, right, last))]
     assert sorted(place for part in parts for place in part) == every(job)
-    assert_all_predicted(job)
 
 
 def test_what_cannot_be_taken_over_is_reported(job: Job) -> None:
-    more(job, 0)
-    with job.start() as first:
-        assert first.until(lambda p: len(p.owned) == 4 and p.written >= PART // 2)
-        with job.but(strike=("committed", 1), armed=LEARNED).start() as second:
-            assert second.until(owns(2))
-            assert first.until(owns(2))
-            more(job, 1)
-            assert second.wait() == -signal.SIGKILL
+    with pair(job, strike=("committed", 1), armed=LEARNED) as (first, second):
+        assert second.wait() == -signal.SIGKILL
         # Its checkpoints go before the group finds out: sooner than any question to a broker.
         dead = newest(job.directory, 1)
         shutil.rmtree(dead.path.parent)
         assert first.until(owns(4))
-        first.signal(signal.SIGTERM)
-        first.report()
-    last = job.but(options={**job.options, "until_end": True}).run()
+        ended(first)
+    last = finished(job)
     lost: dict[str, Any] = {one["partition"]: [] for one in last["lost"]}
     for one in last["lost"]:
         lost[one["partition"]].append([one["start"], one["stop"]])
@@ -200,49 +182,35 @@ def test_what_cannot_be_taken_over_is_reported(job: Job) -> None:
     assert positions(lost) == taken(dead)
     assert sorted(positions(last["learned"]) + taken(dead)) == every(job)
     assert last["n_events"] == 2 * PART - len(taken(dead))
-    assert_all_predicted(job)
 
 
 def test_a_member_that_was_only_asleep_gives_up_what_it_had_not_committed(job: Job) -> None:
     """Stopped for longer than the group waits, then woken in the middle of its work."""
-    more(job, 0)
-    with job.start() as first:
-        assert first.until(lambda p: len(p.owned) == 4 and p.written >= PART // 2)
-        with job.but(pause=0.02).start() as second:
-            assert second.until(owns(2))
-            assert first.until(owns(2))
-            more(job, 1)
-            assert second.until_written(500)
-            second.signal(signal.SIGSTOP)
-            assert first.until(owns(4))
-            more(job, 2)
-            assert first.until_written(first.written + PART // 2)
-            second.signal(signal.SIGCONT)
-            assert first.until(owns(2))
-            assert second.until(lambda p: "going back to the last committed" in p.log)
-            more(job, 3)
-            assert second.until_written(second.written + 320)
-            first.signal(signal.SIGTERM)
-            left = first.report()
-            assert second.until(owns(4))
-            second.signal(signal.SIGTERM)
-            right = second.report()
+    with pair(job, pause=0.02) as (first, second):
+        assert second.until_written(500)
+        second.signal(signal.SIGSTOP)
+        assert first.until(owns(4))
+        more(job, 2)
+        assert first.until_written(first.written + PART // 2)
+        second.signal(signal.SIGCONT)
+        assert first.until(owns(2))
+        assert second.until(lambda p: "going back to the last committed" in p.log)
+        more(job, 3)
+        assert second.until_written(second.written + 320)
+        left = ended(first)
+        assert second.until(owns(4))
+        right = ended(second)
     assert not left["lost"]
     assert right["n_events"] == len(positions(right["learned"])) + left["n_events"]
-    last = job.but(options={**job.options, "until_end": True}).run()
-    assert last["n_events"] == 4 * PART
-    assert not last["lost"]
-    assert_all_predicted(job)
+    last = finished(job)
+    assert (last["n_events"], last["lost"]) == (4 * PART, [])
 
 
 def last_words(job: Job) -> dict[str, list[Position]]:
     """Positions that the newest committed checkpoint of each slot has learned, by lineage."""
-    source = KafkaSource((job.address,), job.topic, group=job.group)
-    try:
+    with closing(KafkaSource((job.address,), job.topic, group=job.group)) as source:
         agrees = Group(source, None, 0).agrees
         found = [newest_checkpoint(slot, agrees) for slot in Path(job.directory).glob("member-*")]
-    finally:
-        source.close()
     return {one.body["lineage"]: taken(one) for one in found if one is not None}
 
 
@@ -270,12 +238,9 @@ def test_twenty_kills_of_three_members(job: Job) -> None:
             members[kill % 3] = stack.enter_context(job.start())
             assert members[kill % 3].until(lambda p: len(p.owned) >= 1)
         for member in members:
-            member.signal(signal.SIGTERM)
-            assert member.report()["lost"] == []
+            assert ended(member)["lost"] == []
             learned |= last_words(job)
-    last = job.but(options={**job.options, "until_end": True}).run()
+    last = finished(job)
     learned |= last_words(job)
-    assert last["lost"] == []
-    assert last["n_events"] == (kills + 1) * PART
+    assert (last["n_events"], last["lost"]) == ((kills + 1) * PART, [])
     assert sorted(place for places in learned.values() for place in places) == every(job)
-    assert_all_predicted(job)

@@ -7,12 +7,24 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from crash_kit import KEPT, Job, MakeTopic, every, fill, newest, outputs, owns, stream
+from crash_kit import (
+    Job,
+    MakeJob,
+    assert_same,
+    every,
+    fill,
+    killed,
+    newest,
+    outputs,
+    owns,
+    stream,
+)
+from crash_kit import make_job as make_job
 from engine_kit import attached
 from kafka_kit import until
 
@@ -49,32 +61,17 @@ def with_bad_ones(size: int, first: int = 0) -> Iterator[tuple[int, int, bytes]]
         yield partition, timestamp, b"{" if i % 20 == 7 else value
 
 
-def job_of(address: str, topics: Sequence[str], client: str, path: Path) -> Job:
-    """A job on a topic that writes predictions and dead letters to two others, in transactions."""
-    topic, output, dead = topics
-    return Job(
-        address,
-        topic,
-        str(path / "job"),
-        output=f"kafka://{address}/{output}",
-        dead_letters=f"kafka://{address}/{dead}",
-        client=client,
-        session_timeout=3.0,
-        options={"until_end": True, "idle_timeout": 0.1, "transactions": 30.0},
-    )
-
-
 @pytest.fixture
-def job(kafka_address: str, kafka_topic: MakeTopic, kafka_client: str, tmp_path: Path) -> Job:
-    topics = kafka_topic(3, **KEPT), kafka_topic(3, **KEPT), kafka_topic(2, **KEPT)
-    return job_of(kafka_address, topics, kafka_client, tmp_path)
+def job(make_job: MakeJob) -> Job:
+    """A job that writes predictions and dead letters to two topics, in transactions."""
+    options = {"until_end": True, "idle_timeout": 0.1, "transactions": 30.0}
+    return make_job(3, 3, 2, session_timeout=3.0, options=options)
 
 
 def seen(job: Job) -> dict[Any, list[Any]]:
     """The predictions and dead letters that a reader of what is committed sees, by their input."""
     found: dict[Any, list[Any]] = {}
     for sink in (job.output, job.dead_letters):
-        assert sink is not None
         topic = sink.rpartition("/")[2]
         for place, values in outputs(job.address, topic, "read_committed").items():
             found.setdefault(place, []).extend(values)
@@ -117,24 +114,12 @@ def test_killed_at_random_moments(
         options={name: one for name, one in options.items() if name != "transactions"},
     )
     expected = undisturbed.run()
-    rng = random.Random(3)
     plan: list[tuple[str, int] | None] = [*STRIKES[kind][:strikes], *[None] * kills]
-    rng.shuffle(plan)
-    for whim, strike in enumerate(plan):
-        with job.but(whim=whim, strike=strike).start() as process:
-            if strike is None:
-                process.until_written(int(rng.uniform(0.0, 1.5) * size / len(plan)))
-                time.sleep(rng.uniform(0, 0.05))
-                process.kill()
-            assert process.wait() == -9, f"{strike}\n{process.log[-2000:]}"
+    random.Random(3).shuffle(plan)
+    killed(job, plan, size, seed=3)
     report = job.but(whim=99).run()
     assert 0 < report["events_now"] < size
-    for same in ("events", "counts", "n_events", "whole", "learned"):
-        assert report[same] == expected[same]
-    model = "model.safetensors"
-    a, b = newest(undisturbed.directory), newest(job.directory)
-    assert (a.path / model).read_bytes() == (b.path / model).read_bytes()
-
+    assert_same(report, job, expected, undisturbed)
     assert_once(job)
     right = {}
     for line in (tmp_path / "predictions.ndjson").read_text().splitlines():
@@ -196,23 +181,13 @@ def test_a_dead_member_is_taken_over(job: Job) -> None:
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize(
     ("kind", "times"),
-    [
-        ("in a group", 2),
-        *(pytest.param(kind, 10, marks=pytest.mark.nightly) for kind in STRIKES),
-    ],
+    [("in a group", 2), *(pytest.param(kind, 10, marks=pytest.mark.nightly) for kind in STRIKES)],
 )
 def test_a_broker_that_restarts_at_random_moments(
-    times: int,
-    kind: str,
-    restarted: Any,
-    kafka_topic: MakeTopic,
-    kafka_client: str,
-    tmp_path: Path,
+    times: int, kind: str, restarted: Any, job: Job
 ) -> None:
     """Killed or stopped, and away for a while: transactions are aborted, and done again."""
     size = 1000 * (times + 1)
-    topics = kafka_topic(3, **KEPT), kafka_topic(3, **KEPT), kafka_topic(2, **KEPT)
-    job = job_of(restarted.address, topics, kafka_client, tmp_path)
     job = job.but(
         options={"idle_timeout": 0.1, "transactions": 0.3, "max_events": size},
         pause=0.01,

@@ -1,4 +1,4 @@
-"""What CONTRIBUTING shows is so: the way of an event, and additions that take one commit each."""
+"""What CONTRIBUTING shows is so: the way of an event, additions of one commit, and deletions."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from streamk import extensions
+
 ROOT = Path(__file__).parents[2]
 ADDITIONS = ROOT / "docs" / "additions"
 
@@ -26,7 +28,6 @@ def walked() -> list[tuple[str, str]]:
     """Modules and names in the walk, which stand as ``module.py``: ``Class.method``."""
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     part = re.search(r"^## One event.*?\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
-    assert part is not None
     return re.findall(r"`((?:streamk|connectors)/[\w/]+\.py)`:\s+`([\w.]+)`", part[1])
 
 
@@ -56,6 +57,9 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     events = ["a,b,y"]
     events += [f"{i % 7},{i % 5},{'high' if i % 7 > 3 else 'low'}" for i in range(300)]
     (copy / "events.csv").write_text("\n".join(events) + "\n")
+    rows = [{"a": n % 7, "b": n % 5, "y": n % 7 > n % 5} for n in range(300)]
+    (copy / "events.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (copy / "left.py").write_text(LEFT)
     return copy
 
 
@@ -149,8 +153,8 @@ def test_a_connector_is_added_and_taken_away(copy: Path) -> None:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: streamk-sine\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(f"[streamk.connectors]\n{entry[0]}{entry[1]}\n")
-    job = f"--label y --task regression --model doubly-stochastic --checkpoint state {SMALL}"
-    _, shown, _ = streamk(copy, f"run sine:500?noise=0.1 {job}", "inspect state --json")
+    job = f"--label y --task regression --model doubly-stochastic --checkpoint sine {SMALL}"
+    _, shown, _ = streamk(copy, f"run sine:500?noise=0.1 {job}", "inspect sine --json")
     assert json.loads(shown)["checkpoints"][0]["events"] == 500
     shutil.rmtree(info)
     with pytest.raises(AssertionError, match="sine"):
@@ -168,3 +172,114 @@ def test_the_page_names_every_module_that_tells_losses_apart() -> None:
     told = {path for path in found if f"`{path}`" in page}
     assert found - told == set()
     assert len(told) >= 3
+
+
+# --- deletions ------------------------------------------------------------------------------------
+
+FOLDERS = sorted(path.parent.name for path in ROOT.glob("streamk/*/extension.toml"))
+DELETED = [*(f"streamk/{name}" for name in FOLDERS), "connectors/schemas"]
+
+POINTS = {
+    *("learners", "openings", "run", "commands", "about", "regions", "alarms"),
+    *("exports", "places", "river"),
+}
+
+LEFT = """
+import importlib, json, pathlib, pkgutil, sys
+
+root = pathlib.Path.cwd()
+sys.path.insert(0, str(root))
+import connectors, streamk
+
+assert pathlib.Path(streamk.__file__).parent == root / "streamk", streamk.__file__
+without = ("__main__", "python_client", "confluent", "streamk.mlflow", "cuda", "cupy")
+for package in (streamk, connectors):
+    for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if not any(part in found.name for part in without):
+            importlib.import_module(found.name)
+
+from connectors.base import Sink
+from connectors.registry import open_sink, open_source
+from streamk.adapters.river import KernelClassifier
+from streamk.cli import main
+from streamk.engine import Checkpoints, Engine, Stream
+from streamk.learners import create
+from river import datasets, metrics, evaluate
+
+command = ["run", "file:events.ndjson", "--label", "y", "--model", "kernel-ridge", "--quiet"]
+command += ["--set", "max_centers=64", "--checkpoint-every", "100"]
+
+
+class Dies(Exception):
+    pass
+
+
+def dying(sink):
+    write = sink.write
+
+    def once(outputs):
+        write(outputs)
+        raise Dies
+
+    sink.write = once
+    return sink
+
+
+def engine(sink):
+    model = create("kernel-ridge", task="classification", max_centers=64)
+    saved, stream = Checkpoints("state", every=100), Stream(label="y")
+    source = open_source("file:events.ndjson")
+    return Engine(source, model, sink=sink, stream=stream, checkpoints=saved)
+
+
+assert main([*command, "--checkpoint", "whole", "--to", "file:whole.ndjson"]) == 0
+try:
+    engine(dying(open_sink("file:parts.ndjson"))).run()
+except Dies:
+    pass
+else:
+    raise AssertionError("it was to die")
+assert engine(open_sink("file:parts.ndjson")).run().events == 300
+assert pathlib.Path("parts.ndjson").read_bytes() == pathlib.Path("whole.ndjson").read_bytes()
+
+model = KernelClassifier(external_experts=())
+found = evaluate.progressive_val_score(datasets.Phishing().take(100), model, metrics.Accuracy())
+assert found.get() > 0.5
+"""
+
+
+def test_what_is_registered_is_there() -> None:
+    found = {point for path in ROOT.glob("streamk/*/extension.toml") for point in _points(path)}
+    assert found <= POINTS
+    for point in POINTS - {"about"}:
+        for name, one in extensions.all_of(point):
+            assert one is not None, name
+
+
+def _points(path: Path) -> set[str]:
+    return {line.strip("[]") for line in path.read_text().splitlines() if line.startswith("[")}
+
+
+@pytest.mark.parametrize(
+    "folders",
+    [
+        pytest.param(DELETED, id="all"),
+        *(pytest.param([one], id=one, marks=pytest.mark.nightly) for one in DELETED),
+    ],
+)
+def test_an_extension_can_be_deleted(folders: list[str], copy: Path) -> None:
+    aside = copy / "aside"
+    for folder in folders:
+        shutil.move(copy / folder, aside / folder)
+    try:
+        done = subprocess.run(
+            [sys.executable, "left.py"], cwd=copy, capture_output=True, text=True, check=False
+        )
+    finally:
+        for folder in folders:
+            shutil.move(aside / folder, copy / folder)
+        for name in ("state", "whole"):
+            shutil.rmtree(copy / name, ignore_errors=True)
+        for name in ("whole.ndjson", "parts.ndjson"):
+            (copy / name).unlink(missing_ok=True)
+    assert done.returncode == 0, done.stderr

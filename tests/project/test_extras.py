@@ -6,15 +6,15 @@ This needs the package index, and minutes. What needs a GPU is not tried here.
 from __future__ import annotations
 
 import json
-import struct
 import tomllib
+import venv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_kit import click_events, ndjson
-from wheel_kit import ROOT, Environment, build
+from wheel_kit import ROOT, Environment, build, run
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
@@ -84,52 +84,19 @@ def confluent(tried: Tried) -> None:
 
 
 def schemas(tried: Tried) -> None:
-    """Records of Avro and of Protobuf."""
+    """Records of Avro and of Protobuf, written and read."""
     for form in ("avro", "protobuf"):
         framed(form, tried)
 
 
-FORMATS = {
-    "avro": (
-        "1.avsc",
-        """{"type": "record", "name": "Click", "fields": [
-            {"name": "age", "type": "double"}, {"name": "clicked", "type": "boolean"}]}""",
-        lambda age, clicked: struct.pack("<d?", age, clicked),
-    ),
-    "json-schema": (
-        "1.json",
-        "{}",
-        lambda age, clicked: json.dumps({"age": age, "clicked": clicked}).encode(),
-    ),
-    "protobuf": (
-        "1.proto",
-        'syntax = "proto3"; message Click { double age = 1; bool clicked = 2; }',
-        lambda age, clicked: b"\0" + struct.pack("<cd", b"\x09", age) + bytes([0x10, clicked]),
-    ),
-}
-"""The file and the text of a schema, and the body of a record."""
-
-
 def framed(form: str, tried: Tried) -> None:
-    """Read records of a format, and write predictions in it."""
-    name, text, body = FORMATS[form]
-    (tried.home / "schemas").mkdir(exist_ok=True)
-    (tried.home / "schemas" / name).write_text(text)
-    written = f"written-{form}"
-    (tried.home / written).mkdir()
-    topic, predictions = tried.topic(), tried.topic()
-    from kafka_kit import producer
-
-    with producer(tried.broker) as out:
-        for i in range(300):
-            out.send(topic.rpartition("/")[2], b"\0\0\0\0\1" + body(float(i % 2), bool(i % 2)))
-        out.flush()
-    where = "" if form == "json-schema" else "&schemas=schemas"
-    to = f"{predictions}?encoding={form}&schemas={written}"
-    assert tried.learn(f"{topic}?encoding={form}{where}", "--to", to)["learned"] == 300
-    assert len(list((tried.home / written).iterdir())) == 1
-    back = f"{predictions}?encoding={form}{where and f'&schemas={written}'}"
+    """Write predictions in a format, and learn from them."""
+    (tried.home / form).mkdir()
+    topic, schemas = f"{tried.topic()}?encoding={form}", f"&schemas={form}"
+    assert tried.learn("file:events.ndjson", "--to", topic + schemas)["learned"] == 300
+    assert len(list((tried.home / form).iterdir())) == 1
     label = "prediction.boolean" if form == "protobuf" else "prediction"
+    back = topic if form == "json-schema" else topic + schemas
     assert tried.learn(back, label=label)["learned"] > 290
 
 
@@ -246,18 +213,9 @@ def mlflow(tried: Tried) -> None:
     tried.python(MLFLOW)
 
 
+KINDS = (confluent, kafka_codecs, mlflow, object_store, onnx, parquet, plot, ray)
 PROMISES: dict[str, Callable[[Tried], None]] = {
-    "confluent": confluent,
-    "kafka-codecs": kafka_codecs,
-    "mlflow": mlflow,
-    "object-store": object_store,
-    "onnx": onnx,
-    "parquet": parquet,
-    "plot": plot,
-    "ray": ray,
-    "schemas": schemas,
-    "serve": serve,
-    "sklearn": sklearn,
+    kind.__name__.replace("_", "-"): kind for kind in (*KINDS, schemas, serve, sklearn)
 }
 
 
@@ -295,3 +253,13 @@ def test_json_schema_needs_no_extra(
     plain: tuple[Path, Environment], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     framed("json-schema", Tried(plain[1], tmp_path, request))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+def test_the_guide_builds_without_warnings(tmp_path: Path) -> None:
+    home, pages = tmp_path / "venv", tmp_path / "docs"
+    venv.create(home, with_pip=True)
+    run(home / "bin" / "pip", "install", "--quiet", "-e", f"{ROOT}[docs]", cwd=tmp_path)
+    run(home / "bin" / "sphinx-build", "-q", "-W", "docs", pages, cwd=ROOT)
+    assert (pages / "factorization.html").is_file()

@@ -1,7 +1,11 @@
-"""The quick starts and the tutorial, followed as a reader follows them.
+"""README.md, the quick starts and the tutorial, followed as a reader follows them.
 
 The commands and the Python blocks of a part run in the order of the page, in one directory. A
 `text` block right after one of them is what that printed, but for the figures.
+
+Of README.md all console commands but three run as they stand: the two for a fresh machine would
+make an environment each (`.ci/run` runs one of them as it stands, tests/project/test_wheel.py does
+what the other does), and those for Kafka need a broker's address.
 """
 
 from __future__ import annotations
@@ -9,23 +13,161 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import re
+import shlex
 import shutil
 import signal
-import tomllib
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_kit import click_events, ndjson
-from test_readme import N_EVENTS, ROOT, run, start
+from cli_kit import streamk as command_line
+from crash_kit import read_all
+from kafka_kit import producer, read
+from test_docs import DOCS, PROJECT, README, fenced
+from wheel_kit import ROOT
 
 import streamk
+from connectors.kafka import KafkaSource
 
-DOCS = ROOT / "docs"
+N_EVENTS = 300
+
+
+def commands() -> list[str]:
+    lines = [line for block in fenced(README, "console") for line in block.splitlines()]
+    assert all(line.startswith("$ ") for line in lines), "a console block holds commands only"
+    return [line.removeprefix("$ ") for line in lines]
+
+
+COMMANDS = commands()
+FRESH = [command for command in COMMANDS if command.startswith("python3 -m venv ")]
+BROKER = [command for command in COMMANDS if "local_kafka.py" in command]
+KAFKA = [command for command in COMMANDS if "kafka://" in command]
+PLAIN = [command for command in COMMANDS if command not in [*FRESH, *BROKER, *KAFKA]]
+
+
+def environment() -> dict[str, str]:
+    """The environment with this Python's programs first on the path, as when activated."""
+    folders = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    return {**os.environ, "PATH": os.pathsep.join(folders)}
+
+
+def start(command: str, directory: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        ["bash", "-c", f"exec {command}"],
+        cwd=directory,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def run(command: str, directory: Path) -> str:
+    """Run a command as it stands; return what it prints. `streamk` runs in this process."""
+    words = shlex.split(command)
+    if words[0] == "streamk" and ">" not in words:
+        return command_line(*words[1:], cwd=directory)[0]
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=directory,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def test_there_is_something_to_test() -> None:
+    assert len(FRESH) == 2
+    assert min(map(len, (BROKER, KAFKA, PLAIN))) > 0
+    # The quick start for Kafka starts it so.
+    assert {one.partition(" --topic ")[0] for one in BROKER} == {"python demos/local_kafka.py"}
+
+
+@pytest.mark.parametrize("command", FRESH)
+def test_a_fresh_machine_needs_python_only(command: str) -> None:
+    venv, install, program = map(shlex.split, command.split(" && "))
+    assert venv == ["python3", "-m", "venv", ".venv"]
+    assert install[:2] == [".venv/bin/pip", "install"]
+
+    target = install[-1]
+    extras = re.findall(r"\w[\w-]*", target.partition("[")[2])
+    assert target.partition("[")[0] == ".", "the project is installed from this directory"
+    assert set(extras) <= PROJECT["optional-dependencies"].keys()
+
+    name = program[0].removeprefix(".venv/bin/")
+    required = [line for extra in extras for line in PROJECT["optional-dependencies"][extra]]
+    assert name in PROJECT["scripts"] or any(re.match(rf"{name}\b", line) for line in required), (
+        f"{name} is not installed by {shlex.join(install)}"
+    )
+
+
+def test_plain_commands_run_in_order(tmp_path: Path) -> None:
+    events = click_events(N_EVENTS)
+    (tmp_path / "events.ndjson").write_bytes(ndjson(events))
+    shown = [
+        {**event, "ad": n, "at": 60_000 * n, "clicked": None} for n, event in enumerate(events)
+    ]
+    clicks = [
+        {"ad": n, "at": 60_000 * n + 90_000, "clicked": True}
+        for n, event in enumerate(events)
+        if event["clicked"]
+    ]
+    for name, records in (("shown", shown), ("clicks", clicks)):
+        (tmp_path / f"{name}.ndjson").write_bytes(ndjson(records))
+    for command in PLAIN:
+        run(command, tmp_path)
+    predictions = (tmp_path / "predictions.ndjson").read_text()
+    assert len(predictions.splitlines()) == N_EVENTS
+
+    # "Run again, the command goes on where it stopped": here at the end of the file.
+    (again,) = (command for command in PLAIN if "--checkpoint" in command)
+    run(again, tmp_path)
+    assert (tmp_path / "predictions.ndjson").read_text() == predictions
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.parametrize("command", KAFKA)
+def test_kafka_commands_run_until_stopped(
+    command: str, tmp_path: Path, kafka_address: str, kafka_topic: Callable[..., str]
+) -> None:
+    inputs, outputs = kafka_topic(), kafka_topic()
+    with producer(kafka_address) as out:
+        for event in click_events(N_EVENTS):
+            out.send(inputs, json.dumps(event).encode())
+
+    command = command.replace("localhost:9092/events", f"{kafka_address}/{inputs}")
+    command = command.replace("localhost:9092/predictions", f"{kafka_address}/{outputs}")
+    process = start(command, tmp_path)
+    try:
+        with closing(KafkaSource((kafka_address,), outputs)) as source:
+            read(source, N_EVENTS)
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0, output
+    records = list(read_all(kafka_address, outputs))
+    assert len(records) == N_EVENTS, output
+    assert all(record.headers for record in records)
+    run("streamk inspect state", tmp_path)
+
+
+# --- the guide ------------------------------------------------------------------------------------
+
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
-KAFKA = re.compile(r"kafka://localhost:9092/([\w-]+)")
+TOPIC = re.compile(r"kafka://localhost:9092/([\w-]+)")
 PART = re.compile(r"^## ", flags=re.MULTILINE)
 
 
@@ -120,9 +262,7 @@ def test_the_quick_start_for_kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     block = next(block for language, block in FENCED.findall(text) if language == "console")
     broker = start(block.strip().removeprefix("$ "), ROOT)
     try:
-        assert broker.stdout is not None
         address = re.search(r"127\.0\.0\.1:\d+", broker.stdout.readline())
-        assert address is not None
         rest = text.partition(block)[2].partition("```\n")[2]
         follow(rest.replace("localhost:9092", address[0]), tmp_path, monkeypatch)
     finally:
@@ -166,11 +306,7 @@ OTHERS = ("running.md", "resume.md", "metrics.md")
     ],
 )
 def test_commands_of_the_pages(
-    page: str,
-    prepared: Path,
-    tmp_path: Path,
-    kafka_address: str,
-    kafka_topic: Callable[..., str],
+    page: str, prepared: Path, tmp_path: Path, kafka_address: str, kafka_topic: Callable[..., str]
 ) -> None:
     """Each console block runs as it stands, but that live sources end: `--until-end`."""
     topics: dict[str, str] = {}
@@ -189,8 +325,8 @@ def test_commands_of_the_pages(
         shutil.copytree(prepared, home)
         if "--checkpoint state" in block:
             shutil.rmtree(home / "state")  # the block makes one
-        (home / "clicks.toml").write_text(KAFKA.sub(here, job).replace("/var/lib/streamk/", ""))
-        for line in KAFKA.sub(here, block).splitlines():
+        (home / "clicks.toml").write_text(TOPIC.sub(here, job).replace("/var/lib/streamk/", ""))
+        for line in TOPIC.sub(here, block).splitlines():
             live = "kafka://" in line or "clicks.toml" in line
             run(line.removeprefix("$ ") + " --until-end" * live, home)
 
@@ -222,19 +358,3 @@ def test_commands_about_models(every: int, prepared: Path, tmp_path: Path) -> No
     assert len(commands) >= 3
     for line in commands[::every]:
         assert " features" in run(line, tmp_path)
-
-
-def test_every_page_with_commands_is_run() -> None:
-    pages = {path.name for path in DOCS.glob("*.md") if "```console" in part(path.name)}
-    others = {*OTHERS, *NEEDS, "quickstart.md", "tutorial.md", "gallery.md"}
-    assert pages == {"streams.md", "serving.md", "fast_prediction.md", "models.md", *others}
-
-
-def test_the_citation_has_the_license_and_the_papers_of_the_guide() -> None:
-    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert re.findall(r"^license: (.*)$", text, re.MULTILINE) == [project["license"]]
-    guide = part("quickstart.md", "If you do research")
-    titles = re.findall(r'^    title: "?(.*?)"?$', text, re.MULTILINE)
-    assert len(titles) == 3
-    assert all(f"*{title}*" in guide for title in titles)

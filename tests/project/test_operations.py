@@ -1,22 +1,28 @@
-"""The files for operations are good: units, the job's options, the image's steps, the dashboard."""
+"""What is beside the code works: demos, files for operations, workflows, a release by tag."""
 
 from __future__ import annotations
 
 import json
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
+from argparse import ArgumentTypeError
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import forked_kit
 import pytest
 from cli_kit import click_events, ndjson, streamk
+from local_kafka import _topic
 from wheel_kit import ROOT, run
 
+from streamk import __version__
 from streamk.cli.run import _parser
 from streamk.serving.command import _parser as serve_parser
 
@@ -197,3 +203,148 @@ def test_a_copy_of_a_checkpoint_is_a_backup(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "state")
     shutil.copytree(tmp_path / "backup", tmp_path / "state")
     assert ending() == first
+
+
+# --- demos ----------------------------------------------------------------------------------------
+
+DEMOS = Path(__file__).parents[2] / "demos"
+
+
+def demos_run(demo: str, *arguments: str, cwd: Path) -> str:
+    done = forked_kit.run(
+        [sys.executable, str(DEMOS / demo), *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_river_loop(tmp_path: Path) -> None:
+    lines = demos_run("river_loop.py", cwd=tmp_path).splitlines()
+    assert "Accuracy: " in lines[0]
+    # The twin out of a pickle predicts the same, to the last bit.
+    assert lines[-2].partition(": {")[2] == lines[-1].partition(" {")[2]
+
+
+def test_self_expressive(tmp_path: Path) -> None:
+    exact, clustered, denoised, drawn = demos_run("self_expressive.py", cwd=tmp_path).splitlines()
+    assert exact == "1,000 points of rank 20: exact with 20 landmarks of oasis"
+    assert float(clustered.partition(": ")[2].partition("%")[0]) >= 99
+    assert float(denoised.partition("codes ")[2].partition("%")[0]) <= 7.5
+    picture = tmp_path / drawn.removeprefix("drawn in ")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_kafka_quickstart(tmp_path: Path, kafka_address: str) -> None:
+    out = demos_run("kafka_quickstart.py", "--broker", kafka_address, cwd=tmp_path)
+    assert "produced 1,250 events" in out
+    assert "learned 625 events, 625 in all" in out
+    assert "resumed, learned 625 events, 1,250 in all" in out
+    assert "read 1,250 predictions back" in out
+    assert "1,250 events have one, 0 more than one" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "topic"), [("events", ("events", 1)), ("other:3", ("other", 3)), ("a:0", None)]
+)
+def test_topics_of_a_local_broker(text: str, topic: tuple[str, int] | None) -> None:
+    if topic is None:
+        with pytest.raises(ArgumentTypeError, match="NAME:PARTITIONS"):
+            _topic(text)
+    else:
+        assert _topic(text) == topic
+
+
+# --- workflows ------------------------------------------------------------------------------------
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+notes = runpy.run_path(str(ROOT / ".ci" / "release.py"))["notes"]
+
+
+def loaded(path: Path) -> Any:
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    return yaml.safe_load(path.read_text("utf-8"))
+
+
+def commands(path: Path) -> list[str]:
+    return [
+        step["run"]
+        for job in loaded(path)["jobs"].values()
+        for step in job["steps"]
+        if "run" in step
+    ]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_commands_of_workflows_are_the_projects(path: Path) -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    markers = {
+        line.partition(":")[0] for line in PROJECT["tool"]["pytest"]["ini_options"]["markers"]
+    }
+    for command in commands(path):
+        assert set(re.findall(r"'\.\[(\w+)\]'", command)) <= extras.keys(), command
+        words = shlex.split(command)
+        if words[0] == "pytest":
+            assert set(re.findall(r"\w+", words[words.index("-m") + 1])) - {"not", "and"} <= markers
+        for word in words[1:]:
+            if word.startswith((".ci/", "tests/", "docs/")):
+                assert (ROOT / word).exists(), command
+
+
+def test_every_python_that_is_promised_is_tested() -> None:
+    tested = loaded(ROOT / ".github/workflows/tests.yml")["jobs"]["python"]["strategy"]["matrix"]
+    promised = re.findall(
+        r"Python :: (3\.\d+)$", "\n".join(PROJECT["project"]["classifiers"]), re.M
+    )
+    assert tested["python"] == promised
+    assert PROJECT["project"]["requires-python"] == f">={promised[0]}"
+
+
+# --- a release by tag -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "streamk").mkdir()
+    (tmp_path / "streamk" / "__init__.py").write_text('__version__ = "1.2.0"\n')
+    (tmp_path / "CITATION.cff").write_text("title: streamk\nversion: 1.2.0\n")
+    (tmp_path / "CHANGELOG.md").write_text(
+        "# Changelog\n\n## 1.2.0 (2030-01-01)\n\n- One thing.\n\n## 1.1.0\n\n- Another.\n"
+    )
+    return tmp_path
+
+
+def test_a_release_has_its_part_of_the_changelog(project: Path) -> None:
+    assert notes("v1.2.0", project) == "- One thing.\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("streamk/__init__.py", '__version__ = "1.1.0"\n', r"__init__\.py has version 1\.1\.0"),
+        ("CITATION.cff", "title: streamk\n", r"CITATION\.cff has no version"),
+        (
+            "CHANGELOG.md",
+            "# Changelog\n\n## 1.2.0\n\n## 1.1.0\n\n- It.\n",
+            "nothing under a heading",
+        ),
+        ("CHANGELOG.md", "# Changelog\n", "nothing under a heading"),
+    ],
+)
+def test_a_release_is_refused_where_files_differ(
+    project: Path, name: str, text: str, says: str
+) -> None:
+    (project / name).write_text(text)
+    with pytest.raises(SystemExit, match=says):
+        notes("v1.2.0", project)
+
+
+def test_the_citation_is_of_this_version() -> None:
+    assert loaded(ROOT / "CITATION.cff")["version"] == __version__

@@ -9,7 +9,7 @@ give up their partitions and get others. A commit of an old generation is refuse
 from __future__ import annotations
 
 import random
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,8 +17,6 @@ from typing import Any
 from connectors.errors import ConnectorError, Revoked
 
 from .world import Simulated, World
-
-__all__ = ["Broker", "Log", "NotAnswered", "bear_late", "make_logs"]
 
 
 class NotAnswered(Simulated, ConnectorError):
@@ -29,17 +27,10 @@ class NotAnswered(Simulated, ConnectorError):
 class Log:
     """One partition.
 
-    Attributes
-    ----------
-    offsets, times, ids : list of int
-    arrivals : list of float
-        When each event can be read, ascending.
-    gap : int
-        Offsets after the last event that hold none.
-    first : int
-        The first offset that is not deleted.
-    born : float
-        When the partition is there.
+    `arrivals`: when each event can be read, ascending.
+    `gap`: offsets after the last event that hold none.
+    `first`: the first offset that is not deleted.
+    `born`: when the partition is there.
     """
 
     offsets: list[int]
@@ -52,14 +43,7 @@ class Log:
 
     def visible(self, now: float) -> int:
         """How many events there are by now."""
-        low, high = 0, len(self.arrivals)
-        while low < high:
-            middle = (low + high) // 2
-            if self.arrivals[middle] <= now:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return bisect_right(self.arrivals, now)
 
     def end(self, now: float) -> int:
         """One past the last offset there is."""
@@ -128,15 +112,9 @@ class Seat:
 class Broker:
     """The logs and the group.
 
-    Attributes
-    ----------
-    committed : dict of partition to (offset, metadata)
-    accepted : list
-        Every commit that was taken: (partition, offset, metadata).
-    written : list
-        Outputs of all members, in the order in which they arrived.
-    begun : set of str
-        Partitions on which a place is on record: nothing was deleted of them before that.
+    `accepted`: every commit that was taken: (partition, offset, metadata).
+    `written`: outputs of all members, in the order in which they arrived.
+    `begun`: partitions on which a place is on record: nothing was deleted of them before that.
     """
 
     world: World

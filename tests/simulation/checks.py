@@ -7,29 +7,20 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streamk.engine import Checkpoint, newest_checkpoint
+from connectors.memory import MemorySink, MemorySource
+from streamk.engine import Checkpoint, Engine, Stream, newest_checkpoint
 from streamk.engine.recovery.group import Group
 from streamk.errors import StateError
+from streamk.packing import fingerprint
 
 from .broker import Broker, Log
 from .client import is_bad
+from .learner import CountingLearner
+from .members import Worker, real_learner
+from .source import event_of
 from .transactions import Coordinator
-
-__all__ = [
-    "Problem",
-    "agreed",
-    "at_least_once",
-    "committed_once",
-    "counted_once",
-    "in_order",
-    "merge_order",
-    "never_there",
-    "own_events",
-    "positions",
-    "usable",
-]
 
 
 class Problem(NamedTuple):
@@ -89,6 +80,12 @@ def merge_order(logs: Mapping[str, Log]) -> list[int]:
     return [number for *_, number in sorted(keyed)]
 
 
+def told(kind: str, text: str, places: Iterable[Position]) -> list[Problem]:
+    """A problem of some positions, if there are any."""
+    some = sorted(places)
+    return [Problem(kind, f"{len(some)} {text}: {spans(some)}")] if some else []
+
+
 def counted_once(
     logs: Mapping[str, Log],
     learned: list[int],
@@ -97,43 +94,23 @@ def counted_once(
 ) -> list[Problem]:
     """Every event is in the last model once, or reported lost.
 
-    Parameters
-    ----------
-    learned : list of int
-        The events of the last model.
-    lost : list
-        Ranges that any checkpoint or report lists.
-    elsewhere : mapping of name to list
-        Events of the models that nobody has taken over.
+    `learned`: the events of the last model.
+    `lost`: ranges that any checkpoint or report lists.
+    `elsewhere`: events of the models that nobody has taken over.
     """
     where, found = positions(logs), Counter(learned)
-    problems = []
-    twice = sorted(where[number] for number, n in found.items() if n > 1)
-    if twice:
-        problems.append(Problem("twice", f"{len(twice)} events twice, {spans(twice)}"))
+    problems = told("twice", "events twice", [where[one] for one, n in found.items() if n > 1])
     others = {number: name for name, numbers in elsewhere.items() for number in numbers}
     missing, orphans = [], defaultdict(list)
     for number, position in where.items():
-        if number in found or inside(position, lost):
-            continue
-        if number in others:
-            orphans[others[number]].append(position)
-        else:
-            missing.append(position)
-    if missing:
-        problems.append(
-            Problem("missing", f"{len(missing)} events in no model, unreported: {spans(missing)}")
-        )
+        if number not in found and not inside(position, lost):
+            (orphans[others[number]] if number in others else missing).append(position)
+    problems += told("missing", "events in no model, unreported", missing)
     for name, orphaned in orphans.items():
-        problems.append(
-            Problem("orphaned", f"{len(orphaned)} events only in {name}: {spans(orphaned)}")
-        )
+        problems += told("orphaned", f"events only in {name}", orphaned)
     for name, numbers in elsewhere.items():
-        both = sorted(where[number] for number in set(numbers) & set(found))
-        if both:
-            problems.append(
-                Problem("twice elsewhere", f"{len(both)} also in {name}: {spans(both)}")
-            )
+        both = [where[number] for number in set(numbers) & set(found)]
+        problems += told("twice elsewhere", f"also in {name}", both)
     return problems
 
 
@@ -154,18 +131,14 @@ def at_least_once(broker: Broker, lost: list[Mapping[str, Any]], *, grouped: boo
     values: dict[Position, list[dict[str, Any]]] = defaultdict(list)
     for _, output in broker.written:
         values[output.partition, output.offset].append(output.value)
-    where = positions(broker.logs).values()
-    missing = [place for place in where if place not in values and not inside(place, lost)]
-    problems = []
-    if missing:
-        problems.append(Problem("unwritten", f"{len(missing)} not written: {spans(missing)}"))
+    places = positions(broker.logs).values()
+    missing = [one for one in places if one not in values and not inside(one, lost)]
     differing = [place for place, found in values.items() if _differ(found)]
-    if differing:
-        kind = "revision" if grouped else "values"
-        problems.append(
-            Problem(kind, f"{len(differing)} written with two values: {spans(differing)}")
-        )
-    return problems
+    kind = "revision" if grouped else "values"
+    return [
+        *told("unwritten", "not written", missing),
+        *told(kind, "written with two values", differing),
+    ]
 
 
 def committed_once(
@@ -175,10 +148,7 @@ def committed_once(
 ) -> list[Problem]:
     """A reader of what was committed sees each position once, as a prediction or a dead letter.
 
-    Parameters
-    ----------
-    expected : mapping of position to dict
-        The predictions of an undisturbed run; empty where they are not known.
+    `expected`: the predictions of an undisturbed run; empty where they are not known.
     """
     coordinator.settle()
     logs, seen = coordinator.broker.logs, _committed(coordinator)
@@ -189,22 +159,16 @@ def committed_once(
         ("dead", set(where.values()) - set(good.values())),
     ):
         found = seen[topic]
-        if missing := [one for one in wanted if one not in found and not inside(one, lost)]:
-            problems.append(
-                Problem("unwritten", f"{len(missing)} not in {topic}: {spans(missing)}")
-            )
-        if twice := [place for place, values in found.items() if len(values) > 1]:
-            problems.append(
-                Problem("written twice", f"{len(twice)} twice in {topic}: {spans(twice)}")
-            )
-        if strange := set(found) - wanted:
-            problems.append(Problem("strange", f"{len(strange)} in {topic}: {spans(strange)}"))
+        missing = [one for one in wanted if one not in found and not inside(one, lost)]
+        twice = [place for place, values in found.items() if len(values) > 1]
+        problems += told("unwritten", f"not in {topic}", missing)
+        problems += told("written twice", f"twice in {topic}", twice)
+        problems += told("strange", f"in {topic}", set(found) - wanted)
     scores = seen["scores"].items()
-    if revised := [one for one, values in scores if any(v.get("revision") for v in values)]:
-        problems.append(Problem("revision", f"{len(revised)} revised: {spans(revised)}"))
-    if wrong := [one for one, values in scores if any(v != expected.get(one, v) for v in values)]:
-        problems.append(Problem("values", f"{len(wrong)} other than wanted: {spans(wrong)}"))
-    return problems
+    revised = [one for one, values in scores if any(v.get("revision") for v in values)]
+    wrong = [one for one, values in scores if any(v != expected.get(one, v) for v in values)]
+    problems += told("revision", "revised", revised)
+    return problems + told("values", "other than wanted", wrong)
 
 
 def _committed(coordinator: Coordinator) -> dict[str, dict[Position, list[dict[str, Any]]]]:
@@ -261,3 +225,168 @@ def spans(found: Iterable[Position]) -> str:
     for name, offset in found:
         offsets[name].append(offset)
     return ", ".join(f"{name}[{min(some)}..{max(some)}]" for name, some in sorted(offsets.items()))
+
+
+if TYPE_CHECKING:
+    from .runs import Run
+
+
+def judge_single(run: Run, worker: Worker) -> list[Problem]:
+    """A job of one process: the model and the outputs are those of an undisturbed run."""
+    if not worker.reports:
+        return [Problem("unfinished", f"{worker.host} has no report")]
+    report = worker.reports[-1]
+    logs = run.usable
+    lost: list[Mapping[str, Any]] = list(report.lost)
+    written = _file(run)
+    if run.plan.real:
+        learned = _order_written(run, written)
+        if learned is None:
+            return _outputs(run, lost, [], [])
+    else:
+        learned = list(report.model.ids)  # type: ignore[attr-defined]
+    problems = counted_once(logs, learned, lost, {}) + in_order(logs, learned)
+    if problems:
+        return problems
+    if not lost and run.plan.until_end and learned != _sequence(run):
+        problems.append(Problem("sequence", "not in the order of clocks, names and offsets"))
+    model, outputs = replay(learned, real=run.plan.real, staleness=run.plan.staleness)
+    if run.plan.real and fingerprint(model.state()) != fingerprint(report.model.state()):
+        problems.append(Problem("model", "it is not the one that learned the same sequence"))
+    if report.counts.learned != len(learned):
+        problems.append(
+            Problem("counts", f"{report.counts.learned} counted, {len(learned)} learned")
+        )
+    where = positions(logs)
+    expected = [(*where[n], value) for n, value in zip(learned, outputs, strict=True)]
+    return problems + _outputs(run, lost, written, expected)
+
+
+def _outputs(
+    run: Run,
+    lost: list[Mapping[str, Any]],
+    written: list[dict[str, Any]],
+    expected: list[tuple[str, int, dict[str, Any]]],
+) -> list[Problem]:
+    """Each output is there as of a run that nothing disturbed."""
+    values = {(name, offset): value for name, offset, value in expected}
+    if run.plan.sink == "file":
+        return _same(written, expected)
+    if run.coordinator is not None:
+        # What a job wrote after its checkpoints were copied had an order that the copy lacks.
+        known = not lost and (run.plan.until_end or not run.strays)
+        return committed_once(run.coordinator, lost, values if known else {})
+    if run.plan.sink is None:
+        return []
+    problems = _topic(run, lost)
+    wrong = [
+        output
+        for _, output in run.broker.written
+        if values.get((output.partition, output.offset), output.value) != output.value
+    ]
+    if wrong and not lost:
+        problems.append(Problem("values", f"{len(wrong)} other than of an undisturbed run"))
+    return problems
+
+
+def replay(
+    learned: list[int], *, real: bool, staleness: int | None = None
+) -> tuple[Any, list[dict[str, Any]]]:
+    """Learn a sequence without any disturbance; returns the model and what it predicted."""
+    if not real:
+        model = CountingLearner()
+        model.add_columns(("id",))
+        found = []
+        for number in learned:
+            found.append({"prediction": float(model.digest)})
+            model._learn(number)
+        return model, found
+    sink = MemorySink()
+    source = MemorySource([event_of(number) for number in learned])
+    stream = Stream(label="y", ignore=("id",))
+    report = Engine(source, real_learner(staleness), stream=stream, sink=sink).run()
+    return report.model, [output.value for output in sink.outputs]
+
+
+def judge_group(run: Run, last: Worker) -> list[Problem]:
+    """A group: every event counts once in the last model, or is reported lost."""
+    report = last.reports[-1]
+    found, lost = agreed(run.broker, sorted({worker.directory for worker in run.workers}))
+    for worker in run.workers:
+        for one in worker.reports:
+            lost += one.lost
+    lost += never_there(run.broker)
+    absorbed = {lineage for one in found.values() for lineage in one.body["absorbed"]}
+    name = _last_checkpoint(found, last)
+    elsewhere = {
+        slot: own_events(run.usable, one)
+        for slot, one in found.items()
+        if slot != name and one.body["lineage"] not in absorbed and run.plan.shared
+    }
+    learned = list(report.model.ids)  # type: ignore[attr-defined]
+    problems = counted_once(run.usable, learned, lost, elsewhere)
+    if run.coordinator is not None:
+        problems += committed_once(run.coordinator, lost, {})
+    if run.plan.sink == "topic":
+        problems += _topic(run, lost, grouped=True)
+    return problems
+
+
+def _last_checkpoint(found: dict[str, Any], last: Worker) -> str | None:
+    """The name of the checkpoint that the last worker has written, by its model."""
+    ids = last.reports[-1].model.ids  # type: ignore[attr-defined]
+    for name, one in found.items():
+        if name.startswith(f"{last.directory.name}/") and one.model.arrays["ids"].tolist() == ids:
+            return name
+    return None
+
+
+def _file(run: Run) -> list[dict[str, Any]]:
+    path = run.root / "out.ndjson"
+    if run.plan.sink != "file" or not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def _order_written(run: Run, written: list[dict[str, Any]]) -> list[int] | None:
+    """The sequence in which a job with a file wrote; None where that cannot be told."""
+    if run.plan.sink == "file":
+        number = {place: n for n, place in positions(run.broker.logs).items()}
+        return [number[one["partition"], one["offset"]] for one in written]
+    if run.plan.until_end and not run.plan.retention:
+        return _sequence(run)
+    return None
+
+
+def _sequence(run: Run) -> list[int]:
+    """The one sequence of all events that can be used; the others move the clocks too."""
+    good = positions(run.usable)
+    return [number for number in merge_order(run.broker.logs) if number in good]
+
+
+def _topic(run: Run, lost: list[Mapping[str, Any]], *, grouped: bool = False) -> list[Problem]:
+    """Each position is written, with one value unless events were deleted meanwhile.
+
+    What was predicted before a crash, of events that were gone after it, has no equal.
+    """
+    found = at_least_once(run.broker, lost, grouped=grouped)
+    if any(one.get("reason") == "gone from the source" for one in lost):
+        return [one for one in found if one.kind not in ("values", "revision")]
+    return found
+
+
+PLACE = ("partition", "offset", "timestamp")
+
+
+def _same(written: list[dict[str, Any]], expected: list[tuple[Any, ...]]) -> list[Problem]:
+    """A file holds each position once, with the value of an undisturbed run."""
+    found = [
+        (one["partition"], one["offset"], {k: v for k, v in one.items() if k not in PLACE})
+        for one in written
+    ]
+    if found != expected:
+        first = next(
+            (i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), -1
+        )
+        return [Problem("file", f"{len(found)} lines, {len(expected)} wanted, differ at {first}")]
+    return []

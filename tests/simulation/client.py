@@ -31,8 +31,6 @@ from .source import Membership, event_of, pause
 from .transactions import OFFSETS, Concurrent, Coordinator, Record, Refused, Target
 from .world import Simulated, current
 
-__all__ = ["Client", "is_bad"]
-
 _T = TypeVar("_T")
 _AGAIN_SECONDS = 1.0
 """Time without an answer after which a client asks again, so that brokers may be asked twice."""
@@ -57,15 +55,9 @@ def is_bad(number: int) -> bool:
 class Client:
     """A library, as one process has it.
 
-    Parameters
-    ----------
-    coordinator : Coordinator
-    name : str
-        The process.
-    most : int
-        Events that a poll brings at most.
-    real : bool
-        Events for a real learner.
+    `name`: the process.
+    `most`: events that a poll brings at most.
+    `real`: events for a real learner.
     """
 
     error: type[Exception] = ClientError
@@ -309,7 +301,6 @@ class InputReader(_Reader):
         if not numbers:
             return
         self._client.world.step("revoked")
-        assert self._listener is not None
         (self._listener.lost if lost else self._listener.revoked)(numbers)
         self._positions = {}
 
@@ -317,7 +308,6 @@ class InputReader(_Reader):
         numbers = {int(name[2:]) for name in partitions}
         self._positions, self._held = dict.fromkeys(numbers, 0), set()
         self._client.world.step("assigned")
-        assert self._listener is not None
         self._listener.assigned(numbers)
 
     def _check(self, number: int) -> None:
@@ -465,7 +455,6 @@ class Writer:
             by_partition.setdefault(zlib.crc32(record.value) % many, []).append(record)
         del self._waiting[:n]
         for number, records in by_partition.items():
-            assert self._producer is not None
             try:
                 self._producer.deliver((self._topic, number), records)
             except ClientError as error:

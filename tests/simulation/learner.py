@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
@@ -9,13 +11,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamk.distributed import Sharded, TaskDivision
+from streamk.distributed.rounds import answered
 from streamk.errors import InvalidInput
 from streamk.learners import registry
-from streamk.learners.common.base import Methods
+from streamk.learners.common.base import Learner, Methods
 from streamk.learners.common.prequential import Prequential
 from streamk.state import State
-
-__all__ = ["CountingLearner", "registered"]
 
 _MODULUS = 2**31 - 1
 
@@ -69,27 +71,6 @@ class CountingLearner(Methods):
     def predict_many(self, X: ArrayLike) -> NDArray[Any]:
         return np.full(len(np.asarray(X)), float(self.digest))
 
-    def predict_proba_many(self, X: ArrayLike) -> NDArray[Any]:
-        raise InvalidInput("numbers have no probabilities")
-
-    def choices(self, P: NDArray[Any]) -> NDArray[np.intp]:
-        raise InvalidInput("numbers are no choices")
-
-    def decision_many(self, X: ArrayLike) -> NDArray[Any]:
-        return self.predict_many(X).reshape(-1, 1)
-
-    def learn_one(self, x: ArrayLike, y: Any) -> None:
-        self.learn_many(np.asarray(x).reshape(1, -1), [y])
-
-    def predict_one(self, x: ArrayLike) -> Any:
-        return float(self.digest)
-
-    def predict_proba_one(self, x: ArrayLike) -> dict[Any, float]:
-        raise InvalidInput("numbers have no probabilities")
-
-    def decision_one(self, x: ArrayLike) -> NDArray[Any]:
-        return np.array([float(self.digest)])
-
     def add_columns(self, names: Sequence[Any]) -> None:
         self.columns = (*(self.columns or ()), *names)
 
@@ -138,3 +119,38 @@ def registered() -> Iterator[None]:
         yield
     finally:
         del registry.KINDS[CountingLearner.TYPE]
+
+
+_COUNT = 2
+
+
+class Mortal:
+    """Workers that each do the parts that they are sent, some of them more than once.
+
+    One that dies after its work, before its answer, is replaced by another that does it again.
+
+    `happened`: of faults, by kind.
+    """
+
+    def __init__(self, seed: int, happened: Counter[str]) -> None:
+        self._random = [random.Random(f"worker {place} {seed}") for place in range(_COUNT)]
+        self._happened = happened
+
+    def __len__(self) -> int:
+        return _COUNT
+
+    def answer(self, place: int, message: bytes) -> bytes:
+        found = answered(message)
+        while self._random[place].random() < 0.2:
+            self._happened["worker killed"] += 1
+            found = answered(message)
+        return found
+
+    def close(self) -> None:
+        pass
+
+
+def in_shards(learner: Learner, staleness: int, workers: Mortal | None = None) -> Sharded:
+    """A learner in shards whose rounds are short, so that a run has many of them."""
+    division = None if workers is None else TaskDivision(workers)
+    return Sharded(learner, shards=2, round_events=2, staleness=staleness, workers=division)

@@ -17,15 +17,11 @@ from streamk.learners import DoublyStochastic
 
 from .broker import Broker
 from .client import Client
-from .learner import CountingLearner
+from .learner import CountingLearner, Mortal, in_shards
 from .plan import Transacted
-from .sinks import FileSink, TopicSink
-from .source import GroupSource, LoneSource
+from .source import FileSink, GroupSource, LoneSource, TopicSink
 from .transactions import Coordinator
-from .workers import Mortal, in_shards
 from .world import Process, current, simulated
-
-__all__ = ["Job", "Worker", "real_learner"]
 
 
 def real_learner(staleness: int | None = None, workers: Mortal | None = None) -> Any:
@@ -45,20 +41,11 @@ def real_learner(staleness: int | None = None, workers: Mortal | None = None) ->
 class Job:
     """What all workers of a run have in common.
 
-    Attributes
-    ----------
-    grouped : bool
-    real : bool
-        Learn with a real learner; else with one that counts.
-    staleness : int, optional
-        Of a real learner in shards.
-    sink : "file", "topic" or None
-    options : dict
-        Of the engine.
-    transacted : Transacted, optional
-        The source and the sinks are those of Kafka.
-    coordinator : Coordinator, optional
-        Of these.
+    `real`: learn with a real learner; else with one that counts.
+    `staleness`: of a real learner in shards.
+    `options`: of the engine.
+    `transacted`: the source and the sinks are those of Kafka.
+    `coordinator`: of these.
     """
 
     broker: Broker
@@ -95,7 +82,6 @@ class Job:
 
     def client(self, _: str | None) -> Client:
         """The client of the process that asks for one."""
-        assert self.coordinator is not None
         return Client(self.coordinator, str(current()), most=self.most, real=self.real)
 
     def _on_kafka(self, transacted: Transacted) -> tuple[KafkaSource, dict[str, Any]]:
@@ -126,13 +112,8 @@ class Job:
 class Worker:
     """A place where a program is started again whenever it has ended, until it is told to stop.
 
-    Attributes
-    ----------
-    lives : int
-        Times that it was started.
-    reports : list of Report
-    failures : list of Exception
-        Errors that the world had no part in.
+    `lives`: times that it was started.
+    `failures`: errors that the world had no part in.
     """
 
     job: Job
@@ -163,7 +144,6 @@ class Worker:
     def settle(self, rng: random.Random) -> None:
         """Take note of how the program ended."""
         process, self.process, self.engine = self.process, None, None
-        assert process is not None
         if isinstance(process.result, Report):
             self.reports.append(process.result)
         error = process.error

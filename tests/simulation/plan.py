@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from .faults import Faults
-
-__all__ = ["Plan", "Transacted"]
+from .world import Faults
 
 
 @dataclass(frozen=True)
 class Transacted:
     """How outputs are written in transactions.
 
-    Attributes
-    ----------
-    seconds : float
-        Time in which each is to be committed.
-    delivery_timeout : float
-        Seconds in which the brokers must have taken an output.
-    margin : float
-        Seconds that brokers give a transaction beyond those two.
-    partitions : int
-        Of the topic of predictions.
+    `seconds`: time in which each is to be committed.
+    `delivery_timeout`: seconds in which the brokers must have taken an output.
+    `margin`: seconds that brokers give a transaction beyond those two.
+    `partitions`: of the topic of predictions.
     """
 
     seconds: float = 1.0
@@ -35,56 +27,42 @@ class Transacted:
 
 @dataclass
 class Plan:
-    """What kind of world a seed makes.
+    """What kind of world a seed makes; as it is, two members of a group and no fault.
 
-    Attributes
-    ----------
-    kind : "single" or "group"
-    workers : int
-    shared : bool
-        One checkpoint directory for all workers of a group.
-    span : float
-        Seconds in which the events arrive.
-    calm : float
-        Seconds after which no more faults come.
-    retention : bool
-        Old events are deleted at times.
-    real : bool
-        A real learner, where there is no group.
-    staleness : int or None
-        Of a real learner in shards; None where it has none.
-    sink : "file", "topic" or None
-    return_all : bool
-        At the end all workers of a group come back once more before the last one drains the log.
-    options : dict
-        Of the engine.
-    transacted : Transacted or None
-        The source and the sinks are those of Kafka.
-    late : bool
-        Some partitions come later than the others.
+    `shared`: one checkpoint directory for all workers of a group.
+    `span`: seconds in which the events arrive.
+    `calm`: seconds after which no more faults come.
+    `retention`: old events are deleted at times.
+    `real`: a real learner, where there is no group.
+    `staleness`: of a real learner in shards; None where it has none.
+    `return_all`: at the end all workers of a group come back once more before the last one drains
+      the log.
+    `options`: of the engine.
+    `transacted`: the source and the sinks are those of Kafka.
+    `late`: some partitions come later than the others.
     """
 
-    seed: int
-    kind: Literal["single", "group"]
-    events: int
-    partitions: int
-    workers: int
-    shared: bool
-    span: float
-    calm: float
-    gaps: bool
-    retention: bool
-    real: bool
-    sink: str | None
-    ordered: bool
-    return_all: bool
-    until_end: bool
-    most: int
-    switching: float
-    options: dict[str, Any]
-    rates: dict[str, float]
-    budget: int
-    staleness: int | None
+    seed: int = 0
+    kind: Literal["single", "group"] = "group"
+    events: int = 80
+    partitions: int = 2
+    workers: int = 2
+    shared: bool = True
+    span: float = 0.0
+    calm: float = 0.0
+    gaps: bool = False
+    retention: bool = False
+    real: bool = False
+    sink: str | None = "topic"
+    ordered: bool = True
+    return_all: bool = False
+    until_end: bool = False
+    most: int = 6
+    switching: float = 1.0
+    options: dict[str, Any] = field(default_factory=dict)
+    rates: dict[str, float] = field(default_factory=dict)
+    budget: int = 0
+    staleness: int | None = None
     transacted: Transacted | None = None
     late: bool = False
 

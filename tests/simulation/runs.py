@@ -19,17 +19,13 @@ from streamk.engine import newest_checkpoint
 from streamk.errors import StateError
 
 from .broker import Broker, Log, bear_late, make_logs
-from .checks import Problem, usable
-from .clock import simulated_time
-from .disk import Disk
+from .checks import Problem, judge_group, judge_single, usable
 from .learner import registered
+from .machine import Disk, simulated_time
 from .members import Job, Worker
 from .plan import Plan
 from .transactions import Coordinator, Topic
-from .verdict import judge_group, judge_single
 from .world import Process, World, current
-
-__all__ = ["Run", "Verdict", "simulate"]
 
 _MOST_STEPS = 60_000
 """Steps after which a run counts as one that never ends."""
@@ -39,15 +35,8 @@ _MOST_STEPS = 60_000
 class Verdict:
     """How a run ended.
 
-    Attributes
-    ----------
-    seed : int
-    problems : list of Problem
-    faults : Counter
-        Faults met, by kind.
-    steps : int
-    plan : str
-        What kind of world it was.
+    `faults`: faults met, by kind.
+    `plan`: what kind of world it was.
     """
 
     seed: int
@@ -62,20 +51,12 @@ class Verdict:
 
 
 def simulate(
-    seed: int,
-    root: Path,
-    *,
-    trace: Callable[[str], None] | None = None,
-    transactions: bool = False,
+    seed: int, root: Path, *, trace: Callable[[str], None] | None = None, transactions: bool = False
 ) -> Verdict:
     """Run the world of a seed below an empty directory.
 
-    Parameters
-    ----------
-    transactions : bool
-        Whether its jobs write in transactions.
-    trace : function, optional
-        Called with a line for each step.
+    `transactions`: whether its jobs write in transactions.
+    `trace`: called with a line for each step.
     """
     run = Run(Plan.transacting(seed) if transactions else Plan.of(seed), root, trace)
     return Verdict(seed, run.verdict(), run.world.happened, run.world.steps, run.plan.short)
@@ -84,12 +65,7 @@ def simulate(
 class Run:
     """The world of a plan, and the workers in it.
 
-    Parameters
-    ----------
-    plan : Plan
-    root : Path
-        Directory of everything that the run writes; removed at the end.
-    trace : function, optional
+    `root`: directory of everything that the run writes; removed at the end.
     """
 
     def __init__(self, plan: Plan, root: Path, trace: Callable[[str], None] | None = None) -> None:
@@ -99,12 +75,7 @@ class Run:
         world.switching = plan.switching
         begin = world.now
         logs = make_logs(
-            world.random,
-            plan.events,
-            plan.partitions,
-            begin=begin,
-            span=plan.span,
-            gaps=plan.gaps,
+            world.random, plan.events, plan.partitions, begin=begin, span=plan.span, gaps=plan.gaps
         )
         if plan.late:
             late = random.Random(f"born {plan.seed}")
@@ -212,7 +183,6 @@ class Run:
             found = None
         if found is None or not worker.running:
             return
-        assert worker.process is not None
         self.world.note(worker.process, "moved", str(found.path.name))
         shutil.copytree(worker.directory, copy, ignore=shutil.ignore_patterns("lock", ".*"))
         self.strays.append(worker.process)
@@ -291,7 +261,6 @@ class Run:
         rng = self.world.random
         for worker in rng.sample(self.workers, len(self.workers)):
             if worker.running and rng.random() < 0.3:
-                assert worker.process is not None
                 self.world.note(worker.process, "kill", "at the end")
                 self.world.kill(worker.process)
             worker.stop()

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
-from connectors.base import AssignedCallback, Chunk, RevokedCallback, Rows, SourceBase
+from connectors.base import AssignedCallback, Chunk, Output, RevokedCallback, Rows, SourceBase
 from connectors.errors import OffsetOutOfRange, Revoked
+from connectors.files.sinks import NDJSONSink
 
 from .broker import Broker, NotAnswered
-
-__all__ = ["GroupSource", "LoneSource", "Membership", "event_of", "pause"]
+from .world import World
 
 
 class LoneSource(SourceBase):
     """Reads all partitions, by polls of any size.
 
-    Parameters
-    ----------
-    broker : Broker
-    name : str
-        The process.
-    most : int
-        Events that a poll brings at most.
-    real : bool
-        Events for a real learner: dicts of two numbers, a text and a label.
+    `name`: the process.
+    `most`: events that a poll brings at most.
+    `real`: events for a real learner: dicts of two numbers, a text and a label.
     """
 
     group: str | None = None
@@ -120,23 +115,11 @@ class LoneSource(SourceBase):
         self.world.step("end")
         return self.broker.logs[partition].end(self.world.now)
 
-    def lag(self) -> int | None:
-        return None
-
-    def committed(self, partition: str) -> tuple[int, str] | None:
-        return None
-
-    def commit(self, offsets: Mapping[str, int], metadata: object) -> None:
-        pass
-
     def finished(self) -> bool:
         return False
 
     def set_rebalance(self, on_revoked: RevokedCallback, on_assigned: AssignedCallback) -> None:
         self._on_revoked, self._on_assigned = on_revoked, on_assigned
-
-    def close(self) -> None:
-        pass
 
     def _owned(self, partition: str) -> None:
         if partition not in self._mine:
@@ -152,10 +135,7 @@ class _GiveUp(Protocol):
 class Membership:
     """The part of a process in the group.
 
-    Attributes
-    ----------
-    generation : int
-        That of the partitions that it has.
+    `generation`: that of the partitions that it has.
     """
 
     def __init__(self, broker: Broker, name: str) -> None:
@@ -264,3 +244,60 @@ def event_of(number: int) -> dict[str, object]:
         "id": number,
         "y": "up" if a * b > 0 else "down",
     }
+
+
+class FileSink(NDJSONSink):
+    """The real sink for files, with steps at which its process may die."""
+
+    def __init__(self, path: Path, world: World) -> None:
+        self._world = world
+        try:
+            super().__init__(path)
+        except BaseException:
+            if hasattr(self, "_file"):
+                self._file.close()  # as the system does
+            raise
+
+    def write(self, outputs: Sequence[Output]) -> None:
+        self._world.step("write")
+        super().write(outputs)
+
+    def mark(self) -> int:
+        self._world.step("mark")
+        return super().mark()
+
+
+class TopicSink:
+    """A sink that delivers what was written at the latest when it is flushed.
+
+    A process that dies has delivered some of the rest, or nothing.
+    """
+
+    address = "topic:out"
+
+    def __init__(self, broker: Broker, name: str) -> None:
+        self._broker, self._world, self._name = broker, broker.world, name
+        self._waiting: list[Output] = []
+
+    def write(self, outputs: Sequence[Output]) -> None:
+        self._world.step("write")
+        self._waiting += outputs
+        self._deliver(self._world.random.randint(0, len(self._waiting)))
+
+    def flush(self) -> None:
+        self._world.step("mark")
+        self._deliver(len(self._waiting))
+
+    def mark(self) -> None:
+        self.flush()
+
+    def rewind(self, mark: object) -> None:
+        pass
+
+    def close(self) -> None:
+        if not self._world.gone():
+            self._deliver(len(self._waiting))
+
+    def _deliver(self, n: int) -> None:
+        self._broker.written += [(self._name, output) for output in self._waiting[:n]]
+        del self._waiting[:n]

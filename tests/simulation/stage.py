@@ -12,52 +12,20 @@ from .members import Worker
 from .plan import Plan
 from .runs import Run
 
-__all__ = ["Stage"]
-
 _MOST_STEPS = 5_000
 
 
 class Stage(Run):
     """Two workers, two partitions of 40 events, and no fault that is not asked for.
 
-    Parameters
-    ----------
-    root : Path
-    shared : bool
-        One checkpoint directory for both.
-    ordered : bool
-        See `Disk`.
+    `shared`: one checkpoint directory for both.
+    `ordered`: see `Disk`.
     """
 
     def __init__(self, root: Path, *, shared: bool = True, ordered: bool = True) -> None:
-        plan = Plan(
-            seed=0,
-            kind="group",
-            events=80,
-            partitions=2,
-            workers=2,
-            shared=shared,
-            span=0.0,
-            calm=0.0,
-            gaps=False,
-            retention=False,
-            real=False,
-            sink="topic",
-            ordered=ordered,
-            return_all=False,
-            until_end=False,
-            most=6,
-            switching=1.0,
-            options={
-                "window": 8,
-                "checkpoint_every": 8,
-                "idle_timeout": 0.2,
-                "data_loss": "earliest",
-            },
-            rates={},
-            budget=0,
-            staleness=None,
-        )
+        options = {"window": 8, "checkpoint_every": 8, "idle_timeout": 0.2}
+        options["data_loss"] = "earliest"
+        plan = Plan(shared=shared, ordered=ordered, options=options)
         super().__init__(plan, root)
         self.a, self.b = self.workers
         self._shares: Mapping[str, tuple[str, ...]] = {}
@@ -75,7 +43,6 @@ class Stage(Run):
     def until(self, worker: Worker, reached: str | Callable[[], bool]) -> None:
         """Let one worker go on until it comes to a step of that name, or something holds."""
         process = worker.process
-        assert process is not None
         for count in range(_MOST_STEPS):
             if callable(reached):
                 if reached():
@@ -94,7 +61,6 @@ class Stage(Run):
             if reached():
                 return
             process = self.world.next()
-            assert process is not None
             self._turn(process)
         raise AssertionError("never reached")
 
@@ -113,12 +79,19 @@ class Stage(Run):
 
     def kill(self, worker: Worker) -> None:
         """End a worker's process where it stands."""
-        assert worker.process is not None
         self.world.kill(worker.process)
 
     def done(self, partition: str) -> int:
         """The offset that the group has committed."""
         return self.broker.committed.get(partition, (0, ""))[0]
+
+    def all_done(self) -> int:
+        """The smaller of the offsets that the group has committed."""
+        return min(self.done("t:0"), self.done("t:1"))
+
+    def is_shared(self) -> bool:
+        """Whether each worker has the first partition of its share."""
+        return self.owns(self.a, ("t:0",)) and self.owns(self.b, ("t:1",))
 
     def stands(self, worker: Worker, label: str) -> bool:
         """Whether a worker has come to a step and not done it."""

@@ -16,8 +16,6 @@ from typing import Literal, NamedTuple
 from .broker import Broker
 from .world import World
 
-__all__ = ["OFFSETS", "Concurrent", "Coordinator", "Record", "Refused", "Topic"]
-
 Target = tuple[str, int]
 """A topic and the number of a partition."""
 OFFSETS: Target = ("__consumer_offsets", 0)
@@ -124,11 +122,7 @@ class Held(NamedTuple):
 class Coordinator:
     """Topics of outputs, and the coordinator of the transactions in which they are written.
 
-    Parameters
-    ----------
-    broker : Broker
-        Has the group, whose offsets are in them.
-    topics : mapping of name to Topic
+    `broker`: has the group, whose offsets are in them.
     """
 
     def __init__(self, broker: Broker, topics: Mapping[str, Topic]) -> None:

@@ -1,4 +1,4 @@
-"""A directory whose writes can tear, get lost with the power, or find the disk full.
+"""The computer of a simulation: its disk, whose writes can tear or get lost, and its clock.
 
 The files are real; the calls of `os` that a simulated process makes below the directory pass
 through here. Nothing is ever synced to a real disk. Of each file it is known how much was synced,
@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
+import secrets
 import shutil
 import stat
+import time
+import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from .world import Process, Simulated, World, current
-
-__all__ = ["Disk", "NoSpace"]
 
 _REAL = {
     name: getattr(os, name)
@@ -37,13 +40,8 @@ class NoSpace(Simulated, OSError):
 class Disk:
     """What is below `root`.
 
-    Parameters
-    ----------
-    world : World
-    root : Path
-    ordered : bool
-        Whether syncing anything makes all names durable that were made before, as journaling file
-        systems do it; else each directory must be synced for the names in it, as POSIX says.
+    `ordered`: whether syncing anything makes all names durable that were made before, as journaling
+      file systems do it; else each directory must be synced for the names in it, as POSIX says.
     """
 
     def __init__(self, world: World, root: Path, *, ordered: bool = True) -> None:
@@ -166,7 +164,6 @@ class Disk:
             self._need_space()
         descriptor = int(_REAL["open"](path, flags, mode, dir_fd=dir_fd))
         process = current()
-        assert process is not None
         if new:
             self._names.append(("create", name, ""))
         if writes:
@@ -260,7 +257,8 @@ class Disk:
     # In an order that is the same on every file system.
 
     def _scandir(self, path: Any) -> Any:
-        return _Entries(sorted(_REAL["scandir"](path), key=lambda entry: entry.name))
+        entries = sorted(_REAL["scandir"](path), key=lambda entry: entry.name)
+        return contextlib.closing(entry for entry in entries)
 
     def _listdir(self, path: Any) -> list[Any]:
         return sorted(_REAL["listdir"](path))
@@ -273,28 +271,6 @@ class Disk:
         return kept
 
 
-class _Entries:
-    """What `os.scandir` returns, of a list."""
-
-    def __init__(self, entries: list[Any]) -> None:
-        self._entries = iter(entries)
-
-    def __iter__(self) -> Iterator[Any]:
-        return self._entries
-
-    def __next__(self) -> Any:
-        return next(self._entries)
-
-    def __enter__(self) -> _Entries:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
 def _path_of(descriptor: int) -> str:
     """The path of an open file; "" if it is closed."""
     try:
@@ -304,6 +280,49 @@ def _path_of(descriptor: int) -> str:
 
 
 def _name(path: Any, dir_fd: int | None = None) -> str:
-    text = os.fspath(path)
-    text = text.decode() if isinstance(text, bytes) else str(text)
+    text = os.fsdecode(path)
     return text if dir_fd is None else f"{_path_of(dir_fd)}/{text}"
+
+
+@contextmanager
+def simulated_time(world: World) -> Iterator[None]:
+    """Let `time.monotonic`, `time.time`, `uuid.uuid4` and `token_hex` be functions of the seed."""
+    monotonic, wall, uuid4, dumps = time.monotonic, time.time, uuid.uuid4, json.dumps
+
+    def steady() -> float:
+        return world.now if current() else monotonic()
+
+    def dated() -> float:
+        return 1.7e9 + world.now if current() else wall()
+
+    def plain(value: Any, **options: Any) -> str:
+        return dumps(value, **{**options, "indent": None})
+
+    def no_sleep(seconds: float) -> None:
+        if current() is None:
+            sleep(seconds)
+        else:
+            world.wait("sleep", seconds)
+
+    def identifier() -> Any:
+        if current() is None:
+            return uuid4()
+        return uuid.UUID(int=world.random.getrandbits(128), version=4)
+
+    def token(n: int) -> str:
+        if current() is None:
+            return hexadecimal(n)
+        return f"{world.random.getrandbits(8 * n):0{2 * n}x}"
+
+    sleep, hexadecimal = time.sleep, secrets.token_hex
+    with (
+        mock.patch("time.monotonic", steady),
+        mock.patch("time.time", dated),
+        mock.patch("time.sleep", no_sleep),
+        mock.patch("uuid.uuid4", identifier),
+        mock.patch("secrets.token_hex", token),
+        # Most of the time of a run would go into writing figures, and into indenting them.
+        mock.patch("streamk.engine.evaluation.metrics.MOST", 8),
+        mock.patch("json.dumps", plain),
+    ):
+        yield
