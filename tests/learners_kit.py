@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -312,3 +315,46 @@ VARIANTS: dict[str, Variant] = {
     "a metric, numbers": of(FeatureMachine, "numbers", kernel=None),
 }
 """Learners that are not the same code; the rules of all learners are tested on each."""
+
+
+# --- what they answer -----------------------------------------------------------------------------
+
+ANSWERS = Path(__file__).with_name("learners") / "answers.json"
+"""Of each learner to which rounding makes no difference; `python tests/learners_kit.py` writes it
+anew, where a change of answers is meant."""
+
+
+def has_answers(variant: Variant) -> bool:
+    """Whether rounding makes no difference to a learner: none of its parts is a feature machine."""
+    model = variant()
+    inner = getattr(model, "learner", model)
+    machines = [one["type"] for one in getattr(inner, "external_experts", ())]
+    return not isinstance(inner, FeatureMachine) and FeatureMachine.TYPE not in machines
+
+
+def answers(variant: Variant) -> list[float | None]:
+    """What is said of events of a stream, then with a column more, and after a merge."""
+    events, model = variant.stream(), variant()
+    X, labels = events.X, events.shown
+    found = model.predict_then_learn_many(X[:160], labels[:160])
+    said = [(found.predictions if found.probabilities is None else found.probabilities)[[60, 120]]]
+    other, common = type(model).from_state(model.state()), model.n_events
+    other.predict_then_learn_many(X[160:200], labels[160:200])
+    if variant.widens:
+        model.add_columns(["late"])
+        X = np.column_stack([X, X[:, 0] ** 2])
+    said.append(model.decision_many(X[::60]))
+    model.predict_then_learn_many(X[200:], labels[200:])
+    model.merge(other, common_events=common)
+    said.append(model.decision_many(X[::60]))
+    numbers = np.concatenate([np.asarray(some, float).ravel() for some in said]).tolist()
+    return [None if math.isnan(number) else float(f"{number:.8g}") for number in numbers]
+
+
+if __name__ == "__main__":
+    lines = [
+        f"{json.dumps(name)}: {json.dumps(answers(variant))}"
+        for name, variant in VARIANTS.items()
+        if has_answers(variant)
+    ]
+    ANSWERS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
