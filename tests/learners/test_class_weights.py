@@ -87,24 +87,6 @@ def test_all_ways_to_a_decision_are_one(kind: str, chosen: Any) -> None:
         assert expected != plain.predict_many(X).tolist()
 
 
-@pytest.mark.parametrize("chosen", [{"rare": 8.0}, "balanced"], ids=str)
-def test_the_weighted_error_is_less(chosen: Any) -> None:
-    X, y = imbalanced(6_000)
-    weighted, plain = pool_alone(seed=1, class_weight=chosen), pool_alone(seed=1)
-    said, other = (progressive(model, X, y)[1_000:] for model in (weighted, plain))
-    y = y[1_000:]
-    cost = np.where(y == "rare", 8.0 if chosen != "balanced" else 1 / (y == "rare").mean(), 1.0)
-    assert (cost * (said != y)).sum() < 0.85 * (cost * (other != y)).sum()
-    assert np.mean(recalls(said, y)) > np.mean(recalls(other, y)) + 0.1
-    assert (said == y).mean() < (other == y).mean()
-
-
-def test_equal_weights_change_no_decision() -> None:
-    X, y = imbalanced(1_500)
-    even, plain = pool_alone(seed=1, class_weight={"rare": 1}), pool_alone(seed=1)
-    assert progressive(even, X, y).tolist() == progressive(plain, X, y).tolist()
-
-
 def test_balanced_weights_follow_the_stream() -> None:
     _, y = imbalanced(30_000)
     weights = ClassWeights("balanced")
@@ -114,19 +96,6 @@ def test_balanced_weights_follow_the_stream() -> None:
     after = weights.of(["often", "rare"])
     assert before[1] > 10 * before[0]
     assert after[0] > 5 * after[1]
-
-
-def test_a_class_that_comes_late() -> None:
-    X, y = stream("two", 1_500)
-    late = (np.arange(1_500) >= 1_000) & (X[:, 2] > 0.8)
-    y = np.where(late, "late", y)
-    model = pool_alone(seed=1, class_weight="balanced")
-    said = progressive(model, X, y)
-    assert "late" not in said[:1_000]
-    assert (said[1_200:] == "late")[y[1_200:] == "late"].mean() > 0.8
-    waits = pool_alone(seed=1, class_weight={"late": 1e9})
-    progressive(waits, X, y)
-    assert set(waits.predict_many(X)) == {"late"}
 
 
 def test_a_single_class_or_none() -> None:

@@ -7,15 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_kit import attached
 from multi_kernel_kit import KINDS, stream
 from state_kit import assert_same
 
-from connectors.memory import MemorySink, MemorySource
 from streamk.distributed import Sharded
 from streamk.kernels import Gaussian
 from streamk.learners import FeatureMachine, MultiKernel, OnlineKernelRidge, create, from_state
-from streamk.losses import loss
 
 
 def default(kind: str, **options: Any) -> MultiKernel:
@@ -68,19 +65,6 @@ def test_a_state_without_external_experts_opens_as_one() -> None:
     assert_same(model, opened)
 
 
-@pytest.mark.parametrize("q", [None, 0.9, pytest.param(0.1, marks=pytest.mark.nightly)])
-def test_it_does_no_harm_to_a_quantile(q: float | None) -> None:
-    X, y = stream("numbers", 1_500)
-    X = np.hstack([X, np.random.default_rng(1).normal(size=(1_500, 5))])  # of no use
-    chosen = {} if q is None else {"loss": loss("quantile", q=q)}
-    level, lost = 0.5 if q is None else q, []
-    for external in ([], None):
-        model = default("numbers", external_experts=external, **chosen)
-        errors = y - model.predict_then_learn_many(X, y).predictions
-        lost.append(np.maximum(level * errors, (level - 1.0) * errors)[500:].mean())
-    assert lost[1] < 0.95 * lost[0]
-
-
 # --- shards ---------------------------------------------------------------------------------------
 
 
@@ -122,31 +106,6 @@ def test_one_that_is_given_is_learned_in_shards() -> None:
 # --- where it is used -----------------------------------------------------------------------------
 
 
-def test_a_job_goes_on_from_its_checkpoint(tmp_path: Any) -> None:
-    X, y = stream("two", 300)
-    events = [
-        {**dict(zip("abc", x, strict=True)), "y": label}
-        for x, label in zip(X.tolist(), y.tolist(), strict=True)
-    ]
-    said = []
-    for parts in ((300,), (70, 300)):
-        sink = MemorySink()
-        for stop in parts:
-            engine = attached(
-                MemorySource(events),
-                MultiKernel(),
-                label="y",
-                sink=sink,
-                checkpoint=tmp_path / str(len(parts)),
-                until_end=True,
-                max_events=stop,
-            )
-            engine.run()
-        said.append([output.value["prediction"] for output in sink.outputs])
-    assert len(said[0]) == 300
-    assert said[0] == said[1]
-
-
 def test_it_predicts_beside_learning_threads() -> None:
     X, y = stream("two", 400)
     model, alone = default("two"), default("two")
@@ -159,13 +118,6 @@ def test_it_predicts_beside_learning_threads() -> None:
     thread.join()
     alone.learn_many(X, y)
     assert_same(model, alone)
-
-
-def test_its_share_has_its_name() -> None:
-    X, y = stream("two", 300)
-    model = default("two")
-    model.learn_many(X, y)
-    assert "feature-machine" in model.shares(X[0])
 
 
 # --- wide tables ----------------------------------------------------------------------------------

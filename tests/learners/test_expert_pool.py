@@ -22,38 +22,6 @@ from streamk.learners.multi_kernel.tables import BANKS, WINDOW
 # --- classes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("before", [1, 100, 1000])
-def test_the_second_class_may_come_late(before: int) -> None:
-    X, y = stream("two", before + 1500)
-    y[:before] = "other"
-    model = pool_alone(seed=1)
-    model.learn_many(X, y)
-    assert model.classes == ("other", "same")
-    fresh, expected = stream("two", 500, seed=5)
-    assert (model.predict_many(fresh) == expected).mean() > 0.85
-    assert_sound(model)
-
-
-def test_a_third_class_leaves_what_was_known() -> None:
-    X, y = stream("two", 1000)
-    model = pool_alone(seed=1)
-    model.learn_many(X, y)
-    fresh, expected = stream("two", 500, seed=5)
-    before = model.predict_proba_many(fresh)
-    assert (model.predict_many(fresh) == expected).mean() > 0.85
-    model.learn_one([3.0, 3.0, 3.0], "third")
-    after = model.predict_proba_many(fresh)
-    assert after.shape == (500, 3)
-    np.testing.assert_allclose(after.sum(axis=1), 1.0, rtol=0, atol=1e-9)
-    assert after.min() >= 0.0
-    assert np.abs(after[:, :2] - before).mean() < 0.1
-    assert (model.predict_many(fresh) == expected).mean() > 0.85
-    assert after[:, 2].mean() < 0.2
-    model.learn_many(np.array([[3.0, 3.0, 3.0]] * 50), ["third"] * 50)
-    assert model.predict_one([3.0, 3.0, 3.0]) == "third"
-    assert (model.predict_many(fresh) == expected).mean() > 0.85
-
-
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])
 def test_bets_stand_when_a_third_class_comes(order: list[int]) -> None:
     old = learned("two", 500)._mixture.pool
@@ -76,22 +44,6 @@ def test_bets_stand_when_a_third_class_comes(order: list[int]) -> None:
     np.testing.assert_allclose(A[-1, [first, second]], stakes, rtol=1e-3)
 
 
-def test_twenty_six_classes_one_by_one() -> None:
-    rng = np.random.default_rng(0)
-    centers = rng.normal(size=(26, 4))
-    n = rng.integers(0, np.clip(np.arange(3000) // 60, 1, 25) + 1)
-    X = centers[n] + 0.15 * rng.normal(size=(3000, 4))
-    y = np.array(list("abcdefghijklmnopqrstuvwxyz"))[n]
-    model = pool_alone(seed=1)
-    model.learn_many(X[:2500], y[:2500])
-    p = model.predict_proba_many(X[2500:])
-    np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=0, atol=1e-9)
-    assert p.min() >= 0.0
-    assert len(model.classes) == 26
-    assert (model.predict_many(X[2500:]) == y[2500:]).mean() > 0.8
-    assert_sound(model)
-
-
 def test_the_order_of_two_classes_turns_the_probability() -> None:
     X, _ = stream("two", 600)
     one = learned("two", 600, classes=["same", "other"])
@@ -103,7 +55,7 @@ def test_the_order_of_two_classes_turns_the_probability() -> None:
 # --- columns --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("d", [3, 12, 70])
+@pytest.mark.parametrize("d", [3, 70])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_order_of_named_columns_does_not_matter(kind: str, d: int) -> None:
     X, y = stream(kind, 300, d=d)
@@ -120,7 +72,7 @@ def test_the_order_of_named_columns_does_not_matter(kind: str, d: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("d", [2, 63, 64])
+@pytest.mark.parametrize("d", [2, 64])
 def test_what_was_known_stays_when_columns_come(kind: str, d: int) -> None:
     """Past 64 columns the second-order expert is given up, and tables get other columns."""
     X, y = stream(kind, 800, d=d)
@@ -139,17 +91,6 @@ def test_what_was_known_stays_when_columns_come(kind: str, d: int) -> None:
     assert_sound(model)
 
 
-def test_a_column_that_comes_late_is_learned() -> None:
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (3000, 3))
-    y = np.where(X[:, 2] > 0, "high", "low")
-    model = pool_alone(seed=1)
-    model.learn_many(X[:500, :2], y[:500])
-    model.add_columns(["late"])
-    model.learn_many(X[500:2500], y[500:2500])
-    assert (model.predict_many(X[2500:]) == y[2500:]).mean() > 0.95
-
-
 def test_many_columns_come_one_by_one() -> None:
     model = pool_alone(seed=1)
     rng = np.random.default_rng(0)
@@ -166,9 +107,9 @@ def test_many_columns_come_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("d", [4])
-def test_columns_in_the_room_of_a_pool_are_restored(kind: str, d: int) -> None:
+def test_columns_in_the_room_of_a_pool_are_restored(kind: str) -> None:
     """It has the cells and rates of a pool made of all its columns at once."""
+    d = 4
     X, y = stream(kind, 400, d=d + 2)
     model = make(kind, columns=[f"column {n}" for n in range(d)])
     model.learn_many(X[:200, :d], y[:200])

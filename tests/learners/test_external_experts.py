@@ -105,34 +105,6 @@ def opinions_after(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
     return kept
 
 
-def test_guests_get_the_weight_they_earn() -> None:
-    X = np.random.default_rng(0).uniform(-1.0, 1.0, (1500, 2))
-    y = np.sin(3.0 * X[:, 0]) * np.cos(3.0 * X[:, 1])
-    guest = nystrom("numbers", optimizer="newton", regularization=1e-3, max_landmarks=64)
-    missed = []
-    for joined in ((), (guest,)):
-        model = pool_alone(task="regression", seed=1, external_experts=joined)
-        model.learn_many(X[:300], y[:300])
-        errors = []
-        for x, label in zip(X[300:], y[300:], strict=True):
-            errors.append(abs(model.predict_one(x) - label))
-            model.learn_one(x, label)
-        missed.append(np.mean(errors))
-    assert missed[1] < 0.2 * missed[0]
-    assert model.shares(X[0])["online-nystrom"] > 0.9
-    assert guest.n_events == 0
-
-
-@pytest.mark.parametrize("loss", ["squared", "huber", "quantile"])
-def test_numbers_of_every_loss(loss: str) -> None:
-    model = learned("numbers", 600, loss=loss, external_experts=external_experts("numbers"))
-    X, y = stream("numbers", 300, seed=7)
-    assert np.abs(model.predict_many(X) - y).mean() < 0.5 * np.abs(np.median(y) - y).mean()
-    low, high = model.predict_interval_many(X, 0.8).T
-    assert 0.6 < ((low < y) & (y < high)).mean() < 0.95
-    assert_sound(model)
-
-
 def test_what_is_without_bounds_is_bounded() -> None:
     model = make("numbers", external_experts=[nystrom("numbers")])
     model.learn_many(*stream("numbers", 100))
@@ -223,16 +195,6 @@ def test_guests_begin_anew_in_quite_another_unit(factor: float, n: int) -> None:
     assert not model._mixture.external.outputs(X, 1).any()
     model.learn_many(X, y)
     assert_sound(model)
-
-
-@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
-def test_the_unit_of_labels_does_not_matter(unit: float) -> None:
-    X, y = stream("numbers", 600)
-    model = make("numbers", external_experts=[nystrom("numbers")])
-    model.learn_many(X, unit * y)
-    said = model._mixture.external.outputs(X, 1)[:, 0, 0]
-    wanted = (unit * y - model._labels.center[0]) * model._labels.inverse[0]
-    assert np.corrcoef(said, wanted)[0, 1] > 0.9
 
 
 # --- classes and columns that come late -----------------------------------------------------------
@@ -428,8 +390,3 @@ def test_guests_come_in_a_list(external_experts: Any) -> None:
     for model in (MultiKernel, KernelClassifier):
         with pytest.raises(InvalidInput, match="must be a list of learners"):
             model(external_experts=external_experts)
-
-
-def test_no_guests_are_none() -> None:
-    none = MultiKernel(external_experts=[]).external_experts
-    assert none == MultiKernel(external_experts=()).external_experts == []

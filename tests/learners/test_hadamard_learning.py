@@ -270,11 +270,3 @@ def test_one_that_has_seen_nothing_takes_over_the_places():
     fresh.merge(late)
     assert fresh.state().header["widths"] == [64, 64]
     np.testing.assert_allclose(fresh.decision_many(X), late.decision_many(X), atol=1e-6)
-
-
-@pytest.mark.parametrize("kernel", [kernels.Laplacian(), kernels.Cauchy()])
-def test_product_kernels_are_refused(kernel):
-    with pytest.raises(InvalidInput) as error:
-        model(kernel=kernel)
-    for word in (kernel.name, "hadamard", "iid", "gaussian"):
-        assert word in str(error.value)

@@ -197,6 +197,7 @@ def test_a_kernel_without_a_bound_is_refused() -> None:
         ("points", np.zeros((63, 3), np.float32)),
         ("labels", np.full(64, 7.0)),
         ("errors", np.full(4, -1.0)),
+        ("calibration", np.full(3, -1.0)),
     ],
 )
 def test_a_damaged_state_is_refused(name: str, array: Any) -> None:

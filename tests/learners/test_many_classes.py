@@ -58,17 +58,6 @@ def test_few_of_the_classes_that_come_have_a_pool_made_anew(made: list[int]) -> 
     assert model._mixture.pool.class_room < 2 * 150
 
 
-def test_what_is_learned_does_not_depend_on_the_cut() -> None:
-    X, y = coming(40)
-    whole, parts = pool_alone(), pool_alone()
-    together = whole.predict_then_learn_many(X, y)
-    said: list[Any] = []
-    for at in range(0, len(X), 7):
-        said += parts.predict_then_learn_many(X[at : at + 7], y[at : at + 7]).predictions.tolist()
-    assert said == together.predictions.tolist()
-    assert_same(whole, parts)
-
-
 def test_room_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not a bit: neither predictions, nor the state, nor what goes on from it."""
     X, y = coming(40, 120)
